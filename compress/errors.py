@@ -1,0 +1,91 @@
+"""Every failure a user can meet: one tree, each with a message, a hint and an exit code.
+
+A message says what went wrong, what was there, what was expected and the nearest valid name; the hint says what to type.
+Only ``cli.py`` turns these into an exit.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+class CompressError(Exception):
+    """A failure that is told in one message, without a traceback."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(CompressError):
+    """A command or option that cannot be meant as it stands."""
+
+    exit_code = 2
+
+
+class DataError(CompressError):
+    """Data that cannot be read or does not fit the task; the message names file and row."""
+
+
+class ModelError(CompressError):
+    """A model that cannot be found, read, built or changed as asked."""
+
+
+class MissingExtra(CompressError):
+    """An optional library is not installed; the message names the extra that brings it."""
+
+    def __init__(self, library: str, extra: str) -> None:
+        super().__init__(
+            f"{library} is needed here and is not installed.",
+            hint=f"pip install 'compress-encoders[{extra}]'",
+        )
+        self.library = library
+        self.extra = extra
+
+
+class Busy(CompressError):
+    """Another process holds what this one needs."""
+
+
+class GateMissed(CompressError):
+    """The run is complete, but no variant passed the recipe's gate."""
+
+    exit_code = 3
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One fault in a recipe: where (a key path), what, and what would be right."""
+
+    path: tuple[str | int, ...]
+    message: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        """Read as ``line 4, distill.soft_labl: unknown key; did you mean soft_label?``."""
+        key = ".".join(str(part) for part in self.path) or "recipe"
+        return f"line {self.line}, {key}: {self.message}" if self.line else f"{key}: {self.message}"
+
+
+class RecipeError(UsageError):
+    """All faults of a recipe at once."""
+
+    def __init__(self, source: str, problems: Iterable[Problem]) -> None:
+        self.problems = list(problems)
+        count = len(self.problems)
+        head = f"{source}: {count} problem{'s' if count != 1 else ''}"
+        super().__init__("\n  ".join([head, *map(str, self.problems)]))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the closest known one, and all of them while they are few."""
+    names = sorted(map(str, known))
+    close = difflib.get_close_matches(name, names, n=1)
+    guess = f"; did you mean {close[0]}?" if close else ""
+    listing = f" (known: {', '.join(names)})" if 0 < len(names) <= 20 else ""
+    return guess + listing

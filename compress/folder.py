@@ -1,0 +1,142 @@
+"""compress.json: what a model folder says of itself, readable without torch or transformers.
+
+A folder holds one model in the Hugging Face layout (config.json, model.safetensors, tokenizer files) or one variant of it
+(model.onnx beside the same config and tokenizer); compress.json beside them tells the task, the shape and the parents.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from compress.errors import ModelError
+
+INFO_FILE = "compress.json"
+CHUNK = 1 << 20
+
+
+class Info(BaseModel):
+    """Read leniently (a later minor version may add keys), never changed in place."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class TaskInfo(Info):
+    """As much of the task as predicting needs."""
+
+    name: str
+    kind: str
+    text: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+    metric: str
+    max_length: int
+
+
+class ShapeInfo(Info):
+    """The size of a model; heads and FFN width are listed a layer because pruning makes them uneven."""
+
+    family: str
+    hidden: int
+    heads: tuple[int, ...]
+    ffn: tuple[int, ...]
+    vocabulary: int
+    parameters: int
+    embedding_parameters: int
+
+    @property
+    def layers(self) -> int:
+        """How deep the model is."""
+        return len(self.heads)
+
+    @property
+    def text(self) -> str:
+        """`6x384, 12 heads, FFN 1536`, with a range where layers differ."""
+
+        def span(values: tuple[int, ...]) -> str:
+            low, high = min(values), max(values)
+            return str(low) if low == high else f"{low}-{high}"
+
+        return f"{self.layers}x{self.hidden}, {span(self.heads)} heads, FFN {span(self.ffn)}"
+
+
+class VariantInfo(Info):
+    """Format x precision x method of a model, with the runtime and session settings that serve it."""
+
+    name: str
+    format: str
+    precision: str
+    method: str | None = None
+    runtime: str
+    session: Mapping[str, Any] = {}
+    """Runtime settings that were chosen for this file and travel with it."""
+    parity: Mapping[str, float] = {}
+    """How far its answers are from the model it was built from, on a sample."""
+
+
+class Parent(Info):
+    """A step this folder was made from."""
+
+    step: str
+    fingerprint: str
+    digest: str
+
+
+class FolderInfo(Info):
+    """The content of compress.json."""
+
+    schema_version: Literal[1] = 1
+    step: str
+    made_by: str
+    task: TaskInfo | None = None
+    shape: ShapeInfo | None = None
+    inputs: tuple[str, ...] = ("input_ids", "attention_mask")
+    """Arrays the model takes."""
+    variant: VariantInfo | None = None
+    parents: tuple[Parent, ...] = ()
+    recipe: Mapping[str, Any] | None = None
+
+
+def read_info(folder: Path) -> FolderInfo:
+    """Read ``folder``'s compress.json, or say why it cannot be read."""
+    path = folder / INFO_FILE
+    if not folder.is_dir():
+        raise ModelError(f"there is no model folder at {folder}.")
+    if not path.is_file():
+        raise ModelError(
+            f"{folder} has no {INFO_FILE}, so its task and inputs are unknown.",
+            hint="a folder that compress wrote has one; a plain Hugging Face folder can be a recipe's teacher or student",
+        )
+    try:
+        return FolderInfo.model_validate_json(path.read_bytes())
+    except (ValidationError, UnicodeDecodeError) as error:
+        raise ModelError(f"{path} cannot be read: {error}") from error
+
+
+def write_info(folder: Path, info: FolderInfo) -> None:
+    """Write ``info`` as ``folder``'s compress.json."""
+    (folder / INFO_FILE).write_text(info.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
+def file_digest(path: Path) -> str:
+    """The sha256 of a file, read in chunks."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """The sha256 of every file under ``folder``, by relative path in sorted order."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): file_digest(path) for path in files}
+
+
+def combined_digest(parts: Mapping[str, str]) -> str:
+    """One digest of many, independent of their order."""
+    lines = "".join(f"{name} {parts[name]}\n" for name in sorted(parts))
+    return hashlib.sha256(lines.encode()).hexdigest()
