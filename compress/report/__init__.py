@@ -1,0 +1,1 @@
+"""A run's facts, what they mean, and how they are shown."""
