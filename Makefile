@@ -1,0 +1,84 @@
+# make demo      install what the quickstart needs and run it
+# make test      lint, types and every fast test
+# make test-all  the slow, wheel and browser tests too
+#
+# Needs Python 3.11 or newer and nothing else; everything goes into $(VENV).
+#   PYTHON=python3.12       another interpreter
+#   TORCH_INDEX=https://download.pytorch.org/whl/cpu    another build of torch (the README says what each one downloads)
+#   PYTEST_ARGS="-k cards"  passed on to pytest
+
+VENV ?= .venv
+PYTHON ?= $(shell for each in python3 python3.13 python3.12 python3.11 python; do \
+	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$each && break; done)
+TORCH_INDEX ?=
+PYTEST_ARGS ?=
+RECIPE ?= recipes/quickstart.yaml
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+TORCH = torch==$(shell sed -n 's/^torch==//p' constraints.txt)
+WITH_INDEX = $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+MARKED := slow or wheel or browser
+
+.PHONY: help demo test test-all check fast marked constraints clean torch
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n '/^$$/q;s/^# \{0,1\}//p' Makefile
+
+demo: $(VENV)/.installed-demo
+	$(BIN)/python -m compress run $(RECIPE)
+
+test: check fast
+
+test-all: test marked
+
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fast: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m "not ($(MARKED))" $(PYTEST_ARGS)
+
+marked: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m "$(MARKED)" $(PYTEST_ARGS)
+
+$(VENV)/.installed-demo: $(VENV)/.created pyproject.toml constraints.txt | torch
+	$(PIP) install -c constraints.txt $(WITH_INDEX) --no-build-isolation -e ".[train,quickstart]"
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.created pyproject.toml constraints.txt | torch
+	$(PIP) install -c constraints.txt $(WITH_INDEX) --no-build-isolation -e ".[all,dev]"
+	@touch $@
+
+# The build of torch that was asked for comes first: what is there already satisfies the pin, whatever its build.
+# Without TORCH_INDEX it comes with the rest, from wherever pip looks.
+torch: $(VENV)/.created
+	@if [ -n "$(TORCH_INDEX)" ] && [ "$$(cat $(VENV)/.torch-index 2>/dev/null)" != "$(TORCH_INDEX)" ]; then \
+		$(PIP) install --force-reinstall --no-deps --index-url "$(TORCH_INDEX)" "$(TORCH)" \
+		&& echo "$(TORCH_INDEX)" > $(VENV)/.torch-index; fi
+
+# The build backend is pinned too, so it is installed here and not by pip in a place of its own.
+$(VENV)/.created:
+	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or newer was found: install one, or name it: make PYTHON=/path/to/python3.12"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed, $(PYTHON) is not (or not there): name another: make PYTHON=/path/to/python3.12"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "error: $(PYTHON) comes without venv and ensurepip: on Debian and Ubuntu, apt-get install python3-venv; else name another: make PYTHON=/path/to/python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install -c constraints.txt hatchling
+	@touch $@
+
+# Newest versions that go together, in an environment of their own. Look at the difference before you commit it.
+constraints:
+	rm -rf $(VENV)-constraints
+	$(PYTHON) -m venv $(VENV)-constraints
+	$(VENV)-constraints/bin/python -m pip install $(WITH_INDEX) -e ".[all,dev]"
+	$(VENV)-constraints/bin/python -m pip freeze --all --exclude-editable --exclude pip --exclude wheel > $(VENV)-constraints/frozen
+	@sed -n '/^[^#]/q;p' constraints.txt > $(VENV)-constraints/head
+	@sed 's/+.*//' $(VENV)-constraints/frozen | cat $(VENV)-constraints/head - > constraints.txt
+	rm -rf $(VENV)-constraints
+
+clean:
+	rm -rf $(VENV) $(VENV)-constraints dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

