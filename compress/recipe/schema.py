@@ -1,8 +1,8 @@
 """The recipe: one frozen model a stage, unknown keys refused, every default in sight.
 
 A recipe is written in short forms (``task: sst2``, ``quantize: int8``) and read into these long ones; ``compress plan``
-prints them. Names that other parts own (task kinds, losses, cards, formats, methods) are checked against the tables that
-the caller passes as validation context, so that adding a method never edits this file.
+prints them. Names that other parts own (task kinds, losses, cards, formats, methods) are checked against the tables
+that the caller passes as validation context, so that adding a method never edits this file.
 """
 
 from __future__ import annotations
@@ -10,13 +10,24 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from compress.errors import nearest
 
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[float, Field(gt=0.0)]
 Count = Annotated[int, Field(ge=1)]
+Header = bool | tuple[str, ...]
+Role = Literal["train", "select", "test"]
 
 
 def named(table: str) -> AfterValidator:
@@ -29,6 +40,14 @@ def named(table: str) -> AfterValidator:
         return value
 
     return AfterValidator(check)
+
+
+def _in_a_list(value: Any) -> Any:
+    return [value] if isinstance(value, (str, Mapping)) else value
+
+
+listed = BeforeValidator(_in_a_list)
+"""A list of one may be written without its brackets: `text: sentence`, `targets: cpu`."""
 
 
 class Frozen(BaseModel):
@@ -48,11 +67,13 @@ class ShortForm(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _read_short_form(cls, value: Any) -> Any:
-        return {cls.short_key(): value} if isinstance(value, (str, int, float)) and not isinstance(value, bool) else value
+        return (
+            {cls.short_key(): value} if isinstance(value, (str, int, float)) and not isinstance(value, bool) else value
+        )
 
 
 class Data(Frozen):
-    """Where rows come from: files (`train: FILE`), a hub set (`hub: glue/sst2`) or a set built on this machine."""
+    """Where rows come from: files (`train: FILE`), a hub set (`hub: nyu-mll/glue/sst2`) or a set made here."""
 
     hub: str | None = None
     """`owner/name` or `owner/name/configuration` of a hub data set; then train, select and test name its splits."""
@@ -66,8 +87,10 @@ class Data(Frozen):
     """By default the file's extension says (`.gz` aside)."""
     quoting: bool | None = None
     """Whether quotes enclose fields: by default yes in csv, no in tsv."""
-    header: bool | tuple[str, ...] = True
-    """False: the first row is data and columns are called 0, 1, 2 …; a list names the columns of a file without header."""
+    header: Header | Mapping[Role, Header] = True
+    """False: the first row is data and columns are called 0, 1, 2 …; a list names the columns of a file without header,
+    and may end in `...` where rows go on past the columns that matter. Roles whose files differ are told apart:
+    `{test: [label, title, text]}`; those not named have a header."""
     encoding: str = "utf-8"
     select_share: Share = 0.05
     """How much of train is held back as select where none is given."""
@@ -83,13 +106,15 @@ class Task(ShortForm):
     name: str = "task"
     kind: Annotated[str, named("task kinds")]
     data: Data
-    text: tuple[str, ...] = Field(("text",), min_length=1, max_length=2)
+    text: Annotated[tuple[str, ...], listed] = Field(("text",), min_length=1, max_length=2)
     """One column, or the two of a sentence pair."""
     label: str | tuple[str, ...] = "label"
     """The answer's column; for multi_label one column of lists, or several of 0 and 1."""
     labels: tuple[str, ...] | None = None
     """Names of the classes in order; a row may hold the name or its index. By default the sorted values of train."""
-    aliases: Mapping[str, tuple[str, ...]] = {}
+    first_label: int = Field(0, ge=0)
+    """The number of the first of `labels` where rows hold numbers (AG News' own files count from 1)."""
+    aliases: Mapping[str, Annotated[tuple[str, ...], listed]] = {}
     """Other headers under which a column may stand (GLUE's files and its hub sets differ)."""
     metric: str | None = None
     """The primary metric; by default the kind's first."""
@@ -182,7 +207,7 @@ class Student(ShortForm):
 
 
 def _collect_losses(value: Any, info: ValidationInfo) -> Any:
-    """`{soft_label: 1.0}` is short for `{losses: {soft_label: 1.0}}`: every known loss may stand beside the settings."""
+    """`{soft_label: 1.0}` is short for `{losses: {soft_label: 1.0}}`: a known loss may stand beside the settings."""
     known = (info.context or {}).get("losses")
     if not isinstance(value, Mapping) or known is None:
         return value
@@ -334,9 +359,9 @@ class Recipe(Frozen):
     distill: Distill | Literal[False] = Distill()
     prune: Prune | None = None
     quantize: Quantize | None = None
-    export: tuple[Annotated[str, named("formats")], ...] = ("onnx",)
+    export: Annotated[tuple[Annotated[str, named("formats")], ...], listed] = ("onnx",)
     gate: Gate = Gate()
-    targets: tuple[Target, ...] = Field((Target(device="cpu"),), min_length=1)
+    targets: Annotated[tuple[Target, ...], listed] = Field((Target(device="cpu"),), min_length=1)
     rank_by: Literal["p50", "p95", "p99"] = "p50"
     measure: Measure = Measure()
     publish: Publish | None = None

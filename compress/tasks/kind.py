@@ -1,14 +1,15 @@
 """What a task kind is: one object that knows columns, examples, batches, decoding and scores, in numpy alone.
 
-A **row** is what the user counts (one line of a file, one question). ``read_row`` checks a raw row and makes it canonical:
-the same few fields whatever the file's headers. A row gives one or more **examples** (windows, choices, candidates), which
-is what the model sees. ``collate`` pads examples into arrays, ``answers`` turns model outputs back into one answer a row,
-``score`` compares answers with gold. Adding a kind is one file with one such object, and one line in ``tasks/__init__.py``.
+A **row** is what the user counts (one line of a file, one question). ``read_row`` checks a raw row and makes it
+canonical: the same few fields whatever the file's headers. A row gives one or more **examples** (windows, choices,
+candidates), which is what the model sees. ``collate`` pads examples into arrays, ``answers`` turns model outputs back
+into one answer a row, ``score`` compares answers with gold. Adding a kind is one file with one such object, and one line
+in ``tasks/__init__.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -35,7 +36,7 @@ class Encoding:
 
 
 Encode = Callable[[str, str | None, int], Encoding]
-"""(text, second text or None, most pieces) -> pieces; made from a folder's tokenizer.json by `data/batches.py`."""
+"""(text, second text or None, most pieces) -> pieces; made from a folder's tokenizer.json by `data/tokens.py`."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,8 @@ class Kind(Protocol):
     compared: tuple[str, ...]
     """Model outputs that soft-label distillation compares (`logits`)."""
 
-    def labels(self, values: Sequence[Any], task: Task) -> tuple[str, ...]:
-        """The classes in order, from the task or from the raw label values of train; empty for regression."""
+    def labels(self, values: Iterable[Any], task: Task) -> tuple[str, ...]:
+        """The classes in order, from the task or from the raw label values of train, a stream; empty for regression."""
         ...
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:

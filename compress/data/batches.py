@@ -1,0 +1,174 @@
+"""Rows to examples kept in memory-mapped files, and examples to batches whose order is a pure function of a seed."""
+
+from __future__ import annotations
+
+import tempfile
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compress.data.tokens import Tokens
+from compress.errors import DataError
+from compress.folder import TaskInfo
+from compress.tasks.kind import Arrays, Encoding, Example, Kind, Row
+
+POOL = 64
+"""Batches that are sorted by length together: enough that neighbours are alike, few enough that order stays random."""
+
+FLUSH = 1 << 18
+"""Numbers kept in memory of each field while writing."""
+
+
+class Encoded:
+    """Encoded rows: a sequence of examples in memory-mapped files, collated a batch at a time."""
+
+    def __init__(
+        self, fields: Mapping[str, Ragged], counts: NDArray[np.int64], cut: int, kind: Kind, pad_id: int
+    ) -> None:
+        """``counts`` are examples a row and ``cut`` the number of rows that lost pieces; see ``encode_rows``."""
+        self._fields = fields
+        self._kind = kind
+        self._pad_id = pad_id
+        self._room: tempfile.TemporaryDirectory[str] | None = None
+        self.counts = counts
+        self.lengths: NDArray[np.int64] = fields["input_ids"].lengths
+        self.truncated = cut / len(counts)
+        """Share of rows of which the model does not see everything."""
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def batch(self, indices: Sequence[int] | NDArray[np.int64]) -> Arrays:
+        """The padded arrays of these examples, in this order."""
+        return self._kind.collate([self.example(int(index)) for index in indices], self._pad_id)
+
+    def example(self, index: int) -> Example:
+        """One example; its sequences are read-only views into the files."""
+        return {name: field[index] for name, field in self._fields.items()}
+
+    def close(self) -> None:
+        """Let go of the files; a temporary folder goes with them, here or when the object is collected."""
+        self._fields = {}
+        if self._room is not None:
+            self._room.cleanup()
+
+
+class Ragged:
+    """Lists of numbers of different lengths, end to end in one memory-mapped file; or one number each."""
+
+    def __init__(self, path: Path, lengths: NDArray[np.int64], dtype: str, scalar: bool) -> None:
+        self._values: NDArray[Any] = (
+            np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.zeros(0, dtype)
+        )
+        self._ends = np.cumsum(lengths)
+        self._scalar = scalar
+        self.lengths = lengths
+
+    def __getitem__(self, index: int) -> Any:
+        end = self._ends[index]
+        return self._values[end - 1].item() if self._scalar else self._values[end - self.lengths[index] : end]
+
+
+class Field:
+    """One field of the examples while it is written."""
+
+    def __init__(self, path: Path, stream: BinaryIO, first: Any) -> None:
+        self._path, self._stream = path, stream
+        self._scalar = not isinstance(first, (list, tuple))
+        sample = first if self._scalar else next(iter(first), 0)
+        self._code = "f" if isinstance(sample, float) else "i"
+        self._waiting = array(self._code)
+        self._lengths = array("q")
+
+    def add(self, value: Any) -> None:
+        """Append one example's value."""
+        before = len(self._waiting)
+        if self._scalar:
+            self._waiting.append(value)
+        else:
+            self._waiting.extend(value)
+        self._lengths.append(len(self._waiting) - before)
+        if len(self._waiting) > FLUSH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand what waits to the file."""
+        self._waiting.tofile(self._stream)
+        del self._waiting[:]
+
+    def opened(self) -> Ragged:
+        """The field for reading."""
+        dtype = "float32" if self._code == "f" else "int32"
+        return Ragged(self._path, np.array(self._lengths, dtype=np.int64), dtype, self._scalar)
+
+
+def encode_rows(rows: Iterable[Row], kind: Kind, task: TaskInfo, tokens: Tokens, folder: Path | None = None) -> Encoded:
+    """Encode ``rows`` once, into ``folder`` or into a temporary one that goes away with the result."""
+    room = tempfile.TemporaryDirectory(prefix="compress-", ignore_cleanup_errors=True) if folder is None else None
+    place = Path(room.name) if room is not None else Path(folder or ".")
+    place.mkdir(parents=True, exist_ok=True)
+    counts, cut, fields = array("q"), 0, dict[str, Field]()
+    with ExitStack() as files:
+        for row in rows:
+            noting = _Noting(tokens)
+            examples = kind.examples(row, task, noting)
+            for example in examples:
+                if not fields:
+                    fields = {name: _open_field(place, name, files, value) for name, value in example.items()}
+                for name, field in fields.items():
+                    field.add(example[name])
+            counts.append(len(examples))
+            cut += noting.truncated
+        for field in fields.values():
+            field.flush()
+    if not fields:
+        raise DataError("there are no rows to encode.")
+    opened = {name: field.opened() for name, field in fields.items()}
+    encoded = Encoded(opened, np.array(counts, dtype=np.int64), cut, kind, tokens.pad_id)
+    encoded._room = room
+    return encoded
+
+
+def _open_field(place: Path, name: str, files: ExitStack, first: Any) -> Field:
+    path = place / f"{name}.bin"
+    return Field(path, files.enter_context(path.open("wb")), first)
+
+
+class _Noting:
+    """An encode function that remembers whether anything was cut."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self.truncated = False
+
+    def __call__(self, text: str, pair: str | None, most: int) -> Encoding:
+        pieces = self._tokens.encode(text, pair, most)
+        self.truncated = self.truncated or pieces.truncated
+        return pieces
+
+
+def bucketed(lengths: NDArray[np.int64], batch_size: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
+    """Batches for one epoch of training: every example once, similar lengths together, order shuffled.
+
+    The examples are shuffled, cut into pools of many batches, sorted by length within each pool and cut into batches,
+    whose order is shuffled again. Only one batch of an epoch can be short. The result depends on the arguments alone.
+    """
+    random = np.random.default_rng([seed, epoch])
+    order = random.permutation(len(lengths))
+    pools = _chunks(order, batch_size * POOL)
+    batches = [batch for pool in pools for batch in _chunks(pool[np.argsort(lengths[pool], kind="stable")], batch_size)]
+    return [batches[index] for index in random.permutation(len(batches))]
+
+
+def by_length(lengths: NDArray[np.int64], batch_size: int) -> list[NDArray[np.int64]]:
+    """Batches for scoring: every example once, shortest first, so that padding costs little."""
+    return _chunks(np.argsort(lengths, kind="stable"), batch_size)
+
+
+def _chunks(order: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
+    return [order[start : start + size] for start in range(0, len(order), size)]

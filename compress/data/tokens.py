@@ -1,0 +1,117 @@
+"""Text to pieces from a folder's tokenizer.json, without transformers or torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from compress.errors import ModelError
+from compress.tasks.kind import Encoding
+
+TOKENIZER_FILE = "tokenizer.json"
+
+POSITIONS_AFTER_PAD = ("roberta", "xlm-roberta", "camembert")
+"""Families that count positions from behind the pad id, so that many of the position table are never used."""
+
+
+class Tokens:
+    """The tokenizer of a model folder.
+
+    Truncation takes pieces from the longer text of a pair first; padding is left to the batch.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, pad_id: int, longest: int | None = None, source: str = "tokenizer"
+    ) -> None:
+        """``longest`` is the most pieces that the model has positions for, None where it does not say."""
+        self._tokenizer = tokenizer
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self._limit: int | None = None
+        self._source = source
+        self.pad_id = pad_id
+        self.longest = longest
+
+    @classmethod
+    def load(cls, folder: Path) -> Tokens:
+        """Read ``folder``'s tokenizer.json, and from its configuration the pad id and the number of positions."""
+        path = folder / TOKENIZER_FILE
+        if not path.is_file():
+            raise ModelError(
+                f"{folder} has no {TOKENIZER_FILE}.",
+                hint="save it with transformers: AutoTokenizer.from_pretrained(...).save_pretrained(folder)",
+            )
+        try:
+            tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+        # tokenizers raises a bare Exception for whatever it cannot read.
+        except Exception as error:  # noqa: BLE001
+            raise ModelError(f"{path} cannot be read: {error}") from error
+        config = _read_json(folder / "config.json")
+        pad_id = _pad_id(folder, config, tokenizer)
+        return cls(tokenizer, pad_id, _longest(config, pad_id), source=str(path))
+
+    @property
+    def vocabulary_size(self) -> int:
+        """How many pieces there are, added ones included."""
+        return self._tokenizer.get_vocab_size(with_added_tokens=True)
+
+    def encode(self, text: str, pair: str | None, most: int) -> Encoding:
+        """The pieces of a text or pair, special ones included, cut to ``most``."""
+        if most != self._limit:
+            self._set_limit(most, pair is not None)
+        found = self._tokenizer.encode(text) if pair is None else self._tokenizer.encode(text, pair)
+        return Encoding(input_ids=found.ids, token_type_ids=found.type_ids, truncated=bool(found.overflowing))
+
+    def _set_limit(self, most: int, is_pair: bool) -> None:
+        if self.longest is not None and most > self.longest:
+            raise ModelError(
+                f"texts may be {most} pieces long, but the model of {self._source} has {self.longest} positions.",
+                hint=f"task.max_length: {self.longest} or less",
+            )
+        special = self._tokenizer.num_special_tokens_to_add(is_pair)
+        if most <= special:
+            raise ModelError(f"a length of {most} pieces leaves no room for text beside {special} special ones.")
+        self._tokenizer.enable_truncation(max_length=most, strategy="longest_first")
+        self._limit = most
+
+
+def _pad_id(folder: Path, config: Mapping[str, Any], tokenizer: Tokenizer) -> int:
+    """The model's own word first (RoBERTa counts positions by it), then the tokenizer's."""
+    if isinstance(config.get("pad_token_id"), int):
+        return int(config["pad_token_id"])
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        token = _read_json(folder / name).get("pad_token")
+        token = token.get("content") if isinstance(token, Mapping) else token
+        found = tokenizer.token_to_id(token) if isinstance(token, str) else None
+        if found is not None:
+            return int(found)
+    for token in ("[PAD]", "<pad>"):
+        found = tokenizer.token_to_id(token)
+        if found is not None:
+            return int(found)
+    raise ModelError(
+        f"{folder} names no padding piece: neither config.json (pad_token_id) nor tokenizer_config.json (pad_token)."
+    )
+
+
+def _longest(config: Mapping[str, Any], pad_id: int) -> int | None:
+    positions = config.get("max_position_embeddings")
+    if not isinstance(positions, int) or positions <= 0:
+        return None
+    family = str(config.get("model_type", "")).removeprefix("compress-")
+    return positions - pad_id - 1 if family in POSITIONS_AFTER_PAD else positions
+
+
+def _read_json(path: Path) -> Mapping[str, Any]:
+    """A JSON object, or an empty one where there is no such file."""
+    if not path.is_file():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ModelError(f"{path} cannot be read: {error}") from error
+    return content if isinstance(content, Mapping) else {}

@@ -1,0 +1,66 @@
+"""Task kinds: one file each, numpy alone, in one explicit table.
+
+A new kind is a file with an object that keeps the contract of ``kind.py``, and its line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compress.errors import UsageError, nearest
+from compress.folder import TaskInfo
+from compress.recipe.schema import Task
+from compress.tasks.classification import Classification
+from compress.tasks.kind import Arrays, Encode, Encoding, Example, Kind, Metric, Row
+from compress.tasks.multi_label import MultiLabel
+from compress.tasks.regression import Regression
+
+__all__ = [
+    "KINDS",
+    "Arrays",
+    "Encode",
+    "Encoding",
+    "Example",
+    "Kind",
+    "Metric",
+    "Row",
+    "kind_of",
+    "primary_metric",
+    "task_info",
+]
+
+KINDS: dict[str, Kind] = {
+    "classification": Classification(),
+    "multi_label": MultiLabel(),
+    "regression": Regression(),
+}
+
+
+def kind_of(task: Task | TaskInfo) -> Kind:
+    """The kind that a task names."""
+    if task.kind not in KINDS:
+        raise UsageError(f"no task kind is called '{task.kind}'{nearest(task.kind, KINDS)}.")
+    return KINDS[task.kind]
+
+
+def primary_metric(task: Task | TaskInfo) -> Metric:
+    """The metric that decides: the one the task names, or the kind's first."""
+    kind = kind_of(task)
+    if task.metric is None:
+        return kind.metrics[0]
+    by_name = {metric.name: metric for metric in kind.metrics}
+    if task.metric not in by_name:
+        raise UsageError(f"{task.kind} has no metric called '{task.metric}'{nearest(task.metric, by_name)}.")
+    return by_name[task.metric]
+
+
+def task_info(task: Task, labels: Sequence[str]) -> TaskInfo:
+    """As much of a task as model folders keep, once its labels are known."""
+    return TaskInfo(
+        name=task.name,
+        kind=task.kind,
+        text=task.text,
+        labels=tuple(labels),
+        metric=primary_metric(task).name,
+        max_length=task.max_length,
+    )

@@ -1,0 +1,87 @@
+"""One class of several for a text or a pair of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compress.errors import DataError
+from compress.folder import TaskInfo
+from compress.recipe.schema import Task
+from compress.tasks.columns import label_columns, pick, text_fields
+from compress.tasks.counts import confusion, f1_of_classes, macro_f1, matthews
+from compress.tasks.kind import Arrays, Encode, Example, Metric, Row
+from compress.tasks.labels import collect, position
+from compress.tasks.text import checked_logits, collate_text, stacked_labels, text_example
+
+
+class Classification:
+    """Answers are probabilities (rows, classes); a decision is the most probable class."""
+
+    name = "classification"
+    head = "sequence-classification"
+    problem = "single_label_classification"
+    fields: tuple[str, ...] = ("text", "text_pair", "label")
+    metrics: tuple[Metric, ...] = (
+        Metric("accuracy"),
+        Metric("f1", floor=0.0),
+        Metric("macro_f1", floor=0.0),
+        Metric("matthews", floor=0.0),
+    )
+    compared: tuple[str, ...] = ("logits",)
+
+    def labels(self, values: Iterable[Any], task: Task) -> tuple[str, ...]:
+        """The classes the recipe names, or those among ``values``; one class alone cannot be learnt."""
+        labels = task.labels if task.labels is not None else collect(values)
+        if len(labels) < 2:
+            told = f"only the class '{labels[0]}'" if labels else "no label at all"
+            raise DataError(f"train has {told}: there is nothing to tell apart.")
+        return labels
+
+    def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
+        """Texts, and the class as its place in ``labels``."""
+        value = pick(raw, label_columns(task)[0], task, where)
+        return {**text_fields(raw, task, where), "label": position(value, task, labels, where)}
+
+    def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:
+        """One example a row."""
+        return [text_example(row, task, encode)]
+
+    def collate(self, examples: Sequence[Example], pad_id: int) -> Arrays:
+        """A padded batch; labels are int64 (n,)."""
+        return {**collate_text(examples, pad_id), **stacked_labels(examples, np.int64)}
+
+    def answers(self, outputs: Arrays, counts: Sequence[int]) -> NDArray[Any]:
+        """Probabilities (rows, classes) from logits of the same shape."""
+        logits = checked_logits(outputs)
+        odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        probabilities: NDArray[Any] = (odds / odds.sum(axis=-1, keepdims=True)).astype(np.float32)
+        return probabilities
+
+    def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
+        """The true class of each row, int64."""
+        return np.fromiter((row["label"] for row in rows), dtype=np.int64, count=len(rows))
+
+    def score(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> dict[str, float]:
+        """Accuracy, macro F1, Matthews; with two classes also F1 of the last one, as GLUE counts it."""
+        matrix = confusion(answers.argmax(axis=-1), gold, len(task.labels))
+        scores = {"accuracy": float(np.trace(matrix) / max(1, matrix.sum()))}
+        if len(task.labels) == 2:
+            scores["f1"] = float(f1_of_classes(matrix)[-1])
+        return {**scores, "macro_f1": macro_f1(matrix), "matthews": matthews(matrix)}
+
+    def correct(self, answers: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_] | None:
+        """Whether the most probable class is the true one."""
+        right: NDArray[np.bool_] = answers.argmax(axis=-1) == gold
+        return right
+
+    def readable(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+        """The class by name, with its probability."""
+        best = answers.argmax(axis=-1)
+        return [
+            {"label": task.labels[index], "probability": float(line[index])}
+            for index, line in zip(best, answers, strict=True)
+        ]

@@ -1,0 +1,75 @@
+"""Values of a raw row by column name, with errors that name the file, the row and the columns there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from compress.errors import DataError, nearest
+from compress.recipe.schema import Task
+
+
+def pick(raw: Mapping[str, Any], name: str, task: Task, where: str) -> Any:
+    """The value of column ``name``, or of the first of its aliases that this row has."""
+    if name in raw:
+        return raw[name]
+    aliases = task.aliases.get(name, ())
+    for alias in aliases:
+        if alias in raw:
+            return raw[alias]
+    other = f" (nor {', '.join(aliases)})" if aliases else ""
+    listing = ", ".join(repr(str(column)) for column in raw)
+    raise DataError(
+        f"{where}: there is no column '{name}'{other}; the columns are {listing}{_guess(name, raw)}",
+        hint="name the columns with task.text and task.label; task.data.header: false says that a file has no header",
+    )
+
+
+def _guess(name: str, raw: Mapping[str, Any]) -> str:
+    found = nearest(name, raw)
+    return found.partition(" (known")[0]
+
+
+def text(raw: Mapping[str, Any], name: str, task: Task, where: str) -> str:
+    """A column's text; an empty one is text too, a missing one is not."""
+    value = pick(raw, name, task, where)
+    if not isinstance(value, str):
+        raise DataError(f"{where}: column '{name}' holds {_told(value)} where text is expected.")
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise DataError(f"{where}: column '{name}' holds half a character ({error.reason}).") from error
+    return value
+
+
+def text_fields(raw: Mapping[str, Any], task: Task, where: str) -> dict[str, Any]:
+    """The canonical text fields of every kind that reads one text or a pair."""
+    first = text(raw, task.text[0], task, where)
+    second = text(raw, task.text[1], task, where) if len(task.text) > 1 else None
+    return {"text": first, "text_pair": second}
+
+
+def label_columns(task: Task) -> tuple[str, ...]:
+    """The columns that hold the answer."""
+    return (task.label,) if isinstance(task.label, str) else task.label
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a label's place is empty: null, not a number, or blank."""
+    return (
+        value is None or (isinstance(value, str) and not value.strip()) or (isinstance(value, float) and value != value)
+    )
+
+
+def label_name(value: Any) -> str:
+    """A raw label as a class is named: 1.0 (pandas' way of writing an integer beside gaps) and 1 are one class."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _told(value: Any) -> str:
+    return "nothing" if value is None else f"{type(value).__name__} {str(value)[:40]!r}"

@@ -1,0 +1,42 @@
+"""Scores that come from counting: confusion counts, F1, Matthews. Pure; undefined scores are 0 as is usual."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.int64]
+
+
+def confusion(decided: NDArray[Any], gold: NDArray[Any], classes: int) -> Counts:
+    """How often each true class (row) was taken for each class (column): shape (classes, classes)."""
+    flat = np.bincount(gold.astype(np.int64) * classes + decided.astype(np.int64), minlength=classes * classes)
+    matrix: Counts = flat.reshape(classes, classes)
+    return matrix
+
+
+def f1_each(hits: NDArray[Any], decided: NDArray[Any], true: NDArray[Any]) -> NDArray[np.float64]:
+    """F1 of each class, 2·hits / (decided + true); 0 where a class is neither decided nor true."""
+    total = decided + true
+    return np.divide(2.0 * hits, total, out=np.zeros(np.shape(total), dtype=np.float64), where=total > 0)
+
+
+def f1_of_classes(matrix: Counts) -> NDArray[np.float64]:
+    """F1 of each class of a confusion matrix."""
+    return f1_each(np.diag(matrix), matrix.sum(axis=0), matrix.sum(axis=1))
+
+
+def macro_f1(matrix: Counts) -> float:
+    """The mean F1 over the classes that occur, decided or true: an absent class says nothing."""
+    present = (matrix.sum(axis=0) + matrix.sum(axis=1)) > 0
+    return float(f1_of_classes(matrix)[present].mean()) if present.any() else 0.0
+
+
+def matthews(matrix: Counts) -> float:
+    """Matthews' correlation in its form for any number of classes (Gorodkin 2004); 0 where one side is constant."""
+    counts = matrix.astype(np.float64)
+    total, true, decided = counts.sum(), counts.sum(axis=1), counts.sum(axis=0)
+    spread = np.sqrt(total**2 - decided @ decided) * np.sqrt(total**2 - true @ true)
+    return float((np.trace(counts) * total - true @ decided) / spread) if spread > 0 else 0.0

@@ -1,0 +1,136 @@
+"""Any number of classes for a text or a pair of texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compress.errors import DataError
+from compress.folder import TaskInfo
+from compress.recipe.schema import Task
+from compress.tasks.columns import is_missing, label_columns, pick, text_fields
+from compress.tasks.counts import f1_each
+from compress.tasks.kind import Arrays, Encode, Example, Metric, Row
+from compress.tasks.labels import collect, position
+from compress.tasks.text import checked_logits, collate_text, stacked_labels, text_example
+
+THRESHOLD = 0.5
+"""A class is decided from this probability on."""
+
+
+class MultiLabel:
+    """Answers are probabilities (rows, classes), each on its own; a decision is the set of those above one half."""
+
+    name = "multi_label"
+    head = "sequence-classification"
+    problem = "multi_label_classification"
+    fields: tuple[str, ...] = ("text", "text_pair", "label")
+    metrics: tuple[Metric, ...] = (
+        Metric("micro_f1", floor=0.0),
+        Metric("macro_f1", floor=0.0),
+        Metric("subset_accuracy", floor=0.0),
+    )
+    compared: tuple[str, ...] = ("logits",)
+
+    def labels(self, values: Iterable[Any], task: Task) -> tuple[str, ...]:
+        """The classes the recipe names, else the names of several columns, else those among the lists of ``values``."""
+        if task.labels is not None:
+            return task.labels
+        columns = label_columns(task)
+        if len(columns) > 1:
+            return columns
+        labels = collect(name for value in values for name in _listed(value, "train"))
+        if not labels:
+            raise DataError("no row of train has any class: there is nothing to learn.")
+        return labels
+
+    def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
+        """Texts, and 0 or 1 for each of ``labels``."""
+        columns = label_columns(task)
+        fields = text_fields(raw, task, where)
+        if len(columns) > 1:
+            marks = [_mark(pick(raw, column, task, where), column, where) for column in columns]
+            return {**fields, "label": marks}
+        marks = [0.0] * len(labels)
+        for name in _listed(pick(raw, columns[0], task, where), where):
+            marks[position(name, task, labels, where)] = 1.0
+        return {**fields, "label": marks}
+
+    def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:
+        """One example a row."""
+        return [text_example(row, task, encode)]
+
+    def collate(self, examples: Sequence[Example], pad_id: int) -> Arrays:
+        """A padded batch; labels are float32 (n, classes)."""
+        return {**collate_text(examples, pad_id), **stacked_labels(examples, np.float32)}
+
+    def answers(self, outputs: Arrays, counts: Sequence[int]) -> NDArray[Any]:
+        """Probabilities (rows, classes): the logistic function of each logit, in a form that cannot overflow."""
+        probabilities: NDArray[Any] = (0.5 * (1.0 + np.tanh(0.5 * checked_logits(outputs)))).astype(np.float32)
+        return probabilities
+
+    def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
+        """0 or 1 for each row and class."""
+        return np.asarray([row["label"] for row in rows], dtype=np.float32)
+
+    def score(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> dict[str, float]:
+        """F1 over all decisions, the mean F1 of the classes that occur, the share of rows with every class right."""
+        decided, true = _decided(answers), gold > THRESHOLD
+        hits, chosen, there = (marks.sum(axis=0) for marks in (decided & true, decided, true))
+        present = (chosen + there) > 0
+        each = f1_each(hits, chosen, there)
+        return {
+            "micro_f1": float(f1_each(hits.sum(), chosen.sum(), there.sum())),
+            "macro_f1": float(each[present].mean()) if present.any() else 0.0,
+            "subset_accuracy": float((decided == true).all(axis=-1).mean()) if len(gold) else 0.0,
+        }
+
+    def correct(self, answers: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_] | None:
+        """Whether every class of a row is right."""
+        right: NDArray[np.bool_] = (_decided(answers) == (gold > THRESHOLD)).all(axis=-1)
+        return right
+
+    def readable(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+        """The decided classes by name, and every class's probability."""
+        return [
+            {
+                "labels": [
+                    label for label, probability in zip(task.labels, line, strict=True) if probability >= THRESHOLD
+                ],
+                "probabilities": {label: float(value) for label, value in zip(task.labels, line, strict=True)},
+            }
+            for line in answers
+        ]
+
+
+def _decided(answers: NDArray[Any]) -> NDArray[np.bool_]:
+    decided: NDArray[np.bool_] = answers >= THRESHOLD
+    return decided
+
+
+def _listed(value: Any, where: str) -> list[Any]:
+    """The classes of one cell: a list, or a JSON list as text (a cell of a csv has no other way to hold one)."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise DataError(f"{where}: the label is no JSON list: {error}.") from error
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    told = "nothing" if is_missing(value) else repr(str(value)[:60])
+    raise DataError(
+        f"{where}: the label holds {told} where a list of classes is expected.",
+        hint='write a list (["news", "sport"], or [] for none), or name several columns of 0 and 1 in task.label',
+    )
+
+
+def _mark(value: Any, column: str, where: str) -> float:
+    """0 or 1 from a column that stands for one class."""
+    text = str(int(value)) if isinstance(value, (bool, float)) and value in (0, 1) else str(value).strip()
+    if text not in ("0", "1"):
+        raise DataError(f"{where}: column '{column}' holds {str(value)[:40]!r} where 0 or 1 is expected.")
+    return float(text)

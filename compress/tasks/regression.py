@@ -1,0 +1,103 @@
+"""A score for a text or a pair of texts, such as how alike two sentences are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compress.errors import DataError
+from compress.folder import TaskInfo
+from compress.recipe.schema import Task
+from compress.tasks.columns import is_missing, label_columns, pick, text_fields
+from compress.tasks.kind import Arrays, Encode, Example, Metric, Row
+from compress.tasks.text import checked_logits, collate_text, stacked_labels, text_example
+
+
+class Regression:
+    """Answers are scores (rows,) on the scale of the labels."""
+
+    name = "regression"
+    head = "sequence-classification"
+    problem = "regression"
+    fields: tuple[str, ...] = ("text", "text_pair", "label")
+    metrics: tuple[Metric, ...] = (
+        Metric("spearman", floor=0.0),
+        Metric("pearson", floor=0.0),
+        Metric("mse", larger_is_better=False),
+    )
+    compared: tuple[str, ...] = ("logits",)
+
+    def labels(self, values: Iterable[Any], task: Task) -> tuple[str, ...]:
+        """None: there are no classes."""
+        return ()
+
+    def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
+        """Texts, and the score as a finite number."""
+        value = pick(raw, label_columns(task)[0], task, where)
+        return {**text_fields(raw, task, where), "label": _number(value, where)}
+
+    def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:
+        """One example a row."""
+        return [text_example(row, task, encode)]
+
+    def collate(self, examples: Sequence[Example], pad_id: int) -> Arrays:
+        """A padded batch; labels are float32 (n,)."""
+        return {**collate_text(examples, pad_id), **stacked_labels(examples, np.float32)}
+
+    def answers(self, outputs: Arrays, counts: Sequence[int]) -> NDArray[Any]:
+        """Scores (rows,) from logits (rows, 1)."""
+        scores: NDArray[Any] = checked_logits(outputs, width=1).reshape(-1).astype(np.float32)
+        return scores
+
+    def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
+        """The true scores, float32."""
+        return np.fromiter((row["label"] for row in rows), dtype=np.float32, count=len(rows))
+
+    def score(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> dict[str, float]:
+        """Correlation of ranks and of values, and the mean squared error."""
+        given, true = answers.astype(np.float64), gold.astype(np.float64)
+        return {
+            "spearman": pearson(ranks(given), ranks(true)),
+            "pearson": pearson(given, true),
+            "mse": float(np.mean((given - true) ** 2)) if len(true) else 0.0,
+        }
+
+    def correct(self, answers: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_] | None:
+        """None: a score is never simply right."""
+        return None
+
+    def readable(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+        """The score."""
+        return [{"score": float(value)} for value in answers]
+
+
+def pearson(left: NDArray[Any], right: NDArray[Any]) -> float:
+    """The linear correlation; 0 where one side is constant, since it then tells nothing of the other."""
+    if not len(left) or left.min() == left.max() or right.min() == right.max():
+        return 0.0
+    left, right = left - left.mean(), right - right.mean()
+    spread = math.sqrt(float(left @ left) * float(right @ right))
+    return float(left @ right) / spread if spread > 0 else 0.0
+
+
+def ranks(values: NDArray[Any]) -> NDArray[np.float64]:
+    """The rank of each value from 1, equal values sharing the mean of theirs."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    shared: NDArray[np.float64] = (np.cumsum(counts) - (counts - 1) / 2.0)[place]
+    return shared
+
+
+def _number(value: Any, where: str) -> float:
+    if is_missing(value):
+        raise DataError(f"{where}: the score is empty.", hint="every row of train, select and test needs its answer")
+    try:
+        number = float("x") if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"{where}: the score is {str(value)[:40]!r} where a number is expected.") from error
+    if not math.isfinite(number):
+        raise DataError(f"{where}: the score is {number} where a finite number is expected.")
+    return number
