@@ -8,17 +8,21 @@ share its disturbances.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from compress.folder import VariantInfo
 from compress.measure.facts import Facts, Score
-from compress.measure.significance import percentile_interval, resamples
+from compress.measure.significance import Interval, percentile_interval, resamples
 from compress.runtime.predictor import Place
+
+QUANTILES = {"p50": (0.50, 1), "p95": (0.95, 20), "p99": (0.99, 100)}
+"""Each with the calls below which it would rest on less than one of them."""
 
 
 @dataclass(frozen=True)
@@ -80,3 +84,56 @@ class Latency(Facts):
         return self.model is not None
 
 
+Round = NDArray[np.float64]
+"""Milliseconds of the calls of one round."""
+
+
+def timing(rounds: Sequence[Round], count: int = 1000, seed: int = 0) -> Timing:
+    """Quantiles over all calls, with intervals from ``count`` resamples of the rounds."""
+    calls = sum(map(len, rounds))
+    medians = np.array([np.median(one) for one in rounds])
+    shares = {name: share for name, (share, least) in QUANTILES.items() if calls >= least}
+    everything = np.quantile(np.concatenate(rounds), list(shares.values()))
+    drawn = np.array(
+        [
+            np.quantile(np.concatenate([rounds[index] for index in chosen]), list(shares.values()))
+            for chosen in resamples(len(rounds), count, seed)
+        ]
+    )
+    quantiles = {
+        name: _score(percentile_interval(float(everything[place]), drawn[:, place]))
+        for place, name in enumerate(shares)
+    }
+    return Timing(
+        p50=quantiles["p50"],
+        p95=quantiles.get("p95"),
+        p99=quantiles.get("p99"),
+        spread=spread(medians),
+        calls=calls,
+        round_medians=tuple(float(median) for median in medians),
+    )
+
+
+def spread(medians: Round) -> float:
+    """The interquartile range of the rounds' medians over their median."""
+    low, middle, high = np.quantile(medians, [0.25, 0.5, 0.75])
+    return float((high - low) / middle)
+
+
+def ratio(slower: Latency, faster: Latency, count: int = 1000, seed: int = 0) -> Score | None:
+    """How many times faster ``faster`` is: the median over rounds of the ratio within a round, with its interval.
+
+    None where one of them has no figure, or where they do not come from one session (other numbers of rounds).
+    """
+    if slower.model is None or faster.model is None:
+        return None
+    above, below = np.array(slower.model.round_medians), np.array(faster.model.round_medians)
+    if len(above) != len(below):
+        return None
+    ratios = above / below
+    drawn = np.array([np.median(ratios[chosen]) for chosen in resamples(len(ratios), count, seed)])
+    return _score(percentile_interval(float(np.median(ratios)), drawn))
+
+
+def _score(interval: Interval) -> Score:
+    return Score(value=interval.value, low=interval.low, high=interval.high)

@@ -12,8 +12,8 @@ from compress.errors import ModelError, UsageError, nearest
 from compress.folder import TaskInfo
 from compress.measure.facts import Facts, Score
 from compress.measure.significance import Interval, mcnemar, paired_p_value, percentile_interval, resamples
-from compress.runtime.predictor import Arrays, Predictor
-from compress.tasks.kind import Kind
+from compress.runtime.predictor import Predictor
+from compress.tasks.kind import Arrays, Kind
 
 Answers = NDArray[Any]
 """One answer a row, as ``Kind.answers`` gives them."""

@@ -1,8 +1,8 @@
 """How sure a score is: the bootstrap of a score, of a paired difference, and McNemar's test. Pure numpy.
 
-An interval is the 2.5th to the 97.5th percentile of the statistic over resamples of the rows (Efron, 1979). A difference
-is bootstrapped over the same rows for both models (Koehn, 2004), which is why two models can differ for certain although
-their own intervals overlap.
+An interval is the 2.5th to the 97.5th percentile of the statistic over resamples of the rows (Efron, 1979). A
+difference is bootstrapped over the same rows for both models (Koehn, 2004), which is why two models can differ for
+certain although their own intervals overlap.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import comb, erfc, sqrt
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,8 +78,3 @@ def mcnemar(first_right: NDArray[np.bool_], second_right: NDArray[np.bool_]) -> 
         return min(1.0, 2 * tail / (1 << together))
     chi_square = max(0, abs(only_first - only_second) - 1) ** 2 / together
     return erfc(sqrt(chi_square / 2.0))
-
-
-def quantile_of(values: NDArray[Any], share: float) -> float:
-    """The value that ``share`` of ``values`` do not exceed, interpolated."""
-    return float(np.quantile(values, share))

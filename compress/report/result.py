@@ -84,7 +84,9 @@ class LedgerRow(Facts):
     """One model in one variant."""
 
     model: str
-    """`teacher`, `dense student`, `student` …: which model of the run."""
+    """`teacher`, `student`, `pruned`: which model of the run."""
+    step: str
+    """The step that made that model: `finetune`, `distill`, `prune`."""
     variant: VariantInfo
     status: Status = "ok"
     reason: str | None = None
@@ -130,10 +132,10 @@ class Verdict(Facts):
     comparisons: tuple[Comparison, ...] = ()
 
 
-class Environment(Facts):
+class Machine(Facts):
     """The machine that measured."""
 
-    machine: str
+    name: str
     """Processor or accelerator, as it names itself."""
     system: str
     cores: int
@@ -162,7 +164,7 @@ class Report(Facts):
     created: str
     """UTC, ISO 8601."""
     versions: Mapping[str, str]
-    environment: Environment
+    machine: Machine
     recipe: Mapping[str, Any]
     task: TaskInfo
     data: DataFacts

@@ -1,0 +1,76 @@
+"""What every job of a session is fed: the same few calls, standing for the lengths of all rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from compress.folder import INFO_FILE, read_info
+from compress.tasks.kind import Arrays
+
+Text = str | tuple[str, str]
+"""One row: a text, or the two of a pair."""
+Call = tuple[Text, ...]
+"""The rows of one batch."""
+
+MOST_CALLS = 64
+"""Different calls in a session, at most."""
+LEAST_CALLS = 8
+"""Different calls in a turn at the data's lengths, at least: fewer would not stand for their spread."""
+SMALL_VOCABULARY = 32
+"""Word pieces that any model has, for files that do not tell theirs."""
+
+
+def make_calls(texts: Sequence[Text], batch: int, seed: int) -> list[Call]:
+    """Up to 64 batches of rows as they would arrive, from the shortest to the longest.
+
+    Rows meet in batches at random, as in use, so a batch is as long as its longest row. Where there are more batches
+    than 64, those at even steps of length are taken; where there are fewer rows than a batch holds, rows repeat.
+    """
+    shuffled = np.random.default_rng(seed).permutation(len(texts))
+    count = max(1, len(texts) // batch)
+    batches = [np.resize(shuffled[start * batch :], batch) for start in range(count)]
+    calls = [tuple(texts[int(row)] for row in rows) for rows in batches]
+    calls.sort(key=lambda call: max(map(_characters, call)))
+    return [calls[index] for index in spaced(min(MOST_CALLS, count), count)]
+
+
+def spaced(count: int, of: int) -> list[int]:
+    """``count`` indices below ``of`` at even steps, each in the middle of its share."""
+    return [int((place + 0.5) * of / count) for place in range(count)]
+
+
+def calls_in_turn(available: int, slowest_call: float, seconds: float) -> int:
+    """How many different calls a turn holds so that the slowest job gets through them in ``seconds``."""
+    affordable = int(seconds / slowest_call)
+    return max(min(LEAST_CALLS, available), min(available, affordable))
+
+
+def fixed_arrays(model: Path, batch: int, length: int, seed: int) -> Arrays:
+    """Inputs of exactly ``length`` pieces, all real; which pieces they are does not matter to the speed."""
+    vocabulary = vocabulary_of(model) or SMALL_VOCABULARY
+    pieces = np.random.default_rng(seed).integers(0, vocabulary, size=(batch, length), dtype=np.int64)
+    return {
+        "input_ids": pieces,
+        "attention_mask": np.ones_like(pieces),
+        "token_type_ids": np.zeros_like(pieces),
+    }
+
+
+def vocabulary_of(model: Path) -> int | None:
+    """The number of word pieces a folder tells of; None for a bare file."""
+    if (model / INFO_FILE).is_file():
+        shape = read_info(model).shape
+        if shape is not None:
+            return shape.vocabulary
+    if (model / "config.json").is_file():
+        size = json.loads((model / "config.json").read_text(encoding="utf-8")).get("vocab_size")
+        return size if isinstance(size, int) else None
+    return None
+
+
+def _characters(text: Text) -> int:
+    return len(text) if isinstance(text, str) else sum(map(len, text))
