@@ -76,7 +76,7 @@ constraints:
 	$(VENV)-constraints/bin/python -m pip install $(WITH_INDEX) -e ".[all,dev]"
 	$(VENV)-constraints/bin/python -m pip freeze --all --exclude-editable --exclude pip --exclude wheel > $(VENV)-constraints/frozen
 	@sed -n '/^[^#]/q;p' constraints.txt > $(VENV)-constraints/head
-	@sed 's/+.*//' $(VENV)-constraints/frozen | cat $(VENV)-constraints/head - > constraints.txt
+	@sed -e 's/+.*//' -e '/^nvidia-/d' -e '/^cuda-/d' -e '/^triton==/d' $(VENV)-constraints/frozen | cat $(VENV)-constraints/head - > constraints.txt
 	rm -rf $(VENV)-constraints
 
 clean:

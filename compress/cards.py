@@ -50,8 +50,8 @@ class PackageCheckpoint(Frozen):
 
 
 def _where(value: Any) -> str:
-    keys = value if isinstance(value, Mapping) else type(value).model_fields
-    return "package" if "package" in keys else "hub"
+    packaged = "package" in value if isinstance(value, Mapping) else isinstance(value, PackageCheckpoint)
+    return "package" if packaged else "hub"
 
 
 Checkpoint = Annotated[
@@ -76,12 +76,19 @@ class Expected(Frozen):
     source: str
 
 
-class TeacherCard(Frozen):
-    """One teacher: where its weights are, how it is fine-tuned best, what to expect of it."""
+class NamedCard(Frozen):
+    """What every card says of itself."""
 
     schema_version: Literal[1]
     name: str
+    """The name of its file."""
     title: str
+    notes: str = ""
+
+
+class TeacherCard(NamedCard):
+    """One teacher: where its weights are, how it is fine-tuned best, what to expect of it."""
+
     checkpoint: Checkpoint
     family: Family
     licence: Licence | None
@@ -91,7 +98,6 @@ class TeacherCard(Frozen):
     finetune: Mapping[str, Any] = {}
     """Settings of a recipe's finetune; the recipe's own come before them."""
     expected: tuple[Expected, ...] = ()
-    notes: str = ""
 
 
 class Shape(Frozen):
@@ -104,21 +110,17 @@ class Shape(Frozen):
     ffn: int | None = Field(None, ge=1)
 
 
-class StudentCard(Frozen):
+class StudentCard(NamedCard):
     """One student: its shape, how it starts, and what it distils best with."""
 
-    schema_version: Literal[1]
-    name: str
-    title: str
     shape: Shape
     start: Literal["teacher", "random"] | HubCheckpoint
     """The teacher's own layers, fresh weights, or a checkpoint of just this shape."""
     distill: Mapping[str, Any] = {}
     """Settings of a recipe's distill; the recipe's own come before them."""
-    notes: str = ""
 
 
-Card = TypeVar("Card", bound=TeacherCard | StudentCard)
+Card = TypeVar("Card", bound=NamedCard)
 
 
 def shipped(kind: Kind) -> list[Path]:

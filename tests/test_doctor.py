@@ -1,0 +1,54 @@
+from dataclasses import replace
+
+from compress import doctor
+from compress.doctor import rows_from
+from compress.environment import LIBRARIES, Cpu, Environment, Gpu
+
+CPU = Cpu("Some Xeon", "x86_64", ("avx2", "avx512_vnni"), 2, 8)
+WHOLE = Environment("Linux", "3.11", CPU, 2**34, 2**35, dict.fromkeys(LIBRARIES, "1.0"), (), "reachable")
+
+
+def rows(found):
+    return {row.check: row for row in rows_from(found)}
+
+
+def test_a_whole_machine_needs_no_remedy():
+    found = rows(WHOLE)
+    assert all(row.ok is not False for row in found.values())
+    assert found["cores"].value == "2 of 8"
+    assert found["cuda"].value == "none"
+    assert found["model hub"].ok
+
+
+def test_what_is_missing_has_a_remedy():
+    poor = replace(
+        WHOLE, cpu=replace(CPU, instructions=("avx2",)), memory=2**30, disk_free=2**20, hub="not reachable (x)"
+    )
+    found = rows(replace(poor, versions={"numpy": "2.0"}))
+    failing = {check for check, row in found.items() if row.ok is False}
+    assert failing == {"memory", "free disk", "instructions", "onnxruntime", "pydantic", "tokenizers"}
+    assert all(found[check].remedy for check in failing)
+    assert found["torch"].ok is None
+    assert found["torch"].remedy == "pip install 'compress-encoders[train]'"
+    assert found["model hub"].ok is None
+
+
+def test_instructions_that_a_system_does_not_tell_are_unknown():
+    found = rows(replace(WHOLE, cpu=replace(CPU, instructions=None)))
+    assert (found["instructions"].value, found["instructions"].ok) == ("unknown", None)
+    assert found["bf16"].value == "unknown"
+
+
+def test_each_device_has_a_row():
+    found = [
+        row for row in rows_from(replace(WHOLE, gpus=(Gpu("H200", 2**37), Gpu("T4", 2**34)))) if row.check == "cuda"
+    ]
+    assert [row.value for row in found] == ["H200, 128 GiB", "T4, 16 GiB"]
+
+
+def test_two_onnxruntimes_are_one_too_many(monkeypatch):
+    monkeypatch.setattr(doctor, "versions", lambda names: {"onnxruntime-gpu": "2.0"})
+    assert rows(WHOLE)["onnxruntime"].ok is False
+    alone = replace(WHOLE, versions={**WHOLE.versions})
+    del alone.versions["onnxruntime"]
+    assert rows(alone)["onnxruntime"].value == "2.0 (onnxruntime-gpu)"

@@ -1,0 +1,119 @@
+"""What pyproject.toml, constraints.txt and the Makefile promise, without building or installing anything."""
+
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+
+
+def canonical(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pins():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return {canonical(line.partition("==")[0]): line.partition("==")[2] for line in lines if not line.startswith("#")}
+
+
+def applies(requirement, extras=()):
+    return not requirement.marker or any(requirement.marker.evaluate({"extra": each}) for each in ("", *extras))
+
+
+def closure(requirements):
+    """Everything that these requirements bring, from the metadata of what is installed."""
+    found, left = {}, [Requirement(each) for each in requirements]
+    while left:
+        wanted = left.pop()
+        name = canonical(wanted.name)
+        if name == "compress-encoders":
+            left += [Requirement(each) for extra in wanted.extras for each in EXTRAS[extra]]
+            continue
+        new = set(wanted.extras) - found.get(name, set())
+        if name in found and not new:
+            continue
+        found.setdefault(name, set()).update(wanted.extras)
+        try:
+            needs = [Requirement(each) for each in metadata.distribution(wanted.name).requires or []]
+        except metadata.PackageNotFoundError:
+            pytest.skip(f"{wanted.name} is not installed, so what it needs is unknown")
+        left += [need for need in needs if applies(need, wanted.extras)]
+    return set(found)
+
+
+# What only CUDA builds of torch bring; torch names their exact versions itself.
+CUDA = re.compile(r"nvidia-|cuda-|triton")
+
+
+def test_constraints_pin_the_whole_tree():
+    wanted = closure([*PROJECT["dependencies"], *EXTRAS["all"], *EXTRAS["dev"]])
+    assert {name for name in wanted if not CUDA.match(name)} - set(pins()) == set()
+
+
+def test_constraints_are_exact_and_of_no_local_build():
+    for name, version in pins().items():
+        assert version, name
+        assert Version(version).local is None, name
+
+
+def test_constraints_admit_what_pyproject_asks_for():
+    pinned = pins()
+    for each in [*PROJECT["dependencies"], *(line for extra in EXTRAS.values() for line in extra)]:
+        requirement = Requirement(each)
+        if canonical(requirement.name) != "compress-encoders":
+            assert requirement.specifier.contains(pinned[canonical(requirement.name)]), each
+
+
+def test_all_has_every_extra_but_dev():
+    (everything,) = EXTRAS["all"]
+    assert Requirement(everything).extras == set(EXTRAS) - {"all", "dev", "report"} | {"report"}
+
+
+def test_the_base_install_is_light():
+    names = {canonical(Requirement(each).name) for each in PROJECT["dependencies"]}
+    assert names == {"numpy", "onnxruntime", "psutil", "pydantic", "pyyaml", "rich", "tokenizers"}
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Runs make on a copy of the Makefile, with a command in the place of Python."""
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    for name in ("Makefile", "constraints.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+
+    def run(script):
+        python = tmp_path / "python"
+        python.write_text(f"#!/bin/sh\n{script}\n")
+        python.chmod(0o755)
+        clean = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
+        command = ["make", "-C", tmp_path, "demo", f"PYTHON={python}"]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=clean)
+
+    return run
+
+
+def told(done):
+    """The one line that names the fault and its remedy."""
+    assert done.returncode != 0
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("error:")]
+    return line
+
+
+def test_make_names_a_python_that_is_too_old(make):
+    assert "Python 3.11 or newer is needed" in told(make('case "$2" in *version_info*) exit 1;; esac'))
+
+
+def test_make_names_a_missing_venv_module(make):
+    line = told(make('case "$2" in *ensurepip*) exit 1;; esac'))
+    assert "apt-get install python3-venv" in line
