@@ -1,0 +1,97 @@
+"""What a reader should know before using a report: stages that did not pay, and what limits the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compress.report.chain import Link, chain
+from compress.report.result import LedgerRow, Report
+from compress.report.words import percent, score, times
+
+TRUNCATED = 0.05
+"""Share of cut rows that is worth a remark."""
+
+
+def remarks(report: Report) -> tuple[str, ...]:
+    """All remarks, the weightier first; expects gates and verdicts."""
+    return (
+        *_against_floor(report),
+        *(text for title in report.titles for text in _unpaid(report, title)),
+        *_missing(report),
+        *_unstable(report),
+        *_data(report),
+    )
+
+
+def _against_floor(report: Report) -> Iterator[str]:
+    """A winner that a bag of words may match is worth less than it looks."""
+    if report.floor is None:
+        yield f"There is no bag of words to compare with: {report.floor_reason or 'it was not trained'}."
+        return
+    floor = report.floor.primary
+    for verdict in report.verdicts:
+        row = report.row(verdict.winner) if verdict.winner else None
+        test = row.targets[verdict.target].test if row else None
+        if test is None:
+            continue
+        larger = test.larger_is_better
+        clear = test.primary.low > floor.high if larger else test.primary.high < floor.low
+        if not clear:
+            shown = f"{score(test.primary.value, larger)} against {score(floor.value, larger)}"
+            yield f"On {verdict.target} the winner is not clearly better than a bag of words ({test.metric} {shown})."
+
+
+def _unpaid(report: Report, title: str) -> Iterator[str]:
+    """Stages that brought no speed at a target, or cost what the gate does not allow."""
+    for link in _all_links(report, title):
+        before, after = link.before, link.after
+        place = after.targets.get(title)
+        if link.speedup is not None and link.speedup.low <= 1.0:
+            span = f"{times(link.speedup.low)} to {times(link.speedup.high)}"
+            yield (
+                f"{link.stage} did not pay on {title}: {after.key} is {times(link.speedup.value)} as fast as"
+                f" {before.key} ({span})."
+            )
+        elif place and place.gate and not place.gate.passed and _passed(before, title):
+            yield f"{link.stage} did not pay on {title}: {after.key} {'; '.join(place.gate.reasons)}."
+
+
+def _all_links(report: Report, title: str) -> list[Link]:
+    """The links that lead to every row there, each once."""
+    links = (link for row in report.rows if title in row.targets for link in chain(report, row.key, title))
+    return list({(link.before.key, link.after.key): link for link in links}.values())
+
+
+def _passed(row: LedgerRow, title: str) -> bool:
+    place = row.targets.get(title)
+    return place is not None and place.gate is not None and place.gate.passed
+
+
+def _missing(report: Report) -> Iterator[str]:
+    for row in report.rows:
+        if row.status != "ok":
+            yield f"{row.key} {'failed' if row.status == 'failed' else 'was not measured'}: {row.reason}."
+        for title, place in row.targets.items():
+            if place.latency.status == "failed":
+                yield f"Timing {row.key} on {title} failed: {place.latency.reason}."
+
+
+def _unstable(report: Report) -> Iterator[str]:
+    for title in report.titles:
+        keys = [
+            row.key for row in report.rows if title in row.targets and row.targets[title].latency.status == "unstable"
+        ]
+        if keys:
+            yield (
+                f"Timings on {title} are unstable for {', '.join(keys)}: the machine did something else meanwhile. "
+                "Ratios come from the same rounds and suffer less."
+            )
+
+
+def _data(report: Report) -> Iterator[str]:
+    if report.data.duplicates:
+        yield f"{report.data.duplicates} texts of test also stand in train."
+    shares = {place.test.truncated for row in report.rows for place in row.targets.values() if place.test}
+    cut = max((share for share in shares if share is not None), default=0.0)
+    if cut > TRUNCATED:
+        yield f"{percent(cut)} of the test rows were cut at {report.task.max_length} word pieces."
