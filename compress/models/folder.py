@@ -1,0 +1,238 @@
+"""Model folders: loading any checkpoint under a task's head, and writing ours.
+
+transformers is told to be silent, so everything it would only have warned about is checked here: weights that are missing,
+that do not fit, or that come as pickle.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from torch import nn
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from compress.console import Console
+from compress.errors import ModelError
+from compress.folder import INFO_FILE, FolderInfo, TaskInfo, read_info, write_info
+from compress.models.families import base_of, family_of, shape_of
+from compress.models.fetch import FOREIGN_WEIGHTS, SAFE_WEIGHTS, fetch
+from compress.models.heads import HEADS, Head, head_named, head_of_class
+from compress.models.quiet import quiet
+from compress.models.shapes import settled
+from compress.tasks import kind_of
+
+Source = Path | str
+POOLER = ".pooler."
+"""Many checkpoints were trained without one; it is then drawn like a head."""
+
+
+def load(folder: Source) -> PreTrainedModel:
+    """A model folder as a torch module in eval mode, under the head that it was saved with."""
+    return load_model(folder).eval()
+
+
+def load_model(
+    source: Source,
+    task: TaskInfo | None = None,
+    revision: str | None = None,
+    *,
+    seed: int = 0,
+    console: Console | None = None,
+) -> PreTrainedModel:
+    """Load a folder, card or hub id in fp32.
+
+    With a task the model gets its head: the one it was saved with where that answers the same task (labels are matched
+    by name and put in the task's order), else a fresh one drawn from ``seed``.
+    """
+    folder = _local(source, revision)
+    config = read_config(folder)
+    _note_pickle(folder, console or Console("quiet"))
+    saved = _saved_head(folder, config)
+    if task is None:
+        return _read(folder, config, saved or HEADS["encoder"], seed)[0]
+    head = head_named(kind_of(task).head)
+    reused = saved is head and answers_task(config, task)
+    order = _label_order(config, task) if reused else []
+    model, drawn = _read(folder, _config_for(config, task), head, seed)
+    if reused and drawn:
+        raise ModelError(f"{folder} says it answers {task.name} but lacks weights of its head: {', '.join(drawn)}.")
+    if order != sorted(order):
+        _reorder_labels(model, order)
+    if saved is head and not reused:
+        _draw_head(model, seed)
+    return model
+
+
+def load_tokenizer(source: Source, revision: str | None = None) -> PreTrainedTokenizerBase:
+    """The tokenizer of a folder, card or hub id."""
+    folder = _local(source, revision)
+    try:
+        with quiet():
+            tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{folder} has no tokenizer that can be read: {_first_line(error)}") from error
+    if not tokenizer.is_fast:
+        raise ModelError(f"{folder} has a tokenizer without tokenizer.json, which runs without Python need.")
+    return tokenizer
+
+
+def save_model(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, info: FolderInfo
+) -> FolderInfo:
+    """Write a model folder: config, safetensors, tokenizer and compress.json with the shape and inputs as they are."""
+    told = info.model_copy(update={"shape": shape_of(model), "inputs": family_of(model).inputs})
+    folder.mkdir(parents=True, exist_ok=True)
+    with quiet():
+        settled(model).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    write_info(folder, told)
+    return told
+
+
+def read_config(folder: Path) -> PreTrainedConfig:
+    """The configuration of a folder, of a known family."""
+    path = folder / "config.json"
+    if not path.is_file():
+        raise ModelError(f"{folder} is no model folder: it has no config.json.")
+    try:
+        with quiet():
+            config: PreTrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{path} cannot be read: {_first_line(error)}") from error
+    family_of(config)
+    return config
+
+
+def answers_task(config: PreTrainedConfig, task: TaskInfo) -> bool:
+    """Whether a head with this config answers the task: the same labels by name, or one number for regression."""
+    if not task.labels:
+        return int(config.num_labels) == 1
+    return sorted(map(_plain, config.id2label.values())) == sorted(map(_plain, task.labels))
+
+
+def has_head(source: Source, task: TaskInfo, revision: str | None = None) -> bool:
+    """Whether a checkpoint already answers the task."""
+    folder = _local(source, revision)
+    config = read_config(folder)
+    return _saved_head(folder, config) is head_named(kind_of(task).head) and answers_task(config, task)
+
+
+def _local(source: Source, revision: str | None) -> Path:
+    """A Path is a folder and nothing else; a string may also name a card or a hub id."""
+    return source if isinstance(source, Path) else fetch(source, revision)
+
+
+def _plain(label: Any) -> str:
+    return str(label).strip().casefold()
+
+
+def _saved_head(folder: Path, config: PreTrainedConfig) -> Head | None:
+    """The head that the checkpoint was saved with, where it is one of ours."""
+    if (folder / INFO_FILE).is_file() and (task := read_info(folder).task) is not None:
+        return head_named(kind_of(task).head)
+    return next(filter(None, (head_of_class(name) for name in config.architectures or ())), None)
+
+
+def _config_for(config: PreTrainedConfig, task: TaskInfo) -> PreTrainedConfig:
+    """The config with the task's labels and loss."""
+    labels = task.labels or ("score",)
+    config.id2label = dict(enumerate(labels))
+    config.label2id = {label: index for index, label in enumerate(labels)}
+    config.problem_type = kind_of(task).problem
+    return config
+
+
+def _label_order(config: PreTrainedConfig, task: TaskInfo) -> list[int]:
+    """Where each of the task's labels stands in the checkpoint's head."""
+    places = {_plain(label): int(index) for index, label in config.id2label.items()}
+    return [places[_plain(label)] for label in task.labels]
+
+
+def _read(folder: Path, config: PreTrainedConfig, head: Head, seed: int) -> tuple[PreTrainedModel, list[str]]:
+    """The model under this head, and the weights of the head that had to be drawn; they depend on the seed alone."""
+    weights = _weights(folder)
+    try:
+        with quiet(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model, report = head.auto.from_pretrained(
+                folder,
+                config=config,
+                dtype=torch.float32,
+                ignore_mismatched_sizes=True,
+                use_safetensors=weights == SAFE_WEIGHTS,
+                weights_only=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+            )
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        raise ModelError(f"{folder / weights} cannot be read: {_first_line(error)}") from error
+    return model, _drawn(model, report, folder)
+
+
+def _drawn(model: PreTrainedModel, report: Mapping[str, Any], folder: Path) -> list[str]:
+    """The head's weights that the checkpoint does not give; an encoder that would be partly random is refused."""
+    missing = set(report["missing_keys"]) | {entry[0] for entry in report["mismatched_keys"]}
+    of_encoder = missing & _encoder_names(model)
+    encoder = sorted(name for name in of_encoder if POOLER not in f".{name}")
+    if encoder:
+        shown = ", ".join(encoder[:3]) + (" …" if len(encoder) > 3 else "")
+        raise ModelError(
+            f"{folder} lacks {len(encoder)} weights of the encoder, or has them in another size: {shown}.",
+            hint="the config.json beside them describes another model",
+        )
+    return sorted(missing - of_encoder)
+
+
+def _encoder_names(model: PreTrainedModel) -> set[str]:
+    base = base_of(model)
+    prefix = "" if base is model else f"{model.base_model_prefix}."
+    return {prefix + name for name, _ in base.named_parameters()}
+
+
+def _head_modules(model: PreTrainedModel) -> list[nn.Module]:
+    return [child for name, child in model.named_children() if child is not base_of(model)]
+
+
+def _draw_head(model: PreTrainedModel, seed: int) -> None:
+    """Fresh weights for a head that answered something else."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for module in (inner for child in _head_modules(model) for inner in child.modules()):
+            for parameter in module.parameters(recurse=False):
+                parameter._is_hf_initialized = False  # type: ignore[attr-defined]
+            model._init_weights(module)  # type: ignore[no-untyped-call]
+
+
+def _reorder_labels(model: PreTrainedModel, order: Sequence[int]) -> None:
+    """Put the rows of the last linear layer in the task's order of labels."""
+    modules = [inner for child in _head_modules(model) for inner in child.modules()]
+    last = [module for module in modules if isinstance(module, nn.Linear)][-1]
+    with torch.no_grad():
+        last.weight.copy_(last.weight[list(order)])
+        if last.bias is not None:
+            last.bias.copy_(last.bias[list(order)])
+
+
+def _weights(folder: Path) -> str:
+    """The name of the weights file, safetensors first."""
+    if (folder / SAFE_WEIGHTS).is_file() or (folder / f"{SAFE_WEIGHTS}.index.json").is_file():
+        return SAFE_WEIGHTS
+    if (folder / FOREIGN_WEIGHTS).is_file():
+        return FOREIGN_WEIGHTS
+    raise ModelError(f"{folder} has no weights: expected {SAFE_WEIGHTS}.")
+
+
+def _note_pickle(folder: Path, console: Console) -> None:
+    if _weights(folder) == FOREIGN_WEIGHTS:
+        console.warn(
+            f"{folder / FOREIGN_WEIGHTS} is a pickle; it is read as plain tensors only and written as safetensors."
+        )
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
