@@ -92,6 +92,10 @@ class Console:
         else:
             self.line(text)
 
+    def jsonl(self, payload: Any) -> None:
+        """Write one result of a stream as one line of json."""
+        self.line(json.dumps(jsonable(payload), ensure_ascii=False))
+
     def table(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, title: str = "") -> None:
         """Write rows: drawn for people, a list of objects in json, tab-separated without a head in quiet."""
         names = list(columns) if columns is not None else list(rows[0]) if rows else []

@@ -105,6 +105,13 @@ def test_data_has_a_form_for_people():
     assert json.loads(out.getvalue()) == {"label": "positive"}
 
 
+def test_a_stream_of_results_is_a_line_each():
+    told, out, _ = make("json")
+    told.jsonl({"label": "a"})
+    told.jsonl({"label": "b"})
+    assert out.getvalue() == '{"label": "a"}\n{"label": "b"}\n'
+
+
 @dataclass
 class Point:
     place: Path
