@@ -7,6 +7,7 @@ Nothing is configured at import and rich is imported when it is first needed: ``
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import math
 import sys
@@ -111,15 +112,20 @@ class Console:
         from rich.box import SIMPLE
         from rich.table import Table
 
-        drawn = Table(title=title or None, box=SIMPLE, title_justify="left", pad_edge=False)
+        drawn = Table(title=title or None, box=SIMPLE, title_justify="left", pad_edge=False, show_edge=False)
         for name in names:
             numeric = bool(rows) and all(isinstance(row.get(name), (int, float, type(None))) for row in rows)
             drawn.add_column(name, justify="right" if numeric else "left", overflow="fold")
         for row in rows:
             drawn.add_row(*(plain(cell(row.get(name))) for name in names))
-        # A pipe has no width: a table cut at 80 columns would lose data there.
-        width = None if self.out.isatty() else 200
-        drawing(self.out, width=width).print(drawn)
+        if self.out.isatty():
+            drawing(self.out).print(drawn)
+            return
+        # A pipe has no width: a table folded at 80 columns would be hard to read there, and so are trailing blanks.
+        page = io.StringIO()
+        drawing(page, width=200).print(drawn)
+        for line in page.getvalue().splitlines():
+            self.line(line.rstrip())
 
     @contextmanager
     def progress(self, total: float | None, label: str, unit: str = "steps") -> Iterator[Progress]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +35,7 @@ def rows_from(found: Environment) -> list[Row]:
 def _machine(found: Environment) -> list[Row]:
     return [
         Row("system", found.system, None),
-        Row("python", found.python, sys.version_info >= (3, 11), "install Python 3.11 or newer"),
+        Row("python", found.python, True),
         _size("memory", found.memory, MEMORY_WANTED, "lower batch_size; training a base-size model takes about 4 GiB"),
         _size("free disk", found.disk_free, DISK_WANTED, "free some space; `compress clean` removes what no run names"),
         Row("machine", found.fingerprint, None),
