@@ -101,18 +101,26 @@ class Link:
         except subprocess.TimeoutExpired:
             return "the process closed its output and did not end"
         self._errors.seek(0)
-        said = [line.strip() for line in self._errors if line.strip()]
+        said = last_words(self._errors.read())
         if code < 0:
             name = signal.Signals(-code).name
             often = ", as happens when memory runs out" if -code == signal.SIGKILL else ""
             return f"the process was ended by {name}{often}"
-        return f"the process ended with exit code {code}" + (f": {said[-1]}" if said else "")
+        return f"the process ended with exit code {code}" + (f": {said}" if said else "")
 
 
 def worker_environment(threads: int) -> dict[str, str]:
     """This process's environment with the threads fixed, without a launch's variables."""
     kept = {name: value for name, value in os.environ.items() if name not in LAUNCH_VARIABLES}
     return kept | dict.fromkeys(THREAD_VARIABLES, str(threads)) | {"TOKENIZERS_PARALLELISM": "false"}
+
+
+def last_words(said: str) -> str:
+    """The line that names the exception of the last traceback, or the last line."""
+    lines = [line for line in said.splitlines() if line.strip()]
+    starts = [place for place, line in enumerate(lines) if line.startswith("Traceback ")]
+    after = lines[starts[-1] + 1 :] if starts else []
+    return next((line for line in after if not line[0].isspace()), lines[-1].strip() if lines else "")
 
 
 def _understood(line: str) -> Reply:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -212,10 +212,15 @@ def _difference(
 ) -> Difference:
     sign = 1.0 if larger else -1.0
     gained = percentile_interval(sign * (ours.value - theirs.value), sign * (ours.resampled - theirs.resampled))
-    right, also = kind.correct(answers[0], gold), kind.correct(answers[1], gold)
-    if right is not None and also is not None:
+    right, also = (kind.correct(given, gold) for given in answers)
+    # McNemar's test is about the share of right rows, so it speaks for a metric that is that share, and for no other.
+    if _is_share(right, ours.value) and _is_share(also, theirs.value):
         return Difference(**_ends(gained), p_value=mcnemar(right, also), test="mcnemar")
     return Difference(**_ends(gained), p_value=paired_p_value(gained.resampled), test="paired bootstrap")
+
+
+def _is_share(right: NDArray[np.bool_] | None, value: float) -> TypeGuard[NDArray[np.bool_]]:
+    return right is not None and abs(float(right.mean()) - value) < 1e-9
 
 
 def _ends(interval: Interval) -> dict[str, float]:

@@ -14,13 +14,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
-from compress.errors import CompressError, NotHere
+from compress.errors import CompressError, ModelError, NotHere
+from compress.folder import VariantInfo, read_info
 from compress.measure.messages import Order, Reply, WorkerSpec
 from compress.measure.workload import fixed_arrays
 from compress.runtime.predictor import Place, Predictor
 from compress.tasks.kind import Arrays
+
+if TYPE_CHECKING:
+    from compress.runtime.text import TextModel
 
 WARM_SECONDS = 4.0
 """Warm-up ends here even where passes still get faster."""
@@ -48,9 +52,7 @@ def open_model(spec: WorkerSpec) -> Opened:
         arrays = fixed_arrays(folder, spec.batch, spec.length, spec.seed)
         return Opened(bare, lambda _: bare.predict(arrays), None)
 
-    from compress.runtime.text import TextModel
-
-    texts = TextModel.open(folder, place=place, variant=spec.variant)
+    texts = open_texts(folder, place, spec.variant)
     tokenized: dict[int, Arrays] = {}
 
     def run_model(call: int) -> object:
@@ -62,6 +64,19 @@ def open_model(spec: WorkerSpec) -> Opened:
         return texts.decode(texts.run(texts.tokenize(list(spec.calls[call]))))
 
     return Opened(texts.predictor, run_model, run_end_to_end)
+
+
+def open_texts(folder: Path, place: Place, variant: VariantInfo | None) -> TextModel:
+    """Everything between texts and answers, in one variant of the folder."""
+    from compress.data.tokens import Tokens
+    from compress.runtime import open_predictor
+    from compress.runtime.text import TextModel
+    from compress.tasks import kind_of
+
+    task = read_info(folder).task
+    if task is None:
+        raise ModelError(f"{folder} does not say which task it answers; only a fixed length can be timed.")
+    return TextModel(task, kind_of(task), Tokens.load(folder), open_predictor(folder, place, variant))
 
 
 def timed(run: Callable[[int], object], calls: Sequence[int]) -> list[float]:
@@ -87,10 +102,8 @@ def warm_up(run: Callable[[int], object], calls: Sequence[int]) -> float:
     """Run until the time of a pass is steady; returns the seconds of a call."""
     end = time.perf_counter() + WARM_SECONDS
     seen = [sum(timed(run, calls))]
-    while len(seen) < WARM_PASSES or abs(seen[-1] / seen[-2] - 1.0) > STEADY:
+    while time.perf_counter() < end and (len(seen) < WARM_PASSES or abs(seen[-1] / seen[-2] - 1.0) > STEADY):
         seen.append(sum(timed(run, calls)))
-        if time.perf_counter() > end:
-            break
     return median(seen[-2:]) / len(calls) / 1e3
 
 

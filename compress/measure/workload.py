@@ -20,7 +20,7 @@ MOST_CALLS = 64
 """Different calls in a session, at most."""
 LEAST_CALLS = 8
 """Different calls in a turn at the data's lengths, at least: fewer would not stand for their spread."""
-SMALL_VOCABULARY = 32
+SMALL_VOCABULARY = 8
 """Word pieces that any model has, for files that do not tell theirs."""
 
 
@@ -61,13 +61,14 @@ def fixed_arrays(model: Path, batch: int, length: int, seed: int) -> Arrays:
 
 
 def vocabulary_of(model: Path) -> int | None:
-    """The number of word pieces a folder tells of; None for a bare file."""
-    if (model / INFO_FILE).is_file():
-        shape = read_info(model).shape
+    """The number of word pieces that a folder, or the folder of a file, tells of; None where it does not."""
+    folder = model if model.is_dir() else model.parent
+    if (folder / INFO_FILE).is_file():
+        shape = read_info(folder).shape
         if shape is not None:
             return shape.vocabulary
-    if (model / "config.json").is_file():
-        size = json.loads((model / "config.json").read_text(encoding="utf-8")).get("vocab_size")
+    if (folder / "config.json").is_file():
+        size = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("vocab_size")
         return size if isinstance(size, int) else None
     return None
 
