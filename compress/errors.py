@@ -36,6 +36,10 @@ class ModelError(CompressError):
     """A model that cannot be found, read, built or changed as asked."""
 
 
+class NotHere(ModelError):
+    """A device that this machine, or this build of a runtime, does not have: what needs it was not measured."""
+
+
 class MissingExtra(CompressError):
     """An optional library is not installed; the message names the extra that brings it."""
 

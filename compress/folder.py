@@ -116,6 +116,11 @@ def read_info(folder: Path) -> FolderInfo:
         raise ModelError(f"{path} cannot be read: {error}") from error
 
 
+def find_info(folder: Path) -> FolderInfo | None:
+    """What the folder says of itself; None for a bare file or a folder that others wrote."""
+    return read_info(folder) if (folder / INFO_FILE).is_file() else None
+
+
 def write_info(folder: Path, info: FolderInfo) -> None:
     """Write ``info`` as ``folder``'s compress.json."""
     (folder / INFO_FILE).write_text(info.model_dump_json(indent=2) + "\n", encoding="utf-8")

@@ -16,3 +16,101 @@ def data_folder() -> Path:
     if not folder.is_dir():
         pytest.skip(f"COMPRESS_DATA names {named}, which is no folder")
     return folder
+
+
+TEXT = "[PAD] [UNK] [CLS] [SEP] a bad bit but dull film fine good great is it not of or plot so the very was"
+WORDS = TEXT.split(" ")
+SHARED = {
+    "vocab_size": 64,
+    "hidden_size": 32,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+}
+TINY = {
+    "bert": ("Bert", SHARED),
+    "roberta": ("Roberta", SHARED | {"pad_token_id": 1, "type_vocab_size": 1, "max_position_embeddings": 66}),
+    "xlm-roberta": ("XLMRoberta", SHARED | {"pad_token_id": 1, "type_vocab_size": 1, "max_position_embeddings": 66}),
+    "electra": ("Electra", SHARED | {"embedding_size": 16}),
+    "distilbert": ("DistilBert", {"vocab_size": 64, "dim": 32, "n_heads": 4, "hidden_dim": 64, "n_layers": 2}),
+    "albert": ("Albert", SHARED | {"embedding_size": 16}),
+    "mobilebert": ("MobileBert", SHARED | {"embedding_size": 32, "true_hidden_size": 16, "intra_bottleneck_size": 16}),
+    "modernbert": (
+        "ModernBert",
+        SHARED
+        | {
+            "pad_token_id": 0,
+            "local_attention": 8,
+            "bos_token_id": 2,
+            "eos_token_id": 3,
+            "cls_token_id": 2,
+            "sep_token_id": 3,
+        },
+    ),
+}
+"""For each family the prefix of its transformers classes, and a configuration of two layers."""
+
+
+def make_tiny(family, labels=("bad", "good"), head="ForSequenceClassification", **changes):
+    """A random model with weights large enough that its decisions differ from text to text."""
+    import torch
+    import transformers
+
+    prefix, sizes = TINY[family]
+    config = getattr(transformers, f"{prefix}Config")(
+        **{"max_position_embeddings": 64, "initializer_range": 0.3, **sizes, **changes},
+        id2label=dict(enumerate(labels)),
+        label2id={label: place for place, label in enumerate(labels)},
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return getattr(transformers, f"{prefix}{head}")(config).eval()
+
+
+@pytest.fixture(scope="session")
+def tiny_model():
+    """Makes a tiny random model of a family: ``tiny_model("bert", labels=("no", "yes"), num_hidden_layers=3)``."""
+    return make_tiny
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer():
+    """A tokenizer of a few words."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_task():
+    """The task that tiny models answer."""
+    from compress.folder import TaskInfo
+
+    labels = ("bad", "good")
+    return TaskInfo(
+        name="films", kind="classification", text=("text",), labels=labels, metric="accuracy", max_length=32
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory, tiny_tokenizer, tiny_task):
+    """Makes the model folder of a tiny model, of a family's name or of a model: ``tiny_folder("bert")``."""
+
+    def make(model, task=tiny_task):
+        from compress.folder import FolderInfo
+        from compress.models import save_model
+
+        made = make_tiny(model) if isinstance(model, str) else model
+        folder = tmp_path_factory.mktemp("tiny")
+        save_model(made, tiny_tokenizer, folder, FolderInfo(step="finetune", made_by="tests", task=task))
+        return folder
+
+    return make

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 from numpy.typing import NDArray
 
-Arrays = dict[str, NDArray[Any]]
+from compress.tasks.kind import Arrays
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,10 @@ class Place:
 
     device: Literal["cpu", "cuda"] = "cpu"
     threads: int = 1
+
+
+ONE_THREAD = Place()
+"""One CPU thread: the place that is meant when none is named."""
 
 
 class Predictor(Protocol):
