@@ -137,7 +137,7 @@ def test_a_silent_worker_is_given_up(small):
 def test_a_crash_is_told_by_its_last_line(small):
     with Link(threads=1) as link:
         link.ask(spec(small), 60)
-        with pytest.raises(Lost, match="exit code 1: .*ValidationError"):
+        with pytest.raises(Lost, match=r"exit code 1: .*ValidationError"):
             link.ask(WorkerSpec(**spec(small).model_dump()), 60)
 
 
