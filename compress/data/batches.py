@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -34,7 +36,6 @@ class Encoded:
         self._fields = fields
         self._kind = kind
         self._pad_id = pad_id
-        self._room: tempfile.TemporaryDirectory[str] | None = None
         self.counts = counts
         self.lengths: NDArray[np.int64] = fields["input_ids"].lengths
         self.truncated = cut / len(counts)
@@ -52,10 +53,8 @@ class Encoded:
         return {name: field[index] for name, field in self._fields.items()}
 
     def close(self) -> None:
-        """Let go of the files; a temporary folder goes with them, here or when the object is collected."""
+        """Let go of the files."""
         self._fields = {}
-        if self._room is not None:
-            self._room.cleanup()
 
 
 class Ragged:
@@ -65,13 +64,14 @@ class Ragged:
         self._values: NDArray[Any] = (
             np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.zeros(0, dtype)
         )
-        self._ends = np.cumsum(lengths)
-        self._scalar = scalar
+        self._ends: NDArray[np.int64] | None = None if scalar else np.cumsum(lengths)
         self.lengths = lengths
 
     def __getitem__(self, index: int) -> Any:
+        if self._ends is None:
+            return self._values[index].item()
         end = self._ends[index]
-        return self._values[end - 1].item() if self._scalar else self._values[end - self.lengths[index] : end]
+        return self._values[end - self.lengths[index] : end]
 
 
 class Field:
@@ -109,9 +109,20 @@ class Field:
 
 def encode_rows(rows: Iterable[Row], kind: Kind, task: TaskInfo, tokens: Tokens, folder: Path | None = None) -> Encoded:
     """Encode ``rows`` once, into ``folder`` or into a temporary one that goes away with the result."""
-    room = tempfile.TemporaryDirectory(prefix="compress-", ignore_cleanup_errors=True) if folder is None else None
-    place = Path(room.name) if room is not None else Path(folder or ".")
-    place.mkdir(parents=True, exist_ok=True)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        return _encode(rows, kind, task, tokens, folder)
+    room = Path(tempfile.mkdtemp(prefix="compress-"))
+    try:
+        encoded = _encode(rows, kind, task, tokens, room)
+    except BaseException:
+        shutil.rmtree(room, ignore_errors=True)
+        raise
+    weakref.finalize(encoded, shutil.rmtree, room, ignore_errors=True)
+    return encoded
+
+
+def _encode(rows: Iterable[Row], kind: Kind, task: TaskInfo, tokens: Tokens, folder: Path) -> Encoded:
     counts, cut, fields = array("q"), 0, dict[str, Field]()
     with ExitStack() as files:
         for row in rows:
@@ -119,7 +130,7 @@ def encode_rows(rows: Iterable[Row], kind: Kind, task: TaskInfo, tokens: Tokens,
             examples = kind.examples(row, task, noting)
             for example in examples:
                 if not fields:
-                    fields = {name: _open_field(place, name, files, value) for name, value in example.items()}
+                    fields = {name: _open_field(folder, name, files, value) for name, value in example.items()}
                 for name, field in fields.items():
                     field.add(example[name])
             counts.append(len(examples))
@@ -129,13 +140,11 @@ def encode_rows(rows: Iterable[Row], kind: Kind, task: TaskInfo, tokens: Tokens,
     if not fields:
         raise DataError("there are no rows to encode.")
     opened = {name: field.opened() for name, field in fields.items()}
-    encoded = Encoded(opened, np.array(counts, dtype=np.int64), cut, kind, tokens.pad_id)
-    encoded._room = room
-    return encoded
+    return Encoded(opened, np.array(counts, dtype=np.int64), cut, kind, tokens.pad_id)
 
 
-def _open_field(place: Path, name: str, files: ExitStack, first: Any) -> Field:
-    path = place / f"{name}.bin"
+def _open_field(folder: Path, name: str, files: ExitStack, first: Any) -> Field:
+    path = folder / f"{name}.bin"
     return Field(path, files.enter_context(path.open("wb")), first)
 
 

@@ -31,7 +31,7 @@ class Tokens:
         self._tokenizer = tokenizer
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
-        self._limit: int | None = None
+        self._limit: tuple[int, bool] | None = None
         self._source = source
         self.pad_id = pad_id
         self.longest = longest
@@ -48,7 +48,7 @@ class Tokens:
         try:
             tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
         # tokenizers raises a bare Exception for whatever it cannot read.
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             raise ModelError(f"{path} cannot be read: {error}") from error
         config = _read_json(folder / "config.json")
         pad_id = _pad_id(folder, config, tokenizer)
@@ -61,7 +61,7 @@ class Tokens:
 
     def encode(self, text: str, pair: str | None, most: int) -> Encoding:
         """The pieces of a text or pair, special ones included, cut to ``most``."""
-        if most != self._limit:
+        if (most, pair is not None) != self._limit:
             self._set_limit(most, pair is not None)
         found = self._tokenizer.encode(text) if pair is None else self._tokenizer.encode(text, pair)
         return Encoding(input_ids=found.ids, token_type_ids=found.type_ids, truncated=bool(found.overflowing))
@@ -76,7 +76,7 @@ class Tokens:
         if most <= special:
             raise ModelError(f"a length of {most} pieces leaves no room for text beside {special} special ones.")
         self._tokenizer.enable_truncation(max_length=most, strategy="longest_first")
-        self._limit = most
+        self._limit = (most, is_pair)
 
 
 def _pad_id(folder: Path, config: Mapping[str, Any], tokenizer: Tokenizer) -> int:

@@ -46,6 +46,10 @@ class Classification:
         value = pick(raw, label_columns(task)[0], task, where)
         return {**text_fields(raw, task, where), "label": position(value, task, labels, where)}
 
+    def classes(self, row: Row) -> Sequence[int]:
+        """The class."""
+        return (row["label"],)
+
     def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:
         """One example a row."""
         return [text_example(row, task, encode)]

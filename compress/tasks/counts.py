@@ -20,7 +20,9 @@ def confusion(decided: NDArray[Any], gold: NDArray[Any], classes: int) -> Counts
 def f1_each(hits: NDArray[Any], decided: NDArray[Any], true: NDArray[Any]) -> NDArray[np.float64]:
     """F1 of each class, 2·hits / (decided + true); 0 where a class is neither decided nor true."""
     total = decided + true
-    return np.divide(2.0 * hits, total, out=np.zeros(np.shape(total), dtype=np.float64), where=total > 0)
+    zeros = np.zeros(np.shape(total), dtype=np.float64)
+    scores: NDArray[np.float64] = np.divide(2.0 * hits, total, out=zeros, where=total > 0)
+    return scores
 
 
 def f1_of_classes(matrix: Counts) -> NDArray[np.float64]:

@@ -3,8 +3,8 @@
 A **row** is what the user counts (one line of a file, one question). ``read_row`` checks a raw row and makes it
 canonical: the same few fields whatever the file's headers. A row gives one or more **examples** (windows, choices,
 candidates), which is what the model sees. ``collate`` pads examples into arrays, ``answers`` turns model outputs back
-into one answer a row, ``score`` compares answers with gold. Adding a kind is one file with one such object, and one line
-in ``tasks/__init__.py``.
+into one answer a row, ``score`` compares answers with gold. Adding a kind is one file with one such object, and one
+line in ``tasks/__init__.py``.
 """
 
 from __future__ import annotations
@@ -69,6 +69,10 @@ class Kind(Protocol):
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
         """A canonical row, or a DataError that starts with ``where`` (`train.tsv, row 17`)."""
+        ...
+
+    def classes(self, row: Row) -> Sequence[int]:
+        """Which of the labels, by place, are a row's answer; none for regression. Rows are counted a class by it."""
         ...
 
     def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:

@@ -60,6 +60,10 @@ class MultiLabel:
             marks[position(name, task, labels, where)] = 1.0
         return {**fields, "label": marks}
 
+    def classes(self, row: Row) -> Sequence[int]:
+        """Those marked."""
+        return [index for index, mark in enumerate(row["label"]) if mark]
+
     def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:
         """One example a row."""
         return [text_example(row, task, encode)]

@@ -40,6 +40,10 @@ class Regression:
         value = pick(raw, label_columns(task)[0], task, where)
         return {**text_fields(raw, task, where), "label": _number(value, where)}
 
+    def classes(self, row: Row) -> Sequence[int]:
+        """None."""
+        return ()
+
     def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:
         """One example a row."""
         return [text_example(row, task, encode)]

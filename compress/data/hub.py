@@ -1,0 +1,75 @@
+"""Splits of hub data sets, through the datasets library."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from compress.environment import require
+from compress.errors import DataError
+from compress.recipe.schema import Data
+
+
+def hub_rows(data: Data, split: str, names: bool) -> Iterator[Mapping[str, Any]]:
+    """The rows of one split, memory-mapped from the library's cache.
+
+    Remote code is never run. Where ``names`` is true, columns of class numbers are told by the set's own names, and
+    its mark for "no label" (-1) as None; otherwise numbers stay numbers, for the recipe to name.
+    """
+    datasets = require("datasets", "train")
+    found = _loaded(datasets, data, split)
+    classes = {
+        column: feature
+        for column, feature in found.features.items()
+        if names and isinstance(feature, datasets.ClassLabel)
+    }
+    for row in found:
+        yield {**row, **{column: _class_name(feature, row[column]) for column, feature in classes.items()}}
+
+
+def _class_name(feature: Any, number: int | None) -> str | None:
+    return None if number is None or number < 0 else str(feature.int2str(number))
+
+
+def _loaded(datasets: Any, data: Data, split: str) -> Any:
+    name, configuration = _address(data.hub or "")
+    try:
+        with _quiet(datasets):
+            return datasets.load_dataset(name, configuration, split=split, revision=data.revision)
+    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+        raise DataError(
+            f"the hub set {data.hub} (split {split}) cannot be loaded: {_first_line(error)}",
+            hint="without the hub, point the task at local files: "
+            "--set task.data.train=FILE --set task.data.test=FILE (csv, tsv, jsonl or parquet)",
+        ) from error
+
+
+@contextmanager
+def _quiet(datasets: Any) -> Iterator[None]:
+    """Without the libraries' own progress bars and their line for every retry: what failed is told once, at the end."""
+    shown = datasets.is_progress_bar_enabled()
+    logger = logging.getLogger("huggingface_hub")
+    level = logger.level
+    datasets.disable_progress_bars()
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        if shown:
+            datasets.enable_progress_bars()
+
+
+def _address(hub: str) -> tuple[str, str | None]:
+    """`owner/name` or `owner/name/configuration`."""
+    parts = hub.split("/")
+    if len(parts) > 3 or not all(parts):
+        raise DataError(f"task.data.hub: '{hub}' is no hub set; expected owner/name or owner/name/configuration.")
+    return "/".join(parts[:2]), parts[2] if len(parts) == 3 else None
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,184 @@
+"""From raw data to the three roles: checked canonical rows on disk, read by every later step.
+
+**train** learns, **select** decides (checkpoints, gate, winner), **test** is scored once at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from compress.console import Console
+from compress.data.contents import ROLES, role_entries
+from compress.data.sources import Source, open_sources, raw_labels
+from compress.data.split import Marks, assign
+from compress.data.store import Rows, RowWriter
+from compress.data.tally import Tally
+from compress.errors import DataError
+from compress.folder import Info, TaskInfo
+from compress.recipe.schema import Role, Task
+from compress.tasks import kind_of, task_info
+from compress.tasks.check import task_problems
+
+DATA_FILE = "data.json"
+
+
+class DataInfo(Info):
+    """What data.json tells of the prepared rows."""
+
+    schema_version: Literal[1] = 1
+    task_info: TaskInfo
+    counts: Mapping[Role, int]
+    """Rows of each role."""
+    per_class: Mapping[Role, Mapping[str, int]] = {}
+    """Rows of each class (multi-label: rows that have it); empty for regression."""
+    held_back: tuple[Role, ...] = ()
+    """Roles that were held back from train because nothing was given for them."""
+    duplicates: int = 0
+    """Test rows whose text also stands in train."""
+    select_duplicates: int = 0
+    """Select rows whose text also stands in train."""
+    empty_texts: int = 0
+    """Rows whose text, or first text of a pair, is empty."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The classes in order."""
+        return self.task_info.labels
+
+
+class Roles:
+    """The prepared rows of a folder."""
+
+    def __init__(self, folder: Path, info: DataInfo) -> None:
+        self.folder = folder
+        self.info = info
+        self._rows: dict[Role, Rows] = {}
+
+    def rows(self, role: Role) -> Rows:
+        """The rows of a role, memory-mapped."""
+        if role not in self._rows:
+            self._rows[role] = Rows(self.folder, role)
+        return self._rows[role]
+
+
+def load_roles(folder: Path) -> Roles:
+    """Open what ``prepare`` wrote."""
+    path = folder / DATA_FILE
+    try:
+        info = DataInfo.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"{folder} holds no prepared data: {error.strerror}.") from error
+    except ValidationError as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
+    return Roles(folder, info)
+
+
+def prepare(task: Task, seed: int, work: Path, console: Console | None = None) -> DataInfo:
+    """Read and check the data of ``task``, and write each role's rows and data.json into ``work``.
+
+    Rows are streamed. Files are read a second time only where something must be known first: the classes where the
+    recipe does not name them, the number of rows where some are held back or left out.
+    """
+    problems = task_problems(task)
+    if problems:
+        raise DataError("\n  ".join(["the task cannot be prepared:", *map(str, problems)]))
+    console = console or Console("quiet")
+    kind, sources = kind_of(task), open_sources(task, console)
+    labels = kind.labels(raw_labels(sources["train"](), task), task)
+    shares: dict[Role, float] = {"select": task.data.select_share, "test": task.data.test_share}
+    held = {role: share for role, share in shares.items() if role not in sources}
+    tally = Tally(kind, labels)
+    for role, source in sources.items():
+        marks = _marks(source, role, held if role == "train" else {}, task.data.limit, seed)
+        _write(source, role, marks, task, labels, work, tally)
+    _check(tally, held, task, console)
+    info = DataInfo(
+        task_info=task_info(task, labels),
+        counts={role: tally.count(role) for role in ROLES},
+        per_class={role: tally.per_class(role) for role in ROLES} if labels else {},
+        held_back=tuple(held),
+        duplicates=tally.shared("test", "train"),
+        select_duplicates=tally.shared("select", "train"),
+        empty_texts=tally.empty_texts,
+    )
+    _tell(info, console)
+    (work / DATA_FILE).write_text(info.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return info
+
+
+def _marks(
+    source: Source, role: Role, held: Mapping[Role, float], limit: int | None, seed: int
+) -> Mapping[Role, Marks] | None:
+    """Which rows of a source go to which role; None where all stay in their own."""
+    if not held and limit is None:
+        return None
+    return assign(sum(1 for _ in source()), seed, held, limit, rest=role)
+
+
+def _write(
+    source: Source,
+    role: Role,
+    marks: Mapping[Role, Marks] | None,
+    task: Task,
+    labels: tuple[str, ...],
+    work: Path,
+    tally: Tally,
+) -> None:
+    """Write a source's rows to the roles that get them; every row is checked, also those that a limit leaves out."""
+    kind = kind_of(task)
+    with ExitStack() as files:
+        targets = [role] if marks is None else list(marks)
+        writers = {target: files.enter_context(RowWriter(work, target)) for target in targets}
+        for number, raw in enumerate(source()):
+            row = kind.read_row(raw.values, task, labels, raw.where)
+            for target, writer in writers.items():
+                if marks is None or _marked(marks[target], number, raw.where):
+                    writer.add(row)
+                    tally.add(target, row)
+
+
+def _marked(marks: Marks, number: int, where: str) -> bool:
+    if number >= len(marks):
+        raise DataError(f"{where} was not there a moment ago: the file changed while it was read.")
+    return bool(marks[number])
+
+
+def _check(tally: Tally, held: Collection[Role], task: Task, console: Console) -> None:
+    """Refuse roles that cannot do their work."""
+    for role in ROLES:
+        if not tally.count(role):
+            raise DataError(f"{_named(role, task)} has no rows left: there are too few to hold some back from train.")
+    if not tally.varied("train"):
+        raise DataError(f"{_named('train', task)}: every row has the same answer; there is nothing to tell apart.")
+    learnt = tally.per_class("train")
+    for role in ROLES[1:]:
+        unseen = [label for label, rows in tally.per_class(role).items() if rows and not learnt[label]]
+        if not unseen:
+            continue
+        message = f"{_named(role, task)} has rows of {', '.join(map(repr, unseen))}, and train has none"
+        # Chance can take a rare class out of train; a file that never had it is another matter.
+        if task.data.limit is None and role not in held:
+            raise DataError(f"{message}: a model cannot answer what it never saw.")
+        console.warn(f"{message}.")
+
+
+def _named(role: Role, task: Task) -> str:
+    entries = role_entries(task.data, role)
+    return f"{role} ({', '.join(entries)})" if entries else role
+
+
+def _tell(info: DataInfo, console: Console) -> None:
+    counted = ", ".join(f"{role} {info.counts[role]:,}" for role in ROLES)
+    back = f"; {' and '.join(info.held_back)} held back from train" if info.held_back else ""
+    console.note(f"rows: {counted}{back}")
+    shared: dict[Role, int] = {"test": info.duplicates, "select": info.select_duplicates}
+    for role, rows in shared.items():
+        if rows:
+            console.warn(f"{rows:,} of {info.counts[role]:,} {role} rows have a text that also stands in train.")
+    if info.empty_texts:
+        console.warn(f"{info.empty_texts:,} rows have an empty text.")

@@ -1,0 +1,45 @@
+"""Where a task's raw rows come from: files, hub splits or a builtin set; each can be read again from the start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from compress.console import Console
+from compress.data.builtin import builtin_rows
+from compress.data.contents import ROLES, find_files, role_entries
+from compress.data.load import RawRow, file_rows, split_rows
+from compress.recipe.schema import Data, Role, Task
+from compress.tasks.columns import label_columns, pick
+
+Source = Callable[[], Iterator[RawRow]]
+"""Gives all rows of a role, from the first one, each time it is called."""
+
+
+def open_sources(task: Task, console: Console) -> dict[Role, Source]:
+    """How to read each role that is given; train always is."""
+    data = task.data
+    if data.builtin is not None:
+        name = data.builtin
+        return {"train": lambda: builtin_rows(name, console)}
+    if data.hub is not None:
+        return {role: _splits(data, role, named=task.labels is None) for role in ROLES if role_entries(data, role)}
+    return {role: _files(paths, data, role) for role, paths in find_files(data).items()}
+
+
+def raw_labels(rows: Iterable[RawRow], task: Task) -> Iterator[Any]:
+    """The values of the label columns, as they stand."""
+    columns = label_columns(task)
+    for row in rows:
+        for column in columns:
+            yield pick(row.values, column, task, row.where)
+
+
+def _splits(data: Data, role: Role, named: bool) -> Source:
+    return lambda: chain.from_iterable(split_rows(data, split, named) for split in role_entries(data, role))
+
+
+def _files(paths: Iterable[Path], data: Data, role: Role) -> Source:
+    return lambda: chain.from_iterable(file_rows(path, data, role) for path in paths)

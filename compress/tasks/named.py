@@ -1,0 +1,88 @@
+"""Tasks by name, in the recipe's long form: hub set, columns, labels, metric.
+
+A recipe that gives files of its own (``task.data.train``) keeps columns, labels and metric; ``aliases`` are the headers
+of the files as GLUE ships them, so that those work as they are. GLUE's test splits have no labels: test is the
+development split. Names of labels and their order are those of the hub sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+GLUE = "nyu-mll/glue"
+SENTENCES = ("sentence1", "sentence2")
+
+
+def _glue(
+    name: str, text: tuple[str, ...], labels: tuple[str, ...] | None, metric: str, test: str = "validation", **more: Any
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "kind": "regression" if labels is None else "classification",
+        "data": {"hub": f"{GLUE}/{name}", "train": "train", "test": test, **more.pop("data", {})},
+        "text": list(text),
+        "label": "label",
+        **({} if labels is None else {"labels": list(labels)}),
+        "metric": metric,
+        **more,
+    }
+
+
+NAMED_TASKS: Mapping[str, Mapping[str, Any]] = {
+    "cola": _glue(
+        "cola",
+        ("sentence",),
+        ("unacceptable", "acceptable"),
+        "matthews",
+        # GLUE's own files have no header.
+        data={"header": ["source", "label", "mark", "sentence"]},
+    ),
+    "sst2": _glue("sst2", ("sentence",), ("negative", "positive"), "accuracy"),
+    "mrpc": _glue(
+        "mrpc",
+        SENTENCES,
+        ("not_equivalent", "equivalent"),
+        "f1",
+        aliases={"sentence1": ["#1 String"], "sentence2": ["#2 String"], "label": ["Quality"]},
+    ),
+    "stsb": _glue("stsb", SENTENCES, None, "spearman", aliases={"label": ["score"]}),
+    "qqp": _glue(
+        "qqp",
+        ("question1", "question2"),
+        ("not_duplicate", "duplicate"),
+        "f1",
+        aliases={"label": ["is_duplicate"]},
+    ),
+    "mnli": _glue(
+        "mnli",
+        ("premise", "hypothesis"),
+        ("entailment", "neutral", "contradiction"),
+        "accuracy",
+        test="validation_matched",
+        aliases={"premise": ["sentence1"], "hypothesis": ["sentence2"], "label": ["gold_label"]},
+    ),
+    "qnli": _glue("qnli", ("question", "sentence"), ("entailment", "not_entailment"), "accuracy"),
+    "rte": _glue("rte", SENTENCES, ("entailment", "not_entailment"), "accuracy"),
+    "wnli": _glue("wnli", SENTENCES, ("not_entailment", "entailment"), "accuracy"),
+    "ag_news": {
+        "name": "ag_news",
+        "kind": "classification",
+        "data": {"hub": "fancyzhx/ag_news", "train": "train", "test": "test"},
+        "text": ["text"],
+        "label": "label",
+        "labels": ["World", "Sports", "Business", "Sci/Tech"],
+        "aliases": {"text": ["description"]},
+        "metric": "accuracy",
+    },
+    "docstrings": {
+        "name": "docstrings",
+        "kind": "classification",
+        "data": {"builtin": "docstrings", "test_share": 0.15},
+        "text": ["text"],
+        "label": "library",
+        "metric": "accuracy",
+        "max_length": 64,
+    },
+}
+"""Which library a sentence of documentation is about (`docstrings`), GLUE's nine tasks, and AG News."""
