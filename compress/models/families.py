@@ -1,7 +1,7 @@
 """Where each encoder family keeps its parts: dotted paths, in one explicit table.
 
-Everything that reaches into a model (hooks, pruning, layer copying, shapes) goes through here, so that a family is one row and
-no other file knows that DistilBERT calls its query ``q_lin``.
+Everything that reaches into a model (hooks, pruning, layer copying, shapes) goes through here, so that a family is
+one row and no other file knows that DistilBERT calls its query ``q_lin``.
 """
 
 from __future__ import annotations

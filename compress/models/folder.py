@@ -1,12 +1,11 @@
 """Model folders: loading any checkpoint under a task's head, and writing ours.
 
-transformers is told to be silent, so everything it would only have warned about is checked here: weights that are missing,
-that do not fit, or that come as pickle.
+transformers is told to be silent, so everything it would only have warned about is checked here: weights that are
+missing, that do not fit, or that come as pickle.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,9 @@ POOLER = ".pooler."
 
 def load(folder: Source) -> PreTrainedModel:
     """A model folder as a torch module in eval mode, under the head that it was saved with."""
-    return load_model(folder).eval()
+    model = load_model(folder)
+    model.train(False)
+    return model
 
 
 def load_model(
@@ -111,8 +112,8 @@ def read_config(folder: Path) -> PreTrainedConfig:
 def answers_task(config: PreTrainedConfig, task: TaskInfo) -> bool:
     """Whether a head with this config answers the task: the same labels by name, or one number for regression."""
     if not task.labels:
-        return int(config.num_labels) == 1
-    return sorted(map(_plain, config.id2label.values())) == sorted(map(_plain, task.labels))
+        return config.num_labels == 1
+    return sorted(map(_plain, _labels(config))) == sorted(map(_plain, task.labels))
 
 
 def has_head(source: Source, task: TaskInfo, revision: str | None = None) -> bool:
@@ -125,6 +126,12 @@ def has_head(source: Source, task: TaskInfo, revision: str | None = None) -> boo
 def _local(source: Source, revision: str | None) -> Path:
     """A Path is a folder and nothing else; a string may also name a card or a hub id."""
     return source if isinstance(source, Path) else fetch(source, revision)
+
+
+def _labels(config: PreTrainedConfig) -> list[str]:
+    """The classes of a checkpoint's head, in order."""
+    named = {int(index): str(label) for index, label in (config.id2label or {}).items()}
+    return [named[index] for index in sorted(named)]
 
 
 def _plain(label: Any) -> str:
@@ -143,13 +150,13 @@ def _config_for(config: PreTrainedConfig, task: TaskInfo) -> PreTrainedConfig:
     labels = task.labels or ("score",)
     config.id2label = dict(enumerate(labels))
     config.label2id = {label: index for index, label in enumerate(labels)}
-    config.problem_type = kind_of(task).problem
+    config.update({"problem_type": kind_of(task).problem})
     return config
 
 
 def _label_order(config: PreTrainedConfig, task: TaskInfo) -> list[int]:
     """Where each of the task's labels stands in the checkpoint's head."""
-    places = {_plain(label): int(index) for index, label in config.id2label.items()}
+    places = {_plain(label): index for index, label in enumerate(_labels(config))}
     return [places[_plain(label)] for label in task.labels]
 
 

@@ -1,10 +1,10 @@
 """Uneven shapes: models whose layers differ in heads and FFN width, as checkpoints that describe themselves.
 
-Plain transformers rebuilds every layer from one number of heads and one FFN width, so it cannot load what pruning leaves.
-Here each prunable family gets a config with a model_type of its own (`compress-bert`) that lists the layers' shapes, and for
-every head a model class that cuts its layers to them before weights are read. Importing `compress.models` registers both
-with the Auto classes: `AutoModelForSequenceClassification.from_pretrained(folder)` and `pipeline()` then work, bit for bit,
-without remote code.
+Plain transformers rebuilds every layer from one number of heads and one FFN width, so it cannot load what pruning
+leaves. Here each prunable family gets a config with a model_type of its own (`compress-bert`) that lists the layers'
+shapes, and for every head a model class that cuts its layers to them before weights are read. Importing
+`compress.models` registers both with the Auto classes: `AutoModelForSequenceClassification.from_pretrained(folder)`
+and `pipeline()` then work, bit for bit, without remote code.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from compress.errors import ModelError
 from compress.models.families import (
     UNEVEN,
     Family,
-    base_of,
     family_of,
     head_size,
     layer_shapes,
@@ -37,8 +36,7 @@ from compress.models.families import (
     part,
     require_prunable,
 )
-from compress.models.heads import HEADS, Head, head_of
-
+from compress.models.heads import HEADS, head_of
 
 PLAIN: dict[str, type[PreTrainedConfig]] = {
     "bert": BertConfig,
@@ -51,7 +49,7 @@ PLAIN: dict[str, type[PreTrainedConfig]] = {
 
 
 def _uneven_config(name: str, plain: type[PreTrainedConfig]) -> type[PreTrainedConfig]:
-    """The family's config with the two fields that uneven layers need; transformers makes dataclasses of its subclasses."""
+    """The family's config with the two fields that uneven layers need (transformers makes it a dataclass)."""
     fields = {"layer_shapes": list[dict[str, int]] | None, "head_size": int | None}
     members = {"model_type": UNEVEN + name, "__annotations__": fields, "__module__": __name__, **dict.fromkeys(fields)}
     return type(f"Compress{plain.__name__}", (plain,), members | {"__doc__": f"A {name} whose layers differ."})
@@ -118,8 +116,8 @@ def register() -> None:
 def settled(model: PreTrainedModel) -> PreTrainedModel:
     """The model in the class whose config tells its shape: plain where transformers can hold it, uneven where not.
 
-    Pruning changes layers in place and leaves config and class behind; this catches them up. Weights are copied into a new
-    model, unless nothing has to change.
+    Pruning changes layers in place and leaves config and class behind; this catches them up. Weights are copied into
+    a new model, unless nothing has to change.
     """
     shapes, config = layer_shapes(model), model.config
     plain = plain_holds(model, shapes)

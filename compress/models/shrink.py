@@ -41,13 +41,13 @@ def build_student(
 ) -> PreTrainedModel:
     """The student that a recipe describes, with the teacher's head and labels.
 
-    With a source, its checkpoint is loaded (and its layers chosen, where a number is given too). Else the teacher's layers
-    are copied, embeddings, pooler and head with them; a student of another width, or with `start: random`, is drawn from
-    ``seed``.
+    With a source, its checkpoint is loaded (and its layers chosen, where a number is given too). Else the teacher's
+    layers are copied, embeddings, pooler and head with them; a student of another width, or with `start: random`, is
+    drawn from ``seed``.
     """
     origin = teacher
     if student.source is not None:
-        origin = load_model(_place(student.source), task, student.revision, seed=seed)
+        origin = load_model(place(student.source), task, student.revision, seed=seed)
         if student.layers is None:
             return origin
     family, config = family_of(origin), origin.config
@@ -87,7 +87,7 @@ def _count(layers: float, depth: int) -> int:
     return count
 
 
-def _place(source: str) -> Path | str:
+def place(source: str) -> Path | str:
     """A folder where there is one of this name, else what `fetch` makes of it."""
     folder = Path(source).expanduser()
     return folder if folder.is_dir() else source
@@ -153,6 +153,7 @@ def _copy_weights(origin: PreTrainedModel, fresh: PreTrainedModel, chosen: list[
     fresh.load_state_dict(outside, strict=False)
     theirs = layers_of(origin)
     for layer, index in zip(layers_of(fresh), chosen, strict=True):
-        # A ModernBERT's first layer has no norm before its attention: where another layer becomes the first, its norm is lost.
+        # A ModernBERT's first layer has no norm before its attention: where another layer becomes the first, its norm
+        # is lost.
         lacking = layer.load_state_dict(theirs[index].state_dict(), strict=False).missing_keys
         assert not lacking, lacking

@@ -1,0 +1,90 @@
+"""A two-layer random model of any family, with a tokenizer of single characters: walks every path in seconds."""
+
+from __future__ import annotations
+
+import string
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import TemplateProcessing
+from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedTokenizerFast
+
+from compress.errors import ModelError, nearest
+from compress.models.families import FAMILIES, UNEVEN, Family
+from compress.models.quiet import quiet
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+HIDDEN, LAYERS, HEADS, FFN = 32, 2, 4, 64
+
+
+def write_tiny_model(folder: Path, family: str, seed: int = 0) -> None:
+    """Write a headless model and its tokenizer into ``folder``."""
+    tokenizer = tiny_tokenizer(family)
+    config = tiny_config(family, len(tokenizer))
+    with quiet(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        AutoModel.from_config(config).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+
+
+def tiny_tokenizer(family: str) -> PreTrainedTokenizerFast:
+    """WordPiece over letters and digits, with the inputs that the family takes."""
+    letters = string.ascii_lowercase + string.digits + string.punctuation
+    pieces = [*SPECIAL, *letters, *(f"##{letter}" for letter in letters)]
+    vocabulary = {piece: index for index, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])],
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        model_input_names=list(_known(family).inputs),
+    )
+
+
+EXTRA_SIZES = {
+    "albert": {"embedding_size": 16},
+    "electra": {"embedding_size": 16},
+    "mobilebert": {"embedding_size": 16, "intra_bottleneck_size": HIDDEN, "num_feedforward_networks": 2},
+}
+"""Sizes that only some families have."""
+
+
+def tiny_config(family: str, vocabulary: int) -> PreTrainedConfig:
+    """The family's own configuration with tiny sizes."""
+    known = _known(family)
+    return AutoConfig.for_model(
+        known.name,
+        vocab_size=vocabulary,
+        hidden_size=HIDDEN,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        max_position_embeddings=514,
+        pad_token_id=SPECIAL.index("[PAD]"),
+        bos_token_id=SPECIAL.index("[CLS]"),
+        eos_token_id=SPECIAL.index("[SEP]"),
+        cls_token_id=SPECIAL.index("[CLS]"),
+        sep_token_id=SPECIAL.index("[SEP]"),
+        **{known.ffn_key: FFN, **EXTRA_SIZES.get(known.name, {})},
+    )
+
+
+def _known(family: str) -> Family:
+    """The family, whose uneven shapes are made like the even ones."""
+    name = family.removeprefix(UNEVEN)
+    if name not in FAMILIES:
+        raise ModelError(f"no model family is called '{family}'{nearest(family, FAMILIES)}")
+    return FAMILIES[name]

@@ -1,0 +1,112 @@
+"""Fine-tuning: a teacher learns the task, unless it knows it already."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Literal
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from compress.console import Console
+from compress.data.roles import load_roles
+from compress.data.tokens import Tokens
+from compress.errors import ModelError
+from compress.folder import TaskInfo
+from compress.models.fetch import fetch
+from compress.models.folder import has_head, load_model, load_tokenizer
+from compress.recipe.schema import Finetune
+from compress.tasks.kind import Row
+from compress.train import material
+from compress.train.made import Made, save_made
+from compress.train.objective import Objective, TaskObjective
+from compress.train.restarts import forget, rewound, train_best
+
+
+def finetune(
+    source: str,
+    data: Path,
+    settings: Finetune | Literal[False],
+    seed: int,
+    work: Path,
+    *,
+    revision: str | None = None,
+    cards: Sequence[Path] = (),
+    console: Console | None = None,
+    track: str | None = None,
+) -> Made:
+    """Leave in ``work`` the model folder of a teacher for the task of ``data``.
+
+    ``source`` is a card, a folder or a hub id. A checkpoint that already has a head for the task is taken as it is,
+    unless the settings ask to train it anyway; `False` asks not to train at all.
+    """
+    console = console or Console("quiet")
+    folder = fetch(source, revision, cards)
+    task = load_roles(data).info.task_info
+    tokenizer = load_tokenizer(folder)
+    ready = has_head(folder, task)
+    if settings is False and not ready:
+        raise ModelError(
+            f"{source} has no head for {task.name} (labels: {', '.join(task.labels) or 'none, a number'}).",
+            hint="leave out `finetune: false`, so that it is trained",
+        )
+    if settings is False or (ready and settings.reuse):
+        console.note(f"{source} already answers {task.name}: it is taken as it is")
+        return save_made(load_model(folder, task, console=console), tokenizer, work, "finetune", task)
+    model, result = train_best(
+        lambda seed: load_model(folder, task, seed=seed, console=console),
+        task_objective,
+        material.from_data(data, Tokens.load(folder), console),
+        settings,
+        seed=seed,
+        work=work,
+        console=console,
+        track=track,
+        label="finetune",
+    )
+    return save_made(model, tokenizer, work, "finetune", task, result)
+
+
+def finetune_from_model(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    train_rows: Sequence[Row],
+    select_rows: Sequence[Row],
+    task: TaskInfo,
+    settings: Finetune | None = None,
+    *,
+    seed: int = 0,
+    work: Path | None = None,
+    console: Console | None = None,
+    track: str | None = None,
+) -> PreTrainedModel:
+    """Train ``model``, which has a head for ``task``, on canonical rows and return it with its best weights.
+
+    With a ``work`` folder it goes on from there after a kill. Restarts begin from the same weights and differ in the
+    order of batches and in dropout.
+    """
+    console = console or Console("quiet")
+    with ExitStack() as stack:
+        work = work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        settings = settings or Finetune()
+        tokens = material.tokens_of(model, tokenizer)
+        trained, _ = train_best(
+            rewound(model, settings),
+            task_objective,
+            material.from_rows(train_rows, select_rows, task, tokens, console),
+            settings,
+            seed=seed,
+            work=work,
+            console=console,
+            track=track,
+            label="finetune",
+        )
+        forget(work)
+    return trained
+
+
+def task_objective(model: PreTrainedModel, seed: int) -> Objective:
+    """The task's own loss, whatever the model and seed."""
+    return TaskObjective()

@@ -1,0 +1,389 @@
+"""The one training loop: fine-tuning, distillation and recovery differ only in the objective they hand to it.
+
+A training can be killed at any moment and goes on from its last checkpoint to the same weights, bit for bit (on the
+same machine, with the same threads and processes): batches and rates are pure functions of the update's number, and
+everything else, the random generators included, stands in the checkpoint. Started on several processes, each takes
+its share of every batch; gradients are summed with each row weighing the same, so the result is that of one process
+up to rounding (and up to dropout, which every process draws for its own rows).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from compress.console import Console, Progress
+from compress.environment import describe_cpu
+from compress.errors import CompressError
+from compress.recipe.schema import Training
+from compress.tasks.kind import Arrays
+from compress.train.objective import Objective
+from compress.train.optimizer import frozen, make_optimizer
+from compress.train.plan import Plan
+from compress.train.processes import Processes
+from compress.train.store import Store
+
+Evaluate = Callable[[PreTrainedModel], float]
+
+
+class Examples(Protocol):
+    """What training reads: `data.batches.Encoded`, or anything like it."""
+
+    lengths: NDArray[np.int64]
+
+    def batch(self, indices: NDArray[np.int64]) -> Arrays:
+        """The padded arrays of these examples."""
+        ...
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One look at the model on the way."""
+
+    update: int
+    epoch: float
+    score: float | None
+    losses: Mapping[str, float]
+    """Each loss's mean since the evaluation before."""
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """How a training went; the model holds the weights of ``best_at``."""
+
+    seed: int
+    score: float | None
+    """The best score on select; None where nothing was evaluated."""
+    best_at: int
+    updates: int
+    """Updates made, fewer than planned when patience ended it."""
+    rows: int
+    seconds: float
+    """Time spent, killed attempts included as far as their checkpoints reach."""
+    precision: str
+    history: tuple[Evaluation, ...]
+
+    @property
+    def rows_per_second(self) -> float:
+        """Throughput, evaluations and checkpoints included."""
+        return self.rows / self.seconds if self.seconds else 0.0
+
+
+@dataclass
+class State:
+    """Where a training stands; what a checkpoint holds beside tensors."""
+
+    done: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+    best_at: int | None = None
+    score: float | None = None
+    without_better: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
+    since: int = 0
+    """Updates that `sums` covers."""
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+def train(
+    model: PreTrainedModel,
+    objective: Objective,
+    examples: Examples,
+    settings: Training,
+    *,
+    seed: int,
+    work: Path,
+    evaluate: Evaluate | None = None,
+    larger_is_better: bool = True,
+    console: Console | None = None,
+    track: str | None = None,
+    label: str = "train",
+) -> TrainResult:
+    """Train ``model`` in place and leave it with its best weights, or its last where nothing evaluates.
+
+    ``work`` holds checkpoints while this runs and the result afterwards (so that a caller that is killed before it
+    has saved the model loses nothing); the caller removes it. ``evaluate`` runs on the main process, without
+    gradients.
+    """
+    processes = Processes(track)
+    store = Store(work, identity(model, objective, examples, settings, seed))
+    device = model.device
+    nn.Module.to(model, processes.device)
+    processes.wait()
+    finished = store.result()
+    if finished is None:
+        with processes.randomness(seed), frozen(model, settings.freeze):
+            run = Run(model, objective, examples, settings, seed, processes, store, evaluate, larger_is_better)
+            finished = run.to_the_end(console if console and processes.is_main else Console("quiet"), label)
+    put_weights(model, store.best(finished["best_at"]))
+    processes.wait()
+    nn.Module.to(model, device).train(False)
+    history = tuple(Evaluation(**entry) for entry in finished["history"])
+    keys = ("score", "best_at", "rows", "seconds", "precision")
+    return TrainResult(seed=seed, updates=finished["done"], history=history, **{key: finished[key] for key in keys})
+
+
+class Run:
+    """One training while it runs."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        objective: Objective,
+        examples: Examples,
+        settings: Training,
+        seed: int,
+        processes: Processes,
+        store: Store,
+        evaluate: Evaluate | None,
+        larger_is_better: bool,
+    ) -> None:
+        self.model = model
+        self.objective = objective
+        self.examples = examples
+        self.settings = settings
+        self.processes = processes
+        self.store = store
+        self.evaluate = evaluate
+        self.sign = 1.0 if larger_is_better else -1.0
+        self.plan = Plan(examples.lengths, settings, seed)
+        self.precision = choose_precision(settings.precision, processes.device)
+        self.extra = [module.to(processes.device) for module in objective.modules()]
+        self.optimizer = make_optimizer(model, self.extra, settings)
+        self.learning = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        self.state = State()
+        self._saved = (time.monotonic(), 0)
+
+    def to_the_end(self, console: Console, label: str) -> dict[str, Any]:
+        """Go on from the last checkpoint, or begin; returns what the result file holds."""
+        self._resume(console)
+        settings = self.settings.model_dump()
+        with (
+            self.processes.tracking(label, settings),
+            console.progress(self.plan.rows_from(self.state.done), label, "rows") as progress,
+        ):
+            while self.state.done < self.plan.total and not self._out_of_patience():
+                self._update(progress)
+        if self.state.best_at is None:  # nothing evaluates: the last weights are the result
+            self.state.best_at = self.state.done
+            self._save_best()
+        result = {**asdict(self.state), "precision": self.precision}
+        if self.processes.is_main:
+            self.store.finish(result)
+        self.processes.wait()
+        return result
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """bf16 where it was chosen."""
+        enabled = self.precision == "bf16"
+        return torch.autocast(self.processes.device.type, dtype=torch.bfloat16, enabled=enabled)
+
+    def _update(self, progress: Progress) -> None:
+        started = time.monotonic()
+        self.model.train()
+        rows, losses, due = self._gradients()
+        self._check(losses)
+        self._step()
+        self._count(rows, losses, time.monotonic() - started)
+        shown = sum(losses.values())
+        progress.advance(
+            rows, f"loss {shown:.3f}" + ("" if self.state.score is None else f", best {self.state.score:.4f}")
+        )
+        if self.evaluate is not None and self.plan.evaluates_after(self.state.done):
+            self._evaluate()
+        if due and self.state.done < self.plan.total:
+            self._save()
+
+    def _gradients(self) -> tuple[int, dict[str, float], bool]:
+        """Sum this update's gradients; returns its rows, its losses, and whether a checkpoint is due."""
+        batches = self.plan.batches(self.state.done)
+        rows = sum(len(batch) for batch in batches)
+        self.optimizer.zero_grad()
+        sums: dict[str, Tensor] = {}
+        for batch in batches:
+            for name, loss in self._share_of(batch, rows).items():
+                sums[name] = sums[name] + loss if name in sums else loss
+        names = list(sums)
+        wants = torch.tensor(float(self.processes.is_main and self._checkpoint_due()), device=self.processes.device)
+        values = torch.stack([*sums.values(), wants]).float()
+        *told, due = self.processes.sum_gradients(self.learning, values).tolist()
+        return rows, dict(zip(names, told, strict=True)), due > 0
+
+    def _share_of(self, batch: NDArray[np.int64], rows: int) -> dict[str, Tensor]:
+        """Add the gradients of this process's share of a batch; the losses come back weighted as they were added."""
+        mine = batch[self.processes.rank :: self.processes.count]
+        weight = len(mine) / rows
+        # A process without a share runs one row that weighs nothing: every process must have the same gradients to sum.
+        arrays = self.examples.batch(mine if len(mine) else batch[:1])
+        tensors = {name: torch.from_numpy(array).to(self.processes.device) for name, array in arrays.items()}
+        with self.autocast():
+            losses = self.objective(self.model, tensors)
+        weighted = {name: loss * weight for name, loss in losses.items()}
+        torch.stack(list(weighted.values())).sum().backward()  # type: ignore[no-untyped-call]
+        return {name: loss.detach() for name, loss in weighted.items()}
+
+    def _check(self, losses: Mapping[str, float]) -> None:
+        """Stop at a loss that is not a number, before it reaches the weights."""
+        broken = [name for name, loss in losses.items() if not math.isfinite(loss)]
+        if broken:
+            self._fail(f"the loss {broken[0]} became {losses[broken[0]]}")
+
+    def _fail(self, what: str) -> None:
+        raise CompressError(
+            f"{what} at update {self.state.done + 1} of {self.plan.total}; the last checkpoint is kept.",
+            hint="try a smaller learning_rate, a smaller weight for this loss, or precision: fp32",
+        )
+
+    def _step(self) -> None:
+        factor = self.plan.factor(self.state.done)
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["full_rate"] * factor
+        if self.settings.clip is not None:
+            norm = nn.utils.clip_grad_norm_(self.learning, self.settings.clip)
+            if not torch.isfinite(norm):
+                self._fail(f"the gradient's norm became {norm.item()}")
+        self.optimizer.step()
+
+    def _count(self, rows: int, losses: Mapping[str, float], seconds: float) -> None:
+        state = self.state
+        state.done, state.rows, state.seconds = state.done + 1, state.rows + rows, state.seconds + seconds
+        state.since += 1
+        state.sums = {name: state.sums.get(name, 0.0) + loss for name, loss in losses.items()}
+        rate = self.settings.learning_rate * self.plan.factor(state.done - 1)
+        self.processes.log(
+            {**{f"loss/{name}": loss for name, loss in losses.items()}, "learning_rate": rate}, state.done
+        )
+
+    def _evaluate(self) -> None:
+        """Score the model on the main process; keep its weights where they are the best so far."""
+        assert self.evaluate is not None
+        started = time.monotonic()
+        score = math.nan
+        if self.processes.is_main:
+            self.model.train(False)
+            with torch.no_grad(), self.autocast():
+                score = self.evaluate(self.model)
+        score = self.processes.from_main(score)
+        state = self.state
+        better = state.best_at is None or self._better(score)
+        state.without_better = 0 if better else state.without_better + 1
+        state.seconds += time.monotonic() - started
+        told = score if math.isfinite(score) else None
+        losses = {name: total / state.since for name, total in state.sums.items()}
+        epoch = state.done / self.plan.per_epoch
+        state.history.append(asdict(Evaluation(state.done, epoch, told, losses)))
+        state.sums, state.since = {}, 0
+        self.processes.log({"select": score}, state.done)
+        if better:
+            state.best_at, state.score = state.done, told
+            self._save_best()
+
+    def _better(self, score: float) -> bool:
+        if not math.isfinite(score):
+            return False
+        return self.state.score is None or self.sign * score > self.sign * self.state.score
+
+    def _out_of_patience(self) -> bool:
+        return self.settings.patience is not None and self.state.without_better >= self.settings.patience
+
+    def _checkpoint_due(self) -> bool:
+        minutes, steps = self.settings.checkpoint.minutes, self.settings.checkpoint.steps
+        then, done = self._saved
+        late = minutes is not None and time.monotonic() - then >= 60 * minutes
+        return late or (steps is not None and self.state.done + 1 - done >= steps)
+
+    def _save_best(self) -> None:
+        if self.processes.is_main:
+            self.store.save_best(self.state.done, dict(weights(self.model)))
+
+    def _save(self) -> None:
+        states = self.processes.random_states()
+        if self.processes.is_main:
+            tensors = {f"random.{name}": state for name, state in states.items()} | self._tensors()
+            self.store.save(self.state.done, asdict(self.state), tensors, self.state.best_at)
+        self._saved = (time.monotonic(), self.state.done)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """Weights, projections and the optimizer's memory, by name."""
+        tensors = {f"model.{name}": tensor for name, tensor in weights(self.model).items()}
+        for number, module in enumerate(self.extra):
+            tensors |= {f"extra.{number}.{name}": tensor for name, tensor in weights(module).items()}
+        for number, parameter in enumerate(self.learning):
+            memory = self.optimizer.state[parameter]
+            tensors |= {f"optimizer.{number}.{name}": tensor for name, tensor in memory.items()}
+        return tensors
+
+    def _resume(self, console: Console) -> None:
+        """Take everything from the last checkpoint, where there is one."""
+        self.processes.share_weights([self.model, *self.extra])
+        checkpoint = self.store.latest()
+        if checkpoint is None:
+            return
+        known = State.__dataclass_fields__
+        self.state = State(**{key: value for key, value in checkpoint.state.items() if key in known})
+        self._saved = (time.monotonic(), self.state.done)
+        tensors = checkpoint.tensors
+        put_weights(self.model, _under("model.", tensors))
+        for number, module in enumerate(self.extra):
+            put_weights(module, _under(f"extra.{number}.", tensors))
+        for number, parameter in enumerate(self.learning):
+            memory = _under(f"optimizer.{number}.", tensors)
+            self.optimizer.state[parameter] = {name: tensor.to(parameter.device) for name, tensor in memory.items()}
+        states = _under("random.", tensors)
+        if len(states["cpu"]) == self.processes.count:
+            self.processes.set_random_states(states)
+        else:
+            console.warn(
+                f"the checkpoint comes from {len(states['cpu'])} processes: this goes on, but not bit for bit."
+            )
+        console.note(f"going on from the checkpoint at update {self.state.done} of {self.plan.total}")
+
+
+def choose_precision(asked: str, device: torch.device) -> str:
+    """`auto` is bf16 where the device multiplies it in one instruction."""
+    if asked != "auto":
+        return asked
+    if device.type == "cuda":
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
+    return "bf16" if describe_cpu().has_bf16 else "fp32"
+
+
+def identity(model: PreTrainedModel, objective: Objective, examples: Examples, settings: Training, seed: int) -> str:
+    """What tells one training from another: settings that change its result, seed, weights' shapes, rows' lengths."""
+    shapes = [
+        (name, list(parameter.shape))
+        for module in (model, *objective.modules())
+        for name, parameter in module.named_parameters()
+    ]
+    told = settings.model_dump(mode="json", exclude={"checkpoint", "restarts"})
+    lengths = hashlib.sha256(examples.lengths.tobytes()).hexdigest()
+    return hashlib.sha256(json.dumps([told, seed, shapes, lengths]).encode()).hexdigest()
+
+
+def weights(module: nn.Module) -> dict[str, Tensor]:
+    """The parameters by name, shared ones once."""
+    return {name: parameter.detach().contiguous() for name, parameter in module.named_parameters()}
+
+
+def put_weights(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Set every parameter to the tensor of its name."""
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            parameter.copy_(tensors[name])
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

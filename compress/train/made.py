@@ -1,0 +1,48 @@
+"""What a training step leaves behind and tells."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from compress import __version__
+from compress.folder import FolderInfo, TaskInfo
+from compress.models.families import family_of, shape_of
+from compress.models.folder import save_model
+from compress.train.loop import TrainResult
+from compress.train.restarts import forget
+
+
+@dataclass(frozen=True)
+class Made:
+    """A model folder that a step wrote."""
+
+    info: FolderInfo
+    result: TrainResult | None
+    """How the training went; None where nothing was trained."""
+
+    @property
+    def rows_seen(self) -> float:
+        """Training rows that went through the model."""
+        return float(self.result.rows) if self.result else 0.0
+
+
+def save_made(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    work: Path,
+    step: str,
+    task: TaskInfo,
+    result: TrainResult | None = None,
+) -> Made:
+    """Write the folder, then remove what the training kept for going on; of several processes only the main one."""
+    info = FolderInfo(
+        step=step, made_by=f"compress {__version__}", task=task, shape=shape_of(model), inputs=family_of(model).inputs
+    )
+    if int(os.environ.get("RANK", "0")) == 0:
+        save_model(model, tokenizer, work, info)
+        forget(work)
+    return Made(info, result)

@@ -1,0 +1,130 @@
+"""The processes of one training, through Accelerate: one alone, or several started by torchrun or accelerate launch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator, InitProcessGroupKwargs
+from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
+from accelerate.utils import broadcast, gather
+from torch import Tensor, nn
+
+from compress.errors import MissingExtra, UsageError, nearest
+
+PATIENCE = timedelta(hours=6)
+"""How long processes wait for the main one, which evaluates and saves alone."""
+
+TRACKED = Path("tracked")
+"""Where trackers that keep files put them, in the current folder."""
+
+
+class Processes:
+    """This process among its equals. Everything that is reduced here is the same on all of them afterwards."""
+
+    def __init__(self, track: str | None = None) -> None:
+        if track is not None:
+            _check_tracker(track)
+        self._accelerator = Accelerator(
+            # Autocast is the loop's own: Accelerate's setting belongs to the whole process and could not change
+            # between trainings.
+            mixed_precision="no",
+            cpu=not torch.cuda.is_available(),
+            log_with=track,
+            project_dir=TRACKED if track else None,
+            kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)],
+        )
+        self.rank: int = self._accelerator.process_index
+        self.count: int = self._accelerator.num_processes
+        self.device: torch.device = self._accelerator.device
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process evaluates, writes and speaks."""
+        return self.rank == 0
+
+    def wait(self) -> None:
+        """Until all are here."""
+        self._accelerator.wait_for_everyone()
+
+    def sum_gradients(self, parameters: Sequence[nn.Parameter], values: Tensor) -> Tensor:
+        """Add up every parameter's gradient over processes, and ``values`` with them in the same exchange.
+
+        One flat exchange and no wrapper around the model: hooks, unused heads and uneven batches need no care, and each
+        process weighs its rows itself.
+        """
+        if self.count == 1:
+            return values
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        flat = torch.cat([gradient.flatten() for gradient in gradients] + [values.to(torch.float32)])
+        summed: Tensor = self._accelerator.reduce(flat, reduction="sum")
+        pieces = torch.split(summed, [gradient.numel() for gradient in gradients] + [len(values)])
+        for gradient, piece in zip(gradients, pieces, strict=False):
+            gradient.copy_(piece.view_as(gradient))
+        return pieces[-1]
+
+    def from_main(self, value: float) -> float:
+        """The main process's number, on all."""
+        if self.count == 1:
+            return value
+        shared: Tensor = broadcast(torch.tensor([value], dtype=torch.float64, device=self.device))
+        return shared.item()
+
+    def share_weights(self, modules: Sequence[nn.Module]) -> None:
+        """Start everywhere from the main process's weights."""
+        if self.count > 1:
+            for module in modules:
+                for parameter in module.parameters():
+                    parameter.data.copy_(broadcast(parameter.data))
+
+    def random_states(self) -> dict[str, Tensor]:
+        """The generators' states, one row a process."""
+        states = {"cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            states["cuda"] = torch.cuda.get_rng_state(self.device)
+        return {name: gather(state[None].to(self.device)).cpu() for name, state in states.items()}
+
+    def set_random_states(self, states: Mapping[str, Tensor]) -> None:
+        """Go on with this process's row of what `random_states` gave."""
+        torch.set_rng_state(states["cpu"][self.rank].contiguous())
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(states["cuda"][self.rank].contiguous(), self.device)
+
+    @contextmanager
+    def randomness(self, seed: int) -> Iterator[None]:
+        """Within the block random numbers come from the seed, others on each process; outside nothing changes."""
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            torch.manual_seed(seed + self.rank * 1_000_003)
+            yield
+
+    @contextmanager
+    def tracking(self, label: str, settings: Mapping[str, object]) -> Iterator[None]:
+        """Within the block `log` goes to the tracker, where there is one."""
+        if not self._accelerator.log_with:
+            yield
+            return
+        plain = {key: value for key, value in settings.items() if isinstance(value, (str, int, float))}
+        self._accelerator.init_trackers(label, config=plain)
+        try:
+            yield
+        finally:
+            for tracker in self._accelerator.trackers:
+                tracker.finish()
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Tell the tracker, where there is one."""
+        if self._accelerator.log_with:
+            self._accelerator.log({key: value for key, value in values.items() if math.isfinite(value)}, step=step)
+
+
+def _check_tracker(name: str) -> None:
+    """Accelerate passes over a tracker that is not installed; we do not."""
+    known = sorted(LOGGER_TYPE_TO_CLASS)
+    if name not in known:
+        raise UsageError(f"no tracker is called '{name}'{nearest(name, known)}.")
+    if name not in {str(tracker) for tracker in get_available_trackers()}:
+        raise MissingExtra(name, "track")
