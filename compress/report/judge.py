@@ -184,7 +184,7 @@ def _comparisons(report: Report, winner: LedgerRow, title: str) -> tuple[Compari
     """The winner beside the teacher as it runs today, and beside the best variant of every model of the run."""
     beside = [("the teacher as it runs today", report.row(report.teacher))]
     models = dict.fromkeys(row.model for row in report.rows)
-    beside += [(f"the {model}'s best variant", fastest_of(report, model, title)) for model in models]
+    beside += [(f"the best variant of {model}", fastest_of(report, model, title)) for model in models]
     seen: set[str] = {winner.key}
     found = []
     for against, row in beside:

@@ -113,13 +113,12 @@ def verdict_of(report: Report, title: str) -> Verdict | None:
 
 def stages(report: Report, title: str, key: str) -> Table:
     """What each stage on the way to ``key`` cost and gained at a target."""
-    columns = ("stage", "from", "to", "faster", "95 %", "smaller", report.task.metric, "took")
-    larger = _larger(report)
+    columns = ("stage", "row", "faster", "95 %", "smaller", report.task.metric, "took")
+    larger, links = _larger(report), chain(report, key, title)
     rows = tuple(
         {
             "stage": link.stage,
-            "from": link.before.key,
-            "to": link.after.key,
+            "row": link.after.key,
             "faster": words.times(link.speedup.value if link.speedup else None),
             "95 %": f"{words.times(link.speedup.low)} to {words.times(link.speedup.high)}"
             if link.speedup
@@ -128,9 +127,10 @@ def stages(report: Report, title: str, key: str) -> Table:
             report.task.metric: words.signed(link.gained, larger),
             "took": words.seconds(link.seconds),
         }
-        for link in chain(report, key, title)
+        for link in links
     )
-    return Table(columns, rows, frozenset(columns[3:]))
+    start = {**dict.fromkeys(columns, words.ABSENT), "stage": "as it runs today", "row": report.teacher}
+    return Table(columns, (start, *rows) if rows else (), frozenset(columns[2:]))
 
 
 def comparisons(report: Report, verdict: Verdict) -> Table:

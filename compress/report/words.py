@@ -39,10 +39,10 @@ def interval(found: Score | None, larger_is_better: bool = True) -> str:
 
 
 def times(value: float | None) -> str:
-    """A factor with three digits that mean something: `0.97×`, `4.2×`, `19×`."""
+    """A factor with three digits: `0.97×`, `4.21×`, `19.2×`, `104×`."""
     if value is None:
         return ABSENT
-    return f"{value:.0f}×" if value >= 10 else f"{value:.1f}×" if value >= 2 else f"{value:.2f}×"
+    return f"{value:.0f}×" if value >= 99.95 else f"{value:.1f}×" if value >= 9.995 else f"{value:.2f}×"
 
 
 def milliseconds(value: float | None) -> str:

@@ -1,0 +1,143 @@
+"""From a report to its pages: report.md and report.html, both drawn from report.json alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compress.environment import require
+from compress.report import tables, words
+from compress.report.figures import NARROW, WIDE, legend, size_figure, speed_figure, stage_figure
+from compress.report.result import Comparison, LedgerRow, Report, TargetFacts, Verdict, write_report
+from compress.report.tables import Table
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+TEMPLATES = Path(__file__).parent / "templates"
+MARKDOWN, HTML = "report.md", "report.html"
+
+
+@dataclass(frozen=True)
+class Section:
+    """One target as the pages show it."""
+
+    target: TargetFacts
+    place: str
+    """`1 thread, batch 1, lengths of the data`."""
+    verdict: Verdict | None
+    winner: LedgerRow | None
+    today: Comparison | None
+    """The winner beside the teacher as it runs today."""
+    p50: str
+    p50_today: str
+    score: str
+    ledger: Table
+    stages: Table | None
+    comparisons: Table | None
+    timings: Table
+    gates: Table
+    classes: Table | None
+
+
+def write_pages(folder: Path, report: Report) -> None:
+    """Write report.json, report.md and report.html into ``folder``."""
+    write_report(folder, report)
+    (folder / MARKDOWN).write_text(render_markdown(report), encoding="utf-8")
+    (folder / HTML).write_text(render_html(report), encoding="utf-8")
+
+
+def render_markdown(report: Report) -> str:
+    """The report as a page that any viewer of Markdown shows."""
+    return _environment(escape=False).get_template("report.md.j2").render(_context(report))
+
+
+def render_html(report: Report) -> str:
+    """The report as one HTML file that needs nothing else: no script, no font, no network."""
+    figures = {
+        title: {
+            "speed": (speed_figure(report, title, WIDE), speed_figure(report, title, NARROW)),
+            "size": size_figure(report, title, NARROW),
+        }
+        for title in report.titles
+    }
+    stages = {
+        verdict.target: stage_figure(report, verdict.target, verdict.winner, NARROW)
+        for verdict in report.verdicts
+        if verdict.winner
+    }
+    context = _context(report) | {"figures": figures, "stage_figures": stages, "legend": legend(report)}
+    return _environment(escape=True).get_template("report.html.j2").render(context)
+
+
+def section(report: Report, target: TargetFacts) -> Section:
+    """Everything the pages say about one target."""
+    title = target.title
+    verdict = tables.verdict_of(report, title)
+    winner = report.row(verdict.winner) if verdict and verdict.winner else None
+    found = verdict.comparisons if verdict else ()
+    place = winner.targets[title] if winner else None
+    return Section(
+        target=target,
+        place=conditions(target),
+        verdict=verdict,
+        winner=winner,
+        today=next((one for one in found if one.key == report.teacher), None),
+        p50=_p50(winner, title),
+        p50_today=_p50(report.row(report.teacher), title),
+        score=tables.scored(place.test if place else None),
+        ledger=tables.ledger(report, title),
+        stages=tables.stages(report, title, winner.key) if winner else None,
+        comparisons=tables.comparisons(report, verdict) if verdict and found else None,
+        timings=tables.timings(report, title),
+        gates=tables.gates(report, title),
+        classes=tables.classes(report, title, winner.key) if winner else None,
+    )
+
+
+def conditions(target: TargetFacts) -> str:
+    """A target in words: `1 thread, batch 1, lengths of the data`; with its device where the title does not say it."""
+    threads = f"{target.threads} thread{'' if target.threads == 1 else 's'}"
+    length = "lengths of the data" if target.length == "data" else f"{target.length} word pieces"
+    said = f"{threads}, batch {target.batch}, {length}"
+    return said if target.title.startswith(target.device) else f"{target.device}, {said}"
+
+
+def _p50(row: LedgerRow | None, title: str) -> str:
+    place = row.targets.get(title) if row else None
+    model = place.latency.model if place else None
+    return words.milliseconds(model.p50.value if model else None)
+
+
+def _context(report: Report) -> dict[str, Any]:
+    return {
+        "report": report,
+        "sections": [section(report, target) for target in report.targets],
+        "costs": tables.costs(report),
+        "recipe": json.dumps(report.recipe, indent=2, ensure_ascii=False),
+        "words": words,
+        "rows": ", ".join(f"{count:,} {role}" for role, count in report.data.rows.items()),
+    }
+
+
+def _environment(*, escape: bool) -> Environment:
+    jinja2 = require("jinja2", "report")
+    environment: Environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=escape,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["cell"] = markdown_cell
+    return environment
+
+
+def markdown_cell(text: str) -> str:
+    """Text that cannot break out of a table's cell or be read as markup."""
+    for sign in ("\\", "|", "*", "_", "`", "<"):
+        text = text.replace(sign, "\\" + sign)
+    return " ".join(text.split())
