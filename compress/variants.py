@@ -6,7 +6,6 @@ table of names, and one line here. This file is light: building functions are im
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from compress.quantize import ONNX_INT8, QUANTIZERS
 from compress.runtime import BF16, FP16, FP32
 from compress.tasks.kind import Arrays
 
-__all__ = ["FORMATS", "QUANTIZERS", "VARIANTS", "Variant", "export_folder", "variant_named", "variants_for"]
+__all__ = ["FORMATS", "QUANTIZERS", "VARIANTS", "Variant", "variant_named", "variants_for"]
 
 Device = Literal["cpu", "cuda"]
 
@@ -139,27 +138,3 @@ def _competes(variant: Variant, formats: Sequence[str], quantizer: str | None, d
 def _check(what: str, name: str, known: Iterable[str]) -> None:
     if name not in known:
         raise UsageError(f"no {what} is called '{name}'{nearest(name, known)}")
-
-
-def export_folder(
-    source: str | Path, target: Path, form: str, quantizer: str | None = None, *, console: Console | None = None
-) -> FolderInfo:
-    """Export a model folder or hub id into the new folder ``target``, quantized where asked: `compress export`.
-
-    Nothing stands at ``target`` before all of it is there.
-    """
-    from compress.models.fetch import fetch
-
-    chain = [variant for variant in variants_for([form], quantizer, ()) if variant.build is not None]
-    if target.exists():
-        raise UsageError(f"{target} is there already.", hint="name a folder that does not exist, or remove it")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as room:
-        place = Path(source) if Path(source).is_dir() else fetch(str(source))
-        for variant in chain:
-            work = Path(room) / variant.name
-            work.mkdir()
-            info = variant.make(place, work, console=console)
-            place = work
-        place.rename(target)
-    return info

@@ -23,7 +23,7 @@ FORMATS = {"onnx": "compress.export.onnx:export_onnx"}
 ONNX_FP32 = VariantInfo(name="onnx-fp32", format="onnx", precision="fp32", runtime="onnxruntime")
 
 
-def export(
+def export_from_model(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     folder: str | Path,

@@ -18,11 +18,13 @@ QUANTIZERS = {"int8": {"onnx": "compress.quantize.int8_dynamic:quantize_int8_dyn
 ONNX_INT8 = VariantInfo(name="onnx-int8", format="onnx", precision="int8", method="dynamic", runtime="onnxruntime")
 
 
-def quantize(exported: str | Path, folder: str | Path, *, method: str = "int8", console: Console | None = None) -> Path:
-    """Quantize an exported folder into another one: ``compress.quantize("model-onnx", "model-int8")``.
+def quantize_folder(
+    exported: str | Path, folder: str | Path, *, method: str = "int8", console: Console | None = None
+) -> Path:
+    """Quantize an exported folder into another one: ``quantize_folder("model-onnx", "model-int8")``.
 
     Args:
-        exported: a folder that `compress.export` wrote.
+        exported: a folder that an export wrote.
         folder: where to write; made where it is not there.
         method: a key of `QUANTIZERS`.
         console: where the outcome is told.
