@@ -131,7 +131,7 @@ def ratio(slower: Latency, faster: Latency, count: int = 1000, seed: int = 0) ->
     if len(above) != len(below):
         return None
     ratios = above / below
-    drawn = np.array([np.median(ratios[chosen]) for chosen in resamples(len(ratios), count, seed)])
+    drawn = np.median(ratios[np.stack(list(resamples(len(ratios), count, seed)))], axis=1)
     return _score(percentile_interval(float(np.median(ratios)), drawn))
 
 

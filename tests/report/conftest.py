@@ -1,6 +1,7 @@
 """A made-up run: six variants of three models on two targets, with the shape of a real one."""
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -80,6 +81,7 @@ def latency(milliseconds: float, seed: int = 0, **changes: object) -> Latency:
     return found.model_copy(update=changes)
 
 
+@cache
 def row(key: str, seed: int) -> LedgerRow:
     model, _, variant = key.partition("/")
     milliseconds, megabytes, score, seconds = FIGURES[key]
