@@ -36,7 +36,8 @@ def named(table: str) -> AfterValidator:
     def check(value: str, info: ValidationInfo) -> str:
         known: Collection[str] | None = (info.context or {}).get(table)
         if known is not None and value not in known:
-            raise ValueError(f"no {table.rstrip('s')} is called '{value}'{nearest(value, known)}")
+            one = table.removesuffix("es") if table.endswith("sses") else table.removesuffix("s")
+            raise ValueError(f"no {one} is called '{value}'{nearest(value, known)}")
         return value
 
     return AfterValidator(check)

@@ -8,6 +8,9 @@ from typing import Any
 from compress.errors import DataError, nearest
 from compress.recipe.schema import Task
 
+SHOWN, COLUMNS = 40, 20
+"""How much of a column's name, and how many columns, a message shows."""
+
 
 def pick(raw: Mapping[str, Any], name: str, task: Task, where: str) -> Any:
     """The value of column ``name``, or of the first of its aliases that this row has."""
@@ -18,7 +21,8 @@ def pick(raw: Mapping[str, Any], name: str, task: Task, where: str) -> Any:
         if alias in raw:
             return raw[alias]
     other = f" (nor {', '.join(aliases)})" if aliases else ""
-    listing = ", ".join(repr(str(column)) for column in raw)
+    listing = ", ".join(repr(str(column)[:SHOWN]) for column in list(raw)[:COLUMNS])
+    listing += f" and {len(raw) - COLUMNS} more" if len(raw) > COLUMNS else ""
     raise DataError(
         f"{where}: there is no column '{name}'{other}; the columns are {listing}{_guess(name, raw)}",
         hint="name the columns with task.text and task.label; task.data.header: false says that a file has no header",

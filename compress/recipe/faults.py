@@ -1,0 +1,164 @@
+"""What pydantic found wrong, told in the recipe's own words: key path, line, what was there, what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from compress.errors import Problem, nearest
+from compress.recipe import keys
+from compress.recipe.schema import Recipe
+from compress.recipe.text import KeyPath
+
+Names = Mapping[str, Collection[str]]
+
+
+def wrong_scalars(value: Any, losses: Collection[str] = (), path: KeyPath = ()) -> Iterator[Problem]:
+    """Scalars of the wrong type that pydantic would quietly convert: `epochs: true`, `threads: "2"`, `strict: 1`."""
+    if isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield from wrong_scalars(entry, losses, (*path, key))
+    elif isinstance(value, list):
+        for place, entry in enumerate(value):
+            yield from wrong_scalars(entry, losses, (*path, place))
+    else:
+        annotation = keys.at(Recipe, path)
+        if annotation is None and path[-1] in losses:
+            annotation = float
+        if annotation is not None and _would_convert(value, annotation):
+            yield Problem(path, f"expected {keys.described(annotation)}, got {shown(value)}")
+
+
+def _would_convert(value: Any, annotation: Any) -> bool:
+    number, flag = keys.takes_number(annotation), bool in keys.alternatives(annotation)
+    if isinstance(value, bool):
+        return number and not keys.takes_bool(annotation, value)
+    if isinstance(value, str):
+        return (number or flag) and not keys.takes_text(annotation, value)
+    return isinstance(value, (int, float)) and flag and not number
+
+
+def schema_problems(error: ValidationError, raw: Any, names: Names) -> list[Problem]:
+    """One problem a key path; the members of a union that all refused a value are told as one."""
+    found: dict[KeyPath, list[Any]] = {}
+    for fault in error.errors(include_url=False):
+        found.setdefault(_real_path(fault, raw), []).append(fault)
+    kept = {path: faults for path, faults in found.items() if not _is_noise(path, faults, found)}
+    return [Problem(path, _told(path, faults, raw, names)) for path, faults in kept.items()]
+
+
+def _real_path(fault: Any, raw: Any) -> KeyPath:
+    """The path in the recipe as written: pydantic's own also names union members and unwritten sections."""
+    path: KeyPath = ()
+    current = raw
+    for part in fault["loc"]:
+        if (isinstance(current, Mapping) and part in current) or (
+            isinstance(current, list) and isinstance(part, int) and part < len(current)
+        ):
+            path, current = (*path, part), current[part]
+        elif fault["type"] == "missing" and part == fault["loc"][-1]:
+            path = (*path, part)
+    return path
+
+
+def _is_noise(path: KeyPath, faults: list[Any], found: Mapping[KeyPath, Any]) -> bool:
+    """Whether only another member of a union complains here, while the one that was meant complains further down."""
+    deeper = any(len(other) > len(path) and other[: len(path)] == path for other in found)
+    if deeper and all(fault["type"] in {"literal_error", "too_short", *SHAPES} for fault in faults):
+        return True
+    # A section of the wrong type lacks all its keys; that it is the wrong type is the news.
+    return bool(path) and path[:-1] in found and all(fault["type"] == "missing" for fault in faults)
+
+
+def _told(path: KeyPath, faults: list[Any], raw: Any, names: Names) -> str:
+    fault = faults[0]
+    if fault["loc"][-1:] == ("[key]",) and fault["type"] == "literal_error":
+        return f"unknown key{nearest(str(path[-1]), _allowed(fault))}"
+    annotation = keys.at(Recipe, path)
+    if len({entry["type"] for entry in faults}) > 1 and annotation is not None:
+        return f"expected {keys.described(annotation)}, got {shown(fault['input'])}"
+    say = WORDS.get(fault["type"])
+    if say is not None:
+        return say(path, fault, names)
+    if fault["type"] in SHAPES:
+        expected = keys.described(annotation) if annotation is not None else SHAPES[fault["type"]]
+        return f"expected {expected}, got {shown(fault['input'])}"
+    message = fault["msg"].removeprefix("Value error, ").replace("Input should be", "should be")
+    return str(message) if fault["type"] == "value_error" else f"{message}, got {shown(fault['input'])}"
+
+
+def _unknown_key(path: KeyPath, fault: Any, names: Names) -> str:
+    known = keys.known_keys(keys.at(Recipe, path[:-1]) if path[:-1] else Recipe)
+    if "losses" in known:
+        known |= set(names.get("losses", ()))
+    return f"unknown key{nearest(str(path[-1]), known)}"
+
+
+def _missing(path: KeyPath, fault: Any, names: Names) -> str:
+    annotation = keys.at(Recipe, path)
+    return "is missing" if annotation is None else f"is missing; expected {keys.described(annotation)}"
+
+
+def _not_a_word(path: KeyPath, fault: Any, names: Names) -> str:
+    annotation = keys.at(Recipe, path)
+    words = keys.described(annotation) if annotation is not None else " or ".join(_allowed(fault))
+    guess = nearest(str(fault["input"]), _allowed(fault)).partition(" (known")[0]
+    return f"expected {words}, got {shown(fault['input'])}{guess}"
+
+
+def _allowed(fault: Any) -> list[str]:
+    """The words of a Literal, out of pydantic's sentence about them."""
+    return [word.strip(" '") for word in str(fault["ctx"]["expected"]).replace(" or ", ",").split(",")]
+
+
+def _too_few(path: KeyPath, fault: Any, names: Names) -> str:
+    return f"has {fault['ctx']['actual_length']} items; at least {fault['ctx']['min_length']} expected"
+
+
+def _too_many(path: KeyPath, fault: Any, names: Names) -> str:
+    return f"has {fault['ctx']['actual_length']} items; at most {fault['ctx']['max_length']} expected"
+
+
+def _bad_pattern(path: KeyPath, fault: Any, names: Names) -> str:
+    return f"may hold letters, digits, '.', '_' and '-' and starts with a letter or digit, got {shown(fault['input'])}"
+
+
+WORDS: Mapping[str, Callable[[KeyPath, Any, Names], str]] = {
+    "extra_forbidden": _unknown_key,
+    "missing": _missing,
+    "literal_error": _not_a_word,
+    "string_pattern_mismatch": _bad_pattern,
+    "too_short": _too_few,
+    "too_long": _too_many,
+}
+
+SHAPES: Mapping[str, str] = {
+    "model_type": "a section of keys",
+    "model_attributes_type": "a section of keys",
+    "mapping_type": "a section of keys",
+    "dict_type": "a section of keys",
+    "tuple_type": "a list",
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+}
+
+
+def shown(value: Any) -> str:
+    """A value as the recipe would write it, short."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return "a section of keys"
+    if isinstance(value, (list, tuple)):
+        return "a list"
+    return f"'{value[:60]}'" if isinstance(value, str) else str(value)[:60]

@@ -1,0 +1,111 @@
+"""What the schema says about a key path: known keys, short forms, the values it takes."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from compress.recipe.schema import ShortForm
+from compress.recipe.text import KeyPath
+
+PLAIN = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+def alternatives(annotation: Any) -> Iterator[Any]:
+    """The members of a union, however it is written; a type that is none gives itself."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        yield from alternatives(get_args(annotation)[0])
+    elif origin in (Union, types.UnionType):
+        for member in get_args(annotation):
+            yield from alternatives(member)
+    else:
+        yield annotation
+
+
+def at(annotation: Any, path: KeyPath) -> Any:
+    """The type that stands at ``path`` below ``annotation``; None where the schema knows no such place."""
+    for part in path:
+        annotation = next((found for found in _below(annotation, part) if found is not None), None)
+        if annotation is None:
+            return None
+    return annotation
+
+
+def _below(annotation: Any, part: str | int) -> Iterator[Any]:
+    for choice in alternatives(annotation):
+        if is_model(choice) and part in choice.model_fields:
+            yield choice.model_fields[str(part)].annotation
+        elif get_origin(choice) is tuple and isinstance(part, int):
+            yield get_args(choice)[0]
+        elif get_origin(choice) is Mapping and isinstance(part, str):
+            yield get_args(choice)[1]
+
+
+def is_model(annotation: Any) -> bool:
+    """Whether a type is a section of the recipe."""
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def known_keys(annotation: Any) -> set[str]:
+    """The keys of the sections that may stand here."""
+    return {key for choice in alternatives(annotation) if is_model(choice) for key in choice.model_fields}
+
+
+def short_key(annotation: Any) -> str | None:
+    """The key that a scalar stands for, where a section may be written as one."""
+    shorts = [choice for choice in alternatives(annotation) if is_model(choice) and issubclass(choice, ShortForm)]
+    return shorts[0].short_key() if shorts else None
+
+
+def takes_list(annotation: Any) -> bool:
+    """Whether a list may stand here."""
+    return any(get_origin(choice) is tuple for choice in alternatives(annotation))
+
+
+def takes_text(annotation: Any, value: str) -> bool:
+    """Whether this very text may stand here, as text or as one of the words allowed."""
+    for choice in alternatives(annotation):
+        if choice is str or (get_origin(choice) is Literal and value in get_args(choice)):
+            return True
+        if get_origin(choice) is tuple and takes_text(get_args(choice)[0], value):
+            return True
+        if is_model(choice) and issubclass(choice, ShortForm):
+            return takes_text(choice.model_fields[choice.short_key()].annotation, value)
+    return False
+
+
+def takes_bool(annotation: Any, value: bool) -> bool:
+    """Whether true or false may stand here."""
+    choices = list(alternatives(annotation))
+    return bool in choices or any(get_origin(choice) is Literal and value in _bools(choice) for choice in choices)
+
+
+def _bools(literal: Any) -> list[bool]:
+    return [word for word in get_args(literal) if isinstance(word, bool)]
+
+
+def takes_number(annotation: Any) -> bool:
+    """Whether a number may stand here."""
+    return any(choice in (int, float) for choice in alternatives(annotation))
+
+
+def described(annotation: Any) -> str:
+    """What may stand here, in words: `a whole number or data`."""
+    words: list[str] = []
+    for choice in alternatives(annotation):
+        if choice in PLAIN:
+            words.append(PLAIN[choice])
+        elif get_origin(choice) is Literal:
+            words += [str(word).lower() if isinstance(word, bool) else str(word) for word in get_args(choice)]
+        elif get_origin(choice) is tuple:
+            words.append("a list")
+        elif is_model(choice) or get_origin(choice) is Mapping:
+            short = short_key(choice)
+            words += [described(choice.model_fields[short].annotation)] if short else []
+            words.append("a section of keys")
+    words = list(dict.fromkeys(words))
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
