@@ -2,7 +2,8 @@
 
 The gate is judged on select, so that test stays unseen until the end. A candidate may lose ``max_drop`` against the
 teacher, a quantized one also ``quantize.max_drop`` against its own unquantized model. The point estimate decides, or
-the end of the interval under ``strict``.
+the end of the interval under ``strict``. The reference (the teacher as it runs today) is no candidate: where nothing
+else passes, nothing is won.
 """
 
 from __future__ import annotations
@@ -32,14 +33,12 @@ def judged(report: Report) -> Report:
 
 
 def gate(
-    rules: Rules, select: Quality | None, teacher_classes: Mapping[str, ClassScore], *, reference: bool, quantized: bool
+    rules: Rules, select: Quality | None, teacher_classes: Mapping[str, ClassScore], *, quantized: bool
 ) -> GateResult:
-    """Whether these answers on select pass; ``reference`` is the teacher's own row, which loses nothing to itself."""
+    """Whether these answers on select pass."""
     if select is None:
         return GateResult(passed=False, drop=None, allowed=rules.max_drop, reasons=("it was not scored on select",))
-    lost_nothing: tuple[float | None, list[str]] = (0.0, [])
-    against_teacher = _lost("the teacher", select.versus_teacher, rules.max_drop, rules.strict, select)
-    drop, reasons = lost_nothing if reference else against_teacher
+    drop, reasons = _lost("the teacher", select.versus_teacher, rules.max_drop, rules.strict, select)
     if quantized and rules.quantize_max_drop is not None:
         unquantized = "its own unquantized model"
         reasons += _lost(unquantized, select.versus_unquantized, rules.quantize_max_drop, rules.strict, select)[1]
@@ -76,7 +75,7 @@ def quantile(timing: Timing, name: str) -> Score | None:
 
 
 def _gated(row: LedgerRow, report: Report) -> LedgerRow:
-    if not row.competes:
+    if row.key == report.teacher:
         return row
     places = {}
     for title, place in row.targets.items():
@@ -84,7 +83,6 @@ def _gated(row: LedgerRow, report: Report) -> LedgerRow:
             report.rules,
             place.select,
             _teacher_classes(report, title),
-            reference=row.key == report.teacher,
             quantized=row.key in report.unquantized,
         )
         places[title] = place.model_copy(update={"gate": result})
@@ -122,7 +120,7 @@ def _lost_classes(ours: Mapping[str, ClassScore], teachers: Mapping[str, ClassSc
 
 def _passes(row: LedgerRow, title: str) -> bool:
     place = row.targets.get(title)
-    return row.competes and place is not None and place.gate is not None and place.gate.passed
+    return place is not None and place.gate is not None and place.gate.passed
 
 
 def _smallest_of_fastest(rows: list[LedgerRow], title: str, rules: Rules) -> LedgerRow:

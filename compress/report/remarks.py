@@ -52,7 +52,7 @@ def _unpaid(report: Report, title: str) -> Iterator[str]:
                 f"{link.stage} did not pay on {title}: {after.key} is {times(link.speedup.value)} as fast as"
                 f" {before.key} ({span})."
             )
-        elif place and place.gate and not place.gate.passed and _passed(before, title):
+        elif place and place.gate and not place.gate.passed and _stood(report, before, title):
             yield f"{link.stage} did not pay on {title}: {after.key} {'; '.join(place.gate.reasons)}."
 
 
@@ -62,9 +62,10 @@ def _all_links(report: Report, title: str) -> list[Link]:
     return list({(link.before.key, link.after.key): link for link in links}.values())
 
 
-def _passed(row: LedgerRow, title: str) -> bool:
+def _stood(report: Report, row: LedgerRow, title: str) -> bool:
+    """Whether a row passed the gate, or is the reference that sets it."""
     place = row.targets.get(title)
-    return place is not None and place.gate is not None and place.gate.passed
+    return row.key == report.teacher or (place is not None and place.gate is not None and place.gate.passed)
 
 
 def _missing(report: Report) -> Iterator[str]:

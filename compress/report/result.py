@@ -77,7 +77,7 @@ class AtTarget(Facts):
     test: Quality | None = None
     latency: Latency
     gate: GateResult | None = None
-    """Filled in by the judge; None for rows that do not compete."""
+    """Filled in by the judge; None for the reference, which is no candidate."""
 
 
 class LedgerRow(Facts):
@@ -98,8 +98,6 @@ class LedgerRow(Facts):
     """What making it took: all steps that lead to it."""
     targets: Mapping[str, AtTarget] = {}
     """By target title."""
-    competes: bool = True
-    """Whether it may win; a baseline does not."""
 
     @property
     def key(self) -> str:
@@ -174,7 +172,7 @@ class Report(Facts):
     rows: tuple[LedgerRow, ...] = ()
     """In the order of the pipeline: the teacher's variants first, the final student's last."""
     teacher: str
-    """The key of the row that candidates are compared with and judged against: `teacher/torch-fp32`."""
+    """The key of the reference: the row that candidates are compared with and judged against, `teacher/torch-fp32`."""
     unquantized: Mapping[str, str] = {}
     """For each quantized row, the key of the row it was quantized from."""
     floor: Quality | None = None

@@ -102,7 +102,6 @@ def row(key: str, seed: int) -> LedgerRow:
         ),
         cost_seconds=seconds,
         targets={"cpu": place},
-        competes=key != "teacher/torch-fp32",
     )
 
 

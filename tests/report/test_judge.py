@@ -31,7 +31,7 @@ def select(make_report) -> Quality:
 
 
 def passes(select: Quality, rules: Rules = RULES, quantized: bool = True, **classes: ClassScore) -> bool:
-    return gate(rules, select, classes, reference=False, quantized=quantized).passed
+    return gate(rules, select, classes, quantized=quantized).passed
 
 
 def test_the_fastest_that_passes_wins(make_report):
@@ -49,11 +49,11 @@ def test_the_fastest_that_passes_wins(make_report):
     assert (cuda.winner, cuda.why) == (None, "not measured: no CUDA here")
 
 
-def test_the_reference_passes_but_does_not_compete(make_report):
+def test_the_reference_is_no_candidate(make_report):
     report = judged(make_report())
     reference = report.row("teacher/torch-fp32")
     assert reference.targets["cpu"].gate is None
-    assert all(row.targets["cpu"].gate is not None for row in report.rows if row.competes)
+    assert all(row.targets["cpu"].gate is not None for row in report.rows if row is not reference)
 
 
 def test_a_drop_of_exactly_what_is_allowed_passes(select):
@@ -64,13 +64,13 @@ def test_a_drop_of_exactly_what_is_allowed_passes(select):
 def test_strict_asks_the_interval(select):
     unsure = select.model_copy(update={"versus_teacher": lost(-0.005, low=-0.02)})
     assert passes(unsure)
-    found = gate(RULES.model_copy(update={"strict": True}), unsure, {}, reference=False, quantized=False)
+    found = gate(RULES.model_copy(update={"strict": True}), unsure, {}, quantized=False)
     assert found.reasons == ("may have lost 2 points (95 % interval) against the teacher, 1 point allowed",)
 
 
 def test_quantization_has_a_gate_of_its_own(select):
     worse = select.model_copy(update={"versus_unquantized": lost(-0.006)})
-    found = gate(RULES, worse, {}, reference=False, quantized=True)
+    found = gate(RULES, worse, {}, quantized=True)
     assert found.reasons == ("lost 0.6 points against its own unquantized model, 0.5 points allowed",)
     assert passes(worse, quantized=False)
 
@@ -84,8 +84,8 @@ def test_classes_gate_when_asked_from_fifty_rows_up(select):
 
 
 def test_what_was_not_scored_or_compared_does_not_pass(select):
-    assert gate(RULES, None, {}, reference=False, quantized=False).reasons == ("it was not scored on select",)
-    unknown = gate(RULES, select.model_copy(update={"versus_teacher": None}), {}, reference=False, quantized=False)
+    assert gate(RULES, None, {}, quantized=False).reasons == ("it was not scored on select",)
+    unknown = gate(RULES, select.model_copy(update={"versus_teacher": None}), {}, quantized=False)
     assert unknown.reasons == ("it was not compared with the teacher",)
     assert unknown.drop is None
 
