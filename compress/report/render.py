@@ -132,8 +132,17 @@ def _environment(*, escape: bool) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["cell"] = markdown_cell
+    environment.filters |= {"cell": markdown_cell, "markdown": markdown_table}
     return environment
+
+
+def markdown_table(table: Table) -> str:
+    """A table of words as Markdown, the row to point out in bold."""
+    lines = [table.columns, tuple("---:" if column in table.numeric else "---" for column in table.columns)]
+    for place, row in enumerate(table.rows):
+        strong = "**" if place == table.winner else ""
+        lines.append(tuple(f"{strong}{markdown_cell(row[column])}{strong}" for column in table.columns))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def markdown_cell(text: str) -> str:

@@ -1,0 +1,190 @@
+"""The model card: README.md with the front matter that the Hugging Face hub reads, drawn from the report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from compress.cards import HubCheckpoint, TeacherCard, available, find_teacher
+from compress.folder import FolderInfo
+from compress.report import tables, words
+from compress.report.chain import chain
+from compress.report.render import conditions, markdown_cell, markdown_table
+from compress.report.result import LedgerRow, Report, Verdict
+from compress.sources import HUB_ID
+
+LIBRARIES = {"onnx": "onnx", "torch": "transformers"}
+"""The hub's name for what loads a format."""
+PIPELINES = {
+    "classification": "text-classification",
+    "multi_label": "text-classification",
+    "regression": "text-classification",
+}
+"""The hub's name for what a kind of task does."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a card is about: one row of a report, under the name it is published by."""
+
+    name: str
+    report: Report
+    verdict: Verdict
+    row: LedgerRow
+    info: FolderInfo
+
+
+def model_card(subject: Subject) -> str:
+    """The whole README.md."""
+    front = yaml.safe_dump(front_matter(subject), sort_keys=False, allow_unicode=True)
+    parts = [_headline(subject), _use(subject), _scores(subject), _speed(subject), _origin(subject), _check(subject)]
+    return "\n\n".join([f"---\n{front}---", f"# {subject.name}", *filter(None, parts)]) + "\n"
+
+
+def front_matter(subject: Subject) -> dict[str, Any]:
+    """What machines read of a card; what is not known is left out."""
+    report, teacher = subject.report, teacher_card(subject.report)
+    found = {
+        "license": teacher.licence.name if teacher and teacher.licence else None,
+        "language": [name for name in teacher.languages if name != "multilingual"] if teacher else None,
+        "library_name": LIBRARIES.get(subject.row.variant.format),
+        "pipeline_tag": PIPELINES.get(report.task.kind),
+        "base_model": base_model(report),
+        "datasets": hub_data(report),
+        "tags": ["compress", "encoder", *_tags(subject)],
+        "metrics": [report.task.metric],
+        "model-index": [{"name": subject.name, "results": _results(subject)}],
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def teacher_card(report: Report) -> TeacherCard | None:
+    """The teacher's card, where the recipe names one that comes with this installation."""
+    source = _source(report)
+    return find_teacher(source) if source in available("teachers") else None
+
+
+def base_model(report: Report) -> str | None:
+    """The teacher's hub id; None for local folders, whose paths are nobody's business."""
+    card, source = teacher_card(report), _source(report)
+    if card is not None:
+        return card.checkpoint.hub if isinstance(card.checkpoint, HubCheckpoint) else None
+    return source.partition("@")[0] if HUB_ID.match(source) and not Path(source).exists() else None
+
+
+def hub_data(report: Report) -> list[str] | None:
+    """The data set's hub id, without its configuration; None for files and builtin data."""
+    name = "/".join(report.data.source.split("/")[:2])
+    return [name] if HUB_ID.match(name) else None
+
+
+def _source(report: Report) -> str:
+    teacher = report.recipe.get("teacher")
+    return str(teacher.get("source", "")) if isinstance(teacher, dict) else str(teacher or "")
+
+
+def _tags(subject: Subject) -> list[str]:
+    stages = {"distill": "distilled", "prune": "pruned"}
+    done = [
+        stages[link.stage]
+        for link in chain(subject.report, subject.row.key, subject.verdict.target)
+        if link.stage in stages
+    ]
+    return [*done, subject.row.variant.precision]
+
+
+def _results(subject: Subject) -> list[dict[str, Any]]:
+    test = subject.row.targets[subject.verdict.target].test
+    if test is None:
+        return []
+    report = subject.report
+    metrics = [{"type": name, "value": round(score.value, 4)} for name, score in test.scores.items()]
+    dataset = {"name": report.task.name, "type": report.data.source, "split": "test"}
+    return [
+        {"task": {"type": PIPELINES.get(report.task.kind, report.task.kind)}, "dataset": dataset, "metrics": metrics}
+    ]
+
+
+def _headline(subject: Subject) -> str:
+    report, row = subject.report, subject.row
+    today = next((one for one in subject.verdict.comparisons if one.key == report.teacher), None)
+    what = f"An encoder for {markdown_cell(report.task.name)} ({report.task.kind.replace('_', ' ')})"
+    shape = f", {row.shape}" if row.shape else ""
+    if today is None or today.speedup is None:
+        return f"{what}{shape}, {row.variant.name}."
+    gains = f"{words.times(today.speedup.value)} faster and {words.times(today.smaller)} smaller"
+    kept = f", with {words.percent(today.kept)} of its {report.task.metric}" if today.kept else ""
+    return f"{what}{shape}, {row.variant.name}: {gains} than its teacher in PyTorch fp32{kept}."
+
+
+def _use(subject: Subject) -> str:
+    sample = '("a text", "another text")' if len(subject.report.task.text) == 2 else '"a text"'
+    extra = "" if subject.row.variant.runtime == "onnxruntime" else "[train]"
+    return (
+        f"```python\n# pip install 'compress-encoders{extra}'\nimport compress\n"
+        f'compress.open("{subject.name}").predict([{sample}])\n```'
+    )
+
+
+def _scores(subject: Subject) -> str:
+    test = subject.row.targets[subject.verdict.target].test
+    if test is None:
+        return ""
+    reference = subject.report.row(subject.report.teacher)
+    place = reference.targets.get(subject.verdict.target) if reference else None
+    theirs = place.test.scores if place and place.test else {}
+    larger = test.larger_is_better
+    rows = tuple(
+        {
+            "metric": name,
+            "score": words.score(found.value, larger),
+            "95 % interval": words.interval(found, larger),
+            "teacher": words.score(theirs[name].value, larger) if name in theirs else words.ABSENT,
+        }
+        for name, found in test.scores.items()
+    )
+    table = tables.Table(("metric", "score", "95 % interval", "teacher"), rows, frozenset({"score", "teacher"}))
+    where = f"{test.rows:,} test rows of {markdown_cell(subject.report.data.source)}"
+    batch = f", scored in batches of {test.batch} as its target uses it" if test.batch else ""
+    return f"## Scores\n\nOn {where}{batch}.\n\n{markdown_table(table)}"
+
+
+def _speed(subject: Subject) -> str:
+    report, title = subject.report, subject.verdict.target
+    target = next(target for target in report.targets if target.title == title)
+    stages = tables.stages(report, title, subject.row.key)
+    parts = [
+        "## Speed",
+        f"Measured at {conditions(target)}, on {markdown_cell(report.machine.name)}. Other machines give other figures, and"
+        " other ratios where their instructions differ.",
+        markdown_table(tables.comparisons(report, subject.verdict)),
+    ]
+    if stages.rows:
+        parts += ["What each stage cost and gained:", markdown_table(stages)]
+    return "\n\n".join(parts)
+
+
+def _origin(subject: Subject) -> str:
+    report, card = subject.report, teacher_card(subject.report)
+    lines = ["## Where it comes from", ""]
+    if card is not None:
+        lines.append(f"- Teacher: {markdown_cell(card.title)} (`{card.name}`)")
+    elif base_model(report):
+        lines.append(f"- Teacher: `{base_model(report)}`")
+    if card is not None and card.licence is not None:
+        lines.append(f"- Licence of the teacher's weights: {card.licence.name} ({markdown_cell(card.licence.source)})")
+    rows = ", ".join(f"{count:,} {role}" for role, count in report.data.rows.items())
+    lines.append(f"- Data: {markdown_cell(report.data.source)}; rows: {rows}")
+    lines += [f"- Made from: step {parent.step}, {parent.fingerprint[:16]}" for parent in subject.info.parents]
+    lines += [f"- Note: {markdown_cell(remark)}" for remark in report.remarks]
+    return "\n".join(lines)
+
+
+def _check(subject: Subject) -> str:
+    return (
+        "## Check it\n\n`compress verify` compares every file with `digests.json`. `report/` holds the full report, as a"
+        " page (`report.html`), as text and as data (`report.json`)."
+    )
