@@ -6,38 +6,47 @@ nothing and a folder that holds an exported model opens without torch.
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from compress.export import export as export
-    from compress.measure import measure as measure
-    from compress.models import load as load
-    from compress.pipeline import run as run
-    from compress.prune import prune as prune
-    from compress.quantize import quantize as quantize
+    from compress.export import export_from_model as export_from_model
+    from compress.measure.bench import bench as bench
+    from compress.models.folder import load as load
+    from compress.pipeline.run import run as run
+    from compress.prune.step import prune_from_model as prune_from_model
+    from compress.quantize import quantize_folder as quantize_folder
     from compress.runtime import open as open
-    from compress.train import distill as distill
-    from compress.train import finetune as finetune
+    from compress.train.distill import distill_from_model as distill_from_model
+    from compress.train.finetune import finetune_from_model as finetune_from_model
 
 PUBLIC = {
-    "run": "compress.pipeline:run",
-    "load": "compress.models:load",
+    "run": "compress.pipeline.run:run",
+    "load": "compress.models.folder:load",
     "open": "compress.runtime:open",
-    "finetune": "compress.train:finetune",
-    "distill": "compress.train:distill",
-    "prune": "compress.prune:prune",
-    "export": "compress.export:export",
-    "quantize": "compress.quantize:quantize",
-    "measure": "compress.measure:measure",
+    "bench": "compress.measure.bench:bench",
+    "finetune_from_model": "compress.train.finetune:finetune_from_model",
+    "distill_from_model": "compress.train.distill:distill_from_model",
+    "prune_from_model": "compress.prune.step:prune_from_model",
+    "export_from_model": "compress.export:export_from_model",
+    "quantize_folder": "compress.quantize:quantize_folder",
 }
-"""Where each public name lives, as ``module:attribute``."""
+"""Where each public name lives, as ``module:attribute``. No name is that of a package here: `compress.prune` is the room."""
 
-__all__ = ["__version__", "distill", "export", "finetune", "load", "measure", "open", "prune", "quantize", "run"]
+__all__ = [
+    "__version__",
+    "bench",
+    "distill_from_model",
+    "export_from_model",
+    "finetune_from_model",
+    "load",
+    "open",
+    "prune_from_model",
+    "quantize_folder",
+    "run",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -45,33 +54,9 @@ def __getattr__(name: str) -> Any:
     if name not in PUBLIC:
         raise AttributeError(f"module 'compress' has no attribute '{name}'")
     module, _, attribute = PUBLIC[name].partition(":")
-    found = import_module(module)
-    return found if module == f"compress.{name}" else getattr(found, attribute)
+    return getattr(import_module(module), attribute)
 
 
 def __dir__() -> list[str]:
     """Show public names to completion before they are imported."""
     return sorted({*globals(), *PUBLIC})
-
-
-class _Verb(ModuleType):
-    """A package that can also be called: ``compress.prune(model)`` is ``compress.prune.prune(model)``."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        attribute = PUBLIC[self.__name__.rpartition(".")[2]].partition(":")[2]
-        return getattr(self, attribute)(*args, **kwargs)
-
-
-class _Package(ModuleType):
-    """Some verbs (prune, export …) are also the name of a package here, and importing it binds the name to the package.
-
-    Which of the two ``compress.prune`` meant would depend on what was imported before; so the package answers as both.
-    """
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in PUBLIC and isinstance(value, ModuleType):
-            value.__class__ = _Verb
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

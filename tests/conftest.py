@@ -114,3 +114,59 @@ def tiny_folder(tmp_path_factory, tiny_tokenizer, tiny_task):
         return folder
 
     return make
+
+
+RECIPE = """\
+task: {{kind: classification, data: {{train: {folder}/train.csv, test: {folder}/test.csv}}, max_length: 32}}
+teacher: {folder}/teacher
+finetune: {{epochs: 2, batch_size: 16, learning_rate: 0.003}}
+student: {{layers: 1}}
+distill: {{epochs: 2, batch_size: 16, learning_rate: 0.003, soft_label: 1.0, hidden_state: 1.0, attention: 1.0}}
+prune: {{heads: 0.25, ffn: 0.5, batches: 4, recover: {{epochs: 1, batch_size: 16}}}}
+quantize: {{method: int8, max_drop: 1.0}}
+gate: {{max_drop: 1.0}}
+measure: {{rounds: 3, seconds: 0.02, bootstrap: 100}}
+publish: {folder}/zoo
+"""
+"""A whole pipeline in seconds. It may lose everything: what is tested is that it runs."""
+
+WEATHER = {"sunny": ["sun", "blue sky", "warm", "bright"], "rainy": ["rain", "grey cloud", "wet", "storm"]}
+
+
+def write_rows(path: Path, count: int) -> None:
+    lines = ["text,label"]
+    for number in range(count):
+        label = ("sunny", "rainy")[number % 2]
+        words = WEATHER[label]
+        lines.append(f"{words[number % 4]} and {words[(number // 4) % 4]} on day {number},{label}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def write_tiny_recipe(folder: Path) -> Path:
+    """A recipe, its rows and its two-layer teacher."""
+    from compress.models.tiny import write_tiny_model
+
+    write_rows(folder / "train.csv", 160)
+    write_rows(folder / "test.csv", 60)
+    write_tiny_model(folder / "teacher", "bert")
+    path = folder / "tiny.yaml"
+    path.write_text(RECIPE.format(folder=folder), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def recipe_file(tmp_path: Path) -> Path:
+    """The tiny recipe, on its own."""
+    return write_tiny_recipe(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny recipe, run to its end once for all tests that look at what is left; they must not change it."""
+    from compress.cli import main
+
+    folder = tmp_path_factory.mktemp("run")
+    recipe = write_tiny_recipe(folder)
+    assert main(["run", str(recipe), "--runs", str(folder / "runs"), "--format", "quiet"]) == 0
+    (folder / "tiny").symlink_to(folder / "runs" / "tiny")
+    return folder / "tiny"

@@ -8,35 +8,26 @@ from pathlib import Path
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-from compress.cards import HubCheckpoint, PackageCheckpoint, available, find_teacher, locate
-from compress.errors import ModelError, nearest
+from compress.cards import PackageCheckpoint, find_teacher, locate
+from compress.errors import ModelError
+from compress.sources import hub_address, where
 
 SMALL_FILES = ("config.json", "tokenizer*", "special_tokens_map.json", "vocab*", "merges.txt", "*.model")
 SAFE_WEIGHTS = "model.safetensors"
 FOREIGN_WEIGHTS = "pytorch_model.bin"
 
 
-def fetch(source: str, revision: str | None = None, cards: Sequence[Path | str] = ()) -> Path:
+def fetch(source: str, revision: str | None = None, cards: Sequence[Path] = ()) -> Path:
     """The local folder of a teacher card, a folder's path or a hub id (``owner/name`` or ``owner/name@revision``).
 
     A package's weights are checked against their digest; a hub checkpoint is downloaded once into the hub's own cache.
     """
-    known = available("teachers", cards)
-    if source in known:
-        return _of_card(find_teacher(source, cards).checkpoint, revision)
-    folder = Path(source).expanduser()
-    if folder.is_dir():
-        return folder
-    name, _, pinned = source.partition("@")
-    if name.count("/") == 1 and not name.startswith((".", "/", "~")):
-        return download(name, revision or pinned or "main")
-    raise ModelError(
-        f"'{source}' is neither a card, nor a folder, nor a hub id{nearest(source, known)}.",
-        hint="give a card's name (compress ls), a local folder, or a hub id such as owner/name",
-    )
-
-
-def _of_card(checkpoint: HubCheckpoint | PackageCheckpoint, revision: str | None) -> Path:
+    place = where(source, "teachers", cards)
+    if place == "folder":
+        return Path(source).expanduser()
+    if place == "hub":
+        return download(*hub_address(source, revision))
+    checkpoint = find_teacher(source, cards).checkpoint
     if isinstance(checkpoint, PackageCheckpoint):
         return locate(checkpoint)
     return download(checkpoint.hub, revision or checkpoint.revision)

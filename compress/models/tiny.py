@@ -27,7 +27,7 @@ def write_tiny_model(folder: Path, family: str, seed: int = 0) -> None:
     config = tiny_config(family, len(tokenizer))
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        AutoModel.from_config(config).save_pretrained(folder)
+        AutoModel.from_config(config).save_pretrained(folder)  # type: ignore[no-untyped-call]
         tokenizer.save_pretrained(folder)
 
 
@@ -44,7 +44,7 @@ def tiny_tokenizer(family: str) -> PreTrainedTokenizerFast:
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])],
     )
-    return PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         pad_token="[PAD]",
         unk_token="[UNK]",

@@ -1,0 +1,1 @@
+"""Recipe → plan → steps → report: what runs, what stands, what is kept."""

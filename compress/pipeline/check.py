@@ -1,0 +1,88 @@
+"""Before the first step: is everything there that the steps will need? All that is missing is told at once."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from compress.cards import PackageCheckpoint, find_teacher, locate
+from compress.errors import CompressError, UsageError
+from compress.pipeline.graph import Plan
+from compress.sources import where
+from compress.pipeline.store import StepStore
+
+LIBRARIES = {
+    "data": {"datasets": "train"},
+    "floor": {"sklearn": "train"},
+    "finetune": {"torch": "train", "transformers": "train", "accelerate": "train"},
+    "distill": {"torch": "train", "transformers": "train", "accelerate": "train"},
+    "prune": {"torch": "train", "transformers": "train", "torch_pruning": "train"},
+    "export": {"torch": "train", "onnx": "train", "onnxscript": "train"},
+    "quantize": {"onnx": "train", "onnxruntime": "train"},
+    "report": {"jinja2": "report"},
+}
+"""What each kind of step imports, and the extra that brings it."""
+
+ROOM_PER_MODEL = 8
+"""Times the teacher's weights that a model may take on disk: itself, its variants and its training's checkpoint."""
+
+
+def check(plan: Plan, store: StepStore, forced: set[str]) -> None:
+    """Raise one error that names everything in the way; steps that stand ask for nothing."""
+    due = {step.kind for step in plan.steps if step.name in forced or not store.record(step.name, step.fingerprint)}
+    faults = [*_missing_libraries(plan, due), *_place_faults(plan, store), *(_disk_faults(plan, store) if due else ())]
+    if faults:
+        raise UsageError("\n  ".join(["the run cannot start:", *faults]))
+
+
+def _missing_libraries(plan: Plan, due: set[str]) -> Iterator[str]:
+    needed = {library: extra for kind, needs in LIBRARIES.items() if kind in due for library, extra in needs.items()}
+    if plan.recipe.track and due & {"finetune", "distill", "prune"}:
+        needed[plan.recipe.track] = "track"
+    missing = {library: extra for library, extra in needed.items() if importlib.util.find_spec(library) is None}
+    for extra in sorted(set(missing.values())):
+        names = ", ".join(library for library, its in missing.items() if its == extra)
+        yield f"not installed: {names}; pip install 'compress-encoders[{extra}]'"
+
+
+def _place_faults(plan: Plan, store: StepStore) -> Iterator[str]:
+    places = {"--runs": store.root}
+    if plan.recipe.publish:
+        places["publish"] = Path(plan.recipe.publish.to).expanduser()
+    for name, place in places.items():
+        existing = next(path for path in (place.absolute(), *place.absolute().parents) if path.exists())
+        if not existing.is_dir():
+            yield f"{name}: {existing} is a file, expected a folder"
+        elif not os.access(existing, os.W_OK):
+            yield f"{name}: {existing} cannot be written to"
+
+
+def _disk_faults(plan: Plan, store: StepStore) -> Iterator[str]:
+    weights = _teacher_bytes(plan)
+    models = 1 + bool(plan.recipe.student) + bool(plan.recipe.prune)
+    existing = next(path for path in (store.root.absolute(), *store.root.absolute().parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    wanted = weights * ROOM_PER_MODEL * models
+    if free < wanted:
+        yield f"disk: {free / 2**30:.1f} GiB free at {existing}, the run may need {wanted / 2**30:.1f} GiB"
+
+
+def _teacher_bytes(plan: Plan) -> int:
+    """The size of the teacher's weights where they lie on this machine; 0 where only the hub knows."""
+    source = plan.recipe.teacher.source
+    try:
+        place = where(source, "teachers")
+        folder = Path(source).expanduser()
+        if place == "card":
+            checkpoint = find_teacher(source).checkpoint
+            if not isinstance(checkpoint, PackageCheckpoint):
+                return 0
+            folder = locate(checkpoint)
+        elif place == "hub":
+            return 0
+    except CompressError:
+        return 0
+    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))

@@ -1,0 +1,197 @@
+"""Runs a plan: skips what stands, builds the rest, keeps what was done whatever happens."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from compress.console import Console
+from compress.environment import LIBRARIES, describe, versions
+from compress.errors import CompressError
+from compress.folder import INFO_FILE, Parent, read_info, write_info
+from compress.pipeline.graph import Plan, Step
+from compress.pipeline.launch import Launch
+from compress.pipeline.store import InputRecord, StepRecord, StepStore, content_digest
+from compress.pipeline.workbench import Workbench
+
+Status = Literal["stood", "ran", "failed", "left out"]
+
+
+@dataclass
+class Outcome:
+    """What became of each step."""
+
+    status: dict[str, Status] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    records: dict[str, StepRecord] = field(default_factory=dict)
+
+    def count(self, status: Status) -> int:
+        """How many steps ended so."""
+        return sum(1 for each in self.status.values() if each == status)
+
+
+class Executor:
+    """One pass over a plan."""
+
+    def __init__(self, plan: Plan, store: StepStore, console: Console, events: Path, launch: Launch) -> None:
+        self.plan = plan
+        self.store = store
+        self.console = console
+        self.events = events
+        self.launch = launch
+        self.outcome = Outcome()
+
+    def run(self, forced: set[str], until: str | None = None) -> Outcome:
+        """Run every step in order; ``forced`` ones run even if they stand, and nothing after ``until`` does."""
+        last = self.plan.steps.index(self.plan.matching(until)[-1]) if until else len(self.plan.steps)
+        try:
+            for position, step in enumerate(self.plan.steps[: last + 1]):
+                self._take(step, step.name in forced, f"[{position + 1}/{len(self.plan.steps)}]")
+        finally:
+            if self.launch.is_main:
+                self.launch.tell(self.store.steps, "stop", "stop")
+        return self.outcome
+
+    def _take(self, step: Step, forced: bool, place: str) -> None:
+        if not self.launch.is_main:
+            self._follow(step)
+            return
+        absent = [need for need in step.needs if need not in self.outcome.records]
+        if absent and step.kind not in ("measure", "report"):
+            self._leave_out(step, f"needs {absent[0]}, which failed")
+            return
+        with self.store.hold(f"{step.name}-{step.fingerprint}", self.console):
+            record = None if forced else self.standing(step)
+            if record:
+                self._stand(step, record, place)
+            else:
+                self._build(step, place)
+
+    def standing(self, step: Step) -> StepRecord | None:
+        """The record of ``step`` if it was made from exactly the inputs that stand now."""
+        record = self.store.record(step.name, step.fingerprint)
+        return record if record and record.inputs == self._inputs(step) else None
+
+    def _inputs(self, step: Step) -> dict[str, InputRecord]:
+        records = {need: self.outcome.records[need] for need in step.needs if need in self.outcome.records}
+        return {need: InputRecord(fingerprint=made.fingerprint, digest=made.digest) for need, made in records.items()}
+
+    def _stand(self, step: Step, record: StepRecord, place: str) -> None:
+        if step.trains:
+            self.launch.tell(self.store.steps, step.name, "stand")
+        self._settle(step, "stood", record)
+        now = versions(LIBRARIES)
+        changed = [
+            f"{name} {old} → {now[name]}" for name, old in record.versions.items() if name in now and now[name] != old
+        ]
+        self.console.note(f"{place} {step.name}: nothing changed, skipped")
+        if changed:
+            self.console.warn(
+                f"{step.name} was made with other versions ({', '.join(changed)}); --force makes it again"
+            )
+
+    def _build(self, step: Step, place: str) -> None:
+        self.console.note(f"{place} {step.name}")
+        self._event(step, "started")
+        began = time.perf_counter()
+        work = self.store.partial(step.name, step.fingerprint)
+        if step.trains:
+            self.launch.tell(self.store.steps, step.name, "run")
+        try:
+            amount = step.run(self._workbench(step, work))
+        except CompressError as error:
+            self._event(step, "failed", message=error.message)
+            if not step.optional:
+                raise
+            self._leave_out(step, error.message)
+            return
+        _tell_parents(work, self._inputs(step))
+        record = self._record(step, work, time.perf_counter() - began, amount)
+        self.store.finish(record, work)
+        self._settle(step, "ran", record)
+
+    def _follow(self, step: Step) -> None:
+        """A process that is not the main one takes part in training and in nothing else."""
+        if not step.trains:
+            return
+        action = self.launch.hear(self.store.steps, step.name)
+        if action == "stop":
+            raise CompressError("the main process stopped before this step.")
+        if action == "run":
+            step.run(self._workbench(step, self.store.partial(step.name, step.fingerprint)))
+
+    def _workbench(self, step: Step, work: Path) -> Workbench:
+        by_name = {made.name: made for made in self.plan.steps}
+        return Workbench(
+            inputs={
+                need: self.store.folder(need, by_name[need].fingerprint)
+                for need in step.needs
+                if not self.launch.is_main or need in self.outcome.records
+            },
+            work=work,
+            console=self.console,
+            records=dict(self.outcome.records),
+            failures=dict(self.outcome.failures),
+            reused=frozenset(name for name, status in self.outcome.status.items() if status == "stood"),
+            track=self.plan.recipe.track,
+        )
+
+    def _record(self, step: Step, work: Path, seconds: float, amount: float | None) -> StepRecord:
+        return StepRecord(
+            step=step.name,
+            kind=step.kind,
+            fingerprint=step.fingerprint,
+            settings=step.settings,
+            inputs=self._inputs(step),
+            digest=content_digest(work),
+            seconds=round(seconds, 3),
+            work=amount,
+            machine=describe(self.store.root).fingerprint,
+            versions=versions(LIBRARIES),
+            peak_memory=peak_memory(),
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    def _settle(self, step: Step, status: Status, record: StepRecord) -> None:
+        self.outcome.status[step.name] = status
+        self.outcome.records[step.name] = record
+        self._event(step, "skipped" if status == "stood" else "finished", seconds=record.seconds)
+
+    def _leave_out(self, step: Step, reason: str) -> None:
+        self.outcome.status[step.name] = "left out" if reason.startswith("needs ") else "failed"
+        self.outcome.failures[step.name] = reason
+        self.console.warn(f"{step.name} {self.outcome.status[step.name]}: {reason}")
+
+    def _event(self, step: Step, event: str, **more: Any) -> None:
+        line: Mapping[str, Any] = {
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "step": step.name,
+            "fingerprint": step.fingerprint,
+            "event": event,
+            **more,
+        }
+        self.events.parent.mkdir(parents=True, exist_ok=True)
+        with self.events.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line) + "\n")
+
+
+def _tell_parents(work: Path, inputs: Mapping[str, InputRecord]) -> None:
+    """Write into a model folder what it was made from."""
+    if (work / INFO_FILE).is_file():
+        parents = tuple(
+            Parent(step=name, fingerprint=made.fingerprint, digest=made.digest) for name, made in inputs.items()
+        )
+        write_info(work, read_info(work).model_copy(update={"parents": parents}))
+
+
+def peak_memory() -> int:
+    """The largest resident memory of this process so far, in bytes."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

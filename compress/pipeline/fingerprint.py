@@ -1,0 +1,50 @@
+"""A step's fingerprint: a digest of everything that changes its result, and of nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+LENGTH = 16
+
+NO_EFFECT = frozenset({"checkpoint"})
+"""Settings that change how a step runs but not what it gives."""
+
+VERSIONS: dict[str, int] = {
+    "data": 1,
+    "floor": 1,
+    "finetune": 1,
+    "distill": 1,
+    "prune": 1,
+    "export": 1,
+    "quantize": 1,
+    "score": 1,
+    "measure": 1,
+    "report": 1,
+}
+"""Raised when a step's code changes what it gives, so that older results are made again."""
+
+
+def fingerprint(kind: str, settings: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
+    """The fingerprint of a step of ``kind`` with these settings, whose inputs have these fingerprints."""
+    content = {"kind": kind, "version": VERSIONS[kind], "settings": settings, "inputs": inputs}
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:LENGTH]
+
+
+def effective(settings: BaseModel) -> dict[str, Any]:
+    """The settings that count, as plain values."""
+    return without_effectless(settings.model_dump(mode="json"))
+
+
+def without_effectless(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop the keys of `NO_EFFECT` at every depth."""
+    return {
+        key: without_effectless(value) if isinstance(value, Mapping) else value
+        for key, value in values.items()
+        if key not in NO_EFFECT
+    }

@@ -1,0 +1,65 @@
+"""How long a plan will take, from what earlier runs took on this machine; where there is none, it says so."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from compress.pipeline.graph import Plan, Step
+from compress.pipeline.store import StepRecord
+
+TRAINING = {"finetune": "finetune", "distill": "distill", "prune": "prune"}
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """An estimate and what it rests on."""
+
+    seconds: float | None
+    basis: str
+
+
+def forecast(step: Step, plan: Plan, records: Iterable[StepRecord], machine: str, train_rows: int | None) -> Forecast:
+    """Estimate ``step`` from ``records`` of the same kind on the same machine."""
+    alike = [record for record in records if record.kind == step.kind and record.machine == machine]
+    if not alike:
+        return Forecast(None, "no earlier run here")
+    amount = planned_work(step, plan, train_rows)
+    rated = [record for record in alike if record.work]
+    if amount and rated:
+        closest = _closest(step.settings, rated)
+        rate = statistics.median(record.seconds / record.work for record in closest if record.work)
+        return Forecast(rate * amount, f"{amount:,.0f} rows at the rate of {_runs(closest)}")
+    if step.kind in TRAINING:
+        return Forecast(None, "the number of rows is not known yet")
+    closest = _closest(step.settings, alike)
+    return Forecast(statistics.median(record.seconds for record in closest), _runs(closest))
+
+
+def planned_work(step: Step, plan: Plan, train_rows: int | None) -> float | None:
+    """Rows that a training step will go through, or None where that is unknown or means nothing."""
+    recipe = plan.recipe
+    trainings = {
+        "finetune": recipe.finetune,
+        "distill": recipe.distill,
+        "prune": recipe.prune.recover if recipe.prune else None,
+    }
+    training = trainings.get(step.kind)
+    if not training or train_rows is None:
+        return None
+    rows = training.epochs * train_rows
+    if training.max_steps:
+        rows = min(rows, training.max_steps * training.batch_size * training.accumulate)
+    return rows * training.restarts
+
+
+def _closest(settings: Mapping[str, Any], records: list[StepRecord]) -> list[StepRecord]:
+    """The records whose settings share most with these: the same teacher or variant is a better guide than any."""
+    shared = [sum(record.settings.get(key) == value for key, value in settings.items()) for record in records]
+    return [record for record, count in zip(records, shared, strict=True) if count == max(shared)]
+
+
+def _runs(records: list[StepRecord]) -> str:
+    return f"{len(records)} earlier run{'s' if len(records) != 1 else ''} here"

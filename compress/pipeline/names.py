@@ -1,0 +1,20 @@
+"""The names a recipe may use, gathered from the tables of the rooms that own them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from compress.losses import LOSSES
+from compress.tasks import KINDS
+from compress.variants import FORMATS, QUANTIZERS
+
+TRACKERS = ("tensorboard", "wandb", "mlflow", "comet_ml", "aim", "clearml", "dvclive", "swanlab", "trackio")
+"""Experiment trackers that Accelerate brings; each needs its own library installed."""
+
+NAMES: Mapping[str, Collection[str]] = {
+    "task kinds": KINDS,
+    "losses": LOSSES,
+    "quantizers": QUANTIZERS,
+    "formats": FORMATS,
+    "trackers": TRACKERS,
+}

@@ -1,0 +1,53 @@
+"""Fill a recipe with what its cards know; the recipe's own keys come before a card's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from compress.cards import HubCheckpoint, StudentCard, find_student, find_teacher
+from compress.errors import UsageError
+from compress.pipeline.names import NAMES
+from compress.sources import where
+from compress.recipe.schema import Distill, Finetune, Recipe, Student, Training
+
+Section = TypeVar("Section", bound=Training)
+
+
+def resolve(recipe: Recipe, cards: Sequence[Path] = ()) -> Recipe:
+    """The recipe with the settings of its teacher's and student's cards filled in below its own."""
+    changes: dict[str, Any] = {}
+    if where(recipe.teacher.source, "teachers", cards) == "card" and recipe.finetune:
+        card = find_teacher(recipe.teacher.source, cards)
+        changes["finetune"] = _below(recipe.finetune, card.finetune, Finetune, f"teacher card {card.name}")
+    student = recipe.student
+    if student and student.source and where(student.source, "students", cards) == "card":
+        shape = find_student(student.source, cards)
+        changes["student"] = _student(student, shape)
+        if recipe.distill:
+            changes["distill"] = _below(recipe.distill, shape.distill, Distill, f"student card {shape.name}")
+    return recipe.model_copy(update=changes)
+
+
+def _below(section: Section, card: Mapping[str, Any], model: type[Section], title: str) -> Section:
+    """The card's settings, with those that the recipe gives itself over them."""
+    own = section.model_dump(include=section.model_fields_set)
+    try:
+        return model.model_validate({**card, **own}, context=NAMES)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(f"{title}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+def _student(student: Student, card: StudentCard) -> Student:
+    """The shape a card names; a checkpoint of just this shape becomes the source."""
+    own = student.model_dump(include=student.model_fields_set - {"source"})
+    shape = card.shape.model_dump(exclude_none=True)
+    if isinstance(card.start, HubCheckpoint):
+        start = {"source": card.start.hub, "revision": card.start.revision}
+    else:
+        start = {"start": card.start}
+    return Student.model_validate({**shape, **start, **own})

@@ -1,0 +1,178 @@
+"""`compress run` as a function: a recipe in, a run folder and its report out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from compress.cards import find_recipe
+from compress.console import Console
+from compress.environment import LIBRARIES, versions
+from compress.errors import CompressError, GateMissed, UsageError
+from compress.pipeline.check import check
+from compress.pipeline.execute import Executor, Outcome
+from compress.pipeline.graph import Plan
+from compress.pipeline.launch import Launch
+from compress.pipeline.names import NAMES
+from compress.pipeline.plan import make_plan
+from compress.pipeline.resolve import resolve
+from compress.pipeline.smoke import SMOKE, smoke_recipe
+from compress.pipeline.store import StepStore, write_aside
+from compress.pipeline.winners import copy_winners, publish_winner
+from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
+from compress.recipe.schema import Recipe
+from compress.report.result import Report, read_report
+from compress.tasks.named import NAMED_TASKS
+
+RecipeSource = str | Path | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a recipe is run; none of it changes what comes out."""
+
+    runs: Path = Path("runs")
+    cards: tuple[Path, ...] = ()
+    begin: str | None = None
+    """This step and all that needs it run even if they stand."""
+    until: str | None = None
+    force: bool = False
+    smoke: bool = False
+
+    @property
+    def root(self) -> Path:
+        """Where steps and runs are kept; smoke runs have a place of their own."""
+        return self.runs / SMOKE if self.smoke else self.runs
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run left."""
+
+    folder: Path
+    outcome: Outcome
+    report: Report | None
+    """None where the run was told to stop before it, and on processes that only help to train."""
+
+    def missed_gate(self) -> GateMissed | None:
+        """The failure to tell when some target that is here has no winner."""
+        verdicts = self.report.verdicts if self.report else ()
+        here = {target.title for target in self.report.targets if target.present} if self.report else set()
+        without = [verdict for verdict in verdicts if verdict.winner is None and verdict.target in here]
+        if not without:
+            return None
+        reasons = "; ".join(f"{verdict.target}: {verdict.why}" for verdict in without)
+        return GateMissed(f"no winner: {reasons}", hint=f"everything measured is in {self.folder / 'report.html'}")
+
+    def raise_for_failures(self) -> None:
+        """Tell which steps failed, once everything else is written."""
+        failed = {
+            step: reason for step, reason in self.outcome.failures.items() if self.outcome.status[step] == "failed"
+        }
+        if failed:
+            lines = [f"{step}: {reason}" for step, reason in failed.items()]
+            raise CompressError("\n  ".join([f"{len(failed)} step(s) failed; the rest is done:", *lines]))
+
+
+def read_recipe(source: RecipeSource, overrides: Sequence[str] = (), cards: Sequence[Path] = ()) -> Recipe:
+    """Read a recipe from a file, a shipped recipe's name, or a mapping."""
+    if isinstance(source, Mapping):
+        text = yaml.safe_dump(dict(source), sort_keys=False)
+        return parse_recipe(text, "recipe", overrides, NAMES, NAMED_TASKS)
+    path = Path(source)
+    if not path.exists() and not path.suffix and path.name == str(source):
+        path = find_recipe(str(source), cards)
+    return load_recipe(path, overrides, NAMES, NAMED_TASKS)
+
+
+def prepare(source: RecipeSource, overrides: Sequence[str] = (), options: Options = Options()) -> Plan:
+    """Read, resolve and plan a recipe; runs nothing."""
+    recipe = resolve(read_recipe(source, overrides, options.cards), options.cards)
+    if options.smoke:
+        recipe = smoke_recipe(recipe, options.root, options.cards)
+    return make_plan(recipe, options.cards)
+
+
+def run(
+    source: RecipeSource,
+    *,
+    overrides: Sequence[str] = (),
+    runs: str | Path = "runs",
+    cards: Sequence[str | Path] = (),
+    force: bool = False,
+    console: Console | None = None,
+) -> Report:
+    """Run a recipe (a file, a shipped recipe's name or a mapping) and return its report.
+
+    Steps that stand are skipped. A gate that nobody passed is told by a verdict without winner, not by an exception.
+    """
+    options = Options(runs=Path(runs), cards=tuple(map(Path, cards)), force=force)
+    result = execute(prepare(source, overrides, options), options, console or Console("quiet"))
+    if result.report is None:
+        raise UsageError("compress.run gives a report on the main process only; launch training with the command.")
+    return result.report
+
+
+def execute(plan: Plan, options: Options, console: Console) -> Result:
+    """Run a plan into its run folder."""
+    launch = Launch.from_environment()
+    if not launch.is_main:
+        console = Console("quiet")
+    store = StepStore(options.root)
+    folder = options.root / plan.recipe.name
+    executor = Executor(plan, store, console, folder / "events.jsonl", launch)
+    forced = _forced(plan, options)
+    if not launch.is_main:
+        return Result(folder, executor.run(forced, options.until), None)
+    with store.hold(f"run-{plan.recipe.name}", console):
+        check(plan, store, forced)
+        _open_folder(folder, plan)
+        outcome = executor.run(forced, options.until)
+        report = _finish(folder, plan, store, outcome, console)
+    return Result(folder, outcome, report)
+
+
+def check_only(plan: Plan, options: Options) -> None:
+    """All that can be checked before the first step."""
+    check(plan, StepStore(options.root), _forced(plan, options))
+
+
+def _forced(plan: Plan, options: Options) -> set[str]:
+    if options.force:
+        return {step.name for step in plan.steps}
+    if options.begin:
+        return plan.dependents([step.name for step in plan.matching(options.begin)])
+    return set()
+
+
+def _open_folder(folder: Path, plan: Plan) -> None:
+    """Write what the run is before it starts, so that `clean` spares its steps from the first moment."""
+    lock = {
+        "schema_version": 1,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "steps": {step.name: f"{step.name}-{step.fingerprint}" for step in plan.steps},
+        "versions": versions(LIBRARIES),
+    }
+    write_aside(folder / "recipe.yaml", dump_recipe(plan.recipe))
+    write_aside(folder / "lock.json", json.dumps(lock, indent=2) + "\n")
+
+
+def _finish(folder: Path, plan: Plan, store: StepStore, outcome: Outcome, console: Console) -> Report | None:
+    """Copy the report and the winners into the run's folder and publish, when the run came that far."""
+    if "report" not in outcome.records:
+        return None
+    made = store.folder("report", plan.step("report").fingerprint)
+    report = read_report(made)
+    for file in sorted(path for path in made.iterdir() if path.name.startswith("report.")):
+        write_aside(folder / file.name, file.read_text(encoding="utf-8"))
+    fresh = outcome.status["report"] == "ran"
+    copy_winners(folder, plan, store, report, fresh)
+    if plan.recipe.publish:
+        publish_winner(folder, report, plan.recipe.publish, console)
+    return report

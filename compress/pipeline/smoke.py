@@ -1,0 +1,69 @@
+"""`--smoke`: every step of a recipe with a two-layer random model and a few rows, to see in a minute that it runs.
+
+What it gives means nothing and goes into a place of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from compress.cards import find_teacher
+from compress.sources import where
+from compress.recipe.schema import Measure, Publish, Recipe, Student
+
+SMOKE = ".smoke"
+"""The folder of smoke runs, below that of all runs."""
+ROWS = 96
+"""Rows of each role."""
+STEPS = 2
+"""Optimizer steps of each training."""
+FAMILY = "bert"
+"""Taken where the teacher's family is known only to the hub."""
+
+
+def smoke_recipe(recipe: Recipe, root: Path, cards: Sequence[Path]) -> Recipe:
+    """The same recipe, small in everything that takes time."""
+    folder = root / f"teacher-{_family(recipe.teacher.source, cards)}"
+    if not folder.is_dir():
+        _write_teacher(folder, _family(recipe.teacher.source, cards))
+    short = {"max_steps": STEPS, "batch_size": 8, "restarts": 1, "evaluations": 1, "precision": "fp32"}
+    changes: dict[str, Any] = {
+        "task": recipe.task.model_copy(update={"data": recipe.task.data.model_copy(update={"limit": ROWS})}),
+        "teacher": recipe.teacher.model_copy(update={"source": str(folder), "revision": None}),
+        "student": recipe.student and Student(layers=1),
+        "measure": Measure(rounds=3, seconds=0.02, bootstrap=100),
+        "publish": recipe.publish and Publish(to=str(root / "zoo"), name=recipe.publish.name),
+    }
+    if recipe.finetune:
+        changes["finetune"] = recipe.finetune.model_copy(update=short)
+    if recipe.distill:
+        layers = "uniform" if isinstance(recipe.distill.layer_map, tuple) else recipe.distill.layer_map
+        changes["distill"] = recipe.distill.model_copy(update={**short, "layer_map": layers})
+    if recipe.prune:
+        recover = recipe.prune.recover and recipe.prune.recover.model_copy(update=short)
+        changes["prune"] = recipe.prune.model_copy(update={"batches": 2, "recover": recover})
+    return recipe.model_copy(update=changes)
+
+
+def _family(source: str, cards: Sequence[Path]) -> str:
+    place = where(source, "teachers", cards)
+    if place == "card":
+        return find_teacher(source, cards).family
+    config = Path(source).expanduser() / "config.json"
+    if place == "folder" and config.is_file():
+        return str(json.loads(config.read_bytes()).get("model_type", FAMILY))
+    return FAMILY
+
+
+def _write_teacher(folder: Path, family: str) -> None:
+    """Write a tiny model with a tokenizer of single characters; aside first, so that the folder is whole."""
+    from compress.models.tiny import write_tiny_model
+
+    aside = folder.with_name(f".{folder.name}")
+    shutil.rmtree(aside, ignore_errors=True)
+    write_tiny_model(aside, family)
+    aside.rename(folder)

@@ -1,0 +1,68 @@
+"""`winner/<target>/`: copies that deploy, and what is published of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from compress.console import Console
+from compress.errors import UsageError, nearest
+from compress.folder import INFO_FILE, read_info, write_info
+from compress.pipeline.graph import Plan
+from compress.pipeline.store import StepStore, copy_aside
+from compress.publish.zoo import REPORT_FOLDER, publish
+from compress.recipe.schema import Publish
+from compress.report.result import REPORT_FILE, Report
+
+
+def copy_winners(folder: Path, plan: Plan, store: StepStore, report: Report, fresh: bool) -> None:
+    """Put a copy of each target's winner into the run's folder; an older copy stays where nothing changed."""
+    places = {made.key: store.folder(made.step, plan.step(made.step).fingerprint) for made in plan.competitors}
+    for verdict in report.verdicts:
+        place = folder / "winner" / verdict.target
+        row = report.row(verdict.winner) if verdict.winner else None
+        if row is None or not (fresh or not (place / INFO_FILE).is_file()):
+            continue
+        copy_aside(places[row.key], place)
+        # A variant that is only a way to run the model's own folder (torch bf16) must be told in the copy, which also
+        # leaves the run behind, so the recipe goes along.
+        info = read_info(place)
+        told = {"variant": info.variant or row.variant, "recipe": report.recipe}
+        write_info(place, info.model_copy(update=told))
+
+
+def winner_folder(folder: Path, report: Report, target: str | None = None) -> Path:
+    """The folder of the winner at ``target``, by default at the first target that has one."""
+    won = {verdict.target: verdict for verdict in report.verdicts if verdict.winner}
+    if target is not None and target not in report.titles:
+        raise UsageError(f"the run has no target '{target}'{nearest(target, report.titles)}")
+    chosen = target or next(iter(won), None)
+    if chosen is None or chosen not in won:
+        raise UsageError(
+            f"run '{report.name}' has no winner{f' at {target}' if target else ''}, so there is nothing to publish.",
+            hint="compress report shows why; the gate is recipe.gate.max_drop",
+        )
+    place = folder / "winner" / chosen
+    if not (place / INFO_FILE).is_file():
+        raise UsageError(f"{place} is not there.", hint="compress run copies the winner there again")
+    return place
+
+
+def publish_winner(
+    folder: Path, report: Report, settings: Publish, console: Console, target: str | None = None
+) -> Path | None:
+    """Publish the winner into a zoo, unless just this report stands there; says so when there is no winner."""
+    if target is None and not any(verdict.winner for verdict in report.verdicts):
+        console.warn("nothing is published: no variant passed the gate")
+        return None
+    zoo, name = Path(settings.to).expanduser(), settings.name or report.name
+    if _stands(zoo / name, folder):
+        console.note(f"published before: {zoo / name}")
+        return zoo / name
+    place = publish(winner_folder(folder, report, target), report, zoo, name, target)
+    console.note(f"published: {place}")
+    return place
+
+
+def _stands(place: Path, folder: Path) -> bool:
+    published, ours = place / REPORT_FOLDER / REPORT_FILE, folder / REPORT_FILE
+    return published.is_file() and published.read_bytes() == ours.read_bytes()

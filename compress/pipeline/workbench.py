@@ -1,0 +1,29 @@
+"""What a step finds before it when it starts to work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from compress.console import Console
+from compress.pipeline.store import StepRecord
+
+
+@dataclass(frozen=True)
+class Workbench:
+    """The inputs, the place to work in, and where to speak."""
+
+    inputs: Mapping[str, Path]
+    """By step name, the folders of what this step needs; a failed optional step is absent."""
+    work: Path
+    """Empty, or what a killed attempt left; the step leaves exactly its result here."""
+    console: Console
+    records: Mapping[str, StepRecord] = field(default_factory=dict)
+    """The records of the inputs."""
+    failures: Mapping[str, str] = field(default_factory=dict)
+    """Why optional inputs are absent."""
+    reused: frozenset[str] = frozenset()
+    """Inputs that stood and were not made in this run."""
+    track: str | None = None
+    """The experiment tracker of training steps."""

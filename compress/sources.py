@@ -1,0 +1,67 @@
+"""Where a teacher or student comes from, and its identity in fingerprints: contents, never paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from compress.cards import PackageCheckpoint, available, find_student, find_teacher
+from compress.errors import UsageError, nearest
+from compress.folder import combined_digest, file_digest
+
+HUB_ID = re.compile(r"^[\w.-]+/[\w.-]+(@[\w./-]+)?$")
+
+MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
+"""What of a model folder is read: configuration, tokenizer, weights."""
+
+
+def where(
+    source: str, kind: Literal["teachers", "students"], cards: Sequence[Path] = ()
+) -> Literal["card", "folder", "hub"]:
+    """Tell what ``source`` names: a card comes first, `./name` always means a folder."""
+    known = available(kind, cards)
+    if source in known:
+        return "card"
+    if Path(source).expanduser().is_dir():
+        return "folder"
+    if HUB_ID.match(source) and not source.startswith("."):
+        return "hub"
+    if "/" in source or source.startswith((".", "~")):
+        raise UsageError(f"there is no folder {source}.", hint="a hub id reads owner/name; compress ls shows the cards")
+    raise UsageError(
+        f"no {kind.rstrip('s')} card is called '{source}'{nearest(source, known)}, and no folder either.",
+        hint="give a card's name (compress ls), a local folder, or a hub id such as owner/name",
+    )
+
+
+def identity(
+    source: str, revision: str | None, cards: Sequence[Path] = (), kind: Literal["teachers", "students"] = "teachers"
+) -> dict[str, Any]:
+    """What makes two sources the same model: hub id and revision, a digest of weights, or a digest of files."""
+    place = where(source, kind, cards)
+    if place == "folder":
+        return {"digest": _digest(Path(source).expanduser())}
+    if place == "hub":
+        name, chosen = hub_address(source, revision)
+        return {"hub": name, "revision": chosen}
+    checkpoint = find_teacher(source, cards).checkpoint if kind == "teachers" else find_student(source, cards).start
+    if isinstance(checkpoint, PackageCheckpoint):
+        return {"sha256": checkpoint.sha256}
+    if isinstance(checkpoint, str):
+        return {"start": checkpoint}
+    return {"hub": checkpoint.hub, "revision": revision or checkpoint.revision}
+
+
+def hub_address(source: str, revision: str | None = None) -> tuple[str, str]:
+    """The repository and revision that a hub id means."""
+    name, _, pinned = source.partition("@")
+    return name, revision or pinned or "main"
+
+
+def _digest(folder: Path) -> str:
+    files = sorted({path for pattern in MODEL_FILES for path in folder.glob(pattern)})
+    if not any(path.name == "config.json" for path in files):
+        raise UsageError(f"{folder} is no model folder: it has no config.json.")
+    return combined_digest({path.name: file_digest(path) for path in files})

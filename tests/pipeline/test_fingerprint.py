@@ -1,0 +1,20 @@
+from compress.pipeline.fingerprint import effective, fingerprint
+from compress.recipe.schema import Checkpoints, Distill, Finetune
+
+
+def test_equal_settings_in_any_order_have_one_fingerprint() -> None:
+    first = fingerprint("distill", {"a": 1, "b": {"c": 2, "d": 3}}, {"data": "x", "finetune": "y"})
+    second = fingerprint("distill", {"b": {"d": 3, "c": 2}, "a": 1}, {"finetune": "y", "data": "x"})
+    assert first == second
+
+
+def test_every_part_counts() -> None:
+    base = fingerprint("distill", {"a": 1}, {"data": "x"})
+    assert base != fingerprint("prune", {"a": 1}, {"data": "x"})
+    assert base != fingerprint("distill", {"a": 2}, {"data": "x"})
+    assert base != fingerprint("distill", {"a": 1}, {"data": "z"})
+
+
+def test_checkpoint_intervals_do_not_count() -> None:
+    assert effective(Finetune()) == effective(Finetune(checkpoint=Checkpoints(minutes=1, steps=7)))
+    assert effective(Distill()) != effective(Distill(temperature=2.0))

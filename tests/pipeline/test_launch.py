@@ -1,0 +1,45 @@
+from pathlib import Path
+
+import pytest
+
+from compress.errors import CompressError
+from compress.pipeline.launch import Launch, hide_launch_variables
+
+LAUNCHED = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+
+
+def test_a_plain_start_is_a_world_of_one() -> None:
+    assert Launch.from_environment({}) == Launch(0, 1, "")
+
+
+def test_ranks_of_one_launch_share_an_identity() -> None:
+    first, second = (Launch.from_environment({**LAUNCHED, "RANK": rank}) for rank in ("0", "1"))
+    assert first.is_main
+    assert not second.is_main
+    assert first.identity == second.identity != ""
+    assert Launch.from_environment({**LAUNCHED, "MASTER_PORT": "29501"}).identity != first.identity
+
+
+def test_the_others_hear_what_the_main_process_tells(tmp_path: Path) -> None:
+    main, other = Launch(0, 2, "one"), Launch(1, 2, "one")
+    main.tell(tmp_path, "finetune", "stand")
+    main.tell(tmp_path, "distill", "run")
+    main.tell(tmp_path, "stop", "stop")
+    assert other.hear(tmp_path, "finetune") == "stand"
+    assert other.hear(tmp_path, "distill") == "run"
+    assert other.hear(tmp_path, "prune") == "stop"
+
+
+def test_an_orphan_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = iter([10, 1, 1])
+    monkeypatch.setattr("compress.pipeline.launch.os.getppid", lambda: next(numbers))
+    with pytest.raises(CompressError, match="launcher"):
+        Launch(1, 2, "one").hear(tmp_path, "finetune")
+
+
+def test_children_do_not_take_themselves_for_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**LAUNCHED, "TORCHELASTIC_RUN_ID": "x", "PATH": "/bin"}.items():
+        monkeypatch.setenv(name, value)
+    hidden = hide_launch_variables()
+    assert hidden["PATH"] == "/bin"
+    assert not {"RANK", "WORLD_SIZE", "MASTER_PORT", "TORCHELASTIC_RUN_ID"} & set(hidden)

@@ -1,0 +1,101 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from compress.cli import main
+from compress.errors import GateMissed
+
+
+def test_no_command_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([])
+    assert end.value.code == 2
+
+
+def test_a_missing_recipe_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", str(tmp_path / "none.yaml")]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "none.yaml" in told.err
+    assert "Traceback" not in told.err
+
+
+def test_an_unknown_recipe_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "quickstrat"]) == 2
+    assert "quickstart" in capsys.readouterr().err
+
+
+def test_unexpected_failures_are_one_message_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def burst(options: object, console: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setitem(commands_table(), "doctor", burst)
+    monkeypatch.delenv("COMPRESS_DEBUG", raising=False)
+    assert main(["doctor"]) == 1
+    assert "ZeroDivisionError: oh" in capsys.readouterr().err
+    monkeypatch.setenv("COMPRESS_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        main(["doctor"])
+
+
+@pytest.mark.parametrize(("failure", "code"), [(KeyboardInterrupt(), 130), (GateMissed("no"), 3)])
+def test_exit_codes(monkeypatch: pytest.MonkeyPatch, failure: BaseException, code: int) -> None:
+    def fail(options: object, console: object) -> None:
+        raise failure
+
+    monkeypatch.setitem(commands_table(), "doctor", fail)
+    assert main(["doctor"]) == code
+
+
+def commands_table() -> dict[str, object]:
+    from compress import commands
+
+    return commands.COMMANDS  # type: ignore[return-value]
+
+
+def test_json_goes_to_stdout_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ls", "teachers", "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert "minilm-l6" in {row["name"] for row in rows}
+
+
+def test_ls_names_the_nearest_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ls", "teacher"]) == 2
+    assert "teachers" in capsys.readouterr().err
+
+
+class TestInit:
+    def test_writes_a_recipe_that_plans(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        assert main(["init", "my.yaml"]) == 0
+        assert main(["plan", "my.yaml", "--format", "quiet"]) == 0
+
+    def test_takes_your_own_rows(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "rows.csv").write_text("review,stars\ngood,5\nbad,1\n")
+        assert main(["init", "my.yaml", "--train", "rows.csv", "--text", "review", "--label", "stars"]) == 0
+        assert main(["plan", "my.yaml", "--format", "quiet"]) == 0
+
+    def test_overwrites_nothing(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        path = tmp_path / "my.yaml"
+        path.write_text("mine")
+        assert main(["init", str(path)]) == 2
+        assert path.read_text() == "mine"
+
+    @pytest.mark.parametrize("wrong", [["--task", "sst"], ["--teacher", "minilm"], ["--student", "half"]])
+    def test_unknown_names(self, wrong: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["init", str(tmp_path / "my.yaml"), *wrong]) == 2
+        assert not (tmp_path / "my.yaml").exists()
+
+
+class TestBenchTarget:
+    @pytest.mark.parametrize("text", ["gpu", "cpu,thread=2", "cpu,threads=0", "cpu,threads=two", "cpu,batch"])
+    def test_a_bad_target_is_bad_usage(self, text: str, tmp_path: Path) -> None:
+        assert main(["bench", str(tmp_path), "--target", text]) == 2
+
+    def test_models_that_are_not_there_are_told_in_rows(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["bench", str(tmp_path / "none.onnx")]) == 1
+        assert "none.onnx" in capsys.readouterr().out

@@ -1,0 +1,56 @@
+"""Paths that must work, and start fast, where torch, transformers and datasets are not installed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BLOCK = """
+import sys
+for name in ("torch", "transformers", "datasets", "sklearn", "accelerate"):
+    sys.modules[name] = None
+from compress.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def light(*arguments: str, cwd: Path | None = None, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", BLOCK, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, input=text, check=False, timeout=120)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"]])
+def test_help_needs_nothing(arguments: list[str]) -> None:
+    done = light(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert "compress" in done.stdout
+
+
+@pytest.mark.parametrize("what", ["tasks", "kinds", "teachers", "students", "recipes", "losses", "variants", "runs"])
+def test_lists_need_no_torch(what: str, tmp_path: Path) -> None:
+    done = light("ls", what, "--runs", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+
+
+def test_planning_needs_no_torch(tmp_path: Path, recipe_file: Path) -> None:
+    done = light("plan", str(recipe_file), "--runs", str(tmp_path / "runs"))
+    assert done.returncode == 0, done.stderr
+    assert "finetune" in done.stdout
+
+
+def test_a_run_that_skips_everything_needs_no_torch(finished_run: Path) -> None:
+    done = light("run", str(finished_run.parent / "tiny.yaml"), "--runs", str(finished_run.parent / "runs"))
+    assert done.returncode == 0, done.stderr
+    assert "skipped" in done.stderr
+
+
+def test_an_exported_winner_predicts_benches_and_verifies_without_torch(finished_run: Path) -> None:
+    winner, zoo = finished_run / "winner" / "cpu", finished_run.parent / "zoo" / "tiny"
+    told = light("predict", str(winner), "a sunny day")
+    assert told.returncode == 0, told.stderr
+    assert light("bench", str(winner), "--rounds", "3", "--seconds", "0.02").returncode == 0
+    assert light("verify", str(zoo)).returncode == 0
+    pulled = finished_run.parent / "pulled"
+    assert light("pull", str(zoo), str(pulled)).returncode == 0
+    assert light("predict", str(pulled), "a sunny day").stdout == told.stdout
