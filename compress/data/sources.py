@@ -29,6 +29,17 @@ def open_sources(task: Task, console: Console) -> dict[Role, Source]:
     return {role: _files(paths, data, role) for role, paths in find_files(data).items()}
 
 
+def check_columns(task: Task) -> None:
+    """Look at the first row of every file: whether it can be read and has the columns of the task."""
+    if task.data.hub is not None or task.data.builtin is not None:
+        return
+    for role, paths in find_files(task.data).items():
+        for path in paths:
+            first = next(file_rows(path, task.data, role))
+            for column in (*task.text, *label_columns(task)):
+                pick(first.values, column, task, first.where)
+
+
 def raw_labels(rows: Iterable[RawRow], task: Task) -> Iterator[Any]:
     """The values of the label columns, as they stand."""
     columns = label_columns(task)

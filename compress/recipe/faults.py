@@ -45,7 +45,7 @@ def schema_problems(error: ValidationError, raw: Any, names: Names) -> list[Prob
     found: dict[KeyPath, list[Any]] = {}
     for fault in error.errors(include_url=False):
         found.setdefault(_real_path(fault, raw), []).append(fault)
-    kept = {path: faults for path, faults in found.items() if not _is_noise(path, faults, found)}
+    kept = {path: faults for path, faults in found.items() if not _is_noise(path, faults, found, raw)}
     return [Problem(path, _told(path, faults, raw, names)) for path, faults in kept.items()]
 
 
@@ -63,13 +63,29 @@ def _real_path(fault: Any, raw: Any) -> KeyPath:
     return path
 
 
-def _is_noise(path: KeyPath, faults: list[Any], found: Mapping[KeyPath, Any]) -> bool:
-    """Whether only another member of a union complains here, while the one that was meant complains further down."""
-    deeper = any(len(other) > len(path) and other[: len(path)] == path for other in found)
-    if deeper and all(fault["type"] in {"literal_error", "too_short", *SHAPES} for fault in faults):
-        return True
-    # A section of the wrong type lacks all its keys; that it is the wrong type is the news.
-    return bool(path) and path[:-1] in found and all(fault["type"] == "missing" for fault in faults)
+def _is_noise(path: KeyPath, faults: list[Any], found: Mapping[KeyPath, Any], raw: Any) -> bool:
+    """Whether the fault that matters is told elsewhere.
+
+    Where a section or list is written, the members of the union that are none complain beside the faults within it.
+    Where a section is missing altogether, so are all its keys.
+    """
+    kinds = {fault["type"] for fault in faults}
+    if isinstance(_written(raw, path), (Mapping, list)):
+        deeper = any(len(other) > len(path) and other[: len(path)] == path for other in found)
+        return deeper and kinds <= {"literal_error", "too_short", *SHAPES}
+    return kinds == {"missing"} and path[:-1] in found and not isinstance(_written(raw, path[:-1]), Mapping)
+
+
+def _written(raw: Any, path: KeyPath) -> Any:
+    """What stands at ``path`` in the recipe, None where nothing does."""
+    for part in path:
+        if isinstance(raw, Mapping):
+            raw = raw.get(part)
+        elif isinstance(raw, list) and isinstance(part, int) and part < len(raw):
+            raw = raw[part]
+        else:
+            return None
+    return raw
 
 
 def _told(path: KeyPath, faults: list[Any], raw: Any, names: Names) -> str:

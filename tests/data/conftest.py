@@ -1,0 +1,49 @@
+"""A tokenizer of a few words, and recipes for small files."""
+
+from pathlib import Path
+
+import pytest
+from compress.recipe.schema import Task
+
+
+@pytest.fixture
+def word_folder(tmp_path: Path) -> Path:
+    """A folder with the tokenizer of five words, in BERT's manner."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "c", "d", "e"]
+    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    folder = tmp_path / "words"
+    folder.mkdir()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@pytest.fixture
+def task_of():
+    """Makes a task: ``task_of(train=path, test=path, kind="regression")``; keys of data are taken for data."""
+    from compress.recipe.schema import Data
+
+    def make(**settings):
+        data = {key: value for key, value in settings.items() if key in Data.model_fields}
+        data = {key: str(value) if isinstance(value, Path) else value for key, value in data.items()}
+        rest = {key: value for key, value in settings.items() if key not in Data.model_fields}
+        return Task(**{"kind": "classification", "data": data, **rest})
+
+    return make
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    """Writes a file of text or bytes: ``write("train.tsv", "text\\tlabel\\n…")``."""
+
+    def make(name: str, content: str | bytes) -> Path:
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return make

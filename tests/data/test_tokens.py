@@ -1,0 +1,103 @@
+"""Tokens: pieces, truncation, pad id, and folders that lack something."""
+
+import json
+
+import pytest
+from compress.data.tokens import Tokens
+from compress.errors import ModelError
+
+
+@pytest.fixture
+def folder(word_folder):
+    return word_folder
+
+
+def test_a_text_and_a_pair(folder):
+    tokens = Tokens.load(folder)
+    single, pair = tokens.encode("a b", None, 16), tokens.encode("a", "b c", 16)
+    assert single.input_ids == [2, 4, 5, 3]
+    assert pair.input_ids == [2, 4, 3, 5, 6, 3]
+    assert pair.token_type_ids == [0, 0, 0, 1, 1, 1]
+    assert not single.truncated
+
+
+def test_truncation_takes_from_the_longer_text_and_is_told(folder):
+    tokens = Tokens.load(folder)
+    cut = tokens.encode("a b c d e", "a b", 7)
+    assert len(cut.input_ids) == 7
+    assert cut.token_type_ids.count(1) == 3
+    assert cut.truncated
+    assert not tokens.encode("a", "b", 7).truncated
+    assert len(tokens.encode("a b c d e", None, 4).input_ids) == 4
+    assert not tokens.encode("a b c d e", None, 16).truncated
+
+
+def test_padding_and_truncation_of_the_file_are_not_used(folder):
+    from tokenizers import Tokenizer
+
+    stored = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    stored.enable_padding(length=32)
+    stored.enable_truncation(3)
+    stored.save(str(folder / "tokenizer.json"))
+    assert Tokens.load(folder).encode("a b c", None, 16).input_ids == [2, 4, 5, 6, 3]
+
+
+def test_pad_id_comes_from_the_configuration_first(folder):
+    assert Tokens.load(folder).pad_id == 0
+    (folder / "config.json").write_text('{"pad_token_id": 1}')
+    assert Tokens.load(folder).pad_id == 1
+
+
+@pytest.mark.parametrize("pad", ["[UNK]", {"content": "[UNK]"}])
+def test_pad_id_from_the_tokenizer_configuration(folder, pad):
+    (folder / "tokenizer_config.json").write_text(json.dumps({"pad_token": pad}))
+    assert Tokens.load(folder).pad_id == 1
+
+
+def test_vocabulary_size(folder):
+    assert Tokens.load(folder).vocabulary_size == 9
+
+
+def test_more_pieces_than_positions_are_refused(folder):
+    (folder / "config.json").write_text('{"model_type": "bert", "pad_token_id": 0, "max_position_embeddings": 16}')
+    tokens = Tokens.load(folder)
+    tokens.encode("a", None, 16)
+    with pytest.raises(ModelError, match="17 pieces long.*16 positions"):
+        tokens.encode("a", None, 17)
+
+
+@pytest.mark.parametrize("family", ["roberta", "compress-roberta"])
+def test_roberta_counts_positions_from_behind_the_pad_id(folder, family):
+    config = {"model_type": family, "pad_token_id": 1, "max_position_embeddings": 18}
+    (folder / "config.json").write_text(json.dumps(config))
+    assert Tokens.load(folder).longest == 16
+
+
+def test_no_room_beside_special_pieces(folder):
+    with pytest.raises(ModelError, match="no room"):
+        Tokens.load(folder).encode("a", "b", 3)
+
+
+def test_a_folder_without_tokenizer(tmp_path):
+    with pytest.raises(ModelError, match=r"has no tokenizer\.json"):
+        Tokens.load(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"not json", b"\xff\xfe", b'{"model": {"type": "Nonsense"}}'])
+def test_a_broken_tokenizer(tmp_path, content):
+    (tmp_path / "tokenizer.json").write_bytes(content)
+    with pytest.raises(ModelError, match="cannot be read"):
+        Tokens.load(tmp_path)
+
+
+def test_a_broken_configuration(folder):
+    (folder / "config.json").write_text("{")
+    with pytest.raises(ModelError, match=r"config\.json cannot be read"):
+        Tokens.load(folder)
+
+
+def test_no_padding_piece_at_all(folder):
+    stored = (folder / "tokenizer.json").read_text().replace("[PAD]", "nothing")
+    (folder / "tokenizer.json").write_text(stored)
+    with pytest.raises(ModelError, match="names no padding piece"):
+        Tokens.load(folder)

@@ -1,0 +1,54 @@
+"""Faults of a task that its settings alone show."""
+
+import pytest
+from compress.recipe.schema import Task
+from compress.tasks.check import task_problems
+
+FILES = {"train": "a.tsv", "test": "b.tsv"}
+
+
+def faults(**settings):
+    task = Task(**{"kind": "classification", "data": FILES, **settings})
+    return [str(problem) for problem in task_problems(task)]
+
+
+def test_a_sound_task_has_none():
+    assert faults() == []
+    assert faults(kind="multi_label", label=("a", "b"), labels=("x", "y")) == []
+    assert faults(data={"builtin": "docstrings", "test_share": 0.1}) == []
+    assert faults(data={"hub": "a/b", "train": "train", "test": "test"}) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"kind": "clasification"}, "task.kind: .*did you mean classification"),
+        ({"metric": "spearman"}, "task.metric: classification has no metric 'spearman'"),
+        ({"metric": "f1", "labels": ("a", "b", "c")}, "task.metric: f1 is for two classes"),
+        ({"label": ("a", "b")}, "task.label: classification has one label column"),
+        ({"label": ()}, "task.label: names no column"),
+        ({"label": "text"}, "task.label: the column 'text' is also task.text"),
+        ({"text": ("a", "a")}, "task.text: names the same column twice"),
+        ({"labels": ("a", "a")}, "task.labels: names 'a' twice"),
+        ({"labels": ("a",)}, "task.labels: names 1 class"),
+        ({"labels": ("a", " ")}, "task.labels: a class needs a name"),
+        ({"kind": "regression", "labels": ("a", "b")}, "task.labels: regression has no classes"),
+        ({"kind": "multi_label", "label": ("a", "b"), "labels": ("x",)}, "names 1 classes for 2 columns"),
+        ({"data": {}}, "task.data.train: is missing: a file"),
+        ({"data": {"hub": "a/b", "test": "test"}}, "task.data.train: is missing: the hub set's split"),
+        ({"data": {"train": "a.tsv"}}, "task.data.test: is missing"),
+        ({"data": {**FILES, "select_share": 0}}, "task.data.select: is missing"),
+        ({"data": {"train": "a", "select_share": 0.5, "test_share": 0.5}}, "hold back 100% of train"),
+        ({"data": {"hub": "a/b", "builtin": "docstrings"}}, "both a hub set and a builtin"),
+        ({"data": {"builtin": "docstrings", "train": "a.tsv", "test_share": 0.1}}, "brings its own rows"),
+    ],
+)
+def test_each_fault_is_told(settings, told):
+    import re
+
+    found = faults(**settings)
+    assert any(re.search(told, line) for line in found), found
+
+
+def test_all_faults_at_once():
+    assert len(faults(metric="mse", label=("a", "a"), data={})) >= 4

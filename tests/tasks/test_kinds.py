@@ -1,0 +1,191 @@
+"""What every kind must keep: the contract of kind.py, and scores that agree with slow references."""
+
+import math
+
+import numpy as np
+import pytest
+from compress.errors import ModelError, UsageError
+from compress.recipe.schema import Task
+from compress.tasks import KINDS, Encoding, kind_of, primary_metric, task_info
+
+
+def task_of(kind, **more):
+    return Task(kind=kind, data={"train": "a.tsv"}, **more)
+
+
+def info_of(kind, labels=()):
+    return task_info(task_of(kind), labels)
+
+
+def encode(text, pair, most):
+    ids = [ord(letter) for letter in text][:most]
+    more = [ord(letter) for letter in pair or ""]
+    return Encoding(ids + more, [0] * len(ids) + [1] * len(more), truncated=len(text) > most)
+
+
+LABELS = {"classification": ("a", "b", "c"), "multi_label": ("a", "b", "c"), "regression": ()}
+ANSWER = {"classification": 2, "multi_label": [1.0, 0.0, 1.0], "regression": 2.5}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_table_calls_each_kind_by_its_name(name):
+    assert KINDS[name].name == name
+    assert KINDS[name].metrics
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_batches_are_padded_and_masked(name):
+    kind, info = KINDS[name], info_of(name, LABELS[name])
+    rows = [{"text": text, "text_pair": pair, "label": ANSWER[name]} for text, pair in (("abc", None), ("a", "xyzw"))]
+    batch = kind.collate([example for row in rows for example in kind.examples(row, info, encode)], pad_id=7)
+    assert batch["input_ids"].tolist() == [[97, 98, 99, 7, 7], [97, 120, 121, 122, 119]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]
+    assert batch["token_type_ids"].tolist() == [[0, 0, 0, 0, 0], [0, 1, 1, 1, 1]]
+    assert all(batch[array].dtype == np.int64 for array in ("input_ids", "attention_mask", "token_type_ids"))
+    assert batch["labels"].tolist() == [ANSWER[name]] * 2
+    assert batch["labels"].dtype == (np.int64 if name == "classification" else np.float32)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_row_to_predict_needs_no_label(name):
+    kind = KINDS[name]
+    examples = kind.examples({"text": "abc", "text_pair": None}, info_of(name, LABELS[name]), encode)
+    assert "labels" not in kind.collate(examples, pad_id=0)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_outputs_that_are_no_numbers_are_refused(name):
+    width = 1 if name == "regression" else 3
+    logits = np.zeros((4, width), np.float32)
+    logits[2, 0] = np.nan
+    with pytest.raises(ModelError, match="not a number for 1 of 4 rows"):
+        KINDS[name].answers({"logits": logits}, [1] * 4)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_perfect_answers_score_best(name):
+    kind, info = KINDS[name], info_of(name, LABELS[name])
+    random = np.random.default_rng(0)
+    if name == "regression":
+        gold = random.normal(size=20).astype(np.float32)
+        scores = kind.score(gold.copy(), gold, info)
+    elif name == "classification":
+        gold = random.integers(0, 3, 20)
+        scores = kind.score(np.eye(3, dtype=np.float32)[gold], gold, info)
+    else:
+        gold = random.integers(0, 2, (20, 3)).astype(np.float32)
+        scores = kind.score(gold.copy(), gold, info)
+    assert scores.pop("mse", 0.0) == 0.0
+    assert all(value == pytest.approx(1.0) for value in scores.values())
+    assert set(scores) <= {metric.name for metric in kind.metrics}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_classification_scores_agree_with_scikit_learn(seed):
+    metrics = pytest.importorskip("sklearn.metrics")
+    random = np.random.default_rng(seed)
+    kind, info = KINDS["classification"], info_of("classification", ("a", "b", "c", "d"))
+    gold, answers = random.integers(0, 3, 40), random.random((40, 4)).astype(np.float32)
+    scores, decided = kind.score(answers, gold, info), answers.argmax(-1)
+    assert scores["accuracy"] == pytest.approx(metrics.accuracy_score(gold, decided))
+    assert scores["macro_f1"] == pytest.approx(metrics.f1_score(gold, decided, average="macro", zero_division=0))
+    assert scores["matthews"] == pytest.approx(metrics.matthews_corrcoef(gold, decided))
+    assert "f1" not in scores
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_binary_f1_is_that_of_the_last_class(seed):
+    metrics = pytest.importorskip("sklearn.metrics")
+    random = np.random.default_rng(seed)
+    gold, answers = random.integers(0, 2, 40), random.random((40, 2)).astype(np.float32)
+    scores = KINDS["classification"].score(answers, gold, info_of("classification", ("no", "yes")))
+    assert scores["f1"] == pytest.approx(metrics.f1_score(gold, answers.argmax(-1)))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_multi_label_scores_agree_with_scikit_learn(seed):
+    metrics = pytest.importorskip("sklearn.metrics")
+    random = np.random.default_rng(seed)
+    gold = random.integers(0, 2, (30, 4)).astype(np.float32)
+    answers = random.random((30, 4)).astype(np.float32)
+    scores = KINDS["multi_label"].score(answers, gold, info_of("multi_label", "abcd"))
+    decided = answers >= 0.5
+    assert scores["micro_f1"] == pytest.approx(metrics.f1_score(gold, decided, average="micro"))
+    assert scores["macro_f1"] == pytest.approx(metrics.f1_score(gold, decided, average="macro"))
+    assert scores["subset_accuracy"] == pytest.approx(metrics.accuracy_score(gold, decided))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_correlations_agree_with_scipy(seed):
+    stats = pytest.importorskip("scipy.stats")
+    random = np.random.default_rng(seed)
+    gold = random.integers(0, 6, 50).astype(np.float32)  # ties
+    answers = (gold + random.normal(size=50)).round(1).astype(np.float32)
+    scores = KINDS["regression"].score(answers, gold, info_of("regression"))
+    assert scores["spearman"] == pytest.approx(stats.spearmanr(answers, gold).statistic)
+    assert scores["pearson"] == pytest.approx(stats.pearsonr(answers, gold).statistic)
+    assert scores["mse"] == pytest.approx(float(((answers - gold) ** 2).mean()), rel=1e-5)
+
+
+def test_a_constant_side_has_no_correlation():
+    constant = np.full(10, 0.1, np.float32)
+    scores = KINDS["regression"].score(constant, np.arange(10, dtype=np.float32), info_of("regression"))
+    assert (scores["pearson"], scores["spearman"]) == (0.0, 0.0)
+
+
+def test_answers_of_one_class_score_zero_not_an_error():
+    kind, info = KINDS["classification"], info_of("classification", ("a", "b"))
+    scores = kind.score(np.tile([0.9, 0.1], (5, 1)), np.zeros(5, np.int64), info)
+    assert scores == {"accuracy": 1.0, "f1": 0.0, "macro_f1": 1.0, "matthews": 0.0}
+
+
+def test_probabilities_do_not_overflow():
+    logits = np.array([[1000.0, -1000.0], [0.0, 0.0]])
+    assert KINDS["classification"].answers({"logits": logits}, [1, 1]).tolist() == [[1.0, 0.0], [0.5, 0.5]]
+    assert KINDS["multi_label"].answers({"logits": logits}, [1, 1]).tolist() == [[1.0, 0.0], [0.5, 0.5]]
+
+
+def test_multi_label_probability_is_the_logistic_function():
+    assert KINDS["multi_label"].answers({"logits": np.array([[1.5]])}, [1])[0, 0] == pytest.approx(
+        1 / (1 + math.exp(-1.5))
+    )
+
+
+def test_regression_wants_one_output():
+    with pytest.raises(ModelError, match="gives 3 outputs a row where this task expects 1"):
+        KINDS["regression"].answers({"logits": np.zeros((2, 3))}, [1, 1])
+
+
+def test_readable_answers_name_labels():
+    info = info_of("classification", ("no", "yes"))
+    assert KINDS["classification"].readable(np.array([[0.25, 0.75]]), info) == [{"label": "yes", "probability": 0.75}]
+    info = info_of("multi_label", ("x", "y"))
+    assert KINDS["multi_label"].readable(np.array([[0.5, 0.25]]), info) == [
+        {"labels": ["x"], "probabilities": {"x": 0.5, "y": 0.25}}
+    ]
+    assert KINDS["regression"].readable(np.array([1.5]), info_of("regression")) == [{"score": 1.5}]
+
+
+def test_correct_marks_rows():
+    answers = np.array([[0.9, 0.1], [0.9, 0.1]])
+    assert KINDS["classification"].correct(answers, np.array([0, 1])).tolist() == [True, False]
+    assert KINDS["multi_label"].correct(answers, np.array([[1.0, 0.0], [1.0, 1.0]])).tolist() == [True, False]
+    assert KINDS["regression"].correct(np.array([1.0]), np.array([1.0])) is None
+
+
+def test_gold_has_the_form_that_score_compares():
+    assert KINDS["classification"].gold([{"label": 1}, {"label": 0}]).tolist() == [1, 0]
+    assert KINDS["multi_label"].gold([{"label": [1.0, 0.0]}]).tolist() == [[1.0, 0.0]]
+    assert KINDS["regression"].gold([{"label": 1.5}]).dtype == np.float32
+
+
+def test_unknown_kind_and_metric_name_the_nearest():
+    with pytest.raises(UsageError, match="did you mean regression"):
+        kind_of(task_of("regresion"))
+    with pytest.raises(UsageError, match="did you mean pearson"):
+        primary_metric(task_of("regression", metric="pearso"))
+
+
+def test_the_first_metric_is_the_default():
+    assert primary_metric(task_of("regression")).name == "spearman"
+    assert task_info(task_of("classification"), ("a", "b")).metric == "accuracy"
