@@ -43,7 +43,7 @@ def _share_for(model: PreTrainedModel, left: float, most: float) -> float:
     if share > most:
         least = 1 - most * removable / total
         raise ModelError(
-            f"prune.to.parameters: {left:g} of the layers' parameters cannot be reached, since every layer keeps a head "
+            f"prune.to.parameters: {left:g} of the layers' parameters cannot be reached: every layer keeps a head "
             f"and a block of neurons; {least:.3f} is the least.",
             hint="ask for more, give the student fewer layers, or lower prune.round_to",
         )

@@ -50,7 +50,7 @@ ORT_ERRORS = (
 GUARD = "session.x64quantprecision"
 """On x86 processors without VNNI, products of unsigned activations and signed 8-bit weights overflow 16 bits, and
 answers come out wrong. With this ONNX Runtime takes an exact, slower kernel there. Elsewhere it must stay off: on a
-processor with AMX it took the slow kernel too, and a small encoder three times as long, for the same answers to the bit."""
+processor with AMX it took the slow kernel too: a small encoder took three times as long, for the same answers."""
 
 SILENT = 4
 """Nothing below a crash is logged: what goes wrong is raised."""

@@ -73,7 +73,7 @@ class TextModel:
     def _rows(self, texts: Sequence[Text]) -> Iterator[dict[str, str | None]]:
         """Canonical rows, or an error that says how many texts the task reads."""
         for number, text in enumerate(texts, start=1):
-            parts = (text,) if isinstance(text, str) else tuple(text)
+            parts = tuple(text) if isinstance(text, (tuple, list)) else (text,)
             if len(parts) != len(self.task.text) or not all(isinstance(part, str) for part in parts):
                 expected = f"a pair ({', '.join(self.task.text)})" if self.takes_pairs else "one text"
                 raise UsageError(f"text {number}: {self.task.name} reads {expected}; got {text!r}.")

@@ -1,0 +1,111 @@
+"""Cuts in tiny models of every prunable family."""
+
+import copy
+
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification
+
+from compress.errors import ModelError
+from compress.models.families import family_of, head_size, layer_shapes, layers_of, part
+from compress.prune import surgery
+from compress.prune.surgery import cut
+
+PRUNABLE = ["bert", "roberta", "xlm-roberta", "electra", "distilbert"]
+HEADS = [[0, 2], [1]]
+FFN = [list(range(32)), list(range(16, 64))]
+
+
+@pytest.fixture
+def batch():
+    ids = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 3, 1, 1]])
+    return {"input_ids": ids, "attention_mask": torch.tensor([[1] * 5, [1, 1, 1, 0, 0]])}
+
+
+def zeroed(model, heads, ffn):
+    """A copy in which what should go contributes nothing."""
+    model = copy.deepcopy(model)
+    family, size = family_of(model), head_size(model)
+    for layer, kept_heads, kept_neurons in zip(layers_of(model), heads, ffn, strict=True):
+        attention, neurons = part(layer, family.attention_output).weight.data, part(layer, family.ffn_out).weight.data
+        for head in set(range(attention.shape[1] // size)) - set(kept_heads):
+            attention[:, head * size : (head + 1) * size] = 0
+        neurons[:, sorted(set(range(neurons.shape[1])) - set(kept_neurons))] = 0
+    return model
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("family", PRUNABLE)
+def test_cutting_is_zeroing(family, attention, tiny_model, batch):
+    model = tiny_model(family)
+    model.set_attn_implementation(attention)
+    expected = zeroed(model, HEADS, FFN)
+    pruned = cut(copy.deepcopy(model), HEADS, FFN)
+    assert layer_shapes(pruned) == [(2, 32), (1, 48)]
+    assert pruned.config._attn_implementation == attention
+    with torch.no_grad():
+        torch.testing.assert_close(pruned(**batch).logits, expected(**batch).logits, atol=1e-5, rtol=1e-5)
+        assert not torch.allclose(pruned(**batch).logits, model(**batch).logits, atol=1e-3)
+
+
+@pytest.mark.parametrize("family", PRUNABLE)
+def test_a_cut_model_is_trained_saved_and_loaded(family, tiny_model, tmp_path, batch):
+    pruned = cut(tiny_model(family), HEADS, FFN)
+    pruned(**batch, labels=torch.tensor([0, 1])).loss.backward()
+    assert all(parameter.grad is not None for layer in layers_of(pruned) for parameter in layer.parameters())
+    pruned.save_pretrained(tmp_path)
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    with torch.no_grad():
+        assert torch.equal(again.eval()(**batch).logits, pruned.eval()(**batch).logits)
+
+
+def test_cutting_again(tiny_model, batch):
+    model = cut(tiny_model("bert"), HEADS, FFN)
+    heads, ffn = [[1], [0]], [list(range(16)), list(range(32))]
+    expected = zeroed(model, heads, ffn)
+    pruned = cut(model, heads, ffn)
+    assert layer_shapes(pruned) == [(1, 16), (1, 32)]
+    with torch.no_grad():
+        torch.testing.assert_close(pruned(**batch).logits, expected(**batch).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_nothing_cut_changes_nothing(tiny_model, batch):
+    model = tiny_model("bert").train()
+    pruned = cut(model, [range(4)] * 2, [range(64)] * 2)
+    assert type(pruned) is type(model)
+    assert pruned.training
+
+
+def test_an_even_ffn_cut_loads_without_us(tiny_model):
+    pruned = cut(tiny_model("bert"), [range(4)] * 2, [range(32)] * 2)
+    assert pruned.config.model_type == "bert"
+    assert pruned.config.intermediate_size == 32
+
+
+@pytest.mark.parametrize("family", ["albert", "mobilebert", "modernbert"])
+def test_other_families_are_refused_with_those_that_can(family, tiny_model):
+    with pytest.raises(ModelError, match=f"{family} cannot be pruned.*bert, roberta"):
+        cut(tiny_model(family), HEADS, FFN)
+
+
+@pytest.mark.parametrize(
+    ("heads", "ffn", "message"),
+    [
+        ([[0]], FFN, "choices for 2 layers; got 1"),
+        ([[0], []], FFN, "layer 1 has 4 heads"),
+        ([[0], [4]], FFN, "layer 1 has 4 heads"),
+        ([[0], [1, 1]], FFN, "layer 1 has 4 heads"),
+        (HEADS, [[], [0]], "layer 0 has 64 neurons"),
+    ],
+)
+def test_choices_that_cannot_be(tiny_model, heads, ffn, message):
+    with pytest.raises(ModelError, match=message):
+        cut(tiny_model("bert"), heads, ffn)
+
+
+def test_a_table_that_the_tracer_contradicts_cuts_nothing(tiny_model, monkeypatch):
+    monkeypatch.setattr(surgery, "EXPECTED", {"heads": {"query", "key", "value"}, "neurons": {"ffn_in", "ffn_out"}})
+    model = tiny_model("bert")
+    with pytest.raises(ModelError, match="nothing is cut"):
+        cut(model, HEADS, FFN)
+    assert layer_shapes(model) == [(4, 64), (4, 64)]

@@ -1,0 +1,179 @@
+"""INT8 of real exports of tiny models."""
+
+import io
+
+import numpy as np
+import onnx
+import pytest
+
+import compress.quantize.int8_dynamic as int8
+from compress.console import Console
+from compress.errors import ModelError, UsageError
+from compress.export.onnx import export_onnx
+from compress.folder import digests, read_info
+from compress.quantize import quantize_folder
+from compress.quantize.int8_dynamic import quantize_int8_dynamic, quantize_int8_dynamic_model, shares_weights
+from compress.runtime import onnx_runtime
+from compress.runtime.text import TextModel
+
+
+@pytest.fixture(scope="module")
+def exported(tiny_folder, tmp_path_factory):
+    work = tmp_path_factory.mktemp("exported")
+    export_onnx(tiny_folder("bert"), work)
+    return work
+
+
+@pytest.fixture(scope="module")
+def quantized(exported, tmp_path_factory):
+    work = tmp_path_factory.mktemp("quantized")
+    quantize_int8_dynamic(exported, work)
+    return work
+
+
+def test_the_folder_describes_itself_and_predicts_by_itself(exported, quantized):
+    info = read_info(quantized)
+    assert (info.task, info.shape, info.inputs) == tuple(
+        getattr(read_info(exported), k) for k in ("task", "shape", "inputs")
+    )
+    assert (info.variant.name, info.variant.precision, info.variant.method) == ("onnx-int8", "int8", "dynamic")
+    assert 0 < info.variant.parity["max_abs_difference"] < 1
+    assert info.variant.parity["alone_or_in_batch"] > 0
+    assert set(digests(quantized)) == set(digests(exported))
+    assert len(TextModel.open(quantized).predict(["a good film", "bad"])) == 2
+
+
+def test_products_and_embeddings_are_integers(quantized):
+    graph = onnx.load(quantized / "model.onnx").graph
+    tables = {table.name: table for table in graph.initializer}
+    floats = [
+        name for name, table in tables.items() if len(table.dims) == 2 and table.data_type == onnx.TensorProto.FLOAT
+    ]
+    assert floats == []
+    kinds = [node.op_type for node in graph.node]
+    # Six products a layer, the pooler and the head; what multiplies activations with each other stays as it is.
+    assert kinds.count("MatMulInteger") == 2 * 6 + 2
+    assert kinds.count("MatMul") == 2 * 2
+
+
+def test_every_column_has_its_scale(quantized):
+    graph = onnx.load(quantized / "model.onnx").graph
+    tables = {table.name: table for table in graph.initializer}
+    weights = [node.input[1] for node in graph.node if node.op_type == "MatMulInteger"]
+    for name in weights:
+        assert tables[name.replace("_quantized", "_scale")].dims[0] == tables[name].dims[1]
+
+
+def test_the_graph_given_is_left_as_it_was(exported):
+    proto = onnx.load(exported / "model.onnx")
+    before = proto.SerializeToString()
+    quantize_int8_dynamic_model(proto)
+    assert proto.SerializeToString() == before
+
+
+def test_nothing_is_said_by_the_quantizer(exported, tmp_path, caplog, capfd):
+    quantize_int8_dynamic(exported, tmp_path)
+    assert caplog.text == ""
+    assert "".join(capfd.readouterr()) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "family", ["roberta", "xlm-roberta", "electra", "distilbert", "albert", "mobilebert", "modernbert"]
+)
+def test_every_family_quantizes(family, tiny_folder, tiny_model, tmp_path):
+    (tmp_path / "fp32").mkdir()
+    (tmp_path / "int8").mkdir()
+    export_onnx(tiny_folder(tiny_model(family, initializer_range=0.1)), tmp_path / "fp32")
+    info = quantize_int8_dynamic(tmp_path / "fp32", tmp_path / "int8")
+    assert info.variant.parity["agreement"] > 0.8
+    assert len(TextModel.open(tmp_path / "int8").predict(["a good film"])) == 1
+
+
+def test_shared_weights_get_seven_bits_and_need_no_guard(tiny_folder, tiny_model, tmp_path, monkeypatch):
+    """ONNX Runtime's guard fails on weights that several products share; without it 8 bits could overflow."""
+    (tmp_path / "fp32").mkdir()
+    (tmp_path / "int8").mkdir()
+    export_onnx(tiny_folder("albert"), tmp_path / "fp32")
+    assert shares_weights(onnx.load(tmp_path / "fp32" / "model.onnx"))
+    info = quantize_int8_dynamic(tmp_path / "fp32", tmp_path / "int8")
+    assert info.variant.session["guard_overflow"] is False
+    graph = onnx.load(tmp_path / "int8" / "model.onnx").graph
+    weights = {node.input[1] for node in graph.node if node.op_type == "MatMulInteger"}
+    arrays = [onnx.numpy_helper.to_array(table) for table in graph.initializer if table.name in weights]
+    assert max(int(np.abs(array.astype(int)).max()) for array in arrays) <= 64
+    here = TextModel.open(tmp_path / "int8").predict(["a good film"])
+    monkeypatch.setattr(onnx_runtime, "describe_cpu", OldProcessor)
+    assert TextModel.open(tmp_path / "int8").predict(["a good film"]) == here
+
+
+class OldProcessor:
+    """One without VNNI."""
+
+    has_vnni = False
+
+
+def test_the_guard_changes_no_answer(exported, quantized, monkeypatch):
+    assert not shares_weights(onnx.load(exported / "model.onnx"))
+    texts = ["a good film", "the plot is very bad"]
+    here = TextModel.open(quantized).predict(texts)
+    monkeypatch.setattr(onnx_runtime, "describe_cpu", OldProcessor)
+    assert TextModel.open(quantized).predict(texts) == here
+
+
+def test_only_an_fp32_export_is_quantized(tiny_folder, quantized, tmp_path):
+    with pytest.raises(ModelError, match="holds a model folder"):
+        quantize_int8_dynamic(tiny_folder("bert"), tmp_path)
+    with pytest.raises(ModelError, match="holds onnx-int8"):
+        quantize_int8_dynamic(quantized, tmp_path)
+
+
+def spoilt(proto, difference):
+    """A quantizer's result with something added to its logits."""
+    for node in proto.graph.node:
+        node.output[:] = ["right" if name == "logits" else name for name in node.output]
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(difference), "difference"))
+    proto.graph.node.append(onnx.helper.make_node("Add", ["right", "difference"], ["logits"]))
+    return proto
+
+
+@pytest.mark.parametrize(
+    ("difference", "message"), [([0, float("nan")], "not numbers"), ([-50, 50], "only 0% of the decisions")]
+)
+def test_a_broken_model_is_refused(exported, tmp_path, monkeypatch, difference, message):
+    real = quantize_int8_dynamic_model
+    monkeypatch.setattr(int8, "quantize_int8_dynamic_model", lambda proto: spoilt(real(proto), difference))
+    sample = decided(exported)
+    with pytest.raises(ModelError, match=message):
+        quantize_int8_dynamic(exported, tmp_path, sample=sample)
+
+
+def decided(folder):
+    """Rows that the model gives the first class."""
+    from compress.runtime import open_predictor
+
+    generator = np.random.default_rng(0)
+    ids = generator.integers(4, 20, (64, 6))
+    arrays = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+    first = open_predictor(folder).predict(arrays)["logits"].argmax(axis=1) == 0
+    assert first.any()
+    return [{name: array[first] for name, array in arrays.items()}]
+
+
+def test_a_doubtful_model_is_told(exported, tmp_path, monkeypatch):
+    monkeypatch.setattr(int8, "SUSPICIOUS", 1.1)
+    told = io.StringIO()
+    quantize_int8_dynamic(exported, tmp_path, console=Console("human", err=told))
+    assert "warning: onnx-int8: outputs within" in told.getvalue()
+
+
+def test_folders_by_name(exported, tmp_path):
+    folder = quantize_folder(exported, tmp_path / "int8")
+    assert read_info(folder).variant.name == "onnx-int8"
+    with pytest.raises(UsageError, match="did you mean int8"):
+        quantize_folder(exported, tmp_path / "other", method="int")
+
+
+def test_a_model_folder_is_no_export(tiny_folder, tmp_path):
+    with pytest.raises(UsageError, match="holds none"):
+        quantize_folder(tiny_folder("bert"), tmp_path / "int8")

@@ -1,0 +1,94 @@
+"""Texts in, answers out."""
+
+import numpy as np
+import pytest
+
+import compress
+from compress.errors import DataError, ModelError, UsageError
+from compress.folder import read_info, write_info
+from compress.runtime.text import TextModel, read_texts
+
+
+@pytest.fixture(scope="module")
+def model(tiny_folder):
+    return TextModel.open(tiny_folder("bert"))
+
+
+TEXTS = ["a good film", "bad", "the plot is not so very good but it was fine", "unheardof"]
+
+
+def test_every_text_gets_an_answer_whatever_the_batch(model):
+    answers = model.predict(TEXTS)
+    assert {answer["label"] for answer in answers} <= {"bad", "good"}
+    for batch in (1, 3):
+        again = model.predict(TEXTS, batch=batch)
+        assert [answer["label"] for answer in again] == [answer["label"] for answer in answers]
+        np.testing.assert_allclose([a["probability"] for a in again], [a["probability"] for a in answers], atol=1e-5)
+
+
+def test_the_three_steps_make_the_prediction(model):
+    arrays = model.tokenize(TEXTS)
+    assert arrays["input_ids"].shape == (4, 13)
+    assert model.decode(model.run(arrays)) == model.predict(TEXTS)
+
+
+def test_no_text_no_answer(model):
+    assert model.predict([]) == []
+
+
+def test_compress_open_is_the_short_way(tiny_folder):
+    assert len(compress.open(tiny_folder("distilbert")).predict(["a film"])) == 1
+
+
+def test_a_text_alone_is_no_list_of_texts(model):
+    with pytest.raises(UsageError, match="list of texts"):
+        model.predict("a good film")
+
+
+@pytest.mark.parametrize("text", [("a", "b"), ("a", "b", "c"), 5, None])
+def test_what_the_task_does_not_read_is_told_by_number(model, text):
+    with pytest.raises(UsageError, match="text 2: films reads one text"):
+        model.predict(["fine", text])
+
+
+def test_a_batch_of_none_is_refused(model):
+    with pytest.raises(UsageError, match="at least one"):
+        model.predict(["fine"], batch=0)
+
+
+def test_pairs(tiny_folder, tiny_task):
+    task = tiny_task.model_copy(update={"text": ("left", "right")})
+    model = TextModel.open(tiny_folder("bert", task))
+    assert model.takes_pairs
+    assert list(model.tokenize([("good", "film")])["token_type_ids"][0]) == [0, 0, 0, 1, 1]
+    assert len(model.predict([("good", "film"), ("bad", "plot")])) == 2
+    with pytest.raises(UsageError, match=r"a pair \(left, right\)"):
+        model.predict(["good"])
+
+
+def test_a_folder_without_a_task_cannot_read_texts(tiny_folder):
+    folder = tiny_folder("bert")
+    write_info(folder, read_info(folder).model_copy(update={"task": None}))
+    with pytest.raises(ModelError, match="which task"):
+        TextModel.open(folder)
+
+
+def test_lines_come_in_batches_as_they_are_read():
+    def lines():
+        yield "one\n"
+        yield "\n"
+        yield "two\r\n"
+        yield "three\n"
+        raise AssertionError("read too far")
+
+    assert next(read_texts(lines(), 2, pairs=False, from_lines=True)) == ["one", "two"]
+
+
+def test_typed_texts_are_taken_as_they_are():
+    assert list(read_texts(["", "a\tb"], 1, pairs=False, from_lines=False)) == [[""], ["a\tb"]]
+
+
+def test_pairs_are_split_at_the_tab():
+    assert list(read_texts(["a\tb\n"], 8, pairs=True, from_lines=True)) == [[("a", "b")]]
+    with pytest.raises(DataError, match="text 2: expected two texts with one tab"):
+        list(read_texts(["a\tb", "a b"], 8, pairs=True, from_lines=False))
