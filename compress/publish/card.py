@@ -158,8 +158,8 @@ def _speed(subject: Subject) -> str:
     stages = tables.stages(report, title, subject.row.key)
     parts = [
         "## Speed",
-        f"Measured at {conditions(target)}, on {markdown_cell(report.machine.name)}. Other machines give other figures, and"
-        " other ratios where their instructions differ.",
+        f"Measured at {conditions(target)}, on {markdown_cell(report.machine.name)}. Other machines give other figures,"
+        " and other ratios where their instructions differ.",
         markdown_table(tables.comparisons(report, subject.verdict)),
     ]
     if stages.rows:
@@ -185,6 +185,6 @@ def _origin(subject: Subject) -> str:
 
 def _check(subject: Subject) -> str:
     return (
-        "## Check it\n\n`compress verify` compares every file with `digests.json`. `report/` holds the full report, as a"
-        " page (`report.html`), as text and as data (`report.json`)."
+        "## Check it\n\n`compress verify` compares every file with `digests.json`. `report/` holds the full report, as"
+        " a page (`report.html`), as text and as data (`report.json`)."
     )

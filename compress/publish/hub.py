@@ -19,7 +19,7 @@ def push(folder: Path, name: str, *, private: bool = False) -> str:
 
     The folder is verified first, so that nothing is uploaded that was not published.
     """
-    if not HUB_ID.match(name) or "@" in name:
+    if not HUB_ID.match(name) or "@" in name or name.startswith("."):
         raise UsageError(f"'{name}' is no hub id: expected owner/name.")
     verify(folder)
     hub = require("huggingface_hub", "hub")
@@ -30,7 +30,7 @@ def push(folder: Path, name: str, *, private: bool = False) -> str:
     try:
         address = api.create_repo(name, private=private, exist_ok=True)
         api.upload_folder(repo_id=name, folder_path=folder, commit_message="Publish with compress", delete_patterns="*")
-    except (hub.errors.HfHubHTTPError, OSError) as error:
+    except (hub.errors.HfHubHTTPError, hub.errors.HFValidationError, OSError) as error:
         raise ModelError(
             f"{name} cannot be pushed to the hub: {str(error).splitlines()[0]}",
             hint="compress doctor tells whether the hub is reachable; the token needs the right to write",

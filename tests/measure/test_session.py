@@ -1,6 +1,7 @@
 """Real workers on tiny models; what is asserted never depends on how fast they are."""
 
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -11,7 +12,7 @@ from compress.measure import Job, measure, ratio, time_jobs
 from compress.measure import link as link_module
 from compress.measure.latency import Latency
 from compress.measure.link import Link, Lost, last_words, worker_environment
-from compress.measure.messages import Order, WorkerSpec
+from compress.measure.messages import Order, Reply, WorkerSpec
 from compress.recipe.schema import Measure
 from compress.runtime.predictor import Place
 
@@ -167,3 +168,28 @@ def test_workers_leave_a_launch_and_fix_their_threads(monkeypatch):
     found = worker_environment(threads=2)
     assert "RANK" not in found
     assert {found[name] for name in link_module.THREAD_VARIABLES} == {"2"}
+
+
+def test_an_exported_model_is_timed_without_torch(small):
+    blocked = "import sys; sys.modules.update(dict.fromkeys(['torch', 'transformers', 'datasets', 'sklearn']))"
+    told = "\n".join([spec(small).model_dump_json(), Order(do="close").model_dump_json(), ""])
+    found = subprocess.run(
+        [sys.executable, "-c", f"{blocked}; from compress.measure.worker import main; main()"],
+        input=told,
+        capture_output=True,
+        check=True,
+        encoding="utf-8",
+    )
+    ready, last = (Reply.model_validate_json(line) for line in found.stdout.splitlines())
+    assert ready.failed is None
+    assert last.peak_memory is not None
+
+
+def test_what_a_library_prints_does_not_spoil_the_replies(small):
+    noisy = "import sys, os; from compress.measure import worker; opened = worker.open_model\n"
+    noisy += "def loud(spec):\n    print('noise'); os.write(1, b'more'); return opened(spec)\n"
+    noisy += "worker.open_model = loud; worker.main()"
+    told = "\n".join([spec(small).model_dump_json(), Order(do="close").model_dump_json(), ""])
+    found = subprocess.run([sys.executable, "-c", noisy], input=told, capture_output=True, check=True, encoding="utf-8")
+    assert len(found.stdout.splitlines()) == 2
+    assert "noise" in found.stderr

@@ -108,45 +108,45 @@ def row(key: str, seed: int) -> LedgerRow:
 MakeReport = Callable[..., Report]
 
 
+def made_report(**changes: object) -> Report:
+    """A report that is not judged yet; keyword arguments replace fields."""
+    report = Report(
+        name="films",
+        created="2026-11-20T12:00:00Z",
+        versions={"compress-encoders": "0.1.0", "onnxruntime": "1.31.1", "torch": "2.13.0"},
+        machine=Machine(
+            name="A Processor <8>",
+            system="Linux 6.1",
+            cores=2,
+            instructions=("avx2", "avx512_vnni"),
+            memory=8_000_000_000,
+        ),
+        recipe={"name": "films", "task": {"name": "films"}},
+        task=TASK,
+        data=DataFacts(source="films", digest="0" * 64, rows={"train": 6000, "select": 300, "test": 872}),
+        rules=Rules(max_drop=0.01, quantize_max_drop=0.005),
+        targets=(
+            TargetFacts(title="cpu", device="cpu", threads=1, batch=1, length="data"),
+            TargetFacts(
+                title="cuda", device="cuda", threads=1, batch=1, length="data", present=False, reason="no CUDA here"
+            ),
+        ),
+        steps=(
+            StepCost(name="finetune", fingerprint="a", seconds=240.0, reused=True),
+            StepCost(name="distill", fingerprint="b", seconds=180.0),
+            StepCost(name="prune", fingerprint="c", seconds=175.0),
+        ),
+        rows=tuple(row(key, seed) for seed, key in enumerate(FIGURES)),
+        teacher="teacher/torch-fp32",
+        unquantized={f"{model}/onnx-int8": f"{model}/onnx-fp32" for model in STEPS},
+        floor=quality(0.806),
+    )
+    return report.model_copy(update=changes)
+
+
 @pytest.fixture
 def make_report() -> MakeReport:
-    """A report that is not judged yet; keyword arguments replace fields."""
-
-    def make(**changes: object) -> Report:
-        report = Report(
-            name="films",
-            created="2026-11-20T12:00:00Z",
-            versions={"compress-encoders": "0.1.0", "onnxruntime": "1.31.1", "torch": "2.13.0"},
-            machine=Machine(
-                name="A Processor <8>",
-                system="Linux 6.1",
-                cores=2,
-                instructions=("avx2", "avx512_vnni"),
-                memory=8_000_000_000,
-            ),
-            recipe={"name": "films", "task": {"name": "films"}},
-            task=TASK,
-            data=DataFacts(source="films", digest="0" * 64, rows={"train": 6000, "select": 300, "test": 872}),
-            rules=Rules(max_drop=0.01, quantize_max_drop=0.005),
-            targets=(
-                TargetFacts(title="cpu", device="cpu", threads=1, batch=1, length="data"),
-                TargetFacts(
-                    title="cuda", device="cuda", threads=1, batch=1, length="data", present=False, reason="no CUDA here"
-                ),
-            ),
-            steps=(
-                StepCost(name="finetune", fingerprint="a", seconds=240.0, reused=True),
-                StepCost(name="distill", fingerprint="b", seconds=180.0),
-                StepCost(name="prune", fingerprint="c", seconds=175.0),
-            ),
-            rows=tuple(row(key, seed) for seed, key in enumerate(FIGURES)),
-            teacher="teacher/torch-fp32",
-            unquantized={f"{model}/onnx-int8": f"{model}/onnx-fp32" for model in STEPS},
-            floor=quality(0.806),
-        )
-        return report.model_copy(update=changes)
-
-    return make
+    return made_report
 
 
 @pytest.fixture

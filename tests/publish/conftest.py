@@ -1,0 +1,50 @@
+"""A winner as a run leaves it: a small ONNX classifier that works, and the judged report that names it."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from compress.folder import Parent, read_info, write_info
+from compress.publish.zoo import publish
+from compress.report.judge import judged
+from compress.report.result import Report
+from tests.measure.conftest import write_variant
+from tests.report.conftest import VARIANTS, MakeReport, made_report
+
+RECIPE = {"name": "films", "teacher": {"source": "bert-base", "revision": None}}
+
+
+@pytest.fixture
+def make_report() -> MakeReport:
+    return made_report
+
+
+@pytest.fixture(scope="session")
+def report() -> Report:
+    return judged(made_report(recipe=RECIPE))
+
+
+@pytest.fixture
+def winner(tmp_path) -> Path:
+    return write_winner(tmp_path / "run" / "cpu")
+
+
+@pytest.fixture(scope="session")
+def original(report, tmp_path_factory) -> Path:
+    """A zoo with one model; tests change copies of it."""
+    folder = tmp_path_factory.mktemp("original")
+    return publish(write_winner(folder / "run" / "cpu"), report, folder / "zoo", "films-small").parent
+
+
+@pytest.fixture
+def published(original, tmp_path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "zoo")) / "films-small"
+
+
+def write_winner(folder: Path) -> Path:
+    write_variant(folder, 8)
+    parents = (Parent(step="export", fingerprint="f" * 64, digest="d" * 64),)
+    info = read_info(folder).model_copy(update={"variant": VARIANTS["onnx-int8"], "parents": parents})
+    write_info(folder, info)
+    return folder
