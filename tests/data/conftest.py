@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from compress.recipe.schema import Task
 
 

@@ -4,6 +4,7 @@ import gc
 
 import numpy as np
 import pytest
+
 from compress.data.batches import bucketed, by_length, encode_rows
 from compress.data.tokens import Tokens
 from compress.errors import DataError
@@ -100,7 +101,9 @@ def test_every_example_once_an_epoch(count):
 def test_order_is_a_pure_function_of_seed_and_epoch():
     lengths = np.random.default_rng(0).integers(3, 128, 500)
     orders = {
-        (seed, epoch): np.concatenate(bucketed(lengths, 16, seed, epoch)).tolist() for seed in (0, 1) for epoch in (0, 1)
+        (seed, epoch): np.concatenate(bucketed(lengths, 16, seed, epoch)).tolist()
+        for seed in (0, 1)
+        for epoch in (0, 1)
     }
     assert np.concatenate(bucketed(lengths, 16, 0, 0)).tolist() == orders[0, 0]
     assert len({tuple(order) for order in orders.values()}) == 4

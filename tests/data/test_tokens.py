@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from compress.data.tokens import Tokens
 from compress.errors import ModelError
 
@@ -62,7 +63,7 @@ def test_more_pieces_than_positions_are_refused(folder):
     (folder / "config.json").write_text('{"model_type": "bert", "pad_token_id": 0, "max_position_embeddings": 16}')
     tokens = Tokens.load(folder)
     tokens.encode("a", None, 16)
-    with pytest.raises(ModelError, match="17 pieces long.*16 positions"):
+    with pytest.raises(ModelError, match=r"17 pieces long.*16 positions"):
         tokens.encode("a", None, 17)
 
 

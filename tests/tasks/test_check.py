@@ -1,6 +1,7 @@
 """Faults of a task that its settings alone show."""
 
 import pytest
+
 from compress.recipe.schema import Task
 from compress.tasks.check import task_problems
 

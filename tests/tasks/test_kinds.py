@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+
 from compress.errors import ModelError, UsageError
 from compress.recipe.schema import Task
 from compress.tasks import KINDS, Encoding, kind_of, primary_metric, task_info

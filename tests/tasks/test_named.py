@@ -1,6 +1,7 @@
 """The table of named tasks: each entry is a sound long form."""
 
 import pytest
+
 from compress.recipe.schema import Task
 from compress.tasks import primary_metric
 from compress.tasks.check import task_problems

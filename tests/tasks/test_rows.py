@@ -1,6 +1,7 @@
 """Raw rows to canonical ones: every wrong value is an error that says where it stands."""
 
 import pytest
+
 from compress.errors import DataError
 from compress.recipe.schema import Task
 from compress.tasks import KINDS
@@ -65,7 +66,7 @@ def test_half_a_character_is_refused():
 
 @pytest.mark.parametrize("value", [None, "", "  ", float("nan")])
 def test_an_empty_label_is_refused(value):
-    with pytest.raises(DataError, match="row 17.*the label is empty"):
+    with pytest.raises(DataError, match=r"row 17.*the label is empty"):
         read({"text": "x", "label": value})
 
 
@@ -118,7 +119,9 @@ def test_classes_are_ordered_by_number_or_name():
     assert labels_of([True, False]) == ("false", "true")
 
 
-@pytest.mark.parametrize(("values", "told"), [(["a", "a"], "only the class 'a'"), ([], "no label"), ([None], "no label")])
+@pytest.mark.parametrize(
+    ("values", "told"), [(["a", "a"], "only the class 'a'"), ([], "no label"), ([None], "no label")]
+)
 def test_one_class_is_nothing_to_tell_apart(values, told):
     with pytest.raises(DataError, match=told):
         labels_of(values)
