@@ -6,6 +6,7 @@ missing, that do not fit, or that come as pickle.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,9 @@ from compress.tasks import kind_of
 Source = Path | str
 POOLER = ".pooler."
 """Many checkpoints were trained without one; it is then drawn like a head."""
+
+
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
 
 
 def load(folder: Source) -> PreTrainedModel:
@@ -72,13 +76,17 @@ def load_model(
 def load_tokenizer(source: Source, revision: str | None = None) -> PreTrainedTokenizerBase:
     """The tokenizer of a folder, card or hub id."""
     folder = _local(source, revision)
+    if not any((folder / name).is_file() for name in TOKENIZER_FILES):  # transformers would make one up
+        raise ModelError(f"{folder} has no tokenizer: expected one of {', '.join(TOKENIZER_FILES)}.")
     try:
         with quiet():
             tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(f"{folder} has no tokenizer that can be read: {_first_line(error)}") from error
     if not tokenizer.is_fast:
-        raise ModelError(f"{folder} has a tokenizer without tokenizer.json, which runs without Python need.")
+        raise ModelError(
+            f"the tokenizer of {folder} cannot be written as tokenizer.json, which every runtime here reads."
+        )
     return tokenizer
 
 
@@ -176,6 +184,8 @@ def _read(folder: Path, config: PreTrainedConfig, head: Head, seed: int) -> tupl
                 trust_remote_code=False,
                 output_loading_info=True,
             )
+    except pickle.UnpicklingError as error:  # its own text advises to run what the file holds
+        raise ModelError(f"{folder / weights} holds more than plain tensors, so it is not read.") from error
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise ModelError(f"{folder / weights} cannot be read: {_first_line(error)}") from error
     return model, _drawn(model, report, folder)

@@ -92,7 +92,7 @@ def prune_from_model(
 ) -> PreTrainedModel:
     """A pruned copy of ``model``, recovered on canonical rows after ``teacher`` (or after ``model`` itself)."""
     console = console or Console("quiet")
-    batches = list(_batches(train_rows, task, tokens_of(model, tokenizer), settings, seed, model.device))
+    batches = list(_batches(train_rows, task, tokens_of(model.config, tokenizer), settings, seed, model.device))
     pruned = cut_least(model, batches, settings, task, teacher=teacher, console=console)
     if settings.recover is False:
         return pruned

@@ -12,7 +12,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.console import Console
 from compress.data.roles import load_roles
-from compress.data.tokens import Tokens
 from compress.errors import ModelError
 from compress.folder import TaskInfo
 from compress.models.families import shape_of
@@ -59,7 +58,7 @@ def distill(
     made, result = train_best(
         build,
         objective_of(model, settings, task),
-        material.from_data(data, Tokens.load(teacher), console),
+        material.from_data(data, material.tokens_of(model.config, tokenizer), console),
         settings,
         seed=seed,
         work=work,
@@ -92,7 +91,7 @@ def distill_from_model(
     settings = settings or Distill()
     with ExitStack() as stack:
         work = work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        tokens = material.tokens_of(teacher, tokenizer)
+        tokens = material.tokens_of(teacher.config, tokenizer)
         trained, _ = train_best(
             rewound(student, settings),
             objective_of(teacher, settings, task),

@@ -12,11 +12,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.console import Console
 from compress.data.roles import load_roles
-from compress.data.tokens import Tokens
 from compress.errors import ModelError
 from compress.folder import TaskInfo
 from compress.models.fetch import fetch
-from compress.models.folder import has_head, load_model, load_tokenizer
+from compress.models.folder import has_head, load_model, load_tokenizer, read_config
 from compress.recipe.schema import Finetune
 from compress.tasks.kind import Row
 from compress.train import material
@@ -58,7 +57,7 @@ def finetune(
     model, result = train_best(
         lambda seed: load_model(folder, task, seed=seed, console=console),
         task_objective,
-        material.from_data(data, Tokens.load(folder), console),
+        material.from_data(data, material.tokens_of(read_config(folder), tokenizer), console),
         settings,
         seed=seed,
         work=work,
@@ -91,7 +90,7 @@ def finetune_from_model(
     with ExitStack() as stack:
         work = work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         settings = settings or Finetune()
-        tokens = material.tokens_of(model, tokenizer)
+        tokens = material.tokens_of(model.config, tokenizer)
         trained, _ = train_best(
             rewound(model, settings),
             task_objective,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from compress.console import Console
 from compress.data.batches import Encoded, encode_rows
@@ -49,9 +49,9 @@ def from_data(data: Path, tokens: Tokens, console: Console) -> Material:
     return from_rows(roles.rows("train"), roles.rows("select"), roles.info.task_info, tokens, console)
 
 
-def tokens_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Tokens:
-    """The light tokenizer of a model in memory, by way of the files that a folder would have."""
+def tokens_of(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> Tokens:
+    """The light tokenizer of a model, by way of the files that its folder will have (it may have come with others)."""
     with tempfile.TemporaryDirectory() as folder, quiet():
-        model.config.save_pretrained(folder)
+        config.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         return Tokens.load(Path(folder))
