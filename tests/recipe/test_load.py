@@ -1,0 +1,387 @@
+"""Recipes from text: short forms, named tasks, overrides, and every fault at once with its line."""
+
+import pytest
+
+from compress.errors import Problem, RecipeError
+from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
+from compress.recipe.schema import Student, Target
+from compress.tasks import KINDS
+from compress.tasks.named import NAMED_TASKS
+
+NAMES = {
+    "task kinds": KINDS,
+    "losses": ("soft_label", "hidden_state", "attention"),
+    "quantizers": ("int8",),
+    "formats": ("onnx",),
+    "trackers": ("tensorboard", "wandb"),
+}
+LEAST = "task: sst2\nteacher: minilm-l6\n"
+
+
+def parse(text, *overrides, **settings):
+    return parse_recipe(text, "r.yaml", overrides, NAMES, NAMED_TASKS, **settings)
+
+
+def faults(text, *overrides, **settings):
+    with pytest.raises(RecipeError) as error:
+        parse(text, *overrides, **settings)
+    assert str(error.value).startswith("r.yaml: ")
+    assert error.value.exit_code == 2
+    assert error.value.problems
+    return [str(problem) for problem in error.value.problems]
+
+
+def test_the_design_recipe():
+    recipe = parse(
+        """
+version: 1                     # default
+seed: 0                        # default
+task: sst2                     # a name from the task table, or {kind, data, text, label, metric}
+teacher: minilm-l6             # a card, a local folder, or a hub id with a revision
+finetune: {epochs: 3}
+student: half-depth            # a card, a shape, a folder
+distill: {soft_label: 1.0, hidden_state: 1.0, attention: 1.0}
+prune: {heads: 0.25, ffn: 0.5}
+quantize: int8
+gate: {max_drop: 0.01}
+targets: [cpu]
+export: [onnx]
+publish: zoo/
+"""
+    )
+    assert recipe.task.labels == ("negative", "positive")
+    assert recipe.student == Student(source="half-depth")
+    assert recipe.distill.losses == {"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0}
+    assert recipe.publish.to == "zoo/"
+
+
+def test_lists_of_one_need_no_brackets():
+    recipe = parse(
+        "task: {kind: classification, text: sentence, data: {train: a}, aliases: {label: Quality}}\n"
+        "teacher: m\ntargets: {device: cpu, threads: 2}\nexport: onnx"
+    )
+    assert recipe.task.text == ("sentence",)
+    assert recipe.task.aliases == {"label": ("Quality",)}
+    assert recipe.targets == (Target(device="cpu", threads=2),)
+    assert parse(LEAST + "targets: cuda").targets[0].device == "cuda"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LEAST,
+        LEAST + "name: no\n",
+        "task: {kind: classification, labels: ['yes', 'no', '1e3', '5', '~', 'true', ''], data: {train: 'a b.tsv'}}\n"
+        "teacher: '123'\nfinetune: false\nstudent: {layers: [1, 3]}\ndistill: {layer_map: [[0, 1]], epochs: 0.5}\n"
+        "prune: {to: {parameters: 0.3}, recover: false}\nquantize: int8\npublish: zoo/\ntargets: [cpu, cuda]\n",
+        "task: {name: stsb, data: {train: [a.tsv, b.tsv], test: ü.tsv, header: {test: [a, '...']}}}\nteacher: m\n",
+    ],
+)
+def test_the_long_form_reads_back_as_the_same_recipe(text):
+    recipe = parse(text)
+    long = dump_recipe(recipe)
+    assert parse(long) == recipe
+    assert dump_recipe(parse(long)) == long
+
+
+def test_the_long_form_can_be_read_by_any_yaml():
+    import yaml
+
+    text = "task: {kind: classification, labels: ['on', '1e3', '2026-01-01'], data: {train: a}}\nteacher: m\n"
+    assert yaml.safe_load(dump_recipe(parse(text)))["task"]["labels"] == ["on", "1e3", "2026-01-01"]
+
+
+def test_words_and_numbers_as_in_yaml_1_2():
+    recipe = parse(
+        "task: {kind: classification, labels: [yes, no, off], data: {train: a}}\nteacher: m\nfinetune: {learning_rate: 5e-5}"
+    )
+    assert recipe.task.labels == ("yes", "no", "off")
+    assert recipe.finetune.learning_rate == 5e-5
+
+
+# --- named tasks
+
+
+def test_files_replace_the_hub_and_keep_the_rest():
+    task = parse(LEAST, "task.data.train=a.tsv", "task.data.test=b.tsv", "task.max_length=64").task
+    assert (task.data.hub, task.data.train, task.data.test) == (None, "a.tsv", "b.tsv")
+    assert (task.text, task.labels, task.metric, task.max_length) == (
+        ("sentence",), ("negative", "positive"), "accuracy", 64,
+    )  # fmt: skip
+
+
+def test_settings_that_are_no_source_keep_the_hub():
+    task = parse(LEAST, "task.data.limit=10").task
+    assert (task.data.hub, task.data.train, task.data.limit) == ("nyu-mll/glue/sst2", "train", 10)
+
+
+def test_aliases_are_added_to_those_of_the_task():
+    task = parse("task: {name: mrpc, aliases: {label: [is_same]}}\nteacher: m").task
+    assert task.aliases == {"sentence1": ("#1 String",), "sentence2": ("#2 String",), "label": ("is_same",)}
+
+
+def test_an_unknown_task_names_the_nearest_and_the_rest_is_still_checked():
+    found = faults("task: sts2\nteacher: m\nseed: -1\n")
+    assert found[0].startswith("line 1, task: no task is called 'sts2'; did you mean sst2?")
+    assert found[1:] == ["line 3, seed: should be greater than or equal to 0, got -1"]
+
+
+def test_a_task_of_ones_own_may_have_any_name():
+    assert parse("task: {name: mine, kind: regression, data: {train: a}}\nteacher: m").task.name == "mine"
+
+
+# --- overrides
+
+
+@pytest.mark.parametrize(
+    ("override", "found"),
+    [
+        ("finetune.epochs=2", lambda recipe: recipe.finetune.epochs == 2),
+        ("prune.heads=0.25", lambda recipe: recipe.prune.heads == 0.25),
+        ("quantize=int8", lambda recipe: recipe.quantize.method == "int8"),
+        (
+            "teacher.revision=abc",
+            lambda recipe: (recipe.teacher.source, recipe.teacher.revision) == ("minilm-l6", "abc"),
+        ),
+        ("targets.0.threads=2", lambda recipe: recipe.targets[0] == Target(device="cpu", threads=2)),
+        ("targets=[cpu, cuda]", lambda recipe: len(recipe.targets) == 2),
+        ("finetune=false", lambda recipe: recipe.finetune is False),
+        ("name=a=b", lambda recipe: False),
+        ("distill.soft_label=2", lambda recipe: recipe.distill.losses == {"soft_label": 2.0}),
+        ("track=", lambda recipe: recipe.track is None),
+        ("task.data.header={test: [a, b]}", lambda recipe: recipe.task.data.header == {"test": ("a", "b")}),
+    ],
+)
+def test_overrides(override, found):
+    if override == "name=a=b":
+        assert "name: may hold letters" in faults(LEAST, override)[0]
+    else:
+        assert found(parse(LEAST, override))
+
+
+def test_overrides_open_sections_that_were_off_and_lists_of_one():
+    text = LEAST + "finetune: false\ntargets: cpu\n"
+    recipe = parse(text, "finetune.epochs=2", "targets.0.batch=8")
+    assert recipe.finetune.epochs == 2
+    assert recipe.targets[0].batch == 8
+
+
+def test_later_overrides_come_before_earlier_ones():
+    assert parse(LEAST, "seed=1", "seed=2").seed == 2
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("seed", "'seed' is no override; expected KEY=VALUE"),
+        ("=3", "is no override"),
+        ("a..b=3", "is no override"),
+        ("seed=[", "the value of 'seed=[' is not YAML"),
+        ("targets.1.threads=2", "'targets' has 1 items; there is no targets.1"),
+        ("targets.x.threads=2", "'targets' is a list; count its items from 0"),
+        ("teacher.source.x=2", "'teacher.source' is 'minilm-l6' and has no keys below it"),
+        ("sead=3", "sead: unknown key; did you mean seed?"),
+        ("gate.drop=3", "gate.drop: unknown key; did you mean max_drop?"),
+        ("seed=x", "seed: expected a whole number, got 'x' (given by --set)"),
+    ],
+)
+def test_overrides_that_cannot_be(override, told):
+    text = LEAST + "targets: [cpu]\nteacher: {source: minilm-l6}\n".replace("teacher: {source: minilm-l6}\n", "")
+    assert told in faults(text, override)[0]
+
+
+# --- faults
+
+
+def test_all_faults_at_once_in_order_with_lines():
+    found = faults(
+        "task: sst2\nteacher: m\nfinetune:\n  epocs: 3\n  batch_size: 0\nprune: {heads: 1.5}\nquantise: int8\n"
+    )
+    assert [line.partition(":")[0] for line in found] == [
+        "line 4, finetune.epocs",
+        "line 5, finetune.batch_size",
+        "line 6, prune.heads",
+        "line 7, quantise",
+    ]
+    assert "did you mean epochs?" in found[0]
+    assert "did you mean quantize?" in found[3]
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ("finetune: {epochs: true}", "finetune.epochs: expected a number, got true"),
+        ("finetune: {batch_size: '8'}", "finetune.batch_size: expected a whole number, got '8'"),
+        ("finetune: {batch_size: 1.5}", "finetune.batch_size: expected a whole number, got 1.5"),
+        ("finetune: {decay: liner}", "expected linear, cosine or constant, got 'liner'; did you mean linear?"),
+        ("finetune: {freeze: x}", "finetune.freeze: expected a whole number or embeddings, got 'x'"),
+        ("finetune:", "finetune: expected a section of keys or false, got nothing"),
+        ("finetune: true", "finetune: expected a section of keys or false, got true"),
+        ("gate: [1]", "gate: expected a section of keys, got a list"),
+        ("gate: {strict: yes}", "gate.strict: expected true or false, got 'yes'"),
+        ("gate: {max_drop: .inf}", "gate.max_drop: expected a number, got '.inf'"),
+        ("gate: {max_drop: .nan}", "gate.max_drop: expected a number, got '.nan'"),
+        ("gate: {max_drop: 1e999}", "gate.max_drop: should be a finite number"),
+        ("student: {}", "student: name a student card or folder, or give its number of layers"),
+        ("student: {layers: abc}", "student.layers: expected a number or a list, got 'abc'"),
+        ("targets: []", "targets: has 0 items; at least 1 expected"),
+        ("targets: [cpx]", "targets.0: expected cpu or cuda or a section of keys, got 'cpx'; did you mean cpu?"),
+        ("targets: [{threads: 2}]", "targets.0.device: is missing; expected cpu or cuda"),
+        ("targets: [{device: cpu, length: x}]", "targets.0.length: expected a whole number or data, got 'x'"),
+        ("targets: [cpu, cpu]", "targets: two are called cpu; give them names"),
+        ("export: [onx]", "export.0: no format is called 'onx'; did you mean onnx?"),
+        ("track: wand", "track: no tracker is called 'wand'; did you mean wandb?"),
+        ("distill: {soft_labl: 1}", "distill.soft_labl: unknown key; did you mean soft_label?"),
+        ("distill: {attention: -1}", "distill.losses: a loss cannot weigh less than zero"),
+        ("distill: {attention: false}", "distill.attention: expected a number, got false"),
+        ("distill: {losses: {foo: 1}}", "distill.losses.foo: no loss is called 'foo'"),
+        ("prune: {}", "prune: say how much"),
+        ("prune: {heads: 0.5, recover: {epochs: x}}", "prune.recover.epochs: expected a number, got 'x'"),
+        ("version: 2", "version: expected 1, got 2"),
+        ("name: a b", "name: may hold letters, digits"),
+        ("seed: 99999999999999999999", "seed: should be less than 2147483648"),
+        ("<<: {seed: 1}", "<<: unknown key"),
+        ("1: 2", "1: unknown key"),
+    ],
+)
+def test_each_fault_is_told_once_in_the_recipes_own_words(section, told):
+    found = faults(f"task: sst2\nteacher: m\n{section}\n")
+    assert len(found) == 1
+    assert told.removeprefix("distill.losses: ") in found[0]
+    assert found[0].startswith(("line 3, ", "line 1, recipe: targets"))
+
+
+@pytest.mark.parametrize(
+    ("task", "told"),
+    [
+        ("5", ["line 1, task: expected text or a section of keys, got 5"]),
+        ("[sst2]", ["line 1, task: expected text or a section of keys, got a list"]),
+        ("{data: {train: a}}", ["line 1, task.kind: is missing; expected text"]),
+        ("{kind: clasification, data: {train: a}}", ["line 1, task.kind: no task kind is called 'clasification'; did"]),
+        (
+            "{kind: regression, text: [a, b, c], labels: [1], data: {format: xml, header: {tset: [a]}}}",
+            [
+                "line 1, task.data.format: expected csv, tsv, jsonl or parquet, got 'xml'",
+                "line 1, task.data.header.tset: unknown key; did you mean test?",
+                "line 1, task.labels.0: expected text, got 1",
+                "line 1, task.text: has 3 items; at most 2 expected",
+            ],
+        ),
+    ],
+)
+def test_faults_of_a_task(task, told):
+    found = sorted(faults(f"task: {task}\nteacher: m\n"))
+    assert len(found) == len(told)
+    assert all(line.startswith(start) for line, start in zip(found, sorted(told), strict=True)), found
+
+
+def test_what_is_missing():
+    assert faults("seed: 1\n") == [
+        "line 1, task: is missing; expected text or a section of keys",
+        "line 1, teacher: is missing; expected text or a section of keys",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "recipe: is empty"),
+        ("# nothing\n", "recipe: is empty"),
+        ("- a", "line 1, recipe: is a list where keys and values are expected"),
+        ("hello", "line 1, recipe: is a str where"),
+        ("a: 1\n\tb: 2", "line 2, recipe: not YAML: a tab indents this line"),
+        ("a: [1", "line 1, recipe: not YAML"),
+        ("a: 1\nb: c: d", "line 2, recipe: not YAML"),
+        ("a: 1\n---\nb: 2", "line 2, recipe: not YAML: but found another document"),
+        ("a: 'x", "recipe: not YAML"),
+        ("a: 1\nb: \x01", "line 2, recipe: not YAML: the character"),
+        ("a: *b", "found undefined alias"),
+        ("seed: 1\nseed: 2", "line 2, seed: stands here twice (first in line 1)"),
+        ("gate:\n  max_drop: 1\n  max_drop: 2", "line 3, gate.max_drop: stands here twice (first in line 2)"),
+        ("? [a]\n: 1", "a key must be a word"),
+        ("a: !!python/object:os.system x", "line 1, a: the tag !!python/object:os.system is not read"),
+        ("a: !thing {b: 1}", "line 1, a: the tag !thing is not read"),
+        ("a: !!int x", "line 1, a: 'x' cannot be read as a number"),
+        ("a: &a [*a]", "a.0: aliases unfold"),
+        ("[" * 3000, "nested too deeply"),
+        ("seed: " + "9" * 5000, "line 1, seed: '999"),
+    ],
+)
+def test_text_that_is_no_recipe(text, told):
+    found = faults(text)
+    assert told in found[0]
+    assert len(found) == 1
+
+
+def test_aliases_that_unfold_without_end():
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    assert "aliases unfold" in faults("\n".join(lines))[0]
+
+
+def test_aliases_that_serve():
+    recipe = parse(LEAST + "finetune: &short {epochs: 1}\ndistill: *short\n")
+    assert recipe.finetune.epochs == recipe.distill.epochs == 1
+
+
+def test_checks_of_other_rooms_get_their_line():
+    def check(recipe):
+        yield Problem(("gate", "max_drop"), "is too much")
+        yield Problem(("seed",), "is odd")
+
+    found = faults(LEAST + "gate:\n  max_drop: 1\n", "seed=3", checks=[check])
+    assert found == ["line 4, gate.max_drop: is too much", "seed: is odd (given by --set)"]
+
+
+# --- paths
+
+
+def test_variables_in_data_paths(monkeypatch):
+    monkeypatch.setenv("DATA", "/d")
+    data = parse(LEAST, "task.data.train=$DATA/a.tsv", "task.data.test=[${DATA}b.tsv, c$.tsv]").task.data
+    assert data.train == "/d/a.tsv"
+    assert data.test == ("/db.tsv", "c$.tsv")
+
+
+def test_an_unset_variable_is_named(monkeypatch):
+    monkeypatch.delenv("NOWHERE", raising=False)
+    text = "task:\n  name: sst2\n  data:\n    train: $NOWHERE/a.tsv\nteacher: m\n"
+    assert faults(text) == ["line 4, task.data.train: the environment has no NOWHERE, which '$NOWHERE/a.tsv' needs"]
+
+
+def test_the_home_folder(monkeypatch):
+    monkeypatch.setenv("HOME", "/h")
+    assert parse(LEAST, "task.data.train=~/a.tsv").task.data.train == "/h/a.tsv"
+
+
+def test_hub_splits_are_no_paths():
+    assert parse(LEAST, "task.data.hub=a/b", "task.data.train=$x").task.data.train == "$x"
+
+
+# --- files
+
+
+def test_the_name_is_the_files(tmp_path):
+    path = tmp_path / "films.yaml"
+    path.write_text(LEAST)
+    assert load_recipe(path, tasks=NAMED_TASKS).name == "films"
+    path.write_text(LEAST + "name: other\n")
+    assert load_recipe(path, tasks=NAMED_TASKS).name == "other"
+
+
+def test_a_byte_order_mark_is_no_key(tmp_path):
+    path = tmp_path / "a.yaml"
+    path.write_bytes(b"\xef\xbb\xbf" + LEAST.encode())
+    assert load_recipe(path, tasks=NAMED_TASKS).teacher.source == "minilm-l6"
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    (tmp_path / "films.yaml").write_bytes(b"task: sst2\nteacher: \xff\n")
+    with pytest.raises(RecipeError, match="line 2, recipe: byte 0xff is not UTF-8"):
+        load_recipe(tmp_path / "films.yaml")
+    with pytest.raises(RecipeError, match=r"there is no such file; did you mean films\.yaml"):
+        load_recipe(tmp_path / "film.yaml")
+    with pytest.raises(RecipeError, match="there is no such file"):
+        load_recipe(tmp_path / "nowhere" / "film.yaml")
+    with pytest.raises(RecipeError, match="is a folder where a file is expected"):
+        load_recipe(tmp_path)
