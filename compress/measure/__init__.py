@@ -3,7 +3,6 @@
 from compress.measure.facts import Facts, Score
 from compress.measure.footprint import Footprint, footprint
 from compress.measure.latency import Job, Latency, Timing, ratio
-from compress.measure.measured import Measured, measure
 from compress.measure.quality import ClassScore, Difference, Quality, assess, predict_role
 from compress.measure.session import time_jobs
 
@@ -14,13 +13,11 @@ __all__ = [
     "Footprint",
     "Job",
     "Latency",
-    "Measured",
     "Quality",
     "Score",
     "Timing",
     "assess",
     "footprint",
-    "measure",
     "predict_role",
     "ratio",
     "time_jobs",

@@ -8,7 +8,7 @@ import pytest
 
 from compress.errors import UsageError
 from compress.folder import VariantInfo
-from compress.measure import Job, measure, ratio, time_jobs
+from compress.measure import Job, ratio, time_jobs
 from compress.measure import link as link_module
 from compress.measure.latency import Latency
 from compress.measure.link import Link, Lost, last_words, worker_environment
@@ -84,16 +84,14 @@ def test_places_that_are_not_here_are_not_measured(together):
 
 
 def test_a_fixed_length_has_no_end_to_end(small):
-    found = measure(small, batch=2, length=7, settings=QUICK)[str(small)]
-    assert found.latency.end_to_end is None
-    assert found.latency.model is not None
-    assert found.latency.rows_per_second == pytest.approx(2e3 / found.latency.model.p50.value)
-    assert found.footprint.parameters == 120
+    found = time_jobs([Job("a", small, None, HERE, batch=2, length=7)], [], QUICK)["a"]
+    assert found.end_to_end is None
+    assert found.model is not None
+    assert found.rows_per_second == pytest.approx(2e3 / found.model.p50.value)
 
 
 def test_a_bare_file_is_timed_too(small):
-    file = str(small / "model.onnx")
-    assert measure(file, length=5, settings=QUICK)[file].latency.timed
+    assert time_jobs([Job("a", small / "model.onnx", None, HERE, length=5)], [], QUICK)["a"].timed
 
 
 def test_jobs_that_cannot_be_told_apart_or_fed(small):
