@@ -9,7 +9,7 @@ from compress.data import builtin
 from compress.data.docstrings import docstrings, is_plain, masked, module_names, package_files, sentences
 from compress.errors import DataError
 
-MODULE = '''"""Tools for the numbers of birds in a garden, written on {day}. They are counted daily by patient people."""
+MODULE = '''"""Tools for the numbers of birds, written on {day}. They are counted daily by patient people."""
 def count(birds):
     """Count the {animals} that sit in the old tree on {day}.
 

@@ -4,7 +4,7 @@ import pytest
 
 from compress.errors import Problem, RecipeError
 from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
-from compress.recipe.schema import Student, Target
+from compress.recipe.schema import Student, Target, Teacher
 from compress.tasks import KINDS
 from compress.tasks.named import NAMED_TASKS
 
@@ -93,7 +93,8 @@ def test_the_long_form_can_be_read_by_any_yaml():
 
 def test_words_and_numbers_as_in_yaml_1_2():
     recipe = parse(
-        "task: {kind: classification, labels: [yes, no, off], data: {train: a}}\nteacher: m\nfinetune: {learning_rate: 5e-5}"
+        "task: {kind: classification, labels: [yes, no, off], data: {train: a}}\nteacher: m\n"
+        "finetune: {learning_rate: 5e-5}"
     )
     assert recipe.task.labels == ("yes", "no", "off")
     assert recipe.finetune.learning_rate == 5e-5
@@ -121,8 +122,8 @@ def test_aliases_are_added_to_those_of_the_task():
 
 
 def test_an_unknown_task_names_the_nearest_and_the_rest_is_still_checked():
-    found = faults("task: sts2\nteacher: m\nseed: -1\n")
-    assert found[0].startswith("line 1, task: no task is called 'sts2'; did you mean sst2?")
+    found = faults("task: sst3\nteacher: m\nseed: -1\n")
+    assert found[0].startswith("line 1, task: no task is called 'sst3'; did you mean sst2?")
     assert found[1:] == ["line 3, seed: should be greater than or equal to 0, got -1"]
 
 
@@ -141,7 +142,7 @@ def test_a_task_of_ones_own_may_have_any_name():
         ("quantize=int8", lambda recipe: recipe.quantize.method == "int8"),
         (
             "teacher.revision=abc",
-            lambda recipe: (recipe.teacher.source, recipe.teacher.revision) == ("minilm-l6", "abc"),
+            lambda recipe: recipe.teacher == Teacher(source="minilm-l6", revision="abc"),
         ),
         ("targets.0.threads=2", lambda recipe: recipe.targets[0] == Target(device="cpu", threads=2)),
         ("targets=[cpu, cuda]", lambda recipe: len(recipe.targets) == 2),
@@ -186,8 +187,7 @@ def test_later_overrides_come_before_earlier_ones():
     ],
 )
 def test_overrides_that_cannot_be(override, told):
-    text = LEAST + "targets: [cpu]\nteacher: {source: minilm-l6}\n".replace("teacher: {source: minilm-l6}\n", "")
-    assert told in faults(text, override)[0]
+    assert told in faults(LEAST + "targets: [cpu]\n", override)[0]
 
 
 # --- faults
@@ -232,7 +232,7 @@ def test_all_faults_at_once_in_order_with_lines():
         ("export: [onx]", "export.0: no format is called 'onx'; did you mean onnx?"),
         ("track: wand", "track: no tracker is called 'wand'; did you mean wandb?"),
         ("distill: {soft_labl: 1}", "distill.soft_labl: unknown key; did you mean soft_label?"),
-        ("distill: {attention: -1}", "distill.losses: a loss cannot weigh less than zero"),
+        ("distill: {attention: -1}", "distill: a loss cannot weigh less than zero"),
         ("distill: {attention: false}", "distill.attention: expected a number, got false"),
         ("distill: {losses: {foo: 1}}", "distill.losses.foo: no loss is called 'foo'"),
         ("prune: {}", "prune: say how much"),
@@ -247,7 +247,7 @@ def test_all_faults_at_once_in_order_with_lines():
 def test_each_fault_is_told_once_in_the_recipes_own_words(section, told):
     found = faults(f"task: sst2\nteacher: m\n{section}\n")
     assert len(found) == 1
-    assert told.removeprefix("distill.losses: ") in found[0]
+    assert told in found[0]
     assert found[0].startswith(("line 3, ", "line 1, recipe: targets"))
 
 
@@ -338,7 +338,7 @@ def test_checks_of_other_rooms_get_their_line():
 
 def test_variables_in_data_paths(monkeypatch):
     monkeypatch.setenv("DATA", "/d")
-    data = parse(LEAST, "task.data.train=$DATA/a.tsv", "task.data.test=[${DATA}b.tsv, c$.tsv]").task.data
+    data = parse(LEAST, "task.data.train=$DATA/a.tsv", "task.data.test=['${DATA}b.tsv', c$.tsv]").task.data
     assert data.train == "/d/a.tsv"
     assert data.test == ("/db.tsv", "c$.tsv")
 
