@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compress.report import words
-from compress.report.chain import chain
+from compress.report.chain import chain, speedup
 from compress.report.charts import Bar, Point, Step, bars, glyph, speed_score, waterfall
 from compress.report.result import LedgerRow, Report
 from compress.report.tables import verdict_of
@@ -79,11 +79,10 @@ def stage_figure(report: Report, title: str, key: str, width: int) -> str | None
     """How the winner's speed came about; None where a stage on the way was not timed."""
     links = chain(report, key, title)
     order = models(report)
-    steps, total = [], 1.0
+    steps = []
     for link in links:
         if link.speedup is None:
             return None
-        total *= link.speedup.value
         changed = (
             f"{words.signed(link.gained, _larger(report, title))} {report.task.metric}, {words.seconds(link.seconds)}"
         )
@@ -92,7 +91,10 @@ def stage_figure(report: Report, title: str, key: str, width: int) -> str | None
                 link.stage, changed, link.speedup.value, words.times(link.speedup.value), order.index(link.after.model)
             )
         )
-    return waterfall(steps, words.times(total), width) if steps else None
+    if not steps:
+        return None
+    total = speedup(links[0].before, links[-1].after, title)
+    return waterfall(steps, words.times(total.value if total else None), width)
 
 
 def _point(report: Report, row: LedgerRow, title: str) -> Point | None:
