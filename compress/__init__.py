@@ -33,7 +33,7 @@ PUBLIC = {
     "export_from_model": "compress.export:export_from_model",
     "quantize_folder": "compress.quantize:quantize_folder",
 }
-"""Where each public name lives, as ``module:attribute``. No name is that of a package here: `compress.prune` is the room."""
+"""Where each public name lives, as ``module:attribute``. No name is also that of a package: `compress.prune` is one."""
 
 __all__ = [
     "__version__",

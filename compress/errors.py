@@ -1,7 +1,7 @@
 """Every failure a user can meet: one tree, each with a message, a hint and an exit code.
 
-A message says what went wrong, what was there, what was expected and the nearest valid name; the hint says what to type.
-Only ``cli.py`` turns these into an exit.
+A message says what went wrong, what was there, what was expected and the nearest valid name; the hint says what to
+type. Only ``cli.py`` turns these into an exit.
 """
 
 from __future__ import annotations

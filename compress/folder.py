@@ -1,7 +1,7 @@
 """compress.json: what a model folder says of itself, readable without torch or transformers.
 
-A folder holds one model in the Hugging Face layout (config.json, model.safetensors, tokenizer files) or one variant of it
-(model.onnx beside the same config and tokenizer); compress.json beside them tells the task, the shape and the parents.
+A folder holds one model in the Hugging Face layout (config.json, model.safetensors, tokenizer files) or one variant of
+it (model.onnx beside the same config and tokenizer); compress.json tells the task, the shape and the parents.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def read_info(folder: Path) -> FolderInfo:
     if not path.is_file():
         raise ModelError(
             f"{folder} has no {INFO_FILE}, so its task and inputs are unknown.",
-            hint="a folder that compress wrote has one; a plain Hugging Face folder can be a recipe's teacher or student",
+            hint="a folder that compress wrote has one; a plain Hugging Face folder can be a teacher or student",
         )
     try:
         return FolderInfo.model_validate_json(path.read_bytes())

@@ -96,6 +96,6 @@ class TestBenchTarget:
     def test_a_bad_target_is_bad_usage(self, text: str, tmp_path: Path) -> None:
         assert main(["bench", str(tmp_path), "--target", text]) == 2
 
-    def test_models_that_are_not_there_are_told_in_rows(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_models_that_are_not_there_get_a_row(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["bench", str(tmp_path / "none.onnx")]) == 1
         assert "none.onnx" in capsys.readouterr().out

@@ -11,8 +11,8 @@ from pathlib import Path
 from compress.cards import PackageCheckpoint, find_teacher, locate
 from compress.errors import CompressError, UsageError
 from compress.pipeline.graph import Plan
-from compress.sources import where
 from compress.pipeline.store import StepStore
+from compress.sources import where
 
 LIBRARIES = {
     "data": {"datasets": "train"},

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from compress.data.contents import contents_digest
+from compress.data.sources import check_columns
 from compress.environment import cuda_devices, describe, versions
 from compress.pipeline import steps
 from compress.pipeline.fingerprint import effective
 from compress.pipeline.graph import Competitor, Plan
-from compress.sources import identity
 from compress.recipe.schema import Recipe, Target
+from compress.sources import identity
 from compress.variants import Variant, variants_for
 
 SCORING_BATCH = 32
@@ -30,6 +31,7 @@ RUNTIME_LIBRARIES = ("torch", "onnxruntime", "numpy")
 def make_plan(recipe: Recipe, cards: Sequence[Path] = ()) -> Plan:
     """Lay out the steps of a resolved recipe."""
     plan = Plan(recipe)
+    check_columns(recipe.task)
     _add_data(plan)
     models = _add_models(plan, cards)
     _note_missing_targets(plan)

@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from compress.cards import find_recipe
 from compress.console import Console
 from compress.environment import LIBRARIES, versions
@@ -27,8 +25,13 @@ from compress.pipeline.store import StepStore, write_aside
 from compress.pipeline.winners import copy_winners, publish_winner
 from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
 from compress.recipe.schema import Recipe
+from compress.recipe.text import dump_yaml
 from compress.report.result import Report, read_report
+from compress.tasks.check import task_problems
 from compress.tasks.named import NAMED_TASKS
+
+CHECKS = (lambda recipe: task_problems(recipe.task),)
+"""Faults that the schema cannot see because the rooms above it know them."""
 
 RecipeSource = str | Path | Mapping[str, Any]
 
@@ -83,12 +86,11 @@ class Result:
 def read_recipe(source: RecipeSource, overrides: Sequence[str] = (), cards: Sequence[Path] = ()) -> Recipe:
     """Read a recipe from a file, a shipped recipe's name, or a mapping."""
     if isinstance(source, Mapping):
-        text = yaml.safe_dump(dict(source), sort_keys=False)
-        return parse_recipe(text, "recipe", overrides, NAMES, NAMED_TASKS)
+        return parse_recipe(dump_yaml(dict(source)), "recipe", overrides, NAMES, NAMED_TASKS, CHECKS)
     path = Path(source)
     if not path.exists() and not path.suffix and path.name == str(source):
         path = find_recipe(str(source), cards)
-    return load_recipe(path, overrides, NAMES, NAMED_TASKS)
+    return load_recipe(path, overrides, NAMES, NAMED_TASKS, CHECKS)
 
 
 def prepare(source: RecipeSource, overrides: Sequence[str] = (), options: Options = Options()) -> Plan:

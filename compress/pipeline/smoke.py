@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from compress.cards import find_teacher
-from compress.sources import where
 from compress.recipe.schema import Measure, Publish, Recipe, Student
+from compress.sources import where
 
 SMOKE = ".smoke"
 """The folder of smoke runs, below that of all runs."""

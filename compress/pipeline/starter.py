@@ -10,8 +10,8 @@ import yaml
 from compress.cards import available
 from compress.errors import UsageError, nearest
 from compress.pipeline.names import NAMES
-from compress.sources import where
 from compress.recipe.load import parse_recipe
+from compress.sources import where
 from compress.tasks import KINDS
 from compress.tasks.named import NAMED_TASKS
 
