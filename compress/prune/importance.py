@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from compress.console import Console
 from compress.errors import ModelError
-from compress.models.families import Family, family_of, head_size, layer_shapes, layers_of, part
-from compress.prune.score import Slice, group_importance
+from compress.models.families import family_of, layer_shapes, layers_of, part
+from compress.prune.score import group_importance
 from compress.train.objective import Batch
 
 Loss = Callable[[PreTrainedModel, Batch], Tensor]
@@ -58,36 +58,10 @@ def measure_importance(
 
 def _add(found: Importance, model: PreTrainedModel) -> None:
     """Add what the gradients of one batch say."""
-    family, size = family_of(model), head_size(model)
-    for index, layer in enumerate(layers_of(model)):
-        heads, neurons = part(layer, family.attention_output).in_features // size, len(found.ffn[index])
-        found.heads[index].add_(group_importance(_attention(layer, family), heads))
-        found.ffn[index].add_(group_importance(_ffn(layer, family), neurons))
-
-
-def _attention(layer: nn.Module, family: Family) -> list[Slice]:
-    """What belongs to heads: rows of query, key and value, columns of the output."""
-    entering = [path for path in (family.query, family.key, family.value) if path is not None]
-    return [
-        *(piece for path in entering for piece in _rows(part(layer, path))),
-        *_columns(part(layer, family.attention_output)),
-    ]
-
-
-def _ffn(layer: nn.Module, family: Family) -> list[Slice]:
-    """What belongs to neurons: rows of the first part, columns of the second."""
-    return [*_rows(part(layer, family.ffn_in)), *_columns(part(layer, family.ffn_out))]
-
-
-def _rows(linear: nn.Linear) -> list[Slice]:
-    return [_slice(parameter, 0) for parameter in linear.parameters()]
-
-
-def _columns(linear: nn.Linear) -> list[Slice]:
-    return [_slice(linear.weight, 1)]
-
-
-def _slice(parameter: Tensor, dim: int) -> Slice:
-    if parameter.grad is None:
-        raise ModelError("the loss does not reach every layer, so importance cannot be measured.")
-    return Slice(parameter, parameter.grad, dim)
+    family = family_of(model)
+    for layer, heads, neurons in zip(layers_of(model), found.heads, found.ffn, strict=True):
+        for totals, path in ((heads, family.attention_output), (neurons, family.ffn_out)):
+            weight = part(layer, path).weight
+            if weight.grad is None:
+                raise ModelError("the loss does not reach every layer, so importance cannot be measured.")
+            totals.add_(group_importance(weight, weight.grad, len(totals)).cpu())

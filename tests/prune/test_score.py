@@ -1,24 +1,23 @@
 import pytest
 import torch
 
-from compress.prune.score import Slice, choose, group_importance, most_removable, share_removed
+from compress.prune.score import choose, group_importance, most_removable, share_removed
 
 
-def test_importance_is_the_sum_of_weight_times_gradient():
+def test_importance_is_what_a_group_s_columns_change():
     generator = torch.Generator().manual_seed(0)
-    rows, columns, bias = (torch.randn(shape, generator=generator) for shape in ((6, 5), (4, 6), (6,)))
-    gradients = [torch.randn(tensor.shape, generator=generator) for tensor in (rows, columns, bias)]
-    slices = [Slice(rows, gradients[0], 0), Slice(columns, gradients[1], 1), Slice(bias, gradients[2], 0)]
-    expected = []
-    for group in range(3):
-        members = [2 * group, 2 * group + 1]
-        total = 0.0
-        for member in members:
-            total += sum(abs(rows[member, i] * gradients[0][member, i]) for i in range(5))
-            total += sum(abs(columns[i, member] * gradients[1][i, member]) for i in range(4))
-            total += abs(bias[member] * gradients[2][member])
-        expected.append(float(total))
-    torch.testing.assert_close(group_importance(slices, 3), torch.tensor(expected))
+    weight, gradient = torch.randn(4, 6, generator=generator), torch.randn(4, 6, generator=generator)
+    expected = [
+        abs(sum(float(weight[row, column] * gradient[row, column]) for row in range(4) for column in columns))
+        for columns in ((0, 1), (2, 3), (4, 5))
+    ]
+    torch.testing.assert_close(group_importance(weight, gradient, 3), torch.tensor(expected))
+
+
+def test_effects_that_cancel_are_no_importance():
+    weight, gradient = torch.tensor([[1.0, -1.0, 1.0]]), torch.tensor([[2.0, 2.0, 1.0]])
+    assert group_importance(weight[:, :2], gradient[:, :2], 1) == 0
+    assert group_importance(weight[:, 2:], gradient[:, 2:], 1) == 1
 
 
 def test_the_least_important_go_whatever_their_layer():
