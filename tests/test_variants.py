@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 
 from compress.errors import UsageError
@@ -68,3 +71,13 @@ def test_devices():
     assert variant_named("onnx-fp32").runs_on("cuda")
     assert not variant_named("onnx-int8").runs_on("cuda")
     assert variant_named("onnx-int8").batch_sensitive
+
+
+def test_the_table_is_light():
+    code = """
+import sys
+for name in ("torch", "transformers", "datasets", "onnx"):
+    sys.modules[name] = None
+import compress.variants
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

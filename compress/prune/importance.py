@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -27,41 +27,30 @@ class Importance:
 
 
 def measure_importance(
-    model: PreTrainedModel,
-    batches: Iterable[Batch],
-    loss: Loss,
-    console: Console | None = None,
-    total: int | None = None,
+    model: PreTrainedModel, batches: Sequence[Batch], loss: Loss, console: Console | None = None
 ) -> Importance:
     """Add up first-order Taylor importance over batches; the model's weights stay as they are.
 
     Dropout is off: what it drops at random would look unimportant.
     """
-    shapes = layer_shapes(model)
+    family = family_of(model)
+    shapes, layers = layer_shapes(model), layers_of(model)
     found = Importance([torch.zeros(heads) for heads, _ in shapes], [torch.zeros(ffn) for _, ffn in shapes])
+    totals = [*found.heads, *found.ffn]
+    weights = [part(layer, path).weight for path in (family.attention_output, family.ffn_out) for layer in layers]
     training = model.training
     model.train(False)
-    with (console or Console("quiet")).progress(total, "importance", "batches") as progress:
+    with (console or Console("quiet")).progress(len(batches), "importance", "batches") as progress:
         for batch in batches:
-            model.zero_grad()
-            loss(model, batch).backward()  # type: ignore[no-untyped-call]
-            _add(found, model)
+            gradients = torch.autograd.grad(loss(model, batch), weights, allow_unused=True)
+            for total, weight, gradient in zip(totals, weights, gradients, strict=True):
+                if gradient is None:
+                    raise ModelError("the loss does not reach every layer, so importance cannot be measured.")
+                total.add_(group_importance(weight, gradient, len(total)).cpu())
             progress.advance(1)
-    model.zero_grad()
     model.train(training)
-    if not all(bool(torch.isfinite(each).all()) for each in (*found.heads, *found.ffn)):
+    if not all(bool(torch.isfinite(total).all()) for total in totals):
         raise ModelError(
             "the importance of some heads or neurons is not a number: the model's loss or weights are not."
         )
     return found
-
-
-def _add(found: Importance, model: PreTrainedModel) -> None:
-    """Add what the gradients of one batch say."""
-    family = family_of(model)
-    for layer, heads, neurons in zip(layers_of(model), found.heads, found.ffn, strict=True):
-        for totals, path in ((heads, family.attention_output), (neurons, family.ffn_out)):
-            weight = part(layer, path).weight
-            if weight.grad is None:
-                raise ModelError("the loss does not reach every layer, so importance cannot be measured.")
-            totals.add_(group_importance(weight, weight.grad, len(totals)).cpu())

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -152,3 +153,18 @@ def test_killed_in_the_middle_it_ends_with_the_same_weights(data, tiny_folder, t
     assert start(tmp_path / "killed").wait() == 0
     assert whole.wait() == 0
     assert digests(tmp_path / "killed") == digests(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_two_processes_cut_one_model_together(data, tiny_folder, tmp_path):
+    student = tiny_folder("bert")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    arguments = [str(student), str(data), str(tmp_path / "work"), settings().model_dump_json()]
+    (tmp_path / "work").mkdir()
+    (tmp_path / "alone").mkdir()
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    subprocess.run([*launch, str(tmp_path / "script.py"), *arguments], env=environment, check=True, timeout=200)
+    prune(student, student, data, settings(), 0, tmp_path / "alone")
+    assert read_info(tmp_path / "work").shape == read_info(tmp_path / "alone").shape
+    assert digests(tmp_path / "work").keys() == digests(tmp_path / "alone").keys()
