@@ -1,0 +1,91 @@
+"""`kill -9` in the middle of each step: the same command goes on and ends with the same weights."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from compress.folder import file_digest
+from compress.report.result import read_report
+
+pytestmark = pytest.mark.slow
+
+LONGER = ["--set", "finetune.epochs=12", "--set", "distill.epochs=12", "--set", "prune.recover.epochs=12"]
+OFTEN = [f"--set={step}.checkpoint.steps=2" for step in ("finetune", "distill", "prune.recover")]
+MODELS = ("finetune", "distill", "prune")
+STEPS = ("data", *MODELS, "score-teacher", "export-teacher", "quantize-teacher", "floor", "measure", "report")
+PATIENCE = 240
+
+
+def command(recipe: Path, runs: Path) -> list[str]:
+    return [sys.executable, "-m", "compress", "run", str(recipe), "--runs", str(runs), *LONGER, *OFTEN]
+
+
+def one_thread() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def weights(runs: Path) -> dict[str, str]:
+    return {step: file_digest(next((runs / ".steps").glob(f"{step}-*/model.safetensors"))) for step in MODELS}
+
+
+def kill_inside(step: str, recipe: Path, runs: Path) -> bool:
+    """Start the run and kill it once ``step`` has begun (a training: has a checkpoint); whether that came about."""
+    running = subprocess.Popen(command(recipe, runs), env=one_thread(), stderr=subprocess.DEVNULL)
+    events = runs / "tiny" / "events.jsonl"
+    deadline = time.monotonic() + PATIENCE
+    while running.poll() is None and time.monotonic() < deadline:
+        if began(step, events) and (
+            step not in MODELS or any((runs / ".steps").glob(f".partial/{step}-*/**/checkpoint-*"))
+        ):
+            running.send_signal(signal.SIGKILL)
+            running.wait()
+            return True
+        time.sleep(0.002)
+    running.kill()
+    running.wait()
+    return False
+
+
+def began(step: str, events: Path) -> bool:
+    if not events.exists():
+        return False
+    told = [json.loads(line) for line in events.read_text().splitlines() if line.endswith("}")]
+    return any(entry["step"].startswith(step) and entry["event"] == "started" for entry in told)
+
+
+def test_a_run_killed_inside_every_step_ends_with_the_same_weights(recipe_file: Path, tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    subprocess.run(command(recipe_file, whole), env=one_thread(), check=True, timeout=PATIENCE)
+    for step in STEPS:
+        assert kill_inside(step, recipe_file, killed), f"{step} was over before it could be killed"
+        assert not any((killed / ".steps").glob(f"{step}-*/model.safetensors")) or step not in MODELS
+    done = subprocess.run(
+        command(recipe_file, killed), env=one_thread(), check=True, timeout=PATIENCE, capture_output=True, text=True
+    )
+    assert done.stderr.count("skipped") >= len(STEPS) - 2
+    assert weights(killed) == weights(whole)
+    assert read_report(killed / "tiny").verdicts[0].winner is not None
+    assert not list((killed / ".steps" / ".partial").iterdir())
+
+
+def test_two_processes_train_together_and_one_does_the_rest(recipe_file: Path, tmp_path: Path) -> None:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29713"]
+    compress = ["-m", "compress", "run", str(recipe_file), "--runs", str(tmp_path / "two"), *LONGER]
+    done = subprocess.run([*launcher, *compress], timeout=PATIENCE, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("[1/") == 1
+    subprocess.run(command(recipe_file, tmp_path / "one"), env=one_thread(), check=True, timeout=PATIENCE)
+    scores = {}
+    for count in ("one", "two"):
+        row = read_report(tmp_path / count / "tiny").row("teacher/torch-fp32")
+        assert row is not None
+        assert row.targets["cpu"].test is not None
+        scores[count] = row.targets["cpu"].test.primary.value
+    assert scores["two"] == pytest.approx(scores["one"], abs=0.1)
+    assert scores["two"] > 0.9

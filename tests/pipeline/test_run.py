@@ -1,0 +1,211 @@
+"""The finished tiny run, and what happens when it is run again with something changed."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import compress
+from compress.cli import main
+from compress.errors import UsageError
+from compress.folder import read_info
+from compress.pipeline.run import Options, prepare
+from compress.report.result import read_report
+
+
+@pytest.fixture
+def copy(finished_run: Path, tmp_path: Path) -> Path:
+    """A copy of the finished run that a test may change; its recipe stands beside it."""
+    shutil.copytree(finished_run.parent, tmp_path / "copy", symlinks=True)
+    return tmp_path / "copy"
+
+
+def events(folder: Path) -> list[tuple[str, str]]:
+    lines = (folder / "runs" / "tiny" / "events.jsonl").read_text().splitlines()
+    return [(entry["step"], entry["event"]) for entry in map(json.loads, lines)]
+
+
+def rerun(folder: Path, *arguments: str) -> tuple[int, list[str]]:
+    """Run the copy again; which steps ran."""
+    before = len(events(folder))
+    code = main(["run", str(folder / "tiny.yaml"), "--runs", str(folder / "runs"), "--format", "quiet", *arguments])
+    return code, [step for step, event in events(folder)[before:] if event == "finished"]
+
+
+def test_the_run_folder_holds_what_was_promised(finished_run: Path) -> None:
+    names = {path.name for path in finished_run.iterdir()}
+    assert {"recipe.yaml", "lock.json", "events.jsonl", "report.json", "report.md", "report.html", "winner"} <= names
+
+
+def test_every_row_was_scored_and_timed(finished_run: Path) -> None:
+    report = read_report(finished_run)
+    assert [row.key for row in report.rows] == [
+        f"{model}/{variant}"
+        for model in ("teacher", "student", "pruned")
+        for variant in ("torch-fp32", "onnx-fp32", "onnx-int8")
+    ]
+    for row in report.rows:
+        assert row.status == "ok", row.reason
+        assert row.targets["cpu"].test is not None
+        assert row.targets["cpu"].latency.timed
+    assert report.verdicts[0].winner is not None
+    assert report.floor is not None
+    assert report.data.rows == {"train": 152, "select": 8, "test": 60}
+
+
+def test_lineage_leads_from_the_winner_to_the_data(finished_run: Path) -> None:
+    info = read_info(finished_run / "winner" / "cpu")
+    assert {parent.step for parent in info.parents} >= {"data"}
+    assert info.recipe is not None
+    assert info.recipe["student"]["layers"] == 1
+
+
+def test_nothing_changed_nothing_runs(copy: Path) -> None:
+    assert rerun(copy) == (0, [])
+
+
+def test_a_changed_setting_runs_what_depends_on_it_and_nothing_else(copy: Path) -> None:
+    code, ran = rerun(copy, "--set", "prune.ffn=0.25", "--until", "score")
+    assert code == 0
+    assert "prune" in ran
+    assert "score-pruned-onnx-int8-cpu-b1" in ran
+    assert not {"data", "finetune", "distill", "floor", "score-student-onnx-fp32-cpu-b32"} & set(ran)
+
+
+def test_checkpoint_intervals_and_paths_change_nothing(copy: Path) -> None:
+    moved = copy / "elsewhere.csv"
+    (copy / "train.csv").rename(moved)
+    code, ran = rerun(copy, "--set", "finetune.checkpoint.steps=3", "--set", f"task.data.train={moved}")
+    assert (code, [step for step in ran if step != "report"]) == (0, [])
+
+
+def test_changed_contents_run_everything(copy: Path) -> None:
+    with (copy / "train.csv").open("a") as stream:
+        stream.write("one more sunny day,sunny\n")
+    # The recipe of the copy names the files of the original, so the copy's are named here.
+    code, ran = rerun(copy, "--set", f"task.data.train={copy}/train.csv", "--until", "finetune")
+    assert (code, ran) == (0, ["data", "finetune"])
+
+
+def test_from_runs_a_step_and_what_needs_it_again(copy: Path) -> None:
+    code, ran = rerun(copy, "--from", "quantize-pruned-onnx-int8", "--until", "score")
+    assert code == 0
+    assert ran == ["quantize-pruned-onnx-int8", "score-pruned-onnx-int8-cpu-b1"]
+
+
+def test_a_damaged_step_is_made_again(copy: Path) -> None:
+    (next((copy / "runs" / ".steps").glob("floor-*")) / "step.json").write_text("{")
+    code, ran = rerun(copy)
+    assert code == 0
+    assert "floor" in ran
+
+
+def test_a_missed_gate_exits_with_3_and_leaves_the_report(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # Every class may lose nothing and strictly so: no noisy tiny model passes.
+    code, _ = rerun(copy, "--set", "gate.max_drop=0", "--set", "gate.strict=true", "--set", "quantize.max_drop=0")
+    report = read_report(copy / "runs" / "tiny")
+    if report.verdicts[0].winner is None:
+        assert code == 3
+        assert "no winner" in capsys.readouterr().err
+    else:
+        assert code == 0
+
+
+def test_an_unknown_step_names_those_there_are(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert rerun(copy, "--from", "distil")[0] == 2
+    assert "did you mean distill" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_failed_variant_leaves_the_rest(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from compress.errors import ModelError
+    from compress.variants import Variant
+
+    def refuse(self: Variant, *args: object, **kwargs: object) -> None:
+        raise ModelError("no such luck")
+
+    monkeypatch.setattr(Variant, "make", refuse)
+    code, ran = rerun(copy, "--from", "quantize-pruned-onnx-int8")
+    report = read_report(copy / "runs" / "tiny")
+    row = report.row("pruned/onnx-int8")
+    assert code == 1
+    assert "measure" in ran
+    assert row is not None
+    assert (row.status, row.reason) == ("failed", "no such luck")
+    monkeypatch.undo()
+    assert rerun(copy)[0] == 0
+    assert read_report(copy / "runs" / "tiny").row("pruned/onnx-int8").status == "ok"  # type: ignore[union-attr]
+
+
+def test_a_target_that_is_not_there_is_told(copy: Path) -> None:
+    code, _ = rerun(copy, "--set", "targets=[cpu, cuda]")
+    report = read_report(copy / "runs" / "tiny")
+    missing = next(target for target in report.targets if target.title == "cuda")
+    if missing.present:
+        pytest.skip("this machine has a CUDA device")
+    assert code == 0
+    assert missing.reason
+    assert all(row.targets["cuda"].latency.status == "not measured" for row in report.rows if "cuda" in row.targets)
+
+
+def test_the_function_gives_the_report(finished_run: Path) -> None:
+    report = compress.run(finished_run.parent / "tiny.yaml", runs=finished_run.parent / "runs")
+    assert report.name == "tiny"
+
+
+def test_a_mapping_is_a_recipe(tmp_path: Path, recipe_file: Path) -> None:
+    recipe = {
+        "task": {"kind": "classification", "data": {"train": str(recipe_file.parent / "train.csv"), "test_share": 0.2}},
+        "teacher": str(recipe_file.parent / "teacher"),
+    }
+    plan = prepare(recipe, ["finetune.epochs=1"], Options(runs=tmp_path))
+    assert plan.recipe.finetune
+    assert plan.recipe.finetune.epochs == 1
+    assert [step.kind for step in plan.steps if step.trains] == ["finetune"]
+
+
+def test_a_teacher_that_is_nowhere_is_bad_usage(tmp_path: Path, recipe_file: Path) -> None:
+    with pytest.raises(UsageError, match="did you mean minilm-l6"):
+        prepare(recipe_file, ["teacher=minilm-l9"], Options(runs=tmp_path))
+
+
+class TestCommandsOnAFinishedRun:
+    def test_report(self, finished_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["report", "tiny", "--runs", str(finished_run.parent / "runs")]) == 0
+        assert "winner" in capsys.readouterr().out
+
+    def test_plan_says_that_all_stands(self, finished_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        recipe, runs = str(finished_run.parent / "tiny.yaml"), str(finished_run.parent / "runs")
+        assert main(["plan", recipe, "--runs", runs, "--format", "json"]) == 0
+        assert {row["state"] for row in json.loads(capsys.readouterr().out)["steps"]} == {"stands"}
+
+    def test_plan_forecasts_what_has_run_before(self, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        arguments = ["--runs", str(copy / "runs"), "--format", "json", "--set", "distill.epochs=4"]
+        assert main(["plan", str(copy / "tiny.yaml"), *arguments]) == 0
+        rows = {row["step"]: row for row in json.loads(capsys.readouterr().out)["steps"]}
+        assert rows["finetune"]["state"] == "stands"
+        assert rows["distill"]["state"] == "to do"
+        assert rows["distill"]["seconds"] > 0
+
+    def test_ls_runs(self, finished_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["ls", "runs", "--runs", str(finished_run.parent / "runs"), "--format", "json"]) == 0
+        assert json.loads(capsys.readouterr().out)[0]["name"] == "tiny"
+
+    def test_export_and_predict(self, finished_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        student = next((finished_run.parent / "runs" / ".steps").glob("distill-*"))
+        out = str(tmp_path / "out")
+        assert main(["export", str(student), out, "--quantize", "int8"]) == 0
+        assert main(["export", str(student), out]) == 2
+        capsys.readouterr()
+        assert main(["predict", out, "blue sky", "grey cloud", "--format", "json"]) == 0
+        answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [set(answer) for answer in answers] == [{"text", "label", "probability"}] * 2
+
+    def test_publish_under_another_name(self, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        zoo = copy / "other-zoo"
+        assert main(["publish", "tiny", "--runs", str(copy / "runs"), "--to", str(zoo), "--name", "weather"]) == 0
+        assert (zoo / "weather" / "README.md").is_file()
+        assert main(["verify", str(zoo / "weather")]) == 0
+        (zoo / "weather" / "config.json").write_text("{}")
+        assert main(["verify", str(zoo / "weather")]) == 1
