@@ -17,6 +17,7 @@ from compress.environment import LIBRARIES, describe, versions
 from compress.folder import FolderInfo, read_info
 from compress.measure import Latency, Quality, assess, footprint
 from compress.pipeline.graph import Competitor, Plan
+from compress.pipeline.portable import portable
 from compress.pipeline.steps import ANSWERS_FILE, LATENCY_FILE, SCORED_FILE, SCORED_ROLES
 from compress.pipeline.workbench import Workbench
 from compress.recipe.schema import Data, Role, Target
@@ -78,7 +79,7 @@ class _Assembly:
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             versions=versions(LIBRARIES),
             machine=_machine(self.plan),
-            recipe=recipe.model_dump(mode="json"),
+            recipe=portable(recipe),
             task=self.roles.info.task_info,
             data=self._data(),
             rules=Rules(

@@ -17,6 +17,7 @@ from compress.environment import cuda_devices, describe, versions
 from compress.pipeline import steps
 from compress.pipeline.fingerprint import effective
 from compress.pipeline.graph import Competitor, Plan
+from compress.pipeline.portable import portable
 from compress.recipe.schema import Recipe, Target
 from compress.sources import identity
 from compress.variants import Variant, variants_for
@@ -143,7 +144,7 @@ def _add_measure(plan: Plan) -> None:
 def _add_report(plan: Plan) -> None:
     recipe = plan.recipe
     settings = {
-        "recipe": recipe.model_dump(mode="json", exclude={"publish": True, "track": True}),
+        "recipe": portable(recipe),
         "missing": dict(plan.missing_targets),
     }
     needs = [step.name for step in plan.steps]

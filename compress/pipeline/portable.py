@@ -1,0 +1,33 @@
+"""A recipe as it leaves this machine: in reports, model cards and published folders no path of it is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from compress.recipe.schema import Recipe
+
+ROLES = ("train", "select", "test")
+
+
+def portable(recipe: Recipe) -> dict[str, Any]:
+    """The long form with files and folders by their names alone; hub ids and cards stay as they are."""
+    plain = recipe.model_dump(mode="json", exclude={"publish", "track"})
+    data = plain["task"]["data"]
+    if data["hub"] is None:
+        data.update({role: _names(data[role]) for role in ROLES})
+    for section in ("teacher", "student"):
+        if plain[section]:
+            plain[section]["source"] = _name(plain[section]["source"])
+    return plain
+
+
+def _names(paths: str | list[str] | None) -> str | list[str] | None:
+    return [_name(path) or "" for path in paths] if isinstance(paths, list) else _name(paths)
+
+
+def _name(source: str | None) -> str | None:
+    """A local path's last part; anything that is no path here is a name already."""
+    if source is None or not Path(source).expanduser().exists():
+        return source
+    return Path(source).expanduser().resolve().name
