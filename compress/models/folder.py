@@ -21,7 +21,7 @@ from compress.errors import ModelError
 from compress.folder import INFO_FILE, FolderInfo, TaskInfo, read_info, write_info
 from compress.models.families import base_of, family_of, shape_of
 from compress.models.fetch import FOREIGN_WEIGHTS, SAFE_WEIGHTS, fetch
-from compress.models.heads import HEADS, Head, head_named, head_of_class
+from compress.models.heads import HEADS, Head, head_named, head_of, head_of_class
 from compress.models.quiet import quiet
 from compress.models.shapes import settled
 from compress.tasks import kind_of
@@ -122,6 +122,19 @@ def answers_task(config: PreTrainedConfig, task: TaskInfo) -> bool:
     if not task.labels:
         return config.num_labels == 1
     return sorted(map(_plain, _labels(config))) == sorted(map(_plain, task.labels))
+
+
+def fit_head(model: PreTrainedModel, task: TaskInfo) -> None:
+    """Set a model in memory to the task's labels and loss, after checking that its head has an answer for each."""
+    head, expected = head_named(kind_of(task).head), max(1, len(task.labels))
+    if head_of(model) is not head:
+        raise ModelError(
+            f"a {type(model).__name__} has no head for {task.name}; expected a class that ends in {head.suffix}."
+        )
+    if model.config.num_labels != expected:
+        wanted = ", ".join(task.labels) or "a number"
+        raise ModelError(f"the head gives {model.config.num_labels} answers, expected {expected}: {wanted}.")
+    _config_for(model.config, task)
 
 
 def has_head(source: Source, task: TaskInfo, revision: str | None = None) -> bool:

@@ -15,7 +15,7 @@ from compress.data.roles import load_roles
 from compress.errors import ModelError
 from compress.folder import TaskInfo
 from compress.models.families import shape_of
-from compress.models.folder import load_model, load_tokenizer
+from compress.models.folder import fit_head, load_model, load_tokenizer
 from compress.models.shrink import build_student, place
 from compress.recipe.schema import Distill, Student
 from compress.tasks.kind import Row
@@ -89,6 +89,8 @@ def distill_from_model(
     """
     console = console or Console("quiet")
     settings = settings or Distill()
+    for model in (teacher, student):
+        fit_head(model, task)
     with ExitStack() as stack:
         work = work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         tokens = material.tokens_of(teacher.config, tokenizer)

@@ -15,7 +15,7 @@ from compress.data.roles import load_roles
 from compress.errors import ModelError
 from compress.folder import TaskInfo
 from compress.models.fetch import fetch
-from compress.models.folder import has_head, load_model, load_tokenizer, read_config
+from compress.models.folder import fit_head, has_head, load_model, load_tokenizer, read_config
 from compress.recipe.schema import Finetune
 from compress.tasks.kind import Row
 from compress.train import material
@@ -90,6 +90,7 @@ def finetune_from_model(
     with ExitStack() as stack:
         work = work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         settings = settings or Finetune()
+        fit_head(model, task)
         tokens = material.tokens_of(model.config, tokenizer)
         trained, _ = train_best(
             rewound(model, settings),

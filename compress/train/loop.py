@@ -81,6 +81,13 @@ class TrainResult:
         """Throughput, evaluations and checkpoints included."""
         return self.rows / self.seconds if self.seconds else 0.0
 
+    @property
+    def summary(self) -> str:
+        """Read as ``0.8911 on select after update 420 of 420, 12,000 rows at 150 rows/s in bf16``."""
+        score = "not evaluated" if self.score is None else f"{self.score:.4f} on select after update {self.best_at}"
+        rate = f"{self.rows:,} rows at {self.rows_per_second:.0f} rows/s in {self.precision}"
+        return f"{score} of {self.updates}, {rate}"
+
 
 @dataclass
 class State:

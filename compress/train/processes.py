@@ -90,9 +90,10 @@ class Processes:
 
     def set_random_states(self, states: Mapping[str, Tensor]) -> None:
         """Go on with this process's row of what `random_states` gave."""
-        torch.set_rng_state(states["cpu"][self.rank].contiguous())
+        # Cloned: torch reads a row of a larger tensor from the wrong place.
+        torch.set_rng_state(states["cpu"][self.rank].clone())
         if self.device.type == "cuda":
-            torch.cuda.set_rng_state(states["cuda"][self.rank].contiguous(), self.device)
+            torch.cuda.set_rng_state(states["cuda"][self.rank].clone(), self.device)
 
     @contextmanager
     def randomness(self, seed: int) -> Iterator[None]:

@@ -55,6 +55,7 @@ def train_best(
             track=track,
             label=label if settings.restarts == 1 else f"{label} {number + 1}/{settings.restarts}",
         )
+        console.note(f"{label}: {result.summary}")
         return model, result
 
     if settings.restarts == 1:

@@ -1,0 +1,88 @@
+"""Run beside the tests: trains once unharmed, and once as often as it is killed, each attempt in a process of its own.
+
+    python attempts.py STEP TEACHER DATA FOLDER KILLS
+
+The results are FOLDER/whole and FOLDER/killed. STEP is finetune, distill or recover; KILLS are places to die at, one
+for each attempt: `update:7` (in the middle of an update), `tensors:1` (while the first checkpoint is written),
+`named:1` (before the first checkpoint replaces older ones), `best:2` (after the second best weights), `saved:1`
+(after the model folder is written, before the training is forgotten).
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import compress.train.made as made
+import compress.train.store as store
+from compress.models.folder import load_model
+from compress.recipe.schema import Checkpoints, Distill, Finetune, Student
+from compress.train.distill import distill
+from compress.train.finetune import finetune
+from compress.train.loop import Run
+from compress.train.store import Store
+
+COMMON = {"epochs": 3, "batch_size": 8, "learning_rate": 3e-3, "precision": "bf16", "evaluations": 2}
+
+
+def dies(owner, name, at, before):
+    """Make the ``at``-th call of a function the last thing that this process does."""
+    function, calls = getattr(owner, name), iter(range(1, 1000))
+
+    def dying(*args, **options):
+        last = next(calls) == at
+        if last and before:
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = function(*args, **options)
+        if last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(owner, name, dying)
+
+
+def arm(place):
+    what, at = place.split(":")
+    owner, name, before = {
+        "update": (Run, "_step", True),
+        "tensors": (store, "_flush", True),
+        "named": (Store, "_drop_best", True),
+        "best": (Store, "save_best", False),
+        "saved": (made, "save_model", False),
+    }[what]
+    dies(owner, name, int(at), before)
+
+
+def attempt(step, teacher, data, work):
+    work.mkdir(exist_ok=True)
+    checkpoint = Checkpoints(minutes=None, steps=4)
+    if step == "finetune":
+        finetune(str(teacher), data, Finetune(**COMMON, checkpoint=checkpoint, reuse=False, restarts=2), 5, work)
+    else:
+        spec = {"distill": {"layers": 1, "hidden": 16}, "recover": {"source": str(teacher)}}[step]
+        distill(teacher, Student(**spec), data, Distill(**COMMON, checkpoint=checkpoint), 5, work)
+    load_model(work)
+
+
+def in_child(place, *arguments):
+    """One attempt in a process that starts with everything imported and nothing done."""
+    child = os.fork()
+    if child == 0:
+        if place:
+            arm(place)
+        attempt(*arguments)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    expected = signal.SIGKILL if place else 0
+    assert status == expected, f"{place}: ended with {status}, expected {expected}"
+
+
+def main(step, teacher, data, folder, *kills):
+    folder = Path(folder)
+    in_child(None, step, Path(teacher), Path(data), folder / "whole")
+    for place in (*kills, None):
+        in_child(place, step, Path(teacher), Path(data), folder / "killed")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,161 @@
+import pytest
+import torch
+
+from compress.errors import ModelError, UsageError
+from compress.folder import read_info
+from compress.losses import LOSSES
+from compress.models.families import FAMILIES, layer_shapes
+from compress.models.folder import load
+from compress.models.shrink import build_student
+from compress.recipe.schema import Distill, Student
+from compress.train import distill, distill_from_model
+from compress.train.distillation import Distillation
+
+SETTINGS = {"epochs": 2, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
+ALL = {"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0}
+
+
+def tensors(material, count=6):
+    return {name: torch.from_numpy(array) for name, array in material.train.batch(list(range(count))).items()}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_distils(name, tiny_model, tiny_folder, prepared, tmp_path):
+    losses = ALL if FAMILIES[name].query else {"soft_label": 1.0, "hidden_state": 1.0}
+    teacher = tiny_folder(tiny_model(name))
+    made = distill(teacher, Student(layers=1), prepared, Distill(**SETTINGS, losses=losses), 0, tmp_path)
+    assert set(made.result.history[0].losses) == {"hard_label", *losses}
+    first, last = made.result.history[0].losses, made.result.history[-1].losses
+    assert sum(last.values()) < sum(first.values())
+    info = read_info(tmp_path)
+    assert (info.step, info.shape.layers, info.shape.family) == ("distill", 1, name)
+    assert load(tmp_path).config.id2label == {0: "bad", 1: "good"}
+
+
+def test_a_narrow_student_learns_through_projections_that_are_dropped(tiny_model, tiny_folder, prepared, tmp_path):
+    spec = Student(layers=1, hidden=16, heads=2)
+    made = distill(tiny_folder("bert"), spec, prepared, Distill(**SETTINGS, losses=ALL), 0, tmp_path)
+    assert made.info.shape.hidden == 16
+    assert "hidden_state" in made.result.history[0].losses
+    assert load(tmp_path).config.hidden_size == 16
+
+
+def test_the_teacher_stays_as_it_is(tiny_model, tiny_tokenizer, tiny_task, rows, same_weights):
+    teacher, before = tiny_model("bert"), tiny_model("bert")
+    student = build_student(teacher, Student(layers=1))
+    distill_from_model(teacher, student, tiny_tokenizer, rows(20), rows(8), tiny_task, Distill(**SETTINGS, losses=ALL))
+    assert same_weights(teacher, before)
+    assert all(parameter.grad is None for parameter in teacher.parameters())
+
+
+def test_a_student_follows_its_teacher_without_any_label(tiny_model, tiny_tokenizer, tiny_task, rows):
+    teacher = tiny_model("bert")
+    student = build_student(teacher, Student(layers=2, start="random"), seed=5)
+    settings = Distill(**{**SETTINGS, "epochs": 30}, losses={"soft_label": 1.0}, hard_label=0.0, temperature=1.0)
+    wrong = [{**row, "label": 0} for row in rows(50)]
+    pieces = tiny_tokenizer([row["text"] for row in wrong], padding=True, return_tensors="pt")
+
+    def distance():
+        with torch.no_grad():
+            ours, theirs = student(**pieces).logits.softmax(-1), teacher(**pieces).logits.softmax(-1)
+        return (ours - theirs).abs().mean().item()
+
+    student.train(False)
+    before = distance()
+    distill_from_model(teacher, student, tiny_tokenizer, wrong, [], tiny_task, settings)
+    assert distance() < before / 3
+
+
+def test_pruned_students_recover(tiny_model, tiny_folder, prepared, tmp_path):
+    student = tiny_model("bert")
+    layer = student.bert.encoder.layer[0]
+    layer.intermediate.dense = torch.nn.Linear(32, 48)
+    layer.output.dense = torch.nn.Linear(48, 32)
+    origin = Student(source=str(tiny_folder(student)))
+    made = distill(tiny_folder("bert"), origin, prepared, Distill(**SETTINGS, losses=ALL), 0, tmp_path, step="prune")
+    assert made.info.step == "prune"
+    assert made.info.shape.ffn == (48, 64)
+    assert layer_shapes(load(tmp_path)) == [(4, 48), (4, 64)]
+
+
+def test_no_distillation_leaves_the_student_as_it_is_built(tiny_folder, prepared, tmp_path, same_weights):
+    teacher = tiny_folder("bert")
+    made = distill(teacher, Student(layers=1), prepared, False, 0, tmp_path)
+    assert made.result is None
+    assert same_weights(load(tmp_path), build_student(load(teacher), Student(layers=1)))
+
+
+def test_losses_are_zero_between_equals(tiny_model, material, tiny_task):
+    teacher, student = tiny_model("bert"), tiny_model("bert")
+    losses = Distillation(student, teacher, Distill(losses=ALL, hard_label=0.0), tiny_task)(student, tensors(material))
+    assert set(losses) == set(ALL)
+    assert all(loss.item() == pytest.approx(0.0, abs=1e-5) for loss in losses.values())
+
+
+def test_weights_scale_losses(tiny_model, material, tiny_task):
+    teacher, student = tiny_model("bert"), build_student(tiny_model("bert"), Student(layers=1))
+    student.train(False)
+    batch = tensors(material)
+    once = Distillation(student, teacher, Distill(losses=ALL, hard_label=1.0), tiny_task)(student, batch)
+    thrice = Distillation(student, teacher, Distill(losses=dict.fromkeys(ALL, 3.0), hard_label=3.0), tiny_task)(
+        student, batch
+    )
+    for name, loss in once.items():
+        assert thrice[name].item() == pytest.approx(3 * loss.item(), rel=1e-5)
+
+
+def test_only_what_is_needed_runs(tiny_model, material, tiny_task, monkeypatch):
+    teacher, student = tiny_model("bert"), tiny_model("bert")
+    objective = Distillation(student, teacher, Distill(losses={"soft_label": 0.0}, hard_label=1.0), tiny_task)
+    monkeypatch.setattr(teacher, "forward", None)  # a teacher that nothing asks does not run
+    assert set(objective(student, tensors(material))) == {"hard_label"}
+    assert objective.modules() == []
+
+
+def test_only_mapped_layers_are_observed(tiny_model, material, tiny_task):
+    teacher, student = tiny_model("bert", num_hidden_layers=3), tiny_model("bert")
+    settings = Distill(losses={"hidden_state": 1.0}, layer_map=((1, 2),), hard_label=0.0)
+    losses = Distillation(student, teacher, settings, tiny_task)(student, tensors(material))
+    losses["hidden_state"].backward()
+    assert student.classifier.weight.grad is None
+    assert student.bert.encoder.layer[1].output.dense.weight.grad is not None
+
+
+def test_several_answers_and_numbers_distil(tiny_model, material, tiny_task):
+    for kind, labels in (("multi_label", ("bad", "good")), ("regression", ())):
+        task = tiny_task.model_copy(update={"kind": kind, "labels": labels})
+        teacher, student = (tiny_model("bert", labels=labels or ("score",)) for _ in range(2))
+        objective = Distillation(student, teacher, Distill(losses={"soft_label": 1.0}, hard_label=0.0), task)
+        assert objective(student, tensors(material))["soft_label"].item() == pytest.approx(0.0, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"losses": {}, "hard_label": 0.0}, "nothing to learn from"),
+        ({"losses": {"soft_labl": 1.0}}, "did you mean soft_label"),
+        ({"losses": ALL, "layer_map": ()}, "layer_map is empty"),
+        ({"losses": ALL, "layer_map": ((0, 9),)}, "layer that is not there"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(settings, message, tiny_model, tiny_task):
+    with pytest.raises((UsageError, ModelError), match=message):
+        Distillation(tiny_model("bert"), tiny_model("bert"), Distill(**settings), tiny_task)
+
+
+def test_attention_of_fused_families_is_refused_at_once(tiny_model, tiny_task):
+    model = tiny_model("modernbert")
+    with pytest.raises(ModelError, match="modernbert computes"):
+        Distillation(model, model, Distill(losses={"attention": 1.0}), tiny_task)
+
+
+def test_another_vocabulary_is_refused(tiny_folder, tiny_model, prepared, tmp_path):
+    from compress.models.tiny import write_tiny_model
+
+    write_tiny_model(tmp_path / "other", "bert")
+    with pytest.raises(ModelError, match="has another vocabulary"):
+        distill(tiny_folder("bert"), Student(source=str(tmp_path / "other")), prepared, Distill(), 0, tmp_path / "work")
+
+
+def test_every_loss_of_the_table_can_be_asked_for():
+    assert set(ALL) == set(LOSSES)

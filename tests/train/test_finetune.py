@@ -1,0 +1,120 @@
+import io
+
+import pytest
+import torch
+
+from compress.console import Console
+from compress.errors import ModelError
+from compress.folder import read_info
+from compress.models.families import FAMILIES
+from compress.models.folder import load, load_model
+from compress.recipe.schema import Finetune
+from compress.train import finetune, finetune_from_model
+from compress.train.material import from_rows, tokens_of
+
+SETTINGS = {"epochs": 4, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_learns(name, tiny_model, tiny_folder, prepared, tmp_path):
+    source = tiny_folder(tiny_model(name, head="Model", initializer_range=0.05), task=None)
+    made = finetune(str(source), prepared, Finetune(**SETTINGS), 0, tmp_path)
+    assert made.result.history[-1].losses["task"] < made.result.history[0].losses["task"]
+    assert made.rows_seen == 200
+    info = read_info(tmp_path)
+    assert (info.step, info.shape.family, info.task.labels) == ("finetune", name, ("bad", "good"))
+    assert load(tmp_path).config.id2label == {0: "bad", 1: "good"}
+    kept = {path.name for path in tmp_path.iterdir()}
+    assert kept == {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "compress.json"}
+
+
+def test_a_teacher_that_knows_the_task_is_taken_as_it_is(tiny_model, tiny_folder, prepared, tmp_path, same_weights):
+    model = tiny_model("bert")
+    told = io.StringIO()
+    source = str(tiny_folder(model))
+    made = finetune(source, prepared, Finetune(), 0, tmp_path, console=Console("human", err=told))
+    assert made.result is None
+    assert made.rows_seen == 0
+    assert same_weights(load(tmp_path), model)
+    assert "taken as it is" in told.getvalue()
+
+
+def test_reuse_can_be_refused(tiny_model, tiny_folder, prepared, tmp_path, same_weights):
+    model = tiny_model("bert")
+    made = finetune(str(tiny_folder(model)), prepared, Finetune(**SETTINGS, reuse=False), 0, tmp_path)
+    assert made.result.updates == 28
+    assert not same_weights(load(tmp_path), model)
+
+
+def test_no_finetuning_needs_a_head(tiny_model, tiny_folder, prepared, tmp_path):
+    finetune(str(tiny_folder("bert")), prepared, False, 0, tmp_path)
+    assert (tmp_path / "model.safetensors").is_file()
+    other = tiny_folder(tiny_model("bert", labels=("no", "yes")), task=None)
+    with pytest.raises(ModelError, match=r"has no head for films .labels: bad, good"):
+        finetune(str(other), prepared, False, 0, tmp_path)
+
+
+def test_restarts_keep_the_best_seed(tiny_model, tiny_folder, prepared, tmp_path, same_weights):
+    source = tiny_folder(tiny_model("bert", head="Model", initializer_range=0.05), task=None)
+    told = io.StringIO()
+    settings = Finetune(**{**SETTINGS, "epochs": 1}, restarts=3)
+    made = finetune(str(source), prepared, settings, 4, tmp_path / "all", console=Console("human", err=told))
+    alone = [
+        finetune(str(source), prepared, Finetune(**{**SETTINGS, "epochs": 1}), seed, tmp_path / str(seed))
+        for seed in (4, 5, 6)
+    ]
+    best = max(one.result.score for one in alone)
+    assert made.result.score == best
+    assert f"seed {made.result.seed} is the best of 3" in told.getvalue()
+    assert same_weights(load(tmp_path / "all"), load(tmp_path / str(made.result.seed)))
+    assert not (tmp_path / "all" / "training").exists()
+
+
+def test_restarts_start_from_different_heads(tiny_model, tiny_folder, tiny_task):
+    source = tiny_folder(tiny_model("bert", head="Model"), task=None)
+    heads = [load_model(source, tiny_task, seed=seed).classifier.weight for seed in (4, 5)]
+    assert not torch.equal(*heads)
+
+
+def test_in_memory(tiny_model, tiny_tokenizer, tiny_task, rows, tmp_path):
+    model = tiny_model("bert", initializer_range=0.1)
+    trained = finetune_from_model(
+        model, tiny_tokenizer, rows(50), rows(20), tiny_task, Finetune(**SETTINGS), work=tmp_path / "work"
+    )
+    assert trained is model
+    assert not (tmp_path / "work" / "training").exists()
+
+
+def test_in_memory_restarts_begin_at_the_same_weights(tiny_model, tiny_tokenizer, tiny_task, rows):
+    settings = Finetune(**{**SETTINGS, "epochs": 1}, restarts=2)
+    first, second = tiny_model("bert"), tiny_model("bert")
+    for model in (first, second):
+        finetune_from_model(model, tiny_tokenizer, rows(50), rows(20), tiny_task, settings)
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+
+
+def test_without_select_rows_the_last_weights_are_kept(tiny_model, tiny_tokenizer, tiny_task, rows):
+    model = finetune_from_model(tiny_model("bert"), tiny_tokenizer, rows(20), [], tiny_task, Finetune(**SETTINGS))
+    assert not model.training
+
+
+def test_multi_label_and_regression_learn(tiny_model, tiny_tokenizer, tiny_task, rows):
+    several = tiny_task.model_copy(update={"kind": "multi_label", "metric": "micro_f1"})
+    marked = [{**row, "label": [float(row["label"] == 0), float(row["label"] == 1)]} for row in rows(50)]
+    number = tiny_task.model_copy(update={"kind": "regression", "metric": "pearson", "labels": ()})
+    scored = [{**row, "label": float(row["label"])} for row in rows(50)]
+    for task, given, problem in ((several, marked, "multi_label_classification"), (number, scored, "regression")):
+        model = tiny_model("bert", labels=task.labels or ("score",), initializer_range=0.1)
+        tokens = tokens_of(model.config, tiny_tokenizer)
+        evaluate = from_rows(given, given, task, tokens, Console("quiet")).evaluate
+        before = evaluate(model)
+        finetune_from_model(model, tiny_tokenizer, given, given, task, Finetune(**SETTINGS))
+        assert evaluate(model) > max(before, 0.8)
+        assert model.config.problem_type == problem
+
+
+def test_a_model_whose_head_does_not_fit_is_refused(tiny_model, tiny_tokenizer, tiny_task, rows):
+    with pytest.raises(ModelError, match="3 answers, expected 2: bad, good"):
+        finetune_from_model(tiny_model("bert", labels=("a", "b", "c")), tiny_tokenizer, rows(8), [], tiny_task)
+    with pytest.raises(ModelError, match="BertModel has no head for films"):
+        finetune_from_model(tiny_model("bert", head="Model"), tiny_tokenizer, rows(8), [], tiny_task)

@@ -1,0 +1,32 @@
+"""Killed with SIGKILL and started again, every kind of training must end in the weights of a training left alone."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compress.folder import digests
+
+ATTEMPTS = Path(__file__).with_name("attempts.py")
+
+KILLS = {
+    "finetune": ["update:2", "update:9", "tensors:1", "best:2", "named:3", "update:19", "saved:1"],
+    "distill": ["best:1", "update:7", "tensors:2", "named:2", "saved:1"],
+    "recover": ["update:5", "best:2"],
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("step", KILLS)
+def test_a_killed_training_ends_in_the_same_digest(step, tiny_folder, tiny_model, prepared, tmp_path):
+    teacher = tiny_folder(tiny_model("bert"))
+    command = [sys.executable, ATTEMPTS, step, teacher, prepared, tmp_path, *KILLS[step]]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = digests(tmp_path / "killed")
+    assert found == digests(tmp_path / "whole")
+    assert "model.safetensors" in found
+    assert not any("training" in name for name in found)

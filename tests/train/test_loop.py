@@ -1,0 +1,260 @@
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from compress.errors import CompressError, MissingExtra, ModelError, UsageError
+from compress.recipe.schema import Checkpoints, Training
+from compress.train.evaluate import answers
+from compress.train.loop import choose_precision, train
+from compress.train.objective import TaskObjective
+
+SETTINGS = {"epochs": 2, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
+
+
+class Broken(Exception):
+    pass
+
+
+class BreaksAt(TaskObjective):
+    """Fails at the given call, as a kill would."""
+
+    def __init__(self, call):
+        self.left = call
+
+    def __call__(self, model, batch):
+        self.left -= 1
+        if self.left == 0:
+            raise Broken
+        return super().__call__(model, batch)
+
+
+class Seeing:
+    """Examples that remember what was asked of them."""
+
+    def __init__(self, encoded):
+        self.encoded, self.lengths, self.seen = encoded, encoded.lengths, []
+
+    def batch(self, indices):
+        self.seen += indices.tolist()
+        return self.encoded.batch(indices)
+
+
+def run(model, material, work, objective=None, seed=0, evaluate=True, **settings):
+    return train(
+        model,
+        objective or TaskObjective(),
+        material.train,
+        Training(**{**SETTINGS, **settings}),
+        seed=seed,
+        work=work,
+        evaluate=material.evaluate if evaluate is True else evaluate,
+    )
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_it_learns_and_keeps_the_best(precision, tiny_model, material, tmp_path):
+    model = tiny_model("bert", initializer_range=0.1)
+    result = run(model, material, tmp_path, epochs=4, precision=precision)
+    assert result.score == 1.0
+    assert material.evaluate(model) == 1.0
+    assert result.precision == precision
+    assert not model.training
+    assert result.history[-1].losses["task"] < result.history[0].losses["task"]
+    assert (result.updates, result.rows) == (28, 200)
+    assert result.rows_per_second > 0
+
+
+def test_the_same_seed_gives_the_same_weights(tiny_model, material, tmp_path, same_weights):
+    models = [tiny_model("bert") for _ in range(3)]
+    for place, (model, seed) in enumerate(zip(models, (1, 1, 2), strict=True)):
+        run(model, material, tmp_path / str(place), seed=seed)
+    assert same_weights(models[0], models[1])
+    assert not same_weights(models[0], models[2])
+
+
+def test_the_caller_keeps_its_random_state(tiny_model, material, tmp_path):
+    before = torch.get_rng_state()
+    run(tiny_model("bert"), material, tmp_path)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("call", [2, 6, 9, 14])
+def test_it_goes_on_bit_for_bit(call, tiny_model, material, tmp_path, same_weights):
+    checkpoint = Checkpoints(minutes=None, steps=4)
+    whole, halted = tiny_model("bert"), tiny_model("bert")
+    expected = run(whole, material, tmp_path / "whole", checkpoint=checkpoint, evaluations=2)
+    with pytest.raises(Broken):
+        run(halted, material, tmp_path / "halted", BreaksAt(call), checkpoint=checkpoint, evaluations=2)
+    again = tiny_model("bert")
+    torch.rand(7)  # the random state of the new process is another one
+    result = run(again, material, tmp_path / "halted", checkpoint=checkpoint, evaluations=2)
+    assert same_weights(again, whole)
+    assert (result.score, result.best_at) == (expected.score, expected.best_at)
+    assert result.history == expected.history
+
+
+def test_checkpoint_intervals_change_nothing(tiny_model, material, tmp_path, same_weights):
+    often, never = tiny_model("bert"), tiny_model("bert")
+    run(often, material, tmp_path / "often", checkpoint=Checkpoints(minutes=None, steps=1))
+    run(never, material, tmp_path / "never", checkpoint=Checkpoints(minutes=None))
+    assert same_weights(often, never)
+
+
+def test_only_the_result_is_left_and_is_read_again(tiny_model, material, tmp_path, same_weights):
+    model, again = tiny_model("bert"), tiny_model("bert")
+    result = run(model, material, tmp_path, checkpoint=Checkpoints(minutes=None, steps=2))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"best-{result.best_at:08d}.safetensors", "result.json"]
+    repeated = run(again, material, tmp_path, BreaksAt(1))
+    assert repeated == result
+    assert same_weights(again, model)
+
+
+def test_another_training_is_not_gone_on_with(tiny_model, material, tmp_path):
+    run(tiny_model("bert"), material, tmp_path)
+    with pytest.raises(ModelError, match="holds another training"):
+        run(tiny_model("bert"), material, tmp_path, seed=1)
+    run(tiny_model("bert"), material, tmp_path, checkpoint=Checkpoints(steps=3))
+
+
+def test_a_broken_checkpoint_is_named(tiny_model, material, tmp_path):
+    with pytest.raises(Broken):
+        run(tiny_model("bert"), material, tmp_path, BreaksAt(6), checkpoint=Checkpoints(minutes=None, steps=2))
+    (folder,) = tmp_path.glob("checkpoint-*")
+    (folder / "tensors.safetensors").write_bytes(b"half a file")
+    with pytest.raises(ModelError, match=r"tensors\.safetensors cannot be read"):
+        run(tiny_model("bert"), material, tmp_path)
+
+
+def test_checkpoints_hold_no_pickle(tiny_model, material, tmp_path):
+    with pytest.raises(Broken):
+        run(tiny_model("bert"), material, tmp_path, BreaksAt(6), checkpoint=Checkpoints(minutes=None, steps=2))
+    (folder,) = tmp_path.glob("checkpoint-*")
+    assert sorted(path.name for path in folder.iterdir()) == ["state.json", "tensors.safetensors"]
+    assert json.loads((folder / "state.json").read_text())["done"] == 4
+
+
+def test_without_evaluation_the_last_weights_are_kept(tiny_model, material, tmp_path):
+    result = run(tiny_model("bert"), material, tmp_path, evaluate=None)
+    assert result.score is None
+    assert result.best_at == result.updates == 14
+
+
+def scores(*values):
+    given = iter(values)
+    return lambda model: next(given)
+
+
+def test_the_best_weights_survive_worse_ones(tiny_model, material, tmp_path, same_weights):
+    model, shorter = tiny_model("bert"), tiny_model("bert")
+    result = run(model, material, tmp_path / "a", evaluate=scores(0.9, 0.5, 0.6), epochs=3, decay="constant", warmup=0)
+    assert (result.score, result.best_at) == (0.9, 7)
+    assert [entry.score for entry in result.history] == [0.9, 0.5, 0.6]
+    run(shorter, material, tmp_path / "b", evaluate=scores(0.9), epochs=1, decay="constant", warmup=0)
+    assert same_weights(model, shorter)
+
+
+def test_patience_ends_it(tiny_model, material, tmp_path):
+    result = run(tiny_model("bert"), material, tmp_path, evaluate=scores(0.9, 0.5, 0.6), epochs=9, patience=2)
+    assert (result.updates, result.best_at) == (21, 7)
+
+
+def test_smaller_may_be_better_and_no_number_never_is(tiny_model, material, tmp_path):
+    result = train(
+        tiny_model("bert"),
+        TaskObjective(),
+        material.train,
+        Training(**{**SETTINGS, "epochs": 3}),
+        seed=0,
+        work=tmp_path,
+        evaluate=scores(math.nan, 0.3, 0.4),
+        larger_is_better=False,
+    )
+    assert (result.score, result.best_at) == (0.3, 14)
+    assert result.history[0].score is None
+
+
+def test_accumulated_batches_weigh_as_one(tiny_model, material, tmp_path):
+    still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    once, twice = tiny_model("bert", **still), tiny_model("bert", **still)
+
+    # All 50 rows at once, or 20, 20 and 10 of them.
+    run(once, material, tmp_path / "once", epochs=2, batch_size=50, warmup=0)
+    run(twice, material, tmp_path / "twice", epochs=2, batch_size=20, accumulate=3, warmup=0)
+    # Weights cannot be compared: what has no effect (a key's bias) moves by the sign of its rounding error.
+    found = [answers(model, material.train, material.task) for model in (once, twice, tiny_model("bert"))]
+    assert found[0] == pytest.approx(found[1], abs=1e-3)
+    assert found[0] != pytest.approx(found[2], abs=1e-2)
+
+
+def test_every_row_is_seen(tiny_model, material, tmp_path):
+    examples = Seeing(material.train)
+    train(tiny_model("bert"), TaskObjective(), examples, Training(**SETTINGS), seed=0, work=tmp_path)
+    assert np.bincount(examples.seen).tolist() == [2] * 50
+
+
+def test_frozen_parts_do_not_move(tiny_model, material, tmp_path):
+    model, before = tiny_model("bert"), tiny_model("bert")
+    run(model, material, tmp_path, freeze=1, layer_decay=0.9)
+    assert torch.equal(model.bert.embeddings.word_embeddings.weight, before.bert.embeddings.word_embeddings.weight)
+    ours, theirs = model.bert.encoder.layer, before.bert.encoder.layer
+    assert torch.equal(ours[0].output.dense.weight, theirs[0].output.dense.weight)
+    assert not torch.equal(ours[1].output.dense.weight, theirs[1].output.dense.weight)
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+class TurnsBad(TaskObjective):
+    def __init__(self, call, value):
+        self.left, self.value = call, value
+
+    def __call__(self, model, batch):
+        self.left -= 1
+        task = super().__call__(model, batch)["task"]
+        return {"task": task, "extra": task * (self.value if self.left == 0 else 1.0)}
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_loss_that_is_no_number_stops_it(value, tiny_model, material, tmp_path):
+    checkpoint = Checkpoints(minutes=None, steps=2)
+    with pytest.raises(CompressError, match=r"the loss extra became (nan|inf) at update 6 of 14.*checkpoint is kept"):
+        run(tiny_model("bert"), material, tmp_path, TurnsBad(6, value), checkpoint=checkpoint)
+    assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-00000004"]
+
+
+def test_a_gradient_that_is_no_number_stops_it(tiny_model, material, tmp_path):
+    class Steep(TaskObjective):
+        def __call__(self, model, batch):
+            task = super().__call__(model, batch)["task"]
+            return {"task": task + (task - task.detach()).abs().sqrt()}  # the slope of a root is infinite at zero
+
+    with pytest.raises(CompressError, match="the gradient's norm became"):
+        run(tiny_model("bert"), material, tmp_path, Steep())
+
+
+def test_precision_follows_the_device(monkeypatch):
+    cpu = torch.device("cpu")
+    assert choose_precision("bf16", cpu) == "bf16"
+    for has, expected in ((True, "bf16"), (False, "fp32"), (None, "fp32")):
+        monkeypatch.setattr("compress.train.loop.describe_cpu", lambda has=has: type("Cpu", (), {"has_bf16": has}))
+        assert choose_precision("auto", cpu) == expected
+
+
+def test_trackers_are_told(tiny_model, material, tmp_path, monkeypatch):
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    monkeypatch.chdir(tmp_path)
+    settings = Training(**SETTINGS)
+    work = tmp_path / "work"
+    train(tiny_model("bert"), TaskObjective(), material.train, settings, seed=0, work=work, track="tensorboard")
+    assert list((tmp_path / "tracked").rglob("events.*"))
+
+
+def test_unknown_trackers_are_refused(tiny_model, material, tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match="did you mean tensorboard"):
+        train(
+            tiny_model("bert"), TaskObjective(), material.train, Training(), seed=0, work=tmp_path, track="tensorbord"
+        )
+    monkeypatch.setattr("compress.train.processes.get_available_trackers", list)
+    with pytest.raises(MissingExtra, match="wandb"):
+        train(tiny_model("bert"), TaskObjective(), material.train, Training(), seed=0, work=tmp_path, track="wandb")

@@ -1,0 +1,82 @@
+"""Two processes under torchrun, with gloo: nothing is dropped, and the result is that of one process up to rounding."""
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compress.data.roles import load_roles
+from compress.folder import read_info
+
+TOGETHER = Path(__file__).with_name("together.py")
+
+
+def run_alone(teacher, data, folder):
+    runpy.run_path(str(TOGETHER))["main"](teacher, data, folder)
+
+
+def run_twice(teacher, data, folder):
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        [*command, *map(str, [TOGETHER, teacher, data, folder])],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def launched(tmp_path_factory, tiny_folder, tiny_model, prepared):
+    folder = tmp_path_factory.mktemp("together")
+    still = {"attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0, "initializer_range": 0.1}
+    teacher = tiny_folder(tiny_model("bert", **still))
+    found = {}
+    for count, run in ((1, run_alone), (2, run_twice)):
+        place = folder / str(count)
+        place.mkdir()
+        run(teacher, prepared, place)
+        seen = [json.loads((place / f"seen-{rank}.json").read_text()) for rank in range(count)]
+        found[count] = (json.loads((place / "found.json").read_text()), seen, place)
+    return found
+
+
+def test_every_row_is_seen_by_exactly_one_process(launched, prepared):
+    (_, [alone], _), (_, shares, _) = launched[1], launched[2]
+    rows = len(load_roles(prepared).rows("train"))
+    assert Counter(alone) == dict.fromkeys(range(rows), 4)
+    # Each epoch's last batch holds one row: the second process runs it too, and it weighs nothing there.
+    together = Counter(shares[0]) + Counter(shares[1])
+    assert sum(together.values()) == 4 * rows + 4
+    assert set(together) == set(range(rows))
+    assert all(count >= 4 for count in together.values())
+    assert len(shares[1]) > 4 * rows / 3
+
+
+def test_the_result_is_that_of_one_process(launched):
+    one, two = launched[1][0], launched[2][0]
+    assert np.allclose(one["logits"], two["logits"], atol=1e-3)
+    assert one["score"] == two["score"] == 1.0
+
+
+def test_two_processes_go_on_bit_for_bit(launched):
+    for count in (1, 2):
+        found = launched[count][0]
+        assert found["goes_on"] == found["logits"]
+
+
+def test_steps_run_on_both_and_one_writes(launched):
+    for count in (1, 2):
+        folder = launched[count][2]
+        assert read_info(folder / "student").shape.hidden == 16
+        assert not list(folder.glob("*/training"))
+        assert launched[count][0]["student"] is not None

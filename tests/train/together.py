@@ -1,0 +1,92 @@
+"""The same trainings on one process (called) or on several (by torchrun); the main one writes what it found.
+
+torchrun --nproc-per-node 2 together.py TEACHER DATA FOLDER
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import torch
+
+from compress.console import Console
+from compress.models.folder import load_model, load_tokenizer
+from compress.recipe.schema import Checkpoints, Distill, Finetune, Student
+from compress.train import material as materials
+from compress.train.distill import distill
+from compress.train.evaluate import answers
+from compress.train.finetune import finetune
+from compress.train.loop import train
+from compress.train.objective import TaskObjective
+
+# Batches of 7 split into 4 and 3; the last one of an epoch holds one row, and leaves the second process none.
+SETTINGS = {"epochs": 4, "batch_size": 7, "learning_rate": 3e-3, "precision": "fp32"}
+RANK, WORLD = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+class Seeing:
+    def __init__(self, encoded):
+        self.encoded, self.lengths, self.seen = encoded, encoded.lengths, []
+
+    def batch(self, indices):
+        self.seen += indices.tolist()
+        return self.encoded.batch(indices)
+
+
+class StopsAt(TaskObjective):
+    def __init__(self, call):
+        self.left = call
+
+    def __call__(self, model, batch):
+        self.left -= 1
+        if self.left == 0:
+            raise InterruptedError
+        return super().__call__(model, batch)
+
+
+def one(teacher, material, work, objective=None, examples=None, **changes):
+    model = load_model(teacher, material.task)
+    result = train(
+        model,
+        objective or TaskObjective(),
+        examples or material.train,
+        Finetune(**{**SETTINGS, **changes}),
+        seed=1,
+        work=work,
+        evaluate=material.evaluate,
+    )
+    return model, result
+
+
+def main(teacher, data, folder):
+    torch.set_num_threads(1)
+    teacher, data, folder = Path(teacher), Path(data), Path(folder)
+    config = load_model(teacher).config
+    material = materials.from_data(data, materials.tokens_of(config, load_tokenizer(teacher)), Console("quiet"))
+    examples = Seeing(material.train)
+    model, result = one(teacher, material, folder / "plain", examples=examples)
+    found = {"score": result.score, "logits": answers(model, material.train, material.task).tolist()}
+
+    checkpoint = Checkpoints(minutes=None, steps=3)
+    try:
+        one(teacher, material, folder / "halted", StopsAt(9), checkpoint=checkpoint)
+    except InterruptedError:
+        again, _ = one(teacher, material, folder / "halted", checkpoint=checkpoint)
+        found["goes_on"] = answers(again, material.train, material.task).tolist()
+
+    finetune(str(teacher), data, Finetune(**SETTINGS, reuse=False), 1, folder / "teacher")
+    Path(folder / f"done-{RANK}").touch()
+    while not all((folder / f"done-{rank}").exists() for rank in range(WORLD)):
+        pass  # the other ranks read the teacher that the main one wrote
+    made = distill(folder / "teacher", Student(layers=1, hidden=16), data, Distill(**SETTINGS), 1, folder / "student")
+    found["student"] = made.result.score
+    (folder / f"seen-{RANK}.json").write_text(json.dumps(examples.seen))
+    if RANK == 0:
+        (folder / "found.json").write_text(json.dumps(found))
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
