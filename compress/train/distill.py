@@ -54,7 +54,6 @@ def distill(
 
     if settings is False:
         return save_made(build(seed), tokenizer, work, step, task)
-    console.note(f"{step}: a student of {shape_of(build(seed)).text} from a teacher of {shape_of(model).text}")
     made, result = train_best(
         build,
         objective_of(model, settings, task),
@@ -66,6 +65,7 @@ def distill(
         track=track,
         label=step,
     )
+    console.note(f"{step}: a student of {shape_of(made).text} from a teacher of {shape_of(model).text}")
     return save_made(made, tokenizer, work, step, task, result)
 
 

@@ -9,15 +9,13 @@ up to rounding (and up to dropout, which every process draws for its own rows).
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,83 +24,18 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from compress.console import Console, Progress
-from compress.environment import describe_cpu
 from compress.errors import CompressError
 from compress.recipe.schema import Training
-from compress.tasks.kind import Arrays
-from compress.train.objective import Objective
+from compress.train.objective import Examples, Objective
 from compress.train.optimizer import frozen, make_optimizer
 from compress.train.plan import Plan
+from compress.train.precision import choose_precision
 from compress.train.processes import Processes
-from compress.train.store import Store
+from compress.train.record import Evaluation, State, TrainResult
+from compress.train.store import Store, identity
+from compress.train.weights import put_weights, under, weights
 
 Evaluate = Callable[[PreTrainedModel], float]
-
-
-class Examples(Protocol):
-    """What training reads: `data.batches.Encoded`, or anything like it."""
-
-    lengths: NDArray[np.int64]
-
-    def batch(self, indices: NDArray[np.int64]) -> Arrays:
-        """The padded arrays of these examples."""
-        ...
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """One look at the model on the way."""
-
-    update: int
-    epoch: float
-    score: float | None
-    losses: Mapping[str, float]
-    """Each loss's mean since the evaluation before."""
-
-
-@dataclass(frozen=True)
-class TrainResult:
-    """How a training went; the model holds the weights of ``best_at``."""
-
-    seed: int
-    score: float | None
-    """The best score on select; None where nothing was evaluated."""
-    best_at: int
-    updates: int
-    """Updates made, fewer than planned when patience ended it."""
-    rows: int
-    seconds: float
-    """Time spent, killed attempts included as far as their checkpoints reach."""
-    precision: str
-    history: tuple[Evaluation, ...]
-
-    @property
-    def rows_per_second(self) -> float:
-        """Throughput, evaluations and checkpoints included."""
-        return self.rows / self.seconds if self.seconds else 0.0
-
-    @property
-    def summary(self) -> str:
-        """Read as ``0.8911 on select after update 420 of 420, 12,000 rows at 150 rows/s in bf16``."""
-        score = "not evaluated" if self.score is None else f"{self.score:.4f} on select after update {self.best_at}"
-        rate = f"{self.rows:,} rows at {self.rows_per_second:.0f} rows/s in {self.precision}"
-        return f"{score} of {self.updates}, {rate}"
-
-
-@dataclass
-class State:
-    """Where a training stands; what a checkpoint holds beside tensors."""
-
-    done: int = 0
-    rows: int = 0
-    seconds: float = 0.0
-    best_at: int | None = None
-    score: float | None = None
-    without_better: int = 0
-    sums: dict[str, float] = field(default_factory=dict)
-    since: int = 0
-    """Updates that `sums` covers."""
-    history: list[dict[str, Any]] = field(default_factory=list)
 
 
 def train(
@@ -238,7 +171,7 @@ class Run:
         tensors = {name: torch.from_numpy(array).to(self.processes.device) for name, array in arrays.items()}
         with self.autocast():
             losses = self.objective(self.model, tensors)
-        weighted = {name: loss * weight for name, loss in losses.items()}
+        weighted = {name: loss.float() * weight for name, loss in losses.items()}
         torch.stack(list(weighted.values())).sum().backward()  # type: ignore[no-untyped-call]
         return {name: loss.detach() for name, loss in weighted.items()}
 
@@ -258,10 +191,12 @@ class Run:
         factor = self.plan.factor(self.state.done)
         for group in self.optimizer.param_groups:
             group["lr"] = group["full_rate"] * factor
-        if self.settings.clip is not None:
-            norm = nn.utils.clip_grad_norm_(self.learning, self.settings.clip)
-            if not torch.isfinite(norm):
-                self._fail(f"the gradient's norm became {norm.item()}")
+        gradients = [parameter.grad for parameter in self.learning if parameter.grad is not None]
+        norm = nn.utils.get_total_norm(gradients)
+        if not torch.isfinite(norm):
+            self._fail(f"the gradient's norm became {norm.item()}")
+        if self.settings.clip is not None and norm > self.settings.clip:
+            nn.utils.clip_grads_with_norm_(self.learning, self.settings.clip, norm)
         self.optimizer.step()
 
     def _count(self, rows: int, losses: Mapping[str, float], seconds: float) -> None:
@@ -343,13 +278,13 @@ class Run:
         self.state = State(**{key: value for key, value in checkpoint.state.items() if key in known})
         self._saved = (time.monotonic(), self.state.done)
         tensors = checkpoint.tensors
-        put_weights(self.model, _under("model.", tensors))
+        put_weights(self.model, under("model.", tensors))
         for number, module in enumerate(self.extra):
-            put_weights(module, _under(f"extra.{number}.", tensors))
+            put_weights(module, under(f"extra.{number}.", tensors))
         for number, parameter in enumerate(self.learning):
-            memory = _under(f"optimizer.{number}.", tensors)
+            memory = under(f"optimizer.{number}.", tensors)
             self.optimizer.state[parameter] = {name: tensor.to(parameter.device) for name, tensor in memory.items()}
-        states = _under("random.", tensors)
+        states = under("random.", tensors)
         if len(states["cpu"]) == self.processes.count:
             self.processes.set_random_states(states)
         else:
@@ -357,40 +292,3 @@ class Run:
                 f"the checkpoint comes from {len(states['cpu'])} processes: this goes on, but not bit for bit."
             )
         console.note(f"going on from the checkpoint at update {self.state.done} of {self.plan.total}")
-
-
-def choose_precision(asked: str, device: torch.device) -> str:
-    """`auto` is bf16 where the device multiplies it in one instruction."""
-    if asked != "auto":
-        return asked
-    if device.type == "cuda":
-        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-    return "bf16" if describe_cpu().has_bf16 else "fp32"
-
-
-def identity(model: PreTrainedModel, objective: Objective, examples: Examples, settings: Training, seed: int) -> str:
-    """What tells one training from another: settings that change its result, seed, weights' shapes, rows' lengths."""
-    shapes = [
-        (name, list(parameter.shape))
-        for module in (model, *objective.modules())
-        for name, parameter in module.named_parameters()
-    ]
-    told = settings.model_dump(mode="json", exclude={"checkpoint", "restarts"})
-    lengths = hashlib.sha256(examples.lengths.tobytes()).hexdigest()
-    return hashlib.sha256(json.dumps([told, seed, shapes, lengths]).encode()).hexdigest()
-
-
-def weights(module: nn.Module) -> dict[str, Tensor]:
-    """The parameters by name, shared ones once."""
-    return {name: parameter.detach().contiguous() for name, parameter in module.named_parameters()}
-
-
-def put_weights(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Set every parameter to the tensor of its name."""
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            parameter.copy_(tensors[name])
-
-
-def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -12,7 +12,7 @@ from compress import __version__
 from compress.folder import FolderInfo, TaskInfo
 from compress.models.families import family_of, shape_of
 from compress.models.folder import save_model
-from compress.train.loop import TrainResult
+from compress.train.record import TrainResult
 from compress.train.restarts import forget
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from compress.models.families import family_of
+from compress.tasks.kind import Arrays
 
 Batch = Mapping[str, Tensor]
 Losses = dict[str, Tensor]
@@ -24,6 +27,16 @@ class Objective(Protocol):
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """The losses of one batch; ``model`` is in training mode."""
+        ...
+
+
+class Examples(Protocol):
+    """What training reads: `data.batches.Encoded`, or anything like it."""
+
+    lengths: NDArray[np.int64]
+
+    def batch(self, indices: NDArray[np.int64]) -> Arrays:
+        """The padded arrays of these examples."""
         ...
 
 

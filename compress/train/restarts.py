@@ -14,9 +14,11 @@ from transformers import PreTrainedModel
 
 from compress.console import Console
 from compress.recipe.schema import Training
-from compress.train.loop import TrainResult, put_weights, train, weights
+from compress.train.loop import train
 from compress.train.material import Material
 from compress.train.objective import Objective
+from compress.train.record import TrainResult
+from compress.train.weights import put_weights, weights
 
 FOLDER = "training"
 """Of a work folder: where trainings keep what they need to go on."""

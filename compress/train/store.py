@@ -7,6 +7,7 @@ checkpoint has taken over.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -18,8 +19,11 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from compress.errors import ModelError
+from compress.recipe.schema import Training
+from compress.train.objective import Examples, Objective
 
 SCHEMA_VERSION = 1
 TENSORS, STATE, RESULT = "tensors.safetensors", "state.json", "result.json"
@@ -132,3 +136,15 @@ def _flush(path: Path) -> None:
     """Have the file on the disk before it gets its name: a rename may otherwise outlive the contents in a power cut."""
     with path.open("rb") as stream:
         os.fsync(stream.fileno())
+
+
+def identity(model: PreTrainedModel, objective: Objective, examples: Examples, settings: Training, seed: int) -> str:
+    """What tells one training from another: settings that change its result, seed, weights' shapes, rows' lengths."""
+    shapes = [
+        (name, list(parameter.shape))
+        for module in (model, *objective.modules())
+        for name, parameter in module.named_parameters()
+    ]
+    told = settings.model_dump(mode="json", exclude={"checkpoint", "restarts"})
+    lengths = hashlib.sha256(examples.lengths.tobytes()).hexdigest()
+    return hashlib.sha256(json.dumps([told, seed, shapes, lengths]).encode()).hexdigest()

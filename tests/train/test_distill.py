@@ -129,6 +129,16 @@ def test_several_answers_and_numbers_distil(tiny_model, material, tiny_task):
         assert objective(student, tensors(material))["soft_label"].item() == pytest.approx(0.0, abs=1e-5)
 
 
+def test_several_answers_distil_in_bf16(tiny_model, tiny_tokenizer, tiny_task, rows):
+    task = tiny_task.model_copy(update={"kind": "multi_label", "metric": "micro_f1"})
+    marked = [{**row, "label": [float(row["label"] == 0), float(row["label"] == 1)]} for row in rows(20)]
+    teacher = tiny_model("bert")
+    student = build_student(teacher, Student(layers=1))
+    settings = Distill(**{**SETTINGS, "precision": "bf16"}, losses=ALL)
+    distill_from_model(teacher, student, tiny_tokenizer, marked, marked, task, settings)
+    assert student.config.problem_type == "multi_label_classification"
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

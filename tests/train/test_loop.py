@@ -8,8 +8,9 @@ import torch
 from compress.errors import CompressError, MissingExtra, ModelError, UsageError
 from compress.recipe.schema import Checkpoints, Training
 from compress.train.evaluate import answers
-from compress.train.loop import choose_precision, train
+from compress.train.loop import train
 from compress.train.objective import TaskObjective
+from compress.train.precision import choose_precision
 
 SETTINGS = {"epochs": 2, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
 
@@ -237,7 +238,7 @@ def test_precision_follows_the_device(monkeypatch):
     cpu = torch.device("cpu")
     assert choose_precision("bf16", cpu) == "bf16"
     for has, expected in ((True, "bf16"), (False, "fp32"), (None, "fp32")):
-        monkeypatch.setattr("compress.train.loop.describe_cpu", lambda has=has: type("Cpu", (), {"has_bf16": has}))
+        monkeypatch.setattr("compress.train.precision.describe_cpu", lambda has=has: type("Cpu", (), {"has_bf16": has}))
         assert choose_precision("auto", cpu) == expected
 
 

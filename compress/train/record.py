@@ -1,0 +1,63 @@
+"""What is written down of a training: where it stands, how it went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One look at the model on the way."""
+
+    update: int
+    epoch: float
+    score: float | None
+    losses: Mapping[str, float]
+    """Each loss's mean since the evaluation before."""
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """How a training went; the model holds the weights of ``best_at``."""
+
+    seed: int
+    score: float | None
+    """The best score on select; None where nothing was evaluated."""
+    best_at: int
+    updates: int
+    """Updates made, fewer than planned when patience ended it."""
+    rows: int
+    seconds: float
+    """Time spent, killed attempts included as far as their checkpoints reach."""
+    precision: str
+    history: tuple[Evaluation, ...]
+
+    @property
+    def rows_per_second(self) -> float:
+        """Throughput, evaluations and checkpoints included."""
+        return self.rows / self.seconds if self.seconds else 0.0
+
+    @property
+    def summary(self) -> str:
+        """Read as ``0.8911 on select after update 420 of 420, 12,000 rows at 150 rows/s in bf16``."""
+        score = "not evaluated" if self.score is None else f"{self.score:.4f} on select after update {self.best_at}"
+        rate = f"{self.rows:,} rows at {self.rows_per_second:.0f} rows/s in {self.precision}"
+        return f"{score} of {self.updates}, {rate}"
+
+
+@dataclass
+class State:
+    """Where a training stands; what a checkpoint holds beside tensors."""
+
+    done: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+    best_at: int | None = None
+    score: float | None = None
+    without_better: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
+    since: int = 0
+    """Updates that `sums` covers."""
+    history: list[dict[str, Any]] = field(default_factory=list)
