@@ -126,7 +126,12 @@ FAMILIES: dict[str, Family] = {
 def family_of(model: PreTrainedModel | PreTrainedConfig) -> Family:
     """The family of a model or its config (an uneven shape belongs to the family it was pruned from)."""
     config = model.config if isinstance(model, PreTrainedModel) else model
-    name = str(config.model_type).removeprefix(UNEVEN)
+    return family_named(str(config.model_type))
+
+
+def family_named(model_type: str) -> Family:
+    """The family of a config's model_type."""
+    name = model_type.removeprefix(UNEVEN)
     if name not in FAMILIES:
         raise ModelError(f"models of type '{name}' are not known here{nearest(name, FAMILIES)}.")
     return FAMILIES[name]

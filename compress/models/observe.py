@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from compress.errors import ModelError
 from compress.losses import Part
-from compress.models.families import FAMILIES, family_of, head_size, layers_of
+from compress.models.families import FAMILIES, Family, family_of, head_size, layers_of
 
 Seen = dict[int, dict[str, Tensor]]
 """Layer -> part -> tensor: `hidden` (rows, tokens, width), the others (rows, heads, tokens, head size)."""
@@ -26,7 +26,7 @@ Seen = dict[int, dict[str, Tensor]]
 def observe(model: PreTrainedModel, layers: Collection[int], parts: Collection[Part]) -> Iterator[Seen]:
     """Within the block, a forward pass of ``model`` leaves the asked parts of the asked layers in what is yielded."""
     seen: Seen = {layer: {} for layer in layers}
-    paths = {name: _path(model, name) for name in parts}
+    paths = {name: part_path(family_of(model), name) for name in parts}
     size = head_size(model)
     with ExitStack() as hooks:
         for module, depths in _modules(model, seen):
@@ -37,9 +37,8 @@ def observe(model: PreTrainedModel, layers: Collection[int], parts: Collection[P
         yield seen
 
 
-def _path(model: PreTrainedModel, name: Part) -> str:
+def part_path(family: Family, name: Part) -> str:
     """Where a part comes out, relative to its layer (the layer itself gives the hidden state)."""
-    family = family_of(model)
     path = {"hidden": "", "query": family.query, "key": family.key, "value": family.value}[name]
     if path is None:
         able = ", ".join(known for known, entry in FAMILIES.items() if entry.query is not None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from compress.cards import PackageCheckpoint, find_teacher, locate
@@ -29,18 +29,25 @@ LIBRARIES = {
 ROOM_PER_MODEL = 8
 """Times the teacher's weights that a model may take on disk: itself, its variants and its training's checkpoint."""
 
+MODEL_STEPS = {"finetune", "distill", "prune"}
 
-def check(plan: Plan, store: StepStore, forced: set[str]) -> None:
+
+def check(plan: Plan, store: StepStore, forced: set[str], cards: Sequence[Path] = ()) -> None:
     """Raise one error that names everything in the way; steps that stand ask for nothing."""
     due = {step.kind for step in plan.steps if step.name in forced or not store.record(step.name, step.fingerprint)}
-    faults = [*_missing_libraries(plan, due), *_place_faults(plan, store), *(_disk_faults(plan, store) if due else ())]
+    missing = [*_missing_libraries(plan, due)]
+    faults = [*missing, *_place_faults(plan, store), *(_disk_faults(plan, store, cards) if due else ())]
+    if due & MODEL_STEPS and not missing:
+        from compress.pipeline.abilities import ability_faults
+
+        faults += ability_faults(plan.recipe, due, cards)
     if faults:
         raise UsageError("\n  ".join(["the run cannot start:", *faults]))
 
 
 def _missing_libraries(plan: Plan, due: set[str]) -> Iterator[str]:
     needed = {library: extra for kind, needs in LIBRARIES.items() if kind in due for library, extra in needs.items()}
-    if plan.recipe.track and due & {"finetune", "distill", "prune"}:
+    if plan.recipe.track and due & MODEL_STEPS:
         needed[plan.recipe.track] = "track"
     missing = {library: extra for library, extra in needed.items() if importlib.util.find_spec(library) is None}
     for extra in sorted(set(missing.values())):
@@ -60,8 +67,8 @@ def _place_faults(plan: Plan, store: StepStore) -> Iterator[str]:
             yield f"{name}: {existing} cannot be written to"
 
 
-def _disk_faults(plan: Plan, store: StepStore) -> Iterator[str]:
-    weights = _teacher_bytes(plan)
+def _disk_faults(plan: Plan, store: StepStore, cards: Sequence[Path]) -> Iterator[str]:
+    weights = _teacher_bytes(plan, cards)
     models = 1 + bool(plan.recipe.student) + bool(plan.recipe.prune)
     existing = next(path for path in (store.root.absolute(), *store.root.absolute().parents) if path.exists())
     free = shutil.disk_usage(existing).free
@@ -70,14 +77,14 @@ def _disk_faults(plan: Plan, store: StepStore) -> Iterator[str]:
         yield f"disk: {free / 2**30:.1f} GiB free at {existing}, the run may need {wanted / 2**30:.1f} GiB"
 
 
-def _teacher_bytes(plan: Plan) -> int:
+def _teacher_bytes(plan: Plan, cards: Sequence[Path]) -> int:
     """The size of the teacher's weights where they lie on this machine; 0 where only the hub knows."""
     source = plan.recipe.teacher.source
     try:
-        place = where(source, "teachers")
+        place = where(source, "teachers", cards)
         folder = Path(source).expanduser()
         if place == "card":
-            checkpoint = find_teacher(source).checkpoint
+            checkpoint = find_teacher(source, cards).checkpoint
             if not isinstance(checkpoint, PackageCheckpoint):
                 return 0
             folder = locate(checkpoint)

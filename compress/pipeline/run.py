@@ -133,7 +133,7 @@ def execute(plan: Plan, options: Options, console: Console) -> Result:
     if not launch.is_main:
         return Result(folder, executor.run(forced, options.until), None)
     with store.hold(f"run-{plan.recipe.name}", console):
-        check(plan, store, forced)
+        check(plan, store, forced, options.cards)
         _open_folder(folder, plan)
         outcome = executor.run(forced, options.until)
         report = _finish(folder, plan, store, outcome, console)
@@ -142,7 +142,7 @@ def execute(plan: Plan, options: Options, console: Console) -> Result:
 
 def check_only(plan: Plan, options: Options) -> None:
     """All that can be checked before the first step."""
-    check(plan, StepStore(options.root), _forced(plan, options))
+    check(plan, StepStore(options.root), _forced(plan, options), options.cards)
 
 
 def _forced(plan: Plan, options: Options) -> set[str]:

@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from compress.console import Console
-from compress.errors import CompressError
+from compress.errors import CompressError, UsageError
 from compress.folder import combined_digest, digests
 
 RECORD_FILE = "step.json"
@@ -102,7 +102,10 @@ class StepStore:
     def hold(self, name: str, console: Console) -> Iterator[None]:
         """Hold ``name`` against other processes; when another holds it, say who and wait."""
         locks = self.steps / ".locks"
-        locks.mkdir(parents=True, exist_ok=True)
+        try:
+            locks.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"--runs: {self.root} cannot be written to: {error.strerror}") from error
         lock, owner = FileLock(locks / f"{name}.lock"), locks / f"{name}.owner"
         try:
             lock.acquire(timeout=0)

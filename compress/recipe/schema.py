@@ -200,6 +200,13 @@ class Student(ShortForm):
         """`student: half-depth`."""
         return "source"
 
+    @field_validator("layers")
+    @classmethod
+    def _layers_can_be_counted(cls, layers: float | tuple[int, ...] | None) -> float | tuple[int, ...] | None:
+        if isinstance(layers, float) and (layers <= 0 or (layers >= 1 and layers != int(layers))):
+            raise ValueError(f"expected a number of layers or a share between 0 and 1, got {layers:g}")
+        return layers
+
     @model_validator(mode="after")
     def _some_shape(self) -> Student:
         if self.source is None and self.layers is None:

@@ -1,0 +1,119 @@
+"""What the models of a recipe cannot do, read from their configs before hours go into training them.
+
+Loads torch: asked only when a model step is due.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import try_to_load_from_cache
+
+from compress.cards import HubCheckpoint, find_teacher, locate
+from compress.environment import hub_state
+from compress.errors import ModelError
+from compress.losses import LOSSES, LayerLoss
+from compress.models.families import family_named, require_prunable
+from compress.models.observe import part_path
+from compress.models.shrink import choose_layers
+from compress.recipe.schema import Recipe
+from compress.sources import hub_address, where
+
+Config = Mapping[str, Any]
+
+UNKNOWN: Config = {}
+"""Of a model on the hub that is not here yet nothing is known but its card."""
+
+
+def ability_faults(recipe: Recipe, due: Collection[str], cards: Sequence[Path] = ()) -> Iterator[str]:
+    """Every part of the recipe that its teacher or student cannot go along with, as far as their configs tell.
+
+    ``due`` are the kinds of steps that will run: a teacher that stands need not be on the hub any more.
+    """
+    student = recipe.student
+    try:
+        teacher = config_of(recipe.teacher.source, recipe.teacher.revision, cards, needed="finetune" in due)
+        origin = teacher
+        if student and student.source:
+            origin = config_of(student.source, student.revision, cards, needed="distill" in due)
+    except ModelError as error:
+        yield told(error)
+        return
+    yield from _refusals("teacher", lambda: family_named(teacher["model_type"]) if teacher else None)
+    yield from _refusals("student", lambda: _takes_layers(recipe, origin))
+    if recipe.prune and origin:
+        yield from _refusals("prune", lambda: require_prunable(family_named(origin["model_type"])))
+    yield from _refusals("distill", lambda: _shows_parts(recipe, [config for config in (teacher, origin) if config]))
+
+
+def config_of(source: str, revision: str | None, cards: Sequence[Path] = (), *, needed: bool = True) -> Config:
+    """The config.json behind a source, where it lies on this machine; else what a card tells of the family.
+
+    A checkpoint that is ``needed`` and would have to come from a hub that does not answer is refused.
+    """
+    place = where(source, "teachers", cards)
+    if place == "folder":
+        return _read(Path(source).expanduser() / "config.json")
+    if place == "hub":
+        return _hub_config(*hub_address(source, revision), needed) or UNKNOWN
+    card = find_teacher(source, cards)
+    if isinstance(card.checkpoint, HubCheckpoint):
+        return _hub_config(card.checkpoint.hub, revision or card.checkpoint.revision, needed) or {
+            "model_type": card.family
+        }
+    return _read(locate(card.checkpoint) / "config.json")
+
+
+def told(error: ModelError) -> str:
+    """A failure as one line of many."""
+    return f"{error.message} ({error.hint})" if error.hint else error.message
+
+
+def _refusals(part: str, attempt: Callable[[], object]) -> Iterator[str]:
+    try:
+        attempt()
+    except ModelError as error:
+        yield f"{part}: {told(error)}"
+
+
+def _takes_layers(recipe: Recipe, origin: Config) -> None:
+    depth = origin.get("num_hidden_layers", origin.get("n_layers"))
+    if recipe.student and depth:
+        choose_layers(recipe.student.layers, int(depth))
+
+
+def _shows_parts(recipe: Recipe, models: Sequence[Config]) -> None:
+    """Refuse a loss on what a family does not show, such as the attention of one that fuses its queries."""
+    settings = [recipe.student and recipe.distill, recipe.prune and recipe.prune.recover]
+    losses = {name for each in settings if each for name, weight in each.losses.items() if weight}
+    for loss in (LOSSES[name] for name in sorted(losses)):
+        for part in loss.needs if isinstance(loss, LayerLoss) else ():
+            for model in models:
+                part_path(family_named(model["model_type"]), part)
+
+
+def _hub_config(name: str, revision: str, needed: bool) -> Config | None:
+    cached = try_to_load_from_cache(name, "config.json", revision=revision)
+    if isinstance(cached, str):
+        return _read(Path(cached))
+    if needed and (state := hub_state()) != "reachable":
+        raise ModelError(
+            f"{name}@{revision} is not on this machine; model hub: {state}.",
+            hint=f"where the hub is reachable, `hf download {name} --local-dir DIR`; then name DIR instead of {name}",
+        )
+    return None
+
+
+def _read(path: Path) -> Config:
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise ModelError(f"{path} holds a {type(content).__name__} where keys and values are expected.")
+    if not isinstance(content.get("model_type"), str):
+        raise ModelError(f"{path} names no model_type.")
+    return content

@@ -1,0 +1,96 @@
+"""What a model cannot do is told before anything is trained."""
+
+from pathlib import Path
+
+import pytest
+
+from compress.cli import main
+from compress.models.tiny import write_tiny_model
+from compress.pipeline import abilities
+from compress.pipeline.abilities import ability_faults
+from compress.pipeline.run import Options, prepare
+
+EVERYTHING = ("data", "finetune", "distill", "prune")
+
+
+@pytest.fixture
+def faults(recipe_file, tmp_path):
+    """The faults of the tiny recipe with these overrides."""
+
+    def find(*overrides, due=EVERYTHING):
+        plan = prepare(recipe_file, overrides, Options(runs=tmp_path / "runs"))
+        return list(ability_faults(plan.recipe, due))
+
+    return find
+
+
+@pytest.fixture
+def no_hub(monkeypatch):
+    monkeypatch.setattr(abilities, "hub_state", lambda: "not reachable")
+    monkeypatch.setattr(abilities, "try_to_load_from_cache", lambda *_, **__: None)
+
+
+def test_the_tiny_recipe_has_none(faults):
+    assert faults() == []
+
+
+def test_more_layers_than_the_teacher_has(faults):
+    assert faults("student.layers=9") == [
+        "student: a student of 9 layers cannot be taken from 2 layers; ask for 2 at most."
+    ]
+
+
+def test_a_family_that_cannot_be_pruned_nor_observed(faults, tmp_path):
+    write_tiny_model(tmp_path / "modern", "modernbert")
+    pruned, observed = faults(f"teacher={tmp_path / 'modern'}")
+    assert pruned.startswith("prune: modernbert cannot be pruned")
+    assert observed.startswith("distill: modernbert computes query together with others")
+    assert faults(f"teacher={tmp_path / 'modern'}", "prune=null", "distill={soft_label: 1.0}") == []
+
+
+def test_a_student_of_another_family_can_be_pruned(faults, tmp_path):
+    write_tiny_model(tmp_path / "albert", "albert")
+    assert faults(f"teacher={tmp_path / 'albert'}", f"student={tmp_path / 'teacher'}") == []
+
+
+def test_a_family_nobody_knows(faults, tmp_path):
+    folder = tmp_path / "other"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "gpt2"}')
+    assert "models of type 'gpt2' are not known here" in faults(f"teacher={folder}")[0]
+    (folder / "config.json").write_text("{")
+    assert "config.json cannot be read" in faults(f"teacher={folder}")[0]
+    (folder / "config.json").write_text("{}")
+    assert "names no model_type" in faults(f"teacher={folder}")[0]
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_a_hub_student_is_missed_before_the_teacher_is_trained(faults):
+    (fault,) = faults("student=bert-tiny")
+    assert fault.startswith("google/bert_uncased_L-2_H-128_A-2@main is not on this machine; model hub: not reachable")
+    assert faults("student=bert-tiny", due=("prune",)) == []
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_a_card_tells_the_family_of_a_teacher_that_stands(faults):
+    (fault,) = faults("teacher=albert-base", due=("prune",))
+    assert fault.startswith("prune: albert cannot be pruned")
+
+
+def test_the_command_refuses_before_the_first_step(recipe_file: Path, tmp_path: Path, capsys):
+    command = ["run", str(recipe_file), "--runs", str(tmp_path / "runs"), "--set", "student.layers=9"]
+    assert main(command) == 2
+    assert "the run cannot start:\n  student: a student of 9 layers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("layers", ["0", "-1", "2.5"])
+def test_layers_that_cannot_be_counted(layers: str, recipe_file: Path, capsys):
+    assert main(["plan", str(recipe_file), "--set", f"student.layers={layers}"]) == 2
+    assert f"student.layers: expected a number of layers or a share between 0 and 1, got {layers}" in (
+        capsys.readouterr().err
+    )
+
+
+def test_a_place_for_runs_that_cannot_be(recipe_file: Path, tmp_path: Path, capsys):
+    assert main(["run", str(recipe_file), "--runs", str(tmp_path / "train.csv")]) == 2
+    assert "--runs" in capsys.readouterr().err
