@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,22 +18,6 @@ from typing import Literal
 
 from compress.errors import CompressError
 from compress.pipeline.store import write_aside
-
-LAUNCH_VARIABLES = (
-    "RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "GROUP_RANK",
-    "GROUP_WORLD_SIZE",
-    "ROLE_RANK",
-    "ROLE_WORLD_SIZE",
-    "ROLE_NAME",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "OMP_NUM_THREADS",
-)
-"""What a launcher sets; children of the main process must not see it, or they would take themselves for a rank."""
 
 POLL_SECONDS = 0.2
 
@@ -86,9 +71,8 @@ class Launch:
         return steps / ".launch" / self.identity / f"{step}.json"
 
 
-def hide_launch_variables() -> dict[str, str]:
-    """The environment for child processes of a launched run."""
-    hidden = LAUNCH_VARIABLES if "WORLD_SIZE" in os.environ else ()
-    return {
-        name: value for name, value in os.environ.items() if name not in hidden and not name.startswith("TORCHELASTIC_")
-    }
+def leave_group() -> None:
+    """Leave the group of processes that training joined; torch warns of those that end within it."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()

@@ -16,7 +16,7 @@ from compress.errors import CompressError, GateMissed, UsageError
 from compress.pipeline.check import check
 from compress.pipeline.execute import Executor, Outcome
 from compress.pipeline.graph import Plan
-from compress.pipeline.launch import Launch
+from compress.pipeline.launch import Launch, leave_group
 from compress.pipeline.names import NAMES
 from compress.pipeline.plan import make_plan
 from compress.pipeline.resolve import resolve
@@ -124,8 +124,13 @@ def run(
 def execute(plan: Plan, options: Options, console: Console) -> Result:
     """Run a plan into its run folder."""
     launch = Launch.from_environment()
-    if not launch.is_main:
-        console = Console("quiet")
+    try:
+        return _execute(plan, options, console if launch.is_main else Console("quiet"), launch)
+    finally:
+        leave_group()
+
+
+def _execute(plan: Plan, options: Options, console: Console, launch: Launch) -> Result:
     store = StepStore(options.root)
     folder = options.root / plan.recipe.name
     executor = Executor(plan, store, console, folder / "events.jsonl", launch)

@@ -19,7 +19,7 @@ LONGER = ["--set", "finetune.epochs=12", "--set", "distill.epochs=12", "--set", 
 OFTEN = [f"--set={step}.checkpoint.steps=2" for step in ("finetune", "distill", "prune.recover")]
 MODELS = ("finetune", "distill", "prune")
 STEPS = ("data", *MODELS, "score-teacher", "export-teacher", "quantize-teacher", "floor", "measure", "report")
-PATIENCE = 240
+PATIENCE = 600
 
 
 def command(recipe: Path, runs: Path) -> list[str]:
