@@ -27,7 +27,7 @@ exit codes: 0 ok, 1 failure, 2 bad usage or recipe, 3 gate missed, 130 interrupt
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; ``compress.__main__`` and the console scripts call this."""
-    options = parser().parse_args(arguments)
+    options = parsed(arguments)
     console = Console(options.format)
     try:
         from compress.commands import COMMANDS
@@ -53,6 +53,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
             CompressError(f"unexpected failure: {text}", hint="COMPRESS_DEBUG=1 shows where; please report it")
         )
         return 1
+
+
+LISTS = {"predict": "texts", "bench": "models"}
+"""The commands whose last argument repeats, and what it is called."""
+
+
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options as typed; what repeats may also stand after options, where argparse no longer looks for it."""
+    grammar = parser()
+    options, rest = grammar.parse_known_args(arguments)
+    flags = [word for word in rest if word.startswith("-")]
+    if rest and not flags and options.command in LISTS:
+        getattr(options, LISTS[options.command]).extend(rest)
+    elif rest and not flags and options.command == "pull" and options.to is None and len(rest) == 1:
+        options.to = Path(rest[0])
+    elif rest:
+        grammar.error(f"unrecognized arguments: {' '.join(flags or rest)}")
+    return options
 
 
 def parser() -> argparse.ArgumentParser:
@@ -197,10 +215,9 @@ def _doctor(command: Command) -> None:
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected 1 or more, got {text}")
-    return value
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 up, got '{text}'")
+    return int(text)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ Imports are made where they are used, so that every command loads only what it n
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -192,15 +193,27 @@ def predict(options: argparse.Namespace, console: Console) -> None:
             if console.format == "json":
                 console.jsonl({"text": text, **answer})
             else:
-                console.line(
-                    "\t".join(f"{value:.4f}" if isinstance(value, float) else str(value) for value in answer.values())
-                )
+                console.line("\t".join(_shown(value) for value in answer.values()))
+
+
+def _shown(value: object) -> str:
+    """One field of an answer: a name, a number, the names of several classes, or a number for each of them."""
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shown(entry)}" for name, entry in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value)) or "none"
+    return str(value)
 
 
 def _given_texts(options: argparse.Namespace, pairs: bool) -> Iterable[str]:
     """Texts as typed (the two of a pair one after the other), else the lines of a file or of stdin."""
     if not options.texts:
-        return _lines(options.file) if options.file else sys.stdin
+        return _lines(options.file) if options.file else _stdin_lines()
+    for number, text in enumerate(options.texts, start=1):
+        if not text.isprintable() and any("\udc80" <= letter <= "\udcff" for letter in text):
+            raise UsageError(f"text {number} is not UTF-8.")
     if not pairs:
         return list(options.texts)
     if len(options.texts) % 2:
@@ -210,10 +223,21 @@ def _given_texts(options: argparse.Namespace, pairs: bool) -> Iterable[str]:
 
 def _lines(path: Path) -> Iterator[str]:
     try:
-        with path.open(encoding="utf-8") as stream:
+        with path.open(encoding="utf-8-sig") as stream:
             yield from stream
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} cannot be read: byte 0x{error.object[error.start]:02x} is not UTF-8") from error
+
+
+def _stdin_lines() -> Iterator[str]:
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="strict")
+    try:
+        yield from sys.stdin
+    except UnicodeDecodeError as error:
+        raise DataError(f"stdin cannot be read: byte 0x{error.object[error.start]:02x} is not UTF-8") from error
 
 
 def doctor(options: argparse.Namespace, console: Console) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 
 class CompressError(Exception):
@@ -84,6 +85,12 @@ class RecipeError(UsageError):
         count = len(self.problems)
         head = f"{source}: {count} problem{'s' if count != 1 else ''}"
         super().__init__("\n  ".join([head, *map(str, self.problems)]))
+
+
+def first_fault(error: Any) -> str:
+    """What a pydantic error says of the first fault, without its library's own words around it."""
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

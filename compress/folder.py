@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from compress.errors import ModelError
+from compress.errors import ModelError, first_fault
 
 INFO_FILE = "compress.json"
 CHUNK = 1 << 20
@@ -112,8 +112,8 @@ def read_info(folder: Path) -> FolderInfo:
         )
     try:
         return FolderInfo.model_validate_json(path.read_bytes())
-    except (ValidationError, UnicodeDecodeError) as error:
-        raise ModelError(f"{path} cannot be read: {error}") from error
+    except ValidationError as error:
+        raise ModelError(f"{path} cannot be read: {first_fault(error)}") from error
 
 
 def find_info(folder: Path) -> FolderInfo | None:

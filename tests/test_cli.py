@@ -97,5 +97,5 @@ class TestBenchTarget:
         assert main(["bench", str(tmp_path), "--target", text]) == 2
 
     def test_models_that_are_not_there_get_a_row(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["bench", str(tmp_path / "none.onnx")]) == 1
+        assert main(["bench", str(tmp_path / "none.onnx"), "--format", "quiet"]) == 1
         assert "none.onnx" in capsys.readouterr().out

@@ -18,7 +18,7 @@ from compress.data.sources import Source, open_sources, raw_labels
 from compress.data.split import Marks, assign
 from compress.data.store import Rows, RowWriter
 from compress.data.tally import Tally
-from compress.errors import DataError
+from compress.errors import DataError, first_fault
 from compress.folder import Info, TaskInfo
 from compress.recipe.schema import Role, Task
 from compress.tasks import kind_of, task_info
@@ -74,7 +74,7 @@ def load_roles(folder: Path) -> Roles:
     except OSError as error:
         raise DataError(f"{folder} holds no prepared data: {error.strerror}.") from error
     except ValidationError as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
+        raise DataError(f"{path} cannot be read: {first_fault(error)}") from error
     return Roles(folder, info)
 
 

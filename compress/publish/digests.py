@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from compress.errors import ModelError
+from compress.errors import ModelError, first_fault
 from compress.folder import combined_digest, digests
 
 DIGESTS_FILE = "digests.json"
@@ -64,6 +64,4 @@ def parse_digests(content: bytes, source: str) -> Digests:
     try:
         return Digests.model_validate_json(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise ModelError(f"{source} is not a list of digests: {where}: {first['msg']}") from error
+        raise ModelError(f"{source} is not a list of digests: {first_fault(error)}") from error

@@ -43,6 +43,8 @@ def _against_floor(report: Report) -> Iterator[str]:
 
 def _unpaid(report: Report, title: str) -> Iterator[str]:
     """Stages that brought no speed at a target, or cost what the gate does not allow."""
+    if not next(target.present for target in report.targets if target.title == title):
+        return  # its verdict says so, and nothing there was timed or scored
     for link in _all_links(report, title):
         before, after = link.before, link.after
         place = after.targets.get(title)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from compress.errors import CompressError
+from compress.errors import CompressError, first_fault
 from compress.folder import TaskInfo, VariantInfo
 from compress.measure.facts import Facts, Score
 from compress.measure.footprint import Footprint
@@ -206,6 +206,4 @@ def read_report(path: Path) -> Report:
     try:
         return Report.model_validate_json(file.read_bytes())
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise CompressError(f"{file} is not a report of this version: {where}: {first['msg']}") from error
+        raise CompressError(f"{file} is not a report of this version: {first_fault(error)}") from error

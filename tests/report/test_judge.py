@@ -137,6 +137,10 @@ def test_a_stage_that_did_not_pay_is_told(make_report, latency_of):
     assert "as fast as student/onnx-fp32" in told
 
 
+def test_nothing_is_said_of_stages_where_nothing_was_measured(make_report):
+    assert not [remark for remark in judged(make_report()).remarks if "cuda" in remark and "did not pay" in remark]
+
+
 def test_a_stage_that_the_gate_refuses_did_not_pay(make_report, quality_of):
     worse = quality_of(0.88, 0.913, "select", 0.905)
     report = judged(edited(make_report(), "pruned/onnx-int8", select=worse))
