@@ -1,0 +1,73 @@
+"""`compress predict` as it is typed and piped."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from compress.cli import main, parsed
+from compress.commands import _shown
+
+
+@pytest.fixture
+def winner(finished_run: Path) -> str:
+    return str(finished_run / "winner" / "cpu")
+
+
+def test_texts_may_stand_after_options(winner: str, capsys) -> None:
+    assert main(["predict", winner, "--format", "json", "sun", "rain"]) == 0
+    assert [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()] == ["sun", "rain"]
+
+
+def test_what_repeats_or_may_be_left_out_may_stand_after_options() -> None:
+    assert parsed(["bench", "a", "--rounds", "3", "b"]).models == ["a", "b"]
+    assert parsed(["pull", "a", "--format", "json", "b"]).to == Path("b")
+
+
+@pytest.mark.parametrize("words", [["ls", "--format", "json", "a", "b"], ["predict", "m", "--bogus", "x"]])
+def test_words_that_nobody_takes_are_bad_usage(words: list[str], capsys) -> None:
+    with pytest.raises(SystemExit) as end:
+        parsed(words)
+    assert end.value.code == 2
+    assert "unrecognized arguments" in capsys.readouterr().err
+
+
+def test_a_count_that_is_none(capsys) -> None:
+    with pytest.raises(SystemExit):
+        parsed(["predict", "m", "--batch", "a"])
+    assert "expected a whole number from 1 up, got 'a'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_stdin_that_is_not_utf8(errors: str, winner: str, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"sun\n\xff\n"), "utf-8", errors))
+    assert main(["predict", winner]) == 1
+    assert "stdin cannot be read: byte 0xff is not UTF-8" in capsys.readouterr().err
+
+
+def test_a_typed_text_that_is_not_utf8(winner: str, capsys) -> None:
+    assert main(["predict", winner, "sun", "\udcff"]) == 2
+    assert "text 2 is not UTF-8" in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_utf8(winner: str, tmp_path: Path, capsys) -> None:
+    (tmp_path / "texts").write_bytes(b"sun\n\xff\n")
+    assert main(["predict", winner, "--file", str(tmp_path / "texts")]) == 1
+    assert "texts cannot be read: byte 0xff is not UTF-8" in capsys.readouterr().err
+
+
+def test_a_broken_description_is_told_without_the_words_of_a_library(tmp_path: Path, capsys) -> None:
+    (tmp_path / "compress.json").write_text("{")
+    assert main(["predict", str(tmp_path), "sun"]) == 1
+    told = capsys.readouterr().err
+    assert "compress.json cannot be read: the file: Invalid JSON" in told
+    assert "pydantic" not in told
+
+
+def test_answers_for_people() -> None:
+    assert _shown(0.25) == "0.2500"
+    assert _shown({"even": 0.5, "odd": 0.25}) == "even 0.5000, odd 0.2500"
+    assert _shown(["even", "odd"]) == "even, odd"
+    assert _shown([]) == "none"
