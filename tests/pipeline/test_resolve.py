@@ -1,0 +1,66 @@
+from pathlib import Path
+
+import pytest
+
+from compress.errors import UsageError
+from compress.pipeline.names import NAMES
+from compress.pipeline.resolve import resolve
+from compress.recipe.schema import Recipe
+
+
+def recipe(**sections: object) -> Recipe:
+    base = {"task": {"kind": "classification", "data": {"train": "x.csv"}}, "teacher": "minilm-l6"}
+    return Recipe.model_validate({**base, **sections}, context=NAMES)
+
+
+def write_cards(folder: Path, teacher: str = "{epochs: 7, batch_size: 8}") -> Path:
+    (folder / "teachers").mkdir(parents=True)
+    (folder / "students").mkdir()
+    (folder / "teachers" / "mine.yaml").write_text(
+        "schema_version: 1\nname: mine\ntitle: Mine\ncheckpoint: {hub: me/mine}\nfamily: bert\nlicence: null\n"
+        f"languages: [en]\nmax_length: 128\nfinetune: {teacher}\n"
+    )
+    (folder / "students" / "small.yaml").write_text(
+        "schema_version: 1\nname: small\ntitle: Small\nshape: {layers: 2, hidden: 64, heads: 2}\nstart: random\n"
+        "distill: {epochs: 9, losses: {soft_label: 2.0}}\n"
+    )
+    return folder
+
+
+def test_what_a_card_knows_is_below_what_the_recipe_says(tmp_path: Path) -> None:
+    cards = [write_cards(tmp_path)]
+    made = resolve(recipe(teacher="mine", finetune={"epochs": 1}, student="small"), cards)
+    assert made.finetune
+    assert (made.finetune.epochs, made.finetune.batch_size) == (1, 8)
+    assert made.distill
+    assert (made.distill.epochs, made.distill.losses) == (9, {"soft_label": 2.0})
+    assert made.student is not None
+    assert (made.student.layers, made.student.hidden, made.student.start, made.student.source) == (
+        2,
+        64,
+        "random",
+        None,
+    )
+
+
+def test_a_recipes_own_shape_comes_first(tmp_path: Path) -> None:
+    made = resolve(recipe(student={"source": "small", "layers": 1}), [write_cards(tmp_path)])
+    assert made.student is not None
+    assert (made.student.layers, made.student.hidden) == (1, 64)
+
+
+def test_a_checkpoint_of_the_shape_becomes_the_source() -> None:
+    made = resolve(recipe(student="tinybert-4x312"))
+    assert made.student is not None
+    assert made.student.source == "huawei-noah/TinyBERT_General_4L_312D"
+
+
+def test_parts_that_are_left_out_stay_out() -> None:
+    made = resolve(recipe(finetune=False, distill=False, student="half-depth"))
+    assert made.finetune is False
+    assert made.distill is False
+
+
+def test_a_card_with_a_wrong_setting_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="teacher card mine: epoch"):
+        resolve(recipe(teacher="mine"), [write_cards(tmp_path, "{epoch: 1}")])
