@@ -260,8 +260,9 @@ def _show(report: Report, folder: Path, console: Console) -> None:
         for target in report.targets:
             table = ledger(report, target.title)
             console.table(table.rows, table.columns, title=f"{report.name} on {target.title}")
+    run = folder if folder.is_dir() else folder.parent
     for verdict in report.verdicts:
-        place = folder / "winner" / verdict.target
+        place = run / "winner" / verdict.target
         told = f"{verdict.target}: {verdict.winner or 'no winner'}: {verdict.why}"
         console.line(told if console.format == "human" else str(place if verdict.winner else ""))
     for remark in report.remarks:

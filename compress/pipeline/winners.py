@@ -55,14 +55,16 @@ def publish_winner(
         console.warn("nothing is published: no variant passed the gate")
         return None
     zoo, name = Path(settings.to).expanduser(), settings.name or report.name
-    if _stands(zoo / name, folder):
+    winner = winner_folder(folder, report, target)
+    if _stands(zoo / name, folder, winner):
         console.note(f"published before: {zoo / name}")
         return zoo / name
-    place = publish(winner_folder(folder, report, target), report, zoo, name, target)
+    place = publish(winner, report, zoo, name, target)
     console.note(f"published: {place}")
     return place
 
 
-def _stands(place: Path, folder: Path) -> bool:
-    published, ours = place / REPORT_FOLDER / REPORT_FILE, folder / REPORT_FILE
-    return published.is_file() and published.read_bytes() == ours.read_bytes()
+def _stands(place: Path, folder: Path, winner: Path) -> bool:
+    """Whether the zoo holds this report, and the winner of this target: another target's may be another model."""
+    pairs = ((place / REPORT_FOLDER / REPORT_FILE, folder / REPORT_FILE), (place / INFO_FILE, winner / INFO_FILE))
+    return all(published.is_file() and published.read_bytes() == ours.read_bytes() for published, ours in pairs)

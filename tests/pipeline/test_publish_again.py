@@ -1,0 +1,48 @@
+"""Publishing the same run twice, and telling where its winner is."""
+
+from pathlib import Path
+
+import pytest
+
+from compress.cli import main
+from compress.console import Console
+from compress.folder import read_info, write_info
+from compress.pipeline.store import copy_aside
+from compress.pipeline.winners import publish_winner
+from compress.recipe.schema import Publish
+from compress.report.result import read_report
+
+
+def test_another_targets_winner_takes_the_place_of_what_was_published(finished_run: Path, tmp_path: Path) -> None:
+    facts, settings = read_report(finished_run), Publish(to=str(tmp_path / "zoo"))
+    other = facts.model_copy(
+        update={
+            "targets": (*facts.targets, facts.targets[0].model_copy(update={"title": "phone"})),
+            "verdicts": (*facts.verdicts, facts.verdicts[0].model_copy(update={"target": "phone"})),
+            "rows": tuple(
+                row.model_copy(update={"targets": {**row.targets, "phone": row.targets["cpu"]}}) for row in facts.rows
+            ),
+        }
+    )
+    run = tmp_path / "tiny"
+    copy_aside(finished_run.resolve(), run)
+    copy_aside(run / "winner" / "cpu", run / "winner" / "phone")
+    write_info(run / "winner" / "phone", read_info(run / "winner" / "cpu").model_copy(update={"made_by": "phone"}))
+    (run / "report.json").write_text(other.model_dump_json(indent=2))
+    for target in ("cpu", "phone"):
+        place = publish_winner(run, other, settings, Console("quiet"), target)
+        assert place is not None
+        assert (read_info(place).made_by == "phone") == (target == "phone")
+
+
+def test_an_unknown_target_is_refused_where_a_winner_is_published_already(finished_run, tmp_path, capsys) -> None:
+    command = ["publish", "tiny", "--runs", str(finished_run.parent / "runs"), "--to", str(tmp_path / "zoo")]
+    assert main(command) == 0
+    assert main([*command, "--target", "cuda"]) == 2
+    assert "the run has no target 'cuda'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [".", "report.json"])
+def test_quiet_tells_where_the_winner_is(name: str, finished_run: Path, capsys) -> None:
+    assert main(["report", str(finished_run / name), "--format", "quiet"]) == 0
+    assert Path(capsys.readouterr().out.strip()).is_dir()
