@@ -88,13 +88,11 @@ def run(options: argparse.Namespace, console: Console) -> None:
         plan(options, console)
         return
     result = execute(prepare(options.recipe, options.overrides, _options(options)), _options(options), console)
-    if result.report is None:
-        return
-    _show(result.report, result.folder, console)
-    missed = result.missed_gate()
-    if missed and not options.smoke:
-        raise missed
+    if result.report is not None:
+        _show(result.report, result.folder, console)
     result.raise_for_failures()
+    if not options.smoke:
+        result.raise_for_gate()
 
 
 def clean(options: argparse.Namespace, console: Console) -> None:

@@ -26,6 +26,8 @@ def where(
         return "card"
     if Path(source).expanduser().is_dir():
         return "folder"
+    if Path(source).expanduser().is_file():
+        raise UsageError(f"{source} is a file; expected a model folder, a card or a hub id.")
     if HUB_ID.match(source) and not source.startswith("."):
         return "hub"
     if "/" in source or source.startswith((".", "~")):

@@ -10,6 +10,8 @@ from typing import Any
 from compress.errors import CompressError
 from compress.pipeline.store import StepStore
 
+LOCK_FILE = "lock.json"
+
 
 def clean(runs: Path, *, dry_run: bool = False) -> list[dict[str, Any]]:
     """Remove every step folder below ``runs`` that no run's lock.json names; what a living process holds stays."""
@@ -31,15 +33,21 @@ def clean(runs: Path, *, dry_run: bool = False) -> list[dict[str, Any]]:
 def _named(runs: Path) -> set[str]:
     """The step folders that runs name; a lock that cannot be read stops everything, for it may name any of them."""
     named: set[str] = set()
-    for lock in runs.glob("*/lock.json"):
-        try:
-            named.update(json.loads(lock.read_bytes())["steps"].values())
-        except (ValueError, KeyError, AttributeError) as error:
-            raise CompressError(
-                f"{lock} cannot be read, so which steps its run needs is unknown; nothing is removed.",
-                hint=f"run its recipe again, or delete {lock.parent}",
-            ) from error
+    for lock in runs.glob(f"*/{LOCK_FILE}"):
+        named |= named_steps(lock)
     return named
+
+
+def named_steps(lock: Path) -> set[str]:
+    """The folders of the steps that a run's lock names, those of an earlier run whose report still stands with them."""
+    try:
+        content = json.loads(lock.read_bytes())
+        return {*content["steps"].values(), *content.get("earlier", ())}
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise CompressError(
+            f"{lock} cannot be read, so which steps its run needs is unknown; nothing is removed.",
+            hint=f"delete {lock.parent}, and run its recipe again",
+        ) from error
 
 
 def _finished(store: StepStore) -> list[tuple[Path, str]]:

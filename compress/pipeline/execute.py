@@ -7,6 +7,7 @@ import resource
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -108,6 +109,8 @@ class Executor:
             amount = step.run(self._workbench(step, work))
         except CompressError as error:
             self._event(step, "failed", message=error.message)
+            with suppress(OSError):  # not empty: a training's checkpoint, from which the next attempt goes on
+                work.rmdir()
             if not step.optional:
                 raise
             self._leave_out(step, error.message)

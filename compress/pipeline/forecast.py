@@ -5,12 +5,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from compress.pipeline.graph import Plan, Step
 from compress.pipeline.store import StepRecord
-
-TRAINING = {"finetune": "finetune", "distill": "distill", "prune": "prune"}
+from compress.recipe.schema import Training
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ def forecast(step: Step, plan: Plan, records: Iterable[StepRecord], machine: str
         closest = _closest(step.settings, rated)
         rate = statistics.median(record.seconds / record.work for record in closest if record.work)
         return Forecast(rate * amount, f"{amount:,.0f} rows at the rate of {_runs(closest)}")
-    if step.kind in TRAINING:
+    if trainings(plan).get(step.kind) and train_rows is None:
         return Forecast(None, "the number of rows is not known yet")
     closest = _closest(step.settings, alike)
     return Forecast(statistics.median(record.seconds for record in closest), _runs(closest))
@@ -40,19 +39,20 @@ def forecast(step: Step, plan: Plan, records: Iterable[StepRecord], machine: str
 
 def planned_work(step: Step, plan: Plan, train_rows: int | None) -> float | None:
     """Rows that a training step will go through, or None where that is unknown or means nothing."""
-    recipe = plan.recipe
-    trainings = {
-        "finetune": recipe.finetune,
-        "distill": recipe.distill,
-        "prune": recipe.prune.recover if recipe.prune else None,
-    }
-    training = trainings.get(step.kind)
+    training = trainings(plan).get(step.kind)
     if not training or train_rows is None:
         return None
     rows = training.epochs * train_rows
     if training.max_steps:
         rows = min(rows, training.max_steps * training.batch_size * training.accumulate)
     return rows * training.restarts
+
+
+def trainings(plan: Plan) -> dict[str, Training | Literal[False] | None]:
+    """The training of each kind of step that has one."""
+    recipe = plan.recipe
+    recover = recipe.prune.recover if recipe.prune else None
+    return {"finetune": recipe.finetune, "distill": recipe.distill, "prune": recover}
 
 
 def _closest(settings: Mapping[str, Any], records: list[StepRecord]) -> list[StepRecord]:

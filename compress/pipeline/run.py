@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ from compress.console import Console
 from compress.environment import LIBRARIES, versions
 from compress.errors import CompressError, GateMissed, UsageError
 from compress.pipeline.check import check
+from compress.pipeline.clean import LOCK_FILE, named_steps
 from compress.pipeline.execute import Executor, Outcome
 from compress.pipeline.graph import Plan
 from compress.pipeline.launch import Launch, leave_group
@@ -26,7 +27,7 @@ from compress.pipeline.winners import copy_winners, publish_winner
 from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
 from compress.recipe.schema import Recipe
 from compress.recipe.text import dump_yaml
-from compress.report.result import Report, read_report
+from compress.report.result import REPORT_FILE, Report, read_report
 from compress.tasks.check import task_problems
 from compress.tasks.named import NAMED_TASKS
 
@@ -63,15 +64,16 @@ class Result:
     report: Report | None
     """None where the run was told to stop before it, and on processes that only help to train."""
 
-    def missed_gate(self) -> GateMissed | None:
-        """The failure to tell when some target that is here has no winner."""
+    def raise_for_gate(self) -> None:
+        """Tell that some target has no winner; one that is not on this machine counts where no other is."""
         verdicts = self.report.verdicts if self.report else ()
         here = {target.title for target in self.report.targets if target.present} if self.report else set()
         without = [verdict for verdict in verdicts if verdict.winner is None and verdict.target in here]
-        if not without:
-            return None
-        reasons = "; ".join(f"{verdict.target}: {verdict.why}" for verdict in without)
-        return GateMissed(f"no winner: {reasons}", hint=f"everything measured is in {self.folder / 'report.html'}")
+        reasons = "; ".join(f"{verdict.target}: {verdict.why}" for verdict in without or verdicts)
+        if without:
+            raise GateMissed(f"no winner: {reasons}", hint=f"everything measured is in {self.folder / 'report.html'}")
+        if verdicts and not here:
+            raise CompressError(f"no target of this recipe is on this machine: {reasons}")
 
     def raise_for_failures(self) -> None:
         """Tell which steps failed, once everything else is written."""
@@ -159,15 +161,27 @@ def _forced(plan: Plan, options: Options) -> set[str]:
 
 
 def _open_folder(folder: Path, plan: Plan) -> None:
-    """Write what the run is before it starts, so that `clean` spares its steps from the first moment."""
+    """Write what the run is before it starts, so that `clean` spares its steps from the first moment.
+
+    Where a report of an earlier run stands, its recipe and steps stay beside it until the new one replaces it.
+    """
+    if (folder / REPORT_FILE).is_file():
+        _write_lock(folder, plan, spare=named_steps(folder / LOCK_FILE))
+    else:
+        _write_lock(folder, plan)
+        write_aside(folder / "recipe.yaml", dump_recipe(plan.recipe))
+
+
+def _write_lock(folder: Path, plan: Plan, spare: Collection[str] = ()) -> None:
+    steps = {step.name: f"{step.name}-{step.fingerprint}" for step in plan.steps}
     lock = {
         "schema_version": 1,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "steps": {step.name: f"{step.name}-{step.fingerprint}" for step in plan.steps},
+        "steps": steps,
+        "earlier": sorted(set(spare) - set(steps.values())),
         "versions": versions(LIBRARIES),
     }
-    write_aside(folder / "recipe.yaml", dump_recipe(plan.recipe))
-    write_aside(folder / "lock.json", json.dumps(lock, indent=2) + "\n")
+    write_aside(folder / LOCK_FILE, json.dumps(lock, indent=2) + "\n")
 
 
 def _finish(folder: Path, plan: Plan, store: StepStore, outcome: Outcome, console: Console) -> Report | None:
@@ -178,8 +192,9 @@ def _finish(folder: Path, plan: Plan, store: StepStore, outcome: Outcome, consol
     report = read_report(made)
     for file in sorted(path for path in made.iterdir() if path.name.startswith("report.")):
         write_aside(folder / file.name, file.read_text(encoding="utf-8"))
-    fresh = outcome.status["report"] == "ran"
-    copy_winners(folder, plan, store, report, fresh)
+    copy_winners(folder, plan, store, report)
+    write_aside(folder / "recipe.yaml", dump_recipe(plan.recipe))
+    _write_lock(folder, plan)
     if plan.recipe.publish:
         publish_winner(folder, report, plan.recipe.publish, console)
     return report

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from compress.console import Console
@@ -14,20 +15,26 @@ from compress.recipe.schema import Publish
 from compress.report.result import REPORT_FILE, Report
 
 
-def copy_winners(folder: Path, plan: Plan, store: StepStore, report: Report, fresh: bool) -> None:
-    """Put a copy of each target's winner into the run's folder; an older copy stays where nothing changed."""
+def copy_winners(folder: Path, plan: Plan, store: StepStore, report: Report) -> None:
+    """Put a copy of each target's winner into the run's folder, unless just that one is there; an earlier one goes."""
+    won = {verdict.target for verdict in report.verdicts if verdict.winner}
+    for stale in (folder / "winner").glob("*"):
+        if stale.name not in won:
+            shutil.rmtree(stale)
     places = {made.key: store.folder(made.step, plan.step(made.step).fingerprint) for made in plan.competitors}
     for verdict in report.verdicts:
         place = folder / "winner" / verdict.target
         row = report.row(verdict.winner) if verdict.winner else None
-        if row is None or not (fresh or not (place / INFO_FILE).is_file()):
+        if row is None:
             continue
-        copy_aside(places[row.key], place)
         # A variant that is only a way to run the model's own folder (torch bf16) must be told in the copy, which also
         # leaves the run behind, so the recipe goes along.
-        info = read_info(place)
-        told = {"variant": info.variant or row.variant, "recipe": report.recipe}
-        write_info(place, info.model_copy(update=told))
+        info = read_info(places[row.key])
+        told = info.model_copy(update={"variant": info.variant or row.variant, "recipe": report.recipe})
+        if (place / INFO_FILE).is_file() and read_info(place) == told:
+            continue
+        copy_aside(places[row.key], place)
+        write_info(place, told)
 
 
 def winner_folder(folder: Path, report: Report, target: str | None = None) -> Path:

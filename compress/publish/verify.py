@@ -49,6 +49,8 @@ def verify(folder: Path | str) -> int:
 def read_digests(folder: Path) -> Digests:
     """The digests of a published model's folder."""
     path = folder / DIGESTS_FILE
+    if not folder.is_dir():
+        raise ModelError(f"there is no folder {folder}.")
     if not path.is_file():
         raise ModelError(
             f"{folder} has no {DIGESTS_FILE}, so there is nothing to check against.",

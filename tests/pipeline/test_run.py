@@ -148,6 +148,7 @@ def test_a_failed_variant_leaves_the_rest(copy: Path, monkeypatch: pytest.Monkey
     assert read_report(copy / "runs" / "tiny").row("pruned/onnx-int8").status == "ok"  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_a_target_that_is_not_there_is_told(copy: Path) -> None:
     code, _ = rerun(copy, "--set", "targets=[cpu, cuda]")
     report = read_report(copy / "runs" / "tiny")
@@ -157,6 +158,33 @@ def test_a_target_that_is_not_there_is_told(copy: Path) -> None:
     assert code == 0
     assert missing.reason
     assert all(row.targets["cuda"].latency.status == "not measured" for row in report.rows if "cuda" in row.targets)
+
+
+def test_a_run_without_any_target_here_fails(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = rerun(copy, "--set", "targets=[cuda]")
+    report = read_report(copy / "runs" / "tiny")
+    if report.targets[0].present:
+        pytest.skip("this machine has a CUDA device")
+    assert code == 1
+    assert "no target of this recipe is on this machine" in capsys.readouterr().err
+    assert not (copy / "runs" / "tiny" / "winner" / "cpu").exists()
+
+
+def test_going_back_to_a_recipe_gives_its_winner_back(copy: Path) -> None:
+    winner = copy / "runs" / "tiny" / "winner" / "cpu"
+    before = read_info(winner)
+    assert rerun(copy, "--set", "measure.bootstrap=150")[0] == 0
+    assert read_info(winner) != before
+    assert rerun(copy) == (0, [])
+    assert read_info(winner) == before
+
+
+def test_a_run_that_stops_early_keeps_the_steps_of_the_report_that_stands(copy: Path) -> None:
+    shown = read_report(copy / "runs" / "tiny")
+    assert rerun(copy, "--set", "seed=1", "--until", "data") == (0, ["data"])
+    assert main(["clean", "--runs", str(copy / "runs"), "--format", "quiet"]) == 0
+    assert read_report(copy / "runs" / "tiny") == shown
+    assert rerun(copy) == (0, [])
 
 
 def test_the_function_gives_the_report(finished_run: Path) -> None:
