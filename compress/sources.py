@@ -17,6 +17,10 @@ MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
 """What of a model folder is read: configuration, tokenizer, weights."""
 
 
+TOLD_FILES = ("step.json", "trainer_state.json")
+"""What tells of how a model came about and is no part of it."""
+
+
 def where(
     source: str, kind: Literal["teachers", "students"], cards: Sequence[Path] = ()
 ) -> Literal["card", "folder", "hub"]:
@@ -63,7 +67,7 @@ def hub_address(source: str, revision: str | None = None) -> tuple[str, str]:
 
 
 def _digest(folder: Path) -> str:
-    files = sorted({path for pattern in MODEL_FILES for path in folder.glob(pattern)})
+    files = sorted({path for pattern in MODEL_FILES for path in folder.glob(pattern) if path.name not in TOLD_FILES})
     if not any(path.name == "config.json" for path in files):
         raise UsageError(f"{folder} is no model folder: it has no config.json.")
     return combined_digest({path.name: file_digest(path) for path in files})

@@ -68,7 +68,11 @@ def _identity(data: Data) -> list[str]:
             f"builtin {data.builtin} {BUILTIN_VERSION}",
             *(f"{name} {version}" for name, version in versions.items()),
         ]
-    return [f"{role} {file_digest(path)}" for role, paths in find_files(data).items() for path in paths]
+    return [
+        f"{role} {data.format or ''.join(path.suffixes)} {file_digest(path)}"
+        for role, paths in find_files(data).items()
+        for path in paths
+    ]
 
 
 def source_versions(builtin: str) -> dict[str, str]:

@@ -11,12 +11,14 @@ from pydantic import ValidationError
 
 from compress.console import Console, Format
 from compress.errors import CompressError, UsageError, nearest
+from compress.folder import find_info
 from compress.measure.facts import Score
 from compress.measure.footprint import footprint
 from compress.measure.latency import Job, Latency, ratio
 from compress.measure.session import time_jobs
 from compress.recipe.schema import Measure, Target
 from compress.runtime.predictor import Place
+from compress.runtime.text import Text, read_texts
 
 DEFAULT_LENGTH = 128
 """Word pieces of every input where no texts are given."""
@@ -82,7 +84,7 @@ def bench(
     for model in dict.fromkeys(models):
         with _telling(model, found):
             jobs.append(Job(model, _folder(model), None, place, target.batch, length))
-    lines = _read_texts(texts) if texts else ()
+    lines = _read_texts(texts, pairs=any(_reads_pairs(job.folder) for job in jobs)) if texts else ()
     found |= time_jobs(jobs, lines, settings, console=console)
     folders = {job.key: job.folder for job in jobs}
     return [_row(model, found[model], found[models[0]], folders.get(model)) for model in dict.fromkeys(models)]
@@ -109,9 +111,15 @@ def _folder(model: str) -> Path:
     return fetch(model)
 
 
-def _read_texts(path: Path) -> list[str]:
+def _reads_pairs(folder: Path) -> bool:
+    info = find_info(folder)
+    return info is not None and info.task is not None and len(info.task.text) == 2
+
+
+def _read_texts(path: Path, *, pairs: bool) -> list[Text]:
     try:
-        lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        with path.open(encoding="utf-8-sig") as stream:
+            lines = [text for batch in read_texts(stream, 1024, pairs=pairs, from_lines=True) for text in batch]
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--texts {path} cannot be read: {error}") from error
     if not lines:

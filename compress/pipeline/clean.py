@@ -1,4 +1,4 @@
-"""Remove what no run names: steps, half-built ones and old locks."""
+"""Remove what no run names: steps, finished or half built."""
 
 from __future__ import annotations
 

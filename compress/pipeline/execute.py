@@ -107,13 +107,15 @@ class Executor:
             self.launch.tell(self.store.steps, step.name, "run")
         try:
             amount = step.run(self._workbench(step, work))
-        except CompressError as error:
-            self._event(step, "failed", message=error.message)
+        except Exception as error:
+            # Whatever a library raises, an optional step fails alone.
+            message = error.message if isinstance(error, CompressError) else f"{type(error).__name__}: {error}"
+            self._event(step, "failed", message=message)
             with suppress(OSError):  # not empty: a training's checkpoint, from which the next attempt goes on
                 work.rmdir()
             if not step.optional:
                 raise
-            self._leave_out(step, error.message)
+            self._leave_out(step, message)
             return
         _tell_parents(work, self._inputs(step))
         record = self._record(step, work, time.perf_counter() - began, amount)

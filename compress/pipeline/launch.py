@@ -45,8 +45,8 @@ class Launch:
             return cls()
         marks = [environment.get(name, "") for name in ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT")]
         one_machine = environment.get("LOCAL_WORLD_SIZE") == str(world)
-        # Processes on one machine share their launcher, whose number no earlier launch had at the same time.
-        marks.append(str(os.getppid()) if one_machine else "")
+        # Processes on one machine share their launcher, whose number and start no other launch has.
+        marks.append(f"{os.getppid()}-{_started(os.getppid())}" if one_machine else "")
         return cls(int(environment["RANK"]), world, "-".join(filter(None, marks)).replace("/", "_"))
 
     def tell(self, steps: Path, step: str, action: Action) -> None:
@@ -69,6 +69,12 @@ class Launch:
 
     def _word(self, steps: Path, step: str) -> Path:
         return steps / ".launch" / self.identity / f"{step}.json"
+
+
+def _started(process: int) -> float:
+    import psutil
+
+    return float(psutil.Process(process).create_time())
 
 
 def leave_group() -> None:

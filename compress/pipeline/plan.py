@@ -25,7 +25,7 @@ from compress.variants import Variant, variants_for
 SCORING_BATCH = 32
 """Rows scored together where a variant's answer does not depend on what shares its batch."""
 
-RUNTIME_LIBRARIES = ("torch", "onnxruntime", "numpy")
+RUNTIME_LIBRARIES = ("torch", "transformers", "onnxruntime", "onnxruntime-gpu", "tokenizers", "numpy")
 """Their versions are part of a measurement."""
 
 
@@ -82,9 +82,13 @@ def _add_models(plan: Plan, cards: Sequence[Path]) -> dict[str, str]:
 
 
 def _note_missing_targets(plan: Plan) -> None:
-    wanted = [target for target in plan.recipe.targets if target.device == "cuda"]
-    if wanted and not cuda_devices():
-        plan.missing_targets = {target.title: "this machine has no CUDA device" for target in wanted}
+    if _uses_cuda(plan.recipe.targets) and not cuda_devices():
+        absent = [target.title for target in plan.recipe.targets if target.device == "cuda"]
+        plan.missing_targets = dict.fromkeys(absent, "this machine has no CUDA device")
+
+
+def _uses_cuda(targets: Sequence[Target]) -> bool:
+    return any(target.device == "cuda" for target in targets)
 
 
 def _add_variants(plan: Plan, model: str, step: str) -> None:
@@ -131,9 +135,10 @@ def _add_measure(plan: Plan) -> None:
     present = [target for target in recipe.targets if target.title not in plan.missing_targets]
     settings = {
         "targets": [target.model_dump(mode="json") for target in present],
-        "measure": recipe.measure.model_dump(mode="json", exclude={"bootstrap"}),
+        "measure": recipe.measure.model_dump(mode="json"),
         "competitors": [competitor.key for competitor in plan.competitors],
         "machine": describe().fingerprint,
+        "accelerators": [gpu.name for gpu in cuda_devices()] if _uses_cuda(present) else [],
         "versions": versions(RUNTIME_LIBRARIES),
     }
     needs = list(dict.fromkeys(["data", *(competitor.step for competitor in plan.competitors)]))

@@ -12,7 +12,7 @@ from compress.pipeline.execute import Executor
 from compress.pipeline.forecast import forecast
 from compress.pipeline.graph import Plan
 from compress.pipeline.launch import Launch
-from compress.pipeline.run import Options
+from compress.pipeline.run import Options, forced_steps
 from compress.pipeline.store import StepStore
 
 
@@ -23,8 +23,9 @@ def preview(plan: Plan, options: Options) -> list[dict[str, Any]]:
     records = list(store.records())
     machine = describe(options.root).fingerprint
     rows = []
+    forced = forced_steps(plan, options)
     for step in plan.steps:
-        record = executor.standing(step)
+        record = None if step.name in forced else executor.standing(step)
         if record:
             executor.outcome.records[step.name] = record
             rows.append({"step": step.name, "state": "stands", "seconds": 0.0, "basis": f"took {record.seconds:.1f} s"})

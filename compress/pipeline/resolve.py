@@ -36,7 +36,9 @@ def _below(section: Section, card: Mapping[str, Any], model: type[Section], titl
     """The card's settings, with those that the recipe gives itself over them."""
     own = section.model_dump(include=section.model_fields_set)
     try:
-        return model.model_validate({**card, **own}, context=NAMES)
+        read = model.model_validate(dict(card), context=NAMES)  # first by itself: it may be written in short forms
+        theirs = read.model_dump(include=read.model_fields_set)
+        return model.model_validate({**theirs, **own}, context=NAMES)
     except ValidationError as error:
         first = error.errors()[0]
         raise UsageError(f"{title}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error

@@ -118,6 +118,7 @@ def run(
     """
     options = Options(runs=Path(runs), cards=tuple(map(Path, cards)), force=force)
     result = execute(prepare(source, overrides, options), options, console or Console("quiet"))
+    result.raise_for_failures()
     if result.report is None:
         raise UsageError("compress.run gives a report on the main process only; launch training with the command.")
     return result.report
@@ -136,7 +137,7 @@ def _execute(plan: Plan, options: Options, console: Console, launch: Launch) -> 
     store = StepStore(options.root)
     folder = options.root / plan.recipe.name
     executor = Executor(plan, store, console, folder / "events.jsonl", launch)
-    forced = _forced(plan, options)
+    forced = forced_steps(plan, options)
     if not launch.is_main:
         return Result(folder, executor.run(forced, options.until), None)
     with store.hold(f"run-{plan.recipe.name}", console):
@@ -149,10 +150,11 @@ def _execute(plan: Plan, options: Options, console: Console, launch: Launch) -> 
 
 def check_only(plan: Plan, options: Options) -> None:
     """All that can be checked before the first step."""
-    check(plan, StepStore(options.root), _forced(plan, options), options.cards)
+    check(plan, StepStore(options.root), forced_steps(plan, options), options.cards)
 
 
-def _forced(plan: Plan, options: Options) -> set[str]:
+def forced_steps(plan: Plan, options: Options) -> set[str]:
+    """The steps that run even if they stand."""
     if options.force:
         return {step.name for step in plan.steps}
     if options.begin:

@@ -6,13 +6,14 @@ What it gives means nothing and goes into a place of its own.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from compress.cards import find_teacher
-from compress.recipe.schema import Measure, Publish, Recipe, Student
+from compress.recipe.schema import Distill, Finetune, Measure, Publish, Recipe, Student
 from compress.sources import where
 
 SMOKE = ".smoke"
@@ -30,7 +31,7 @@ def smoke_recipe(recipe: Recipe, root: Path, cards: Sequence[Path]) -> Recipe:
     folder = root / f"teacher-{_family(recipe.teacher.source, cards)}"
     if not folder.is_dir():
         _write_teacher(folder, _family(recipe.teacher.source, cards))
-    short = {"max_steps": STEPS, "batch_size": 8, "restarts": 1, "evaluations": 1, "precision": "fp32"}
+    short = {"max_steps": STEPS, "batch_size": 8, "restarts": 1, "evaluations": 1, "precision": "fp32", "freeze": None}
     changes: dict[str, Any] = {
         "task": recipe.task.model_copy(update={"data": recipe.task.data.model_copy(update={"limit": ROWS})}),
         "teacher": recipe.teacher.model_copy(update={"source": str(folder), "revision": None}),
@@ -38,15 +39,21 @@ def smoke_recipe(recipe: Recipe, root: Path, cards: Sequence[Path]) -> Recipe:
         "measure": Measure(rounds=3, seconds=0.02, bootstrap=100),
         "publish": recipe.publish and Publish(to=str(root / "zoo"), name=recipe.publish.name),
     }
-    if recipe.finetune:
-        changes["finetune"] = recipe.finetune.model_copy(update=short)
+    # The random teacher has no head yet, whatever the recipe's has.
+    changes["finetune"] = (recipe.finetune or Finetune()).model_copy(update=short)
     if recipe.distill:
-        layers = "uniform" if isinstance(recipe.distill.layer_map, tuple) else recipe.distill.layer_map
-        changes["distill"] = recipe.distill.model_copy(update={**short, "layer_map": layers})
+        changes["distill"] = recipe.distill.model_copy(update={**short, "layer_map": _layer_map(recipe.distill)})
     if recipe.prune:
-        recover = recipe.prune.recover and recipe.prune.recover.model_copy(update=short)
+        recover = recipe.prune.recover
+        if recover:
+            recover = recover.model_copy(update={**short, "layer_map": _layer_map(recover)})
         changes["prune"] = recipe.prune.model_copy(update={"batches": 2, "recover": recover})
     return recipe.model_copy(update=changes)
+
+
+def _layer_map(settings: Distill) -> str:
+    """Pairs name layers that a two-layer teacher does not have."""
+    return settings.layer_map if isinstance(settings.layer_map, str) else "uniform"
 
 
 def _family(source: str, cards: Sequence[Path]) -> str:
@@ -63,7 +70,9 @@ def _write_teacher(folder: Path, family: str) -> None:
     """Write a tiny model with a tokenizer of single characters; aside first, so that the folder is whole."""
     from compress.models.tiny import write_tiny_model
 
-    aside = folder.with_name(f".{folder.name}")
-    shutil.rmtree(aside, ignore_errors=True)
+    aside = folder.with_name(f".{folder.name}.{os.getpid()}")
     write_tiny_model(aside, family)
-    aside.rename(folder)
+    try:
+        aside.rename(folder)
+    except OSError:  # another process of this launch, or another smoke run, was faster
+        shutil.rmtree(aside)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from compress.console import Console
 from compress.errors import UsageError, nearest
-from compress.folder import INFO_FILE, read_info, write_info
+from compress.folder import INFO_FILE, digests, read_info, write_info
 from compress.pipeline.graph import Plan
-from compress.pipeline.store import StepStore, copy_aside
+from compress.pipeline.store import RECORD_FILE, StepStore, copy_aside
 from compress.publish.zoo import REPORT_FOLDER, publish
 from compress.recipe.schema import Publish
 from compress.report.result import REPORT_FILE, Report
@@ -19,7 +19,7 @@ def copy_winners(folder: Path, plan: Plan, store: StepStore, report: Report) -> 
     """Put a copy of each target's winner into the run's folder, unless just that one is there; an earlier one goes."""
     won = {verdict.target for verdict in report.verdicts if verdict.winner}
     for stale in (folder / "winner").glob("*"):
-        if stale.name not in won:
+        if stale.is_dir() and stale.name not in won:
             shutil.rmtree(stale)
     places = {made.key: store.folder(made.step, plan.step(made.step).fingerprint) for made in plan.competitors}
     for verdict in report.verdicts:
@@ -31,10 +31,15 @@ def copy_winners(folder: Path, plan: Plan, store: StepStore, report: Report) -> 
         # leaves the run behind, so the recipe goes along.
         info = read_info(places[row.key])
         told = info.model_copy(update={"variant": info.variant or row.variant, "recipe": report.recipe})
-        if (place / INFO_FILE).is_file() and read_info(place) == told:
+        if (place / INFO_FILE).is_file() and read_info(place) == told and _files(place) == _files(places[row.key]):
             continue
         copy_aside(places[row.key], place)
         write_info(place, told)
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """The digests of what predicts: weights, config and tokenizer."""
+    return {name: digest for name, digest in digests(folder).items() if name not in (INFO_FILE, RECORD_FILE)}
 
 
 def winner_folder(folder: Path, report: Report, target: str | None = None) -> Path:

@@ -74,6 +74,7 @@ def prune(
     made = distill(
         teacher or student, origin, data, settings.recover, seed, work, step="prune", console=console, track=track
     )
+    processes.wait()  # all have read what is removed now
     if processes.is_main:
         shutil.rmtree(work / CUT)
     return made

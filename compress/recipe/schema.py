@@ -26,6 +26,8 @@ from compress.errors import nearest
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[float, Field(gt=0.0)]
 Count = Annotated[int, Field(ge=1)]
+FILE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+"""What becomes a folder's name."""
 Header = bool | tuple[str, ...]
 Role = Literal["train", "select", "test"]
 
@@ -310,7 +312,7 @@ class Gate(Frozen):
 class Target(ShortForm):
     """A place of use; every variant that runs there competes."""
 
-    name: str | None = None
+    name: str | None = Field(None, pattern=FILE_NAME)
     device: Literal["cpu", "cuda"]
     threads: Count = 1
     batch: Count = 1
@@ -345,7 +347,7 @@ class Publish(ShortForm):
     """The zoo that winners go to: a local folder."""
 
     to: str
-    name: str | None = None
+    name: str | None = Field(None, pattern=FILE_NAME)
     """By default the recipe's name."""
 
     @classmethod
@@ -358,7 +360,7 @@ class Recipe(Frozen):
     """The whole pipeline. Every part but task and teacher can be left out."""
 
     version: Literal[1] = 1
-    name: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    name: str = Field("run", pattern=FILE_NAME)
     seed: int = Field(0, ge=0, lt=2**31)
     task: Task
     teacher: Teacher

@@ -43,6 +43,15 @@ def test_what_a_card_knows_is_below_what_the_recipe_says(tmp_path: Path) -> None
     )
 
 
+def test_a_cards_short_form_is_below_the_recipes_too(tmp_path: Path) -> None:
+    cards = write_cards(tmp_path)
+    path = cards / "students" / "small.yaml"
+    path.write_text(path.read_text().replace("losses: {soft_label: 2.0}", "soft_label: 2.0"))
+    made = resolve(recipe(student="small", distill={"hidden_state": 3.0}), [cards])
+    assert made.distill
+    assert made.distill.losses == {"hidden_state": 3.0}
+
+
 def test_a_recipes_own_shape_comes_first(tmp_path: Path) -> None:
     made = resolve(recipe(student={"source": "small", "layers": 1}), [write_cards(tmp_path)])
     assert made.student is not None
