@@ -49,8 +49,6 @@ class MissingExtra(CompressError):
             f"{library} is needed here and is not installed.",
             hint=f"pip install 'compress-encoders[{extra}]'",
         )
-        self.library = library
-        self.extra = extra
 
 
 class Busy(CompressError):

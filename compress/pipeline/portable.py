@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from compress.data.contents import ROLES
 from compress.recipe.schema import Recipe
-
-ROLES = ("train", "select", "test")
 
 
 def portable(recipe: Recipe) -> dict[str, Any]:
