@@ -3,11 +3,12 @@ import os
 import subprocess
 import sys
 import urllib.error
+import urllib.request
 
 import pytest
 
 from compress import environment
-from compress.environment import Cpu, Environment, Gpu, describe
+from compress.environment import Cpu, Environment, Gpu, describe, devices, system
 from compress.errors import MissingExtra
 
 X86 = """processor\t: 0
@@ -113,18 +114,18 @@ def test_versions_are_of_what_is_installed():
 
 
 def test_nvidia_smi():
-    assert environment.read_nvidia_smi("NVIDIA H200, 143771\n") == (Gpu("NVIDIA H200", 143771 * 2**20),)
-    assert environment.read_nvidia_smi("") == ()
+    assert devices.read_nvidia_smi("NVIDIA H200, 143771\n") == (Gpu("NVIDIA H200", 143771 * 2**20),)
+    assert devices.read_nvidia_smi("") == ()
 
 
 def test_devices_without_torch_come_from_the_driver(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(environment, "_output", lambda command: "Tesla T4, 15360\n")
+    monkeypatch.setattr(devices, "output", lambda command: "Tesla T4, 15360\n")
     assert environment.cuda_devices() == (Gpu("Tesla T4", 15360 * 2**20),)
 
 
 def test_a_missing_program_has_no_output():
-    assert environment._output(["no-such-program-here"]) == ""
+    assert system.output(["no-such-program-here"]) == ""
 
 
 def test_describing_asks_for_nothing_that_was_not_wanted(tmp_path):
@@ -166,7 +167,7 @@ def test_the_hub_answers_or_says_why_not(monkeypatch):
         def urlopen(request, timeout):
             raise error
 
-        monkeypatch.setattr(environment.urllib.request, "urlopen", urlopen)
+        monkeypatch.setattr(urllib.request, "urlopen", urlopen)
         return environment.hub_state()
 
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)

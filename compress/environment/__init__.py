@@ -1,0 +1,99 @@
+"""What this machine is: processor, instructions, cores, memory, disk, libraries, devices.
+
+Nothing heavy is imported to find out: versions come from package metadata, and torch is asked for devices only when the
+caller wants them. What cannot be found is said to be unknown, never guessed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from compress.environment.bounds import cgroup_folders, core_quota, memory_limit, usable_cores
+from compress.environment.condition import Condition, describe_condition
+from compress.environment.cpu import Cpu, describe_cpu, read_cpuinfo, read_sysctl
+from compress.environment.devices import Gpu, cuda_devices, cuda_version, driver_version
+from compress.environment.hub import HUB, hub_state
+from compress.environment.libraries import BY_HAND, LIBRARIES, require, versions
+from compress.environment.system import UNKNOWN
+
+__all__ = [
+    "BY_HAND",
+    "HUB",
+    "LIBRARIES",
+    "UNKNOWN",
+    "Condition",
+    "Cpu",
+    "Environment",
+    "Gpu",
+    "cgroup_folders",
+    "core_quota",
+    "cuda_devices",
+    "cuda_version",
+    "describe",
+    "describe_condition",
+    "describe_cpu",
+    "driver_version",
+    "hub_state",
+    "memory_limit",
+    "read_cpuinfo",
+    "read_sysctl",
+    "require",
+    "usable_cores",
+    "versions",
+]
+
+
+@dataclass(frozen=True)
+class Environment:
+    """This machine and what is installed on it."""
+
+    system: str
+    python: str
+    cpu: Cpu
+    memory: int
+    """Bytes that this process may use."""
+    disk_free: int
+    versions: dict[str, str]
+    gpus: tuple[Gpu, ...] | None = None
+    """None where nobody asked."""
+    hub: str | None = None
+    """None where nobody asked, else ``reachable`` or why not."""
+    condition: Condition = field(default_factory=Condition)
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal on machines whose CPU timings may be compared: hardware alone, no name, no address, no version."""
+        cpu = self.cpu
+        parts = [cpu.model, cpu.machine, ",".join(cpu.instructions or ()), str(cpu.cores)]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+
+
+def describe(folder: Path | str = ".", *, devices: bool = False, hub: bool = False) -> Environment:
+    """Look at this machine.
+
+    Args:
+        folder: whose disk is meant by free space.
+        devices: ask for CUDA devices too, which imports torch where it is installed (over a second).
+        hub: try to reach the model hub too (three seconds at most).
+    """
+    return Environment(
+        system=f"{platform.system()} {platform.release()}",
+        python=platform.python_version(),
+        cpu=describe_cpu(),
+        memory=memory_limit(),
+        disk_free=shutil.disk_usage(_existing(Path(folder))).free,
+        versions=versions(LIBRARIES),
+        gpus=cuda_devices() if devices else None,
+        hub=hub_state() if hub else None,
+        condition=describe_condition(),
+    )
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that is there already."""
+    folder = folder.resolve()
+    return next(path for path in (folder, *folder.parents) if path.exists())

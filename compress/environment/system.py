@@ -1,0 +1,31 @@
+"""Asking the system: its small files and its programs, where a refusal is no answer and no failure."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+UNKNOWN = "unknown"
+
+
+def read(path: Path) -> str:
+    """What a small file says; nothing where it is not there or not for us."""
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def number(path: Path) -> int | None:
+    """The whole number that a small file holds."""
+    text = read(path)
+    return int(text) if text.isdigit() else None
+
+
+def output(command: list[str]) -> str:
+    """What a program prints; nothing where it is not installed or does not end."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout
