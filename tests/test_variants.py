@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from compress.errors import UsageError
-from compress.runtime import RUNTIMES
+from compress.runtime import RUNTIMES, WAYS
 from compress.variants import FORMATS, QUANTIZERS, VARIANTS, variant_named, variants_for
 
 
@@ -16,8 +16,12 @@ def test_the_table_is_consistent():
     for name, variant in VARIANTS.items():
         assert variant.name == name
         assert variant.runtime in RUNTIMES
+        assert set(variant.devices) <= set(RUNTIMES[variant.runtime].devices)
+        assert variant.format in RUNTIMES[variant.runtime].reads
+        assert variant.wants
         assert set(variant.default_on) <= set(variant.devices)
         assert (variant.build is None) == (variant.format == "torch")
+        assert (variant.info == WAYS.get(name)) == (name in WAYS)
         if variant.needs:
             assert list(VARIANTS).index(variant.needs) < list(VARIANTS).index(name)
 
@@ -43,9 +47,30 @@ def test_what_competes():
         "torch-fp32",
         "torch-bf16",
         "torch-fp16",
+        "torch-compiled-bf16",
+        "torch-compiled-fp16",
+        "torch-graph-bf16",
+        "torch-graph-fp16",
         "onnx-fp32",
         "onnx-int8",
     ]
+
+
+def test_openvino_brings_what_it_is_made_from():
+    assert names(["openvino"], None, ["cpu"]) == ["torch-fp32", "onnx-fp32", "openvino-fp32"]
+    assert names(["openvino"], None, []) == ["onnx-fp32", "openvino-fp32"]
+
+
+def test_variants_by_name_come_besides():
+    assert names([], None, ["cpu"], ["torch-compiled"]) == ["torch-fp32", "torch-compiled"]
+    assert names([], None, ["cpu"], ["torch-fp32"]) == ["torch-fp32"]
+    asked = names([], None, ["cuda"], ["onnx-tensorrt"])
+    assert asked[-2:] == ["onnx-fp32", "onnx-tensorrt"]
+    assert "onnx-tensorrt" not in names(["onnx"], None, ["cuda"])
+    with pytest.raises(UsageError, match="did you mean torch-compiled"):
+        names([], None, ["cpu"], ["torch-compile"])
+    with pytest.raises(UsageError, match="torch-graph-bf16 runs on cuda; the targets run on cpu"):
+        names([], None, ["cpu"], ["torch-graph-bf16"])
 
 
 def test_int8_needs_an_export_to_quantize():
@@ -54,7 +79,7 @@ def test_int8_needs_an_export_to_quantize():
 
 
 def test_unknown_names_get_the_nearest():
-    with pytest.raises(UsageError, match="did you mean onnx"):
+    with pytest.raises(UsageError, match=r"did you mean onnx\?"):
         variants_for(["onx"], None, ["cpu"])
     with pytest.raises(UsageError, match="did you mean int8"):
         variants_for(["onnx"], "int", ["cpu"])
@@ -76,7 +101,7 @@ def test_devices():
 def test_the_table_is_light():
     code = """
 import sys
-for name in ("torch", "transformers", "datasets", "onnx"):
+for name in ("torch", "transformers", "datasets", "onnx", "openvino"):
     sys.modules[name] = None
 import compress.variants
 """

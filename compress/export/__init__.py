@@ -17,10 +17,17 @@ from compress.folder import FolderInfo, TaskInfo, VariantInfo
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-FORMATS = {"onnx": "compress.export.onnx:export_onnx"}
+FORMATS = {
+    "onnx": "compress.export.onnx:export_onnx",
+    "openvino": "compress.export.openvino:export_openvino",
+}
 """What a recipe's `export` may name -> the function that builds it, imported when it is called."""
 
+THROUGH = {"openvino": "onnx"}
+"""Formats that are made from another one, which is built before them whether it was asked for or not."""
+
 ONNX_FP32 = VariantInfo(name="onnx-fp32", format="onnx", precision="fp32", runtime="onnxruntime")
+OPENVINO_FP32 = VariantInfo(name="openvino-fp32", format="openvino", precision="fp32", runtime="openvino")
 
 
 def export_from_model(
@@ -50,5 +57,15 @@ def export_from_model(
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="compress-export-") as source:
         save_model(model, tokenizer, Path(source), FolderInfo(step="export", made_by="", task=task))
-        resolve_name(FORMATS[form])(Path(source), target, console=console)
+        _build(form, Path(source), target, console)
     return target
+
+
+def _build(form: str, source: Path, target: Path, console: Console | None) -> None:
+    """Build a format from a model folder, through the one that it is made from."""
+    if form not in THROUGH:
+        resolve_name(FORMATS[form])(source, target, console=console)
+        return
+    with tempfile.TemporaryDirectory(prefix="compress-export-") as between:
+        _build(THROUGH[form], source, Path(between), console)
+        resolve_name(FORMATS[form])(Path(between), target, console=console)

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
 
-import compress
-from compress.export.parity import Parity, compare, made_up_sample
+from compress.export.around import copy_companions, told_of, write_with_parity
+from compress.export.parity import Parity, made_up_sample
 from compress.export.session import choose_session
-from compress.folder import FolderInfo, VariantInfo, write_info
-from compress.runtime import open_predictor
+from compress.folder import FolderInfo, VariantInfo
 from compress.runtime.onnx_runtime import ONNX_FILE
 from compress.runtime.predictor import Predictor
 from compress.tasks.kind import Arrays
-
-COMPANIONS = (
-    "config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "vocabulary.json",
-)
-"""What stands beside the weights of a model and must stand beside its exports too. By name: a folder from elsewhere may
-hold the same weights in three more formats."""
 
 
 def finish(
@@ -55,22 +37,8 @@ def finish(
         sample: batches to compare on, made up where none are given.
     """
     onnx.save(proto, work / ONNX_FILE)
-    for name in COMPANIONS:
-        if (source / name).is_file():
-            shutil.copyfile(source / name, work / name)
+    copy_companions(source, work)
     batches = list(sample) if sample else made_up_sample(work, base.task)
     variant = variant.model_copy(update={"session": choose_session(work / ONNX_FILE, batches, variant.session)})
-    info = base.model_copy(
-        update={
-            "step": variant.name,
-            "made_by": f"compress {compress.__version__}",
-            "inputs": tuple(given.name for given in proto.graph.input),
-            "variant": variant,
-            "parents": (),
-        }
-    )
-    write_info(work, info)
-    parity = compare(reference, open_predictor(work), batches, base.task)
-    info = info.model_copy(update={"variant": variant.model_copy(update={"parity": parity.record()})})
-    write_info(work, info)
-    return info, parity
+    inputs = tuple(given.name for given in proto.graph.input)
+    return write_with_parity(work, told_of(base, variant).model_copy(update={"inputs": inputs}), reference, batches)

@@ -18,6 +18,7 @@ from compress.data.tokens import TOKENIZER_FILE
 from compress.errors import ModelError
 from compress.export import ONNX_FP32
 from compress.export.finish import finish
+from compress.export.parity import TOLERANCE
 from compress.folder import FolderInfo, find_info
 from compress.models.families import family_of, shape_of
 from compress.models.folder import load, load_tokenizer
@@ -29,9 +30,6 @@ from compress.tasks.kind import Arrays
 OPSET = 20
 """The first with GELU as one operator: on MiniLM 4 % faster in fp32 and 11 % in INT8 than opset 18. Later ones bring
 these graphs nothing, and fewer runtimes read them."""
-
-TOLERANCE = 1e-4
-"""The largest difference of an output that fp32 rounding explains."""
 
 LARGEST = 2 * 10**9
 """Bytes of weights that fit one ONNX file (protobuf ends at 2 GiB)."""

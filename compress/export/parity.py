@@ -23,6 +23,9 @@ from compress.tasks.kind import Arrays
 SHAPES = ((1, 3), (2, 9), (3, 17), (8, 33), (5, 64))
 """(rows, length) of the made-up batches: none is the shape that the exporter traced, one is as short as texts get."""
 
+TOLERANCE = 1e-4
+"""The largest difference of an output that fp32 rounding explains."""
+
 MARGIN = 0.02
 """A row whose logits are closer than this has no decision that could be kept."""
 

@@ -5,75 +5,156 @@ Adding a runtime is one file with one opening function, and one line in `RUNTIME
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from compress.errors import ModelError, nearest
-from compress.folder import FolderInfo, VariantInfo, find_info
-from compress.runtime.predictor import ONE_THREAD, Place, Predictor
+from compress.errors import ModelError, NotHere, nearest
+from compress.folder import FolderInfo, VariantInfo
+from compress.runtime.known import AS_IT_IS, BF16, FP16, FP32, WAYS, Form, ModelFile, describe_model_file, way_named
+from compress.runtime.predictor import ONE_THREAD, Place, Predictor, TimedOnDevice
 
 if TYPE_CHECKING:
     from compress.runtime.text import TextModel
 
-RUNTIMES = {
-    "torch": "compress.runtime.torch_eager:open_torch",
-    "onnxruntime": "compress.runtime.onnx_runtime:open_onnx",
-}
-"""The function that opens a model in each runtime, `(path, info or None, variant, place) -> Predictor`.
-
-It is imported when it is first used, so that an exported model never loads torch.
-"""
+__all__ = [
+    "BF16",
+    "FP16",
+    "FP32",
+    "RUNTIMES",
+    "WAYS",
+    "ModelFile",
+    "Place",
+    "Predictor",
+    "Runtime",
+    "TimedOnDevice",
+    "describe_model_file",
+    "open",
+    "open_predictor",
+    "way_named",
+]
 
 Opener = Callable[[Path, FolderInfo | None, VariantInfo, Place], Predictor]
 
-FP32 = VariantInfo(name="torch-fp32", format="torch", precision="fp32", runtime="torch")
-"""How a model folder runs when nothing else is asked."""
-BF16 = FP32.model_copy(update={"name": "torch-bf16", "precision": "bf16"})
-FP16 = FP32.model_copy(update={"name": "torch-fp16", "precision": "fp16"})
+
+@dataclass(frozen=True)
+class Runtime:
+    """A way to compute."""
+
+    open: str
+    """`module:function` of an `Opener`, imported when it is first used: an exported model never loads torch."""
+    reads: tuple[Form, ...]
+    """Forms of models it can open."""
+    needs: str
+    """What it needs, in words."""
+    devices: tuple[str, ...]
+    extra: str | None = None
+    """The extra that brings it; None: the base install, or something that no extra can bring."""
+
+
+RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
+    {
+        "torch": Runtime(
+            "compress.runtime.torch_eager:open_torch", ("torch",), "PyTorch and transformers", ("cpu", "cuda"), "train"
+        ),
+        "torch-compiled": Runtime(
+            "compress.runtime.torch_compiled:open_compiled",
+            ("torch",),
+            "PyTorch; a C++ compiler on the CPU, Triton on CUDA",
+            ("cpu", "cuda"),
+            "train",
+        ),
+        "torch-graph": Runtime(
+            "compress.runtime.torch_graph:open_graph", ("torch",), "PyTorch and a CUDA device", ("cuda",), "train"
+        ),
+        "onnxruntime": Runtime(
+            "compress.runtime.onnx_runtime:open_onnx",
+            ("onnx",),
+            "ONNX Runtime; on CUDA onnxruntime-gpu in its place",
+            ("cpu", "cuda"),
+        ),
+        "onnxruntime-tensorrt": Runtime(
+            "compress.runtime.onnx_tensorrt:open_tensorrt",
+            ("onnx",),
+            "onnxruntime-gpu, TensorRT's own libraries and a CUDA device",
+            ("cuda",),
+        ),
+        "openvino": Runtime(
+            "compress.runtime.openvino_runtime:open_openvino", ("openvino", "onnx"), "OpenVINO", ("cpu",), "openvino"
+        ),
+    }
+)
+"""Every runtime there is."""
 
 
 def open_predictor(folder: Path, place: Place = ONE_THREAD, variant: VariantInfo | None = None) -> Predictor:
-    """Load a model folder, an exported one, a plain Hugging Face folder or a bare ONNX file.
+    """Load a model folder, an exported one, a plain Hugging Face folder or a bare ONNX or OpenVINO file.
 
     Args:
-        folder: a folder that holds weights, or a file that ends in ``.onnx``.
+        folder: a folder that holds weights, or a file that ends in ``.onnx`` or ``.xml``.
         place: the device and the number of threads.
-        variant: in which variant a model folder runs, plain fp32 by default. An exported folder knows its own, with the
-            session settings that were measured for it; asking for another one is an error.
+        variant: how it runs: a model folder plain fp32 by default, or as any of `WAYS` that torch has. An exported
+            folder knows its own variant, with the session settings that were measured for it; asking for another one
+            is an error, but it may run in another runtime that reads its form (``WAYS["openvino"]`` for ONNX).
     """
-    info = find_info(folder)
-    own = info.variant if info else None
-    if own is not None and variant is not None and variant.name != own.name:
-        raise ModelError(f"{folder} holds {own.name} and cannot run as {variant.name}.")
-    chosen = own or variant or (FP32 if info else _guess(folder))
-    return _opener(chosen)(folder, info, chosen, place)
+    found = describe_model_file(folder, runtime_of(variant).reads if variant else ())
+    chosen = _chosen(found, variant)
+    runtime = runtime_of(chosen)
+    if found.form not in runtime.reads:
+        reads = " and ".join(runtime.reads)
+        raise ModelError(
+            f"{folder} is a model in the form {found.form}; {chosen.runtime} reads {reads}.", _way_on(found, runtime)
+        )
+    if place.device not in runtime.devices:
+        raise NotHere(f"{chosen.runtime} runs on {' and '.join(runtime.devices)}, not on {place.device}.")
+    opener: Opener = resolve_name(runtime.open)
+    return opener(folder, found.info, chosen, place)
 
 
-def open(folder: str | Path, place: Place = ONE_THREAD) -> TextModel:
-    """Open a folder for texts: ``compress.open("winner/cpu").predict(["a text"])``; torch only where it needs it."""
+def open(folder: str | Path, place: Place | None = None) -> TextModel:
+    """Open a folder for texts: ``compress.open("winner/cpu").predict(["a text"])``; torch only where it needs it.
+
+    Args:
+        folder: a model folder or an exported one.
+        place: where it runs; by default on one thread of the CPU, or on CUDA where its runtime knows nothing else.
+    """
     from compress.runtime.text import TextModel
 
-    return TextModel.open(Path(folder), place=place)
+    return TextModel.open(Path(folder), place=place or _usual_place(Path(folder)))
 
 
-def _guess(folder: Path) -> VariantInfo:
-    """The plainest way to run what does not describe itself."""
-    from compress.runtime.onnx_runtime import find_onnx
-
-    if find_onnx(folder) is not None:
-        return VariantInfo(name="onnx", format="onnx", precision="unknown", runtime="onnxruntime")
-    if folder.is_dir() and (folder / "config.json").is_file():
-        return FP32
-    raise ModelError(
-        f"there is no model at {folder}.",
-        hint="expected an .onnx file, or a folder with model.onnx or with config.json and model.safetensors",
-    )
+def _usual_place(folder: Path) -> Place:
+    devices = runtime_of(describe_model_file(folder).variant).devices
+    return ONE_THREAD if "cpu" in devices else Place("cuda")
 
 
-def _opener(variant: VariantInfo) -> Opener:
+def runtime_of(variant: VariantInfo) -> Runtime:
+    """The runtime that serves a variant."""
     if variant.runtime not in RUNTIMES:
         raise ModelError(f"no runtime is called '{variant.runtime}'{nearest(variant.runtime, RUNTIMES)}")
-    opener: Opener = resolve_name(RUNTIMES[variant.runtime])
-    return opener
+    return RUNTIMES[variant.runtime]
+
+
+def _way_on(found: ModelFile, runtime: Runtime) -> str | None:
+    """The command that makes of a model folder what the runtime reads; of other forms nothing does."""
+    if found.form != "torch" or "onnx" not in runtime.reads:
+        return None
+    return f"compress export {found.path} OUT" + (" --as openvino" if "openvino" in runtime.reads else "")
+
+
+def _chosen(found: ModelFile, variant: VariantInfo | None) -> VariantInfo:
+    """The variant to run, where an exported folder has one of its own."""
+    own = found.info.variant if found.info else None
+    if variant is None:
+        return found.variant
+    if own is None or own.name == variant.name:
+        return own or variant
+    plain = variant.precision == AS_IT_IS
+    if plain and variant.runtime == own.runtime:
+        return own
+    if variant.name in WAYS and found.form in runtime_of(variant).reads:
+        return variant.model_copy(update={"precision": own.precision}) if plain else variant
+    raise ModelError(f"{found.path} holds {own.name} and cannot run as {variant.name}.")

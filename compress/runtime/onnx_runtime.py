@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,22 @@ from onnxruntime.capi import onnxruntime_pybind11_state as states
 from compress.environment import describe_cpu
 from compress.errors import ModelError, NotHere, nearest
 from compress.folder import FolderInfo, VariantInfo
-from compress.runtime.predictor import Place
+from compress.runtime.failures import first_line, load_failure, run_failure
+from compress.runtime.known import FILES
+from compress.runtime.predictor import Place, check_inputs
+from compress.runtime.surroundings import describe_place
 from compress.tasks.kind import Arrays
 
-ONNX_FILE = "model.onnx"
-SEARCHED = (ONNX_FILE, f"onnx/{ONNX_FILE}")
-"""Where a folder keeps its ONNX model; the second is the Hugging Face layout."""
+ONNX_FILE = FILES["onnx"][0]
 
-PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+Provider = tuple[str, dict[str, str]]
+"""The name of an execution provider, and its options."""
+
+PROVIDERS: dict[str, tuple[Provider, ...]] = {
+    "cpu": (("CPUExecutionProvider", {}),),
+    # By itself it rounds fp32 products to TF32, which is no fp32 any more and is not what torch does.
+    "cuda": (("CUDAExecutionProvider", {"use_tf32": "0"}),),
+}
 
 SESSION_KEYS = ("disabled_optimizers", "guard_overflow")
 """Settings that a folder may bring along: names of graph optimizers to leave out, and whether its INT8 products need
@@ -44,6 +52,7 @@ ORT_ERRORS = (
     states.NoSuchFile,
     states.NotImplemented,
     states.RuntimeException,
+    MemoryError,
 )
 """What ONNX Runtime raises; they have no base class in common below Exception."""
 
@@ -57,7 +66,7 @@ SILENT = 4
 
 
 class OnnxPredictor:
-    """An ONNX Runtime session behind the Predictor interface."""
+    """An ONNX Runtime session behind the Predictor interface; a session runs for several threads at once."""
 
     def __init__(self, session: ort.InferenceSession, place: Place, variant: VariantInfo) -> None:
         self._session = session
@@ -69,71 +78,104 @@ class OnnxPredictor:
 
     def predict(self, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
         """Run one padded batch; arrays are cast to the types the model takes."""
-        missing = [name for name in self.inputs if name not in arrays]
-        if missing:
-            raise ModelError(f"the model takes {', '.join(self.inputs)}; {', '.join(missing)} was not given.")
+        check_inputs(self.inputs, arrays)
         feed = {name: np.ascontiguousarray(arrays[name], dtype=kind) for name, kind in self._types.items()}
         try:
             results = self._session.run(self._outputs, feed)
         except ORT_ERRORS as error:
-            shapes = ", ".join(f"{name} {array.shape}" for name, array in feed.items())
-            raise ModelError(
-                f"ONNX Runtime cannot run {self._variant.name} on {shapes}: {_first_line(error)}"
-            ) from error
+            raise run_failure("ONNX Runtime", self._variant.name, feed, error) from error
         return {name: np.asarray(result, dtype=np.float32) for name, result in zip(self._outputs, results, strict=True)}
 
     def describe(self) -> dict[str, Any]:
         """What it runs with."""
+        options = self._session.get_session_options()
         return {
             "runtime": "onnxruntime",
             "version": ort.__version__,
-            "device": self._place.device,
-            "threads": self._place.threads,
+            **describe_place(self._place),
             "precision": self._variant.precision,
-            "providers": self._session.get_providers(),
             "session": dict(self._variant.session),
+            "options": {
+                "intra_op_num_threads": options.intra_op_num_threads,
+                "inter_op_num_threads": options.inter_op_num_threads,
+                "execution_mode": options.execution_mode.name,
+                "graph_optimization_level": options.graph_optimization_level.name,
+                "enable_cpu_mem_arena": options.enable_cpu_mem_arena,
+                **self._session.get_provider_options()[self._session.get_providers()[0]],
+            },
+            "providers": self._session.get_providers(),
+            "uses": None,  # its kernels are chosen without a word
         }
 
 
 def open_onnx(path: Path, info: FolderInfo | None, variant: VariantInfo, place: Place) -> OnnxPredictor:
     """Open an exported folder or a bare ONNX file."""
+    return OnnxPredictor(make_session(existing_onnx(path), place, variant.session), place, variant)
+
+
+def existing_onnx(path: Path) -> Path:
+    """The ONNX file that ``path`` is or holds."""
     file = find_onnx(path)
     if file is None:
         raise ModelError(f"{path} holds no {ONNX_FILE}.")
-    return OnnxPredictor(make_session(file, place, variant.session), place, variant)
+    return file
 
 
 def find_onnx(path: Path) -> Path | None:
-    """The ONNX file that ``path`` is or holds."""
+    """The ONNX file that ``path`` is or holds, if there is one."""
     if path.is_file():
-        return path if path.suffix == ".onnx" else None
-    return next((path / name for name in SEARCHED if (path / name).is_file()), None)
+        return path if path.suffix.lower() == ".onnx" else None
+    return next((path / name for name in FILES["onnx"] if (path / name).is_file()), None)
 
 
-def make_session(model: Path | bytes, place: Place, settings: Mapping[str, Any]) -> ort.InferenceSession:
-    """A session with exactly ``place.threads`` threads on exactly ``place.device``."""
-    provider = PROVIDERS[place.device]
-    if provider not in ort.get_available_providers():
-        raise NotHere(
-            f"this ONNX Runtime has no {provider}.",
-            hint="onnxruntime-gpu has it; it replaces onnxruntime, the two cannot be installed together",
-        )
+def make_session(
+    model: Path | bytes,
+    place: Place,
+    settings: Mapping[str, Any],
+    providers: Sequence[Provider] | None = None,
+) -> ort.InferenceSession:
+    """A session with exactly ``place.threads`` threads on exactly ``place.device``.
+
+    Args:
+        model: an ONNX file, or its content.
+        place: the device and the number of threads.
+        settings: what the folder asks for, a choice of `SESSION_KEYS`.
+        providers: other ones than those of the device; the first must start, the others take what it leaves over.
+    """
+    chosen = PROVIDERS[place.device] if providers is None else providers
+    first = chosen[0][0]
+    check_provider(first)
     unknown = [key for key in settings if key not in SESSION_KEYS]
     if unknown:
         raise ModelError(f"no session setting is called '{unknown[0]}'{nearest(unknown[0], SESSION_KEYS)}")
-    name = "the model" if isinstance(model, bytes) else str(model)
     try:
         session = ort.InferenceSession(
             model if isinstance(model, bytes) else str(model),
             sess_options=_options(place, settings),
-            providers=[provider],
+            providers=list(chosen),
             disabled_optimizers=list(settings.get("disabled_optimizers", ())),
         )
     except ORT_ERRORS as error:
-        raise ModelError(f"ONNX Runtime cannot read {name}: {_first_line(error)}") from error
-    if provider not in session.get_providers():
-        raise NotHere(f"ONNX Runtime could not start {provider} and fell back to {session.get_providers()[0]}.")
+        name = "the model" if isinstance(model, bytes) else str(model)
+        raise load_failure("ONNX Runtime", name, error) from error
+    # What was built against other CUDA libraries than those that are there falls back without an error.
+    if first not in session.get_providers():
+        raise NotHere(f"ONNX Runtime could not start {first} and fell back to {session.get_providers()[0]}.")
     return session
+
+
+def check_provider(name: str) -> None:
+    """Refuse an execution provider that this ONNX Runtime was built without."""
+    if name not in ort.get_available_providers():
+        raise NotHere(
+            f"this ONNX Runtime has no {name}.",
+            hint="onnxruntime-gpu has it; it replaces onnxruntime, the two cannot be installed together",
+        )
+    if name != "CPUExecutionProvider":
+        try:
+            ort.preload_dlls()  # CUDA and cuDNN as pip installs them; without it only the system's are found
+        except OSError as error:
+            raise NotHere(f"{name} cannot load its libraries: {first_line(error)}") from error
 
 
 def _options(place: Place, settings: Mapping[str, Any]) -> ort.SessionOptions:
@@ -150,7 +192,3 @@ def _array_type(name: str, kind: str) -> type[np.generic]:
     if kind not in TYPES:
         raise ModelError(f"the model's input {name} is a {kind}; expected one of {', '.join(TYPES)}.")
     return TYPES[kind]
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,18 +14,26 @@ from numpy.typing import NDArray
 from compress.environment import require
 from compress.errors import ModelError, NotHere, nearest
 from compress.folder import FolderInfo, VariantInfo
-from compress.runtime.predictor import Place
+from compress.runtime.failures import load_failure, run_failure
+from compress.runtime.predictor import Place, check_inputs
+from compress.runtime.surroundings import describe_place
 from compress.tasks.kind import Arrays
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel
 
 PRECISIONS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 """The name of the torch type of each precision."""
 
+TORCH_ERRORS = (RuntimeError, IndexError, ValueError, MemoryError)
+"""What torch raises for a batch that it cannot run: too large, longer than the model's positions, unknown pieces."""
+
 
 class TorchPredictor:
-    """A torch module behind the Predictor interface."""
+    """A torch module behind the Predictor interface; other ways to run torch say how one pass is done."""
+
+    runtime = "torch"
 
     def __init__(self, model: PreTrainedModel, inputs: tuple[str, ...], place: Place, variant: VariantInfo) -> None:
         self.inputs = inputs
@@ -34,59 +43,144 @@ class TorchPredictor:
 
     def predict(self, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
         """Run one padded batch; on CUDA the copies to and from the device are part of it."""
-        import torch
+        with self._running(arrays):
+            return to_arrays(self.forward(self._feed(arrays)))
 
-        missing = [name for name in self.inputs if name not in arrays]
-        if missing:
-            raise ModelError(f"the model takes {', '.join(self.inputs)}; {', '.join(missing)} was not given.")
-        with torch.inference_mode(), _threads(self._place.threads):
-            feed = {name: torch.from_numpy(np.asarray(arrays[name])).to(self._model.device) for name in self.inputs}
-            outputs = self._model(**feed)
-            return {
-                name: value.float().cpu().numpy() for name, value in outputs.items() if isinstance(value, torch.Tensor)
-            }
+    def forward(self, feed: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """One pass over tensors that are on the device."""
+        return tensors(self._model(**feed))
 
     def describe(self) -> dict[str, Any]:
         """What it runs with."""
         import torch
 
+        cuda = self._place.device == "cuda"
         return {
-            "runtime": "torch",
+            "runtime": self.runtime,
             "version": torch.__version__,
-            "device": self._place.device,
-            "device_name": torch.cuda.get_device_name() if self._place.device == "cuda" else None,
-            "threads": self._place.threads,
+            **describe_place(self._place, torch.cuda.get_device_name() if cuda else None),
             "precision": self._variant.precision,
-            "attention": self._model.config._attn_implementation,
+            "session": dict(self._variant.session),
+            "options": {
+                "attention": self._model.config._attn_implementation,
+                "float32_matmul_precision": torch.get_float32_matmul_precision(),
+            },
+            "uses": f"CUDA {torch.version.cuda}" if cuda else torch.backends.cpu.get_cpu_capability(),
         }
+
+    @contextmanager
+    def _running(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[None]:
+        """Without gradients, with its own number of threads, and with failures in our words."""
+        import torch
+
+        check_inputs(self.inputs, arrays)
+        with torch.inference_mode(), THREADS.use(self._place.threads):
+            try:
+                yield
+            except TORCH_ERRORS as error:
+                given = {name: np.asarray(arrays[name]) for name in self.inputs}
+                raise run_failure("PyTorch", self._variant.name, given, error) from error
+
+    def _feed(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, torch.Tensor]:
+        import torch
+
+        return {name: torch.from_numpy(np.asarray(arrays[name])).to(self._model.device) for name in self.inputs}
+
+
+class CudaPredictor(TorchPredictor):
+    """A torch module on CUDA, where the device's own clock is read too."""
+
+    def device_milliseconds(self, arrays: Mapping[str, NDArray[Any]]) -> float:
+        """Between CUDA events around the pass: gaps count where the host launches slower than the device computes."""
+        with self._running(arrays):
+            feed = self._feed(arrays)
+            return device_time(lambda: self.forward(feed))
+
+
+class Threads:
+    """Torch's number of threads, which belongs to the process: set while predictors run, and then put back.
+
+    Callers that run at once share it: the first sets it and the last puts it back. Predictors of different widths that
+    run at the same time in one process would take each other's number.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._inside = 0
+        self._before = 0
+
+    @contextmanager
+    def use(self, count: int) -> Iterator[None]:
+        """Run with ``count`` threads."""
+        import torch
+
+        with self._lock:
+            if self._inside == 0:
+                self._before = torch.get_num_threads()
+            self._inside += 1
+            # Asked anew by every caller: OpenMP keeps the number for each thread.
+            if torch.get_num_threads() != count:
+                torch.set_num_threads(count)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                if self._inside == 0 and self._before != torch.get_num_threads():
+                    torch.set_num_threads(self._before)
+
+
+THREADS = Threads()
 
 
 def open_torch(path: Path, info: FolderInfo | None, variant: VariantInfo, place: Place) -> TorchPredictor:
     """Load a model folder into torch."""
+    model, inputs = load_on(path, info, variant, place)
+    return (CudaPredictor if place.device == "cuda" else TorchPredictor)(model, inputs, place, variant)
+
+
+def load_on(
+    path: Path, info: FolderInfo | None, variant: VariantInfo, place: Place
+) -> tuple[PreTrainedModel, tuple[str, ...]]:
+    """A model on its device in its precision, and the arrays that it takes."""
     torch = require("torch", "train")
     from compress.models.families import family_of
     from compress.models.folder import load
 
     if variant.precision not in PRECISIONS:
         raise ModelError(f"torch has no precision '{variant.precision}'{nearest(variant.precision, PRECISIONS)}")
+    if place.device == "cpu" and variant.precision == "fp16":
+        raise NotHere(f"{variant.name} runs on cuda, not on cpu.")  # some kernels are missing there, the rest is slow
     if place.device == "cuda" and not torch.cuda.is_available():
         raise NotHere("torch sees no CUDA device on this machine.")
-    model = load(path)
-    torch.nn.Module.to(model, device=place.device, dtype=getattr(torch, PRECISIONS[variant.precision]))
-    return TorchPredictor(model, info.inputs if info else family_of(model).inputs, place, variant)
+    try:
+        model = load(path)
+        torch.nn.Module.to(model, device=place.device, dtype=getattr(torch, PRECISIONS[variant.precision]))
+    except (RuntimeError, MemoryError) as error:
+        raise load_failure("PyTorch", str(path), error) from error
+    return model, info.inputs if info else family_of(model).inputs
 
 
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Run with so many threads, and leave the number as it was: it is torch's own, shared with a training nearby."""
+def device_time(run: Callable[[], object]) -> float:
+    """Milliseconds that the CUDA device took for what ``run`` launches, by its own clock."""
     import torch
 
-    before = torch.get_num_threads()
-    if before == count:
-        yield
-        return
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    torch.cuda.synchronize()
+    begin.record()
+    run()
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end))
+
+
+def tensors(outputs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """The outputs that are tensors, by name."""
+    import torch
+
+    return {name: value for name, value in outputs.items() if isinstance(value, torch.Tensor)}
+
+
+def to_arrays(outputs: Mapping[str, torch.Tensor]) -> Arrays:
+    """On the host, in float32; a copy where the runtime may use the memory again."""
+    return {name: value.float().cpu().numpy() for name, value in outputs.items()}

@@ -5,9 +5,8 @@ import sys
 from contextlib import nullcontext
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 from compress.errors import ModelError, NotHere
 from compress.folder import FolderInfo, VariantInfo, write_info
@@ -18,28 +17,8 @@ from compress.runtime.predictor import ONE_THREAD, Place
 FP32 = VariantInfo(name="onnx-fp32", format="onnx", precision="fp32", runtime="onnxruntime")
 
 
-def write_sum(path, dtype=TensorProto.INT64, length="length"):
-    """A model whose logits are the sum of the real pieces."""
-    nodes = [
-        helper.make_node("Mul", ["input_ids", "attention_mask"], ["real"]),
-        helper.make_node("Cast", ["real"], ["numbers"], to=TensorProto.FLOAT),
-        helper.make_node("ReduceSum", ["numbers"], ["logits"], keepdims=0),
-    ]
-    inputs = [helper.make_tensor_value_info(name, dtype, ["batch", length]) for name in ("input_ids", "attention_mask")]
-    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, [])
-    graph = helper.make_graph(nodes, "sum", inputs, [logits])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
-    return path
-
-
-@pytest.fixture
-def arrays():
-    ids = np.array([[5, 6, 7]])
-    return {"input_ids": ids, "attention_mask": np.array([[1, 1, 0]]), "labels": np.array([0])}
-
-
 @pytest.mark.parametrize("dtype", [TensorProto.INT64, TensorProto.INT32])
-def test_a_bare_file_runs_and_labels_are_ignored(tmp_path, arrays, dtype):
+def test_a_bare_file_runs_and_labels_are_ignored(write_sum, tmp_path, arrays, dtype):
     predictor = open_predictor(write_sum(tmp_path / "any.onnx", dtype))
     assert predictor.inputs == ("input_ids", "attention_mask")
     outputs = predictor.predict(arrays)
@@ -48,14 +27,14 @@ def test_a_bare_file_runs_and_labels_are_ignored(tmp_path, arrays, dtype):
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "onnx/model.onnx"])
-def test_a_folder_without_compress_json_opens(tmp_path, arrays, name):
+def test_a_folder_without_compress_json_opens(write_sum, tmp_path, arrays, name):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     write_sum(tmp_path / name)
     assert find_onnx(tmp_path) == tmp_path / name
     assert open_predictor(tmp_path).predict(arrays)["logits"] == 11
 
 
-def test_a_folder_brings_its_own_session(tmp_path):
+def test_a_folder_brings_its_own_session(write_sum, tmp_path):
     write_sum(tmp_path / "model.onnx")
     own = FP32.model_copy(update={"session": {"disabled_optimizers": ["SkipLayerNormFusion"]}})
     write_info(tmp_path, FolderInfo(step="export", made_by="tests", variant=own))
@@ -64,14 +43,14 @@ def test_a_folder_brings_its_own_session(tmp_path):
     assert (told["threads"], told["precision"], told["device"]) == (2, "fp32", "cpu")
 
 
-def test_a_folder_runs_as_nothing_but_what_it_holds(tmp_path):
+def test_a_folder_runs_as_nothing_but_what_it_holds(write_sum, tmp_path):
     write_sum(tmp_path / "model.onnx")
     write_info(tmp_path, FolderInfo(step="export", made_by="tests", variant=FP32))
     with pytest.raises(ModelError, match="holds onnx-fp32 and cannot run as onnx-int8"):
         open_predictor(tmp_path, variant=FP32.model_copy(update={"name": "onnx-int8"}))
 
 
-def test_a_foreign_folder_cannot_set_what_it_likes(tmp_path):
+def test_a_foreign_folder_cannot_set_what_it_likes(write_sum, tmp_path):
     write_sum(tmp_path / "model.onnx")
     own = FP32.model_copy(update={"session": {"disabled_optimizer": []}})
     write_info(tmp_path, FolderInfo(step="export", made_by="tests", variant=own))
@@ -79,7 +58,8 @@ def test_a_foreign_folder_cannot_set_what_it_likes(tmp_path):
         open_predictor(tmp_path)
 
 
-def test_an_unknown_runtime_is_named(tmp_path):
+def test_an_unknown_runtime_is_named(write_sum, tmp_path):
+    write_sum(tmp_path / "model.onnx")
     write_info(
         tmp_path, FolderInfo(step="export", made_by="tests", variant=FP32.model_copy(update={"runtime": "onnx"}))
     )
@@ -87,42 +67,45 @@ def test_an_unknown_runtime_is_named(tmp_path):
         open_predictor(tmp_path)
 
 
-def test_a_missing_input_is_named(tmp_path, arrays):
+def test_a_missing_input_is_named(write_sum, tmp_path, arrays):
     predictor = open_predictor(write_sum(tmp_path / "model.onnx"))
     del arrays["attention_mask"]
     with pytest.raises(ModelError, match="attention_mask was not given"):
         predictor.predict(arrays)
 
 
-def test_a_fixed_shape_that_does_not_fit_is_told_with_the_shapes(tmp_path, arrays):
+def test_a_fixed_shape_that_does_not_fit_is_told_with_the_shapes(write_sum, tmp_path, arrays):
     predictor = open_predictor(write_sum(tmp_path / "model.onnx", length=8))
     with pytest.raises(ModelError, match=r"cannot run onnx on input_ids \(1, 3\)"):
         predictor.predict(arrays)
 
 
-def test_an_input_type_that_no_text_gives_is_refused(tmp_path):
+def test_an_input_type_that_no_text_gives_is_refused(write_sum, tmp_path):
     with pytest.raises(ModelError, match=r"input_ids is a tensor\(double\)"):
         open_predictor(write_sum(tmp_path / "model.onnx", TensorProto.DOUBLE))
 
 
 @pytest.mark.parametrize("content", [b"", b"no model at all", None])
-def test_a_corrupt_file_is_an_error_of_ours(tmp_path, capfd, content):
+def test_a_corrupt_file_is_an_error_of_ours(write_sum, tmp_path, capfd, content):
     path = write_sum(tmp_path / "model.onnx")
     path.write_bytes(path.read_bytes()[:40] if content is None else content)
-    with pytest.raises(ModelError, match="cannot read"):
+    with pytest.raises(ModelError, match="is empty" if content == b"" else "cannot read .* cut off, or no ONNX file"):
         open_predictor(path)
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize("name", ["nowhere", "empty", "notes.txt"])
-def test_what_holds_no_model_is_told(tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("nowhere", "no model at .*nowhere"), ("empty", "is an empty folder"), ("notes.txt", "notes.txt is no model")],
+)
+def test_what_holds_no_model_is_told(tmp_path, name, told):
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes.txt").write_text("hello")
-    with pytest.raises(ModelError, match=f"no model at .*{name}"):
+    with pytest.raises(ModelError, match=told):
         open_predictor(tmp_path / name)
 
 
-def test_a_cuda_place_without_the_provider_is_not_here(tmp_path, monkeypatch):
+def test_a_cuda_place_without_the_provider_is_not_here(write_sum, tmp_path, monkeypatch):
     path = write_sum(tmp_path / "model.onnx")
     monkeypatch.setattr(onnx_runtime.ort, "get_available_providers", lambda: ["CPUExecutionProvider"])
     with pytest.raises(NotHere, match="no CUDAExecutionProvider"):
@@ -138,7 +121,7 @@ def test_a_cuda_place_without_the_provider_is_not_here(tmp_path, monkeypatch):
         (False, {"guard_overflow": False}, False),
     ],
 )
-def test_products_are_guarded_where_they_could_overflow(tmp_path, monkeypatch, vnni, settings, guarded):
+def test_products_are_guarded_where_they_could_overflow(write_sum, tmp_path, monkeypatch, vnni, settings, guarded):
     class Processor:
         has_vnni = vnni
 
@@ -148,7 +131,7 @@ def test_products_are_guarded_where_they_could_overflow(tmp_path, monkeypatch, v
         assert session.get_session_options().get_session_config_entry(GUARD) == "1"
 
 
-def test_an_exported_model_predicts_without_torch(tmp_path):
+def test_an_exported_model_predicts_without_torch(write_sum, tmp_path):
     write_sum(tmp_path / "model.onnx")
     code = f"""
 import sys

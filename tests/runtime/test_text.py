@@ -1,11 +1,15 @@
 """Texts in, answers out."""
 
+import shutil
+
 import numpy as np
 import pytest
 
 import compress
 from compress.errors import DataError, ModelError, UsageError
 from compress.folder import read_info, write_info
+from compress.runtime.known import GRAPH_BF16
+from compress.runtime.predictor import Place
 from compress.runtime.text import TextModel, read_texts
 
 
@@ -38,6 +42,17 @@ def test_no_text_no_answer(model):
 
 def test_compress_open_is_the_short_way(tiny_folder):
     assert len(compress.open(tiny_folder("distilbert")).predict(["a film"])) == 1
+
+
+def test_what_runs_on_cuda_alone_is_opened_there(tiny_folder, tmp_path, monkeypatch):
+    """The CPU would only be refused; without a device the refusal names what is missing."""
+    folder = shutil.copytree(tiny_folder("distilbert"), tmp_path / "winner")
+    write_info(folder, read_info(folder).model_copy(update={"variant": GRAPH_BF16}))
+    asked = []
+    monkeypatch.setattr("compress.runtime.text.open_predictor", lambda path, place: asked.append(place))
+    compress.open(folder)
+    compress.open(tiny_folder("distilbert"))
+    assert asked == [Place("cuda"), Place("cpu")]
 
 
 def test_a_text_alone_is_no_list_of_texts(model):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from compress.errors import ModelError, NotHere
-from compress.runtime import BF16, open_predictor
+from compress.runtime import BF16, WAYS, open_predictor
 from compress.runtime.predictor import Place
 
 
@@ -69,6 +69,12 @@ def test_threads_are_its_own_and_put_back(folder, arrays, monkeypatch):
     predictor.predict(arrays)
     assert seen == [before + 1]
     assert torch.get_num_threads() == before
+
+
+def test_fp16_is_for_cuda(folder):
+    for name in ("torch-fp16", "torch-compiled-fp16"):
+        with pytest.raises(NotHere, match=f"{name} runs on cuda, not on cpu"):
+            open_predictor(folder, variant=WAYS[name])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")

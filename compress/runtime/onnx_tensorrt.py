@@ -1,0 +1,99 @@
+"""TensorRT inside ONNX Runtime: fp16 engines for NVIDIA GPUs, built for this device when a model is first opened."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import Any
+
+from compress.data.builtin import cache_folder
+from compress.errors import ModelError, NotHere
+from compress.folder import FolderInfo, VariantInfo, combined_digest, file_digest
+from compress.runtime.onnx_runtime import (
+    PROVIDERS,
+    OnnxPredictor,
+    Provider,
+    check_provider,
+    existing_onnx,
+    make_session,
+)
+from compress.runtime.predictor import ONE_THREAD, Place
+
+PROVIDER = "TensorrtExecutionProvider"
+
+USUAL = (8, 64)
+"""Rows and pieces that kernels are chosen for; other shapes run with the same ones."""
+LARGEST_BATCH = 64
+"""Rows that one engine takes at most. An engine holds memory for its largest batch, and one without bounds of its own
+would be built anew, for minutes, whenever a shape is larger than all before."""
+LONGEST = 512
+"""Pieces of a text that one engine takes at most, where the model's config.json does not say."""
+
+
+class TensorrtPredictor(OnnxPredictor):
+    """A session that leaves to TensorRT what it can run."""
+
+    def describe(self) -> dict[str, Any]:
+        """What it runs with; where this machine keeps its engines is nobody's business."""
+        told = super().describe()
+        options = {name: value for name, value in told["options"].items() if not name.endswith("_path")}
+        return {**told, "runtime": "onnxruntime-tensorrt", "options": options, "uses": PROVIDER}
+
+
+def open_tensorrt(path: Path, info: FolderInfo | None, variant: VariantInfo, place: Place) -> TensorrtPredictor:
+    """Open an exported folder or a bare ONNX file; the first time takes minutes, later ones read the kept engine."""
+    check_tensorrt()
+    if variant.precision not in ("fp16", "fp32"):
+        raise ModelError(f"onnxruntime-tensorrt runs in fp16 or fp32, not in {variant.precision}.")
+    file = existing_onnx(path)
+    names = [given.name for given in make_session(file, ONE_THREAD, {}).get_inputs()]
+    chosen = (engine(file, names, _longest(file.parent), variant.precision), *PROVIDERS["cuda"])
+    return TensorrtPredictor(make_session(file, place, variant.session, chosen), place, variant)
+
+
+def check_tensorrt() -> None:
+    """Refuse where this ONNX Runtime has no TensorRT."""
+    check_provider(PROVIDER)
+
+
+def engine(file: Path, inputs: Sequence[str], longest: int, precision: str) -> Provider:
+    """The provider with bounds for its shapes; engines are kept by the content of the model."""
+    content = {"graph": file_digest(file)} | {path.name: file_digest(path) for path in weights_beside(file)}
+    kept = cache_folder() / "tensorrt" / combined_digest(content)[:16]
+    try:
+        kept.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NotHere(
+            f"no place to keep TensorRT's engines: {error}.", hint="COMPRESS_CACHE names another folder for such files"
+        ) from error
+    rows, pieces = USUAL
+    bounds = {"min": (1, 1), "opt": (rows, min(pieces, longest)), "max": (LARGEST_BATCH, longest)}
+    options = {
+        "trt_fp16_enable": str(precision == "fp16"),
+        "trt_layer_norm_fp32_fallback": "True",  # sums of squares overflow fp16
+        "trt_engine_cache_enable": "True",
+        "trt_engine_cache_path": str(kept),
+        "trt_timing_cache_enable": "True",
+        "trt_timing_cache_path": str(kept),
+    }
+    for name, (count, length) in bounds.items():
+        options[f"trt_profile_{name}_shapes"] = ",".join(f"{given}:{count}x{length}" for given in inputs)
+    return PROVIDER, options
+
+
+def weights_beside(file: Path) -> list[Path]:
+    """The files beside a graph that it names: a large model has its weights there, under whatever name."""
+    others = [path for path in sorted(file.parent.iterdir()) if path.is_file() and path != file]
+    with file.open("rb") as stream, mmap(stream.fileno(), 0, access=ACCESS_READ) as graph:
+        return [path for path in others if graph.find(path.name.encode()) >= 0]
+
+
+def _longest(folder: Path) -> int:
+    """The longest text that the engine should take: no longer than the model has positions for."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return min(LONGEST, int(config["max_position_embeddings"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return LONGEST

@@ -1,0 +1,41 @@
+"""What every runtime tells of the device it runs on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import Any
+
+from compress.environment import describe_cpu
+from compress.runtime.predictor import Place
+
+
+def describe_place(place: Place, device_name: str | None = None) -> dict[str, Any]:
+    """The part of `Predictor.describe` that does not depend on the runtime.
+
+    Args:
+        place: where it runs.
+        device_name: what the runtime calls a CUDA device; else the driver is asked.
+    """
+    cpu = describe_cpu()
+    name = cpu.model if place.device == "cpu" else device_name or cuda_name()
+    return {
+        "device": place.device,
+        "device_name": name,
+        "threads": place.threads,
+        "instructions": list(cpu.instructions) if cpu.instructions is not None else None,
+    }
+
+
+def cuda_name() -> str | None:
+    """The name of the CUDA device, without torch; None where the driver does not tell or devices differ."""
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if visible:
+        command.append(f"--id={visible.partition(',')[0]}")
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    names = {line.strip() for line in done.stdout.splitlines() if line.strip()}
+    return names.pop() if len(names) == 1 else None

@@ -1,0 +1,118 @@
+"""PyTorch through CUDA graphs: a pass is captured once for each shape and then replayed with a single launch.
+
+At batch 1 a small encoder spends most of its time on launching a hundred kernels one by one; a replay launches all of
+them at once. The kernels are those of eager mode, and so are the numbers, but for one thing: a captured pass always
+applies the padding mask, which eager attention leaves out where a batch has no padding.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from compress.folder import FolderInfo, VariantInfo
+from compress.runtime.predictor import Place
+from compress.runtime.torch_eager import CudaPredictor, device_time, load_on, tensors, to_arrays
+from compress.tasks.kind import Arrays
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
+
+SHAPES = 256
+"""Graphs kept; the one used longest ago goes first. They share one pool of memory: each adds little to the largest."""
+
+WARM_PASSES = 3
+"""Passes before a capture, in which libraries choose their kernels and take their workspaces."""
+
+
+@dataclass(frozen=True)
+class Captured:
+    """One shape's graph with the memory that it reads and writes."""
+
+    graph: torch.cuda.CUDAGraph
+    feed: dict[str, torch.Tensor]
+    outputs: dict[str, torch.Tensor]
+
+
+class GraphPredictor(CudaPredictor):
+    """A torch module that replays captured passes; callers take turns, because a graph writes to one place."""
+
+    runtime = "torch-graph"
+
+    def __init__(self, model: PreTrainedModel, inputs: tuple[str, ...], place: Place, variant: VariantInfo) -> None:
+        import torch
+
+        super().__init__(model, inputs, place, variant)
+        self._captured: OrderedDict[tuple[int, ...], Captured] = OrderedDict()
+        self._pool = torch.cuda.graph_pool_handle()
+        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self._turn = Lock()
+
+    def predict(self, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
+        """Run one padded batch; its shape is captured when it first comes."""
+        with self._turn, self._running(arrays):
+            captured = self._ready(self._feed(arrays))
+            captured.graph.replay()
+            return to_arrays(captured.outputs)
+
+    def device_milliseconds(self, arrays: Mapping[str, NDArray[Any]]) -> float:
+        """Between CUDA events around the replay."""
+        with self._turn, self._running(arrays):
+            return device_time(self._ready(self._feed(arrays)).graph.replay)
+
+    def describe(self) -> dict[str, Any]:
+        """What it runs with."""
+        told = super().describe()
+        return {**told, "options": {**told["options"], "captured_shapes": len(self._captured), "most_shapes": SHAPES}}
+
+    def _ready(self, feed: dict[str, torch.Tensor]) -> Captured:
+        """The graph of this shape, with this batch where it reads."""
+        shape = tuple(next(iter(feed.values())).shape)
+        captured = self._captured.get(shape)
+        if captured is None:
+            captured = self._capture(feed)
+            self._captured[shape] = captured
+            if len(self._captured) > SHAPES:
+                self._captured.popitem(last=False)
+        self._captured.move_to_end(shape)
+        for name, tensor in feed.items():
+            captured.feed[name].copy_(tensor)
+        return captured
+
+    def _capture(self, feed: dict[str, torch.Tensor]) -> Captured:
+        """Capture a pass over memory that stays; warm-up and capture run on one stream of their own, as CUDA asks."""
+        import torch
+
+        own = {name: tensor.clone() for name, tensor in feed.items()}
+        with self._aside():
+            for _ in range(WARM_PASSES):
+                self._model(**own)
+        graph = torch.cuda.CUDAGraph()
+        # Only this thread's calls can spoil the capture: others of the process go on using the device.
+        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+            outputs = tensors(self._model(**own))
+        return Captured(graph, own, outputs)
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Run on the side stream, in order with what came before and with what follows."""
+        import torch
+
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            yield
+        torch.cuda.current_stream().wait_stream(self._stream)
+
+
+def open_graph(path: Path, info: FolderInfo | None, variant: VariantInfo, place: Place) -> GraphPredictor:
+    """Load a model folder onto the CUDA device."""
+    model, inputs = load_on(path, info, variant, place)
+    return GraphPredictor(model, inputs, place, variant)
