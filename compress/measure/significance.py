@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 LEVEL = 0.95
+TOGETHER = 1 << 20
+"""Row numbers drawn at once by ``drawn_times``: enough that numpy works, little enough that memory stays flat."""
 EXACT_UP_TO = 1000
 """Rows of disagreement up to which McNemar's test sums the binomial instead of taking the chi-square."""
 
@@ -39,11 +41,37 @@ def resamples(rows: int, count: int, seed: int) -> Iterator[NDArray[np.intp]]:
         yield random.integers(0, rows, size=rows, dtype=np.intp)
 
 
+def drawn_times(rows: int, count: int, seed: int) -> Iterator[NDArray[np.uint8]]:
+    """The same draws as ``resamples``, some at a time, as how often each row was drawn: (draws, rows).
+
+    A row is drawn once on average; that it is drawn 256 times does not happen in the life of the universe.
+    """
+    waiting: list[NDArray[np.uint8]] = []
+    for drawn in resamples(rows, count, seed):
+        waiting.append(np.bincount(drawn, minlength=rows).astype(np.uint8))
+        if len(waiting) * rows >= TOGETHER:
+            yield np.stack(waiting)
+            waiting = []
+    if waiting:
+        yield np.stack(waiting)
+
+
 def percentile_interval(value: float, resampled: NDArray[np.float64], level: float = LEVEL) -> Interval:
     """The interval that holds ``level`` of the resampled values."""
     outside = (1.0 - level) / 2.0
     low, high = np.quantile(resampled, [outside, 1.0 - outside])
     return Interval(value, float(low), float(high), resampled)
+
+
+def basic_interval(value: float, resampled: NDArray[np.float64], level: float = LEVEL) -> Interval:
+    """The interval for a value that resampling pushes up, such as a mean of distances: the basic bootstrap.
+
+    The resampled values exceed the value by about as much as the value exceeds the truth, so their distances from it
+    are turned around (Davison and Hinkley, 1997). Cut off at zero, and it always holds the value itself.
+    """
+    above = percentile_interval(value, resampled, level)
+    low, high = 2.0 * value - above.high, 2.0 * value - above.low
+    return Interval(value, max(0.0, min(low, value)), max(high, value), resampled)
 
 
 def bootstrap(statistic: Statistic, rows: int, count: int = 1000, seed: int = 0) -> Interval:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
-from compress.folder import INFO_FILE, read_info
+from compress.errors import CompressError
+from compress.folder import find_info
 from compress.tasks.kind import Arrays
 
 Text = str | tuple[str, str]
@@ -21,7 +23,7 @@ MOST_CALLS = 64
 LEAST_CALLS = 8
 """Different calls in a turn at the data's lengths, at least: fewer would not stand for their spread."""
 SMALL_VOCABULARY = 8
-"""Word pieces that any model has, for files that do not tell theirs."""
+"""Word pieces that any model has, for sessions with a file that does not tell its own."""
 
 
 def make_calls(texts: Sequence[Text], batch: int, seed: int) -> list[Call]:
@@ -49,10 +51,13 @@ def calls_in_turn(available: int, slowest_call: float, seconds: float) -> int:
     return max(min(LEAST_CALLS, available), min(available, affordable))
 
 
-def fixed_arrays(model: Path, batch: int, length: int, seed: int) -> Arrays:
-    """Inputs of exactly ``length`` pieces, all real; which pieces they are does not matter to the speed."""
-    vocabulary = vocabulary_of(model) or SMALL_VOCABULARY
-    pieces = np.random.default_rng(seed).integers(0, vocabulary, size=(batch, length), dtype=np.int64)
+def fixed_arrays(model: Path, batch: int, length: int, seed: int, vocabulary: int | None = None) -> Arrays:
+    """Inputs of exactly ``length`` pieces, all real, drawn from ``vocabulary`` pieces or from as many as the model has.
+
+    Which pieces they are matters little to the speed, how many matters more: the vectors of a few stay in the caches.
+    """
+    known = vocabulary or vocabulary_of(model) or SMALL_VOCABULARY
+    pieces = np.random.default_rng(seed).integers(0, known, size=(batch, length), dtype=np.int64)
     return {
         "input_ids": pieces,
         "attention_mask": np.ones_like(pieces),
@@ -60,16 +65,28 @@ def fixed_arrays(model: Path, batch: int, length: int, seed: int) -> Arrays:
     }
 
 
+def shared_vocabulary(models: Iterable[Path]) -> int | None:
+    """The word pieces that all of these models have: as many as the smallest tells of, few where one does not tell.
+
+    What is not there takes no part; None where nothing is.
+    """
+    return min((vocabulary_of(model) or SMALL_VOCABULARY for model in models if model.exists()), default=None)
+
+
 def vocabulary_of(model: Path) -> int | None:
-    """The number of word pieces that a folder, or the folder of a file, tells of; None where it does not."""
+    """The number of word pieces that a folder, or the folder of a file, tells of; None where it does not.
+
+    What cannot be read tells nothing here: why not is said where the model is opened.
+    """
     folder = model if model.is_dir() else model.parent
-    if (folder / INFO_FILE).is_file():
-        shape = read_info(folder).shape
-        if shape is not None:
-            return shape.vocabulary
-    if (folder / "config.json").is_file():
-        size = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("vocab_size")
-        return size if isinstance(size, int) else None
+    with suppress(CompressError):
+        info = find_info(folder)
+        if info is not None and info.shape is not None:
+            return info.shape.vocabulary
+    with suppress(OSError, ValueError):
+        told = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        size = told.get("vocab_size") if isinstance(told, dict) else None
+        return size if isinstance(size, int) and size > 0 else None
     return None
 
 

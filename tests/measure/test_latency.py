@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from compress.measure.clusters import NORMAL, SESSION_SPREAD
 from compress.measure.facts import Score
-from compress.measure.latency import Latency, ratio, spread, timing
+from compress.measure.latency import Latency, Timing, ratio, spread, throughput, timing
 
 
 def rounds(scale: float, count: int = 10, calls: int = 20) -> list[np.ndarray]:
@@ -39,7 +40,31 @@ def test_a_ratio_holds_while_the_machine_drifts():
     found = ratio(measured(4.0), measured(1.0))
     assert found is not None
     assert found.value == pytest.approx(4.0, rel=0.02)
-    assert found.high - found.low < 0.1
+    assert found.high - found.low < 4.0 * 0.07  # mostly what is assumed of a single process
+
+
+def test_no_ratio_is_surer_than_sessions_differ():
+    each = [1.0] * 10
+    alike = Timing(
+        p50=Score(value=1.0, low=1.0, high=1.0),
+        p95=None,
+        p99=None,
+        spread=0.0,
+        calls=10,
+        round_medians=each,
+        processes=range(10),
+    )
+    found = ratio(Latency(status="measured", model=alike), Latency(status="measured", model=alike))
+    assert found is not None
+    assert found.value == 1.0
+    assert found.high == pytest.approx(np.exp(NORMAL * SESSION_SPREAD))
+
+
+def test_waits_are_told_only_where_the_system_counts_them():
+    whole = [np.full(4, 2.0)] * 3
+    assert timing(whole, count=100, waited=[np.full(4, 0.5)] * 3).undelayed_medians == pytest.approx((1.5, 1.5, 1.5))
+    assert timing(whole, count=100, waited=[np.array([])] * 3).undelayed_medians == ()
+    assert timing(whole, count=100).undelayed_medians == ()
 
 
 def test_there_is_no_ratio_without_figures_or_across_sessions():
@@ -47,6 +72,10 @@ def test_there_is_no_ratio_without_figures_or_across_sessions():
     assert ratio(measured(1.0), lost) is None
     assert ratio(lost, measured(1.0)) is None
     assert ratio(measured(1.0), measured(1.0, count=8)) is None
+
+
+def test_throughput_counts_stalls():
+    assert throughput([np.ones(9), np.full(1, 41.0)], batch=2) == pytest.approx(2 * 10 / 0.050)
 
 
 def test_spread_is_of_the_rounds():

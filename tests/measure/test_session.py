@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -10,13 +11,14 @@ from compress.errors import UsageError
 from compress.folder import VariantInfo
 from compress.measure import Job, ratio, time_jobs
 from compress.measure import link as link_module
+from compress.measure.crew import TURN_PATIENCE, TURN_TIMES, Crew
 from compress.measure.latency import Latency
 from compress.measure.link import Link, Lost, last_words, worker_environment
 from compress.measure.messages import Order, Reply, WorkerSpec
-from compress.recipe.schema import Measure
+from compress.recipe.measuring import Measure
 from compress.runtime.predictor import Place
 
-QUICK = Measure(rounds=3, seconds=0.02, bootstrap=100)
+QUICK = Measure(rounds=3, processes=1, seconds=0.02, bootstrap=100)
 TEXTS = ["good film", "a very bad plot", "the plot is not good", "film"]
 HERE = Place()
 
@@ -53,7 +55,7 @@ def test_what_is_measured(together, key):
     assert found.end_to_end is not None
     assert len(found.model.round_medians) == QUICK.rounds
     assert found.model.calls % len(TEXTS) == 0  # whole passes: every length counts as often as any other
-    assert found.rows_per_second == pytest.approx(1e3 / found.model.p50.value)
+    assert found.rows_per_second is not None
     assert found.load_seconds is not None
     assert found.load_seconds > 0
     assert found.runs_with["runtime"] == "onnxruntime"
@@ -87,11 +89,195 @@ def test_a_fixed_length_has_no_end_to_end(small):
     found = time_jobs([Job("a", small, None, HERE, batch=2, length=7)], [], QUICK)["a"]
     assert found.end_to_end is None
     assert found.model is not None
-    assert found.rows_per_second == pytest.approx(2e3 / found.model.p50.value)
 
 
 def test_a_bare_file_is_timed_too(small):
     assert time_jobs([Job("a", small / "model.onnx", None, HERE, length=5)], [], QUICK)["a"].timed
+
+
+@pytest.fixture(scope="module")
+def generations(small, wide) -> dict[str, Latency]:
+    """Three generations of processes, and callers at the end."""
+    settings = Measure(rounds=6, processes=3, seconds=0.02, bootstrap=100, callers=(1, 3))
+    return time_jobs([Job("small", small, None, HERE), Job("wide", wide, None, HERE)], TEXTS, settings)
+
+
+def test_rounds_are_spread_over_fresh_processes(generations):
+    timing = generations["small"].model
+    assert timing is not None
+    assert timing.processes == (0, 0, 1, 1, 2, 2)
+    assert len(timing.round_medians) == 6
+    told = timing.undelayed_medians
+    assert len(told) == (6 if sys.platform == "linux" else 0)
+    assert all(left <= whole for left, whole in zip(told, timing.round_medians, strict=bool(told)))
+
+
+def test_ratios_survive_a_file(generations):
+    again = {key: Latency.model_validate_json(one.model_dump_json()) for key, one in generations.items()}
+    assert again == generations
+    for part in ("model", "end_to_end"):
+        found = ratio(again["wide"], again["small"], part)
+        assert found == ratio(generations["wide"], generations["small"], part)
+        assert found is not None
+    assert ratio(again["wide"], again["small"], "device") is None
+
+
+def test_callers_ask_at_once(generations):
+    for one in generations.values():
+        assert [load.callers for load in one.under_load] == [1, 3]
+        assert all(load.rows_per_second > 0 and load.calls >= 2 * load.callers for load in one.under_load)
+        assert all(load.p95 is not None and load.p95 >= load.p50 for load in one.under_load)
+
+
+def test_who_starts_first_changes(small, wide, monkeypatch):
+    started: list[str] = []
+    sent = Link.send
+
+    def noted(self, message):
+        if isinstance(message, WorkerSpec):
+            started.append(message.folder)
+        sent(self, message)
+
+    monkeypatch.setattr(Link, "send", noted)
+    settings = Measure(rounds=4, processes=4, seconds=0.02, bootstrap=100)
+    time_jobs([Job("small", small, None, HERE), Job("wide", wide, None, HERE)], TEXTS, settings)
+    pairs = list(zip(started[::2], started[1::2], strict=True))
+    assert len(pairs) == 4
+    assert pairs[1] == pairs[0][::-1]
+    assert pairs[3] == pairs[2][::-1]
+
+
+def test_what_a_session_tells_beside_times(generations):
+    for one in generations.values():
+        assert one.first_answer_seconds is not None
+        assert one.load_seconds is not None
+        assert one.first_answer_seconds > one.load_seconds
+        assert one.resident_memory is not None
+        assert len(one.lengths) == len(TEXTS)
+        assert one.precision is not None
+        assert one.seconds is not None
+        assert one.energy
+        assert (one.noise is None) == (sys.platform not in ("linux", "darwin"))
+
+
+def test_a_budget_is_used_for_as_much_as_fits(small, wide):
+    jobs = [Job("small", small, None, HERE), Job("wide", wide, None, HERE)]
+    found = time_jobs(jobs, TEXTS, Measure(budget=6.0, bootstrap=100))
+    if any(one.reason and "too small" in one.reason for one in found.values()):
+        pytest.skip("starting two workers took six seconds here")
+    rounds = {len(one.model.round_medians) for one in found.values() if one.model}
+    assert len(rounds) == 1
+    assert rounds.pop() >= 3
+
+
+def test_a_budget_that_is_too_small_is_a_row(small, wide):
+    jobs = [Job("small", small, None, HERE), Job("wide", wide, None, HERE)]
+    for one in time_jobs(jobs, TEXTS, Measure(budget=0.05)).values():
+        assert one.status == "not measured"
+        assert (one.reason or "").startswith("the budget of 0.05 s is too small for 2 models")
+
+
+def test_models_that_only_load_for_the_whole_budget_are_not_started_again(small, monkeypatch):
+    started: list[str] = []
+    begun = Crew.start
+
+    def heavy(self, job):
+        started.append(job.key)
+        begun(self, job)
+        time.sleep(1.0)
+        member = self.all[job.key]
+        member.ready = member.ready.model_copy(update={"load_seconds": 2.0})
+
+    monkeypatch.setattr(Crew, "start", heavy)
+    jobs = [Job(str(length), small, None, HERE, length=length) for length in (4, 8)]
+    given_up: dict[object, str] = {}
+    monkeypatch.setattr("compress.measure.session.choose_cores", lambda threads: None)
+    found = time_jobs(jobs, [], Measure(budget=1.0), given_up=given_up)
+    assert found["4"] == found["8"]
+    assert "it takes at least" in (found["4"].reason or "")
+    assert "starting took" in (found["4"].reason or "")
+    assert time_jobs(jobs[1:], [], Measure(budget=1.0), given_up=given_up)["8"] == found["8"]
+    assert started == ["4"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits what a process allocates")
+def test_a_batch_that_does_not_fit_is_a_row(small):
+    huge = Job("huge", small, None, HERE, batch=1 << 27, length=512)
+    fits = Job("fits", small, None, HERE, batch=1, length=8)
+    found = time_jobs([huge, fits], [], QUICK)
+    assert found["huge"].status == "failed"
+    assert "does not fit in memory" in (found["huge"].reason or "")
+    assert found["fits"].timed
+
+
+def test_a_worker_that_dies_in_mid_session_is_a_row(small, wide, monkeypatch):
+    asked = Link.send
+
+    def deadly(self, message):
+        asked(self, message)
+        if isinstance(message, WorkerSpec) and message.imports and message.folder == str(wide):
+            self._process.kill()
+
+    monkeypatch.setattr(Link, "send", deadly)
+    settings = Measure(rounds=4, processes=2, seconds=0.02, bootstrap=100)
+    found = time_jobs([Job("small", small, None, HERE), Job("wide", wide, None, HERE)], TEXTS, settings)
+    assert found["wide"].status == "failed"
+    assert "SIGKILL" in (found["wide"].reason or "")
+    assert found["small"].model is not None
+    assert len(found["small"].model.round_medians) == 4
+
+
+@pytest.mark.parametrize("when", ["start", "turn"])
+def test_a_worker_that_dies_once_is_replaced(small, wide, monkeypatch, when):
+    asked, killed = Link.send, []
+
+    def deadly(self, message):
+        spec = isinstance(message, WorkerSpec) and message.imports and message.folder == str(wide)
+        turn = isinstance(message, Order) and message.do == "turn"
+        if not killed and (spec if when == "start" else turn):
+            killed.append(self)
+            self._process.kill()
+        asked(self, message)
+
+    monkeypatch.setattr(Link, "send", deadly)
+    settings = Measure(rounds=4, processes=2, seconds=0.02, bootstrap=100)
+    found = time_jobs([Job("small", small, None, HERE), Job("wide", wide, None, HERE)], TEXTS, settings)
+    assert all(one.model is not None and len(one.model.round_medians) == 4 for one in found.values())
+    (told,) = [one.reason for one in found.values() if "another process was started" in (one.reason or "")]
+    assert "SIGKILL" in told
+    assert ratio(found["wide"], found["small"]) is not None
+
+
+def test_how_long_a_turn_may_take_follows_from_what_is_expected(small):
+    with Crew([Job("a", small, None, HERE)], [], None, 0) as crew:
+        assert crew._patience(Order(do="turn", calls=(0,), seconds=0.25)) == TURN_PATIENCE
+        assert crew._patience(Order(do="turn", calls=(0,), seconds=30.0)) == TURN_TIMES * 30.0
+
+
+def test_an_interrupted_session_leaves_no_worker(small, wide, monkeypatch):
+    links: list[Link] = []
+    entered = Link.__enter__
+
+    def noted(self):
+        links.append(self)
+        return entered(self)
+
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Link, "__enter__", noted)
+    monkeypatch.setattr("compress.measure.session.Session._round", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        time_jobs([Job("small", small, None, HERE), Job("wide", wide, None, HERE)], TEXTS, QUICK)
+    assert len(links) == 2
+    assert all(link._process.poll() is not None for link in links)
+
+
+def test_a_handicap_is_waited():
+    from compress.measure.turns import slowed
+
+    assert slowed(len, 0.0) is len
+    assert slowed(lambda call: call + 1, 0.5)(1) == 2
 
 
 def test_jobs_that_cannot_be_told_apart_or_fed(small):
@@ -111,7 +297,6 @@ def spec(folder) -> WorkerSpec:
         batch=1,
         length=4,
         calls=(),
-        warm=(0,),
         seed=0,
     )
 

@@ -1,7 +1,15 @@
 import numpy as np
 import pytest
 
-from compress.measure.significance import bootstrap, mcnemar, paired_p_value, percentile_interval, resamples
+from compress.measure.significance import (
+    basic_interval,
+    bootstrap,
+    drawn_times,
+    mcnemar,
+    paired_p_value,
+    percentile_interval,
+    resamples,
+)
 
 
 def test_interval_covers_the_true_value_about_as_often_as_it_says():
@@ -61,3 +69,36 @@ def test_paired_p_value():
     assert paired_p_value(np.zeros(99)) == 1.0
     assert paired_p_value(np.full(999, 0.1)) == pytest.approx(2 / 1000)
     assert paired_p_value(np.r_[np.full(50, -1.0), np.full(50, 1.0)]) == 1.0
+
+
+@pytest.mark.parametrize("together", [1, 100, 1 << 20])
+def test_times_count_the_rows_of_the_same_draws(together, monkeypatch):
+    monkeypatch.setattr("compress.measure.significance.TOGETHER", together)
+    times = np.concatenate(list(drawn_times(30, 25, seed=7)))
+    slow = [[list(drawn).count(row) for row in range(30)] for drawn in resamples(30, 25, seed=7)]
+    assert times.tolist() == slow
+
+
+def test_the_basic_interval_turns_the_surplus_around_and_holds_the_value():
+    found = basic_interval(0.10, np.linspace(0.11, 0.15, 1001))
+    assert (found.low, found.high) == pytest.approx((0.051, 0.10))
+    found = basic_interval(0.01, np.linspace(0.0, 0.05, 1001))
+    assert found.low == 0.0
+    assert found.high == pytest.approx(0.02 - 0.00125)
+
+
+def test_the_binomial_tail_and_the_chi_square_meet():
+    """Both forms of McNemar's test on either side of the number of rows where one takes over."""
+    for only_first in (430, 470, 500):
+        right = np.repeat([True, False], [only_first, 1000 - only_first])
+        more = np.concatenate([right, [True, False]])
+        assert mcnemar(right, ~right) == pytest.approx(mcnemar(more, ~more), rel=0.02, abs=1e-6)
+
+
+def test_mcnemar_agrees_with_scipy():
+    stats = pytest.importorskip("scipy.stats")
+    random = np.random.default_rng(0)
+    for rows in (30, 300, 900):
+        one, other = random.random((2, rows)) < [[0.8], [0.7]]
+        only, either = int((one & ~other).sum()), int((one != other).sum())
+        assert mcnemar(one, other) == pytest.approx(stats.binomtest(only, either).pvalue)

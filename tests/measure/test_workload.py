@@ -1,8 +1,17 @@
 import json
 
 import numpy as np
+import pytest
 
-from compress.measure.workload import calls_in_turn, fixed_arrays, make_calls, spaced, vocabulary_of
+from compress.measure.workload import (
+    SMALL_VOCABULARY,
+    calls_in_turn,
+    fixed_arrays,
+    make_calls,
+    shared_vocabulary,
+    spaced,
+    vocabulary_of,
+)
 
 
 def test_calls_stand_for_the_lengths_of_all_rows():
@@ -55,3 +64,31 @@ def test_fixed_inputs_fit_the_vocabulary(tmp_path, small):
     assert vocabulary_of(tmp_path) == 77
     assert vocabulary_of(tmp_path / "model.onnx") == 77
     assert vocabulary_of(tmp_path / "elsewhere" / "model.onnx") is None
+
+
+def test_all_jobs_of_a_session_are_fed_the_same_pieces(tmp_path, small):
+    for name, told in {"large": {"vocab_size": 30_000}, "medium": {"vocab_size": 77}, "silent": {}}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps(told))
+    (tmp_path / "large" / "model.onnx").touch()
+    models = [tmp_path / "large" / "model.onnx", tmp_path / "medium", tmp_path / "gone"]
+    shared = shared_vocabulary(models)
+    assert shared == 77
+    fed = [fixed_arrays(model, 2, 50, 0, shared)["input_ids"] for model in models]
+    assert all((pieces == fed[0]).all() for pieces in fed)
+    assert 8 < fed[0].max() < 77
+    assert shared_vocabulary([tmp_path / "gone"]) is None
+    assert shared_vocabulary([*models, tmp_path / "silent"]) == SMALL_VOCABULARY  # no row fails on pieces it has not
+    assert fixed_arrays(tmp_path / "silent", 2, 50, 0)["input_ids"].max() < 8
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"vocab_size": "many"}', '{"vocab_size": -1}'])
+def test_a_config_that_cannot_be_read_tells_no_vocabulary(tmp_path, content):
+    (tmp_path / "config.json").write_text(content)
+    assert vocabulary_of(tmp_path) is None
+
+
+def test_what_compress_json_does_not_tell_stands_in_the_config(tmp_path):
+    (tmp_path / "compress.json").write_text("{")
+    (tmp_path / "config.json").write_text('{"vocab_size": 9}')
+    assert vocabulary_of(tmp_path) == 9
