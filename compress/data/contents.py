@@ -9,7 +9,8 @@ from pathlib import Path
 
 from compress.errors import DataError, UsageError, nearest
 from compress.folder import file_digest
-from compress.recipe.schema import Data, Role
+from compress.recipe.forms import Role
+from compress.recipe.schema import Data
 
 ROLES: tuple[Role, ...] = ("train", "select", "test")
 

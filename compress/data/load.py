@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from compress.data.files import reading, text_lines
 from compress.data.hub import hub_rows
 from compress.errors import DataError
-from compress.recipe.schema import Data, Header, Role
+from compress.recipe.forms import Header, Role
+from compress.recipe.schema import Data
 
 EXTENSIONS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 

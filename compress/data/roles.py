@@ -20,7 +20,8 @@ from compress.data.store import Rows, RowWriter
 from compress.data.tally import Tally
 from compress.errors import DataError, first_fault
 from compress.folder import Info, TaskInfo
-from compress.recipe.schema import Role, Task
+from compress.recipe.forms import Role
+from compress.recipe.schema import Task
 from compress.tasks import kind_of, task_info
 from compress.tasks.check import task_problems
 
@@ -90,11 +91,10 @@ def prepare(task: Task, seed: int, work: Path, console: Console | None = None) -
     console = console or Console("quiet")
     kind, sources = kind_of(task), open_sources(task, console)
     labels = kind.labels(raw_labels(sources["train"](), task), task)
-    shares: dict[Role, float] = {"select": task.data.select_share, "test": task.data.test_share}
-    held = {role: share for role, share in shares.items() if role not in sources}
+    held = held_back(task, sources)
     tally = Tally(kind, labels)
     for role, source in sources.items():
-        marks = _marks(source, role, held if role == "train" else {}, task.data.limit, seed)
+        marks = marks_of(source, role, held if role == "train" else {}, task.data.limit, seed)
         _write(source, role, marks, task, labels, work, tally)
     _check(tally, held, task, console)
     info = DataInfo(
@@ -111,7 +111,13 @@ def prepare(task: Task, seed: int, work: Path, console: Console | None = None) -
     return info
 
 
-def _marks(
+def held_back(task: Task, given: Collection[Role]) -> dict[Role, float]:
+    """The shares of train that are held back as the roles for which nothing is ``given``."""
+    shares: dict[Role, float] = {"select": task.data.select_share, "test": task.data.test_share}
+    return {role: share for role, share in shares.items() if role not in given}
+
+
+def marks_of(
     source: Source, role: Role, held: Mapping[Role, float], limit: int | None, seed: int
 ) -> Mapping[Role, Marks] | None:
     """Which rows of a source go to which role; None where all stay in their own."""
@@ -137,12 +143,13 @@ def _write(
         for number, raw in enumerate(source()):
             row = kind.read_row(raw.values, task, labels, raw.where)
             for target, writer in writers.items():
-                if marks is None or _marked(marks[target], number, raw.where):
+                if marks is None or is_marked(marks[target], number, raw.where):
                     writer.add(row)
                     tally.add(target, row)
 
 
-def _marked(marks: Marks, number: int, where: str) -> bool:
+def is_marked(marks: Marks, number: int, where: str) -> bool:
+    """Whether a row is among those marked; a row behind the last one counted is an error."""
     if number >= len(marks):
         raise DataError(f"{where} was not there a moment ago: the file changed while it was read.")
     return bool(marks[number])

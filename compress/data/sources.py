@@ -11,21 +11,26 @@ from compress.console import Console
 from compress.data.builtin import builtin_rows
 from compress.data.contents import ROLES, find_files, role_entries
 from compress.data.load import RawRow, file_rows, split_rows
-from compress.recipe.schema import Data, Role, Task
+from compress.recipe.forms import Role
+from compress.recipe.schema import Data, Task
 from compress.tasks.columns import label_columns, pick
 
 Source = Callable[[], Iterator[RawRow]]
 """Gives all rows of a role, from the first one, each time it is called."""
 
 
-def open_sources(task: Task, console: Console) -> dict[Role, Source]:
-    """How to read each role that is given; train always is."""
+def open_sources(task: Task, console: Console, named: bool | None = None) -> dict[Role, Source]:
+    """How to read each role that is given; train always is.
+
+    ``named`` asks for class names where a hub set holds class numbers: by default where the recipe names no classes.
+    """
     data = task.data
     if data.builtin is not None:
         name = data.builtin
         return {"train": lambda: builtin_rows(name, console)}
     if data.hub is not None:
-        return {role: _splits(data, role, named=task.labels is None) for role in ROLES if role_entries(data, role)}
+        names = task.labels is None if named is None else named
+        return {role: _splits(data, role, names) for role in ROLES if role_entries(data, role)}
     return {role: _files(paths, data, role) for role, paths in find_files(data).items()}
 
 
@@ -33,10 +38,13 @@ def check_columns(task: Task) -> None:
     """Look at the first row of every file: whether it can be read and has the columns of the task."""
     if task.data.hub is not None or task.data.builtin is not None:
         return
-    for role, paths in find_files(task.data).items():
+    files = find_files(task.data)
+    sliced = "test" if "test" in files else "train"
+    for role, paths in files.items():
+        slices = task.slices if role == sliced else ()
         for path in paths:
             first = next(file_rows(path, task.data, role))
-            for column in (*task.text, *label_columns(task)):
+            for column in (*task.text, *label_columns(task), *slices):
                 pick(first.values, column, task, first.where)
 
 

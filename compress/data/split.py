@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.recipe.schema import Role
+from compress.recipe.forms import Role
 
 Marks = NDArray[np.bool_]
 

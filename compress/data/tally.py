@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.recipe.schema import Role
+from compress.recipe.forms import Role
 from compress.tasks.kind import Kind, Row
 
 

@@ -54,11 +54,6 @@ class Tokens:
         pad_id = _pad_id(folder, config, tokenizer)
         return cls(tokenizer, pad_id, _longest(config, pad_id), source=str(path))
 
-    @property
-    def vocabulary_size(self) -> int:
-        """How many pieces there are, added ones included."""
-        return self._tokenizer.get_vocab_size(with_added_tokens=True)
-
     def encode(self, text: str, pair: str | None, most: int) -> Encoding:
         """The pieces of a text or pair, special ones included, cut to ``most``."""
         if (most, pair is not None) != self._limit:

@@ -39,6 +39,12 @@ def _label_problems(task: Task) -> Iterator[Problem]:
         yield Problem(("task", "label"), f"the column '{(set(columns) & set(task.text)).pop()}' is also task.text")
     if len(set(task.text)) < len(task.text):
         yield Problem(("task", "text"), "names the same column twice")
+    if len(set(task.slices)) < len(task.slices):
+        yield Problem(("task", "slices"), "names the same column twice")
+    if set(task.slices) & set(task.text):
+        yield Problem(
+            ("task", "slices"), f"the column '{(set(task.slices) & set(task.text)).pop()}' is the text itself"
+        )
     if task.labels is not None:
         yield from _class_problems(task.labels, task, len(columns))
 

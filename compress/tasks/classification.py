@@ -12,8 +12,9 @@ from compress.errors import DataError
 from compress.folder import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.columns import label_columns, pick, text_fields
-from compress.tasks.counts import confusion, f1_of_classes, macro_f1, matthews
-from compress.tasks.kind import Arrays, Encode, Example, Metric, Row
+from compress.tasks.counts import confusion, f1_each, f1_of_classes, macro_f1, matthews, mean_of_present
+from compress.tasks.draws import totals
+from compress.tasks.kind import Arrays, ClassCounts, Confidence, Encode, Example, Metric, Row
 from compress.tasks.labels import collect, position
 from compress.tasks.text import checked_logits, collate_text, stacked_labels, text_example
 
@@ -26,12 +27,13 @@ class Classification:
     problem = "single_label_classification"
     fields: tuple[str, ...] = ("text", "text_pair", "label")
     metrics: tuple[Metric, ...] = (
-        Metric("accuracy"),
+        Metric("accuracy", share_of_right=True, needs_contrast=False),
         Metric("f1", floor=0.0),
         Metric("macro_f1", floor=0.0),
         Metric("matthews", floor=0.0),
     )
     compared: tuple[str, ...] = ("logits",)
+    changeable: tuple[str, ...] = ("text", "text_pair")
 
     def labels(self, values: Iterable[Any], task: Task) -> tuple[str, ...]:
         """The classes the recipe names, or those among ``values``; one class alone cannot be learnt."""
@@ -82,6 +84,44 @@ class Classification:
         right: NDArray[np.bool_] = answers.argmax(axis=-1) == gold
         return right
 
+    def score_draws(
+        self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo, times: NDArray[np.float64]
+    ) -> dict[str, NDArray[np.float64]]:
+        """From the counts of each class in each draw: (draws, classes)."""
+        chosen, classes = answers.argmax(axis=-1), len(task.labels)
+        right = chosen == gold
+        hits = totals(gold[right], classes, times[:, right])
+        decided, true = totals(chosen, classes, times), totals(gold, classes, times)
+        rows, each = times.sum(axis=1), f1_each(hits, decided, true)
+        scores = {"accuracy": hits.sum(axis=1) / rows}
+        if classes == 2:
+            scores["f1"] = each[:, -1]
+        by_chance = (true * decided).sum(axis=1)
+        spread = np.sqrt(rows**2 - (decided**2).sum(axis=1)) * np.sqrt(rows**2 - (true**2).sum(axis=1))
+        above = hits.sum(axis=1) * rows - by_chance
+        matthews_of_draws = np.divide(above, spread, out=np.zeros_like(rows), where=spread > 0)
+        return {**scores, "macro_f1": mean_of_present(each, decided + true), "matthews": matthews_of_draws}
+
+    def class_counts(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> ClassCounts | None:
+        """The diagonal, the columns and the lines of the confusion matrix."""
+        matrix = confusion(answers.argmax(axis=-1), gold, len(task.labels))
+        return ClassCounts(np.diag(matrix), matrix.sum(axis=0), matrix.sum(axis=1))
+
+    def same(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
+        """Where the most probable class is the same."""
+        equal: NDArray[np.bool_] = answers.argmax(axis=-1) == others.argmax(axis=-1)
+        return equal
+
+    def distance(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64] | None:
+        """The total variation distance of the two distributions: how much probability lies elsewhere, 0 to 1."""
+        moved: NDArray[np.float64] = 0.5 * np.abs(answers.astype(np.float64) - others).sum(axis=-1)
+        return moved
+
+    def confidence(self, answers: NDArray[Any], gold: NDArray[Any]) -> Confidence | None:
+        """One decision a row: the most probable class."""
+        right = answers.argmax(axis=-1) == gold
+        return Confidence(np.arange(len(gold)), answers.max(axis=-1).astype(np.float64), right)
+
     def readable(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
         """The class by name, with its probability."""
         best = answers.argmax(axis=-1)
@@ -89,3 +129,11 @@ class Classification:
             {"label": task.labels[index], "probability": float(line[index])}
             for index, line in zip(best, answers, strict=True)
         ]
+
+    def words(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
+        """`positive (98 %)`."""
+        return [f"{found['label']} ({100 * found['probability']:.0f} %)" for found in self.readable(answers, task)]
+
+    def gold_words(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+        """`positive`."""
+        return [task.labels[index] for index in gold]

@@ -11,6 +11,9 @@ from compress.recipe.schema import Task
 SHOWN, COLUMNS = 40, 20
 """How much of a column's name, and how many columns, a message shows."""
 
+EMPTY = "(empty)"
+"""What a cell that holds nothing is called where values of a column are told apart."""
+
 
 def pick(raw: Mapping[str, Any], name: str, task: Task, where: str) -> Any:
     """The value of column ``name``, or of the first of its aliases that this row has."""
@@ -25,8 +28,15 @@ def pick(raw: Mapping[str, Any], name: str, task: Task, where: str) -> Any:
     listing += f" and {len(raw) - COLUMNS} more" if len(raw) > COLUMNS else ""
     raise DataError(
         f"{where}: there is no column '{name}'{other}; the columns are {listing}{_guess(name, raw)}",
-        hint="name the columns with task.text and task.label; task.data.header: false says that a file has no header",
+        hint=f"{_naming(name, task)}; task.data.header: false says that a file has no header",
     )
+
+
+def _naming(name: str, task: Task) -> str:
+    """The key of the recipe to look at."""
+    if name in task.slices and name not in (*task.text, *label_columns(task)):
+        return "task.slices names the columns by whose values scores are told apart"
+    return "name the columns with task.text and task.label"
 
 
 def _guess(name: str, raw: Mapping[str, Any]) -> str:

@@ -36,6 +36,14 @@ def macro_f1(matrix: Counts) -> float:
     return float(f1_of_classes(matrix)[present].mean()) if present.any() else 0.0
 
 
+def mean_of_present(scores: NDArray[np.float64], seen: NDArray[Any]) -> NDArray[np.float64]:
+    """The mean of each line over the classes that were ``seen`` in it; 0 where none was."""
+    present = seen > 0
+    sums, counts = np.where(present, scores, 0.0).sum(axis=-1), present.sum(axis=-1)
+    means: NDArray[np.float64] = np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)
+    return means
+
+
 def matthews(matrix: Counts) -> float:
     """Matthews' correlation in its form for any number of classes (Gorodkin 2004); 0 where one side is constant."""
     counts = matrix.astype(np.float64)

@@ -3,8 +3,9 @@
 A **row** is what the user counts (one line of a file, one question). ``read_row`` checks a raw row and makes it
 canonical: the same few fields whatever the file's headers. A row gives one or more **examples** (windows, choices,
 candidates), which is what the model sees. ``collate`` pads examples into arrays, ``answers`` turns model outputs back
-into one answer a row, ``score`` compares answers with gold. Adding a kind is one file with one such object, and one
-line in ``tasks/__init__.py``.
+into one answer a row, ``score`` compares answers with gold. What a kind cannot tell of its answers (it makes no
+decisions, or gives no probabilities) it answers with None, and the report leaves that part out. Adding a kind is one
+file with one such object, and one line in ``tasks/__init__.py``.
 """
 
 from __future__ import annotations
@@ -46,6 +47,31 @@ class Metric:
     name: str
     larger_is_better: bool = True
     floor: float | None = None
+    share_of_right: bool = False
+    """It is the share of rows that ``Kind.correct`` calls right: then McNemar's test speaks for it."""
+    needs_contrast: bool = True
+    """It tells nothing of rows whose true answers are all the same (a correlation, an F1)."""
+
+
+@dataclass(frozen=True)
+class ClassCounts:
+    """For each class, in the order of the labels: found where it is, decided at all, and truly there."""
+
+    hits: NDArray[np.int64]
+    decided: NDArray[np.int64]
+    true: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """What a model said of its own decisions; a row may have one (its class) or many (each label, each word)."""
+
+    row: NDArray[np.intp]
+    """The row of each decision."""
+    stated: NDArray[np.float64]
+    """The probability that the model gave to what it decided."""
+    right: NDArray[np.bool_]
+    """Whether the decision was right."""
 
 
 class Kind(Protocol):
@@ -62,6 +88,9 @@ class Kind(Protocol):
     """The first is the default primary one."""
     compared: tuple[str, ...]
     """Model outputs that soft-label distillation compares (`logits`)."""
+    changeable: tuple[str, ...]
+    """Fields whose text may change a little without changing the true answer; robustness is measured on them. Not those
+    in which the answer is marked by place (a context with its answer's offset, words with a tag each)."""
 
     def labels(self, values: Iterable[Any], task: Task) -> tuple[str, ...]:
         """The classes in order, from the task or from the raw label values of train, a stream; empty for regression."""
@@ -99,6 +128,39 @@ class Kind(Protocol):
         """Whether each row's decision is right, for McNemar's test; None where there is no decision."""
         ...
 
+    def score_draws(
+        self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo, times: NDArray[np.float64]
+    ) -> dict[str, NDArray[np.float64]]:
+        """All metrics on many resamples of the rows at once; ``times`` (draws, rows) tells how often each row counts.
+
+        The same as ``score`` on the rows repeated so often (`draws.one_by_one`), which a kind may fall back on.
+        """
+        ...
+
+    def class_counts(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> ClassCounts | None:
+        """What recall, precision and F1 of each class come from; None where there are no classes."""
+        ...
+
+    def same(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
+        """On which rows two models decide the same; None where there is no decision."""
+        ...
+
+    def distance(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64] | None:
+        """How far apart two models' answers to each row are, 0 for equal ones; None where that means nothing."""
+        ...
+
+    def confidence(self, answers: NDArray[Any], gold: NDArray[Any]) -> Confidence | None:
+        """The probabilities behind the decisions; None where the answers hold none."""
+        ...
+
     def readable(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
         """One JSON-able prediction a row, e.g. {"label": "positive", "probability": 0.98}."""
+        ...
+
+    def words(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
+        """One answer a row for people to read (`positive (98 %)`); never the text of the row, for it is published."""
+        ...
+
+    def gold_words(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+        """The true answers in the same words."""
         ...

@@ -13,8 +13,8 @@ from compress.errors import DataError
 from compress.folder import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.columns import is_missing, label_columns, pick, text_fields
-from compress.tasks.counts import f1_each
-from compress.tasks.kind import Arrays, Encode, Example, Metric, Row
+from compress.tasks.counts import f1_each, mean_of_present
+from compress.tasks.kind import Arrays, ClassCounts, Confidence, Encode, Example, Metric, Row
 from compress.tasks.labels import collect, position
 from compress.tasks.text import checked_logits, collate_text, stacked_labels, text_example
 
@@ -32,9 +32,10 @@ class MultiLabel:
     metrics: tuple[Metric, ...] = (
         Metric("micro_f1", floor=0.0),
         Metric("macro_f1", floor=0.0),
-        Metric("subset_accuracy", floor=0.0),
+        Metric("subset_accuracy", floor=0.0, share_of_right=True, needs_contrast=False),
     )
     compared: tuple[str, ...] = ("logits",)
+    changeable: tuple[str, ...] = ("text", "text_pair")
 
     def labels(self, values: Iterable[Any], task: Task) -> tuple[str, ...]:
         """The classes the recipe names, else the names of several columns, else those among the lists of ``values``."""
@@ -98,6 +99,40 @@ class MultiLabel:
         right: NDArray[np.bool_] = (_decided(answers) == (gold > THRESHOLD)).all(axis=-1)
         return right
 
+    def score_draws(
+        self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo, times: NDArray[np.float64]
+    ) -> dict[str, NDArray[np.float64]]:
+        """From the counts of each class in each draw: (draws, classes)."""
+        decided, true = _decided(answers), gold > THRESHOLD
+        hits, chosen, there = (times @ marks for marks in (decided & true, decided, true))
+        right = (decided == true).all(axis=-1)
+        return {
+            "micro_f1": f1_each(hits.sum(axis=1), chosen.sum(axis=1), there.sum(axis=1)),
+            "macro_f1": mean_of_present(f1_each(hits, chosen, there), chosen + there),
+            "subset_accuracy": times @ right / times.sum(axis=1),
+        }
+
+    def class_counts(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> ClassCounts | None:
+        """How often each class was decided, true, and both."""
+        decided, true = _decided(answers), gold > THRESHOLD
+        return ClassCounts(*(marks.sum(axis=0) for marks in (decided & true, decided, true)))
+
+    def same(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
+        """Where the same set of classes is decided."""
+        equal: NDArray[np.bool_] = (_decided(answers) == _decided(others)).all(axis=-1)
+        return equal
+
+    def distance(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64] | None:
+        """The largest difference between two probabilities of the same class, 0 to 1."""
+        largest: NDArray[np.float64] = np.abs(answers.astype(np.float64) - others).max(axis=-1)
+        return largest
+
+    def confidence(self, answers: NDArray[Any], gold: NDArray[Any]) -> Confidence | None:
+        """A decision for each row and class: whether it applies, with the probability of that."""
+        stated = np.maximum(answers, 1.0 - answers).astype(np.float64).ravel()
+        right = (_decided(answers) == (gold > THRESHOLD)).ravel()
+        return Confidence(np.repeat(np.arange(len(gold)), answers.shape[1]), stated, right)
+
     def readable(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
         """The decided classes by name, and every class's probability."""
         return [
@@ -109,6 +144,18 @@ class MultiLabel:
             }
             for line in answers
         ]
+
+    def words(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
+        """`news (98 %), sport (51 %)`."""
+        return [
+            ", ".join(f"{label} ({100 * found['probabilities'][label]:.0f} %)" for label in found["labels"]) or "none"
+            for found in self.readable(answers, task)
+        ]
+
+    def gold_words(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+        """`news, sport`."""
+        lines = (zip(task.labels, line, strict=True) for line in gold)
+        return [", ".join(label for label, mark in line if mark > THRESHOLD) or "none" for line in lines]
 
 
 def _decided(answers: NDArray[Any]) -> NDArray[np.bool_]:

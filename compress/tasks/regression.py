@@ -13,7 +13,8 @@ from compress.errors import DataError
 from compress.folder import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.columns import is_missing, label_columns, pick, text_fields
-from compress.tasks.kind import Arrays, Encode, Example, Metric, Row
+from compress.tasks.draws import pearson_of_draws, spearman_of_draws
+from compress.tasks.kind import Arrays, ClassCounts, Confidence, Encode, Example, Metric, Row
 from compress.tasks.text import checked_logits, collate_text, stacked_labels, text_example
 
 
@@ -27,9 +28,10 @@ class Regression:
     metrics: tuple[Metric, ...] = (
         Metric("spearman", floor=0.0),
         Metric("pearson", floor=0.0),
-        Metric("mse", larger_is_better=False),
+        Metric("mse", larger_is_better=False, needs_contrast=False),
     )
     compared: tuple[str, ...] = ("logits",)
+    changeable: tuple[str, ...] = ("text", "text_pair")
 
     def labels(self, values: Iterable[Any], task: Task) -> tuple[str, ...]:
         """None: there are no classes."""
@@ -74,9 +76,45 @@ class Regression:
         """None: a score is never simply right."""
         return None
 
+    def score_draws(
+        self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo, times: NDArray[np.float64]
+    ) -> dict[str, NDArray[np.float64]]:
+        """Correlations and errors in which each row counts as often as it was drawn."""
+        given, true = answers.astype(np.float64), gold.astype(np.float64)
+        return {
+            "spearman": spearman_of_draws(given, true, times),
+            "pearson": pearson_of_draws(given, true, times),
+            "mse": times @ (given - true) ** 2 / times.sum(axis=1),
+        }
+
+    def class_counts(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> ClassCounts | None:
+        """None."""
+        return None
+
+    def same(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
+        """None: two scores differ by more or less, not by whether."""
+        return None
+
+    def distance(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64] | None:
+        """The difference between the two scores."""
+        apart: NDArray[np.float64] = np.abs(answers.astype(np.float64) - others)
+        return apart
+
+    def confidence(self, answers: NDArray[Any], gold: NDArray[Any]) -> Confidence | None:
+        """None: a score says nothing of how sure it is."""
+        return None
+
     def readable(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
         """The score."""
         return [{"score": float(value)} for value in answers]
+
+    def words(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
+        """`3.82`."""
+        return [f"{value:.3g}" for value in answers]
+
+    def gold_words(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+        """`4`."""
+        return self.words(gold, task)
 
 
 def pearson(left: NDArray[Any], right: NDArray[Any]) -> float:

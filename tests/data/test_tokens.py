@@ -55,10 +55,6 @@ def test_pad_id_from_the_tokenizer_configuration(folder, pad):
     assert Tokens.load(folder).pad_id == 1
 
 
-def test_vocabulary_size(folder):
-    assert Tokens.load(folder).vocabulary_size == 9
-
-
 def test_more_pieces_than_positions_are_refused(folder):
     (folder / "config.json").write_text('{"model_type": "bert", "pad_token_id": 0, "max_position_embeddings": 16}')
     tokens = Tokens.load(folder)

@@ -190,3 +190,74 @@ def test_unknown_kind_and_metric_name_the_nearest():
 def test_the_first_metric_is_the_default():
     assert primary_metric(task_of("regression")).name == "spearman"
     assert task_info(task_of("classification"), ("a", "b")).metric == "accuracy"
+
+
+def answers_of(name):
+    """Three rows of answers and of gold; the first two answers are alike, and right."""
+    if name == "regression":
+        return np.array([1.0, 1.0, 4.0], np.float32), np.array([1.0, 1.0, 1.0], np.float32)
+    if name == "classification":
+        return np.array([[0.8, 0.1, 0.1], [0.8, 0.1, 0.1], [0.2, 0.3, 0.5]], np.float32), np.array([0, 0, 1])
+    given = np.array([[0.8, 0.1, 0.6], [0.8, 0.1, 0.6], [0.2, 0.3, 0.1]], np.float32)
+    return given, np.array([[1, 0, 1], [1, 0, 1], [0, 1, 0]], np.float32)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_equal_answers_are_at_no_distance_and_different_ones_at_some(name):
+    kind, (answers, _) = KINDS[name], answers_of(name)
+    assert kind.distance(answers, answers).tolist() == [0.0, 0.0, 0.0]
+    apart = kind.distance(answers, answers[[0, 2, 1]])
+    assert apart[0] == 0.0
+    assert apart[1] == apart[2] > 0.0
+    same = kind.same(answers, answers[[0, 2, 1]])
+    assert same is None if name == "regression" else same.tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_words_name_answers_and_gold(name):
+    kind, (answers, gold) = KINDS[name], answers_of(name)
+    info = info_of(name, LABELS[name])
+    expected = {
+        "classification": (["a (80 %)", "a (80 %)", "c (50 %)"], ["a", "a", "b"]),
+        "multi_label": (["a (80 %), c (60 %)", "a (80 %), c (60 %)", "none"], ["a, c", "a, c", "b"]),
+        "regression": (["1", "1", "4"], ["1", "1", "1"]),
+    }
+    assert (kind.words(answers, info), kind.gold_words(gold, info)) == expected[name]
+
+
+def test_distances_of_probabilities_are_shares():
+    one, other = np.array([[0.9, 0.1, 0.0]]), np.array([[0.2, 0.5, 0.3]])
+    assert KINDS["classification"].distance(one, other)[0] == pytest.approx(0.7)
+    assert KINDS["multi_label"].distance(one, other)[0] == pytest.approx(0.7)
+
+
+def test_class_counts_agree_with_scikit_learn():
+    metrics = pytest.importorskip("sklearn.metrics")
+    random = np.random.default_rng(0)
+    gold, answers = random.integers(0, 3, 60), random.random((60, 3))
+    counts = KINDS["classification"].class_counts(answers, gold, info_of("classification", "abc"))
+    precision, recall, _, rows = metrics.precision_recall_fscore_support(gold, answers.argmax(1))
+    assert (counts.hits / counts.decided).tolist() == pytest.approx(precision.tolist())
+    assert (counts.hits / counts.true).tolist() == pytest.approx(recall.tolist())
+    assert counts.true.tolist() == rows.tolist()
+    marks = random.integers(0, 2, (60, 3)).astype(np.float32)
+    counts = KINDS["multi_label"].class_counts(answers, marks, info_of("multi_label", "abc"))
+    precision, recall, _, rows = metrics.precision_recall_fscore_support(marks, answers >= 0.5)
+    assert (counts.hits / counts.decided).tolist() == pytest.approx(precision.tolist())
+    assert (counts.hits / counts.true).tolist() == pytest.approx(recall.tolist())
+    assert counts.true.tolist() == rows.tolist()
+    assert KINDS["regression"].class_counts(answers[:, 0], answers[:, 0], info_of("regression")) is None
+
+
+def test_confidence_is_that_of_the_decision():
+    answers, gold = answers_of("classification")
+    found = KINDS["classification"].confidence(answers, gold)
+    assert found.row.tolist() == [0, 1, 2]
+    assert found.stated.tolist() == pytest.approx([0.8, 0.8, 0.5])
+    assert found.right.tolist() == [True, True, False]
+    answers, gold = answers_of("multi_label")
+    found = KINDS["multi_label"].confidence(answers, gold)
+    assert found.row.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert found.stated.tolist() == pytest.approx([0.8, 0.9, 0.6, 0.8, 0.9, 0.6, 0.8, 0.7, 0.9])
+    assert found.right.tolist() == [True] * 7 + [False, True]
+    assert KINDS["regression"].confidence(*answers_of("regression")) is None
