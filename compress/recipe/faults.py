@@ -95,15 +95,21 @@ def _told(path: KeyPath, faults: list[Any], raw: Any, names: Names) -> str:
         return f"unknown key{nearest(str(path[-1]), _allowed(fault))}"
     annotation = keys.at(Recipe, path)
     if fault["type"] != "value_error" and len({entry["type"] for entry in faults}) > 1 and annotation is not None:
-        return f"expected {keys.described(annotation)}, got {shown(fault['input'])}"
+        return f"expected {keys.described(annotation)}, got {shown(fault['input'])}{_choices(annotation, names)}"
     say = WORDS.get(fault["type"])
     if say is not None:
         return say(path, fault, names)
     if fault["type"] in SHAPES:
         expected = keys.described(annotation) if annotation is not None else SHAPES[fault["type"]]
-        return f"expected {expected}, got {shown(fault['input'])}"
+        return f"expected {expected}, got {shown(fault['input'])}{_choices(annotation, names)}"
     message = fault["msg"].removeprefix("Value error, ").replace("Input should be", "should be")
     return str(message) if fault["type"] == "value_error" else f"{message}, got {shown(fault['input'])}"
+
+
+def _choices(annotation: Any, names: Names) -> str:
+    """The names that may stand here, where they are of a table."""
+    known = sorted(names.get(keys.table(annotation) or "", ()))
+    return f" (known: {', '.join(known)})" if known else ""
 
 
 def _unknown_key(path: KeyPath, fault: Any, names: Names) -> str:

@@ -6,19 +6,20 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 
-from compress.recipe.schema import ShortForm
+from compress.recipe.forms import UNITS, Known, ShortForm, duration
 from compress.recipe.text import KeyPath
 
 PLAIN = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def alternatives(annotation: Any) -> Iterator[Any]:
-    """The members of a union, however it is written; a type that is none gives itself."""
+    """The members of a union, however it is written; a type that is none gives itself, and `duration` what it takes."""
     origin = get_origin(annotation)
     if origin is Annotated:
         yield from alternatives(get_args(annotation)[0])
+        yield from (mark for mark in get_args(annotation)[1:] if mark == duration)
     elif origin in (Union, types.UnionType):
         for member in get_args(annotation):
             yield from alternatives(member)
@@ -71,6 +72,8 @@ def takes_text(annotation: Any, value: str) -> bool:
     for choice in alternatives(annotation):
         if choice is str or (get_origin(choice) is Literal and value in get_args(choice)):
             return True
+        if choice == duration and value[-1:] in UNITS:
+            return True
         if get_origin(choice) is tuple and takes_text(get_args(choice)[0], value):
             return True
         if is_model(choice) and issubclass(choice, ShortForm):
@@ -99,6 +102,8 @@ def described(annotation: Any) -> str:
     for choice in alternatives(annotation):
         if choice in PLAIN:
             words.append(PLAIN[choice])
+        elif choice == duration:
+            words.append("a duration such as 30s or 5m")
         elif get_origin(choice) is Literal:
             words += [str(word).lower() if isinstance(word, bool) else str(word) for word in get_args(choice)]
         elif get_origin(choice) is tuple:
@@ -109,3 +114,10 @@ def described(annotation: Any) -> str:
             words.append("a section of keys")
     words = list(dict.fromkeys(words))
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def table(annotation: Any) -> str | None:
+    """The table that names here must stand in, be it one name or a list of them."""
+    if isinstance(annotation, AfterValidator) and isinstance(annotation.func, Known):
+        return annotation.func.table
+    return next(filter(None, map(table, get_args(annotation))), None)

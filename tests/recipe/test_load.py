@@ -4,7 +4,9 @@ import pytest
 
 from compress.errors import Problem, RecipeError
 from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
-from compress.recipe.schema import Student, Target, Teacher
+from compress.recipe.measuring import Target
+from compress.recipe.schema import Teacher
+from compress.recipe.training import Student
 from compress.tasks import KINDS
 from compress.tasks.named import NAMED_TASKS
 
@@ -14,6 +16,7 @@ NAMES = {
     "quantizers": ("int8",),
     "formats": ("onnx",),
     "trackers": ("tensorboard", "wandb"),
+    "perturbations": ("typos", "truncation"),
 }
 LEAST = "task: sst2\nteacher: minilm-l6\n"
 
@@ -385,3 +388,28 @@ def test_files_that_cannot_be_read(tmp_path):
         load_recipe(tmp_path / "nowhere" / "film.yaml")
     with pytest.raises(RecipeError, match="is a folder where a file is expected"):
         load_recipe(tmp_path)
+
+
+@pytest.mark.parametrize(("written", "seconds"), [("8s", 8.0), ("30", 30.0), ("1.5m", 90.0), ("2h", 7200.0)])
+def test_a_budget_with_or_without_its_unit(written, seconds):
+    assert parse(f"{LEAST}measure: {{budget: {written}}}").measure.budget == seconds
+    assert parse(LEAST, f"measure.budget={written}").measure.budget == seconds
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("eight", "expected a number or a duration such as 30s or 5m, got 'eight'"),
+        ("true", "expected a number or a duration such as 30s or 5m, got true"),
+        ("'8'", "expected a number or a duration such as 30s or 5m, got '8'"),
+        ("eights", "expected a duration such as 30s or 5m, got 'eights'"),
+        ("0s", "should be greater than 0, got 0.0"),
+    ],
+)
+def test_budgets_that_are_none(written, told):
+    assert faults(f"{LEAST}measure: {{budget: {written}}}") == [f"line 3, measure.budget: {told}"]
+
+
+def test_a_list_of_names_tells_which_there_are():
+    told = faults(f"{LEAST}measure: {{robustness: true}}")
+    assert told == ["line 3, measure.robustness: expected a list, got true (known: truncation, typos)"]

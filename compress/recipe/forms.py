@@ -1,0 +1,86 @@
+"""What every section of a recipe is made of: frozen models, short forms, and values with limits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
+
+from compress.errors import nearest
+
+Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+Positive = Annotated[float, Field(gt=0.0)]
+Count = Annotated[int, Field(ge=1)]
+FILE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+"""What becomes a folder's name."""
+Header = bool | tuple[str, ...]
+Role = Literal["train", "select", "test"]
+
+
+@dataclass(frozen=True)
+class Known:
+    """The check that a name stands in ``table`` of the validation context; without a context anything goes."""
+
+    table: str
+
+    def __call__(self, value: str, info: ValidationInfo) -> str:
+        """The name as it is, or a ValueError with the nearest one."""
+        known: Collection[str] | None = (info.context or {}).get(self.table)
+        if known is not None and value not in known:
+            one = self.table.removesuffix("es") if self.table.endswith("sses") else self.table.removesuffix("s")
+            raise ValueError(f"no {one} is called '{value}'{nearest(value, known)}")
+        return value
+
+
+def named(table: str) -> AfterValidator:
+    """A name that must stand in ``table`` of the validation context."""
+    return AfterValidator(Known(table))
+
+
+def _in_a_list(value: Any) -> Any:
+    return [value] if isinstance(value, (str, int, float, Mapping)) else value
+
+
+listed = BeforeValidator(_in_a_list)
+"""A list of one may be written without its brackets: `text: sentence`, `targets: cpu`."""
+
+
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def seconds_of(value: Any) -> Any:
+    """`30s`, `5m` or `1h` as seconds; numbers are seconds already."""
+    if isinstance(value, str) and value[-1:] in UNITS:
+        try:
+            return float(value[:-1]) * UNITS[value[-1]]
+        except ValueError:
+            raise ValueError(f"expected a duration such as 30s or 5m, got '{value}'") from None
+    return value
+
+
+duration = BeforeValidator(seconds_of)
+"""A number of seconds that may carry a unit: `30s`, `5m`."""
+
+
+class Frozen(BaseModel):
+    """Values, not objects: equal when their fields are, never changed in place."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class ShortForm(Frozen):
+    """A section that may also be written as one scalar, which then stands for the key named here."""
+
+    @classmethod
+    def short_key(cls) -> str:
+        """The key that a bare scalar stands for."""
+        raise NotImplementedError
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_short_form(cls, value: Any) -> Any:
+        return (
+            {cls.short_key(): value} if isinstance(value, (str, int, float)) and not isinstance(value, bool) else value
+        )
