@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from compress.data.contents import find_files
-from compress.data.roles import Roles, load_roles
 from compress.environment import LIBRARIES, describe, versions
-from compress.folder import FolderInfo, read_info
-from compress.measure import Latency, Quality, assess, footprint
+from compress.folder import FolderInfo, ShapeInfo, read_info
+from compress.measure import Latency, footprint
+from compress.measure.footprint import Footprint
+from compress.measure.limits import Shares, shares
+from compress.measure.quality import Disagreement
+from compress.pipeline.assessing import TEACHER, Assessor
 from compress.pipeline.graph import Competitor, Plan
-from compress.pipeline.portable import portable
-from compress.pipeline.steps import ANSWERS_FILE, LATENCY_FILE, SCORED_FILE, SCORED_ROLES
+from compress.pipeline.measured import Measured, read_measured
+from compress.pipeline.portable import pathless, portable, without_paths
 from compress.pipeline.workbench import Workbench
-from compress.recipe.schema import Data, Role, Target
+from compress.recipe.measuring import Target
+from compress.recipe.schema import Data
 from compress.report.judge import judged
 from compress.report.result import (
     AtTarget,
@@ -31,18 +31,25 @@ from compress.report.result import (
     Rules,
     StepCost,
     TargetFacts,
+    limits_of,
 )
-from compress.tasks import Kind, kind_of
-
-REFERENCE = "torch-fp32"
-"""The teacher in this variant is what candidates are judged against: the model as it runs today."""
-
-Answers = dict[str, NDArray[Any]]
+from compress.variants import Variant
 
 
 def assemble(plan: Plan, bench: Workbench) -> Report:
     """Gather the facts of all steps and judge them."""
     return judged(_Assembly(plan, bench).report())
+
+
+def disagreements(report: Report) -> dict[str, Sequence[Disagreement]]:
+    """By row, where it and the teacher are furthest apart; a target is named where answers differ from the first's."""
+    found: dict[str, Sequence[Disagreement]] = {}
+    for row in report.rows:
+        for title, place in row.targets.items():
+            given = place.test.disagreements if place.test else ()
+            if given and found.setdefault(row.key, given) != given:
+                found[f"{row.key} at {title}"] = given
+    return found
 
 
 @dataclass
@@ -51,24 +58,18 @@ class _Assembly:
     bench: Workbench
 
     @cached_property
-    def roles(self) -> Roles:
-        return load_roles(self.bench.inputs["data"])
+    def assessor(self) -> Assessor:
+        return Assessor(self.plan, self.bench)
 
     @cached_property
-    def kind(self) -> Kind:
-        return kind_of(self.roles.info.task_info)
-
-    @cached_property
-    def gold(self) -> Answers:
-        return {role: self.kind.gold(self.roles.rows(role)) for role in SCORED_ROLES}
-
-    @cached_property
-    def latencies(self) -> dict[str, Latency]:
+    def measured(self) -> Measured:
         folder = self.bench.inputs.get("measure")
-        if folder is None:
-            return {}
-        found = json.loads((folder / LATENCY_FILE).read_bytes())
-        return {key: Latency.model_validate(latency) for key, latency in found.items()}
+        return Measured.model_validate(pathless(read_measured(folder).model_dump())) if folder else Measured()
+
+    def _failure(self, step: str) -> str | None:
+        """Why a step failed, without places of this machine: the report may be published."""
+        reason = self.bench.failures.get(step)
+        return reason and without_paths(reason)
 
     def report(self) -> Report:
         recipe = self.plan.recipe
@@ -80,7 +81,7 @@ class _Assembly:
             versions=versions(LIBRARIES),
             machine=_machine(self.plan),
             recipe=portable(recipe),
-            task=self.roles.info.task_info,
+            task=self.assessor.roles.info.task_info,
             data=self._data(),
             rules=Rules(
                 max_drop=recipe.gate.max_drop,
@@ -92,18 +93,21 @@ class _Assembly:
             targets=tuple(self._target(target) for target in recipe.targets),
             steps=tuple(self._step(step.name) for step in self.plan.steps if step.kind != "report"),
             rows=tuple(self._row(competitor) for competitor in competitors),
-            teacher=f"teacher/{REFERENCE}",
+            teacher=TEACHER,
             unquantized={
                 made.key: f"{made.model}/{made.variant.needs}"
                 for made in competitors
                 if made.variant.method is not None
             },
-            floor=self._floor(),
-            floor_reason=self.bench.failures.get("floor"),
+            floor=self.assessor.floor(),
+            floor_reason=self._failure("floor"),
+            grid=self.measured.grid,
+            surroundings=self.measured.surroundings,
+            limits=self.measured.limits,
         )
 
     def _data(self) -> DataFacts:
-        info = self.roles.info
+        info = self.assessor.roles.info
         return DataFacts(
             source=_source(self.plan.recipe.task.data),
             digest=self.bench.records["data"].digest,
@@ -132,8 +136,8 @@ class _Assembly:
                 name=name,
                 fingerprint=step.fingerprint,
                 seconds=None,
-                status="failed",
-                reason=self.bench.failures.get(name),
+                status="skipped" if name in self.bench.left_out else "failed",
+                reason=self._failure(name),
             )
         return StepCost(
             name=name, fingerprint=step.fingerprint, seconds=record.seconds, reused=name in self.bench.reused
@@ -144,21 +148,26 @@ class _Assembly:
         folder = self.bench.inputs.get(competitor.step)
         row = LedgerRow(model=competitor.model, step=model_step, variant=competitor.variant.info)
         if folder is None:
-            return row.model_copy(update={"status": "failed", "reason": self.bench.failures.get(competitor.step)})
-        info: FolderInfo = read_info(folder)
+            status = "not measured" if competitor.step in self.bench.left_out else "failed"
+            return row.model_copy(update={"status": status, "reason": self._failure(competitor.step)})
+        info, size = read_info(folder), footprint(folder)
         return row.model_copy(
             update={
                 "variant": info.variant or competitor.variant.info,
                 "shape": info.shape.text if info.shape else None,
-                "footprint": footprint(folder),
+                "footprint": size,
                 "cost_seconds": self._cost(competitor.step),
                 "targets": {
-                    target.title: self._at(competitor, target)
-                    for target in self.plan.recipe.targets
-                    if competitor.variant.runs_on(target.device)
+                    target.title: self._at(competitor, target, info, size)
+                    for target in self._places(competitor.variant)
                 },
             }
         )
+
+    def _places(self, variant: Variant) -> list[Target]:
+        """The targets where a variant runs, or is missed."""
+        there = {*variant.devices, *variant.absent}
+        return [target for target in self.plan.recipe.targets if target.device in there]
 
     def _cost(self, step: str) -> float:
         """The seconds of ``step`` and of everything it was made from."""
@@ -170,74 +179,34 @@ class _Assembly:
                 waiting += self.plan.step(name).needs
         return round(sum(self.bench.records[name].seconds for name in needed if name in self.bench.records), 3)
 
-    def _at(self, competitor: Competitor, target: Target) -> AtTarget:
+    def _at(self, competitor: Competitor, target: Target, info: FolderInfo, size: Footprint) -> AtTarget:
+        latency = self._latency(competitor, target)
         return AtTarget(
-            select=self._quality(competitor, target, "select"),
-            test=self._quality(competitor, target, "test"),
-            latency=self._latency(competitor, target),
+            select=self.assessor.quality(competitor, target, "select"),
+            test=self.assessor.quality(competitor, target, "test"),
+            latency=latency,
+            shares=self._shares(competitor, target, latency, info.shape, size),
+            serving=self.measured.serving.get(f"{target.device} t{target.threads} {competitor.key}", ()),
         )
 
     def _latency(self, competitor: Competitor, target: Target) -> Latency:
-        found = self.latencies.get(f"{target.title} {competitor.key}")
-        reason = self.plan.missing_targets.get(target.title) or self.bench.failures.get("measure") or "it was not timed"
-        return found or Latency(status="not measured", reason=reason)
-
-    def _quality(self, competitor: Competitor, target: Target, role: Role) -> Quality | None:
-        given = self._answers(competitor, target)
-        if given is None:
-            return None
-        scored = json.loads((self.bench.inputs[competitor.scores[target.title]] / SCORED_FILE).read_bytes())
-        recipe = self.plan.recipe
-        return assess(
-            self.kind,
-            self.roles.info.task_info,
-            given[role],
-            self.gold[role],
-            role=role,
-            teacher_answers=self._others(f"teacher/{REFERENCE}", competitor, target, role),
-            unquantized_answers=self._unquantized(competitor, target, role),
-            truncated=scored["truncated"][role],
-            batch=scored["batch"] if competitor.variant.batch_sensitive else None,
-            resampling=recipe.measure.bootstrap,
-            seed=recipe.seed,
+        found = self.measured.latencies.get(f"{target.title} {competitor.key}")
+        reasons = (
+            self.plan.missing_targets.get(target.title),
+            competitor.variant.absent.get(target.device),
+            self._failure("measure"),
+            "it was not timed",
         )
+        return found or Latency(status="not measured", reason=next(filter(None, reasons)))
 
-    def _unquantized(self, competitor: Competitor, target: Target, role: str) -> NDArray[Any] | None:
-        if competitor.variant.method is None:
+    def _shares(
+        self, competitor: Competitor, target: Target, latency: Latency, shape: ShapeInfo | None, size: Footprint
+    ) -> Shares | None:
+        """What the row used of the machine there; None where it was not timed."""
+        limits = limits_of(self.measured.limits, target.device, target.threads)
+        if not latency.timed or limits is None or shape is None:
             return None
-        return self._others(f"{competitor.model}/{competitor.variant.needs}", competitor, target, role)
-
-    def _others(self, key: str, competitor: Competitor, target: Target, role: str) -> NDArray[Any] | None:
-        """The answers of the row called ``key`` at the same target; None for that row itself."""
-        if key == competitor.key:
-            return None
-        other = next((made for made in self.plan.competitors if made.key == key), None)
-        answers = self._answers(other, target) if other else None
-        return answers[role] if answers else None
-
-    def _answers(self, competitor: Competitor, target: Target) -> Answers | None:
-        step = competitor.scores.get(target.title)
-        folder = self.bench.inputs.get(step) if step else None
-        return _load_answers(folder) if folder else None
-
-    def _floor(self) -> Quality | None:
-        folder = self.bench.inputs.get("floor")
-        if folder is None:
-            return None
-        recipe = self.plan.recipe
-        return assess(
-            self.kind,
-            self.roles.info.task_info,
-            _load_answers(folder)["test"],
-            self.gold["test"],
-            resampling=recipe.measure.bootstrap,
-            seed=recipe.seed,
-        )
-
-
-def _load_answers(folder: Any) -> Answers:
-    with np.load(folder / ANSWERS_FILE, allow_pickle=False) as kept:
-        return dict(kept)
+        return shares(latency, shape, limits, competitor.variant.precision, size.bytes_weights, target.batch)
 
 
 def _source(data: Data) -> str:

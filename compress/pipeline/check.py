@@ -10,9 +10,10 @@ from pathlib import Path
 
 from compress.cards import PackageCheckpoint, find_teacher, locate
 from compress.errors import CompressError, UsageError
-from compress.pipeline.graph import Plan
+from compress.pipeline.graph import Plan, Step
 from compress.pipeline.store import StepStore
 from compress.sources import where
+from compress.variants import VARIANTS
 
 LIBRARIES = {
     "data": {"datasets": "train"},
@@ -25,6 +26,8 @@ LIBRARIES = {
     "report": {"jinja2": "report"},
 }
 """What each kind of step imports, and the extra that brings it."""
+RUNTIME_LIBRARIES = {"openvino": {"openvino": "openvino"}}
+"""What steps about a variant import for its runtime, where their kind does not bring it."""
 
 ROOM_PER_MODEL = 8
 """Times the teacher's weights that a model may take on disk: itself, its variants and its training's checkpoint."""
@@ -34,8 +37,9 @@ MODEL_STEPS = {"finetune", "distill", "prune"}
 
 def check(plan: Plan, store: StepStore, forced: set[str], cards: Sequence[Path] = ()) -> None:
     """Raise one error that names everything in the way; steps that stand ask for nothing."""
-    due = {step.kind for step in plan.steps if step.name in forced or not store.record(step.name, step.fingerprint)}
-    missing = [*_missing_libraries(plan, due)]
+    waiting = [step for step in plan.steps if step.name in forced or not store.record(step.name, step.fingerprint)]
+    due = {step.kind for step in waiting}
+    missing = [*_missing_libraries(plan, waiting)]
     faults = [*missing, *_place_faults(plan, store), *(_disk_faults(plan, store, cards) if due else ())]
     if due & MODEL_STEPS and not missing:
         from compress.pipeline.abilities import ability_faults
@@ -45,8 +49,11 @@ def check(plan: Plan, store: StepStore, forced: set[str], cards: Sequence[Path] 
         raise UsageError("\n  ".join(["the run cannot start:", *faults]))
 
 
-def _missing_libraries(plan: Plan, due: set[str]) -> Iterator[str]:
+def _missing_libraries(plan: Plan, waiting: Sequence[Step]) -> Iterator[str]:
+    due = {step.kind for step in waiting}
     needed = {library: extra for kind, needs in LIBRARIES.items() if kind in due for library, extra in needs.items()}
+    for name in {step.settings["variant"] for step in waiting if "variant" in step.settings}:
+        needed |= RUNTIME_LIBRARIES.get(VARIANTS[name].runtime, {})
     if plan.recipe.track and due & MODEL_STEPS:
         needed[plan.recipe.track] = "track"
     missing = {library: extra for library, extra in needed.items() if importlib.util.find_spec(library) is None}

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from compress.console import Console
 from compress.environment import LIBRARIES, describe, versions
-from compress.errors import CompressError
+from compress.errors import CompressError, NotHere
 from compress.folder import INFO_FILE, Parent, read_info, write_info
 from compress.pipeline.graph import Plan, Step
 from compress.pipeline.launch import Launch
@@ -66,7 +66,8 @@ class Executor:
             return
         absent = [need for need in step.needs if need not in self.outcome.records]
         if absent and step.kind not in ("measure", "report"):
-            self._leave_out(step, f"needs {absent[0]}, which failed")
+            why = "was left out" if self.outcome.status[absent[0]] == "left out" else "failed"
+            self._leave_out(step, f"needs {absent[0]}, which {why}", "left out")
             return
         with self.store.hold(f"{step.name}-{step.fingerprint}", self.console):
             record = None if forced else self.standing(step)
@@ -115,7 +116,7 @@ class Executor:
                 work.rmdir()
             if not step.optional:
                 raise
-            self._leave_out(step, message)
+            self._leave_out(step, message, "left out" if isinstance(error, NotHere) else "failed")
             return
         _tell_parents(work, self._inputs(step))
         record = self._record(step, work, time.perf_counter() - began, amount)
@@ -145,6 +146,7 @@ class Executor:
             records=dict(self.outcome.records),
             failures=dict(self.outcome.failures),
             reused=frozenset(name for name, status in self.outcome.status.items() if status == "stood"),
+            left_out=frozenset(name for name, status in self.outcome.status.items() if status == "left out"),
             track=self.plan.recipe.track,
         )
 
@@ -169,10 +171,11 @@ class Executor:
         self.outcome.records[step.name] = record
         self._event(step, "skipped" if status == "stood" else "finished", seconds=record.seconds)
 
-    def _leave_out(self, step: Step, reason: str) -> None:
-        self.outcome.status[step.name] = "left out" if reason.startswith("needs ") else "failed"
+    def _leave_out(self, step: Step, reason: str, status: Literal["failed", "left out"]) -> None:
+        """Go on without a step: what this machine does not have is left out, everything else failed."""
+        self.outcome.status[step.name] = status
         self.outcome.failures[step.name] = reason
-        self.console.warn(f"{step.name} {self.outcome.status[step.name]}: {reason}")
+        self.console.warn(f"{step.name} {status}: {reason}")
 
     def _event(self, step: Step, event: str, **more: Any) -> None:
         line: Mapping[str, Any] = {

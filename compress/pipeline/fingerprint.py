@@ -16,15 +16,17 @@ NO_EFFECT = frozenset({"checkpoint"})
 
 VERSIONS: dict[str, int] = {
     "data": 1,
+    "slices": 1,
     "floor": 1,
     "finetune": 1,
     "distill": 1,
     "prune": 1,
     "export": 1,
     "quantize": 1,
-    "score": 1,
-    "measure": 1,
-    "report": 1,
+    "score": 2,
+    "perturb": 1,
+    "measure": 2,
+    "report": 3,
 }
 """Raised when a step's code changes what it gives, so that older results are made again."""
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from compress.pipeline.graph import Plan, Step
+from compress.pipeline.measured import turn_seconds
 from compress.pipeline.store import StepRecord
-from compress.recipe.schema import Training
+from compress.recipe.training import Training
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ def forecast(step: Step, plan: Plan, records: Iterable[StepRecord], machine: str
     if amount and rated:
         closest = _closest(step.settings, rated)
         rate = statistics.median(record.seconds / record.work for record in closest if record.work)
-        return Forecast(rate * amount, f"{amount:,.0f} rows at the rate of {_runs(closest)}")
+        unit = "seconds of turns" if step.kind == "measure" else "rows"
+        return Forecast(rate * amount, f"{amount:,.0f} {unit} at the rate of {_runs(closest)}")
     if trainings(plan).get(step.kind) and train_rows is None:
         return Forecast(None, "the number of rows is not known yet")
     closest = _closest(step.settings, alike)
@@ -38,7 +40,11 @@ def forecast(step: Step, plan: Plan, records: Iterable[StepRecord], machine: str
 
 
 def planned_work(step: Step, plan: Plan, train_rows: int | None) -> float | None:
-    """Rows that a training step will go through, or None where that is unknown or means nothing."""
+    """Rows that a training step will go through, or seconds of turns; None where that is unknown or means nothing."""
+    if step.kind == "measure":
+        present = [target for target in plan.recipe.targets if target.title not in plan.missing_targets]
+        titles = {competitor.key: competitor.scores for competitor in plan.competitors}
+        return turn_seconds(titles, present, plan.recipe.measure)
     training = trainings(plan).get(step.kind)
     if not training or train_rows is None:
         return None

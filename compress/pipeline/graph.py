@@ -42,6 +42,8 @@ class Competitor:
     """The step whose folder serves it."""
     scores: Mapping[str, str]
     """By target title, the step that scored it as it is used there."""
+    perturbs: Mapping[str, str] = field(default_factory=dict)
+    """The same for changed texts; empty where the recipe asks for none."""
 
     @property
     def key(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from compress.cards import HubCheckpoint, list_recipes, list_students, list_teachers
 from compress.errors import CompressError, UsageError, nearest
 from compress.losses import LOSSES, AnswerLoss, LayerLoss
+from compress.measure.robustness import PERTURBATIONS
 from compress.report.result import REPORT_FILE, read_report
 from compress.tasks import KINDS
 from compress.tasks.named import NAMED_TASKS
@@ -106,8 +107,15 @@ def _variants(options: argparse.Namespace) -> Rows:
             "runtime": variant.runtime,
             "devices": list(variant.devices),
             "by default on": list(variant.default_on),
+            "needs": variant.wants,
         }
         for variant in VARIANTS.values()
+    ]
+
+
+def _perturbations(options: argparse.Namespace) -> Rows:
+    return [
+        {"name": name, "about": (perturb.__doc__ or "").partition("\n")[0]} for name, perturb in PERTURBATIONS.items()
     ]
 
 
@@ -133,5 +141,6 @@ LISTINGS: dict[str, Callable[[argparse.Namespace], Rows]] = {
     "recipes": _recipes,
     "losses": _losses,
     "variants": _variants,
+    "perturbations": _perturbations,
     "runs": _runs,
 }

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from compress.losses import LOSSES
+from compress.measure.robustness import PERTURBATIONS
 from compress.tasks import KINDS
-from compress.variants import FORMATS, QUANTIZERS
+from compress.variants import FORMATS, QUANTIZERS, VARIANTS
 
 TRACKERS = ("tensorboard", "wandb", "mlflow", "comet_ml", "aim", "clearml", "dvclive", "swanlab", "trackio")
 """Experiment trackers that Accelerate brings; each needs its own library installed."""
@@ -16,5 +17,7 @@ NAMES: Mapping[str, Collection[str]] = {
     "losses": LOSSES,
     "quantizers": QUANTIZERS,
     "formats": FORMATS,
+    "variants": VARIANTS,
+    "perturbations": PERTURBATIONS,
     "trackers": TRACKERS,
 }

@@ -9,28 +9,44 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from compress.data.contents import contents_digest
 from compress.data.sources import check_columns
-from compress.environment import cuda_devices, describe, versions
+from compress.environment import cuda_devices, cuda_version, describe, driver_version, versions
 from compress.pipeline import steps
 from compress.pipeline.fingerprint import effective
 from compress.pipeline.graph import Competitor, Plan
 from compress.pipeline.portable import portable
-from compress.recipe.schema import Recipe, Target
+from compress.recipe.measuring import Measure, Target
+from compress.recipe.schema import Recipe
 from compress.sources import identity
 from compress.variants import Variant, variants_for
 
 SCORING_BATCH = 32
 """Rows scored together where a variant's answer does not depend on what shares its batch."""
 
-RUNTIME_LIBRARIES = ("torch", "transformers", "onnxruntime", "onnxruntime-gpu", "tokenizers", "numpy")
-"""Their versions are part of a measurement."""
+RUNTIME_LIBRARIES: Mapping[str, Sequence[str]] = {
+    "torch": ("torch", "transformers"),
+    "torch-compiled": ("torch", "transformers", "triton"),
+    "torch-graph": ("torch", "transformers"),
+    "onnxruntime": ("onnxruntime", "onnxruntime-gpu"),
+    "onnxruntime-tensorrt": ("onnxruntime-gpu", "tensorrt"),
+    "openvino": ("openvino",),
+}
+"""Their versions are part of a measurement in that runtime."""
+SHARED_LIBRARIES = ("tokenizers", "numpy")
+"""Their versions are part of every measurement."""
 
 
-def make_plan(recipe: Recipe, cards: Sequence[Path] = ()) -> Plan:
-    """Lay out the steps of a resolved recipe."""
+def make_plan(recipe: Recipe, cards: Sequence[Path] = (), *, limits: bool = True) -> Plan:
+    """Lay out the steps of a resolved recipe.
+
+    Args:
+        recipe: with every name resolved.
+        cards: folders of cards beside the shipped ones.
+        limits: measure the machine's own limits too; a rehearsal does without.
+    """
     plan = Plan(recipe)
     check_columns(recipe.task)
     _add_data(plan)
@@ -39,7 +55,7 @@ def make_plan(recipe: Recipe, cards: Sequence[Path] = ()) -> Plan:
     for model, step in models.items():
         _add_variants(plan, model, step)
     plan.add("floor", "floor", {"seed": recipe.seed}, ["data"], partial(steps.floor, seed=recipe.seed), optional=True)
-    _add_measure(plan)
+    _add_measure(plan, limits)
     _add_report(plan)
     return plan
 
@@ -48,9 +64,13 @@ def _add_data(plan: Plan) -> None:
     recipe = plan.recipe
     task = effective(recipe.task)
     data = {key: value for key, value in task.pop("data").items() if key not in ("train", "select", "test")}
+    del task["slices"]  # a step of their own notes them: asking for others makes no model again
     data["contents"] = contents_digest(recipe.task.data)
     settings = {"task": task, "data": data, "seed": recipe.seed}
     plan.add("data", "data", settings, [], partial(steps.data, task=recipe.task, seed=recipe.seed))
+    if recipe.task.slices:
+        run = partial(steps.slices, task=recipe.task, seed=recipe.seed)
+        plan.add("slices", "slices", {"columns": list(recipe.task.slices)}, ["data"], run, optional=True)
 
 
 def _add_models(plan: Plan, cards: Sequence[Path]) -> dict[str, str]:
@@ -97,14 +117,14 @@ def _add_variants(plan: Plan, model: str, step: str) -> None:
     present = [target for target in recipe.targets if target.title not in plan.missing_targets]
     devices = list(dict.fromkeys(target.device for target in recipe.targets))
     places: dict[str, str] = {}
-    for variant in variants_for(recipe.export, recipe.quantize.method if recipe.quantize else None, devices):
+    quantizer = recipe.quantize.method if recipe.quantize else None
+    for variant in variants_for(recipe.export, quantizer, devices, also=recipe.variants):
         places[variant.name] = _add_build(plan, model, step, variant, places)
-        scores = {
-            target.title: _add_score(plan, model, variant, places[variant.name], target)
-            for target in present
-            if variant.runs_on(target.device)
-        }
-        plan.competitors.append(Competitor(model, variant, places[variant.name], scores))
+        place, able = places[variant.name], [target for target in present if variant.runs_on(target.device)]
+        scores = {target.title: _add_answers(plan, "score", model, variant, place, target) for target in able}
+        changed = able if recipe.measure.robustness else []
+        perturbs = {target.title: _add_answers(plan, "perturb", model, variant, place, target) for target in changed}
+        plan.competitors.append(Competitor(model, variant, place, scores, perturbs))
 
 
 def _add_build(plan: Plan, model: str, step: str, variant: Variant, places: Mapping[str, str]) -> str:
@@ -119,31 +139,63 @@ def _add_build(plan: Plan, model: str, step: str, variant: Variant, places: Mapp
     )
 
 
-def _add_score(plan: Plan, model: str, variant: Variant, place: str, target: Target) -> str:
-    """The step that scores a variant as ``target`` uses it; targets that use it alike share one."""
+def _add_answers(
+    plan: Plan, kind: Literal["score", "perturb"], model: str, variant: Variant, place: str, target: Target
+) -> str:
+    """The step that answers with a variant as ``target`` uses it; targets that use it alike share one.
+
+    Changed texts have one of their own: asking for other changes scores nothing else again.
+    """
     batch = target.batch if variant.batch_sensitive else SCORING_BATCH
-    name = f"score-{model}-{variant.name}-{target.device}-b{batch}"
+    name = f"{kind}-{model}-{variant.name}-{target.device}-b{batch}"
     if all(step.name != name for step in plan.steps):
-        settings = {"variant": variant.name, "device": target.device, "batch": batch}
-        run = partial(steps.score, parent=place, variant=variant, device=target.device, batch=batch)
-        plan.add(name, "score", settings, ["data", place], run, optional=True)
+        asked: dict[str, Any] = {"device": target.device, "batch": batch}
+        if kind == "perturb":
+            asked |= {"names": list(plan.recipe.measure.robustness), "seed": plan.recipe.seed}
+        run = partial(steps.score if kind == "score" else steps.perturb, parent=place, variant=variant, **asked)
+        plan.add(name, kind, {"variant": variant.name, **asked}, ["data", place], run, optional=True)
     return name
 
 
-def _add_measure(plan: Plan) -> None:
+def _add_measure(plan: Plan, limits: bool) -> None:
     recipe = plan.recipe
     present = [target for target in recipe.targets if target.title not in plan.missing_targets]
-    settings = {
+    runtimes = sorted({competitor.variant.runtime for competitor in plan.competitors})
+    libraries = {name for runtime in runtimes for name in RUNTIME_LIBRARIES[runtime]}
+    settings: dict[str, Any] = {
         "targets": [target.model_dump(mode="json") for target in present],
-        "measure": recipe.measure.model_dump(mode="json"),
+        "measure": looked_at(recipe.measure),
         "competitors": [competitor.key for competitor in plan.competitors],
         "machine": describe().fingerprint,
-        "accelerators": [gpu.name for gpu in cuda_devices()] if _uses_cuda(present) else [],
-        "versions": versions(RUNTIME_LIBRARIES),
+        "accelerators": _accelerators() if _uses_cuda(present) else {},
+        "limits": limits,
+        "seed": recipe.seed,
+        "versions": versions(sorted({*libraries, *SHARED_LIBRARIES})),
     }
     needs = list(dict.fromkeys(["data", *(competitor.step for competitor in plan.competitors)]))
-    run = partial(steps.measure, targets=present, settings=recipe.measure, competitors=tuple(plan.competitors))
+    run = partial(
+        steps.measure,
+        targets=present,
+        settings=recipe.measure,
+        competitors=tuple(plan.competitors),
+        seed=recipe.seed,
+        limits=limits,
+    )
     plan.add("measure", "measure", settings, needs, run, optional=True)
+
+
+def _accelerators() -> dict[str, Any]:
+    """The devices and what drives them: other drivers and libraries bring other kernels."""
+    return {"names": [gpu.name for gpu in cuda_devices()], "driver": driver_version(), "cuda": cuda_version()}
+
+
+def looked_at(settings: Measure) -> dict[str, Any]:
+    """The settings that change what the measuring step finds.
+
+    Changed texts are a step of their own, and a budget is kept whatever the rounds and processes are.
+    """
+    unused = {"robustness"} | ({"rounds", "processes"} if settings.budget else set())
+    return settings.model_dump(mode="json", exclude=unused)
 
 
 def _add_report(plan: Plan) -> None:

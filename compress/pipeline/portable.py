@@ -1,12 +1,33 @@
-"""A recipe as it leaves this machine: in reports, model cards and published folders no path of it is told."""
+"""What leaves this machine: in reports, model cards and published folders no path of it is told."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from compress.data.contents import ROLES
 from compress.recipe.schema import Recipe
+
+PATH = re.compile(r"(?<![\w/])(?:[A-Za-z]:)?[/\\](?:[\w.+@~-]+[/\\])+([\w.+@~-]*)")
+"""An absolute path, of which only the last part may be told."""
+
+
+def without_paths(text: str) -> str:
+    """The text with every absolute path cut to its last part: what is published tells nothing of where it was made."""
+    return PATH.sub(r"\1", text)
+
+
+def pathless(facts: Any) -> Any:
+    """Plain facts with every text in them `without_paths`; keys stay as they are."""
+    if isinstance(facts, str):
+        return without_paths(facts)
+    if isinstance(facts, Mapping):
+        return {key: pathless(value) for key, value in facts.items()}
+    if isinstance(facts, (list, tuple)):
+        return [pathless(value) for value in facts]
+    return facts
 
 
 def portable(recipe: Recipe) -> dict[str, Any]:

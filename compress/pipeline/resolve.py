@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from compress.cards import HubCheckpoint, StudentCard, find_student, find_teacher
 from compress.errors import UsageError
 from compress.pipeline.names import NAMES
-from compress.recipe.schema import Distill, Finetune, Recipe, Student, Training
+from compress.recipe.schema import Recipe
+from compress.recipe.training import Distill, Finetune, Student, Training
 from compress.sources import where
 
 Section = TypeVar("Section", bound=Training)

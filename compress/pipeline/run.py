@@ -22,17 +22,22 @@ from compress.pipeline.names import NAMES
 from compress.pipeline.plan import make_plan
 from compress.pipeline.resolve import resolve
 from compress.pipeline.smoke import SMOKE, smoke_recipe
+from compress.pipeline.steps import DISAGREEMENTS_FILE
 from compress.pipeline.store import StepStore, write_aside
 from compress.pipeline.winners import copy_winners, publish_winner
 from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
 from compress.recipe.schema import Recipe
 from compress.recipe.text import dump_yaml
+from compress.report.judge import passing_at
 from compress.report.result import REPORT_FILE, Report, read_report
 from compress.tasks.check import task_problems
 from compress.tasks.named import NAMED_TASKS
 
 CHECKS = (lambda recipe: task_problems(recipe.task),)
 """Faults that the schema cannot see because the rooms above it know them."""
+
+BESIDE = {DISAGREEMENTS_FILE}
+"""What goes into the run's folder with the report."""
 
 RecipeSource = str | Path | Mapping[str, Any]
 
@@ -70,6 +75,8 @@ class Result:
         here = {target.title for target in self.report.targets if target.present} if self.report else set()
         without = [verdict for verdict in verdicts if verdict.winner is None and verdict.target in here]
         reasons = "; ".join(f"{verdict.target}: {verdict.why}" for verdict in without or verdicts)
+        if without and self.report and all(passing_at(self.report, verdict.target) for verdict in without):
+            raise CompressError(f"no winner: {reasons}", hint=f"everything else is in {self.folder / 'report.html'}")
         if without:
             raise GateMissed(f"no winner: {reasons}", hint=f"everything measured is in {self.folder / 'report.html'}")
         if verdicts and not here:
@@ -100,7 +107,7 @@ def prepare(source: RecipeSource, overrides: Sequence[str] = (), options: Option
     recipe = resolve(read_recipe(source, overrides, options.cards), options.cards)
     if options.smoke:
         recipe = smoke_recipe(recipe, options.root, options.cards)
-    return make_plan(recipe, options.cards)
+    return make_plan(recipe, options.cards, limits=not options.smoke)
 
 
 def run(
@@ -192,7 +199,7 @@ def _finish(folder: Path, plan: Plan, store: StepStore, outcome: Outcome, consol
         return None
     made = store.folder("report", plan.step("report").fingerprint)
     report = read_report(made)
-    for file in sorted(path for path in made.iterdir() if path.name.startswith("report.")):
+    for file in sorted(path for path in made.iterdir() if path.name.startswith("report.") or path.name in BESIDE):
         write_aside(folder / file.name, file.read_text(encoding="utf-8"))
     copy_winners(folder, plan, store, report)
     write_aside(folder / "recipe.yaml", dump_recipe(plan.recipe))

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from compress.cards import find_teacher
-from compress.recipe.schema import Distill, Finetune, Measure, Publish, Recipe, Student
+from compress.recipe.measuring import Grid, Measure
+from compress.recipe.schema import Publish, Recipe
+from compress.recipe.training import Distill, Finetune, Student
 from compress.sources import where
 
 SMOKE = ".smoke"
@@ -36,7 +38,7 @@ def smoke_recipe(recipe: Recipe, root: Path, cards: Sequence[Path]) -> Recipe:
         "task": recipe.task.model_copy(update={"data": recipe.task.data.model_copy(update={"limit": ROWS})}),
         "teacher": recipe.teacher.model_copy(update={"source": str(folder), "revision": None}),
         "student": recipe.student and Student(layers=1),
-        "measure": Measure(rounds=3, seconds=0.02, bootstrap=100),
+        "measure": _measure(recipe.measure),
         "publish": recipe.publish and Publish(to=str(root / "zoo"), name=recipe.publish.name),
     }
     # The random teacher has no head yet, whatever the recipe's has.
@@ -49,6 +51,21 @@ def smoke_recipe(recipe: Recipe, root: Path, cards: Sequence[Path]) -> Recipe:
             recover = recover.model_copy(update={**short, "layer_map": _layer_map(recover)})
         changes["prune"] = recipe.prune.model_copy(update={"batches": 2, "recover": recover})
     return recipe.model_copy(update=changes)
+
+
+def _measure(settings: Measure) -> Measure:
+    """All that the recipe looks at, each at one value and for no longer than it takes to run."""
+    grid = settings.grid
+    return Measure(
+        rounds=3,
+        processes=1,
+        seconds=0.02,
+        bootstrap=100,
+        grid=grid and Grid(batch=grid.batch[:1], length=grid.length[:1]),
+        callers=settings.callers[:1],
+        memory=settings.memory[:1],
+        robustness=settings.robustness[:1],
+    )
 
 
 def _layer_map(settings: Distill) -> str:

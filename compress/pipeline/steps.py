@@ -7,23 +7,35 @@ a plan, and a run that skips everything, load none of them.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from compress.pipeline.workbench import Workbench
-from compress.recipe.schema import Distill, Finetune, Measure, Prune, Role, Student, Target, Task, Teacher
+from compress.recipe.forms import Role
+from compress.recipe.measuring import Measure, Target
+from compress.recipe.schema import Task, Teacher
+from compress.recipe.training import Distill, Finetune, Prune, Student
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from compress.data.batches import Encoded
+    from compress.folder import TaskInfo
     from compress.pipeline.graph import Competitor, Plan
     from compress.tasks.kind import Row
     from compress.variants import Variant
 
 ANSWERS_FILE = "answers.npz"
 SCORED_FILE = "scored.json"
-LATENCY_FILE = "latency.json"
 
 SCORED_ROLES: tuple[Role, ...] = ("select", "test")
+SLICES_FILE = "slices.json"
+DISAGREEMENTS_FILE = "disagreements.jsonl"
+"""Holds texts of the user's data: it stays in the run's folder, and is never published."""
+
+LENGTHS = "lengths"
+"""Key of the kept answers under which the pieces of each test row stand."""
 
 PARITY_ROWS, PARITY_BATCH = 128, 8
 """Rows of train, and rows together, on which a variant's answers are compared with its parent's."""
@@ -110,31 +122,82 @@ def build(bench: Workbench, parent: str, variant: Variant) -> None:
     variant.make(source, bench.work, sample=sample, console=bench.console)
 
 
+def slices(bench: Workbench, task: Task, seed: int) -> None:
+    """Note the values of the columns by which the scores of test are told apart."""
+    from compress.data.roles import load_roles
+    from compress.data.slices import slice_values
+
+    rows = load_roles(bench.inputs["data"]).info.counts["test"]
+    values = slice_values(task, seed, rows, bench.console)
+    _write(bench.work / SLICES_FILE, {"schema_version": 1, "columns": values})
+
+
 def score(bench: Workbench, parent: str, variant: Variant, device: Literal["cpu", "cuda"], batch: int) -> float:
     """Answer every row of select and test with one variant, and keep the answers."""
     import numpy as np
 
-    from compress.data.batches import encode_rows
     from compress.data.roles import load_roles
+
+    roles = load_roles(bench.inputs["data"])
+    rows: dict[str, Iterable[Row]] = {role: roles.rows(role) for role in SCORED_ROLES}
+    kept, truncated = {}, {}
+    for role, answers, encoded in _answered(bench, parent, variant, device, batch, roles.info.task_info, rows):
+        kept[role], truncated[role] = answers, encoded.truncated
+        if role == "test":
+            row = np.repeat(np.arange(len(encoded.counts)), encoded.counts)
+            kept[LENGTHS] = np.bincount(row, weights=encoded.lengths).astype(np.int64)
+    np.savez(bench.work / ANSWERS_FILE, allow_pickle=False, **kept)
+    _write(bench.work / SCORED_FILE, {"schema_version": 1, "truncated": truncated, "batch": batch, "device": device})
+    return float(sum(len(kept[role]) for role in rows))
+
+
+def perturb(
+    bench: Workbench,
+    parent: str,
+    variant: Variant,
+    device: Literal["cpu", "cuda"],
+    batch: int,
+    names: Sequence[str],
+    seed: int,
+) -> float:
+    """Answer every row of test with its texts changed in each way of ``names``, and keep the answers by that name."""
+    import numpy as np
+
+    from compress.data.roles import load_roles
+    from compress.measure.robustness import perturbed_rows
+    from compress.tasks import kind_of
+
+    roles = load_roles(bench.inputs["data"])
+    task = roles.info.task_info
+    rows = {name: perturbed_rows(roles.rows("test"), kind_of(task), name, seed) for name in names}
+    kept = {name: answers for name, answers, _ in _answered(bench, parent, variant, device, batch, task, rows)}
+    np.savez(bench.work / ANSWERS_FILE, allow_pickle=False, **kept)
+    return float(sum(map(len, kept.values())))
+
+
+def _answered(
+    bench: Workbench,
+    parent: str,
+    variant: Variant,
+    device: Literal["cpu", "cuda"],
+    batch: int,
+    task: TaskInfo,
+    rows: Mapping[str, Iterable[Row]],
+) -> Iterator[tuple[str, NDArray[Any], Encoded]]:
+    """What one variant makes of each set of rows, and the rows as it read them."""
+    from compress.data.batches import encode_rows
     from compress.data.tokens import Tokens
     from compress.environment import usable_cores
-    from compress.measure.quality import predict_role
+    from compress.measure.predict import predict_role
     from compress.runtime import open_predictor
     from compress.runtime.predictor import Place
     from compress.tasks import kind_of
 
-    folder, roles = bench.inputs[parent], load_roles(bench.inputs["data"])
-    task = roles.info.task_info
-    kind = kind_of(task)
+    folder, kind = bench.inputs[parent], kind_of(task)
     predictor = open_predictor(folder, Place(device, usable_cores()), None if variant.build else variant.info)
-    answers, truncated = {}, {}
-    for role in SCORED_ROLES:
-        encoded = encode_rows(roles.rows(role), kind, task, Tokens.load(folder))
-        answers[role] = kind.answers(predict_role(predictor, encoded, batch), encoded.counts.tolist())
-        truncated[role] = encoded.truncated
-    np.savez(bench.work / ANSWERS_FILE, select=answers["select"], test=answers["test"])
-    _write(bench.work / SCORED_FILE, {"schema_version": 1, "truncated": truncated, "batch": batch, "device": device})
-    return float(sum(len(given) for given in answers.values()))
+    for name, given in rows.items():
+        encoded = encode_rows(given, kind, task, Tokens.load(folder))
+        yield name, kind.answers(predict_role(predictor, encoded, batch), encoded.counts.tolist()), encoded
 
 
 def floor(bench: Workbench, seed: int) -> float:
@@ -150,28 +213,36 @@ def floor(bench: Workbench, seed: int) -> float:
     return float(roles.info.counts["train"])
 
 
-def measure(bench: Workbench, targets: Sequence[Target], settings: Measure, competitors: Sequence[Competitor]) -> None:
-    """Time every variant at every target it runs on, all in one session."""
+def measure(
+    bench: Workbench,
+    targets: Sequence[Target],
+    settings: Measure,
+    competitors: Sequence[Competitor],
+    seed: int,
+    limits: bool,
+) -> float:
+    """Time every variant at every target it runs on, and what else the recipe asks about speed and memory."""
     from compress.data.roles import load_roles
-    from compress.measure import Job, time_jobs
-    from compress.runtime.predictor import Place
+    from compress.pipeline.measured import Entrant, measure_all, turn_seconds, write_measured
 
-    jobs = [
-        Job(
-            key=f"{target.title} {competitor.key}",
+    roles = load_roles(bench.inputs["data"])
+    entrants = [
+        Entrant(
+            key=competitor.key,
             folder=bench.inputs[competitor.step],
             variant=None if competitor.variant.build else competitor.variant.info,
-            place=Place(target.device, target.threads),
-            batch=target.batch,
-            length=None if target.length == "data" else target.length,
+            titles=frozenset(competitor.scores),
         )
-        for target in targets
         for competitor in competitors
-        if target.title in competitor.scores and competitor.step in bench.inputs
+        if competitor.step in bench.inputs
     ]
-    texts = sample_texts(load_roles(bench.inputs["data"]).rows("test"), TIMED_ROWS)
-    found = time_jobs(jobs, texts, settings, console=bench.console)
-    _write(bench.work / LATENCY_FILE, {key: latency.model_dump(mode="json") for key, latency in found.items()})
+    texts = sample_texts(roles.rows("test"), TIMED_ROWS)
+    longest = roles.info.task_info.max_length
+    measured = measure_all(
+        entrants, targets, texts, settings, longest=longest, seed=seed, limits=limits, console=bench.console
+    )
+    write_measured(bench.work, measured)
+    return turn_seconds({entrant.key: entrant.titles for entrant in entrants}, targets, settings)
 
 
 def sample_texts(rows: Sequence[Row], most: int) -> list[str | tuple[str, str]]:
@@ -182,11 +253,16 @@ def sample_texts(rows: Sequence[Row], most: int) -> list[str | tuple[str, str]]:
 
 
 def report(bench: Workbench, plan: Plan) -> None:
-    """Put everything that was found together, judge it and draw it."""
-    from compress.pipeline.assemble import assemble
+    """Put everything that was found together, judge it and draw it; rows that stand out go into a file beside it."""
+    from compress.data.roles import load_roles
+    from compress.measure.disagreement import write_disagreements
+    from compress.pipeline.assemble import assemble, disagreements
     from compress.report.render import write_pages
 
-    write_pages(bench.work, assemble(plan, bench))
+    made = assemble(plan, bench)
+    write_pages(bench.work, made)
+    rows = load_roles(bench.inputs["data"]).rows("test")
+    write_disagreements(bench.work / DISAGREEMENTS_FILE, rows, disagreements(made))
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

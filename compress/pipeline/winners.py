@@ -64,7 +64,7 @@ def publish_winner(
 ) -> Path | None:
     """Publish the winner into a zoo, unless just this report stands there; says so when there is no winner."""
     if target is None and not any(verdict.winner for verdict in report.verdicts):
-        console.warn("nothing is published: no variant passed the gate")
+        console.warn("nothing is published: there is no winner")
         return None
     zoo, name = Path(settings.to).expanduser(), settings.name or report.name
     winner = winner_folder(folder, report, target)

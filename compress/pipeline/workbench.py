@@ -25,5 +25,7 @@ class Workbench:
     """Why optional inputs are absent."""
     reused: frozenset[str] = frozenset()
     """Inputs that stood and were not made in this run."""
+    left_out: frozenset[str] = frozenset()
+    """Absent inputs that did not fail: they need what this machine does not have, or another absent step."""
     track: str | None = None
     """The experiment tracker of training steps."""

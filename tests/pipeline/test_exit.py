@@ -1,0 +1,39 @@
+"""What a run without a winner ends with: a gate that was missed, or models that could not be timed."""
+
+from pathlib import Path
+
+import pytest
+
+from compress.errors import CompressError, GateMissed
+from compress.folder import VariantInfo
+from compress.measure.latency import Latency
+from compress.pipeline.execute import Outcome
+from compress.pipeline.run import Result
+from compress.report.result import AtTarget, GateResult, LedgerRow, Report, TargetFacts, Verdict
+
+UNTIMED = Latency(status="not measured", reason="the budget is too small")
+VARIANT = VariantInfo(name="onnx-fp32", format="onnx", precision="fp32", runtime="onnxruntime")
+
+
+def ended(*, passed: bool) -> Result:
+    """A run that timed nothing on cpu."""
+    gate = GateResult(passed=passed, drop=0.0 if passed else 0.5, allowed=0.01)
+    row = LedgerRow(
+        model="student", step="distill", variant=VARIANT, targets={"cpu": AtTarget(latency=UNTIMED, gate=gate)}
+    )
+    cpu = TargetFacts(title="cpu", device="cpu", threads=1, batch=1, length="data")
+    verdict = Verdict(target="cpu", winner=None, why="the reason why")
+    report = Report.model_construct(rows=(row,), targets=(cpu,), verdicts=(verdict,))
+    return Result(Path("runs/my"), Outcome(), report)
+
+
+def test_models_that_pass_and_could_not_be_timed_miss_no_gate():
+    with pytest.raises(CompressError, match="no winner: cpu: the reason why") as told:
+        ended(passed=True).raise_for_gate()
+    assert told.value.exit_code == 1
+
+
+def test_models_that_do_not_pass_miss_the_gate():
+    with pytest.raises(GateMissed) as told:
+        ended(passed=False).raise_for_gate()
+    assert told.value.exit_code == 3

@@ -1,0 +1,120 @@
+"""What the steps of slices and scores leave, and what of it reaches the fingerprints."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compress.console import Console
+from compress.data.roles import load_roles, prepare
+from compress.errors import RecipeError
+from compress.measure.robustness import perturbed_rows
+from compress.pipeline import steps
+from compress.pipeline.assessing import Assessor
+from compress.pipeline.graph import Competitor, Plan
+from compress.pipeline.names import NAMES
+from compress.pipeline.plan import make_plan
+from compress.pipeline.workbench import Workbench
+from compress.recipe.load import load_recipe
+from compress.recipe.measuring import Target
+from compress.tasks import KINDS
+from compress.variants import VARIANTS
+
+ROWS = "text,label,source\n" + "".join(
+    f"sun and storm number {number},{'sunny' if number % 3 else 'rainy'},{'web' if number % 2 else 'book'}\n"
+    for number in range(80)
+)
+VARIANT = VARIANTS["torch-fp32"]
+
+
+@pytest.fixture
+def recipe(tmp_path: Path):
+    (tmp_path / "rows.csv").write_text(ROWS, encoding="utf-8")
+    path = tmp_path / "r.yaml"
+    path.write_text(
+        f"task: {{kind: classification, slices: source, max_length: 16, "
+        f"data: {{train: {tmp_path}/rows.csv, test: {tmp_path}/rows.csv}}}}\n"
+        f"teacher: {tmp_path}/none\nmeasure: {{robustness: [typos, uppercase], bootstrap: 100}}\n",
+        encoding="utf-8",
+    )
+    return load_recipe(path, (), NAMES)
+
+
+@pytest.fixture
+def scored(recipe, tmp_path: Path, tiny_folder):
+    """The prepared rows, their slices and a model's answers, each in the folder of its step."""
+    for name in ("data", "slices", "score", "perturb"):
+        (tmp_path / name).mkdir()
+    task = prepare(recipe.task, recipe.seed, tmp_path / "data").task_info
+    inputs = {"data": tmp_path / "data", "finetune": tiny_folder("bert", task)}
+    console = Console("quiet")
+    steps.slices(Workbench(inputs, tmp_path / "slices", console), recipe.task, recipe.seed)
+    steps.score(Workbench(inputs, tmp_path / "score", console), "finetune", VARIANT, "cpu", 16)
+    names, seed = recipe.measure.robustness, recipe.seed
+    steps.perturb(Workbench(inputs, tmp_path / "perturb", console), "finetune", VARIANT, "cpu", 16, names, seed)
+    return {**inputs, **{name: tmp_path / name for name in ("slices", "score", "perturb")}}
+
+
+def kept_in(folder: Path) -> dict[str, np.ndarray]:
+    with np.load(folder / steps.ANSWERS_FILE, allow_pickle=False) as file:
+        return dict(file)
+
+
+def test_answers_are_kept_and_those_to_changed_texts_apart(scored, recipe, tmp_path):
+    kept, perturbed = kept_in(scored["score"]), kept_in(scored["perturb"])
+    assert set(kept) == {"select", "test", "lengths"}
+    assert set(perturbed) == {"typos", "uppercase"}
+    assert all(answers.shape == (80, 2) for answers in (kept["test"], *perturbed.values()))
+    assert kept["lengths"].shape == (80,)
+    assert 3 <= kept["lengths"].min() <= kept["lengths"].max() <= 16
+    changed = list(perturbed_rows(load_roles(scored["data"]).rows("test"), KINDS["classification"], "uppercase", 0))
+    assert changed[3]["text"] == "SUN AND STORM NUMBER 3"
+    truncated = json.loads((scored["score"] / steps.SCORED_FILE).read_bytes())["truncated"]
+    assert {"select", "test"} <= set(truncated)
+
+
+def test_slices_are_in_step_with_test(scored):
+    columns = json.loads((scored["slices"] / steps.SLICES_FILE).read_bytes())["columns"]
+    assert columns == {"source": ["web" if number % 2 else "book" for number in range(80)]}
+
+
+def test_all_of_it_reaches_the_report(scored, recipe):
+    teacher = Competitor("teacher", VARIANT, "finetune", {"cpu": "score"}, {"cpu": "perturb"})
+    plan = Plan(recipe, competitors=[teacher])
+    assessor = Assessor(plan, Workbench(scored, scored["score"], Console("quiet")))
+    found = assessor.quality(teacher, Target(device="cpu"), "test")
+    assert found is not None
+    assert [each.name for each in found.robustness] == ["typos", "uppercase"]
+    assert {score.name: score.rows for score in found.slices["source"]} == {"book": 40, "web": 40}
+    assert sum(score.rows for score in found.by_length) == 80
+    assert found.calibration is not None
+    select = assessor.quality(teacher, Target(device="cpu"), "select")
+    assert select is not None
+    assert (select.robustness, dict(select.slices), select.calibration) == ((), {}, None)
+
+
+def test_without_answers_to_changed_texts_the_rest_is_told(scored, recipe):
+    teacher = Competitor("teacher", VARIANT, "finetune", {"cpu": "score"}, {"cpu": "perturb"})
+    failed = {name: folder for name, folder in scored.items() if name != "perturb"}
+    assessor = Assessor(Plan(recipe, competitors=[teacher]), Workbench(failed, scored["score"], Console("quiet")))
+    found = assessor.quality(teacher, Target(device="cpu"), "test")
+    assert found is not None
+    assert (found.robustness, found.rows) == ((), 80)
+
+
+def test_asking_for_slices_or_robustness_makes_no_model_again(recipe_file, tmp_path):
+    def prints(*overrides):
+        return {step.name: step.fingerprint for step in make_plan(load_recipe(recipe_file, overrides, NAMES)).steps}
+
+    plain, sliced, robust = prints(), prints("task.slices=label"), prints("measure.robustness=[typos]")
+    assert set(sliced) - set(plain) == {"slices"}
+    assert {name for name in plain if plain[name] != sliced[name]} == {"report"}
+    assert {name for name in plain if plain[name] != robust[name]} == {"report"}
+    scores = {name for name in plain if name.startswith("score-")}
+    assert set(robust) - set(plain) == {name.replace("score-", "perturb-", 1) for name in scores}
+
+
+def test_an_unknown_change_names_those_there_are(recipe, tmp_path):
+    with pytest.raises(RecipeError, match=r"measure\.robustness.*typo.*did you mean typos"):
+        load_recipe(tmp_path / "r.yaml", ["measure.robustness=[typo]"], NAMES)
