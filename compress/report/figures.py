@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from compress.report import words
 from compress.report.chain import chain, speedup
-from compress.report.charts import Bar, Point, Step, bars, glyph, speed_score, waterfall
+from compress.report.charts import Bar, Point, Step, bars, speed_score, waterfall
+from compress.report.drawing import glyph
 from compress.report.result import LedgerRow, Report
 from compress.report.tables import verdict_of
 

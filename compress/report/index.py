@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from pathlib import Path
 
 from compress.errors import CompressError
@@ -22,6 +23,7 @@ COLUMNS = (
     "score_high",
     "teacher_score",
     "p50_ms",
+    "timing",
     "times_faster",
     "times_smaller",
     "bytes",
@@ -30,16 +32,31 @@ COLUMNS = (
 )
 """The columns of index.csv: plain numbers, empty where there is none."""
 
+HARNESS_PAGE = "harness/report.md"
+"""Where the check of the measuring harness leaves its page."""
+
 
 def write_index(reports: Path) -> list[Path]:
     """Write index.md and index.csv into ``reports``; returns the reports they list."""
     if not reports.is_dir():
         raise CompressError(f"there is no folder of reports at {reports}.")
-    found = sorted(reports.glob(f"*/{REPORT_FILE}"))
+    found = [path for path in sorted(reports.glob(f"*/{REPORT_FILE}")) if _of_a_run(path)]
     entries = [entry for path in found for entry in index_entries(path.parent.name, read_report(path))]
     (reports / "index.csv").write_text(index_csv(entries), encoding="utf-8", newline="")
-    (reports / "index.md").write_text(index_markdown(entries), encoding="utf-8")
+    text = index_markdown(entries)
+    if (reports / HARNESS_PAGE).is_file():
+        text += f"\nHow far the harness that timed all this was itself checked: [{HARNESS_PAGE}]({HARNESS_PAGE}).\n"
+    (reports / "index.md").write_text(text, encoding="utf-8")
     return found
+
+
+def _of_a_run(path: Path) -> bool:
+    """Whether it tells of a run: a report of something else (of the harness) says what it is about."""
+    try:
+        told = json.loads(path.read_bytes())
+    except ValueError:  # whoever reads it next says what is wrong with it
+        return True
+    return not isinstance(told, dict) or "about" not in told
 
 
 def index_entries(name: str, report: Report) -> list[dict[str, object]]:
@@ -85,6 +102,7 @@ def _entry(name: str, report: Report, verdict: Verdict) -> dict[str, object]:
         "score_high": test.primary.high if test else None,
         "teacher_score": _score_of(report.row(report.teacher), verdict.target),
         "p50_ms": place.latency.model.p50.value if place and place.latency.model else None,
+        "timing": place.latency.status if place else None,
         "times_faster": today.speedup.value if today and today.speedup else None,
         "times_smaller": today.smaller if today else None,
         "bytes": row.footprint.bytes_total if row and row.footprint else None,
@@ -116,7 +134,7 @@ def _cells(entry: dict[str, object]) -> list[str]:
         plain("winner") if entry["winner"] else "none passed",
         f"{score} {plain('metric')}",
         teacher,
-        words.milliseconds(number("p50_ms")),
+        ("≈ " if entry["timing"] == "unstable" else "") + words.milliseconds(number("p50_ms")),
         words.times(number("times_faster")),
         words.times(number("times_smaller")),
         words.size(number("bytes")),

@@ -14,7 +14,7 @@ from compress.measure.facts import Score
 from compress.measure.latency import Latency, Timing, ratio
 from compress.measure.quality import ClassScore, Difference, Quality
 from compress.report.chain import fastest_of, speedup
-from compress.report.remarks import remarks
+from compress.report.remarks import by_reason, remarks
 from compress.report.result import AtTarget, Comparison, GateResult, LedgerRow, Report, Rules, TargetFacts, Verdict
 from compress.report.words import points
 
@@ -51,7 +51,7 @@ def decide(report: Report, target: TargetFacts) -> Verdict:
     """The fastest row that passes at ``target``; of those that are as fast within the interval, the smallest."""
     if not target.present:
         return Verdict(target=target.title, winner=None, why=f"not measured: {target.reason}")
-    passing = [row for row in report.rows if _passes(row, target.title)]
+    passing = passing_at(report, target.title)
     timed = [row for row in passing if ranked_by(row.targets[target.title].latency, report.rules) is not None]
     if not timed:
         return Verdict(target=target.title, winner=None, why=_why_none(report, target.title, passing))
@@ -62,6 +62,11 @@ def decide(report: Report, target: TargetFacts) -> Verdict:
         why=_why(winner, timed, target.title, report),
         comparisons=_comparisons(report, winner, target.title),
     )
+
+
+def passing_at(report: Report, title: str) -> list[LedgerRow]:
+    """The rows that passed the gate at a target, timed or not."""
+    return [row for row in report.rows if _passes(row, title)]
 
 
 def ranked_by(latency: Latency, rules: Rules) -> Score | None:
@@ -166,16 +171,23 @@ def _larger(place: AtTarget) -> bool:
 
 def _why_none(report: Report, title: str, passing: list[LedgerRow]) -> str:
     if passing:
-        return "no variant that passed the gate could be timed: " + "; ".join(
-            f"{row.key}: {row.targets[title].latency.reason or 'too few calls for ' + report.rules.rank_by}"
-            for row in passing
-        )
+        reasons = {
+            row.key: row.targets[title].latency.reason or f"too few calls for {report.rules.rank_by}" for row in passing
+        }
+        return f"no variant that passed the gate could be timed: {_common(reasons)}"
     missed = [(row, place.gate) for row in report.rows if (place := row.targets.get(title)) and place.gate]
     if not missed:
         return "nothing that may win was measured here"
     known = [entry for entry in missed if entry[1].drop is not None] or missed
     nearest, result = min(known, key=lambda entry: entry[1].drop if entry[1].drop is not None else float("inf"))
     return f"no variant passed the gate; the nearest, {nearest.key}, {'; '.join(result.reasons)}"
+
+
+def _common(reasons: Mapping[str, str]) -> str:
+    """Every reason once, with the rows it is given for where there are several."""
+    if len(set(reasons.values())) == 1 and len(reasons) > 1:
+        return next(iter(reasons.values()))
+    return "; ".join(f"{', '.join(keys)}: {reason}" for reason, keys in by_reason(reasons.items()).items())
 
 
 def _comparisons(report: Report, winner: LedgerRow, title: str) -> tuple[Comparison, ...]:

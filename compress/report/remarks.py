@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from compress.report.chain import Link, chain
 from compress.report.result import LedgerRow, Report
@@ -19,6 +19,7 @@ def remarks(report: Report) -> tuple[str, ...]:
         *(text for title in report.titles for text in _unpaid(report, title)),
         *_missing(report),
         *_unstable(report),
+        *_trusted(report),
         *_data(report),
     )
 
@@ -50,11 +51,12 @@ def _unpaid(report: Report, title: str) -> Iterator[str]:
         place = after.targets.get(title)
         if link.speedup is not None and link.speedup.low <= 1.0:
             span = f"{times(link.speedup.low)} to {times(link.speedup.high)}"
+            paid = "did not pay" if link.speedup.value <= 1.0 else "may not have paid"
             yield (
-                f"{link.stage} did not pay on {title}: {after.key} is {times(link.speedup.value)} as fast as"
+                f"{link.stage} {paid} on {title}: {after.key} is {times(link.speedup.value)} as fast as"
                 f" {before.key} ({span})."
             )
-        elif place and place.gate and not place.gate.passed and _stood(report, before, title):
+        elif place and place.select and place.gate and not place.gate.passed and _stood(report, before, title):
             yield f"{link.stage} did not pay on {title}: {after.key} {'; '.join(place.gate.reasons)}."
 
 
@@ -71,12 +73,32 @@ def _stood(report: Report, row: LedgerRow, title: str) -> bool:
 
 
 def _missing(report: Report) -> Iterator[str]:
+    present = {target.title for target in report.targets if target.present}
     for row in report.rows:
         if row.status != "ok":
             yield f"{row.key} {'failed' if row.status == 'failed' else 'was not measured'}: {row.reason}."
-        for title, place in row.targets.items():
-            if place.latency.status == "failed":
-                yield f"Timing {row.key} on {title} failed: {place.latency.reason}."
+    for title in report.titles:
+        there = [(row.key, row.targets[title].latency) for row in report.rows if title in row.targets]
+        for key, latency in there:
+            if latency.status == "failed":
+                yield f"Timing {key} on {title} failed: {latency.reason}."
+        untimed = [(key, str(latency.reason)) for key, latency in there if latency.status == "not measured"]
+        for reason, keys in by_reason(untimed).items() if title in present else ():
+            if not _told_of(report, title, reason):
+                yield f"{', '.join(keys)} {'was' if len(keys) == 1 else 'were'} not timed on {title}: {reason}."
+
+
+def by_reason(reasons: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """From pairs of key and reason: for each reason, the keys it is given for."""
+    found: dict[str, list[str]] = {}
+    for key, reason in reasons:
+        found.setdefault(reason, []).append(key)
+    return found
+
+
+def _told_of(report: Report, title: str, reason: str) -> bool:
+    """Whether the verdict there, which stands above the remarks, gives this reason already."""
+    return any(verdict.target == title and not verdict.winner and reason in verdict.why for verdict in report.verdicts)
 
 
 def _unstable(report: Report) -> Iterator[str]:
@@ -86,8 +108,26 @@ def _unstable(report: Report) -> Iterator[str]:
         ]
         if keys:
             yield (
-                f"Timings on {title} are unstable for {', '.join(keys)}: the machine did something else meanwhile. "
-                "Ratios come from the same rounds and suffer less."
+                f"Timings on {title} are unstable for {', '.join(keys)}, so they are no more than hints: “How quiet the"
+                " machine was” tells what was seen. Ratios come from the same rounds and suffer less."
+            )
+
+
+def _trusted(report: Report) -> Iterator[str]:
+    """A winner whose confidence means less than the teacher's, by more than chance."""
+    for verdict in report.verdicts:
+        rows = report.row(verdict.winner or ""), report.row(report.teacher)
+        tests = [row.targets[verdict.target].test if row and verdict.target in row.targets else None for row in rows]
+        ours, theirs = (test.calibration if test else None for test in tests)
+        if ours and theirs and ours.error.low > theirs.error.high:
+            says = {
+                "too sure": "is too sure of its answers",
+                "not sure enough": "is not sure enough of its answers",
+                "neither": "is too sure of some answers and not sure enough of others",
+            }[ours.lean]
+            yield (
+                f"On {verdict.target} the winner {says}: its calibration error is"
+                f" {percent(ours.error.value)}, the teacher's {percent(theirs.error.value)}."
             )
 
 

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compress.environment import require
-from compress.report import tables, words
+from compress.report import speed_tables, tables, words
+from compress.report.around import environment_facts
+from compress.report.blocks import Block, Group, groups
 from compress.report.figures import NARROW, WIDE, legend, size_figure, speed_figure, stage_figure
+from compress.report.quality_tables import scored
 from compress.report.result import Comparison, LedgerRow, Report, TargetFacts, Verdict, write_report
-from compress.report.tables import Table
+from compress.report.table import Table
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -35,11 +38,10 @@ class Section:
     p50_today: str
     score: str
     ledger: Table
+    shaky: tuple[str, ...]
+    """Why the timings of the winner or of what it is compared with are no more than a hint."""
     stages: Table | None
-    comparisons: Table | None
-    timings: Table
-    gates: Table
-    classes: Table | None
+    groups: tuple[Group, ...]
 
 
 def write_pages(folder: Path, report: Report) -> None:
@@ -68,8 +70,17 @@ def render_html(report: Report) -> str:
         for verdict in report.verdicts
         if verdict.winner
     }
-    context = _context(report) | {"figures": figures, "stage_figures": stages, "legend": legend(report)}
+    context = _context(report)
+    context |= {"figures": figures, "stage_figures": stages, "legend": legend(report), "drawn": _drawn}
     return _environment(escape=True).get_template("report.html.j2").render(context)
+
+
+def _drawn(block: Block) -> tuple[str | None, str | None]:
+    """A block's picture for a desk and for a phone; one drawing serves both where width gains nothing."""
+    if block.draw is None:
+        return None, None
+    narrow = block.draw(NARROW)
+    return (block.draw(WIDE) if block.wide else narrow), narrow
 
 
 def section(report: Report, target: TargetFacts) -> Section:
@@ -87,14 +98,27 @@ def section(report: Report, target: TargetFacts) -> Section:
         today=next((one for one in found if one.key == report.teacher), None),
         p50=_p50(winner, title),
         p50_today=_p50(report.row(report.teacher), title),
-        score=tables.scored(place.test if place else None),
+        score=scored(place.test if place else None),
         ledger=tables.ledger(report, title),
+        shaky=_shaky(report, title, winner),
         stages=tables.stages(report, title, winner.key) if winner else None,
-        comparisons=tables.comparisons(report, verdict) if verdict and found else None,
-        timings=tables.timings(report, title),
-        gates=tables.gates(report, title),
-        classes=tables.classes(report, title, winner.key) if winner else None,
+        groups=groups(report, title, winner.key if winner else _last(report, title), verdict),
     )
+
+
+def _shaky(report: Report, title: str, winner: LedgerRow | None) -> tuple[str, ...]:
+    told = {
+        row.key: row.targets[title].latency
+        for row in (winner, report.row(report.teacher))
+        if winner is not None and row is not None and title in row.targets
+    }
+    return tuple(speed_tables.noise_reasons(told))
+
+
+def _last(report: Report, title: str) -> str:
+    """Where nothing won, the last row that was scored is looked at more closely."""
+    scored_rows = [row.key for row in report.rows if title in row.targets and row.targets[title].test]
+    return scored_rows[-1] if scored_rows else report.teacher
 
 
 def conditions(target: TargetFacts) -> str:
@@ -107,8 +131,7 @@ def conditions(target: TargetFacts) -> str:
 
 def _p50(row: LedgerRow | None, title: str) -> str:
     place = row.targets.get(title) if row else None
-    model = place.latency.model if place else None
-    return words.milliseconds(model.p50.value if model else None)
+    return speed_tables.p50_of(place.latency) if place else words.ABSENT
 
 
 def _context(report: Report) -> dict[str, Any]:
@@ -116,6 +139,8 @@ def _context(report: Report) -> dict[str, Any]:
         "report": report,
         "sections": [section(report, target) for target in report.targets],
         "costs": tables.costs(report),
+        "environment": environment_facts(report),
+        "limits": speed_tables.limits(report.limits),
         "recipe": json.dumps(report.recipe, indent=2, ensure_ascii=False),
         "words": words,
         "rows": ", ".join(f"{count:,} {role}" for role, count in report.data.rows.items()),

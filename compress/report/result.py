@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +13,10 @@ from compress.folder import TaskInfo, VariantInfo
 from compress.measure.facts import Facts, Score
 from compress.measure.footprint import Footprint
 from compress.measure.latency import Latency
+from compress.measure.limits import Limits, Shares
+from compress.measure.memory import ServingMemory
 from compress.measure.quality import Quality
+from compress.measure.surroundings import Surroundings
 
 REPORT_FILE = "report.json"
 
@@ -76,6 +79,10 @@ class AtTarget(Facts):
     select: Quality | None = None
     test: Quality | None = None
     latency: Latency
+    shares: Shares | None = None
+    """Of the machine's limits, while it answers there."""
+    serving: tuple[ServingMemory, ...] = ()
+    """Memory of a process that serves it on that device, by batch."""
     gate: GateResult | None = None
     """Filled in by the judge; None for the reference, which is no candidate."""
 
@@ -130,6 +137,15 @@ class Verdict(Facts):
     comparisons: tuple[Comparison, ...] = ()
 
 
+class GridCell(Facts):
+    """All variants at one batch and length, timed together; nothing is won there."""
+
+    batch: int
+    length: int | Literal["data"]
+    latencies: Mapping[str, Latency]
+    """By row key."""
+
+
 class Machine(Facts):
     """The machine that measured."""
 
@@ -178,6 +194,12 @@ class Report(Facts):
     floor: Quality | None = None
     """A bag of words on test."""
     floor_reason: str | None = None
+    grid: Mapping[str, tuple[GridCell, ...]] = {}
+    """By target title, the batches and lengths beside the target's own."""
+    surroundings: Surroundings | None = None
+    """The machine and how it was set when the timings were taken."""
+    limits: tuple[Limits, ...] = ()
+    """What the machine can do at most, for every device and number of threads that a target has."""
     verdicts: tuple[Verdict, ...] = ()
     remarks: tuple[str, ...] = ()
 
@@ -189,6 +211,11 @@ class Report(Facts):
     def titles(self) -> tuple[str, ...]:
         """The targets' names."""
         return tuple(target.title for target in self.targets)
+
+
+def limits_of(limits: Iterable[Limits], device: str, threads: int) -> Limits | None:
+    """Those of a device and a number of threads."""
+    return next((each for each in limits if each.device == device and each.threads == threads), None)
 
 
 def write_report(folder: Path, report: Report) -> Path:

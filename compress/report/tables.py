@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
-from compress.measure.latency import Latency, Timing
+from compress.measure.latency import ratio
 from compress.measure.quality import Quality
 from compress.report import words
 from compress.report.chain import chain, speedup
+from compress.report.quality_tables import changed, scored
 from compress.report.result import AtTarget, LedgerRow, Report, StepCost, Verdict
-
-Cells = Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Table:
-    """Named columns and rows of words; ``winner`` is the number of the row to point out."""
-
-    columns: tuple[str, ...]
-    rows: tuple[Cells, ...]
-    numeric: frozenset[str] = frozenset()
-    """Columns that are set to the right."""
-    winner: int | None = None
+from compress.report.speed_tables import p50_of
+from compress.report.table import Cells, Table
 
 
 def ledger(report: Report, title: str) -> Table:
@@ -49,19 +36,19 @@ def _ledger_row(
     report: Report, row: LedgerRow, place: AtTarget | None, title: str, metric: str, *, is_winner: bool
 ) -> Cells:
     test = place.test if place else None
-    timing = place.latency.model if place else None
     reference = report.row(report.teacher)
     faster = speedup(reference, row, title) if reference and reference is not row else None
+    untimed = _untimed(place)
     return {
         "model": row.model,
         "variant": row.variant.name,
         metric: scored(test),
         "vs teacher": difference(test) if row.key != report.teacher else words.ABSENT,
-        "p50": words.milliseconds(timing.p50.value) if timing else words.ABSENT,
-        "faster": words.times(faster.value) if faster else words.ABSENT,
+        "p50": p50_of(place.latency) if place and not untimed else untimed or words.ABSENT,
+        "faster": words.times(faster.value) if faster else untimed or words.ABSENT,
         "size": words.size(row.footprint.bytes_total if row.footprint else None),
         "cost": words.seconds(row.cost_seconds),
-        "gate": "winner" if is_winner else standing(report, row, place),
+        "gate": "winner" + _shaky(place) if is_winner else standing(report, row, place),
     }
 
 
@@ -80,30 +67,29 @@ def standing(report: Report, row: LedgerRow, place: AtTarget | None) -> str:
     """What became of a row, in a few words."""
     if row.status != "ok":
         return row.status
-    if place is not None and not place.latency.timed:
+    if place is not None and not place.latency.timed and place.select is None:
         return place.latency.status
     if row.key == report.teacher:
         return "reference"
     if place is None or place.gate is None:
         return "baseline"
-    shaky = ", unstable" if place.latency.status == "unstable" else ""
-    return ("passed" if place.gate.passed else "missed") + shaky
+    return ("passed" if place.gate.passed else "missed") + _shaky(place)
 
 
-def scored(quality: Quality | None) -> str:
-    """The primary score with its interval: `90.4 (88.3 to 92.3)`."""
-    if quality is None:
-        return words.ABSENT
-    larger = quality.larger_is_better
-    return f"{words.score(quality.primary.value, larger)} ({words.interval(quality.primary, larger)})"
+def _untimed(place: AtTarget | None) -> str:
+    """What stands in the columns of a timing that is not there, though the row was scored."""
+    if place is None or place.latency.timed or place.select is None:
+        return ""
+    return "failed" if place.latency.status == "failed" else "not timed"
+
+
+def _shaky(place: AtTarget | None) -> str:
+    return ", unstable" if place is not None and place.latency.status == "unstable" else ""
 
 
 def difference(quality: Quality | None) -> str:
-    """The difference to the teacher: `−0.3`, marked where it is larger than chance explains at 5 %."""
-    found = quality.versus_teacher if quality else None
-    if quality is None or found is None:
-        return words.ABSENT
-    return words.signed(found.value, quality.larger_is_better) + ("*" if found.p_value < 0.05 else "")
+    """The difference to the teacher."""
+    return changed(quality.versus_teacher, quality.larger_is_better) if quality else words.ABSENT
 
 
 def verdict_of(report: Report, title: str) -> Verdict | None:
@@ -134,8 +120,8 @@ def stages(report: Report, title: str, key: str) -> Table:
 
 
 def comparisons(report: Report, verdict: Verdict) -> Table:
-    """The winner beside every baseline."""
-    columns = ("against", "row", "faster", "95 %", "smaller", "score kept")
+    """The winner beside every baseline, the model alone and with reading texts and decoding answers."""
+    columns = ("against", "row", "faster", "95 %", "end to end", "smaller", "score kept")
     rows = tuple(
         {
             "against": found.against,
@@ -144,6 +130,7 @@ def comparisons(report: Report, verdict: Verdict) -> Table:
             "95 %": f"{words.times(found.speedup.low)} to {words.times(found.speedup.high)}"
             if found.speedup
             else words.ABSENT,
+            "end to end": words.times(_end_to_end(report, verdict, found.key)),
             "smaller": words.times(found.smaller),
             "score kept": words.percent(found.kept),
         }
@@ -152,39 +139,13 @@ def comparisons(report: Report, verdict: Verdict) -> Table:
     return Table(columns, rows, frozenset(columns[2:]))
 
 
-def timings(report: Report, title: str) -> Table:
-    """Everything that was timed at a target."""
-    quantiles = ("p50", "p95", "p99")
-    ends = ("end to end p50", "end to end p95")
-    columns = ("model", "variant", *quantiles, "spread", *ends, "rows/s", "load", "memory", "runs with")
-    rows = []
-    for row in report.rows:
-        place = row.targets.get(title)
-        if place is not None:
-            rows.append({"model": row.model, "variant": row.variant.name, **_timing_cells(place.latency)})
-    return Table(columns, tuple(rows), frozenset(columns[2:-1]))
-
-
-def _timing_cells(latency: Latency) -> dict[str, str]:
-    model, full = latency.model, latency.end_to_end
-    told = " ".join(str(latency.runs_with[name]) for name in ("runtime", "version") if name in latency.runs_with)
-    return {
-        "p50": _quantile(model, "p50"),
-        "p95": _quantile(model, "p95"),
-        "p99": _quantile(model, "p99"),
-        "spread": words.percent(model.spread) if model else words.ABSENT,
-        "end to end p50": _quantile(full, "p50"),
-        "end to end p95": _quantile(full, "p95"),
-        "rows/s": words.count(latency.rows_per_second),
-        "load": words.seconds(latency.load_seconds),
-        "memory": words.size(latency.peak_memory),
-        "runs with": told or latency.reason or words.ABSENT,
-    }
-
-
-def _quantile(timing: Timing | None, name: str) -> str:
-    found = {"p50": timing.p50, "p95": timing.p95, "p99": timing.p99}[name] if timing else None
-    return words.milliseconds(found.value if found else None)
+def _end_to_end(report: Report, verdict: Verdict, key: str) -> float | None:
+    """How many times faster the winner is from texts to answers; None at a fixed length, which no text has."""
+    winner, other = report.row(verdict.winner or ""), report.row(key)
+    if winner is None or other is None or verdict.target not in other.targets:
+        return None
+    found = ratio(other.targets[verdict.target].latency, winner.targets[verdict.target].latency, "end_to_end")
+    return found.value if found else None
 
 
 def gates(report: Report, title: str) -> Table:
@@ -205,33 +166,7 @@ def gates(report: Report, title: str) -> Table:
                     "why not": "; ".join(place.gate.reasons) or words.ABSENT,
                 }
             )
-    return Table(columns, tuple(rows), frozenset({"lost on select", "allowed"}))
-
-
-def classes(report: Report, title: str, key: str) -> Table:
-    """The recall of every class on test, of the teacher and of ``key``."""
-    ours, teachers = (_test(report, name, title) for name in (key, report.teacher))
-    columns = ("class", "rows", "teacher", "winner", "change")
-    if ours is None or teachers is None:
-        return Table(columns, ())
-    rows = tuple(
-        {
-            "class": label,
-            "rows": words.count(entry.rows),
-            "teacher": words.score(teachers.per_class[label].recall),
-            "winner": words.score(entry.recall),
-            "change": words.signed(entry.recall - teachers.per_class[label].recall),
-        }
-        for label, entry in ours.per_class.items()
-        if label in teachers.per_class
-    )
-    return Table(columns, rows, frozenset(columns[1:]))
-
-
-def _test(report: Report, key: str, title: str) -> Quality | None:
-    row = report.row(key)
-    place = row.targets.get(title) if row else None
-    return place.test if place else None
+    return Table(columns, tuple(rows), frozenset({"lost on select", "allowed"}), texts=frozenset({"why not"}))
 
 
 def costs(report: Report) -> Table:

@@ -94,3 +94,33 @@ def probability(value: float | None) -> str:
     if value is None:
         return ABSENT
     return "< 0.001" if value < 0.001 else f"{value:.2g}"
+
+
+def operations(value: float | None) -> str:
+    """Operations of one answer: `2.41 GFLOP`."""
+    return ABSENT if value is None else f"{_thousands(value)}FLOP"
+
+
+def rate(value: float | None) -> str:
+    """Operations a second: `143 Gop/s`."""
+    return ABSENT if value is None else f"{_thousands(value)}op/s"
+
+
+def traffic(value: float | None) -> str:
+    """Bytes a second: `11.2 GB/s`."""
+    return ABSENT if value is None else f"{size(value)}/s"
+
+
+def joules(value: float | None) -> str:
+    """Energy of one answer: `3.1 mJ`, `0.42 J`."""
+    if value is None:
+        return ABSENT
+    return f"{value:.3g} J" if value >= 0.1 else f"{1e3 * value:.3g} mJ"
+
+
+def _thousands(value: float) -> str:
+    """Three digits and a unit's first letter."""
+    for letter, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= 0.9995 * scale:
+            return f"{value / scale:.3g} {letter}"
+    return f"{value:.3g} "

@@ -9,10 +9,66 @@ import pytest
 from compress.folder import TaskInfo, VariantInfo
 from compress.measure.facts import Score
 from compress.measure.footprint import Footprint
-from compress.measure.latency import Latency, timing
-from compress.measure.quality import ClassScore, Difference, Quality
-from compress.report.result import AtTarget, DataFacts, LedgerRow, Machine, Report, Rules, StepCost, TargetFacts
+from compress.measure.latency import Latency, Noise, UnderLoad, timing
+from compress.measure.limits import Limits, Shares
+from compress.measure.memory import ServingMemory
+from compress.measure.quality import (
+    Bin,
+    Calibration,
+    ClassScore,
+    Difference,
+    Disagreement,
+    Perturbed,
+    Quality,
+    SliceScore,
+)
+from compress.measure.rates import Rate
+from compress.measure.surroundings import Surroundings
+from compress.report.judge import judged
+from compress.report.result import (
+    AtTarget,
+    DataFacts,
+    GridCell,
+    LedgerRow,
+    Machine,
+    Report,
+    Rules,
+    StepCost,
+    TargetFacts,
+)
 
+SURROUNDINGS = Surroundings(
+    looked_at="2026-11-20T12:00:00Z",
+    fingerprint="f",
+    system="Linux 6.1",
+    python="3.11.9",
+    cpu="A Processor <8>",
+    machine="x86_64",
+    instructions=("avx2", "avx512_vnni"),
+    cores=2,
+    cores_of_machine=64,
+    threads_per_core=2,
+    core_quota=2.0,
+    memory=8_000_000_000,
+    memory_of_machine=64_000_000_000,
+    governor="powersave",
+    frequency=(800.0, 3500.0),
+    turbo=True,
+    load=0.71,
+    hypervisor="kvm",
+)
+LIMITS = Limits(
+    device="cpu",
+    device_name="A Processor <8>",
+    threads=1,
+    fp32=Rate(value=1.4e11, kernel="onnxruntime MatMul", size="1024 x 1024 x 1024"),
+    int8=Rate(value=5.1e11, kernel="onnxruntime MatMulInteger", size="1024 x 1024 x 1024"),
+    bandwidth=1.1e10,
+    bandwidth_kernel="numpy copy",
+    missing={"bf16": "torch is not installed"},
+    measured_at="2026-11-20T12:00:00Z",
+    fingerprint="f",
+)
 TASK = TaskInfo(
     name="films", kind="classification", text=("text",), labels=("bad", "good"), metric="accuracy", max_length=128
 )
@@ -142,6 +198,123 @@ def made_report(**changes: object) -> Report:
         floor=quality(0.806),
     )
     return report.model_copy(update=changes)
+
+
+def full_report() -> Report:
+    """A judged report in which everything that can be measured was."""
+    report = made_report()
+    rows = tuple(full_row(row, place) for place, row in enumerate(report.rows))
+    by_key = {row.key: row.targets["cpu"].latency.model.p50.value for row in rows}
+    grid = tuple(
+        GridCell(
+            batch=batch,
+            length=length,
+            latencies={
+                key: latency(value * batch**0.8 * length / 64, seed) for seed, (key, value) in enumerate(by_key.items())
+            },
+        )
+        for length in (32, 128)
+        for batch in (1, 8, 32)
+    )
+    return judged(
+        report.model_copy(
+            update={"rows": rows, "grid": {"cpu": grid}, "surroundings": SURROUNDINGS, "limits": (LIMITS,)}
+        )
+    )
+
+
+def full_row(row: LedgerRow, seed: int) -> LedgerRow:
+    place = row.targets["cpu"]
+    fast = place.latency.model.p50.value
+    timed = place.latency.model_copy(
+        update={
+            "status": "unstable" if row.key == "student/onnx-int8" else "measured",
+            "reason": "other work took 31 % of the cores" if row.key == "student/onnx-int8" else None,
+            "first_answer_seconds": 1.4,
+            "resident_memory": 150_000_000,
+            "energy": "not measured: this system shows no energy counters",
+            "noise": Noise(other_load=0.02, beside=0.4, stolen=0.001, preempted=3.0, throttled=0),
+            "precision": 0.013,
+            "seconds": 4.2,
+            "under_load": tuple(
+                UnderLoad(callers=n, rows_per_second=900 * n**0.3 / fast, p50=fast * n, p95=fast * n * 1.3, calls=400)
+                for n in (1, 2, 4)
+            ),
+        }
+    )
+    assert row.footprint is not None
+    return row.model_copy(
+        update={
+            "footprint": row.footprint.model_copy(update={"flops_at": {128: 2_410_000_000}}),
+            "targets": {
+                "cpu": place.model_copy(
+                    update={
+                        "test": full_quality(place.test, row.key),
+                        "latency": timed,
+                        "shares": Shares(
+                            compute=0.31,
+                            bandwidth=1.2,
+                            kernel="onnxruntime MatMul",
+                            operations_per_second=4.4e10,
+                            bytes_per_second=1.3e10,
+                        ),
+                        "serving": (
+                            ServingMemory(batch=1, resident=140_000_000, peak=160_000_000),
+                            ServingMemory(batch=32, reason="a batch of 32 does not fit in memory")
+                            if row.variant.format == "torch"
+                            else ServingMemory(batch=32, resident=240_000_000, peak=290_000_000),
+                        ),
+                    }
+                )
+            },
+        }
+    )
+
+
+def full_quality(test: Quality, key: str) -> Quality:
+    change = test.versus_teacher or Difference(value=0.0, low=-0.01, high=0.01, p_value=1.0, test="mcnemar")
+    parts = tuple(
+        SliceScore(name=f"{low}-{low + 8} pieces", rows=218, primary=test.primary, versus_teacher=test.versus_teacher)
+        for low in (3, 12, 21)
+    )
+    few = SliceScore(name="radio <fm>", rows=4, reason="fewer than 20 rows")
+    bins = tuple(
+        Bin(confidence=0.55 + 0.03 * place, correct=0.5 + 0.031 * place + (0.02 if place % 2 else -0.03), rows=58)
+        for place in range(15)
+    )
+    return test.model_copy(
+        update={
+            "per_class": {
+                label: entry.model_copy(update={"precision": 0.9, "f1": 0.9}) for label, entry in test.per_class.items()
+            },
+            "calibration": Calibration(
+                error=Score(value=0.061, low=0.05, high=0.07)
+                if "int8" in key
+                else Score(value=0.03, low=0.02, high=0.04),
+                by_chance=0.035,
+                bins=bins,
+                over_confident=True,
+            ),
+            "by_length": parts,
+            "slices": {"source": (*parts[:1], few)},
+            "robustness": tuple(
+                Perturbed(name=name, primary=test.primary, change=change) for name in ("typos", "case", "truncation")
+            ),
+            "disagreements": tuple(
+                Disagreement(
+                    row=17 * place, distance=1.4 - place / 20, ours="good 98.1 %", teachers="bad 97 %", gold="bad"
+                )
+                for place in range(20)
+            )
+            if key != "teacher/torch-fp32"
+            else (),
+        }
+    )
+
+
+@pytest.fixture
+def make_full_report() -> Callable[[], Report]:
+    return full_report
 
 
 @pytest.fixture

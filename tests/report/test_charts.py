@@ -4,7 +4,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from compress.report.charts import Bar, Point, Step, bars, glyph, linear_ticks, log_ticks, speed_score, waterfall
+from compress.report.charts import Bar, Point, Step, bars, speed_score, waterfall
+from compress.report.curves import Curve, Dot, load, reliability
+from compress.report.drawing import Frame, glyph, linear_ticks, log_ticks
+from compress.report.heat import Cell, heat
 
 
 def point(x: float, y: float, **changes: object) -> Point:
@@ -116,3 +119,44 @@ def test_every_glyph_has_a_shape_of_its_own():
     shapes = {re.sub(r'class="[^"]*"', "", glyph(kind, 5, 5, 4, "x")) for kind in range(4)}
     assert len(shapes) == 4
     assert glyph(4, 5, 5, 4, "x") == glyph(0, 5, 5, 4, "x")
+
+
+def curve(*dots: tuple[float, float], label: str = "a") -> Curve:
+    return Curve(label, tuple(Dot(x, y, "<&", 1 / len(dots)) for x, y in dots), 1, 2)
+
+
+def test_a_curve_of_trust_lies_where_it_should():
+    svg = reliability([curve((60.0, 60.0), (90.0, 80.0))], ("sure", "right"), 324)
+    (even,) = drawn(svg, "line", "even")
+    points = parsed(svg).find("{http://www.w3.org/2000/svg}polyline").get("points")
+    (x1, y1), (x2, y2) = (map(float, pair.split(",")) for pair in points.split())
+    ends = {name: float(even[name]) for name in ("x1", "y1", "x2", "y2")}
+    slope = (ends["y2"] - ends["y1"]) / (ends["x2"] - ends["x1"])
+    assert y1 == pytest.approx(ends["y1"] + slope * (x1 - ends["x1"]), abs=0.5)  # on the line
+    assert y2 > ends["y1"] + slope * (x2 - ends["x1"])  # too sure: below it
+    assert "nan" not in reliability([curve((100.0, 100.0))], ("sure", "right"), 324)
+
+
+def test_load_names_its_curves_inside():
+    for width in (324, 680):
+        svg = load([curve((100.0, 5.0), (180.0, 9.0), label="one"), curve((90.0, 2.0), label="two")], ("x", "y"), width)
+        names = {text.text: float(text.get("x")) for text in parsed(svg).iter("{http://www.w3.org/2000/svg}text")}
+        assert all(0 < names[name] < width for name in ("one", "two"))
+
+
+def test_a_gain_is_deeper_and_a_loss_has_a_colour_of_its_own():
+    cells = {("1", "32"): Cell(2.0, "2", "ms"), ("8", "32"): Cell(8.0, "8", "ms"), ("1", "128"): Cell(0.5, "<", "&")}
+    svg = heat(cells, ["1", "8"], ["32", "128"], ("batch", "pieces"), 2, 324)
+    few, many, lost = drawn(svg, "rect", "fill")
+    assert float(few["fill-opacity"]) < float(many["fill-opacity"])
+    assert "lost" in lost["class"]
+    alone = heat({("1", "32"): Cell(None, "–", "2 ms")}, ["1"], ["32"], ("batch", "pieces"), 0, 324)
+    assert len(drawn(alone, "rect", "cell-empty")) == 1
+    assert "nan" not in heat({("1", "2"): Cell(1.0, "1", "")}, ["1"], ["2"], ("a", "b"), 0, 324)
+
+
+def test_a_short_logarithmic_axis_has_ticks_too():
+    svg = load([curve((2500.0, 5.0), (9000.0, 5.5))], ("x", "y"), 680)
+    ticks = [text.text for text in parsed(svg).iter("{http://www.w3.org/2000/svg}text") if text.get("class") == "tick"]
+    assert len(ticks) > 6
+    assert Frame(0, 10, 0, 10, (1, 100), (1, 100), y_log=True).y(10) == pytest.approx(5)

@@ -4,6 +4,8 @@ from compress.measure.latency import Latency
 from compress.measure.quality import ClassScore, Difference, Quality
 from compress.report.judge import gate, judged
 from compress.report.result import LedgerRow, Report, Rules
+from compress.report.speed_tables import timings
+from compress.report.tables import ledger
 
 RULES = Rules(max_drop=0.01, quantize_max_drop=0.005)
 
@@ -124,10 +126,32 @@ def test_passing_but_untimed(make_report):
     report = make_report()
     for row in report.rows:
         report = edited(report, row.key, latency=Latency(status="not measured", reason="no such core"))
-    assert (
-        "no variant that passed the gate could be timed: teacher/onnx-fp32: no such core"
-        in judged(report).verdicts[0].why
-    )
+    report = judged(report)
+    assert report.verdicts[0].why == "no variant that passed the gate could be timed: no such core"
+    assert [remark for remark in report.remarks if "no such core" in remark] == []  # once is enough
+    rows = {(row["model"], row["variant"]): row for row in ledger(report, "cpu").rows}
+    row = rows["teacher", "onnx-fp32"]
+    assert (row["gate"], row["p50"], row["faster"]) == ("passed", "not timed", "not timed")
+    assert rows["teacher", "torch-fp32"]["gate"] == "reference"
+    assert timings(report, "cpu").rows == ()
+
+
+def test_reasons_that_differ_name_their_rows(make_report):
+    report = make_report()
+    for row in report.rows:
+        reason = "no such core" if row.variant.name == "onnx-int8" else "too small a budget"
+        report = edited(report, row.key, latency=Latency(status="not measured", reason=reason))
+    why = judged(report).verdicts[0].why
+    assert why.count("no such core") == why.count("too small a budget") == 1
+    assert "student/onnx-int8" in why
+
+
+def test_rows_that_lack_a_timing_for_one_reason_share_a_remark(make_report):
+    report = make_report()
+    for key in ("teacher/onnx-fp32", "student/onnx-fp32"):
+        report = edited(report, key, latency=Latency(status="not measured", reason="no such core"))
+    told = [remark for remark in judged(report).remarks if "no such core" in remark]
+    assert told == ["teacher/onnx-fp32, student/onnx-fp32 were not timed on cpu: no such core."]
 
 
 def test_a_stage_that_did_not_pay_is_told(make_report, latency_of):
@@ -139,6 +163,19 @@ def test_a_stage_that_did_not_pay_is_told(make_report, latency_of):
 
 def test_nothing_is_said_of_stages_where_nothing_was_measured(make_report):
     assert not [remark for remark in judged(make_report()).remarks if "cuda" in remark and "did not pay" in remark]
+
+
+def test_a_variant_that_a_device_lacks_is_told_once_and_costs_no_stage_its_name(make_report):
+    reason = "ONNX Runtime has no such kernels on CUDA"
+    lacking = edited(
+        make_report(),
+        "pruned/onnx-int8",
+        latency=Latency(status="not measured", reason=reason),
+        select=None,
+        test=None,
+    )
+    told = [remark for remark in judged(lacking).remarks if "onnx-int8" in remark and "pruned" in remark]
+    assert told == [f"pruned/onnx-int8 was not timed on cpu: {reason}."]
 
 
 def test_a_stage_that_the_gate_refuses_did_not_pay(make_report, quality_of):

@@ -6,9 +6,11 @@ import pytest
 
 from compress.report.figures import legend, speed_figure
 from compress.report.judge import judged
+from compress.report.quality_tables import classes
 from compress.report.render import conditions, markdown_cell, render_html, render_markdown, write_pages
 from compress.report.result import TargetFacts
-from compress.report.tables import classes, ledger, stages, timings
+from compress.report.speed_tables import timings
+from compress.report.tables import ledger, stages
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
@@ -96,7 +98,7 @@ def test_names_are_escaped(make_report):
 
 def test_tables_of_markdown_are_rectangular(make_report):
     blocks = re.findall(r"(?:^\|.*\|\n)+", render_markdown(judged(make_report())), flags=re.MULTILINE)
-    assert len(blocks) == 7
+    assert len(blocks) == 10
     for block in blocks:
         widths = {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
         assert len(widths) == 1
@@ -128,42 +130,63 @@ def test_cells_of_markdown():
     assert markdown_cell("a|b*c_d`e<f\ng\\") == r"a\|b\*c\_d\`e\<f g" + "\\\\"
 
 
-@pytest.mark.browser
-def test_a_browser_shows_it_on_a_desk_and_on_a_phone(make_report, tmp_path):
+@pytest.fixture
+def browser():
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
     binaries = [shutil.which(name) for name in ("chromium", "chromedriver")]
     if not all(binaries):
         pytest.skip("chromium or its driver is not installed")
     from selenium.webdriver.chrome.service import Service
 
-    write_pages(tmp_path, judged(make_report()))
     options = webdriver.ChromeOptions()
     options.binary_location = binaries[0]
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(binaries[1]))
-    try:
-        grounds = set()
-        for width, scheme in ((1280, "light"), (375, "dark")):
-            metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-            driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-            media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-            driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-            driver.get((tmp_path / "report.html").as_uri())
-            assert driver.execute_script("return document.documentElement.scrollWidth") <= width
-            verdict = driver.find_element("css selector", ".verdict")
-            assert "pruned/onnx-int8" in verdict.text
-            assert verdict.rect["y"] < 200
-            shown = [
-                svg
-                for svg in driver.find_elements("css selector", ".card > svg, .card div > svg")
-                if svg.is_displayed()
-            ]
-            assert len(shown) == 3
-            assert all(svg.rect["x"] >= 0 and svg.rect["x"] + svg.rect["width"] <= width for svg in shown)
-            grounds.add(driver.execute_script("return getComputedStyle(document.body).backgroundColor"))
-        assert len(grounds) == 2
-        assert driver.get_log("browser") == []
-    finally:
-        driver.quit()
+    yield driver
+    driver.quit()
+
+
+def show(driver, page, width, scheme):
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    driver.get(page.as_uri())
+
+
+def pictures(driver, width):
+    """The pictures that are shown; each lies inside the page."""
+    found = driver.find_elements("css selector", ".card > svg, .card div > svg")
+    shown = [svg for svg in found if svg.is_displayed()]
+    assert all(svg.rect["x"] >= 0 and svg.rect["x"] + svg.rect["width"] <= width for svg in shown)
+    return len(shown)
+
+
+@pytest.mark.browser
+def test_a_browser_shows_it_on_a_desk_and_on_a_phone(browser, make_report, tmp_path):
+    write_pages(tmp_path, judged(make_report()))
+    grounds = set()
+    for width, scheme in ((1280, "light"), (375, "dark")):
+        show(browser, tmp_path / "report.html", width, scheme)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        verdict = browser.find_element("css selector", ".verdict")
+        assert "pruned/onnx-int8" in verdict.text
+        assert verdict.rect["y"] < 200
+        assert pictures(browser, width) == 3
+        grounds.add(browser.execute_script("return getComputedStyle(document.body).backgroundColor"))
+    assert len(grounds) == 2
+    assert browser.get_log("browser") == []
+
+
+@pytest.mark.browser
+def test_a_browser_folds_the_details_and_shows_all_of_them_when_asked(browser, make_full_report, tmp_path):
+    write_pages(tmp_path, make_full_report())
+    for width, scheme in ((1280, "dark"), (375, "light")):
+        show(browser, tmp_path / "report.html", width, scheme)
+        assert pictures(browser, width) == 3
+        browser.execute_script("document.querySelectorAll('details').forEach(each => each.open = true)")
+        assert pictures(browser, width) == 6
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert browser.get_log("browser") == []

@@ -1,0 +1,164 @@
+"""What was found out about answers beyond the score, as rows of words, all on test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compress.measure.quality import ClassScore, Difference, Quality, SliceScore
+from compress.report import words
+from compress.report.result import Report
+from compress.report.speed_tables import places
+from compress.report.table import Cells, Table
+
+CHANCE = 0.05
+"""A difference is marked where chance explains it in fewer cases than this."""
+
+
+def scored(quality: Quality | None) -> str:
+    """The primary score with its interval: `90.4 (88.3 to 92.3)`."""
+    if quality is None:
+        return words.ABSENT
+    larger = quality.larger_is_better
+    return f"{words.score(quality.primary.value, larger)} ({words.interval(quality.primary, larger)})"
+
+
+def changed(found: Difference | None, larger: bool) -> str:
+    """A difference: `−0.3`, marked where it is larger than chance explains at 5 %."""
+    if found is None:
+        return words.ABSENT
+    return words.signed(found.value, larger) + ("*" if found.p_value < CHANCE else "")
+
+
+def test_of(report: Report, key: str, title: str) -> Quality | None:
+    """The scores of a row on test at a target."""
+    row = report.row(key)
+    place = row.targets.get(title) if row else None
+    return place.test if place else None
+
+
+def classes(report: Report, title: str, key: str) -> Table:
+    """How well every class is found, by the teacher and by ``key``."""
+    ours, teachers = (test_of(report, name, title) for name in (key, report.teacher))
+    if ours is None or teachers is None:
+        return Table((), ())
+    rows = tuple(
+        _class_row(label, entry, teachers.per_class[label])
+        for label, entry in ours.per_class.items()
+        if label in teachers.per_class
+    )
+    precise = any(entry.precision is not None or entry.f1 is not None for entry in ours.per_class.values())
+    more = ("precision", "teacher's precision", "F1", "teacher's F1") if precise else ()
+    columns = ("class", "rows", "recall", "teacher's recall", "change", *more)
+    return Table(columns, rows, frozenset(columns[1:]))
+
+
+def _class_row(label: str, ours: ClassScore, teachers: ClassScore) -> Cells:
+    return {
+        "class": label,
+        "rows": words.count(ours.rows),
+        "recall": words.score(ours.recall),
+        "teacher's recall": words.score(teachers.recall),
+        "change": words.signed(ours.recall - teachers.recall),
+        "precision": words.score(ours.precision),
+        "teacher's precision": words.score(teachers.precision),
+        "F1": words.score(ours.f1),
+        "teacher's F1": words.score(teachers.f1),
+    }
+
+
+def trust(report: Report, title: str) -> Table:
+    """Whether each row is right as often as it says, and how often it decides as the teacher does."""
+    columns = ("model", "variant", "calibration error (95 %)", "by chance below", "leans", "agrees with the teacher")
+    rows = []
+    for row, place in places(report, title):
+        test = place.test
+        found = test.calibration if test else None
+        if test is None or (found is None and test.agreement_with_teacher is None):
+            continue
+        rows.append(
+            {
+                "model": row.model,
+                "variant": row.variant.name,
+                "calibration error (95 %)": f"{words.percent(found.error.value)} ({words.percent(found.error.low)} to"
+                f" {words.percent(found.error.high)})"
+                if found
+                else words.ABSENT,
+                "by chance below": words.percent(found.by_chance if found else None),
+                "leans": found.lean if found else words.ABSENT,
+                "agrees with the teacher": words.percent(test.agreement_with_teacher),
+            }
+        )
+    return Table(columns, tuple(rows), frozenset(columns[2:]) - {"leans"}).without_empty()
+
+
+def slices(report: Report, title: str, key: str, column: str | None) -> Table:
+    """The score on parts of the rows, of the teacher and of ``key``: by length, or by a column's values."""
+    ours, teachers = (test_of(report, name, title) for name in (key, report.teacher))
+    given, theirs = _parts(ours, column), {part.name: part for part in _parts(teachers, column)}
+    name = "by length" if column is None else f"by {column}"
+    columns = (name, "rows", key, *(("teacher", "change", "95 % of the change") if key != report.teacher else ()))
+    larger = ours.larger_is_better if ours else True
+    rows = tuple({name: part.name, **_slice_cells(part, theirs.get(part.name), key, larger)} for part in given)
+    return Table(columns, rows, frozenset(columns[1:]))
+
+
+def _parts(quality: Quality | None, column: str | None) -> Sequence[SliceScore]:
+    if quality is None:
+        return ()
+    return quality.by_length if column is None else quality.slices.get(column, ())
+
+
+def _slice_cells(part: SliceScore, theirs: SliceScore | None, key: str, larger: bool) -> Cells:
+    versus = part.versus_teacher
+    return {
+        "rows": words.count(part.rows),
+        "teacher": words.score(theirs.primary.value if theirs and theirs.primary else None, larger),
+        key: f"{words.score(part.primary.value, larger)} ({words.interval(part.primary, larger)})"
+        if part.primary
+        else part.reason or words.ABSENT,
+        "change": changed(versus, larger),
+        "95 % of the change": f"{words.signed(versus.low, larger)} to {words.signed(versus.high, larger)}"
+        if versus
+        else words.ABSENT,
+    }
+
+
+def robustness(report: Report, title: str) -> Table:
+    """Every row's score on changed texts, and the change against its own answers to the texts as they are."""
+    found = [(row, place.test) for row, place in places(report, title) if place.test and place.test.robustness]
+    names = tuple(dict.fromkeys(each.name for _, test in found for each in test.robustness))
+    columns = ("model", "variant", "as they are", *names)
+    rows = tuple(
+        {
+            "model": row.model,
+            "variant": row.variant.name,
+            "as they are": words.score(test.primary.value, test.larger_is_better),
+            **dict.fromkeys(names, words.ABSENT),
+            **{
+                each.name: f"{words.score(each.primary.value, test.larger_is_better)}"
+                f" ({changed(each.change, test.larger_is_better)})"
+                for each in test.robustness
+            },
+        }
+        for row, test in found
+    )
+    return Table(columns, rows, frozenset(columns[2:]))
+
+
+def disagreements(report: Report, title: str, key: str) -> Table:
+    """The test rows on which ``key`` and the teacher are furthest apart, by number; no report holds their text."""
+    test = test_of(report, key, title)
+    columns = ("row of test", "right answer", "the teacher's", key, "apart by")
+    rows = tuple(
+        {
+            "row of test": f"{each.row:,}",
+            "right answer": each.gold,
+            "the teacher's": each.teachers,
+            key: each.ours,
+            "apart by": f"{each.distance:.3g}",
+        }
+        for each in (test.disagreements if test else ())
+    )
+    if not rows and test and key != report.teacher and test.by_length:  # it was looked at, and none is apart
+        rows = ({**dict.fromkeys(columns, words.ABSENT), "row of test": "none"},)
+    return Table(columns, rows, frozenset({"row of test", "apart by"}), texts=frozenset(columns[1:4]))

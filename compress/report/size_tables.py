@@ -1,0 +1,102 @@
+"""What every variant takes: parameters, operations, bytes, memory while serving, and energy."""
+
+from __future__ import annotations
+
+from compress.measure.footprint import Footprint
+from compress.measure.memory import ServingMemory
+from compress.report import words
+from compress.report.result import AtTarget, LedgerRow, Report
+from compress.report.speed_tables import places
+from compress.report.table import Cells, Table
+
+
+def footprint(report: Report, title: str) -> Table:
+    """Parameters with and without embeddings, operations of one row, bytes, and the energy of one row."""
+    lengths = sorted({length for row, _ in places(report, title) if row.footprint for length in row.footprint.flops_at})
+    operations = tuple(f"one row of {length}" for length in lengths)
+    columns = (
+        "model",
+        "variant",
+        "parameters",
+        "without embeddings",
+        *operations,
+        "weights",
+        "all files",
+        "energy a row",
+    )
+
+    def cells(row: LedgerRow, place: AtTarget) -> Cells:
+        size: Footprint | None = row.footprint
+        return {
+            "model": row.model,
+            "variant": row.variant.name,
+            "parameters": words.count(size.parameters if size else None),
+            "without embeddings": words.count(size.encoder_parameters if size else None),
+            **{
+                name: words.operations(size.flops_at.get(length) if size else None)
+                for name, length in zip(operations, lengths, strict=True)
+            },
+            "weights": words.size(size.bytes_weights if size else None),
+            "all files": words.size(size.bytes_total if size else None),
+            "energy a row": _energy(place),
+        }
+
+    return Table(columns, tuple(cells(row, place) for row, place in places(report, title)), frozenset(columns[2:]))
+
+
+def energy_sources(report: Report, title: str) -> list[str]:
+    """What energy was read from, or why it was not, as sentences: each once."""
+    told = dict.fromkeys(place.latency.energy for _, place in places(report, title) if place.latency.timed)
+    return [f"Energy was {said if said.startswith('not measured') else f'read from {said}'}" for said in told if said]
+
+
+def serving(report: Report, title: str) -> Table:
+    """Memory of a process that serves, one by one and in batches."""
+    found = [(row, place.serving) for row, place in places(report, title) if place.serving]
+    batches = sorted({each.batch for _, given in found for each in given})
+    columns = ("model", "variant", *(name for batch in batches for name in _memory_columns(batch)))
+    device = any(each.device is not None for _, given in found for each in given)
+    columns += tuple(f"{_batch_name(batch)}, on the device" for batch in batches) if device else ()
+    rows = tuple(
+        {
+            **dict.fromkeys(columns, words.ABSENT),
+            "model": row.model,
+            "variant": row.variant.name,
+            **{name: said for each in given for name, said in _memory_cells(each).items()},
+        }
+        for row, given in found
+    )
+    return Table(columns, rows, frozenset(columns[2:]))
+
+
+def serving_reasons(report: Report, title: str) -> list[str]:
+    """Why memory is missing, where it is: `student/torch-fp32, batch 32: …`."""
+    return [
+        f"{row.key}, batch {each.batch}: {each.reason}"
+        for row, place in places(report, title)
+        for each in place.serving
+        if each.reason
+    ]
+
+
+def _memory_columns(batch: int) -> tuple[str, str]:
+    return f"{_batch_name(batch)}, resident", f"{_batch_name(batch)}, peak"
+
+
+def _memory_cells(each: ServingMemory) -> dict[str, str]:
+    resident, peak = _memory_columns(each.batch)
+    return {
+        resident: words.size(each.resident),
+        peak: words.size(each.peak),
+        f"{_batch_name(each.batch)}, on the device": words.size(each.device),
+    }
+
+
+def _batch_name(batch: int) -> str:
+    return "one by one" if batch == 1 else f"batches of {batch}"
+
+
+def _energy(place: AtTarget) -> str:
+    if place.latency.joules_per_row is not None:
+        return words.joules(place.latency.joules_per_row)
+    return "not measured" if place.latency.timed else words.ABSENT
