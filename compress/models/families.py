@@ -192,12 +192,22 @@ def shape_of(model: PreTrainedModel) -> ShapeInfo:
     """The size of a model as compress.json tells it."""
     shapes = layer_shapes(model)
     embeddings = base_of(model).get_submodule("embeddings")
+    hidden, width = int(model.config.hidden_size), _vector_width(model)
     return ShapeInfo(
         family=family_of(model).name,
-        hidden=int(model.config.hidden_size),
+        hidden=hidden,
         heads=tuple(heads for heads, _ in shapes),
         ffn=tuple(ffn for _, ffn in shapes),
         vocabulary=int(model.config.vocab_size),
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         embedding_parameters=sum(parameter.numel() for parameter in embeddings.parameters()),
+        head_size=head_size(model),
+        embedding_size=width if width != hidden else None,
     )
+
+
+def _vector_width(model: PreTrainedModel) -> int:
+    """The width of a word vector, read from the module that looks it up."""
+    vectors = model.get_input_embeddings()
+    assert isinstance(vectors, nn.Embedding)
+    return vectors.embedding_dim

@@ -16,7 +16,7 @@ from compress.models.families import UNEVEN, Family, base_of, family_of, head_si
 from compress.models.folder import load_model
 from compress.models.heads import head_of
 from compress.models.shapes import from_config
-from compress.recipe.schema import Student
+from compress.recipe.training import Student
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from transformers import PreTrainedModel
 from compress.errors import ModelError
 from compress.models.families import Family, family_of, layer_shapes, layers_of, part
 from compress.prune.score import most_removable, share_removed
-from compress.recipe.schema import Prune
+from compress.recipe.training import Prune
 
 
 def shares(model: PreTrainedModel, settings: Prune) -> tuple[float, float]:

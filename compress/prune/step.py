@@ -23,7 +23,7 @@ from compress.prune.amount import layer_parameters, shares
 from compress.prune.importance import Loss, measure_importance
 from compress.prune.score import choose
 from compress.prune.surgery import cut
-from compress.recipe.schema import Distill, Prune, Student
+from compress.recipe.training import Distill, Prune, Student
 from compress.tasks import kind_of
 from compress.tasks.kind import Row
 from compress.train.distill import distill, distill_from_model, objective_of

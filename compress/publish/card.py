@@ -10,13 +10,15 @@ import yaml
 
 from compress.cards import HubCheckpoint, TeacherCard, available, find_teacher
 from compress.folder import FolderInfo
-from compress.report import tables, words
+from compress.report import speed_tables, tables, words
 from compress.report.chain import chain
 from compress.report.render import conditions, markdown_cell, markdown_table
-from compress.report.result import LedgerRow, Report, Verdict
+from compress.report.result import LedgerRow, Report, TargetFacts, Verdict
+from compress.report.table import Table
+from compress.runtime import runtime_of
 from compress.sources import HUB_ID
 
-LIBRARIES = {"onnx": "onnx", "torch": "transformers"}
+LIBRARIES = {"onnx": "onnx", "openvino": "openvino", "torch": "transformers"}
 """The hub's name for what loads a format."""
 PIPELINES = {
     "classification": "text-classification",
@@ -40,7 +42,8 @@ class Subject:
 def model_card(subject: Subject) -> str:
     """The whole README.md."""
     front = yaml.safe_dump(front_matter(subject), sort_keys=False, allow_unicode=True)
-    parts = [_headline(subject), _use(subject), _scores(subject), _speed(subject), _origin(subject), _check(subject)]
+    told = (_headline, _use, _scores, _speed, _takes, _origin, _check)
+    parts = [tell(subject) for tell in told]
     return "\n\n".join([f"---\n{front}---", f"# {subject.name}", *filter(None, parts)]) + "\n"
 
 
@@ -122,11 +125,21 @@ def _headline(subject: Subject) -> str:
 
 def _use(subject: Subject) -> str:
     sample = '("a text", "another text")' if len(subject.report.task.text) == 2 else '"a text"'
-    extra = "" if subject.row.variant.runtime == "onnxruntime" else "[train]"
-    return (
-        f"```python\n# pip install 'compress-encoders{extra}'\nimport compress\n"
-        f'compress.open("{subject.name}").predict([{sample}])\n```'
-    )
+    runtime, target = runtime_of(subject.row.variant), target_of(subject)
+    package = f"compress-encoders[{runtime.extra}]" if runtime.extra else "compress-encoders"
+    base_install = runtime.extra is None and target.device == "cpu"
+    lines = [f"# pip install '{package}'", "" if base_install else f"# It needs {runtime.needs}.", "import compress"]
+    place = ""
+    if (target.device, target.threads) != ("cpu", 1):
+        lines.append("from compress.runtime import Place")
+        place = f', Place("{target.device}"' + (f", threads={target.threads})" if target.threads != 1 else ")")
+    lines.append(f'compress.open("{subject.name}"{place}).predict([{sample}])')
+    return "\n".join(["```python", *filter(None, lines), "```"])
+
+
+def target_of(subject: Subject) -> TargetFacts:
+    """The place of use at which it won."""
+    return next(target for target in subject.report.targets if target.title == subject.verdict.target)
 
 
 def _scores(subject: Subject) -> str:
@@ -146,15 +159,14 @@ def _scores(subject: Subject) -> str:
         }
         for name, found in test.scores.items()
     )
-    table = tables.Table(("metric", "score", "95 % interval", "teacher"), rows, frozenset({"score", "teacher"}))
+    table = Table(("metric", "score", "95 % interval", "teacher"), rows, frozenset({"score", "teacher"}))
     where = f"{test.rows:,} test rows of {markdown_cell(subject.report.data.source)}"
     batch = f", scored in batches of {test.batch} as its target uses it" if test.batch else ""
     return f"## Scores\n\nOn {where}{batch}.\n\n{markdown_table(table)}"
 
 
 def _speed(subject: Subject) -> str:
-    report, title = subject.report, subject.verdict.target
-    target = next(target for target in report.targets if target.title == title)
+    report, title, target = subject.report, subject.verdict.target, target_of(subject)
     stages = tables.stages(report, title, subject.row.key)
     parts = [
         "## Speed",
@@ -162,9 +174,42 @@ def _speed(subject: Subject) -> str:
         " and other ratios where their instructions differ.",
         markdown_table(tables.comparisons(report, subject.verdict)),
     ]
+    parts += [f"≈ An unstable timing, no more than a hint. {markdown_cell(reason)}." for reason in _shaky(subject)]
     if stages.rows:
         parts += ["What each stage cost and gained:", markdown_table(stages)]
     return "\n\n".join(parts)
+
+
+def _shaky(subject: Subject) -> list[str]:
+    rows = subject.row, subject.report.row(subject.report.teacher)
+    title = subject.verdict.target
+    return speed_tables.noise_reasons(
+        {row.key: row.targets[title].latency for row in rows if row is not None and title in row.targets}
+    )
+
+
+def _takes(subject: Subject) -> str:
+    """What serving it takes; what was not measured is left out."""
+    size, place = subject.row.footprint, subject.row.targets[subject.verdict.target]
+    lines = []
+    if size is not None and size.parameters is not None:
+        lines.append(
+            f"{words.count(size.parameters)} parameters, {words.count(size.encoder_parameters)} without embeddings"
+        )
+        lines += [
+            f"{words.operations(count)} for a row of {length} word pieces" for length, count in size.flops_at.items()
+        ]
+    for each in place.serving:
+        if each.peak is not None:
+            how = "one by one" if each.batch == 1 else f"in batches of {each.batch}"
+            lines.append(f"{words.size(each.peak)} of memory at most for a process that serves {how}")
+    if place.latency.first_answer_seconds is not None:
+        lines.append(
+            f"{words.seconds(place.latency.first_answer_seconds)} from the start of a process to its first answer"
+        )
+    if place.latency.joules_per_row is not None:
+        lines.append(f"{words.joules(place.latency.joules_per_row)} a row, read from {place.latency.energy}")
+    return "\n".join(["## What it takes", "", *(f"- {markdown_cell(line)}" for line in lines)]) if lines else ""
 
 
 def _origin(subject: Subject) -> str:

@@ -17,7 +17,7 @@ from compress.folder import TaskInfo
 from compress.models.families import shape_of
 from compress.models.folder import fit_head, load_model, load_tokenizer
 from compress.models.shrink import build_student, place
-from compress.recipe.schema import Distill, Student
+from compress.recipe.training import Distill, Student
 from compress.tasks.kind import Row
 from compress.train import material
 from compress.train.distillation import Distillation

@@ -13,7 +13,7 @@ from compress.folder import TaskInfo
 from compress.losses import LOSSES, AnswerLoss, LayerLoss, Part
 from compress.models.families import layers_of
 from compress.models.observe import Seen, observe
-from compress.recipe.schema import Distill
+from compress.recipe.training import Distill
 from compress.tasks import kind_of
 from compress.train.layer_map import layer_map
 from compress.train.objective import Batch, Losses, forward

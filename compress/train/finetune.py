@@ -16,7 +16,7 @@ from compress.errors import ModelError
 from compress.folder import TaskInfo
 from compress.models.fetch import fetch
 from compress.models.folder import fit_head, has_head, load_model, load_tokenizer, read_config
-from compress.recipe.schema import Finetune
+from compress.recipe.training import Finetune
 from compress.tasks.kind import Row
 from compress.train import material
 from compress.train.made import Made, save_made

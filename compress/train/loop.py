@@ -25,7 +25,7 @@ from transformers import PreTrainedModel
 
 from compress.console import Console, Progress
 from compress.errors import CompressError
-from compress.recipe.schema import Training
+from compress.recipe.training import Training
 from compress.train.objective import Examples, Objective
 from compress.train.optimizer import frozen, make_optimizer
 from compress.train.plan import Plan

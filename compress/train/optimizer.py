@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from compress.errors import ModelError
 from compress.models.families import base_of, family_of, layers_of
-from compress.recipe.schema import Training
+from compress.recipe.training import Training
 
 
 def make_optimizer(model: PreTrainedModel, extra: Sequence[nn.Module], settings: Training) -> torch.optim.AdamW:

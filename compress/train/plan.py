@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.data.batches import bucketed
-from compress.recipe.schema import Training
+from compress.recipe.training import Training
 
 
 class Plan:

@@ -13,7 +13,7 @@ from pathlib import Path
 from transformers import PreTrainedModel
 
 from compress.console import Console
-from compress.recipe.schema import Training
+from compress.recipe.training import Training
 from compress.train.loop import train
 from compress.train.material import Material
 from compress.train.objective import Objective

@@ -22,7 +22,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from compress.errors import ModelError
-from compress.recipe.schema import Training
+from compress.recipe.training import Training
 from compress.train.objective import Examples, Objective
 
 SCHEMA_VERSION = 1

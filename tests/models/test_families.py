@@ -40,6 +40,9 @@ def test_the_inputs_are_what_the_model_takes(name, tiny_model):
 def test_the_shape_is_counted(name, tiny_model):
     model = tiny_model(name)
     shape = shape_of(model)
+    assert shape.head_size == head_size(model)
+    vectors = model.get_input_embeddings().embedding_dim
+    assert (shape.embedding_size or shape.hidden) == vectors
     assert (shape.family, shape.layers, shape.hidden) == (name, 2, 32)
     assert (shape.heads, shape.ffn) == ((4, 4), (64, 64))
     assert shape.vocabulary == 64

@@ -5,7 +5,7 @@ from compress.errors import ModelError
 from compress.models.families import FAMILIES, layer_shapes, layers_of, shape_of
 from compress.models.shapes import settled
 from compress.models.shrink import build_student, choose_layers
-from compress.recipe.schema import Student
+from compress.recipe.training import Student
 
 
 @pytest.mark.parametrize(

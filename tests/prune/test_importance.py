@@ -8,7 +8,7 @@ from compress.models.families import family_of, head_size, layers_of, part
 from compress.prune.amount import layer_parameters, shares
 from compress.prune.importance import measure_importance
 from compress.prune.surgery import cut
-from compress.recipe.schema import Prune
+from compress.recipe.training import Prune
 
 
 def loss(model, batch):

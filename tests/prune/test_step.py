@@ -17,7 +17,8 @@ from compress.folder import digests, read_info
 from compress.models.families import layer_shapes
 from compress.models.folder import load
 from compress.prune.step import CUT, prune, prune_from_model
-from compress.recipe.schema import Prune, Task
+from compress.recipe.schema import Task
+from compress.recipe.training import Prune
 
 GOOD, BAD = ("good", "great", "fine"), ("bad", "dull", "not")
 CLOSING = ("film", "plot", "it was so", "the bit of plot")
@@ -124,7 +125,7 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 from compress.prune.step import prune
-from compress.recipe.schema import Prune
+from compress.recipe.training import Prune
 student, data, work, settings = sys.argv[1:]
 prune(Path(student), Path(student), Path(data), Prune.model_validate_json(settings), 0, Path(work))
 """

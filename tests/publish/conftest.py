@@ -1,16 +1,18 @@
 """A winner as a run leaves it: a small ONNX classifier that works, and the judged report that names it."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from compress.folder import Parent, read_info, write_info
+from compress.measure.latency import Latency
 from compress.publish.zoo import publish
 from compress.report.judge import judged
 from compress.report.result import Report
 from tests.measure.conftest import write_variant
-from tests.report.conftest import VARIANTS, MakeReport, made_report
+from tests.report.conftest import VARIANTS, MakeReport, full_report, latency, made_report
 
 RECIPE = {"name": "films", "teacher": {"source": "bert-base", "revision": None}}
 
@@ -18,6 +20,16 @@ RECIPE = {"name": "films", "teacher": {"source": "bert-base", "revision": None}}
 @pytest.fixture
 def make_report() -> MakeReport:
     return made_report
+
+
+@pytest.fixture
+def make_full_report() -> Callable[[], Report]:
+    return full_report
+
+
+@pytest.fixture
+def latency_of() -> Callable[..., Latency]:
+    return latency
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import pytest
 import yaml
 
 from compress.publish.card import base_model, front_matter, hub_data, model_card
 from compress.publish.zoo import find_subject
 from compress.report.judge import judged
+from compress.runtime.known import GRAPH_BF16, TENSORRT
 
 
 @pytest.fixture
@@ -72,7 +75,61 @@ def test_a_pair_is_shown_as_a_pair(winner, make_report):
     assert '.predict([("a text", "another text")])' in card
 
 
+def used_at(report, **changes):
+    """The report with its winner's target, and its runtime, changed."""
+    target = report.targets[0].model_copy(update=changes)
+    return report.model_copy(update={"targets": (target, *report.targets[1:])})
+
+
+def test_a_place_other_than_one_thread_is_part_of_how_to_use_it(winner, report):
+    card = model_card(find_subject(winner, used_at(report, threads=4), "a"))
+    assert "# pip install 'compress-encoders'\nimport compress\nfrom compress.runtime import Place\n" in card
+    assert 'compress.open("a", Place("cpu", threads=4)).predict(["a text"])' in card
+
+
+@pytest.mark.parametrize(
+    ("variant", "package", "needs"),
+    [
+        (GRAPH_BF16, "compress-encoders[train]", "PyTorch and a CUDA device"),
+        (TENSORRT, "compress-encoders", "onnxruntime-gpu, TensorRT's own libraries and a CUDA device"),
+    ],
+)
+def test_a_winner_on_cuda_says_what_it_needs_and_opens_there(winner, report, variant, package, needs):
+    subject = find_subject(winner, used_at(report, device="cuda"), "a")
+    card = model_card(replace(subject, row=subject.row.model_copy(update={"variant": variant})))
+    assert f"# pip install '{package}'\n# It needs {needs}.\nimport compress\n" in card
+    assert 'compress.open("a", Place("cuda")).predict(["a text"])' in card
+
+
+def test_what_a_card_says_runs(winner, report, monkeypatch):
+    """Each line as it stands there, in the folder above the model."""
+    code = model_card(find_subject(winner, used_at(report, threads=2), winner.name)).split("```")[1]
+    monkeypatch.chdir(winner.parent)
+    given = code.removeprefix("python\n").strip().rpartition("\n")
+    names: dict = {}
+    exec(given[0], names)
+    [answer] = eval(given[2], names)
+    assert answer["label"] in {"bad", "good"}
+
+
 def test_remarks_go_along(winner, make_report):
     report = make_report()
     report = judged(report.model_copy(update={"data": report.data.model_copy(update={"duplicates": 3})}))
     assert "- Note: 3 texts of test also stand in train." in model_card(find_subject(winner, report, "a"))
+
+
+def test_what_serving_takes_is_told_where_it_was_measured(winner, make_full_report):
+    body = model_card(find_subject(winner, make_full_report(), "a"))
+    assert "- 22.7 M parameters, 10.8 M without embeddings\n- 2.41 GFLOP for a row of 128 word pieces" in body
+    assert "- 290 MB of memory at most for a process that serves in batches of 32" in body
+    assert "- 1.4 s from the start of a process to its first answer" in body
+    assert "a row, read from" not in body
+
+
+def test_an_unstable_timing_is_told(winner, make_report, latency_of):
+    report = make_report()
+    place = report.rows[-1].targets["cpu"]
+    shaky = latency_of(0.61, 8, status="unstable", reason="the hypervisor took 20 % of the cores")
+    row = report.rows[-1].model_copy(update={"targets": {"cpu": place.model_copy(update={"latency": shaky})}})
+    report = judged(report.model_copy(update={"rows": (*report.rows[:-1], row)}))
+    assert "≈ An unstable timing" in model_card(find_subject(winner, report, "a"))

@@ -16,7 +16,7 @@ from pathlib import Path
 import compress.train.made as made
 import compress.train.store as store
 from compress.models.folder import load_model
-from compress.recipe.schema import Checkpoints, Distill, Finetune, Student
+from compress.recipe.training import Checkpoints, Distill, Finetune, Student
 from compress.train.distill import distill
 from compress.train.finetune import finetune
 from compress.train.loop import Run

@@ -7,7 +7,7 @@ from compress.losses import LOSSES
 from compress.models.families import FAMILIES, layer_shapes
 from compress.models.folder import load
 from compress.models.shrink import build_student
-from compress.recipe.schema import Distill, Student
+from compress.recipe.training import Distill, Student
 from compress.train import distill, distill_from_model
 from compress.train.distillation import Distillation
 

@@ -8,7 +8,7 @@ from compress.errors import ModelError
 from compress.folder import read_info
 from compress.models.families import FAMILIES
 from compress.models.folder import load, load_model
-from compress.recipe.schema import Finetune
+from compress.recipe.training import Finetune
 from compress.train import finetune, finetune_from_model
 from compress.train.material import from_rows, tokens_of
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from compress.errors import CompressError, MissingExtra, ModelError, UsageError
-from compress.recipe.schema import Checkpoints, Training
+from compress.recipe.training import Checkpoints, Training
 from compress.train.evaluate import answers
 from compress.train.loop import train
 from compress.train.objective import TaskObjective

@@ -2,7 +2,7 @@ import pytest
 
 from compress.errors import ModelError
 from compress.models.families import FAMILIES, layers_of
-from compress.recipe.schema import Training
+from compress.recipe.training import Training
 from compress.train.optimizer import frozen, make_optimizer
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from compress.recipe.schema import Training
+from compress.recipe.training import Training
 from compress.train.plan import Plan
 
 LENGTHS = np.arange(50) % 13 + 3

@@ -12,7 +12,7 @@ import torch
 
 from compress.console import Console
 from compress.models.folder import load_model, load_tokenizer
-from compress.recipe.schema import Checkpoints, Distill, Finetune, Student
+from compress.recipe.training import Checkpoints, Distill, Finetune, Student
 from compress.train import material as materials
 from compress.train.distill import distill
 from compress.train.evaluate import answers
