@@ -1,0 +1,1 @@
+"""Measurements that are published under reports/ and never run as tests."""

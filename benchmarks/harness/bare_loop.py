@@ -1,0 +1,39 @@
+"""A bare loop around `session.run`, as anybody would write it: median milliseconds of a call as one line of JSON.
+
+A program of its own that knows nothing of the harness:
+`python bare_loop.py model.onnx THREADS CALLS name=input.npy ...`
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+
+import numpy as np
+import onnxruntime
+
+WARM_CALLS = 20
+
+
+def main(arguments: list[str]) -> None:
+    """Time one model and write the result to stdout."""
+    model, threads, calls, *given = arguments
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = int(threads)
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    named = (pair.partition("=") for pair in given)
+    feed = {name: np.load(path) for name, _, path in named}
+    for _ in range(WARM_CALLS):
+        session.run(None, feed)
+    times = []
+    for _ in range(int(calls)):
+        start = time.perf_counter()
+        session.run(None, feed)
+        times.append(time.perf_counter() - start)
+    sys.stdout.write(json.dumps({"milliseconds": statistics.median(times) * 1e3, "calls": len(times)}) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

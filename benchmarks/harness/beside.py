@@ -1,0 +1,166 @@
+"""The harness beside other people's tools: the same file, inputs, threads and cores, turn and turn about."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.harness.rows import Row, Turn
+from benchmarks.harness.setting import Setting
+from benchmarks.harness.tools import (
+    APP,
+    BARE,
+    BERT_PERF_TEST,
+    WITHOUT_VNNI,
+    Task,
+    Tool,
+    ToolFailed,
+    ask,
+    held_to,
+    missing,
+    told,
+)
+from benchmarks.harness.verdicts import CLOSE, beside_tool
+from compress.environment import describe_cpu
+from compress.errors import CompressError
+from compress.folder import VariantInfo
+from compress.measure.latency import Job, Latency
+from compress.measure.session import time_jobs
+from compress.pipeline.portable import without_paths
+from compress.runtime import WAYS
+
+OURS = "ours"
+FEWEST_CALLS, MOST_CALLS = 30, 2000
+"""Calls of a tool in a turn."""
+ONNX = None
+"""How the harness opens a bare ONNX file when nothing is said: in ONNX Runtime."""
+OPENVINO = WAYS["openvino"]
+
+
+@dataclass(frozen=True)
+class Group:
+    """One file in one runtime, and the tools that time it there."""
+
+    precision: str
+    runtime: str
+    variant: VariantInfo | None
+    tools: tuple[Tool, ...]
+
+
+GROUPS = (
+    Group("fp32", "ONNX Runtime", ONNX, (BARE, BERT_PERF_TEST)),
+    Group("int8", "ONNX Runtime", ONNX, (BARE, BERT_PERF_TEST)),
+    Group("fp32", "OpenVINO", OPENVINO, (APP,)),
+)
+TITLES = {
+    "bare": "a bare session.run loop",
+    "bert_perf_test": "onnxruntime.transformers.bert_perf_test",
+    "benchmark_app": "OpenVINO's benchmark_app",
+}
+
+
+def planned(parts: Sequence[str]) -> list[Row]:
+    """The rows of the tools that were asked for."""
+    return [_row(group, tool) for group in GROUPS for tool in group.tools if tool.name in parts]
+
+
+def _row(group: Group, tool: Tool) -> Row:
+    return Row(
+        key=f"{tool.name}-{group.precision}",
+        part=tool.name,
+        what=f"{group.precision} in {group.runtime}, against {TITLES[tool.name]}",
+        goal=f"medians within {CLOSE:.0%}",
+    )
+
+
+def compare(setting: Setting, parts: Sequence[str]) -> Iterator[Row]:
+    """All groups, a row after every turn."""
+    for group in GROUPS:
+        wanted = [tool for tool in group.tools if tool.name in parts]
+        if wanted:
+            yield from _compare_group(setting, group, wanted)
+
+
+def _compare_group(setting: Setting, group: Group, tools: Sequence[Tool]) -> Iterator[Row]:
+    rows = {tool.name: _row(group, tool) for tool in tools}
+    able = {}
+    for tool in tools:
+        if why := _unable(group, tool):
+            yield rows[tool.name].model_copy(update={"reason": why})
+        else:
+            able[tool.name] = tool
+    turns: dict[str, list[Turn]] = {name: [] for name in able}
+    calls = FEWEST_CALLS
+    for number in range(setting.turns):
+        if setting.over or not able:
+            return
+        # Ours, theirs; theirs, ours: whatever drifts meets both alike.
+        order = [OURS, *able] if number % 2 == 0 else [*reversed(able), OURS]
+        times, faults = _take_turn(setting, group, [(name, able.get(name)) for name in order], calls)
+        for name in set(able) & (set(able) if OURS in faults else set(faults)):
+            fault = faults.get(OURS) or faults[name]
+            yield rows[name].model_copy(update={"passed": False, "found": fault, "reason": fault})
+            del able[name]
+        if able:
+            calls = min(MOST_CALLS, max(FEWEST_CALLS, round(setting.seconds * 1e3 / times[OURS])))
+        for name, tool in able.items():
+            turns[name].append(Turn(ours=times[OURS], theirs=times[name]))
+            told_of = rows[name].model_copy(update={"setup": _setup(setting, group, tool, calls)})
+            yield beside_tool(told_of, turns[name], setting.turns)
+
+
+def _unable(group: Group, tool: Tool) -> str | None:
+    """Why the tool cannot be compared with here."""
+    return WITHOUT_VNNI if group.precision == "int8" and not describe_cpu().has_vnni else missing(tool)
+
+
+def _take_turn(
+    setting: Setting, group: Group, order: Sequence[tuple[str, Tool | None]], calls: int
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Everyone's median, and what went wrong with those that have none."""
+    times: dict[str, float] = {}
+    faults: dict[str, str] = {}
+    for name, tool in order:
+        try:
+            times[name] = _time_theirs(setting, group, tool, calls) if tool else _time_ours(setting, group)
+        except ToolFailed as error:
+            faults[name] = str(error)
+    return times, faults
+
+
+def _time_ours(setting: Setting, group: Group) -> float:
+    """The harness's own median, in a session of its own as short as the tool's turn."""
+    job = Job(OURS, setting.files.bare[group.precision], group.variant, setting.place, setting.batch, setting.length)
+    try:
+        with held_to(setting.cores):
+            latency: Latency = time_jobs([job], (), setting.beside)[OURS]
+    except CompressError as error:
+        raise ToolFailed(without_paths(error.message)) from error
+    if latency.model is None:
+        raise ToolFailed(f"the harness gave no figure: {without_paths(latency.reason or latency.status)}")
+    return latency.model.p50.value
+
+
+def _time_theirs(setting: Setting, group: Group, tool: Tool, calls: int) -> float:
+    """The tool's own median."""
+    with tempfile.TemporaryDirectory(dir=setting.work) as work, held_to(setting.cores):
+        return ask(tool, _task(setting, group, calls, Path(work)))
+
+
+def _setup(setting: Setting, group: Group, tool: Tool, calls: int) -> dict[str, str]:
+    """How the tool was called, for the report."""
+    return {"command": told(tool, _task(setting, group, calls, setting.work / "work"))}
+
+
+def _task(setting: Setting, group: Group, calls: int, work: Path) -> Task:
+    return Task(
+        model=setting.files.bare[group.precision],
+        inputs=setting.files.inputs,
+        batch=setting.batch,
+        length=setting.length,
+        threads=setting.threads,
+        calls=calls,
+        work=work,
+    )

@@ -1,0 +1,180 @@
+"""The harness against itself: identical twins, a twin slowed on purpose, and a busy neighbour."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from benchmarks.harness import verdicts
+from benchmarks.harness.model import PRECISIONS
+from benchmarks.harness.rows import Pairing, Row
+from benchmarks.harness.setting import Setting, run_session
+from benchmarks.harness.tools import held_to
+from compress.environment import usable_cores
+from compress.measure.latency import Job
+from compress.measure.noise import MOST_BESIDE
+
+HANDICAP = 0.03
+"""Share of each call's time by which a twin is slowed."""
+NEIGHBOURLY = 3
+"""Sessions with each neighbour, and without one, for twenty sessions of twins."""
+
+QUIET, CHOSEN, ANY, HELD = "quiet", "chosen core", "any core", "held core"
+NEIGHBOURS = {
+    CHOSEN: "the core loaded that the session would have chosen",
+    ANY: "one core loaded, whichever the system chooses",
+    HELD: "the only core loaded that the session may use",
+}
+NOT_HELD = "this system cannot hold a process to a core"
+NO_ROOM = "the session needs every core there is and cannot give way"
+
+NOTICED = "every session that it is felt in is marked unstable, and most of the quiet ones are not"
+GOALS = {
+    CHOSEN: f"the ratio moves by less than {verdicts.CLOSE:.0%}; {NOTICED}",
+    ANY: f"the ratio moves by less than {verdicts.CLOSE:.0%}; {NOTICED}",
+    HELD: f"{NOTICED}. Harder than what is asked of the harness, for the session has nowhere to go: how far the ratio "
+    "moves is told and decides nothing",
+}
+
+BURN = """
+import os
+parent = os.getppid()
+while os.getppid() == parent:
+    for _ in range(1000000):
+        pass
+"""
+"""Keeps one core busy, and ends when the process that started it has ended."""
+
+
+def planned(parts: Sequence[str], sessions: int) -> list[Row]:
+    """The rows of the parts that were asked for."""
+    rows = []
+    if "slowed" in parts:
+        rows.append(_slowed_row(_half(sessions)))
+    if "neighbour" in parts:
+        rows += [_neighbour_row(case) for case in NEIGHBOURS]
+    if "aa" in parts:
+        rows.append(_twins_row(sessions))
+    return rows
+
+
+def _twins_row(count: int) -> Row:
+    least = verdicts.needed(verdicts.TRUSTED, count)
+    return Row(
+        key="aa",
+        part="aa",
+        what="two identical variants (fp32 and INT8 in turns)",
+        goal=f"the ratio's interval holds 1.00 in {least} of {count} sessions",
+    )
+
+
+def _slowed_row(count: int) -> Row:
+    least = verdicts.needed(verdicts.TOLD_APART, count)
+    return Row(
+        key="slowed",
+        part="slowed",
+        what=f"a variant and its twin slowed by {HANDICAP:.0%} (fp32 and INT8 in turns)",
+        goal=f"the ratio's interval lies above 1.00 in {least} of {count} sessions",
+    )
+
+
+def _neighbour_row(case: str) -> Row:
+    return Row(
+        key=f"neighbour-{case.replace(' ', '-')}",
+        part="neighbour",
+        what=f"fp32 over INT8 with {NEIGHBOURS[case]}",
+        goal=GOALS[case],
+    )
+
+
+def check_twins(setting: Setting) -> Iterator[Row]:
+    """Sessions of two identical variants."""
+    row, seen = _twins_row(setting.sessions), list[Pairing]()
+    for number in range(setting.sessions):
+        if setting.over:
+            return
+        seen.append(_twin_session(setting, number, 0.0))
+        yield verdicts.twins(row, seen, setting.sessions)
+
+
+def check_slowed(setting: Setting) -> Iterator[Row]:
+    """Sessions of a variant and its slowed twin."""
+    count = _half(setting.sessions)
+    row, seen = _slowed_row(count), list[Pairing]()
+    for number in range(count):
+        if setting.over:
+            return
+        seen.append(_twin_session(setting, number, HANDICAP))
+        yield verdicts.slowed(row, seen, count)
+
+
+def _twin_session(setting: Setting, number: int, handicap: float) -> Pairing:
+    """The slowed one first, so that the ratio is the slower one's time over the faster one's."""
+    precision = PRECISIONS[number % len(PRECISIONS)]
+    jobs = [_job(setting, "twin", precision, slowed=handicap), _job(setting, "plain", precision)]
+    return run_session(setting, precision, jobs, None, seed=number)
+
+
+def check_neighbour(setting: Setting) -> Iterator[Row]:
+    """Sessions without a neighbour, and with one on each of the cores that matter."""
+    count = max(1, round(setting.sessions * NEIGHBOURLY / 20))
+    others = usable_cores() - setting.threads
+    left_out = dict(_not_to_be_had(setting, others))
+    for case, reason in left_out.items():
+        yield _neighbour_row(case).model_copy(update={"reason": reason})
+    seen: dict[str, list[Pairing]] = {case: [] for case in (QUIET, *NEIGHBOURS) if case not in left_out}
+    for number in range(count):
+        for case, mine in seen.items():
+            if setting.over:
+                return
+            mine.append(_neighbour_session(setting, case, number))
+            if case != QUIET:
+                # One busy core is felt wherever it is, unless there are others that it might be instead.
+                felt = case == HELD or others < 1.0 / MOST_BESIDE
+                yield verdicts.neighbour(
+                    _neighbour_row(case), seen[QUIET], mine, count, felt=felt, ratio_decides=case != HELD
+                )
+
+
+def _not_to_be_had(setting: Setting, others: int) -> Iterator[tuple[str, str]]:
+    """Cases that this machine or this number of threads leaves no room for, and why."""
+    if setting.cores is None:
+        yield CHOSEN, NOT_HELD
+        yield HELD, NOT_HELD
+    elif others < 1:
+        yield CHOSEN, NO_ROOM
+    if others < 1:
+        yield ANY, NO_ROOM
+
+
+def _neighbour_session(setting: Setting, case: str, number: int) -> Pairing:
+    jobs = [_job(setting, precision, precision) for precision in PRECISIONS]
+    if case == QUIET:
+        return run_session(setting, case, jobs, None, seed=number)
+    # The cores that the session chooses when all are quiet, as they were when this run began.
+    loaded = setting.cores[-1:] if setting.cores and case != ANY else None
+    with busy(loaded):
+        return run_session(setting, case, jobs, setting.cores if case == HELD else None, seed=number)
+
+
+@contextmanager
+def busy(cores: Sequence[int] | None) -> Iterator[None]:
+    """A process that keeps one core loaded, held to ``cores`` or free to move."""
+    with held_to(cores):
+        process = subprocess.Popen([sys.executable, "-c", BURN], stdin=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _job(setting: Setting, key: str, precision: str, slowed: float = 0.0) -> Job:
+    folder = setting.files.exported[precision]
+    return Job(key, folder, None, setting.place, setting.batch, setting.length, slowed=slowed)
+
+
+def _half(sessions: int) -> int:
+    return max(1, sessions // 2)

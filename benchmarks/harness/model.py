@@ -1,0 +1,82 @@
+"""The model that everything is checked on: made here, exported with our exporter, and the same in INT8."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from compress.errors import MissingExtra
+from compress.folder import TaskInfo
+from compress.measure.workload import fixed_arrays
+
+TEACHER = "minilm-l6"
+"""The card whose weights come with the `quickstart` extra."""
+TASK = TaskInfo(
+    name="harness", kind="classification", text=("text",), labels=("no", "yes"), metric="accuracy", max_length=128
+)
+"""With a head the answers are two numbers: tools that keep all answers are not slowed by keeping them."""
+PRECISIONS = ("fp32", "int8")
+
+
+@dataclass(frozen=True)
+class Files:
+    """The model as the harness and the other tools open it."""
+
+    source: str
+    """Which weights these are, in words."""
+    exported: dict[str, Path]
+    """The exported folder of each precision, with the settings that were chosen for it."""
+    bare: dict[str, Path]
+    """The ONNX file of each precision without any settings."""
+    inputs: dict[str, Path]
+    """The arrays that the tools are fed, as .npy files."""
+
+
+def make_files(work: Path, batch: int, length: int) -> Files:
+    """Make everything in ``work``. Nothing comes from the hub."""
+    from compress.export import export_from_model
+    from compress.models.folder import load_model, load_tokenizer
+    from compress.quantize import quantize_folder
+
+    try:
+        model, tokenizer = load_model(TEACHER, TASK), load_tokenizer(TEACHER)
+        source = f"{TEACHER} with a random head of two classes"
+    except MissingExtra:
+        folder = work / "random"
+        _write_random(folder)
+        model, tokenizer = load_model(folder, TASK), load_tokenizer(folder)
+        source = "random weights in the shape of MiniLM-L6 (the quickstart extra is not installed)"
+    exported = {"fp32": work / "exported-fp32", "int8": work / "exported-int8"}
+    export_from_model(model, tokenizer, exported["fp32"], task=TASK)
+    quantize_folder(exported["fp32"], exported["int8"])
+    bare = {precision: _bare(folder, work / f"bare-{precision}") for precision, folder in exported.items()}
+    inputs = {}
+    for name, array in fixed_arrays(exported["fp32"], batch, length, seed=0).items():
+        inputs[name] = work / f"{name}.npy"
+        np.save(inputs[name], array)
+    return Files(source, exported, bare, inputs)
+
+
+def _bare(exported: Path, folder: Path) -> Path:
+    """The graph alone: without compress.json the harness opens it without settings too, as the other tools do."""
+    folder.mkdir()
+    shutil.copyfile(exported / "config.json", folder / "config.json")  # tells the harness the vocabulary
+    return Path(shutil.copyfile(exported / "model.onnx", folder / "model.onnx"))
+
+
+def _write_random(folder: Path) -> None:
+    """MiniLM-L6's shape with random weights: as fast as the real one."""
+    import torch
+    from transformers import BertConfig, BertModel
+
+    from compress.models.quiet import quiet
+    from compress.models.tiny import tiny_tokenizer
+
+    config = BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)
+    with quiet(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        BertModel(config).save_pretrained(folder)
+        tiny_tokenizer("bert").save_pretrained(folder)

@@ -1,0 +1,97 @@
+"""What the check found: the rows of its table, and the report around them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from compress.measure.facts import Facts, Score
+from compress.measure.surroundings import Surroundings
+
+
+class Turn(Facts):
+    """One timing of the harness and the other tool's right beside it."""
+
+    ours: float
+    """Median milliseconds of a call, by the harness."""
+    theirs: float
+    """The same by the other tool."""
+
+    @property
+    def ratio(self) -> float:
+        """Above 1 where the harness tells longer times."""
+        return self.ours / self.theirs
+
+
+class Pairing(Facts):
+    """One session of two models, as far as the check looks at it."""
+
+    case: str
+    """Which models, or what went on beside them."""
+    ratio: Score | None
+    """None where one of the models has no figure; the reasons then tell why."""
+    p50: Mapping[str, float] = {}
+    """Milliseconds."""
+    unstable: bool = False
+    """Whether the session marked a figure as unstable."""
+    reasons: tuple[str, ...] = ()
+    other_load: float | None = None
+    """The larger share of the workers' cores that other processes took, where it was measured."""
+    seconds: float = 0.0
+    """What the session took, workers' start included."""
+
+
+class Row(Facts):
+    """One claim about the harness."""
+
+    key: str
+    part: str
+    what: str
+    goal: str
+    found: str | None = None
+    passed: bool | None = None
+    """None: not decided, and the reason tells why."""
+    reason: str | None = "not run"
+    turns: tuple[Turn, ...] = ()
+    sessions: tuple[Pairing, ...] = ()
+    setup: Mapping[str, Any] = {}
+    """What the tools were told, where another one is compared with."""
+    measured_at: str | None = None
+    """When the row was finished, in UTC."""
+
+    @property
+    def verdict(self) -> str:
+        """`yes`, `no`, or why there is none."""
+        if self.passed is None:
+            return self.reason or "not decided"
+        return "yes" if self.passed else "no"
+
+
+class HarnessReport(Facts):
+    """All rows of one run and where it ran. It is written anew after every turn: a killed run keeps what it has."""
+
+    schema_version: Literal[1] = 1
+    about: Literal["harness"] = "harness"
+    """Tells this apart from the report of a run, which stands in the same folder of reports."""
+    begun_at: str
+    made_by: str
+    command: str
+    """How to do the same again."""
+    trial: bool = False
+    """Far too short to decide anything."""
+    model: str | None = None
+    """Which weights were timed, in words."""
+    batch: int = 1
+    length: int = 128
+    threads: int = 1
+    surroundings: Surroundings | None = None
+    load_after: float | None = None
+    """Load of the last minute when the run ended; the one before it began stands in the surroundings."""
+    seconds: float | None = None
+    """None where the run did not come to its end."""
+    rows: tuple[Row, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether a claim did not hold."""
+        return any(row.passed is False for row in self.rows)

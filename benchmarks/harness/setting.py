@@ -1,0 +1,79 @@
+"""What all parts of the check share: the files, the place, the settings, and the time that is left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.harness.model import Files
+from benchmarks.harness.rows import Pairing
+from benchmarks.harness.tools import held_to
+from compress.errors import CompressError
+from compress.measure.latency import Job, Latency, ratio
+from compress.measure.session import time_jobs
+from compress.pipeline.portable import without_paths
+from compress.recipe.measuring import Measure
+from compress.runtime.predictor import Place
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How this run checks."""
+
+    files: Files
+    work: Path
+    cores: tuple[int, ...] | None
+    """Where the tools and the sessions beside them run; None where the system has no say in it."""
+    threads: int
+    batch: int
+    length: int
+    turns: int
+    """Of the harness and of each other tool."""
+    sessions: int
+    """Of identical twins; half as many with a slowed one."""
+    measure: Measure
+    """Of the sessions that check the harness against itself: the default budget."""
+    beside: Measure
+    """Of the short sessions beside other tools."""
+    seconds: float
+    """What another tool may time for in a turn."""
+    deadline: float = field(default=float("inf"))
+    """By the clock of ``time.monotonic``; nothing is begun after it."""
+
+    @property
+    def place(self) -> Place:
+        """One CPU."""
+        return Place("cpu", self.threads)
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is up."""
+        return time.monotonic() > self.deadline
+
+
+def run_session(setting: Setting, case: str, jobs: Sequence[Job], cores: Sequence[int] | None, seed: int) -> Pairing:
+    """One session of the harness; the ratio is the first job's time over the second's."""
+    start = time.monotonic()
+    try:
+        with held_to(cores):
+            latencies = time_jobs(jobs, (), setting.measure, seed=seed)
+    except CompressError as error:
+        return Pairing(case=case, ratio=None, reasons=(without_paths(error.message),))
+    return as_session(case, latencies, time.monotonic() - start)
+
+
+def as_session(case: str, latencies: dict[str, Latency], seconds: float) -> Pairing:
+    """What the check looks at, of a session of two."""
+    slower, faster = latencies.values()
+    loads = [one.noise.other_load for one in latencies.values() if one.noise and one.noise.other_load is not None]
+    return Pairing(
+        case=case,
+        ratio=ratio(slower, faster),
+        p50={key: one.model.p50.value for key, one in latencies.items() if one.model},
+        unstable=any(one.status == "unstable" for one in latencies.values()),
+        reasons=tuple(f"{key}: {without_paths(one.reason)}" for key, one in latencies.items() if one.reason),
+        other_load=max(loads, default=None),
+        seconds=seconds,
+    )

@@ -1,0 +1,224 @@
+"""The command line, the order of turns, and what is written while a run goes on; no model is made."""
+
+import json
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from benchmarks.harness import __main__ as command
+from benchmarks.harness import beside, itself
+from benchmarks.harness.model import Files
+from benchmarks.harness.rows import HarnessReport
+from benchmarks.harness.setting import Setting
+from benchmarks.harness.tools import BARE, BERT_PERF_TEST, ToolFailed
+from compress.recipe.measuring import Measure
+
+
+@pytest.fixture
+def setting(tmp_path):
+    files = {"fp32": tmp_path / "fp32", "int8": tmp_path / "int8"}
+    short = Measure(rounds=3, seconds=0.1)
+    return Setting(
+        files=Files("made up", files, files, {}),
+        work=tmp_path,
+        cores=None,
+        threads=1,
+        batch=1,
+        length=8,
+        turns=4,
+        sessions=4,
+        measure=short,
+        beside=short,
+        seconds=0.1,
+    )
+
+
+def test_defaults_are_the_whole_check():
+    given = command.parse([])
+    assert given.parts == command.PARTS
+    assert (given.sessions, given.turns, given.threads, given.minutes) == (20, 6, 1, 25.0)
+    assert given.output == Path("reports/harness")
+
+
+def test_a_trial_is_small_and_overwrites_no_report():
+    given = command.parse(["--trial"])
+    assert (given.sessions, given.turns, given.output) == (2, 2, None)
+
+
+@pytest.mark.parametrize("words", [["--only", "aa,slow"], ["--sessions", "0"], ["--threads", "x"]])
+def test_bad_options_end_in_one_message(words, capsys):
+    with pytest.raises(SystemExit) as end:
+        command.parse(words)
+    assert end.value.code == 2
+    assert "error: " in capsys.readouterr().err
+
+
+def test_every_part_has_a_row_and_keys_differ():
+    rows = [*beside.planned(command.BESIDE), *itself.planned(tuple(command.ITSELF), 20)]
+    assert {row.part for row in rows} == set(command.PARTS)
+    assert len({row.key for row in rows}) == len(rows)
+    assert {row.reason for row in rows} == {"not run"}
+
+
+def test_goals_follow_the_number_of_sessions():
+    goals = {row.key: row.goal for row in itself.planned(("aa", "slowed"), 20)}
+    assert "19 of 20" in goals["aa"]
+    assert "9 of 10" in goals["slowed"]
+
+
+def test_the_report_is_written_with_every_row(tmp_path):
+    rows = beside.planned(("bare",))
+    report = HarnessReport(begun_at="now", made_by="x", command="y", rows=tuple(rows))
+    store = command.Store(report, tmp_path / "out")
+    store.put(rows[0].model_copy(update={"passed": True, "reason": None, "found": "1 ms"}))
+    kept = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert [row["passed"] for row in kept["rows"]] == [True, None]
+    assert kept["rows"][0]["measured_at"]
+    assert "1 ms" in (tmp_path / "out" / "report.md").read_text()
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.json", "report.md"]
+
+
+GROUP = beside.Group("fp32", "ONNX Runtime", None, (BARE, BERT_PERF_TEST))
+
+
+def take_turns(setting, monkeypatch, theirs, ours=lambda: 10.0):
+    """All rows of one group, with the order in which everybody was asked."""
+    asked = []
+
+    def time_theirs(setting, group, tool, calls):
+        asked.append(tool.name)
+        return theirs(tool.name)
+
+    def time_ours(setting, group):
+        asked.append("ours")
+        return ours()
+
+    monkeypatch.setattr(beside, "GROUPS", (GROUP,))
+    monkeypatch.setattr(beside, "_time_theirs", time_theirs)
+    monkeypatch.setattr(beside, "_time_ours", time_ours)
+    return list(beside.compare(setting, ("bare", "bert_perf_test"))), asked
+
+
+def test_turns_go_there_and_back(setting, monkeypatch):
+    rows, asked = take_turns(setting, monkeypatch, lambda name: 10.1)
+    there = ["ours", "bare", "bert_perf_test"]
+    assert asked == [*there, *there[::-1]] * 2
+    assert [row.passed for row in rows[-2:]] == [True, True]
+    assert len(rows[-1].turns) == 4
+    assert "--samples" in rows[-1].setup["command"]
+
+
+def test_a_tool_that_fails_has_a_failed_row_and_the_others_go_on(setting, monkeypatch):
+    def theirs(name):
+        if name == "bare":
+            raise ToolFailed("bare ended with 1: no")
+        return 10.0
+
+    rows, asked = take_turns(setting, monkeypatch, theirs)
+    last = {row.part: row for row in rows}
+    assert last["bare"].passed is False
+    assert last["bare"].found == "bare ended with 1: no"
+    assert last["bert_perf_test"].passed is True
+    assert asked.count("bare") == 1
+
+
+def test_a_harness_that_fails_fails_all_rows(setting, monkeypatch):
+    def ours():
+        raise ToolFailed("the harness gave no figure")
+
+    rows, asked = take_turns(setting, monkeypatch, lambda name: 10.0, ours)
+    assert [row.passed for row in rows] == [False, False]
+    assert asked.count("ours") == 1
+
+
+def test_nothing_is_begun_when_the_time_is_up(setting, monkeypatch):
+    late = Setting(**{**vars(setting), "deadline": time.monotonic() - 1.0})
+    rows, asked = take_turns(late, monkeypatch, lambda name: 10.0)
+    assert (rows, asked) == ([], [])
+    assert list(itself.check_twins(late)) == list(itself.check_slowed(late)) == []
+
+
+def test_twins_take_all_sessions_with_both_precisions(setting, monkeypatch, session):
+    seen = []
+
+    def run(setting, case, jobs, cores, seed):
+        seen.append((case, [job.slowed for job in jobs], seed))
+        return session(1.0, case=case)
+
+    monkeypatch.setattr(itself, "run_session", run)
+    assert [row.passed for row in itself.check_twins(setting)][-1] is True
+    assert seen == [("fp32", [0.0, 0.0], 0), ("int8", [0.0, 0.0], 1), ("fp32", [0.0, 0.0], 2), ("int8", [0.0, 0.0], 3)]
+    seen.clear()
+    assert [row.passed for row in itself.check_slowed(setting)][-1] is False
+    assert [slowed for _, slowed, _ in seen] == [[itself.HANDICAP, 0.0]] * 2
+
+
+@pytest.fixture
+def neighbours(setting, monkeypatch, session):
+    """All rows of the neighbour check, by key, with which cores the sessions and the neighbours were held to."""
+
+    def check(cores, usable, slowed=(itself.HELD,), ratio=2.5):
+        seen, loaded = [], []
+
+        @contextmanager
+        def busy(held):
+            loaded.append(held)
+            yield
+
+        def run(setting, case, jobs, cores, seed):
+            seen.append((case, cores))
+            slow = 2.0 if case in slowed else 1.0
+            value = ratio if case == itself.HELD else 2.5
+            p50 = {"fp32": 10.0 * slow, "int8": 4.0 * slow}
+            return session(value, case=case, p50=p50, unstable=case != itself.QUIET)
+
+        monkeypatch.setattr(itself, "busy", busy)
+        monkeypatch.setattr(itself, "run_session", run)
+        monkeypatch.setattr(itself, "usable_cores", lambda: usable)
+        rows = {row.key: row for row in itself.check_neighbour(Setting(**{**vars(setting), "cores": cores}))}
+        return rows, seen, loaded
+
+    return check
+
+
+def test_neighbours_on_every_core_that_matters(neighbours):
+    rows, seen, loaded = neighbours((3,), usable=2)
+    assert seen == [(itself.QUIET, None), (itself.CHOSEN, None), (itself.ANY, None), (itself.HELD, (3,))]
+    assert loaded == [(3,), None, (3,)]
+    assert {key: row.passed for key, row in rows.items()} == {
+        "neighbour-chosen-core": True,
+        "neighbour-any-core": True,
+        "neighbour-held-core": True,
+    }
+
+
+def test_a_session_with_nowhere_to_go_is_not_judged_by_its_ratio(neighbours):
+    rows, _, _ = neighbours((3,), usable=2, ratio=2.3)
+    assert rows["neighbour-held-core"].passed is True
+    assert "moved by -8.0%" in rows["neighbour-held-core"].found
+    assert "decides nothing" in rows["neighbour-held-core"].goal
+
+
+def test_where_cores_cannot_be_chosen_the_rows_say_so(neighbours):
+    rows, _, _ = neighbours(None, usable=2)
+    for case in ("chosen", "held"):
+        assert "cannot hold a process" in rows[f"neighbour-{case}-core"].reason
+    assert rows["neighbour-any-core"].passed is True
+
+
+def test_where_all_cores_are_needed_there_is_nowhere_else(neighbours):
+    rows, _, _ = neighbours((3,), usable=1)
+    for case in ("chosen", "any"):
+        assert "needs every core there is" in rows[f"neighbour-{case}-core"].reason
+    assert rows["neighbour-held-core"].passed is True
+
+
+def test_the_neighbour_is_gone_afterwards():
+    import psutil
+
+    with itself.busy(None):
+        children = psutil.Process().children()
+        assert children
+    assert not any(child.is_running() for child in children)

@@ -1,0 +1,165 @@
+"""The other tools' commands and answers; their output is shortened from real runs."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from benchmarks.harness import bare_loop, tools
+from benchmarks.harness.tools import Task, ToolFailed
+
+SUMMARY = (
+    "Latency(ms)\tLatency_P50\tLatency_P75\tLatency_P90\tLatency_P95\tLatency_P99\tThroughput(QPS)\tmodel\n"
+    "58.08\t56.94\t61.68\t64.32\t67.29\t78.41\t17.22\tmodel.onnx\n"
+)
+STATISTICS = {
+    "cmd_options": {"m": "model.onnx"},
+    "execution_results": {"total number of iterations": "53", "latency (ms)": "57.01", "avg latency": "56.85"},
+}
+
+
+@pytest.fixture
+def task(tmp_path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "bare").mkdir()
+    model = tmp_path / "bare" / "model.onnx"
+    model.write_bytes(b"")
+    inputs = {name: tmp_path / f"{name}.npy" for name in ("input_ids", "attention_mask")}
+    return Task(model, inputs, batch=1, length=128, threads=2, calls=50, work=tmp_path / "work")
+
+
+def test_the_summary_of_bert_perf_test_is_read():
+    assert tools.read_bert_summary(SUMMARY) == 56.94
+
+
+@pytest.mark.parametrize("text", ["", "Latency(ms)\n", "Latency(ms)\n58.08\n"])
+def test_a_summary_without_the_median_is_refused(text):
+    with pytest.raises(ToolFailed, match="without Latency_P50"):
+        tools.read_bert_summary(text)
+
+
+def test_the_summary_is_found_in_the_work_folder(task):
+    with pytest.raises(ToolFailed, match="no summary"):
+        tools.read_bert(task, "")
+    (task.work / "perf_results_CPU_B1_S128_20260101-000000.txt").write_text(SUMMARY)
+    assert tools.read_bert(task, "") == 56.94
+
+
+def test_the_statistics_of_benchmark_app_are_read(task):
+    with pytest.raises(ToolFailed, match="no statistics"):
+        tools.read_app(task, "")
+    (task.work / "benchmark_report.json").write_text(json.dumps(STATISTICS))
+    assert tools.read_app(task, "") == 57.01
+
+
+def test_an_error_of_benchmark_app_is_told_without_paths():
+    text = json.dumps({"execution_results": {"error": "cannot open /home/somebody/model.onnx"}})
+    with pytest.raises(ToolFailed, match=r"no median: cannot open model\.onnx$"):
+        tools.read_app_statistics(text)
+
+
+def test_the_answer_of_the_bare_loop_is_read(task):
+    assert tools.read_bare(task, '{"milliseconds": 9.5, "calls": 50}\n') == 9.5
+
+
+@pytest.mark.parametrize("tool", [tools.BARE, tools.BERT_PERF_TEST, tools.APP], ids=lambda tool: tool.name)
+def test_every_tool_is_told_the_threads_and_calls(tool, task):
+    words = tool.command(task)
+    assert "2" in words
+    assert "50" in words
+
+
+@pytest.mark.parametrize("tool", [tools.BARE, tools.BERT_PERF_TEST, tools.APP], ids=lambda tool: tool.name)
+def test_a_command_is_told_without_paths(tool, task):
+    told = tools.told(tool, task)
+    assert told.startswith("benchmark_app " if tool is tools.APP else "python ")
+    assert str(task.work.parent) not in told
+    assert sys.prefix not in told
+    assert "model.onnx" in told
+    assert tool is not tools.BARE or "bare_loop.py model.onnx 2 50 input_ids=input_ids.npy" in told
+
+
+def test_benchmark_app_is_told_shapes_and_precision(task):
+    words = tools.app_command(task)
+    assert words[words.index("-data_shape") + 1] == "input_ids[1,128],attention_mask[1,128]"
+    assert words[words.index("-infer_precision") + 1] == "f32"
+
+
+def script(code):
+    return tools.Tool("made_up", lambda _: [sys.executable, "-c", code], lambda _, said: float(said), "numpy")
+
+
+def test_a_tool_is_asked_and_read(task):
+    assert tools.ask(script("print(4.5)"), task) == 4.5
+
+
+def test_a_tool_that_fails_says_how(task):
+    with pytest.raises(ToolFailed, match=r"made_up ended with 1: ValueError: no file model\.onnx$"):
+        tools.ask(script("raise ValueError('no file /home/somebody/model.onnx')"), task)
+
+
+def test_a_tool_that_talks_nonsense_is_told(task):
+    with pytest.raises(ToolFailed, match="cannot be read"):
+        tools.ask(script("print('fast')"), task)
+
+
+def test_a_tool_that_hangs_is_given_up(task, monkeypatch):
+    monkeypatch.setattr(tools, "PATIENCE", 0.3)
+    with pytest.raises(ToolFailed, match="no answer"):
+        tools.ask(script("import time; time.sleep(60)"), task)
+
+
+def test_a_library_that_is_not_there_is_named():
+    absent = tools.Tool("x", tools.bare_command, tools.read_bare, "no_such_library_anywhere")
+    assert tools.missing(absent) == "no_such_library_anywhere is not installed"
+    assert tools.missing(tools.BARE) is None
+
+
+def test_the_bare_loop_times_a_model(small, tmp_path):
+    given = []
+    for name in ("input_ids", "attention_mask"):
+        np.save(tmp_path / f"{name}.npy", np.ones((1, 8), dtype=np.int64))
+        given.append(f"{name}={tmp_path / name}.npy")
+    command = [sys.executable, "-P", bare_loop.__file__, str(small), "1", "5", *given]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    answer = json.loads(done.stdout)
+    assert answer["calls"] == 5
+    assert answer["milliseconds"] > 0
+
+
+@pytest.fixture
+def small(tmp_path):
+    """One table look-up, masked."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    table = numpy_helper.from_array(np.ones((4, 2), dtype=np.int64), "table")
+    nodes = [helper.make_node("Gather", ["table", "input_ids"], ["found"])]
+    nodes.append(helper.make_node("Unsqueeze", ["attention_mask", "last"], ["mask"]))
+    nodes.append(helper.make_node("Mul", ["found", "mask"], ["answer"]))
+    last = numpy_helper.from_array(np.array([-1], dtype=np.int64), "last")
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "length"])
+        for name in ("input_ids", "attention_mask")
+    ]
+    output = helper.make_tensor_value_info("answer", TensorProto.INT64, ["batch", "length", 2])
+    graph = helper.make_graph(nodes, "small", inputs, [output], [table, last])
+    path = tmp_path / "small.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
+    return path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds processes to cores here")
+def test_children_inherit_the_cores_and_we_get_ours_back():
+    before = os.sched_getaffinity(0)
+    core = max(before)
+    with tools.held_to((core,)):
+        code = "import os; print(sorted(os.sched_getaffinity(0)))"
+        said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert json.loads(said) == [core]
+    assert os.sched_getaffinity(0) == before
+    with tools.held_to(None):
+        assert os.sched_getaffinity(0) == before
