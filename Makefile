@@ -1,6 +1,7 @@
 # make demo      install what the quickstart needs and run it
 # make test      lint, types and every fast test
 # make test-all  the slow, wheel and browser tests too
+# make benchmark-harness  hold the measuring harness against other tools and itself: 20 quiet minutes
 #
 # Needs Python 3.11 or newer and nothing else; everything goes into $(VENV).
 #   PYTHON=python3.12       another interpreter
@@ -12,6 +13,7 @@ PYTHON ?= $(shell for each in python3 python3.13 python3.12 python3.11 python; d
 	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$each && break; done)
 TORCH_INDEX ?=
 PYTEST_ARGS ?=
+HARNESS_ARGS ?=
 RECIPE ?= recipes/quickstart.yaml
 
 BIN := $(VENV)/bin
@@ -20,7 +22,7 @@ TORCH = torch==$(shell sed -n 's/^torch==//p' constraints.txt)
 WITH_INDEX = $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 MARKED := slow or wheel or browser
 
-.PHONY: help demo test test-all check fast marked constraints clean torch
+.PHONY: help demo test test-all check fast marked benchmark-harness constraints clean torch
 .DEFAULT_GOAL := help
 
 help:
@@ -53,6 +55,10 @@ $(VENV)/.installed-dev: $(VENV)/.created pyproject.toml constraints.txt | torch
 	$(PIP) install -c constraints.txt $(WITH_INDEX) --no-build-isolation -e ".[all,dev]"
 	@touch $@
 
+# Everything is installed for it, the other tools too. It needs a machine that does nothing else (benchmarks/README.md).
+benchmark-harness: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks.harness $(HARNESS_ARGS)
+
 # The build of torch that was asked for comes first: what is there already satisfies the pin, whatever its build.
 # Without TORCH_INDEX it comes with the rest, from wherever pip looks.
 torch: $(VENV)/.created
@@ -76,7 +82,7 @@ constraints:
 	$(VENV)-constraints/bin/python -m pip install $(WITH_INDEX) -e ".[all,dev]"
 	$(VENV)-constraints/bin/python -m pip freeze --all --exclude-editable --exclude pip --exclude wheel > $(VENV)-constraints/frozen
 	@sed -n '/^[^#]/q;p' constraints.txt > $(VENV)-constraints/head
-	@sed -e 's/+.*//' -e '/^nvidia-/d' -e '/^cuda-/d' -e '/^triton==/d' $(VENV)-constraints/frozen | cat $(VENV)-constraints/head - > constraints.txt
+	@sed -e 's/+.*//' -e '/^nvidia-ml-py==/b' -e '/^nvidia-/d' -e '/^cuda-/d' -e '/^triton==/d' $(VENV)-constraints/frozen | cat $(VENV)-constraints/head - > constraints.txt
 	rm -rf $(VENV)-constraints
 
 clean:

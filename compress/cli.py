@@ -13,6 +13,7 @@ from compress.console import Console
 from compress.errors import CompressError
 
 INTERRUPTED = 130
+INTERRUPTION = "interrupted; what was finished is kept, the same command goes on from there"
 
 EPILOG = """\
 start here:
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return COMMANDS[options.command](options, console) or 0
     except KeyboardInterrupt:
-        console.warn("interrupted; what was finished is kept, the same command goes on from there")
+        console.warn(INTERRUPTION if options.command == "run" else "interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of our output went away (`| head`): nothing more can be said there, by the last flush neither.
@@ -161,21 +162,38 @@ def _report(command: Command) -> None:
 
 
 def _bench(command: Command) -> None:
-    each = command("bench", "time any models side by side: folders, hub ids, ONNX files")
-    each.add_argument("models", nargs="+", metavar="MODEL")
-    each.add_argument("--target", default="cpu", metavar="DEVICE[,threads=N][,batch=N][,length=N]", help="where")
+    each = command("bench", "time any models side by side: folders, hub ids, ONNX and OpenVINO files")
+    each.add_argument(
+        "models", nargs="+", metavar="MODEL[:VARIANT]", help="ratios are to the first; e.g. teacher:torch-bf16 x.onnx"
+    )
+    place = "DEVICE[,threads=N][,batch=N][,length=N]"
+    each.add_argument(
+        "--target", action="append", default=[], dest="targets", metavar=place, help="where; may be repeated (cpu)"
+    )
+    each.add_argument("--against", metavar="MODEL", help="take ratios to this one of them")
     each.add_argument(
         "--texts", type=Path, metavar="FILE", help="a text a line: times at these lengths, and end to end"
     )
-    each.add_argument("--rounds", type=_count, default=10, metavar="N")
-    each.add_argument("--seconds", type=float, default=0.5, metavar="S", help="length of each model's turn in a round")
+    each.add_argument(
+        "--grid", action="append", default=[], metavar="KEY=N,N,…", help="also at batch=1,8,32 and length=32,128"
+    )
+    each.add_argument("--callers", metavar="N,N,…", help="throughput and waiting with so many callers at once")
+    each.add_argument("--budget", metavar="30s", help="what a session may take; says what precision that bought")
+    each.add_argument(
+        "--rounds", type=_integer, metavar="N", help="rounds of a session, at least 3, instead of a budget"
+    )
+    each.add_argument("--seconds", type=float, metavar="S", help="length of each model's turn in a round, above 0")
+    each.add_argument(
+        "--limits", action="store_true", help="tell shares of what this machine can do; measured once, ten seconds"
+    )
+    each.add_argument("--output", type=Path, metavar="FILE.json", help="write every figure here too")
 
 
 def _export(command: Command) -> None:
     each = command("export", "export a model folder, and quantize it if asked")
     each.add_argument("model", help="a model folder, or a hub id")
     each.add_argument("to", type=Path, help="the folder to write")
-    each.add_argument("--as", default="onnx", dest="form", metavar="FORMAT", help="onnx")
+    each.add_argument("--as", default="onnx", dest="form", metavar="FORMAT", help="onnx or openvino")
     each.add_argument("--quantize", metavar="METHOD", help="int8")
 
 
@@ -217,6 +235,13 @@ def _doctor(command: Command) -> None:
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number from 1 up, got '{text}'")
+    return int(text)
+
+
+def _integer(text: str) -> int:
+    """Any whole number: how small it may be is told where all of the command is known."""
+    if not text.removeprefix("-").isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number, got '{text}'")
     return int(text)
 
 

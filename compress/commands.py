@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compress.console import Console, duration
-from compress.errors import CompressError, DataError, UsageError, nearest
+from compress.errors import DataError, UsageError, nearest
 
 if TYPE_CHECKING:
     from compress.pipeline.run import Options
@@ -122,16 +122,10 @@ def report(options: argparse.Namespace, console: Console) -> None:
 
 def bench(options: argparse.Namespace, console: Console) -> None:
     """Time models side by side."""
-    from compress.measure.bench import bench as time_models
-    from compress.measure.bench import columns, read_target
+    from compress.measure.bench.command import bench_and_show
 
-    target = read_target(options.target)
-    rows = time_models(
-        options.models, target, texts=options.texts, rounds=options.rounds, seconds=options.seconds, console=console
-    )
-    console.table(rows, columns(console.format))
-    if not any(row["p50 ms"] for row in rows):
-        raise CompressError("nothing could be timed; the rows say why")
+    names = ("targets", "grid", "callers", "rounds", "seconds", "budget", "texts", "against", "output", "limits")
+    bench_and_show(options.models, console, **{name: getattr(options, name) for name in names})
 
 
 def export(options: argparse.Namespace, console: Console) -> None:

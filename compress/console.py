@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 
 from compress.errors import CompressError
+from compress.tables import PIPE, as_table, blocks, cell, drawing, fits, plain
 
 if TYPE_CHECKING:
     import rich.console
@@ -109,23 +110,19 @@ class Console:
             self._draw(rows, names, title)
 
     def _draw(self, rows: Sequence[Mapping[str, Any]], names: Sequence[str], title: str) -> None:
-        from rich.box import SIMPLE
-        from rich.table import Table
-
-        drawn = Table(title=title or None, box=SIMPLE, title_justify="left", pad_edge=False, show_edge=False)
-        for name in names:
-            numeric = bool(rows) and all(isinstance(row.get(name), (int, float, type(None))) for row in rows)
-            drawn.add_column(name, justify="right" if numeric else "left", overflow="fold")
-        for row in rows:
-            drawn.add_row(*(plain(cell(row.get(name))) for name in names))
         if self.out.isatty():
-            drawing(self.out).print(drawn)
+            screen = drawing(self.out)
+            if title:
+                screen.print(plain(title), style="bold")
+            drawn = fits(rows, names, screen.width)
+            screen.print(as_table(rows, names) if drawn else plain("\n".join(blocks(rows, names))))
             return
-        # A pipe has no width: a table folded at 80 columns would be hard to read there, and so are trailing blanks.
+        if title:
+            self.line(title)
         page = io.StringIO()
-        drawing(page, width=200).print(drawn)
+        drawing(page, width=PIPE).print(as_table(rows, names))
         for line in page.getvalue().splitlines():
-            self.line(line.rstrip())
+            self.line(line.rstrip())  # no blanks at the end, which a pipe would keep
 
     @contextmanager
     def progress(self, total: float | None, label: str, unit: str = "steps") -> Iterator[Progress]:
@@ -227,33 +224,6 @@ class Lines:
         if self._total and rate > 0:
             parts.append(f"{duration(max(0.0, self._total - self._done) / rate)} left")
         return f"{self._label}: " + ", ".join(filter(None, [*parts, self._note]))
-
-
-def drawing(file: TextIO, width: int | None = None) -> rich.console.Console:
-    """A rich console that draws what it is given and interprets nothing in it."""
-    from rich.console import Console as Drawing
-
-    return Drawing(file=file, width=width, highlight=False, markup=False, emoji=False)
-
-
-def plain(text: str) -> Any:
-    """Text that rich must not read as markup: a label may be called ``[red]``."""
-    from rich.text import Text
-
-    return Text(text)
-
-
-def cell(value: Any) -> str:
-    """One value as people read it in a table."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, (list, tuple)):
-        return ", ".join(cell(item) for item in value)
-    return str(value)
 
 
 def throughput(rate: float) -> str:

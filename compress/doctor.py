@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from compress.environment import LIBRARIES, Cpu, Environment, describe, versions
+from compress.environment import BY_HAND, LIBRARIES, Condition, Cpu, Environment, describe, versions
 
 MEMORY_WANTED = 4 * 2**30
 DISK_WANTED = 5 * 2**30
+BUSY = 0.5
+"""Load above which other work disturbs a timing; on machines of many cores, one part in ten of them."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ def doctor_rows(folder: Path | str = ".") -> list[Row]:
 
 def rows_from(found: Environment) -> list[Row]:
     """Judge what was found."""
-    return [*_machine(found), *_cpu(found.cpu), *_devices(found), *_libraries(found), *_hub(found)]
+    return [*_machine(found), *_cpu(found.cpu), *_condition(found), *_devices(found), *_libraries(found), *_hub(found)]
 
 
 def _machine(found: Environment) -> list[Row]:
@@ -58,6 +60,40 @@ def _cpu(cpu: Cpu) -> list[Row]:
     ]
 
 
+def _condition(found: Environment) -> list[Row]:
+    """What spoils measurements: nothing fails by it, but timings swing."""
+    seen = found.condition
+    rows = [_frequency(seen), _load(seen, found.cpu.cores_of_machine)]
+    if seen.power == "battery":
+        rows.append(
+            Row("power", "battery", None, "timings on battery are of a slowed processor: plug it in to measure")
+        )
+    if seen.hypervisor is not None:
+        rows.append(Row("virtual machine", seen.hypervisor, None))
+    if found.cpu.cores == 1:
+        rows.append(
+            Row("cores to measure on", "1", None, "the session shares it with what it times; two cores are better")
+        )
+    return rows
+
+
+def _frequency(seen: Condition) -> Row:
+    """A governor that saves power raises the frequency only after a while, so short calls are timed at a low one."""
+    span = f", {seen.frequency[0]:.0f} to {seen.frequency[1]:.0f} MHz" if seen.frequency else ""
+    turbo = {True: ", turbo on", False: ", turbo off", None: ""}[seen.turbo]
+    saving = "powersave" in (seen.governor or "")
+    remedy = "timings may swing with the frequency; to measure: sudo cpupower frequency-set -g performance"
+    return Row("governor", f"{seen.governor or 'unknown'}{span}{turbo}", None, remedy if saving else "")
+
+
+def _load(seen: Condition, cores: int) -> Row:
+    if seen.load is None:
+        return Row("load", "unknown", None)
+    busy = seen.load > max(BUSY, cores / 10)
+    remedy = "other work disturbs timings: wait for it, or end it, before measuring" if busy else ""
+    return Row("load", f"{seen.load:.1f} on {cores} cores", None if busy else True, remedy)
+
+
 def _devices(found: Environment) -> list[Row]:
     if not found.gpus:
         return [Row("cuda", "none", None)]
@@ -68,6 +104,8 @@ def _libraries(found: Environment) -> list[Row]:
     rows = []
     for name, extra in LIBRARIES.items():
         version = found.versions.get(name)
+        if version is None and name in BY_HAND:
+            continue
         wanted = f"pip install 'compress-encoders[{extra}]'" if extra else "pip install compress-encoders"
         # Without an optional library some commands are missing; without one of the base install nothing works.
         missing = None if extra else False

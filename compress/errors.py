@@ -22,6 +22,11 @@ class CompressError(Exception):
         self.message = message
         self.hint = hint
 
+    @property
+    def in_full(self) -> str:
+        """The message with its hint, where both must stand in one line."""
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
 
 class UsageError(CompressError):
     """A command or option that cannot be meant as it stands."""
@@ -41,6 +46,10 @@ class NotHere(ModelError):
     """A device that this machine, or this build of a runtime, does not have: what needs it was not measured."""
 
 
+class NoMemory(ModelError):
+    """A batch, or a model, that does not fit in the memory there is."""
+
+
 class MissingExtra(CompressError):
     """An optional library is not installed; the message names the extra that brings it."""
 
@@ -49,10 +58,6 @@ class MissingExtra(CompressError):
             f"{library} is needed here and is not installed.",
             hint=f"pip install 'compress-encoders[{extra}]'",
         )
-
-
-class Busy(CompressError):
-    """Another process holds what this one needs."""
 
 
 class GateMissed(CompressError):

@@ -18,6 +18,22 @@ from compress.errors import ModelError, first_fault
 INFO_FILE = "compress.json"
 CHUNK = 1 << 20
 
+COMPANIONS = (
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "vocabulary.json",
+)
+"""What stands beside the weights of a model and must stand beside its exports too. By name: a folder from elsewhere may
+hold the same weights in three more formats."""
+
 
 class Info(BaseModel):
     """Read leniently (a later minor version may add keys), never changed in place."""
@@ -46,6 +62,10 @@ class ShapeInfo(Info):
     vocabulary: int
     parameters: int
     embedding_parameters: int
+    head_size: int | None = None
+    """Width of one attention head; None in folders written before it was told."""
+    embedding_size: int | None = None
+    """Width of the word vectors where they are widened before the first layer; None where they are as wide as it."""
 
     @property
     def layers(self) -> int:

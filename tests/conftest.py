@@ -125,7 +125,7 @@ distill: {{epochs: 2, batch_size: 16, learning_rate: 0.003, soft_label: 1.0, hid
 prune: {{heads: 0.25, ffn: 0.5, batches: 4, recover: {{epochs: 1, batch_size: 16}}}}
 quantize: {{method: int8, max_drop: 1.0}}
 gate: {{max_drop: 1.0}}
-measure: {{rounds: 3, seconds: 0.02, bootstrap: 100}}
+measure: {{rounds: 3, processes: 1, seconds: 0.02, bootstrap: 100, memory: 1}}
 publish: {folder}/zoo
 """
 """A whole pipeline in seconds. It may lose everything: what is tested is that it runs."""

@@ -62,6 +62,12 @@ def test_json_goes_to_stdout_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert "minilm-l6" in {row["name"] for row in rows}
 
 
+def test_ls_tells_how_texts_can_be_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ls", "perturbations", "--format", "json"]) == 0
+    rows = {row["name"]: row["about"] for row in json.loads(capsys.readouterr().out)}
+    assert rows["truncation"] == "The first half of the words, at least one."
+
+
 def test_ls_names_the_nearest_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ls", "teacher"]) == 2
     assert "teachers" in capsys.readouterr().err
@@ -91,11 +97,47 @@ class TestInit:
         assert not (tmp_path / "my.yaml").exists()
 
 
-class TestBenchTarget:
-    @pytest.mark.parametrize("text", ["gpu", "cpu,thread=2", "cpu,threads=0", "cpu,threads=two", "cpu,batch"])
-    def test_a_bad_target_is_bad_usage(self, text: str, tmp_path: Path) -> None:
-        assert main(["bench", str(tmp_path), "--target", text]) == 2
+class TestBench:
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            ["--target", "gpu"],
+            ["--target", "cpu,thread=2"],
+            ["--target", "cpu,threads=0"],
+            ["--target", "cpu,threads=two"],
+            ["--target", "cpu,batch"],
+            ["--target", "cpu", "--target", "cpu"],
+            ["--target", "cpu,length=data"],
+            ["--against", "another"],
+            ["--grid", "batches=1"],
+            ["--callers", "0"],
+            ["--budget", "soon"],
+            ["--budget", "30s", "--rounds", "5"],
+            ["--rounds", "1"],
+            ["--seconds", "0"],
+            ["--texts", "none.txt"],
+            ["--output", "none/bench.json"],
+            ["--output", "bench.txt"],
+        ],
+    )
+    def test_bad_usage_is_one_message(
+        self, wrong: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["bench", str(tmp_path), *wrong]) == 2
+        told = capsys.readouterr()
+        assert told.out == ""
+        assert told.err.startswith("error: ")
+        assert wrong[0].removeprefix("--").split("=")[0] in told.err or "length=data" in told.err
 
-    def test_models_that_are_not_there_get_a_row(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["bench", str(tmp_path / "none.onnx"), "--format", "quiet"]) == 1
-        assert "none.onnx" in capsys.readouterr().out
+    @pytest.mark.parametrize("format", ["human", "quiet", "json"])
+    def test_models_that_are_not_there_get_a_row(
+        self, format: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["bench", str(tmp_path / "none.onnx"), "--format", format]) == 1
+        told = capsys.readouterr()
+        assert "there is no file or folder" in told.out
+        assert "nothing could be timed" in told.err
+
+    def test_a_way_that_is_none_names_the_nearest(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["bench", f"{tmp_path}:openvno"]) == 2
+        assert "did you mean openvino" in capsys.readouterr().err

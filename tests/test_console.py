@@ -1,6 +1,7 @@
 import io
 import json
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,6 +95,24 @@ def test_a_wide_table_is_not_cut_in_a_pipe():
     told, out, _ = make()
     told.table([{f"column{index}": "x" * 15 for index in range(8)}])
     assert out.getvalue().count("x" * 15) == 8
+
+
+WIDE = [
+    {"model": "runs/first/winner/cpu", "faster": "2.31 [2.25, 2.38]", "p50 ms": "1.23 [1.20, 1.26]", "load s": None}
+]
+
+
+@pytest.mark.parametrize(("width", "drawn"), [(100, True), (72, True), (45, False)])
+def test_a_terminal_too_narrow_for_a_table_gets_a_block_a_row(monkeypatch, width, drawn):
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm")
+    told, out, _ = make(terminal=True)
+    told.table(WIDE * 2, title="cpu")
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()).splitlines()
+    assert max(map(len, lines)) <= width
+    assert (out.getvalue().count("faster") == 1) == drawn
+    assert drawn or "  p50 ms  1.23 [1.20, 1.26]" in lines
+    assert ("load s" in out.getvalue()) == drawn  # in a block, what has no value has no line
 
 
 def test_data_has_a_form_for_people():

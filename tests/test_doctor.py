@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from compress import doctor
 from compress.doctor import rows_from
-from compress.environment import LIBRARIES, Cpu, Environment, Gpu
+from compress.environment import BY_HAND, LIBRARIES, Condition, Cpu, Environment, Gpu
 
 CPU = Cpu("Some Xeon", "x86_64", ("avx2", "avx512_vnni"), 2, 8)
 WHOLE = Environment("Linux", "3.11", CPU, 2**34, 2**35, dict.fromkeys(LIBRARIES, "1.0"), (), "reachable")
@@ -46,9 +46,38 @@ def test_each_device_has_a_row():
     assert [row.value for row in found] == ["H200, 128 GiB", "T4, 16 GiB"]
 
 
+def test_what_no_extra_brings_is_told_only_where_it_is():
+    assert rows(WHOLE)["triton"].ok
+    assert rows(WHOLE)["nvidia-ml-py"].ok
+    without = rows(replace(WHOLE, versions={}))
+    assert not BY_HAND & set(without)
+    assert without["nvidia-ml-py"].remedy == "pip install 'compress-encoders[gpu]'"
+
+
 def test_two_onnxruntimes_are_one_too_many(monkeypatch):
     monkeypatch.setattr(doctor, "versions", lambda names: {"onnxruntime-gpu": "2.0"})
     assert rows(WHOLE)["onnxruntime"].ok is False
     alone = replace(WHOLE, versions={**WHOLE.versions})
     del alone.versions["onnxruntime"]
     assert rows(alone)["onnxruntime"].value == "2.0 (onnxruntime-gpu)"
+
+
+def test_what_spoils_measurements_is_told_and_fails_nothing():
+    spoilt = Condition(governor="powersave", frequency=(800.0, 3500.0), turbo=True, power="battery", load=1.9)
+    found = rows(replace(WHOLE, cpu=replace(CPU, cores=1), condition=spoilt))
+    told = {"governor", "load", "power", "cores to measure on"}
+    assert {check for check, row in found.items() if row.remedy} == told
+    assert all(found[check].ok is None for check in told)
+    assert found["governor"].value == "powersave, 800 to 3500 MHz, turbo on"
+    assert found["load"].value == "1.9 on 8 cores"
+
+
+def test_a_calm_machine_needs_no_remedy():
+    found = rows(replace(WHOLE, condition=Condition(governor="performance", load=0.1, hypervisor="qemu")))
+    assert (found["governor"].value, found["load"].ok, found["virtual machine"].value) == ("performance", True, "qemu")
+    assert not any(found[check].remedy for check in ("governor", "load", "virtual machine"))
+
+
+def test_a_load_that_many_cores_do_not_feel():
+    many = replace(CPU, cores=64, cores_of_machine=64)
+    assert rows(replace(WHOLE, cpu=many, condition=Condition(load=2.0)))["load"].ok

@@ -54,3 +54,14 @@ def test_an_exported_winner_predicts_benches_and_verifies_without_torch(finished
     pulled = finished_run.parent / "pulled"
     assert light("pull", str(zoo), str(pulled)).returncode == 0
     assert light("predict", str(pulled), "a sunny day").stdout == told.stdout
+
+
+def test_an_openvino_export_predicts_without_torch(finished_run: Path, tmp_path: Path) -> None:
+    pytest.importorskip("openvino", reason="openvino is not installed")
+    from compress.export.openvino import export_openvino
+
+    (source,) = (finished_run.parent / "runs" / ".steps").glob("export-teacher-onnx-fp32-*")
+    export_openvino(source, tmp_path)
+    told, expected = light("predict", str(tmp_path), "a sunny day"), light("predict", str(source), "a sunny day")
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.split()[:1] == expected.stdout.split()[:1] != []
