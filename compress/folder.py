@@ -50,6 +50,18 @@ class TaskInfo(Info):
     labels: tuple[str, ...] = ()
     metric: str
     max_length: int
+    long: Literal["cut", "mean", "max", "attention"] = "cut"
+    """What becomes of texts of more than `max_length` pieces: cut, or answered in windows that are put together so."""
+    overlap: int = 0
+    """Pieces that neighbouring windows share."""
+    max_windows: int = 1
+    """Windows that are looked at of one text, at most."""
+    max_answer: int = 30
+    """Pieces of the longest answer that is looked for in a text."""
+    threshold: float | None = None
+    """How much more likely than the best answer it must be that there is none; None: there always is one."""
+    pooling: Literal["mean", "cls"] = "mean"
+    """How a text's embedding is made of its pieces."""
 
 
 class ShapeInfo(Info):

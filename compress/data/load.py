@@ -17,19 +17,12 @@ from compress.data.hub import hub_rows
 from compress.errors import DataError
 from compress.recipe.forms import Header, Role
 from compress.recipe.schema import Data
+from compress.tasks.kind import RawRow
 
 EXTENSIONS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 AND_MORE = "..."
 """The end of a list of columns behind which rows may hold more."""
-
-
-class RawRow(NamedTuple):
-    """One row as its source holds it."""
-
-    where: str
-    """`train.tsv, row 17 (line 18)`."""
-    values: Mapping[str, Any]
 
 
 class Line(NamedTuple):

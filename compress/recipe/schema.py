@@ -28,8 +28,12 @@ class Data(Frozen):
     train: str | tuple[str, ...] | None = None
     select: str | tuple[str, ...] | None = None
     test: str | tuple[str, ...] | None = None
-    format: Literal["csv", "tsv", "jsonl", "parquet"] | None = None
+    corpus: str | tuple[str, ...] | None = None
+    """Documents that are searched on test besides those that its rows name (retrieval)."""
+    format: Literal["csv", "tsv", "jsonl", "json", "conll", "parquet"] | None = None
     """By default the file's extension says (`.gz` aside)."""
+    bad_rows: Literal["refuse", "skip"] = "refuse"
+    """What becomes of a row that does not fit the task: the run ends with its place, or it is left out and counted."""
     quoting: bool | None = None
     """Whether quotes enclose fields: by default yes in csv, no in tsv."""
     header: Header | Mapping[Role, Header] = True
@@ -51,8 +55,8 @@ class Task(ShortForm):
     name: str = "task"
     kind: Annotated[str, named("task kinds")]
     data: Data
-    text: Annotated[tuple[str, ...], listed] = Field(("text",), min_length=1, max_length=2)
-    """One column, or the two of a sentence pair."""
+    text: Annotated[tuple[str, ...], listed] = Field(("text",), min_length=1)
+    """The columns that are read: one text, the two of a pair, a question and its choices …"""
     label: str | tuple[str, ...] = "label"
     """The answer's column; for multi_label one column of lists, or several of 0 and 1."""
     labels: tuple[str, ...] | None = None
@@ -66,7 +70,23 @@ class Task(ShortForm):
     slices: Annotated[tuple[str, ...], listed] = ()
     """Columns by whose values the scores are also told apart."""
     max_length: int = Field(128, ge=4)
-    """Word pieces kept of each text; the share of truncated rows is told."""
+    """Word pieces kept of each text, or of each window of it; the share of truncated rows is told."""
+    long: Literal["cut", "mean", "max", "attention"] = "cut"
+    """What becomes of longer texts: cut, or answered in windows whose answers are put together so."""
+    overlap: int | None = Field(None, ge=0)
+    """Pieces that neighbouring windows share: by default a third of `max_length`."""
+    max_windows: Count = 16
+    """Windows looked at of one text, at most; what lies behind them counts as truncated."""
+    max_answer: Count = 30
+    """Pieces of the longest answer (question answering)."""
+    scheme: Literal["bio", "iob1"] = "bio"
+    """How the files mark where entities begin (token classification)."""
+    pooling: Literal["mean", "cls"] = "mean"
+    """How a text's embedding is made of its pieces (similarity, retrieval)."""
+    negatives: str | None = None
+    """A column of texts that are no answer, for training (retrieval)."""
+    hard_negatives: int = Field(0, ge=0)
+    """For rows without such texts: so many answers of other rows that share most words with the question (BM25)."""
 
     @classmethod
     def short_key(cls) -> str:

@@ -62,6 +62,8 @@ class Student(ShortForm):
     hidden: Count | None = None
     heads: Count | None = None
     ffn: Count | None = None
+    embedding: Count | None = None
+    """Width of a text's embedding (similarity, retrieval): by default the teacher's, whose space is kept."""
     start: Literal["teacher", "random"] | None = None
     """Weights copied from the teacher's layers (the default where the width is the same), or fresh ones."""
 
@@ -105,6 +107,8 @@ class Distill(Training):
     hard_label: float = Field(0.5, ge=0.0)
     """The weight of the task's own loss on the true labels."""
     temperature: Positive = 4.0
+    cross_encoder: str | None = None
+    """A folder with a model that ranks pairs of texts, whose margins the loss `margin` follows (retrieval)."""
     layer_map: Literal["uniform", "last", "first"] | tuple[tuple[int, int], ...] = "uniform"
     """Which teacher layer each student layer follows, or pairs [student, teacher] counted from 0."""
 

@@ -11,7 +11,7 @@ from compress.errors import UsageError, nearest
 from compress.folder import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.classification import Classification
-from compress.tasks.kind import Arrays, Encode, Encoding, Example, Kind, Metric, Row
+from compress.tasks.kind import Arrays, Encode, Encoding, Example, Given, Kind, Metric, RawRow, Row
 from compress.tasks.multi_label import MultiLabel
 from compress.tasks.regression import Regression
 
@@ -21,8 +21,10 @@ __all__ = [
     "Encode",
     "Encoding",
     "Example",
+    "Given",
     "Kind",
     "Metric",
+    "RawRow",
     "Row",
     "kind_of",
     "primary_metric",
@@ -63,4 +65,9 @@ def task_info(task: Task, labels: Sequence[str]) -> TaskInfo:
         labels=tuple(labels),
         metric=primary_metric(task).name,
         max_length=task.max_length,
+        long=task.long,
+        overlap=task.max_length // 3 if task.overlap is None else task.overlap,
+        max_windows=task.max_windows,
+        max_answer=task.max_answer,
+        pooling=task.pooling,
     )

@@ -14,26 +14,22 @@ from compress.recipe.schema import Task
 from compress.tasks.columns import label_columns, pick, text_fields
 from compress.tasks.counts import confusion, f1_each, f1_of_classes, macro_f1, matthews, mean_of_present
 from compress.tasks.draws import totals
-from compress.tasks.kind import Arrays, ClassCounts, Confidence, Encode, Example, Metric, Row
+from compress.tasks.kind import Arrays, ClassCounts, Confidence, Example, Metric, Row
 from compress.tasks.labels import collect, position
-from compress.tasks.text import checked_logits, collate_text, stacked_labels, text_example
+from compress.tasks.text import TextKind, collate_text, stacked_labels
 
 
-class Classification:
+class Classification(TextKind):
     """Answers are probabilities (rows, classes); a decision is the most probable class."""
 
     name = "classification"
-    head = "sequence-classification"
     problem = "single_label_classification"
-    fields: tuple[str, ...] = ("text", "text_pair", "label")
     metrics: tuple[Metric, ...] = (
         Metric("accuracy", share_of_right=True, needs_contrast=False),
         Metric("f1", floor=0.0),
         Metric("macro_f1", floor=0.0),
         Metric("matthews", floor=0.0),
     )
-    compared: tuple[str, ...] = ("logits",)
-    changeable: tuple[str, ...] = ("text", "text_pair")
 
     def labels(self, values: Iterable[Any], task: Task) -> tuple[str, ...]:
         """The classes the recipe names, or those among ``values``; one class alone cannot be learnt."""
@@ -52,17 +48,15 @@ class Classification:
         """The class."""
         return (row["label"],)
 
-    def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:
-        """One example a row."""
-        return [text_example(row, task, encode)]
-
     def collate(self, examples: Sequence[Example], pad_id: int) -> Arrays:
         """A padded batch; labels are int64 (n,)."""
         return {**collate_text(examples, pad_id), **stacked_labels(examples, np.int64)}
 
-    def answers(self, outputs: Arrays, counts: Sequence[int]) -> NDArray[Any]:
-        """Probabilities (rows, classes) from logits of the same shape."""
-        logits = checked_logits(outputs)
+    def answers(
+        self, decided: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
+    ) -> NDArray[Any]:
+        """Probabilities (rows, classes)."""
+        logits = self.logits(decided, counts, task)
         odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
         probabilities: NDArray[Any] = (odds / odds.sum(axis=-1, keepdims=True)).astype(np.float32)
         return probabilities

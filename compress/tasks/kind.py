@@ -2,29 +2,44 @@
 
 A **row** is what the user counts (one line of a file, one question). ``read_row`` checks a raw row and makes it
 canonical: the same few fields whatever the file's headers. A row gives one or more **examples** (windows, choices,
-candidates), which is what the model sees. ``collate`` pads examples into arrays, ``answers`` turns model outputs back
-into one answer a row, ``score`` compares answers with gold. What a kind cannot tell of its answers (it makes no
-decisions, or gives no probabilities) it answers with None, and the report leaves that part out. Adding a kind is one
+candidates), which is what the model sees. ``collate`` pads examples into arrays; ``decide`` makes of a batch's outputs
+what is worth keeping of each example, so that outputs as long as texts are never held for all rows; ``answers`` turns
+that into one answer a row, and ``score`` compares answers with gold. What a kind cannot tell of its answers (it makes
+no decisions, or gives no probabilities) it answers with None, and the report leaves that part out. Adding a kind is one
 file with one such object, and one line in ``tasks/__init__.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from compress.folder import TaskInfo
 from compress.recipe.schema import Task
+from compress.tasks.draws import one_by_one
 
 Arrays = dict[str, NDArray[Any]]
 Row = Mapping[str, Any]
 """A canonical row: the fields of `Kind.fields`, plain Python values."""
 Example = dict[str, Any]
 """One model input: `input_ids` (a list of ints) and whatever else the kind needs, e.g. `label`, `token_type_ids`."""
+
+
+Given = str | tuple[str, ...]
+"""What a user hands over to have it answered: one text, or several (a pair; a question and its choices)."""
+
+
+class RawRow(NamedTuple):
+    """One row as its source holds it."""
+
+    where: str
+    """`train.tsv, row 17 (line 18)`."""
+    values: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -34,10 +49,25 @@ class Encoding:
     input_ids: list[int]
     token_type_ids: list[int]
     truncated: bool
+    spans: list[tuple[int, int]] | None = None
+    """First character of each piece in the last text, and the one behind its last; (-1, -1) for special pieces and
+    those of another text. Only `Encode.windows` tells them."""
 
 
-Encode = Callable[[str, str | None, int], Encoding]
-"""(text, second text or None, most pieces) -> pieces; made from a folder's tokenizer.json by `data/tokens.py`."""
+class Encode(Protocol):
+    """Texts to pieces; made from a folder's tokenizer.json by `data/tokens.py`."""
+
+    def __call__(self, text: str, pair: str | None, most: int) -> Encoding:
+        """The pieces of a text or pair, special ones included, cut to ``most``."""
+        ...
+
+    def windows(self, text: str, pair: str | None, most: int, overlap: int, limit: int) -> list[Encoding]:
+        """The last text in windows of up to ``most`` pieces, each with all of the first text where there are two.
+
+        Neighbours share ``overlap`` pieces. There are ``limit`` windows at most; where more would be needed the last
+        one is marked as truncated.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -74,93 +104,144 @@ class Confidence:
     """Whether the decision was right."""
 
 
-class Kind(Protocol):
-    """The contract; see the module's docstring."""
+class Kind(ABC):
+    """The contract; see the module's docstring. What is not abstract holds for most kinds."""
 
     name: str
     head: str
     """Key of models/heads.py: the model class and its outputs (`sequence-classification`)."""
     problem: str
-    """The transformers `problem_type`, which chooses the task's own loss."""
+    """What the task's own loss is called (`losses/__init__.py`): which outputs are compared with which labels, and how
+    distillation compares two models' outputs."""
     fields: tuple[str, ...]
     """Fields of a canonical row."""
     metrics: tuple[Metric, ...]
     """The first is the default primary one."""
-    compared: tuple[str, ...]
-    """Model outputs that soft-label distillation compares (`logits`)."""
-    changeable: tuple[str, ...]
+    changeable: tuple[str, ...] = ()
     """Fields whose text may change a little without changing the true answer; robustness is measured on them. Not those
     in which the answer is marked by place (a context with its answer's offset, words with a tag each)."""
+    answer_fields: tuple[str, ...] = ("label",)
+    """Fields of a canonical row that hold its answer."""
+    columns: tuple[int, int | None] = (1, 2)
+    """Least and most columns of text; None: any number."""
+    searches: bool = False
+    """Answers are found among the role's documents (`data/roles.py`), which are embedded once."""
+
+    # What is read.
 
     def labels(self, values: Iterable[Any], task: Task) -> tuple[str, ...]:
-        """The classes in order, from the task or from the raw label values of train, a stream; empty for regression."""
-        ...
+        """The classes in order, from the task or from the raw label values of train, a stream; none by default."""
+        return ()
 
+    def gathered(self, rows: Iterator[RawRow], task: Task) -> Iterator[RawRow]:
+        """Raw rows of several lines put together (a question's candidates); by default a line is a row."""
+        return rows
+
+    @abstractmethod
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
         """A canonical row, or a DataError that starts with ``where`` (`train.tsv, row 17`)."""
-        ...
 
     def classes(self, row: Row) -> Sequence[int]:
-        """Which of the labels, by place, are a row's answer; none for regression. Rows are counted a class by it."""
-        ...
+        """Which of ``class_names``, by place, are a row's answer. Rows are counted a class by it."""
+        return ()
 
+    def class_names(self, labels: tuple[str, ...]) -> tuple[str, ...]:
+        """What scores are told apart by: the labels, or what they stand for (entity types)."""
+        return labels
+
+    @abstractmethod
+    def given(self, row: Row) -> Given:
+        """What a user would hand over to have this row answered."""
+
+    @abstractmethod
+    def asked(self, given: Given, task: TaskInfo) -> Row:
+        """A row without an answer, or a UsageError that says what the task reads."""
+
+    # What the model sees and gives.
+
+    def outputs(self, task: TaskInfo) -> int:
+        """How many outputs the head has: one a label, or a single one."""
+        return max(1, len(task.labels))
+
+    def together(self, task: TaskInfo) -> bool:
+        """Whether the examples of a row must be in one batch while training, because one loss is about all of them."""
+        return False
+
+    @abstractmethod
     def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:
         """What the model sees of one row."""
-        ...
 
+    @abstractmethod
     def collate(self, examples: Sequence[Example], pad_id: int) -> Arrays:
-        """One padded batch: input_ids, attention_mask, token_type_ids (int64) and, where examples have them, labels."""
-        ...
+        """One padded batch: input_ids, attention_mask, token_type_ids (int64) and whatever else examples hold."""
 
-    def answers(self, outputs: Arrays, counts: Sequence[int]) -> NDArray[Any]:
-        """One answer a row; ``outputs`` run over examples and ``counts`` tells how many each row gave."""
-        ...
+    @abstractmethod
+    def decide(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[NDArray[Any]]:
+        """What of a batch's outputs is kept, an array an example; the batch is as `collate` made it."""
 
+    @abstractmethod
+    def answers(
+        self, decided: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
+    ) -> NDArray[Any]:
+        """One answer a row; ``counts`` tells how many of ``decided`` each row gave. No objects: it is kept in a file."""
+
+    def search(self, queries: NDArray[Any], documents: NDArray[Any], task: TaskInfo) -> NDArray[Any]:
+        """For kinds that search: what each row found, from the embeddings of rows and documents."""
+        raise NotImplementedError
+
+    def tuned(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> TaskInfo:
+        """The task with the thresholds that are best on ``answers`` to the rows of select; by default it has none."""
+        return task
+
+    # What it is worth.
+
+    @abstractmethod
     def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
-        """The true answers in the form that ``score`` compares."""
-        ...
+        """The true answers in the form that ``score`` compares; no objects."""
 
+    @abstractmethod
     def score(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> dict[str, float]:
         """All metrics; called on any subset of rows, so that intervals can be bootstrapped."""
-        ...
 
     def correct(self, answers: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_] | None:
         """Whether each row's decision is right, for McNemar's test; None where there is no decision."""
-        ...
+        return None
 
     def score_draws(
         self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo, times: NDArray[np.float64]
     ) -> dict[str, NDArray[np.float64]]:
         """All metrics on many resamples of the rows at once; ``times`` (draws, rows) tells how often each row counts.
 
-        The same as ``score`` on the rows repeated so often (`draws.one_by_one`), which a kind may fall back on.
+        The same as ``score`` on the rows repeated so often, which is what this does: right for all and slow.
         """
-        ...
+        return one_by_one(lambda some, true: self.score(some, true, task), answers, gold, times)
 
     def class_counts(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> ClassCounts | None:
-        """What recall, precision and F1 of each class come from; None where there are no classes."""
-        ...
+        """What recall, precision and F1 of each class come from, in the order of ``class_names``."""
+        return None
 
     def same(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
         """On which rows two models decide the same; None where there is no decision."""
-        ...
+        return None
 
     def distance(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64] | None:
         """How far apart two models' answers to each row are, 0 for equal ones; None where that means nothing."""
-        ...
+        return None
 
     def confidence(self, answers: NDArray[Any], gold: NDArray[Any]) -> Confidence | None:
         """The probabilities behind the decisions; None where the answers hold none."""
-        ...
+        return None
 
+    # What is told.
+
+    @abstractmethod
     def readable(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
         """One JSON-able prediction a row, e.g. {"label": "positive", "probability": 0.98}."""
-        ...
 
+    @abstractmethod
     def words(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
         """One answer a row for people to read (`positive (98 %)`); never the text of the row, for it is published."""
-        ...
 
+    @abstractmethod
     def gold_words(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
         """The true answers in the same words."""
-        ...

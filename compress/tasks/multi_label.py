@@ -14,28 +14,24 @@ from compress.folder import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.columns import is_missing, label_columns, pick, text_fields
 from compress.tasks.counts import f1_each, mean_of_present
-from compress.tasks.kind import Arrays, ClassCounts, Confidence, Encode, Example, Metric, Row
+from compress.tasks.kind import Arrays, ClassCounts, Confidence, Example, Metric, Row
 from compress.tasks.labels import collect, position
-from compress.tasks.text import checked_logits, collate_text, stacked_labels, text_example
+from compress.tasks.text import TextKind, collate_text, stacked_labels
 
 THRESHOLD = 0.5
 """A class is decided from this probability on."""
 
 
-class MultiLabel:
+class MultiLabel(TextKind):
     """Answers are probabilities (rows, classes), each on its own; a decision is the set of those above one half."""
 
     name = "multi_label"
-    head = "sequence-classification"
     problem = "multi_label_classification"
-    fields: tuple[str, ...] = ("text", "text_pair", "label")
     metrics: tuple[Metric, ...] = (
         Metric("micro_f1", floor=0.0),
         Metric("macro_f1", floor=0.0),
         Metric("subset_accuracy", floor=0.0, share_of_right=True, needs_contrast=False),
     )
-    compared: tuple[str, ...] = ("logits",)
-    changeable: tuple[str, ...] = ("text", "text_pair")
 
     def labels(self, values: Iterable[Any], task: Task) -> tuple[str, ...]:
         """The classes the recipe names, else the names of several columns, else those among the lists of ``values``."""
@@ -65,17 +61,16 @@ class MultiLabel:
         """Those marked."""
         return [index for index, mark in enumerate(row["label"]) if mark]
 
-    def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:
-        """One example a row."""
-        return [text_example(row, task, encode)]
-
     def collate(self, examples: Sequence[Example], pad_id: int) -> Arrays:
         """A padded batch; labels are float32 (n, classes)."""
         return {**collate_text(examples, pad_id), **stacked_labels(examples, np.float32)}
 
-    def answers(self, outputs: Arrays, counts: Sequence[int]) -> NDArray[Any]:
+    def answers(
+        self, decided: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
+    ) -> NDArray[Any]:
         """Probabilities (rows, classes): the logistic function of each logit, in a form that cannot overflow."""
-        probabilities: NDArray[Any] = (0.5 * (1.0 + np.tanh(0.5 * checked_logits(outputs)))).astype(np.float32)
+        logits = self.logits(decided, counts, task)
+        probabilities: NDArray[Any] = (0.5 * (1.0 + np.tanh(0.5 * logits))).astype(np.float32)
         return probabilities
 
     def gold(self, rows: Sequence[Row]) -> NDArray[Any]:

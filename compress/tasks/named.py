@@ -86,3 +86,13 @@ NAMED_TASKS: Mapping[str, Mapping[str, Any]] = {
     },
 }
 """Which library a sentence of documentation is about (`docstrings`), GLUE's nine tasks, and AG News."""
+
+KIND_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "token_classification": {"text": ["tokens"], "label": "tags"},
+    "question_answering": {"text": ["question", "context"], "label": "answers", "max_length": 384},
+    "multiple_choice": {"text": ["question", "choices"], "label": "answer"},
+    "similarity": {"text": ["sentence1", "sentence2"], "label": "score"},
+    "retrieval": {"text": ["query"], "label": "positives"},
+    "ranking": {"text": ["query", "candidate"], "label": "label"},
+}
+"""What a recipe that gives a kind and no columns means."""

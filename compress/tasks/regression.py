@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,49 +14,35 @@ from compress.folder import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.columns import is_missing, label_columns, pick, text_fields
 from compress.tasks.draws import pearson_of_draws, spearman_of_draws
-from compress.tasks.kind import Arrays, ClassCounts, Confidence, Encode, Example, Metric, Row
-from compress.tasks.text import checked_logits, collate_text, stacked_labels, text_example
+from compress.tasks.kind import Arrays, Example, Metric, Row
+from compress.tasks.text import TextKind, collate_text, stacked_labels
 
 
-class Regression:
+class Regression(TextKind):
     """Answers are scores (rows,) on the scale of the labels."""
 
     name = "regression"
-    head = "sequence-classification"
     problem = "regression"
-    fields: tuple[str, ...] = ("text", "text_pair", "label")
     metrics: tuple[Metric, ...] = (
         Metric("spearman", floor=0.0),
         Metric("pearson", floor=0.0),
         Metric("mse", larger_is_better=False, needs_contrast=False),
     )
-    compared: tuple[str, ...] = ("logits",)
-    changeable: tuple[str, ...] = ("text", "text_pair")
-
-    def labels(self, values: Iterable[Any], task: Task) -> tuple[str, ...]:
-        """None: there are no classes."""
-        return ()
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
         """Texts, and the score as a finite number."""
         value = pick(raw, label_columns(task)[0], task, where)
         return {**text_fields(raw, task, where), "label": _number(value, where)}
 
-    def classes(self, row: Row) -> Sequence[int]:
-        """None."""
-        return ()
-
-    def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:
-        """One example a row."""
-        return [text_example(row, task, encode)]
-
     def collate(self, examples: Sequence[Example], pad_id: int) -> Arrays:
         """A padded batch; labels are float32 (n,)."""
         return {**collate_text(examples, pad_id), **stacked_labels(examples, np.float32)}
 
-    def answers(self, outputs: Arrays, counts: Sequence[int]) -> NDArray[Any]:
-        """Scores (rows,) from logits (rows, 1)."""
-        scores: NDArray[Any] = checked_logits(outputs, width=1).reshape(-1).astype(np.float32)
+    def answers(
+        self, decided: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
+    ) -> NDArray[Any]:
+        """Scores (rows,)."""
+        scores: NDArray[Any] = self.logits(decided, counts, task).reshape(-1).astype(np.float32)
         return scores
 
     def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
@@ -72,10 +58,6 @@ class Regression:
             "mse": float(np.mean((given - true) ** 2)) if len(true) else 0.0,
         }
 
-    def correct(self, answers: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_] | None:
-        """None: a score is never simply right."""
-        return None
-
     def score_draws(
         self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo, times: NDArray[np.float64]
     ) -> dict[str, NDArray[np.float64]]:
@@ -87,22 +69,10 @@ class Regression:
             "mse": times @ (given - true) ** 2 / times.sum(axis=1),
         }
 
-    def class_counts(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> ClassCounts | None:
-        """None."""
-        return None
-
-    def same(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
-        """None: two scores differ by more or less, not by whether."""
-        return None
-
     def distance(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64] | None:
         """The difference between the two scores."""
         apart: NDArray[np.float64] = np.abs(answers.astype(np.float64) - others)
         return apart
-
-    def confidence(self, answers: NDArray[Any], gold: NDArray[Any]) -> Confidence | None:
-        """None: a score says nothing of how sure it is."""
-        return None
 
     def readable(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
         """The score."""

@@ -1,4 +1,4 @@
-"""What every kind that reads one text or a pair shares: examples, padding, and a check of what the model gave back."""
+"""What every kind that answers one text or a pair shares: examples, padding, and a check of what the model gave back."""
 
 from __future__ import annotations
 
@@ -8,14 +8,64 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.errors import ModelError
+from compress.errors import ModelError, UsageError
 from compress.folder import TaskInfo
-from compress.tasks.kind import Arrays, Encode, Example, Row
+from compress.tasks.kind import Arrays, Encode, Encoding, Example, Given, Kind, Row
+from compress.tasks.pooling import pooled
 
 
-def text_example(row: Row, task: TaskInfo, encode: Encode) -> Example:
-    """The pieces of a row's text or pair, and its label where it has one (a row to predict has none)."""
-    pieces = encode(row["text"], row.get("text_pair"), task.max_length)
+class TextKind(Kind):
+    """A kind whose rows are one text or a pair, with one answer for all of it."""
+
+    head = "sequence-classification"
+    fields: tuple[str, ...] = ("text", "text_pair", "label")
+    changeable: tuple[str, ...] = ("text", "text_pair")
+
+    def given(self, row: Row) -> Given:
+        """The text, or both."""
+        return str(row["text"]) if row.get("text_pair") is None else (str(row["text"]), str(row["text_pair"]))
+
+    def asked(self, given: Given, task: TaskInfo) -> Row:
+        """The texts by their fields."""
+        parts = texts_of(given, task)
+        return {"text": parts[0], "text_pair": parts[1] if len(parts) > 1 else None}
+
+    def outputs(self, task: TaskInfo) -> int:
+        """One more where windows are weighed: how much each has to say."""
+        return super().outputs(task) + (task.long == "attention")
+
+    def together(self, task: TaskInfo) -> bool:
+        """The windows of a text have one label between them."""
+        return task.long != "cut"
+
+    def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:
+        """One example a row, or one a window where long texts are not cut."""
+        text, pair = row["text"], row.get("text_pair")
+        if task.long == "cut":
+            return [example_of(encode(text, pair, task.max_length), row)]
+        windows = encode.windows(text, pair, task.max_length, task.overlap, task.max_windows)
+        return [example_of(window, row) for window in windows]
+
+    def decide(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[NDArray[Any]]:
+        """The logits of each example."""
+        return list(checked_logits(outputs, width=self.outputs(task)))
+
+    def logits(self, decided: Sequence[NDArray[Any]], counts: Sequence[int], task: TaskInfo) -> NDArray[np.float64]:
+        """The logits of each row (rows, labels)."""
+        return pooled(np.stack(decided), counts, task.long)
+
+
+def texts_of(given: Given, task: TaskInfo) -> tuple[str, ...]:
+    """The texts that were handed over: as many as the task has columns, or a UsageError."""
+    parts = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    if len(parts) != len(task.text) or not all(isinstance(part, str) for part in parts):
+        expected = "one text" if len(task.text) == 1 else f"{len(task.text)} texts ({', '.join(task.text)})"
+        raise UsageError(f"{task.name} reads {expected}; got {given!r}.")
+    return parts
+
+
+def example_of(pieces: Encoding, row: Row) -> Example:
+    """Pieces, and the row's label where it has one (a row to predict has none)."""
     example: Example = {"input_ids": pieces.input_ids, "token_type_ids": pieces.token_type_ids}
     if row.get("label") is not None:
         example["label"] = row["label"]

@@ -38,7 +38,9 @@ WORD = re.compile(r"\w+")
 Answer = Callable[["csr_matrix"], NDArray[Any]]
 
 
-def bag_of_words(train_rows: Sequence[Row], test_rows: Sequence[Row], task: TaskInfo, seed: int = 0) -> NDArray[Any]:
+def bag_of_words(
+    train_rows: Sequence[Row], test_rows: Sequence[Row], task: TaskInfo, seed: int = 0, documents: Sequence[Row] = ()
+) -> NDArray[Any]:
     """Answers on ``test_rows`` in the form of the task's kind, from a linear model trained on ``train_rows``.
 
     The second text of a pair has words of its own, words that stand in both are told, and so is their share.
