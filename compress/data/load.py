@@ -14,12 +14,20 @@ from typing import Any, NamedTuple
 
 from compress.data.files import reading, text_lines
 from compress.data.hub import hub_rows
+from compress.data.json_files import document_rows, unique_keys
 from compress.errors import DataError
 from compress.recipe.forms import Header, Role
 from compress.recipe.schema import Data
 from compress.tasks.kind import RawRow
 
-EXTENSIONS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+EXTENSIONS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+}
 
 AND_MORE = "..."
 """The end of a list of columns behind which rows may hold more."""
@@ -40,6 +48,8 @@ def file_rows(path: Path, data: Data, role: Role) -> Iterator[RawRow]:
         rows = _parquet_rows(path)
     elif form == "jsonl":
         rows = _json_rows(path, data)
+    elif form == "json":
+        rows = document_rows(path, data.encoding, role)
     else:
         rows = _table_rows(path, data, role, form)
     empty = True
@@ -63,7 +73,7 @@ def format_of(path: Path) -> str:
         known = ", ".join(EXTENSIONS)
         raise DataError(
             f"{path}: the name does not tell the format (known: {known}, each also with .gz).",
-            hint="task.data.format says it: csv, tsv, jsonl or parquet",
+            hint="task.data.format says it: csv, tsv, jsonl, json or parquet",
         )
     return EXTENSIONS[name.suffix]
 
@@ -168,19 +178,11 @@ def _json_rows(path: Path, data: Data) -> Iterator[RawRow]:
 
 def _json_object(line: str, where: str) -> dict[str, Any]:
     try:
-        values = json.loads(line, object_pairs_hook=_unique)
+        values = json.loads(line, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where} is not JSON: {error}.", hint="a jsonl file holds one JSON object a line") from error
     if not isinstance(values, dict):
         raise DataError(f"{where} is a JSON {type(values).__name__} where an object is expected, one a line.")
-    return values
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands in it twice")
     return values
 
 
