@@ -4,8 +4,8 @@ import re
 import numpy as np
 import pytest
 
-from compress.measure.floor import bm25
-from compress.measure.floor.bm25 import Bm25
+from compress.data import bm25
+from compress.data.bm25 import Bm25
 
 pytest.importorskip("scipy")
 
