@@ -3,36 +3,87 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from compress.errors import Problem, nearest
 from compress.recipe.schema import Task
-from compress.tasks import KINDS
+from compress.tasks import KINDS, Kind
+from compress.tasks.columns import label_columns
+
+OF_SOME = (
+    "labels",
+    "first_label",
+    "long",
+    "overlap",
+    "max_windows",
+    "max_answer",
+    "scheme",
+    "pooling",
+    "negatives",
+    "hard_negatives",
+)
+"""Settings that only some kinds read: those in their `settings`."""
+OF_WINDOWS = ("overlap", "max_windows")
 
 
 def task_problems(task: Task) -> list[Problem]:
     """Every fault of ``task`` that its settings alone show; paths start at ``task``."""
-    return [*_kind_problems(task), *_label_problems(task), *_source_problems(task)]
-
-
-def _kind_problems(task: Task) -> Iterator[Problem]:
     if task.kind not in KINDS:
-        yield Problem(("task", "kind"), f"no task kind is called '{task.kind}'{nearest(task.kind, KINDS)}")
-        return
-    metrics = [metric.name for metric in KINDS[task.kind].metrics]
+        unknown = Problem(("task", "kind"), f"no task kind is called '{task.kind}'{nearest(task.kind, KINDS)}")
+        return [unknown, *_column_problems(task), *_source_problems(task)]
+    kind = KINDS[task.kind]
+    about_kind = [*_kind_problems(task, kind), *_setting_problems(task, kind), *kind.problems(task)]
+    return [*about_kind, *_column_problems(task), *_source_problems(task)]
+
+
+def _kind_problems(task: Task, kind: Kind) -> Iterator[Problem]:
+    """What the kind has not, or has not so many of."""
+    metrics = [metric.name for metric in kind.metrics]
     if task.metric is not None and task.metric not in metrics:
-        yield Problem(("task", "metric"), f"{task.kind} has no metric '{task.metric}'{nearest(task.metric, metrics)}")
-    if task.metric == "f1" and task.labels is not None and len(task.labels) != 2:
-        yield Problem(
-            ("task", "metric"), f"f1 is for two classes and there are {len(task.labels)}; macro_f1 is for more"
-        )
+        yield Problem(("task", "metric"), f"{kind.name} has no metric '{task.metric}'{nearest(task.metric, metrics)}")
+    least, most = kind.columns
+    if len(task.text) < least or (most is not None and len(task.text) > most):
+        span = str(least) if least == most else f"{least} or more" if most is None else f"{least} to {most}"
+        yield Problem(("task", "text"), f"{kind.name} reads {span} columns of text, got {len(task.text)}")
+    if kind.label_columns is not None and len(label_columns(task)) > kind.label_columns:
+        several = [name for name, other in KINDS.items() if other.label_columns is None]
+        yield Problem(("task", "label"), f"{kind.name} has one label column; kind: {several[0]} has several")
+    if task.data.corpus is not None and not kind.searches:
+        yield Problem(("task", "data", "corpus"), f"{kind.name} searches no documents")
 
 
-def _label_problems(task: Task) -> Iterator[Problem]:
-    columns = (task.label,) if isinstance(task.label, str) else task.label
+def _setting_problems(task: Task, kind: Kind) -> Iterator[Problem]:
+    """Settings that would do nothing, and those that cannot be meant."""
+    for name in OF_SOME:
+        if name not in kind.settings and _is_set(task, name):
+            yield Problem(("task", name), _unread(name, kind))
+    cut = "long" in kind.settings and task.long == "cut"
+    for name in OF_WINDOWS if cut else ():
+        if _is_set(task, name):
+            yield Problem(("task", name), "is about windows, and long: cut has none; long: mean has")
+    if task.overlap is not None and task.overlap >= task.max_length:
+        told = f"neighbouring windows of {task.max_length} pieces (max_length) cannot share {task.overlap}"
+        yield Problem(("task", "overlap"), told)
+    if task.negatives is not None and task.negatives in (*task.text, *label_columns(task)):
+        yield Problem(("task", "negatives"), f"the column '{task.negatives}' is also task.text or task.label")
+
+
+def _is_set(task: Task, name: str) -> bool:
+    default: Any = Task.model_fields[name].get_default()
+    return bool(getattr(task, name) != default)
+
+
+def _unread(name: str, kind: Kind) -> str:
+    if name in ("labels", "first_label"):
+        return f"{kind.name} has no classes"
+    readers = [other.name for other in KINDS.values() if name in other.settings]
+    return f"does nothing for {kind.name}" + (f"; it is for {', '.join(readers)}" if readers else "")
+
+
+def _column_problems(task: Task) -> Iterator[Problem]:
+    columns = label_columns(task)
     if not columns:
         yield Problem(("task", "label"), "names no column")
-    if len(columns) > 1 and task.kind != "multi_label":
-        yield Problem(("task", "label"), f"{task.kind} has one label column; kind: multi_label has several")
     if len(set(columns)) < len(columns):
         yield Problem(("task", "label"), "names a column twice")
     if set(columns) & set(task.text):
@@ -45,22 +96,15 @@ def _label_problems(task: Task) -> Iterator[Problem]:
         yield Problem(
             ("task", "slices"), f"the column '{(set(task.slices) & set(task.text)).pop()}' is the text itself"
         )
-    if task.labels is not None:
-        yield from _class_problems(task.labels, task, len(columns))
+    yield from _class_problems(task.labels or ())
 
 
-def _class_problems(labels: tuple[str, ...], task: Task, columns: int) -> Iterator[Problem]:
-    if task.kind == "regression":
-        yield Problem(("task", "labels"), "regression has no classes")
+def _class_problems(labels: tuple[str, ...]) -> Iterator[Problem]:
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
         yield Problem(("task", "labels"), f"names {', '.join(map(repr, twice))} twice")
     if not all(label.strip() for label in labels):
         yield Problem(("task", "labels"), "a class needs a name")
-    if task.kind == "classification" and len(labels) < 2:
-        yield Problem(("task", "labels"), f"names {len(labels)} class: there is nothing to tell apart")
-    if task.kind == "multi_label" and columns > 1 and len(labels) != columns:
-        yield Problem(("task", "labels"), f"names {len(labels)} classes for {columns} columns")
 
 
 def _source_problems(task: Task) -> Iterator[Problem]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.errors import DataError
+from compress.errors import DataError, Problem
 from compress.folder import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.columns import label_columns, pick, text_fields
@@ -30,6 +30,15 @@ class Classification(TextKind):
         Metric("macro_f1", floor=0.0),
         Metric("matthews", floor=0.0),
     )
+    settings = ("labels", "first_label", *TextKind.settings)
+
+    def problems(self, task: Task) -> Iterator[Problem]:
+        """Two classes at least; for `f1` two exactly."""
+        classes = None if task.labels is None else len(task.labels)
+        if classes is not None and classes < 2:
+            yield Problem(("task", "labels"), f"names {classes} class: there is nothing to tell apart")
+        if task.metric == "f1" and classes not in (None, 2):
+            yield Problem(("task", "metric"), f"f1 is for two classes and there are {classes}; macro_f1 is for more")
 
     def labels(self, values: Iterable[Any], task: Task) -> tuple[str, ...]:
         """The classes the recipe names, or those among ``values``; one class alone cannot be learnt."""

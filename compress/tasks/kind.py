@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from compress.errors import Problem
 from compress.folder import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.draws import one_by_one
@@ -124,10 +125,19 @@ class Kind(ABC):
     """Fields of a canonical row that hold its answer."""
     columns: tuple[int, int | None] = (1, 2)
     """Least and most columns of text; None: any number."""
+    label_columns: int | None = 1
+    """Most columns that an answer may stand in; None: any number."""
+    settings: tuple[str, ...] = ()
+    """The settings of a recipe's task that this kind reads beyond those of all kinds (tasks/check.py lists them); where
+    one is given that it does not read, the recipe is refused."""
     searches: bool = False
     """Answers are found among the role's documents (`data/roles.py`), which are embedded once."""
 
     # What is read.
+
+    def problems(self, task: Task) -> Iterator[Problem]:
+        """What of a task's settings cannot be meant, beyond what holds for all kinds; paths start at `task`."""
+        return iter(())
 
     def labels(self, values: Iterable[Any], task: Task) -> tuple[str, ...]:
         """The classes in order, from the task or from the raw label values of train, a stream; none by default."""
@@ -183,7 +193,7 @@ class Kind(ABC):
     def answers(
         self, decided: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
     ) -> NDArray[Any]:
-        """One answer a row; ``counts`` tells how many of ``decided`` each row gave. No objects: it is kept in a file."""
+        """One answer a row; ``counts`` tells how many of ``decided`` each row gave. No objects: it is kept."""
 
     def search(self, queries: NDArray[Any], documents: NDArray[Any], task: TaskInfo) -> NDArray[Any]:
         """For kinds that search: what each row found, from the embeddings of rows and documents."""

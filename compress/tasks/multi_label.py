@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.errors import DataError
+from compress.errors import DataError, Problem
 from compress.folder import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.columns import is_missing, label_columns, pick, text_fields
@@ -32,6 +32,14 @@ class MultiLabel(TextKind):
         Metric("macro_f1", floor=0.0),
         Metric("subset_accuracy", floor=0.0, share_of_right=True, needs_contrast=False),
     )
+    label_columns = None
+    settings = ("labels", "first_label", *TextKind.settings)
+
+    def problems(self, task: Task) -> Iterator[Problem]:
+        """A class a column, where there are several columns."""
+        columns = len(label_columns(task))
+        if task.labels is not None and columns > 1 and len(task.labels) != columns:
+            yield Problem(("task", "labels"), f"names {len(task.labels)} classes for {columns} columns")
 
     def labels(self, values: Iterable[Any], task: Task) -> tuple[str, ...]:
         """The classes the recipe names, else the names of several columns, else those among the lists of ``values``."""

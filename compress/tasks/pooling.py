@@ -30,4 +30,5 @@ def pooled(logits: NDArray[np.float64], counts: Sequence[int], how: str) -> NDAr
 
 def _odds(scores: NDArray[np.float64], starts: NDArray[Any], counts: Sequence[int]) -> NDArray[np.float64]:
     """The exponentials of the scores, relative to the highest of each row so that none overflows."""
-    return np.exp(scores - np.repeat(np.maximum.reduceat(scores, starts), counts))
+    odds: NDArray[np.float64] = np.exp(scores - np.repeat(np.maximum.reduceat(scores, starts), counts))
+    return odds

@@ -1,4 +1,4 @@
-"""What every kind that answers one text or a pair shares: examples, padding, and a check of what the model gave back."""
+"""What every kind that answers one text or a pair shares: examples, padding, a check of what the model gave back."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ class TextKind(Kind):
     head = "sequence-classification"
     fields: tuple[str, ...] = ("text", "text_pair", "label")
     changeable: tuple[str, ...] = ("text", "text_pair")
+    settings: tuple[str, ...] = ("long", "overlap", "max_windows")
 
     def given(self, row: Row) -> Given:
         """The text, or both."""

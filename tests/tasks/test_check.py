@@ -18,6 +18,8 @@ def test_a_sound_task_has_none():
     assert faults(kind="multi_label", label=("a", "b"), labels=("x", "y")) == []
     assert faults(data={"builtin": "docstrings", "test_share": 0.1}) == []
     assert faults(data={"hub": "a/b", "train": "train", "test": "test"}) == []
+    assert faults(long="mean", overlap=20, max_windows=4) == []
+    assert faults(kind="regression", long="attention") == []
 
 
 @pytest.mark.parametrize(
@@ -34,6 +36,17 @@ def test_a_sound_task_has_none():
         ({"labels": ("a",)}, "task.labels: names 1 class"),
         ({"labels": ("a", " ")}, "task.labels: a class needs a name"),
         ({"kind": "regression", "labels": ("a", "b")}, "task.labels: regression has no classes"),
+        ({"text": ("a", "b", "c")}, "task.text: classification reads 1 to 2 columns of text, got 3"),
+        ({"scheme": "iob1"}, "task.scheme: does nothing for classification"),
+        ({"max_answer": 5}, "task.max_answer: does nothing for classification"),
+        ({"pooling": "cls"}, "task.pooling: does nothing for classification"),
+        ({"negatives": "others"}, "task.negatives: does nothing for classification"),
+        ({"hard_negatives": 2}, "task.hard_negatives: does nothing for classification"),
+        ({"data": {**FILES, "corpus": "c.jsonl"}}, "task.data.corpus: classification searches no documents"),
+        ({"overlap": 20}, "task.overlap: is about windows, and long: cut has none"),
+        ({"max_windows": 3}, "task.max_windows: is about windows, and long: cut has none"),
+        ({"long": "max", "overlap": 128}, "task.overlap: neighbouring windows of 128 pieces .* cannot share 128"),
+        ({"kind": "regression", "first_label": 1}, "task.first_label: regression has no classes"),
         ({"kind": "multi_label", "label": ("a", "b"), "labels": ("x",)}, "names 1 classes for 2 columns"),
         ({"data": {}}, "task.data.train: is missing: a file"),
         ({"data": {"hub": "a/b", "test": "test"}}, "task.data.train: is missing: the hub set's split"),
