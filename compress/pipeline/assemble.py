@@ -81,7 +81,7 @@ class _Assembly:
             versions=versions(LIBRARIES),
             machine=_machine(self.plan),
             recipe=portable(recipe),
-            task=self.assessor.roles.info.task_info,
+            task=self.assessor.roles.info.task_info.model_copy(update={"name": recipe.task.name}),
             data=self._data(),
             rules=Rules(
                 max_drop=recipe.gate.max_drop,

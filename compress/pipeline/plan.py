@@ -65,6 +65,7 @@ def _add_data(plan: Plan) -> None:
     task = effective(recipe.task)
     data = {key: value for key, value in task.pop("data").items() if key not in ("train", "select", "test")}
     del task["slices"]  # a step of their own notes them: asking for others makes no model again
+    del task["name"]  # only what it is called: recipes about the same rows share them and their teacher
     data["contents"] = contents_digest(recipe.task.data)
     settings = {"task": task, "data": data, "seed": recipe.seed}
     plan.add("data", "data", settings, [], partial(steps.data, task=recipe.task, seed=recipe.seed))

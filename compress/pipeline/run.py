@@ -31,7 +31,7 @@ from compress.recipe.text import dump_yaml
 from compress.report.judge import passing_at
 from compress.report.result import REPORT_FILE, Report, read_report
 from compress.tasks.check import task_problems
-from compress.tasks.named import NAMED_TASKS
+from compress.tasks.named import KIND_DEFAULTS, NAMED_TASKS
 
 CHECKS = (lambda recipe: task_problems(recipe.task),)
 """Faults that the schema cannot see because the rooms above it know them."""
@@ -95,11 +95,11 @@ class Result:
 def read_recipe(source: RecipeSource, overrides: Sequence[str] = (), cards: Sequence[Path] = ()) -> Recipe:
     """Read a recipe from a file, a shipped recipe's name, or a mapping."""
     if isinstance(source, Mapping):
-        return parse_recipe(dump_yaml(dict(source)), "recipe", overrides, NAMES, NAMED_TASKS, CHECKS)
+        return parse_recipe(dump_yaml(dict(source)), "recipe", overrides, NAMES, NAMED_TASKS, CHECKS, KIND_DEFAULTS)
     path = Path(source)
     if not path.exists() and not path.suffix and path.name == str(source):
         path = find_recipe(str(source), cards)
-    return load_recipe(path, overrides, NAMES, NAMED_TASKS, CHECKS)
+    return load_recipe(path, overrides, NAMES, NAMED_TASKS, CHECKS, KIND_DEFAULTS)
 
 
 def prepare(source: RecipeSource, overrides: Sequence[str] = (), options: Options = Options()) -> Plan:

@@ -13,7 +13,7 @@ from compress.pipeline.names import NAMES
 from compress.recipe.load import parse_recipe
 from compress.sources import where
 from compress.tasks import KINDS
-from compress.tasks.named import NAMED_TASKS
+from compress.tasks.named import KIND_DEFAULTS, NAMED_TASKS
 
 TEMPLATE = """\
 # compress plan {path}     what will run, with every default
@@ -56,7 +56,7 @@ def write_starter(
     if student not in available("students", cards):
         where(student, "students", cards)
     content = TEMPLATE.format(path=path, task=_task(task, train, text, label, kind), teacher=teacher, student=student)
-    parse_recipe(content, str(path), (), NAMES, NAMED_TASKS)
+    parse_recipe(content, str(path), (), NAMES, NAMED_TASKS, kinds=KIND_DEFAULTS)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content, encoding="utf-8")
     return path

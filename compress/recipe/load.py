@@ -17,10 +17,11 @@ from compress.recipe.schema import Recipe
 from compress.recipe.text import Document, KeyPath, dump_yaml
 
 Tasks = Mapping[str, Mapping[str, Any]]
+"""Parts of a recipe's task by the name of a task, or of a kind."""
 Check = Callable[[Recipe], Iterable[Problem]]
 """Finds what only another room can know to be wrong with a recipe that fits the schema."""
 
-SOURCES = ("hub", "revision", "builtin", "train", "select", "test")
+SOURCES = ("hub", "revision", "builtin", "train", "select", "test", "corpus")
 """Keys of task.data that say where rows come from. They belong together: a recipe that gives one replaces them all."""
 
 VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
@@ -32,9 +33,10 @@ def load_recipe(
     names: Names | None = None,
     tasks: Tasks | None = None,
     checks: Sequence[Check] = (),
+    kinds: Tasks | None = None,
 ) -> Recipe:
     """Read the recipe at ``path``; its name is the file's unless it has one. See ``parse_recipe``."""
-    return parse_recipe(_read(path), str(path), overrides, names, tasks, checks, default_name=path.stem)
+    return parse_recipe(_read(path), str(path), overrides, names, tasks, checks, kinds, default_name=path.stem)
 
 
 def parse_recipe(
@@ -44,12 +46,13 @@ def parse_recipe(
     names: Names | None = None,
     tasks: Tasks | None = None,
     checks: Sequence[Check] = (),
+    kinds: Tasks | None = None,
     default_name: str | None = None,
 ) -> Recipe:
     """The recipe that ``text`` holds once ``overrides`` are applied, or a RecipeError with every fault in it.
 
-    ``names`` are the tables that names must stand in, ``tasks`` the long forms of named tasks, ``checks`` what else may
-    find faults; ``source`` is only for messages.
+    ``names`` are the tables that names must stand in, ``tasks`` the long forms of named tasks, ``kinds`` what a task of
+    a kind leaves out, ``checks`` what else may find faults; ``source`` is only for messages.
     """
     document = Document(text)
     problems = list(document.problems)
@@ -62,7 +65,12 @@ def parse_recipe(
     if problems:
         raise RecipeError(source, problems)
     raw, changed, faults = apply_overrides(raw, overrides)
-    return _validated(_Draft(raw, document, changed, faults), source, names or {}, tasks or {}, checks, default_name)
+    draft = _Draft(raw, document, changed, faults)
+    if default_name is not None:
+        draft.raw = {"name": default_name, **draft.raw}
+    _fill_the_task(draft, tasks or {}, kinds or {})
+    _expand_paths(draft)
+    return _validated(draft, source, names or {}, checks)
 
 
 def dump_recipe(recipe: Recipe) -> str:
@@ -97,13 +105,7 @@ class _Draft:
         return below or (above and path not in self._document.lines)
 
 
-def _validated(
-    draft: _Draft, source: str, names: Names, tasks: Tasks, checks: Sequence[Check], default_name: str | None
-) -> Recipe:
-    if default_name is not None:
-        draft.raw = {"name": default_name, **draft.raw}
-    _name_the_task(draft, tasks)
-    _expand_paths(draft)
+def _validated(draft: _Draft, source: str, names: Names, checks: Sequence[Check]) -> Recipe:
     draft.add(wrong_scalars(draft.raw, names.get("losses", ())))
     recipe = None
     try:
@@ -118,16 +120,20 @@ def _validated(
     return recipe
 
 
-def _name_the_task(draft: _Draft, tasks: Tasks) -> None:
-    """Put a named task's long form under what the recipe says of it."""
+def _fill_the_task(draft: _Draft, tasks: Tasks, kinds: Tasks) -> None:
+    """Put a named task's long form, and what its kind leaves out, under what the recipe says of it."""
     given = draft.raw.get("task")
     given = {"name": given} if isinstance(given, str) else given
-    if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
+    if not isinstance(given, Mapping):
         return
-    name = given["name"]
-    if name in tasks:
-        draft.raw = {**draft.raw, "task": merged(tasks[name], given)}
-    elif "kind" not in given:
+    name = given.get("name")
+    if isinstance(name, str) and name in tasks:
+        draft.raw = {**draft.raw, "task": _of_kind(merged(tasks[name], given), kinds)}
+    elif "kind" in given:
+        # A task of one's own that has no name is called as its recipe is.
+        called = {"name": draft.raw["name"]} if isinstance(draft.raw.get("name"), str) else {}
+        draft.raw = {**draft.raw, "task": _of_kind({**called, **given}, kinds)}
+    elif isinstance(name, str):
         draft.add(
             [
                 Problem(
@@ -137,6 +143,12 @@ def _name_the_task(draft: _Draft, tasks: Tasks) -> None:
         )
         # With its parts unknown, the rest of the recipe is still checked: this stands in for the task.
         draft.raw = {**draft.raw, "task": next(iter(tasks.values()), {"kind": "classification", "data": {}})}
+
+
+def _of_kind(task: Mapping[str, Any], kinds: Tasks) -> dict[str, Any]:
+    """A task with what its kind means by what is left out."""
+    kind = task.get("kind")
+    return {**(kinds.get(kind, {}) if isinstance(kind, str) else {}), **task}
 
 
 def merged(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,7 +171,7 @@ def _expand_paths(draft: _Draft) -> None:
     if not isinstance(task, Mapping) or not isinstance(data, Mapping) or data.get("hub") is not None:
         return
     expanded = dict(data)
-    for role in ("train", "select", "test"):
+    for role in ("train", "select", "test", "corpus"):
         entry = data.get(role)
         path = ("task", "data", role)
         if isinstance(entry, str):

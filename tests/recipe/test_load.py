@@ -134,6 +134,55 @@ def test_a_task_of_ones_own_may_have_any_name():
     assert parse("task: {name: mine, kind: regression, data: {train: a}}\nteacher: m").task.name == "mine"
 
 
+# --- what a kind leaves out
+
+KIND_DEFAULTS = {"question_answering": {"text": ["question", "context"], "label": "answers", "max_length": 384}}
+
+
+def of_kind(task, *overrides, **settings):
+    kinds = {"task kinds": (*KINDS, "question_answering")}
+    text = f"task: {task}\nteacher: m\n"
+    return parse_recipe(text, "r.yaml", overrides, {**NAMES, **kinds}, NAMED_TASKS, kinds=KIND_DEFAULTS, **settings)
+
+
+def test_a_kind_fills_in_what_is_left_out():
+    task = of_kind("{kind: question_answering, data: {train: a}}").task
+    assert (task.text, task.label, task.max_length) == (("question", "context"), "answers", 384)
+    task = of_kind("{kind: question_answering, text: [q, c], max_length: 64, data: {train: a}}").task
+    assert (task.text, task.label, task.max_length) == (("q", "c"), "answers", 64)
+
+
+def test_a_kind_without_defaults_has_those_of_the_schema():
+    assert of_kind("{kind: classification, data: {train: a}}").task.text == ("text",)
+
+
+def test_a_named_task_has_its_kinds_defaults_below_its_own():
+    named = {"trivia": {"name": "trivia", "kind": "question_answering", "label": "found", "data": {"hub": "a/b"}}}
+    names = {"task kinds": ("question_answering",)}
+    task = parse_recipe("task: trivia\nteacher: m\n", "r.yaml", (), names, named, kinds=KIND_DEFAULTS).task
+    assert (task.label, task.max_length) == ("found", 384)
+
+
+def test_a_task_without_a_name_is_called_as_its_recipe():
+    assert of_kind("{kind: regression, data: {train: a}}", "name=films").task.name == "films"
+    assert of_kind("{kind: regression, data: {train: a}}", default_name="films").task.name == "films"
+    assert of_kind("{kind: regression, name: mine, data: {train: a}}", default_name="films").task.name == "mine"
+    assert of_kind("{kind: regression, data: {train: a}}").task.name == "task"
+
+
+def test_a_wrong_kind_is_told_as_ever():
+    with pytest.raises(RecipeError, match=r"task\.kind: expected text, got a list"):
+        of_kind("{kind: [a], data: {train: a}}")
+    with pytest.raises(RecipeError, match="no task kind is called 'qa'"):
+        of_kind("{kind: qa, data: {train: a}}")
+
+
+def test_a_corpus_is_a_path_and_a_source(monkeypatch):
+    monkeypatch.setenv("DATA", "/d")
+    data = of_kind("{kind: regression, data: {train: a, corpus: $DATA/all.jsonl}}").task.data
+    assert data.corpus == "/d/all.jsonl"
+
+
 # --- overrides
 
 
@@ -262,12 +311,12 @@ def test_each_fault_is_told_once_in_the_recipes_own_words(section, told):
         ("{data: {train: a}}", ["line 1, task.kind: is missing; expected text"]),
         ("{kind: clasification, data: {train: a}}", ["line 1, task.kind: no task kind is called 'clasification'; did"]),
         (
-            "{kind: regression, text: [a, b, c], labels: [1], data: {format: xml, header: {tset: [a]}}}",
+            "{kind: regression, text: [], labels: [1], data: {format: xml, header: {tset: [a]}}}",
             [
-                "line 1, task.data.format: expected csv, tsv, jsonl or parquet, got 'xml'",
+                "line 1, task.data.format: expected csv, tsv, jsonl, json, conll or parquet, got 'xml'",
                 "line 1, task.data.header.tset: unknown key; did you mean test?",
                 "line 1, task.labels.0: expected text, got 1",
-                "line 1, task.text: has 3 items; at most 2 expected",
+                "line 1, task.text: has 0 items; at least 1 expected",
             ],
         ),
     ],
