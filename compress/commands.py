@@ -174,13 +174,14 @@ def verify(options: argparse.Namespace, console: Console) -> None:
 
 
 def predict(options: argparse.Namespace, console: Console) -> None:
-    """Text in, label and probability out."""
+    """Texts in, answers out."""
     from compress.runtime.predictor import Place
     from compress.runtime.text import TextModel, read_texts
 
     model = TextModel.open(options.model, Place(options.device, options.threads))
-    given = _given_texts(options, model.takes_pairs)
-    for batch in read_texts(given, options.batch, pairs=model.takes_pairs, from_lines=not options.texts):
+    several = len(model.task.text) > 1
+    given = _given_texts(options, several)
+    for batch in read_texts(given, options.batch, several=several, from_lines=not options.texts):
         for text, answer in zip(batch, model.predict(batch, batch=options.batch), strict=True):
             if console.format == "json":
                 console.jsonl({"text": text, **answer})

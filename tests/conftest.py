@@ -170,3 +170,20 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert main(["run", str(recipe), "--runs", str(folder / "runs"), "--format", "quiet"]) == 0
     (folder / "tiny").symlink_to(folder / "runs" / "tiny")
     return folder / "tiny"
+
+
+@pytest.fixture
+def word_folder(tmp_path: Path) -> Path:
+    """A folder with the tokenizer of five words, in BERT's manner."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "c", "d", "e"]
+    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    folder = tmp_path / "words"
+    folder.mkdir()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from compress.data.tokens import Tokens
 from compress.errors import DataError
 from compress.folder import TaskInfo
+from compress.tasks import kind_of
 from compress.tasks.kind import Arrays, Encoding, Example, Kind, Row
 
 POOL = 64
@@ -38,6 +39,7 @@ class Encoded:
         self._pad_id = pad_id
         self.counts = counts
         self.lengths: NDArray[np.int64] = fields["input_ids"].lengths
+        """Pieces of each example."""
         self.truncated = cut / len(counts)
         """Share of rows of which the model does not see everything."""
 
@@ -55,6 +57,23 @@ class Encoded:
     def close(self) -> None:
         """Let go of the files."""
         self._fields = {}
+
+
+class WholeRows:
+    """Encoded rows of which each goes into a batch with all of its examples."""
+
+    def __init__(self, encoded: Encoded) -> None:
+        self._encoded = encoded
+        self._counts = encoded.counts
+        self._starts = np.cumsum(encoded.counts) - encoded.counts
+        self.lengths: NDArray[np.int64] = np.add.reduceat(encoded.lengths, self._starts)
+        """Pieces of each row."""
+
+    def batch(self, indices: Sequence[int] | NDArray[np.int64]) -> Arrays:
+        """The padded arrays of all examples of these rows; `group` tells which row of the batch each belongs to."""
+        examples = [np.arange(self._starts[row], self._starts[row] + self._counts[row]) for row in indices]
+        group = np.repeat(np.arange(len(examples)), [len(each) for each in examples])
+        return {**self._encoded.batch(np.concatenate(examples)), "group": group}
 
 
 class Ragged:
@@ -107,14 +126,14 @@ class Field:
         return Ragged(self._path, np.array(self._lengths, dtype=np.int64), dtype, self._scalar)
 
 
-def encode_rows(rows: Iterable[Row], kind: Kind, task: TaskInfo, tokens: Tokens, folder: Path | None = None) -> Encoded:
+def encode_rows(rows: Iterable[Row], task: TaskInfo, tokens: Tokens, folder: Path | None = None) -> Encoded:
     """Encode ``rows`` once, into ``folder`` or into a temporary one that goes away with the result."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        return _encode(rows, kind, task, tokens, folder)
+        return _encode(rows, task, tokens, folder)
     room = Path(tempfile.mkdtemp(prefix="compress-"))
     try:
-        encoded = _encode(rows, kind, task, tokens, room)
+        encoded = _encode(rows, task, tokens, room)
     except BaseException:
         shutil.rmtree(room, ignore_errors=True)
         raise
@@ -122,7 +141,8 @@ def encode_rows(rows: Iterable[Row], kind: Kind, task: TaskInfo, tokens: Tokens,
     return encoded
 
 
-def _encode(rows: Iterable[Row], kind: Kind, task: TaskInfo, tokens: Tokens, folder: Path) -> Encoded:
+def _encode(rows: Iterable[Row], task: TaskInfo, tokens: Tokens, folder: Path) -> Encoded:
+    kind = kind_of(task)
     counts, cut, fields = array("q"), 0, dict[str, Field]()
     with ExitStack() as files:
         for row in rows:
@@ -149,16 +169,26 @@ def _open_field(folder: Path, name: str, files: ExitStack, first: Any) -> Field:
 
 
 class _Noting:
-    """An encode function that remembers whether anything was cut."""
+    """Encodes, and remembers whether anything was cut."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
         self.truncated = False
 
     def __call__(self, text: str, pair: str | None, most: int) -> Encoding:
-        pieces = self._tokens.encode(text, pair, most)
-        self.truncated = self.truncated or pieces.truncated
-        return pieces
+        return self._noted([self._tokens(text, pair, most)])[0]
+
+    def windows(self, text: str, pair: str | None, most: int, overlap: int, limit: int) -> list[Encoding]:
+        return self._noted(self._tokens.windows(text, pair, most, overlap, limit))
+
+    def _noted(self, found: list[Encoding]) -> list[Encoding]:
+        self.truncated = self.truncated or any(each.truncated for each in found)
+        return found
+
+
+def for_training(encoded: Encoded, task: TaskInfo) -> Encoded | WholeRows:
+    """What batches are made of while training: single examples, or rows with all of theirs."""
+    return WholeRows(encoded) if kind_of(task).together(task) else encoded
 
 
 def bucketed(lengths: NDArray[np.int64], batch_size: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:

@@ -19,8 +19,8 @@ from pathlib import Path
 from compress.console import Console
 from compress.data.contents import BUILTIN_SOURCES, BUILTIN_VERSION, source_versions
 from compress.data.docstrings import docstrings, masked, module_names, package_files, sentences
-from compress.data.load import RawRow
 from compress.errors import DataError
+from compress.tasks.kind import RawRow
 
 ROWS_PER_CLASS = 1500
 """Sentences of each library, fewer where it has no more."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
@@ -22,7 +22,7 @@ from compress.errors import DataError, first_fault
 from compress.folder import Info, TaskInfo
 from compress.recipe.forms import Role
 from compress.recipe.schema import Task
-from compress.tasks import kind_of, task_info
+from compress.tasks import RawRow, Row, kind_of, task_info
 from compress.tasks.check import task_problems
 
 DATA_FILE = "data.json"
@@ -45,11 +45,20 @@ class DataInfo(Info):
     """Select rows whose text also stands in train."""
     empty_texts: int = 0
     """Rows whose text, or first text of a pair, is empty."""
+    skipped: int = 0
+    """Rows that were left out because they do not fit the task, as `bad_rows: skip` asks."""
+    first_skipped: str | None = None
+    """Where the first of them stands and what is wrong with it."""
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The classes in order."""
         return self.task_info.labels
+
+
+def documents_of(role: Role) -> str:
+    """What a role's documents are called on disk."""
+    return f"{role}-documents"
 
 
 class Roles:
@@ -65,6 +74,10 @@ class Roles:
         if role not in self._rows:
             self._rows[role] = Rows(self.folder, role)
         return self._rows[role]
+
+    def documents(self, role: Role) -> Sequence[Row]:
+        """What is searched for the answers to a role's rows; nothing for kinds that do not search."""
+        return Rows(self.folder, documents_of(role)) if kind_of(self.info.task_info).searches else ()
 
 
 def load_roles(folder: Path) -> Roles:
@@ -105,6 +118,8 @@ def prepare(task: Task, seed: int, work: Path, console: Console | None = None) -
         duplicates=tally.shared("test", "train"),
         select_duplicates=tally.shared("select", "train"),
         empty_texts=tally.empty_texts,
+        skipped=tally.skipped,
+        first_skipped=tally.first_skipped,
     )
     _tell(info, console)
     (work / DATA_FILE).write_text(info.model_dump_json(indent=2) + "\n", encoding="utf-8")
@@ -136,16 +151,30 @@ def _write(
     tally: Tally,
 ) -> None:
     """Write a source's rows to the roles that get them; every row is checked, also those that a limit leaves out."""
-    kind = kind_of(task)
     with ExitStack() as files:
         targets = [role] if marks is None else list(marks)
         writers = {target: files.enter_context(RowWriter(work, target)) for target in targets}
-        for number, raw in enumerate(source()):
-            row = kind.read_row(raw.values, task, labels, raw.where)
+        for number, raw, row in fitting(source, task, labels, tally.skip):
             for target, writer in writers.items():
                 if marks is None or is_marked(marks[target], number, raw.where):
                     writer.add(row)
                     tally.add(target, row)
+
+
+def fitting(
+    source: Source, task: Task, labels: tuple[str, ...], skip: Callable[[DataError], None] = lambda fault: None
+) -> Iterator[tuple[int, RawRow, Row]]:
+    """The rows of a source that fit the task, with their number; others are an error, or are skipped where asked."""
+    kind = kind_of(task)
+    for number, raw in enumerate(source()):
+        try:
+            row = kind.read_row(raw.values, task, labels, raw.where)
+        except DataError as fault:
+            if task.data.bad_rows == "refuse":
+                raise
+            skip(fault)
+            continue
+        yield number, raw, row
 
 
 def is_marked(marks: Marks, number: int, where: str) -> bool:
@@ -187,5 +216,7 @@ def _tell(info: DataInfo, console: Console) -> None:
     for role, rows in shared.items():
         if rows:
             console.warn(f"{rows:,} of {info.counts[role]:,} {role} rows have a text that also stands in train.")
+    if info.skipped:
+        console.warn(f"{info.skipped:,} rows do not fit the task and are left out; the first: {info.first_skipped}")
     if info.empty_texts:
         console.warn(f"{info.empty_texts:,} rows have an empty text.")

@@ -10,22 +10,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from compress.console import Console
-from compress.data.load import RawRow
-from compress.data.roles import held_back, is_marked, marks_of
+from compress.data.roles import fitting, held_back, is_marked, marks_of
 from compress.data.sources import open_sources
 from compress.errors import DataError
 from compress.recipe.forms import Role
 from compress.recipe.schema import Task
 from compress.tasks.columns import EMPTY, is_missing, label_name, pick
+from compress.tasks.kind import RawRow
 
 LONGEST = 60
 """Characters kept of a value: a name, not a text."""
 
 
-def slice_values(task: Task, seed: int, rows: int, console: Console) -> dict[str, list[str]]:
+def slice_values(task: Task, labels: tuple[str, ...], seed: int, rows: int, console: Console) -> dict[str, list[str]]:
     """By column of ``task.slices``, the value of each of the ``rows`` of test, as ``roles.prepare`` chose them."""
     values: dict[str, list[str]] = {column: [] for column in task.slices}
-    for raw in _test_rows(task, seed, console):
+    for raw in _test_rows(task, labels, seed, console):
         for column, found in values.items():
             found.append(value_name(pick(raw.values, column, task, raw.where), column, raw.where))
     for column, found in values.items():
@@ -46,12 +46,14 @@ def value_name(value: Any, column: str, where: str) -> str:
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
 
 
-def _test_rows(task: Task, seed: int, console: Console) -> Iterator[RawRow]:
+def _test_rows(task: Task, labels: tuple[str, ...], seed: int, console: Console) -> Iterator[RawRow]:
     sources = open_sources(task, console, named=True)
     role: Role = "test" if "test" in sources else "train"
     source = sources[role]
     held = held_back(task, sources) if role == "train" else {}
     marks = marks_of(source, role, held, task.data.limit, seed)
-    for number, raw in enumerate(source()):
+    skips = task.data.bad_rows == "skip"
+    rows = ((number, raw) for number, raw, _ in fitting(source, task, labels)) if skips else enumerate(source())
+    for number, raw in rows:
         if marks is None or is_marked(marks["test"], number, raw.where):
             yield raw

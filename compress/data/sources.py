@@ -10,9 +10,10 @@ from typing import Any
 from compress.console import Console
 from compress.data.builtin import builtin_rows
 from compress.data.contents import ROLES, find_files, role_entries
-from compress.data.load import RawRow, file_rows, split_rows
+from compress.data.load import file_rows, split_rows
 from compress.recipe.forms import Role
 from compress.recipe.schema import Data, Task
+from compress.tasks import RawRow, kind_of
 from compress.tasks.columns import label_columns, pick
 
 Source = Callable[[], Iterator[RawRow]]
@@ -22,8 +23,17 @@ Source = Callable[[], Iterator[RawRow]]
 def open_sources(task: Task, console: Console, named: bool | None = None) -> dict[Role, Source]:
     """How to read each role that is given; train always is.
 
-    ``named`` asks for class names where a hub set holds class numbers: by default where the recipe names no classes.
+    Lines that belong together are one row already. ``named`` asks for class names where a hub set holds class numbers:
+    by default where the recipe names no classes.
     """
+    return {role: _gathered(source, task) for role, source in _line_sources(task, console, named).items()}
+
+
+def _gathered(source: Source, task: Task) -> Source:
+    return lambda: kind_of(task).gathered(source(), task)
+
+
+def _line_sources(task: Task, console: Console, named: bool | None) -> dict[Role, Source]:
     data = task.data
     if data.builtin is not None:
         name = data.builtin

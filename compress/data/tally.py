@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
+from compress.errors import DataError
 from compress.recipe.forms import Role
 from compress.tasks.kind import Kind, Row
 
@@ -24,16 +25,24 @@ class Tally:
         self._answers: dict[Role, set[str]] = defaultdict(set)
         self._classes: dict[Role, Counter[int]] = defaultdict(Counter)
         self.empty_texts = 0
+        self.skipped = 0
+        self.first_skipped: str | None = None
 
     def add(self, role: Role, row: Row) -> None:
         """Count a row."""
-        asked = json.dumps({name: value for name, value in row.items() if name != "label"}, sort_keys=True)
+        answer = {name: value for name, value in row.items() if name in self._kind.answer_fields}
+        asked = json.dumps({name: value for name, value in row.items() if name not in answer}, sort_keys=True)
         digest = hashlib.blake2b(asked.encode(), digest_size=8).digest()
         self._texts[role].append(int.from_bytes(digest, "little"))
         if len(self._answers[role]) < 2:
-            self._answers[role].add(json.dumps(row.get("label")))
+            self._answers[role].add(json.dumps(answer))
         self._classes[role].update(self._kind.classes(row))
         self.empty_texts += row.get("text") == ""
+
+    def skip(self, fault: DataError) -> None:
+        """Count a row that does not fit."""
+        self.skipped += 1
+        self.first_skipped = self.first_skipped or fault.message
 
     def count(self, role: Role) -> int:
         """Rows of a role."""
@@ -45,7 +54,8 @@ class Tally:
 
     def per_class(self, role: Role) -> dict[str, int]:
         """Rows of each class, those with none included."""
-        return {label: self._classes[role][index] for index, label in enumerate(self._labels)}
+        names = self._kind.class_names(self._labels)
+        return {name: self._classes[role][index] for index, name in enumerate(names)}
 
     def shared(self, role: Role, other: Role) -> int:
         """How many rows of ``role`` ask what a row of ``other`` asks too, whatever their answers."""

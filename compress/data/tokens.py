@@ -5,17 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tokenizers import Tokenizer
 
-from compress.errors import ModelError
+from compress.errors import DataError, ModelError
 from compress.tasks.kind import Encoding
 
 TOKENIZER_FILE = "tokenizer.json"
 
 POSITIONS_AFTER_PAD = ("roberta", "xlm-roberta", "camembert")
 """Families that count positions from behind the pad id, so that many of the position table are never used."""
+
+
+class _Limit(NamedTuple):
+    """How the tokenizer is set to cut."""
+
+    most: int
+    is_pair: bool
+    overlap: int | None = None
+    """Pieces that windows share; None: what is too much is dropped."""
 
 
 class Tokens:
@@ -31,7 +40,7 @@ class Tokens:
         self._tokenizer = tokenizer
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
-        self._limit: tuple[int, bool] | None = None
+        self._limit: _Limit | None = None
         self._source = source
         self.pad_id = pad_id
         self.longest = longest
@@ -54,24 +63,58 @@ class Tokens:
         pad_id = _pad_id(folder, config, tokenizer)
         return cls(tokenizer, pad_id, _longest(config, pad_id), source=str(path))
 
-    def encode(self, text: str, pair: str | None, most: int) -> Encoding:
+    def __call__(self, text: str, pair: str | None, most: int) -> Encoding:
         """The pieces of a text or pair, special ones included, cut to ``most``."""
-        if (most, pair is not None) != self._limit:
-            self._set_limit(most, pair is not None)
+        self._limit_to(_Limit(most, pair is not None))
         found = self._tokenizer.encode(text) if pair is None else self._tokenizer.encode(text, pair)
         return Encoding(input_ids=found.ids, token_type_ids=found.type_ids, truncated=bool(found.overflowing))
 
-    def _set_limit(self, most: int, is_pair: bool) -> None:
+    def windows(self, text: str, pair: str | None, most: int, overlap: int, limit: int) -> list[Encoding]:
+        """The last text in windows of up to ``most`` pieces that share ``overlap``; the first is whole in each.
+
+        Where more than ``limit`` would be needed the last one is marked as truncated.
+        """
+        special = self._tokenizer.num_special_tokens_to_add(pair is not None)
+        first = 0 if pair is None else len(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        room = most - special - first
+        if room < 1:
+            raise DataError(
+                f"a text of {first} pieces leaves no room for the one beside it where {most} are read together.",
+                hint="a greater task.max_length, or shorter texts in that column",
+            )
+        # Windows must move on: at least by half of what they hold.
+        self._limit_to(_Limit(most, pair is not None, min(overlap, room // 2)))
+        found = self._tokenizer.encode(text) if pair is None else self._tokenizer.encode(text, pair)
+        every = [found, *found.overflowing]
+        last = 0 if pair is None else 1
+        return [_window(each, last, len(every) > limit and each is every[limit - 1]) for each in every[:limit]]
+
+    def _limit_to(self, limit: _Limit) -> None:
+        if limit == self._limit:
+            return
+        most = limit.most
         if self.longest is not None and most > self.longest:
             raise ModelError(
                 f"texts may be {most} pieces long, but the model of {self._source} has {self.longest} positions.",
                 hint=f"task.max_length: {self.longest} or less",
             )
-        special = self._tokenizer.num_special_tokens_to_add(is_pair)
+        special = self._tokenizer.num_special_tokens_to_add(limit.is_pair)
         if most <= special:
             raise ModelError(f"a length of {most} pieces leaves no room for text beside {special} special ones.")
-        self._tokenizer.enable_truncation(max_length=most, strategy="longest_first")
-        self._limit = (most, is_pair)
+        if limit.overlap is None:
+            self._tokenizer.enable_truncation(max_length=most, strategy="longest_first")
+        else:
+            strategy = "only_second" if limit.is_pair else "longest_first"
+            self._tokenizer.enable_truncation(max_length=most, stride=limit.overlap, strategy=strategy)
+        self._limit = limit
+
+
+def _window(found: Any, last: int, truncated: bool) -> Encoding:
+    spans = [
+        (start, end) if sequence == last else (-1, -1)
+        for (start, end), sequence in zip(found.offsets, found.sequence_ids, strict=True)
+    ]
+    return Encoding(found.ids, found.type_ids, truncated, spans)
 
 
 def _pad_id(folder: Path, config: Mapping[str, Any], tokenizer: Tokenizer) -> int:

@@ -5,7 +5,7 @@ from compress.measure.drawn import Drawn
 from compress.measure.facts import Facts, Score
 from compress.measure.footprint import Footprint, footprint
 from compress.measure.latency import Job, Latency, Noise, Timing, UnderLoad, ratio
-from compress.measure.predict import predict_role
+from compress.measure.predict import answer_rows
 from compress.measure.quality import ClassScore, Difference, Quality
 from compress.measure.session import time_jobs
 
@@ -22,9 +22,9 @@ __all__ = [
     "Score",
     "Timing",
     "UnderLoad",
+    "answer_rows",
     "assess",
     "footprint",
-    "predict_role",
     "ratio",
     "time_jobs",
 ]

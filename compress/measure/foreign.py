@@ -34,5 +34,5 @@ def tokenizer_folder(model: Path) -> Path | None:
 
 def _example(text: Text, tokens: Tokens, most: int) -> Example:
     first, second = (text, None) if isinstance(text, str) else text
-    found = tokens.encode(first, second, most)
+    found = tokens(first, second, most)
     return {"input_ids": found.input_ids, "token_type_ids": found.token_type_ids}

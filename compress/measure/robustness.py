@@ -7,9 +7,9 @@ real input does and test sets do not. Adding one is a function and a line in the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import Any, overload
 
 from compress.errors import UsageError, nearest
 from compress.tasks.kind import Kind, Row
@@ -66,16 +66,30 @@ PERTURBATIONS: Mapping[str, Perturb] = {
 }
 
 
-def perturbed_rows(rows: Iterable[Row], kind: Kind, name: str, seed: int) -> Iterator[Row]:
-    """The rows with the texts of ``kind.changeable`` changed, one by one; each row has a seed of its own."""
-    if name not in PERTURBATIONS:
-        raise UsageError(f"no perturbation is called '{name}'{nearest(name, PERTURBATIONS)}.")
-    if not kind.changeable:
-        raise UsageError(f"{kind.name} has no text that could change without changing its answer.")
-    perturb = PERTURBATIONS[name]
-    for number, row in enumerate(rows):
-        random = Random(f"{seed} {name} {number}")
-        yield {**row, **{field: _changed(row.get(field), perturb, random) for field in kind.changeable if field in row}}
+class PerturbedRows(Sequence[Row]):
+    """The rows with the texts of ``kind.changeable`` changed, each when it is looked at and by a seed of its own."""
+
+    def __init__(self, rows: Sequence[Row], kind: Kind, name: str, seed: int) -> None:
+        if name not in PERTURBATIONS:
+            raise UsageError(f"no perturbation is called '{name}'{nearest(name, PERTURBATIONS)}.")
+        if not kind.changeable:
+            raise UsageError(f"{kind.name} has no text that could change without changing its answer.")
+        self._rows, self._fields, self._seed = rows, kind.changeable, f"{seed} {name}"
+        self._perturb = PERTURBATIONS[name]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | list[Row]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        row, random = self._rows[index], Random(f"{self._seed} {index}")
+        changed = {field: _changed(row[field], self._perturb, random) for field in self._fields if field in row}
+        return {**row, **changed}
 
 
 def _changed(value: Any, perturb: Perturb, random: Random) -> Any:

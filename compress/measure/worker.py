@@ -73,12 +73,13 @@ def open_model(spec: WorkerSpec) -> Opened:
 
     def arrays(call: int) -> Arrays:
         if texts is not None and call not in tokenized:
-            tokenized[call] = texts.tokenize(list(spec.calls[call]))
+            # A call of so many rows may be of more examples, of which the model alone is given as many.
+            tokenized[call] = texts.arrays(texts.prepare(spec.calls[call]).examples[: spec.batch])
         return tokenized[call]
 
     def answer(call: int) -> object:
         assert texts is not None
-        return texts.decode(texts.run(texts.tokenize(list(spec.calls[call]))))
+        return texts.predict(spec.calls[call], batch=spec.batch)
 
     on_device = predictor if isinstance(predictor, TimedOnDevice) and spec.device == "cuda" else None
     ways = Timed(

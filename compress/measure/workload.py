@@ -11,10 +11,10 @@ import numpy as np
 
 from compress.errors import CompressError
 from compress.folder import find_info
-from compress.tasks.kind import Arrays
+from compress.tasks.kind import Arrays, Given
 
-Text = str | tuple[str, str]
-"""One row: a text, or the two of a pair."""
+Text = Given
+"""One row."""
 Call = tuple[Text, ...]
 """The rows of one batch."""
 

@@ -7,7 +7,7 @@ a plan, and a run that skips everything, load none of them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from compress.data.batches import Encoded
-    from compress.folder import TaskInfo
     from compress.pipeline.graph import Competitor, Plan
-    from compress.tasks.kind import Row
+    from compress.tasks.kind import Given, Kind, Row
     from compress.variants import Variant
+
+    Asked = tuple[Sequence[Row], Sequence[Row]]
+    """Rows, and the documents among which their answers are searched."""
 
 ANSWERS_FILE = "answers.npz"
 SCORED_FILE = "scored.json"
@@ -111,13 +113,12 @@ def build(bench: Workbench, parent: str, variant: Variant) -> None:
     from compress.data.batches import by_length, encode_rows
     from compress.data.roles import load_roles
     from compress.data.tokens import Tokens
-    from compress.tasks import kind_of
 
     roles, source = load_roles(bench.inputs["data"]), bench.inputs[parent]
     task = roles.info.task_info
     rows = roles.rows("train")
     few = [rows[index] for index in range(min(PARITY_ROWS, len(rows)))]
-    encoded = encode_rows(few, kind_of(task), task, Tokens.load(source))
+    encoded = encode_rows(few, task, Tokens.load(source))
     sample = [encoded.batch(indices) for indices in by_length(encoded.lengths, PARITY_BATCH)]
     variant.make(source, bench.work, sample=sample, console=bench.console)
 
@@ -127,8 +128,8 @@ def slices(bench: Workbench, task: Task, seed: int) -> None:
     from compress.data.roles import load_roles
     from compress.data.slices import slice_values
 
-    rows = load_roles(bench.inputs["data"]).info.counts["test"]
-    values = slice_values(task, seed, rows, bench.console)
+    info = load_roles(bench.inputs["data"]).info
+    values = slice_values(task, info.labels, seed, info.counts["test"], bench.console)
     _write(bench.work / SLICES_FILE, {"schema_version": 1, "columns": values})
 
 
@@ -139,9 +140,9 @@ def score(bench: Workbench, parent: str, variant: Variant, device: Literal["cpu"
     from compress.data.roles import load_roles
 
     roles = load_roles(bench.inputs["data"])
-    rows: dict[str, Iterable[Row]] = {role: roles.rows(role) for role in SCORED_ROLES}
+    rows: dict[str, Asked] = {role: (roles.rows(role), roles.documents(role)) for role in SCORED_ROLES}
     kept, truncated = {}, {}
-    for role, answers, encoded in _answered(bench, parent, variant, device, batch, roles.info.task_info, rows):
+    for role, answers, encoded in _answered(bench, parent, variant, device, batch, rows):
         kept[role], truncated[role] = answers, encoded.truncated
         if role == "test":
             row = np.repeat(np.arange(len(encoded.counts)), encoded.counts)
@@ -164,13 +165,13 @@ def perturb(
     import numpy as np
 
     from compress.data.roles import load_roles
-    from compress.measure.robustness import perturbed_rows
+    from compress.measure.robustness import PerturbedRows
     from compress.tasks import kind_of
 
     roles = load_roles(bench.inputs["data"])
-    task = roles.info.task_info
-    rows = {name: perturbed_rows(roles.rows("test"), kind_of(task), name, seed) for name in names}
-    kept = {name: answers for name, answers, _ in _answered(bench, parent, variant, device, batch, task, rows)}
+    kind, test, documents = kind_of(roles.info.task_info), roles.rows("test"), roles.documents("test")
+    rows: dict[str, Asked] = {name: (PerturbedRows(test, kind, name, seed), documents) for name in names}
+    kept = {name: answers for name, answers, _ in _answered(bench, parent, variant, device, batch, rows)}
     np.savez(bench.work / ANSWERS_FILE, allow_pickle=False, **kept)
     return float(sum(map(len, kept.values())))
 
@@ -181,23 +182,25 @@ def _answered(
     variant: Variant,
     device: Literal["cpu", "cuda"],
     batch: int,
-    task: TaskInfo,
-    rows: Mapping[str, Iterable[Row]],
+    rows: Mapping[str, Asked],
 ) -> Iterator[tuple[str, NDArray[Any], Encoded]]:
-    """What one variant makes of each set of rows, and the rows as it read them."""
-    from compress.data.batches import encode_rows
+    """What one variant makes of each set of rows (and of the documents they search), and the rows as it read them.
+
+    The task is the folder's own: it has the thresholds that were tuned for this model.
+    """
     from compress.data.tokens import Tokens
     from compress.environment import usable_cores
-    from compress.measure.predict import predict_role
+    from compress.folder import read_info
+    from compress.measure.predict import answer_rows
     from compress.runtime import open_predictor
     from compress.runtime.predictor import Place
-    from compress.tasks import kind_of
 
-    folder, kind = bench.inputs[parent], kind_of(task)
+    folder = bench.inputs[parent]
     predictor = open_predictor(folder, Place(device, usable_cores()), None if variant.build else variant.info)
-    for name, given in rows.items():
-        encoded = encode_rows(given, kind, task, Tokens.load(folder))
-        yield name, kind.answers(predict_role(predictor, encoded, batch), encoded.counts.tolist()), encoded
+    task, tokens = read_info(folder).task, Tokens.load(folder)
+    assert task is not None  # every model of a run was made for its task
+    for name, (given, documents) in rows.items():
+        yield name, *answer_rows(predictor.predict, given, task, tokens, batch, documents)
 
 
 def floor(bench: Workbench, seed: int) -> float:
@@ -225,6 +228,7 @@ def measure(
     """Time every variant at every target it runs on, and what else the recipe asks about speed and memory."""
     from compress.data.roles import load_roles
     from compress.pipeline.measured import Entrant, measure_all, turn_seconds, write_measured
+    from compress.tasks import kind_of
 
     roles = load_roles(bench.inputs["data"])
     entrants = [
@@ -237,20 +241,19 @@ def measure(
         for competitor in competitors
         if competitor.step in bench.inputs
     ]
-    texts = sample_texts(roles.rows("test"), TIMED_ROWS)
-    longest = roles.info.task_info.max_length
+    task = roles.info.task_info
+    texts = sample_texts(roles.rows("test"), kind_of(task), TIMED_ROWS)
     measured = measure_all(
-        entrants, targets, texts, settings, longest=longest, seed=seed, limits=limits, console=bench.console
+        entrants, targets, texts, settings, longest=task.max_length, seed=seed, limits=limits, console=bench.console
     )
     write_measured(bench.work, measured)
     return turn_seconds({entrant.key: entrant.titles for entrant in entrants}, targets, settings)
 
 
-def sample_texts(rows: Sequence[Row], most: int) -> list[str | tuple[str, str]]:
-    """Texts at even steps through the rows: the same ones every time."""
+def sample_texts(rows: Sequence[Row], kind: Kind, most: int) -> list[Given]:
+    """What would be handed over of rows at even steps through all: the same ones every time."""
     step = max(1, len(rows) // most)
-    chosen = [rows[index] for index in range(0, len(rows), step)][:most]
-    return [row["text"] if row.get("text_pair") is None else (row["text"], row["text_pair"]) for row in chosen]
+    return [kind.given(rows[index]) for index in range(0, len(rows), step)][:most]
 
 
 def report(bench: Workbench, plan: Plan) -> None:

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress import __version__
 from compress.console import Console
-from compress.data.batches import bucketed, encode_rows
+from compress.data.batches import bucketed, encode_rows, for_training
 from compress.data.roles import load_roles
 from compress.data.tokens import Tokens
 from compress.folder import FolderInfo, TaskInfo
@@ -24,7 +24,6 @@ from compress.prune.importance import Loss, measure_importance
 from compress.prune.score import choose
 from compress.prune.surgery import cut
 from compress.recipe.training import Distill, Prune, Student
-from compress.tasks import kind_of
 from compress.tasks.kind import Row
 from compress.train.distill import distill, distill_from_model, objective_of
 from compress.train.made import Made
@@ -166,9 +165,9 @@ def _batches(
 ) -> Iterator[Batch]:
     """As many batches of rows drawn from train as the settings ask for, or all of it where there are fewer."""
     drawn = np.sort(np.random.default_rng(seed).permutation(len(rows))[: BATCH * settings.batches])
-    encoded = encode_rows((rows[int(index)] for index in drawn), kind_of(task), task, tokens)
-    for indices in bucketed(encoded.lengths, BATCH, seed, epoch=0):
-        yield {name: torch.from_numpy(array).to(device) for name, array in encoded.batch(indices).items()}
+    examples = for_training(encode_rows((rows[int(index)] for index in drawn), task, tokens), task)
+    for indices in bucketed(examples.lengths, BATCH, seed, epoch=0):
+        yield {name: torch.from_numpy(array).to(device) for name, array in examples.batch(indices).items()}
 
 
 def _loss(model: PreTrainedModel, teacher: PreTrainedModel | None, task: TaskInfo) -> Loss:

@@ -5,23 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
 
 from compress.data.tokens import Tokens
-from compress.errors import DataError, ModelError, UsageError
+from compress.errors import ModelError, UsageError
 from compress.folder import TaskInfo, read_info
 from compress.runtime import open_predictor
 from compress.runtime.predictor import ONE_THREAD, Place, Predictor
 from compress.tasks import kind_of
-from compress.tasks.kind import Arrays, Kind
+from compress.tasks.kind import Arrays, Example, Given, Kind, Row
 
-Text = str | tuple[str, str]
-"""One text, or the two of a pair."""
+
+class Prepared(NamedTuple):
+    """Texts as the model reads them."""
+
+    rows: Sequence[Row]
+    counts: Sequence[int]
+    """Examples of each row."""
+    examples: Sequence[Example]
 
 
 @dataclass(frozen=True)
 class TextModel:
-    """A model that answers texts: `tokenize`, `run` and `decode` are its steps, `predict` takes them in batches."""
+    """A model that answers texts: `predict` prepares them, runs their examples in batches and decodes what comes."""
 
     task: TaskInfo
     kind: Kind
@@ -36,76 +44,62 @@ class TextModel:
             raise ModelError(f"{folder} does not say which task it answers, so texts mean nothing to it.")
         return cls(task, kind_of(task), Tokens.load(folder), open_predictor(folder, place))
 
-    @property
-    def takes_pairs(self) -> bool:
-        """Whether it reads two texts at a time."""
-        return len(self.task.text) == 2
-
-    def predict(self, texts: Sequence[Text], batch: int = 32) -> list[dict[str, Any]]:
+    def predict(self, texts: Sequence[Given], batch: int = 32) -> list[dict[str, Any]]:
         """One answer a text, e.g. ``{"label": "positive", "probability": 0.98}``.
 
         Args:
-            texts: texts, or pairs where the task reads two.
+            texts: texts, or tuples where the task reads several: a pair, a question and its choices.
             batch: how many run together. An INT8 model's numbers depend on it a little: it shares one scale a batch.
         """
         if isinstance(texts, str):
             raise UsageError("predict takes a list of texts; got one text.", hint=f"predict([{texts[:20]!r}])")
         if batch < 1:
             raise UsageError(f"a batch holds at least one text; got {batch}.")
-        chunks = (texts[start : start + batch] for start in range(0, len(texts), batch))
-        return [answer for chunk in chunks for answer in self.decode(self.run(self.tokenize(chunk)))]
+        starts = range(0, len(texts), batch)
+        return [answer for start in starts for answer in self._answered(texts[start : start + batch], start + 1, batch)]
 
-    def tokenize(self, texts: Sequence[Text]) -> Arrays:
-        """One padded batch of the texts' pieces."""
-        rows = self._rows(texts)
-        examples = [example for row in rows for example in self.kind.examples(row, self.task, self.tokens.encode)]
+    def prepare(self, texts: Sequence[Given], first: int = 1) -> Prepared:
+        """The examples of all texts; messages count texts from ``first``."""
+        rows = [self._row(text, number) for number, text in enumerate(texts, first)]
+        found = [self.kind.examples(row, self.task, self.tokens) for row in rows]
+        return Prepared(rows, [len(examples) for examples in found], [each for examples in found for each in examples])
+
+    def arrays(self, examples: Sequence[Example]) -> Arrays:
+        """One padded batch."""
         return self.kind.collate(examples, self.tokens.pad_id)
 
-    def run(self, arrays: Arrays) -> Arrays:
-        """The model's outputs for one batch."""
-        return self.predictor.predict(arrays)
+    def _answered(self, texts: Sequence[Given], first: int, batch: int) -> list[dict[str, Any]]:
+        prepared = self.prepare(texts, first)
+        decided: list[NDArray[Any]] = []
+        for start in range(0, len(prepared.examples), batch):
+            arrays = self.arrays(prepared.examples[start : start + batch])
+            decided += self.kind.decide(self.predictor.predict(arrays), arrays, self.task)
+        return self.kind.readable(self.kind.answers(decided, prepared.counts, prepared.rows, self.task), self.task)
 
-    def decode(self, outputs: Arrays) -> list[dict[str, Any]]:
-        """Answers that people can read, one a text."""
-        rows = len(next(iter(outputs.values())))
-        return self.kind.readable(self.kind.answers(outputs, [1] * rows), self.task)
-
-    def _rows(self, texts: Sequence[Text]) -> Iterator[dict[str, str | None]]:
-        """Canonical rows, or an error that says how many texts the task reads."""
-        for number, text in enumerate(texts, start=1):
-            parts = tuple(text) if isinstance(text, (tuple, list)) else (text,)
-            if len(parts) != len(self.task.text) or not all(isinstance(part, str) for part in parts):
-                expected = f"a pair ({', '.join(self.task.text)})" if self.takes_pairs else "one text"
-                raise UsageError(f"text {number}: {self.task.name} reads {expected}; got {text!r}.")
-            yield {"text": parts[0], "text_pair": parts[1] if self.takes_pairs else None}
+    def _row(self, text: Given, number: int) -> Row:
+        try:
+            return self.kind.asked(text, self.task)
+        except UsageError as error:
+            raise UsageError(f"text {number}: {error.message}", hint=error.hint) from error
 
 
-def read_texts(given: Iterable[str], batch: int, *, pairs: bool, from_lines: bool) -> Iterator[list[Text]]:
+def read_texts(given: Iterable[str], batch: int, *, several: bool, from_lines: bool) -> Iterator[list[Given]]:
     """Texts in batches, as they come: a file or a pipe is never read as a whole.
 
     Args:
         given: texts as they were typed, or the lines of a file.
         batch: most texts in one batch.
-        pairs: each holds two texts with a tab between them.
+        several: each holds several texts with tabs between them.
         from_lines: take line ends off, and pass over empty lines.
     """
-    waiting: list[Text] = []
-    for number, text in enumerate(given, start=1):
+    waiting: list[Given] = []
+    for text in given:
         line = text.rstrip("\r\n") if from_lines else text
         if from_lines and not line.strip():
             continue
-        waiting.append(_split(line, number) if pairs else line)
+        waiting.append(tuple(line.split("\t")) if several and "\t" in line else line)
         if len(waiting) == batch:
             yield waiting
             waiting = []
     if waiting:
         yield waiting
-
-
-def _split(line: str, number: int) -> tuple[str, str]:
-    parts = line.split("\t")
-    if len(parts) != 2:
-        raise DataError(
-            f"text {number}: expected two texts with one tab between them, got {len(parts)}: {line[:60]!r}."
-        )
-    return parts[0], parts[1]

@@ -1,48 +1,49 @@
-"""Scoring a torch module on encoded rows, by the task's own metric."""
+"""Scoring a torch module on rows, by the task's own metric."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
-from compress.data.batches import Encoded, by_length
+from compress.data.batches import encode_rows
+from compress.data.tokens import Tokens
 from compress.folder import TaskInfo
-from compress.models.heads import head_named
+from compress.measure.predict import Run, answers, search
+from compress.models.heads import head_of
 from compress.tasks import kind_of
-from compress.tasks.kind import Row
+from compress.tasks.kind import Arrays, Row
 from compress.train.loop import Evaluate
 from compress.train.objective import forward
 
 BATCH = 64
 
 
-def evaluator(encoded: Encoded, rows: Sequence[Row], task: TaskInfo) -> Evaluate:
-    """A function that scores a model on these rows in the task's primary metric."""
+def evaluator(rows: Sequence[Row], task: TaskInfo, tokens: Tokens, documents: Sequence[Row] = ()) -> Evaluate:
+    """A function that scores a model on these rows in the task's primary metric; they are encoded once."""
     kind = kind_of(task)
-    gold = kind.gold(rows)
+    gold, encoded = kind.gold(rows), encode_rows(rows, task, tokens)
+    searched = encode_rows(documents, task, tokens) if kind.searches else None
 
     def score(model: PreTrainedModel) -> float:
-        return float(kind.score(answers(model, encoded, task), gold, task)[task.metric])
+        run = runs(model)
+        found = answers(run, encoded, rows, task, BATCH)
+        if searched is not None:
+            found = search(run, found, searched, task, BATCH)
+        return float(kind.score(found, gold, task)[task.metric])
 
     return score
 
 
-def answers(model: PreTrainedModel, encoded: Encoded, task: TaskInfo) -> NDArray[Any]:
-    """The model's answer to every row, in the rows' order."""
-    kind = kind_of(task)
-    names = head_named(kind.head).outputs
-    found: dict[str, NDArray[Any]] = {}
-    with torch.no_grad():
-        for indices in by_length(encoded.lengths, BATCH):
-            arrays = encoded.batch(indices)
-            tensors = {name: torch.from_numpy(array).to(model.device) for name, array in arrays.items()}
+def runs(model: PreTrainedModel) -> Run:
+    """The model as a function from a batch's arrays to its outputs."""
+    names = head_of(model).outputs
+
+    def run(arrays: Arrays) -> Arrays:
+        tensors = {name: torch.from_numpy(array).to(model.device) for name, array in arrays.items()}
+        with torch.no_grad():
             outputs = forward(model, tensors, labels=False)
-            for name in names:
-                values = outputs[name].float().cpu().numpy()
-                found.setdefault(name, np.zeros((len(encoded), *values.shape[1:]), values.dtype))[indices] = values
-    return kind.answers(found, encoded.counts.tolist())
+        return {name: outputs[name].float().cpu().numpy() for name in names}
+
+    return run

@@ -10,15 +10,16 @@ from pathlib import Path
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from compress.console import Console
-from compress.data.batches import Encoded, encode_rows
+from compress.data.batches import encode_rows, for_training
 from compress.data.roles import load_roles
 from compress.data.tokens import Tokens
 from compress.folder import TaskInfo
 from compress.models.quiet import quiet
-from compress.tasks import kind_of, primary_metric
+from compress.tasks import primary_metric
 from compress.tasks.kind import Row
 from compress.train.evaluate import evaluator
 from compress.train.loop import Evaluate
+from compress.train.objective import Examples
 
 
 @dataclass(frozen=True)
@@ -26,27 +27,35 @@ class Material:
     """Encoded rows and the way to tell whether a model got better."""
 
     task: TaskInfo
-    train: Encoded
+    train: Examples
     evaluate: Evaluate | None
     larger_is_better: bool
 
 
 def from_rows(
-    train: Sequence[Row], select: Sequence[Row], task: TaskInfo, tokens: Tokens, console: Console
+    train: Sequence[Row],
+    select: Sequence[Row],
+    task: TaskInfo,
+    tokens: Tokens,
+    console: Console,
+    documents: Sequence[Row] = (),
 ) -> Material:
-    """Encode canonical rows; without select rows nothing is evaluated and the last weights are kept."""
-    kind = kind_of(task)
-    encoded = encode_rows(train, kind, task, tokens)
+    """Encode canonical rows; without select rows nothing is evaluated and the last weights are kept.
+
+    ``documents`` are those among which the answers to select are searched, for kinds that search.
+    """
+    encoded = encode_rows(train, task, tokens)
     if encoded.truncated:
-        console.note(f"{encoded.truncated:.1%} of the training rows are longer than {task.max_length} pieces and cut")
-    evaluate = evaluator(encode_rows(select, kind, task, tokens), select, task) if len(select) else None
-    return Material(task, encoded, evaluate, primary_metric(task).larger_is_better)
+        console.note(f"{encoded.truncated:.1%} of the training rows are too long and cut")
+    evaluate = evaluator(select, task, tokens, documents) if len(select) else None
+    return Material(task, for_training(encoded, task), evaluate, primary_metric(task).larger_is_better)
 
 
 def from_data(data: Path, tokens: Tokens, console: Console) -> Material:
     """Encode the roles of a prepared data folder."""
     roles = load_roles(data)
-    return from_rows(roles.rows("train"), roles.rows("select"), roles.info.task_info, tokens, console)
+    task, documents = roles.info.task_info, roles.documents("select")
+    return from_rows(roles.rows("train"), roles.rows("select"), task, tokens, console, documents)
 
 
 def tokens_of(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> Tokens:

@@ -5,7 +5,7 @@ import gc
 import numpy as np
 import pytest
 
-from compress.data.batches import bucketed, by_length, encode_rows
+from compress.data.batches import bucketed, by_length, encode_rows, for_training
 from compress.data.tokens import Tokens
 from compress.errors import DataError
 from compress.folder import TaskInfo
@@ -34,8 +34,8 @@ CASES = {
 def test_batches_equal_those_made_in_memory(kind, kept, word_folder, tmp_path):
     answers, labels = CASES[kind]
     tokens, task = Tokens.load(word_folder), info(kind, labels)
-    encoded = encode_rows(rows(answers), KINDS[kind], task, tokens, tmp_path / "kept" if kept else None)
-    made = [example for row in rows(answers) for example in KINDS[kind].examples(row, task, tokens.encode)]
+    encoded = encode_rows(rows(answers), task, tokens, tmp_path / "kept" if kept else None)
+    made = [example for row in rows(answers) for example in KINDS[kind].examples(row, task, tokens)]
     for picked in ([0, 1, 2, 3, 4], [3], [4, 0]):
         expected = KINDS[kind].collate([made[index] for index in picked], tokens.pad_id)
         found = encoded.batch(np.array(picked))
@@ -46,7 +46,7 @@ def test_batches_equal_those_made_in_memory(kind, kept, word_folder, tmp_path):
 
 
 def test_lengths_counts_and_truncation(word_folder):
-    encoded = encode_rows(rows([0] * 5), KINDS["classification"], info("classification"), Tokens.load(word_folder))
+    encoded = encode_rows(rows([0] * 5), info("classification"), Tokens.load(word_folder))
     assert len(encoded) == 5
     assert encoded.lengths.tolist() == [3, 6, 4, 6, 3]
     assert encoded.counts.tolist() == [1] * 5
@@ -55,34 +55,33 @@ def test_lengths_counts_and_truncation(word_folder):
 
 def test_rows_without_labels(word_folder):
     bare = [{"text": "a b", "text_pair": None}]
-    encoded = encode_rows(bare, KINDS["classification"], info("classification"), Tokens.load(word_folder))
+    encoded = encode_rows(bare, info("classification"), Tokens.load(word_folder))
     assert "labels" not in encoded.batch([0])
 
 
 def test_no_rows(word_folder):
     with pytest.raises(DataError, match="no rows"):
-        encode_rows([], KINDS["classification"], info("classification"), Tokens.load(word_folder))
+        encode_rows([], info("classification"), Tokens.load(word_folder))
 
 
 def test_temporary_files_go_with_the_object(word_folder, tmp_path, monkeypatch):
     room = tmp_path / "room"
     room.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(room))
-    kind, task, tokens = KINDS["classification"], info("classification"), Tokens.load(word_folder)
-    encoded = encode_rows(rows([0] * 5), kind, task, tokens)
+    task, tokens = info("classification"), Tokens.load(word_folder)
+    encoded = encode_rows(rows([0] * 5), task, tokens)
     assert list(room.iterdir())
     del encoded
     gc.collect()
     assert not list(room.iterdir())
     with pytest.raises(DataError):
-        encode_rows([], kind, task, tokens)
+        encode_rows([], task, tokens)
     assert not list(room.iterdir())
 
 
 def test_values_outlive_the_write_buffer(word_folder, monkeypatch):
     monkeypatch.setattr("compress.data.batches.FLUSH", 4)
-    kind = KINDS["classification"]
-    encoded = encode_rows(rows([0, 1, 0, 1, 1]), kind, info("classification"), Tokens.load(word_folder))
+    encoded = encode_rows(rows([0, 1, 0, 1, 1]), info("classification"), Tokens.load(word_folder))
     assert encoded.batch([1, 4])["input_ids"].tolist() == [[2, 4, 5, 6, 7, 3], [2, 8, 3, 0, 0, 0]]
     assert encoded.batch([1, 2])["labels"].tolist() == [1, 0]
 
@@ -118,3 +117,17 @@ def test_batches_hold_similar_lengths():
 def test_nothing_gives_no_batches():
     assert bucketed(np.zeros(0, np.int64), 16, 0, 0) == []
     assert by_length(np.zeros(0, np.int64), 16) == []
+
+
+def test_whole_rows_bring_all_of_their_examples_along(word_folder):
+    task = info("classification").model_copy(update={"long": "mean", "max_length": 4, "max_windows": 2})
+    encoded = encode_rows(rows([0, 1, 0, 1, 1]), task, Tokens.load(word_folder))
+    assert encoded.counts.tolist() == [1, 2, 1, 2, 1]
+    assert encoded.truncated == pytest.approx(1 / 5)  # only the text of five words does not fit into two windows
+    together = for_training(encoded, task)
+    assert together.lengths.tolist() == [3, 8, 4, 8, 3]
+    batch = together.batch([3, 0])
+    assert batch["group"].tolist() == [0, 0, 1]
+    assert batch["input_ids"].tolist() == [[2, 7, 7, 3], [2, 7, 7, 3], [2, 4, 3, 0]]
+    assert batch["labels"].tolist() == [1, 1, 0]
+    assert for_training(encoded, info("classification")) is encoded

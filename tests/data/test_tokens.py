@@ -5,7 +5,7 @@ import json
 import pytest
 
 from compress.data.tokens import Tokens
-from compress.errors import ModelError
+from compress.errors import DataError, ModelError
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def folder(word_folder):
 
 def test_a_text_and_a_pair(folder):
     tokens = Tokens.load(folder)
-    single, pair = tokens.encode("a b", None, 16), tokens.encode("a", "b c", 16)
+    single, pair = tokens("a b", None, 16), tokens("a", "b c", 16)
     assert single.input_ids == [2, 4, 5, 3]
     assert pair.input_ids == [2, 4, 3, 5, 6, 3]
     assert pair.token_type_ids == [0, 0, 0, 1, 1, 1]
@@ -24,13 +24,13 @@ def test_a_text_and_a_pair(folder):
 
 def test_truncation_takes_from_the_longer_text_and_is_told(folder):
     tokens = Tokens.load(folder)
-    cut = tokens.encode("a b c d e", "a b", 7)
+    cut = tokens("a b c d e", "a b", 7)
     assert len(cut.input_ids) == 7
     assert cut.token_type_ids.count(1) == 3
     assert cut.truncated
-    assert not tokens.encode("a", "b", 7).truncated
-    assert len(tokens.encode("a b c d e", None, 4).input_ids) == 4
-    assert not tokens.encode("a b c d e", None, 16).truncated
+    assert not tokens("a", "b", 7).truncated
+    assert len(tokens("a b c d e", None, 4).input_ids) == 4
+    assert not tokens("a b c d e", None, 16).truncated
 
 
 def test_padding_and_truncation_of_the_file_are_not_used(folder):
@@ -40,7 +40,7 @@ def test_padding_and_truncation_of_the_file_are_not_used(folder):
     stored.enable_padding(length=32)
     stored.enable_truncation(3)
     stored.save(str(folder / "tokenizer.json"))
-    assert Tokens.load(folder).encode("a b c", None, 16).input_ids == [2, 4, 5, 6, 3]
+    assert Tokens.load(folder)("a b c", None, 16).input_ids == [2, 4, 5, 6, 3]
 
 
 def test_pad_id_comes_from_the_configuration_first(folder):
@@ -58,9 +58,9 @@ def test_pad_id_from_the_tokenizer_configuration(folder, pad):
 def test_more_pieces_than_positions_are_refused(folder):
     (folder / "config.json").write_text('{"model_type": "bert", "pad_token_id": 0, "max_position_embeddings": 16}')
     tokens = Tokens.load(folder)
-    tokens.encode("a", None, 16)
+    tokens("a", None, 16)
     with pytest.raises(ModelError, match=r"17 pieces long.*16 positions"):
-        tokens.encode("a", None, 17)
+        tokens("a", None, 17)
 
 
 @pytest.mark.parametrize("family", ["roberta", "compress-roberta"])
@@ -72,7 +72,7 @@ def test_roberta_counts_positions_from_behind_the_pad_id(folder, family):
 
 def test_no_room_beside_special_pieces(folder):
     with pytest.raises(ModelError, match="no room"):
-        Tokens.load(folder).encode("a", "b", 3)
+        Tokens.load(folder)("a", "b", 3)
 
 
 def test_a_folder_without_tokenizer(tmp_path):
@@ -98,3 +98,36 @@ def test_no_padding_piece_at_all(folder):
     (folder / "tokenizer.json").write_text(stored)
     with pytest.raises(ModelError, match="names no padding piece"):
         Tokens.load(folder)
+
+
+def test_windows_share_pieces_and_tell_which_characters_they_show(word_folder):
+    tokens = Tokens.load(word_folder)
+    found = tokens.windows("a b c d e", None, 5, 1, 8)
+    assert [window.input_ids for window in found] == [[2, 4, 5, 6, 3], [2, 6, 7, 8, 3]]
+    assert found[1].spans == [(-1, -1), (4, 5), (6, 7), (8, 9), (-1, -1)]
+    assert not any(window.truncated for window in found)
+    first, *rest = tokens.windows("a b c d e", None, 5, 1, 1)
+    assert (rest, first.input_ids, first.truncated) == ([], [2, 4, 5, 6, 3], True)
+
+
+def test_the_first_text_is_whole_in_every_window(word_folder):
+    found = Tokens.load(word_folder).windows("a", "b c d", 6, 0, 8)
+    assert [window.input_ids for window in found] == [[2, 4, 3, 5, 6, 3], [2, 4, 3, 7, 3]]
+    assert found[0].spans == [(-1, -1), (-1, -1), (-1, -1), (0, 1), (2, 3), (-1, -1)]
+    assert found[1].token_type_ids == [0, 0, 0, 1, 1]
+
+
+def test_windows_always_move_on(word_folder):
+    found = Tokens.load(word_folder).windows("a b c d e", None, 4, 4, 99)
+    assert [window.input_ids[1:-1] for window in found] == [[4, 5], [5, 6], [6, 7], [7, 8]]
+
+
+def test_a_first_text_that_leaves_no_room_is_refused(word_folder):
+    with pytest.raises(DataError, match="3 pieces leaves no room"):
+        Tokens.load(word_folder).windows("a b c", "d", 6, 0, 8)
+
+
+def test_cutting_after_windows_is_cutting_again(word_folder):
+    tokens = Tokens.load(word_folder)
+    tokens.windows("a b c d e", None, 5, 1, 8)
+    assert tokens("a b c d e", None, 5).input_ids == [2, 4, 5, 6, 3]

@@ -3,7 +3,7 @@ import pytest
 
 from compress.errors import ModelError, UsageError
 from compress.folder import TaskInfo
-from compress.measure import Drawn, assess, predict_role
+from compress.measure import Drawn, assess
 from compress.measure.quality import Quality
 from compress.measure.significance import bootstrap
 from compress.tasks import KINDS
@@ -217,34 +217,3 @@ def test_intervals_agree_with_scoring_one_draw_after_another(name):
             lambda rows, metric=metric: KINDS[name].score(answers[rows], gold[rows], task)[metric], 60, 100, seed=9
         )
         assert (score.value, score.low, score.high) == pytest.approx((slow.value, slow.low, slow.high), abs=1e-12)
-
-
-class Doubles:
-    """A predictor whose output tells its input, and which notes how it was called."""
-
-    inputs = ("input_ids",)
-
-    def __init__(self) -> None:
-        self.shapes = []
-
-    def predict(self, arrays):
-        self.shapes.append(arrays["input_ids"].shape)
-        return {"logits": arrays["input_ids"][:, :1].astype(np.float32) * 2}
-
-    def describe(self):
-        return {}
-
-
-class Ragged:
-    lengths = np.array([5, 1, 3, 1, 4])
-
-    def batch(self, indices):
-        width = self.lengths[indices].max()
-        return {"input_ids": np.repeat(np.asarray(indices)[:, None], width, axis=1)}
-
-
-def test_outputs_come_in_the_order_of_the_examples_and_batches_are_of_like_length():
-    predictor = Doubles()
-    outputs = predict_role(predictor, Ragged(), batch=2)
-    assert outputs["logits"][:, 0].tolist() == [0, 2, 4, 6, 8]
-    assert predictor.shapes == [(2, 1), (2, 4), (1, 5)]

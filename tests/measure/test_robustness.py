@@ -3,7 +3,7 @@ from random import Random
 import pytest
 
 from compress.errors import UsageError
-from compress.measure.robustness import PERTURBATIONS, perturbed_rows, typos
+from compress.measure.robustness import PERTURBATIONS, PerturbedRows, typos
 from compress.tasks import KINDS
 
 KIND = KINDS["classification"]
@@ -74,14 +74,14 @@ def test_any_text_can_be_changed(name, text):
 def test_rows_change_by_seed_and_place_alone(name):
     rows = [{"text": TEXT, "text_pair": TEXT if place % 2 else None, "label": place} for place in range(6)]
     kept = [dict(row) for row in rows]
-    found = list(perturbed_rows(rows, KIND, name, seed=5))
+    found = list(PerturbedRows(rows, KIND, name, seed=5))
     assert rows == kept
     assert [row["label"] for row in found] == list(range(6))
     assert [row["text_pair"] is None for row in found] == [True, False] * 3
-    assert found == list(perturbed_rows(iter(rows), KIND, name, seed=5))
+    assert found == list(PerturbedRows(rows, KIND, name, seed=5))
     if name == "typos":
         assert len({row["text"] for row in found}) == 6
-        assert found != list(perturbed_rows(rows, KIND, name, seed=6))
+        assert found != list(PerturbedRows(rows, KIND, name, seed=6))
 
 
 class Choice:
@@ -93,15 +93,15 @@ class Choice:
 
 def test_only_fields_that_may_change_do_and_lists_text_by_text():
     row = {"question": "Who", "choices": ["Ann", "Bob"], "context": "Ann saw Bob", "label": 0}
-    assert list(perturbed_rows([row], Choice(), "uppercase", 0)) == [
+    assert list(PerturbedRows([row], Choice(), "uppercase", 0)) == [
         {"question": "WHO", "choices": ["ANN", "BOB"], "context": "Ann saw Bob", "label": 0}
     ]
 
 
 def test_unknown_names_and_kinds_without_changeable_text_are_told():
     with pytest.raises(UsageError, match="no perturbation is called 'typo'; did you mean typos"):
-        list(perturbed_rows([], KIND, "typo", 0))
+        list(PerturbedRows([], KIND, "typo", 0))
     fixed = Choice()
     fixed.changeable = ()
     with pytest.raises(UsageError, match="choice has no text that could change without changing its answer"):
-        list(perturbed_rows([], fixed, "typos", 0))
+        list(PerturbedRows([], fixed, "typos", 0))

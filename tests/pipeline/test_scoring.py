@@ -9,7 +9,7 @@ import pytest
 from compress.console import Console
 from compress.data.roles import load_roles, prepare
 from compress.errors import RecipeError
-from compress.measure.robustness import perturbed_rows
+from compress.measure.robustness import PerturbedRows
 from compress.pipeline import steps
 from compress.pipeline.assessing import Assessor
 from compress.pipeline.graph import Competitor, Plan
@@ -68,7 +68,7 @@ def test_answers_are_kept_and_those_to_changed_texts_apart(scored, recipe, tmp_p
     assert all(answers.shape == (80, 2) for answers in (kept["test"], *perturbed.values()))
     assert kept["lengths"].shape == (80,)
     assert 3 <= kept["lengths"].min() <= kept["lengths"].max() <= 16
-    changed = list(perturbed_rows(load_roles(scored["data"]).rows("test"), KINDS["classification"], "uppercase", 0))
+    changed = list(PerturbedRows(load_roles(scored["data"]).rows("test"), KINDS["classification"], "uppercase", 0))
     assert changed[3]["text"] == "SUN AND STORM NUMBER 3"
     truncated = json.loads((scored["score"] / steps.SCORED_FILE).read_bytes())["truncated"]
     assert {"select", "test"} <= set(truncated)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import compress
-from compress.errors import DataError, ModelError, UsageError
+from compress.errors import ModelError, UsageError
 from compress.folder import read_info, write_info
 from compress.runtime.known import GRAPH_BF16
 from compress.runtime.predictor import Place
@@ -30,10 +30,13 @@ def test_every_text_gets_an_answer_whatever_the_batch(model):
         np.testing.assert_allclose([a["probability"] for a in again], [a["probability"] for a in answers], atol=1e-5)
 
 
-def test_the_three_steps_make_the_prediction(model):
-    arrays = model.tokenize(TEXTS)
-    assert arrays["input_ids"].shape == (4, 13)
-    assert model.decode(model.run(arrays)) == model.predict(TEXTS)
+def test_what_is_prepared_is_one_padded_batch(model):
+    prepared = model.prepare(TEXTS)
+    arrays = model.arrays(prepared.examples)
+    assert (arrays["input_ids"].shape, prepared.counts) == ((4, 13), [1, 1, 1, 1])
+    decided = model.kind.decide(model.predictor.predict(arrays), arrays, model.task)
+    answers = model.kind.answers(decided, prepared.counts, prepared.rows, model.task)
+    assert model.kind.readable(answers, model.task) == model.predict(TEXTS)
 
 
 def test_no_text_no_answer(model):
@@ -74,10 +77,9 @@ def test_a_batch_of_none_is_refused(model):
 def test_pairs(tiny_folder, tiny_task):
     task = tiny_task.model_copy(update={"text": ("left", "right")})
     model = TextModel.open(tiny_folder("bert", task))
-    assert model.takes_pairs
-    assert list(model.tokenize([("good", "film")])["token_type_ids"][0]) == [0, 0, 0, 1, 1]
+    assert model.prepare([("good", "film")]).examples[0]["token_type_ids"] == [0, 0, 0, 1, 1]
     assert len(model.predict([("good", "film"), ("bad", "plot")])) == 2
-    with pytest.raises(UsageError, match=r"a pair \(left, right\)"):
+    with pytest.raises(UsageError, match=r"2 texts \(left, right\)"):
         model.predict(["good"])
 
 
@@ -96,14 +98,13 @@ def test_lines_come_in_batches_as_they_are_read():
         yield "three\n"
         raise AssertionError("read too far")
 
-    assert next(read_texts(lines(), 2, pairs=False, from_lines=True)) == ["one", "two"]
+    assert next(read_texts(lines(), 2, several=False, from_lines=True)) == ["one", "two"]
 
 
 def test_typed_texts_are_taken_as_they_are():
-    assert list(read_texts(["", "a\tb"], 1, pairs=False, from_lines=False)) == [[""], ["a\tb"]]
+    assert list(read_texts(["", "a\tb"], 1, several=False, from_lines=False)) == [[""], ["a\tb"]]
 
 
 def test_pairs_are_split_at_the_tab():
-    assert list(read_texts(["a\tb\n"], 8, pairs=True, from_lines=True)) == [[("a", "b")]]
-    with pytest.raises(DataError, match="text 2: expected two texts with one tab"):
-        list(read_texts(["a\tb", "a b"], 8, pairs=True, from_lines=False))
+    assert list(read_texts(["a\tb\n"], 8, several=True, from_lines=True)) == [[("a", "b")]]
+    assert list(read_texts(["a\tb\tc", "a b"], 8, several=True, from_lines=False)) == [[("a", "b", "c"), "a b"]]
