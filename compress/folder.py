@@ -62,6 +62,8 @@ class TaskInfo(Info):
     """How much more likely than the best answer it must be that there is none; None: there always is one."""
     pooling: Literal["mean", "cls"] = "mean"
     """How a text's embedding is made of its pieces."""
+    range: tuple[float, float] = (0.0, 1.0)
+    """The labels of two texts that have nothing in common, and of two that mean the same."""
 
 
 class ShapeInfo(Info):

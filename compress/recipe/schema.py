@@ -83,6 +83,8 @@ class Task(ShortForm):
     """How the files mark where entities begin (token classification)."""
     pooling: Literal["mean", "cls"] = "mean"
     """How a text's embedding is made of its pieces (similarity, retrieval)."""
+    range: tuple[float, float] = (0.0, 1.0)
+    """The labels of two texts that have nothing in common, and of two that mean the same (similarity)."""
     negatives: str | None = None
     """A column of texts that are no answer, for training (retrieval)."""
     hard_negatives: int = Field(0, ge=0)

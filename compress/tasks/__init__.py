@@ -14,6 +14,7 @@ from compress.tasks.classification import Classification
 from compress.tasks.kind import Arrays, Encode, Encoding, Example, Given, Kind, Metric, RawRow, Row
 from compress.tasks.multi_label import MultiLabel
 from compress.tasks.regression import Regression
+from compress.tasks.similarity import Similarity
 
 __all__ = [
     "KINDS",
@@ -35,6 +36,7 @@ KINDS: dict[str, Kind] = {
     "classification": Classification(),
     "multi_label": MultiLabel(),
     "regression": Regression(),
+    "similarity": Similarity(),
 }
 
 
@@ -70,4 +72,5 @@ def task_info(task: Task, labels: Sequence[str]) -> TaskInfo:
         max_windows=task.max_windows,
         max_answer=task.max_answer,
         pooling=task.pooling,
+        range=task.range,
     )

@@ -19,6 +19,7 @@ OF_SOME = (
     "max_answer",
     "scheme",
     "pooling",
+    "range",
     "negatives",
     "hard_negatives",
 )

@@ -32,7 +32,7 @@ class Regression(TextKind):
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
         """Texts, and the score as a finite number."""
         value = pick(raw, label_columns(task)[0], task, where)
-        return {**text_fields(raw, task, where), "label": _number(value, where)}
+        return {**text_fields(raw, task, where), "label": number(value, where)}
 
     def collate(self, examples: Sequence[Example], pad_id: int) -> Arrays:
         """A padded batch; labels are float32 (n,)."""
@@ -103,7 +103,8 @@ def ranks(values: NDArray[Any]) -> NDArray[np.float64]:
     return shared
 
 
-def _number(value: Any, where: str) -> float:
+def number(value: Any, where: str) -> float:
+    """A raw score as a finite number, or a DataError that starts with ``where``."""
     if is_missing(value):
         raise DataError(f"{where}: the score is empty.", hint="every row of train, select and test needs its answer")
     try:
