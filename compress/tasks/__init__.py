@@ -14,6 +14,7 @@ from compress.tasks.classification import Classification
 from compress.tasks.kind import Arrays, Encode, Encoding, Example, Given, Kind, Metric, RawRow, Row
 from compress.tasks.multi_label import MultiLabel
 from compress.tasks.regression import Regression
+from compress.tasks.retrieval import Retrieval
 from compress.tasks.similarity import Similarity
 
 __all__ = [
@@ -37,6 +38,7 @@ KINDS: dict[str, Kind] = {
     "multi_label": MultiLabel(),
     "regression": Regression(),
     "similarity": Similarity(),
+    "retrieval": Retrieval(),
 }
 
 
