@@ -1,8 +1,8 @@
-"""Distillation losses: pure functions of tensors, one file each, in one explicit table.
+"""Losses: pure functions of tensors, one file each, in two explicit tables: the tasks' own, and those of distillation.
 
 Each is a mean over rows, so that a batch may be split anywhere (over processes, over accumulation) without changing
-the sum. A new loss is a file with a function, and its line here; what it needs is observed in student and teacher at
-the mapped layers. The table is light, because recipes and plans read it: a function is imported when it is first used.
+the sum; those that find a document among all of a batch are the exception. A new loss is a file with a function, and
+its line here. The tables are light, because recipes and plans read them: a function is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -11,15 +11,33 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["LOSSES", "AnswerLoss", "LayerLoss", "Part"]
+    from compress.folder import TaskInfo
+
+__all__ = ["LOSSES", "TASK_LOSSES", "AnswerLoss", "BatchLoss", "LayerLoss", "Part"]
 
 Part = Literal["hidden", "query", "key", "value"]
 """What of a layer can be observed."""
+
+
+@dataclass(frozen=True)
+class BatchLoss:
+    """Compares what a model answers with what the batch brings along: labels, scores."""
+
+    path: str
+    """`module:function`."""
+    about: str
+    needs: tuple[str, ...] = ("labels",)
+
+    @cached_property
+    def function(self) -> Callable[[Mapping[str, Tensor], Mapping[str, Tensor], TaskInfo], Tensor]:
+        """(model's outputs, batch, task) -> mean over rows."""
+        found: Callable[..., Any] = resolve_name(self.path)
+        return found
 
 
 @dataclass(frozen=True)
@@ -27,13 +45,15 @@ class AnswerLoss:
     """Compares what the models answer."""
 
     path: str
-    """`module:function`."""
     about: str
+    needs: tuple[str, ...] = ("answers",)
 
     @cached_property
-    def function(self) -> Callable[[Tensor, Tensor, float, str], Tensor]:
-        """(student's logits, teacher's logits, temperature, transformers' problem type) -> mean over rows."""
-        found: Callable[[Tensor, Tensor, float, str], Tensor] = resolve_name(self.path)
+    def function(
+        self,
+    ) -> Callable[[Mapping[str, Tensor], Mapping[str, Tensor], Mapping[str, Tensor], TaskInfo, str, float], Tensor]:
+        """(student's outputs, teacher's outputs, batch, task, the task's problem, temperature) -> mean over rows."""
+        found: Callable[..., Any] = resolve_name(self.path)
         return found
 
 
@@ -42,18 +62,34 @@ class LayerLoss:
     """Compares a student layer with the teacher layer it is mapped to."""
 
     path: str
-    """`module:function`."""
     about: str
     needs: tuple[Part, ...]
 
     @cached_property
-    def function(self) -> Callable[[Mapping[str, Tensor], Mapping[str, Tensor], Tensor], Tensor]:
-        """(student's parts, teacher's parts, mask) -> mean over rows."""
-        found: Callable[[Mapping[str, Tensor], Mapping[str, Tensor], Tensor], Tensor] = resolve_name(self.path)
+    def function(self) -> Callable[[Mapping[str, Tensor], Mapping[str, Tensor], Mapping[str, Tensor]], Tensor]:
+        """(student's parts, teacher's parts, batch) -> mean over rows."""
+        found: Callable[..., Any] = resolve_name(self.path)
         return found
 
 
-LOSSES: Mapping[str, AnswerLoss | LayerLoss] = {
+TASK_LOSSES: Mapping[str, BatchLoss] = {
+    "single_label_classification": BatchLoss("compress.losses.classes:classes", "the right class"),
+    "multi_label_classification": BatchLoss("compress.losses.several_labels:several_labels", "each class, yes or no"),
+    "regression": BatchLoss("compress.losses.number:number", "the number, squared error"),
+    "token_classification": BatchLoss("compress.losses.tags:tags", "the tag of each word"),
+    "question_answering": BatchLoss(
+        "compress.losses.spans:spans", "where the answer starts and ends", needs=("start", "end", "context")
+    ),
+    "choice": BatchLoss("compress.losses.choice:choice", "the right choice"),
+    "ranking": BatchLoss("compress.losses.ranking:ranking", "the right candidates above the others"),
+    "similarity": BatchLoss("compress.losses.similarity:similarity", "how alike two texts are, squared error"),
+    "retrieval": BatchLoss(
+        "compress.losses.contrast:contrast", "a question's document among all of the batch", needs=("part",)
+    ),
+}
+"""By a kind's `problem`: what its models are trained on where there are true answers."""
+
+LOSSES: Mapping[str, AnswerLoss | LayerLoss | BatchLoss] = {
     "soft_label": AnswerLoss("compress.losses.soft_label:soft_label", "the teacher's answers, softened"),
     "hidden_state": LayerLoss(
         "compress.losses.hidden_state:hidden_state", "what a layer hands on, squared difference", needs=("hidden",)
@@ -61,4 +97,10 @@ LOSSES: Mapping[str, AnswerLoss | LayerLoss] = {
     "attention": LayerLoss(
         "compress.losses.attention:attention", "where each word looks, from queries and keys", needs=("query", "key")
     ),
+    "margin": BatchLoss(
+        "compress.losses.margin:margin",
+        "how much better a document is than another, as a cross-encoder says (retrieval)",
+        needs=("scores",),
+    ),
 }
+"""By their keys in a recipe: what a student can be distilled with."""

@@ -12,15 +12,15 @@ from torch import Tensor
 from compress.losses.masking import mean_over_tokens
 
 
-def hidden_state(student: Mapping[str, Tensor], teacher: Mapping[str, Tensor], mask: Tensor) -> Tensor:
+def hidden_state(student: Mapping[str, Tensor], teacher: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Tensor:
     """Mean squared difference of one layer's outputs over real tokens and dimensions.
 
     Args:
-        student: `hidden` (rows, tokens, width), already projected to the teacher's width where they differ.
+        student: `hidden` (examples, tokens, width), already projected to the teacher's width where they differ.
         teacher: `hidden` of the same shape, without gradient.
-        mask: (rows, tokens), one for real tokens.
+        batch: `attention_mask` (examples, tokens), one for real tokens; `group` where rows are several examples.
     """
     ours, theirs = student["hidden"], teacher["hidden"]
     if ours.shape != theirs.shape:
         raise ValueError(f"hidden states {tuple(ours.shape)} and {tuple(theirs.shape)} differ: project the student's")
-    return mean_over_tokens((ours.float() - theirs.float()).square().mean(dim=-1), mask)
+    return mean_over_tokens((ours.float() - theirs.float()).square().mean(dim=-1), batch)

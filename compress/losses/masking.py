@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
+from compress.losses.groups import Groups
 
-def mean_over_tokens(values: Tensor, mask: Tensor) -> Tensor:
-    """The mean of ``values`` (rows, tokens) over each row's real tokens, then over rows.
 
-    Every row weighs the same whatever its length. A mean over all tokens of the batch would depend on which rows share
-    it, and so on how a batch is split over processes or accumulated.
+def mean_over_tokens(values: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
+    """The mean of ``values`` (examples, tokens) over each row's real tokens, then over rows.
+
+    Every row weighs the same whatever its length, and however many examples it has. A mean over all tokens of the batch
+    would depend on which rows share it, and so on how a batch is split over processes or accumulated.
+
+    Args:
+        values: of any float type; those of padding are not looked at.
+        batch: `attention_mask` (examples, tokens), one for real tokens; `group` where rows are several examples.
     """
-    real = mask.to(values.dtype)
-    per_row = (values * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
-    return per_row.mean()
+    mask = batch["attention_mask"]
+    return (values.masked_fill(mask == 0, 0.0) * Groups.of(batch).weights(mask)).sum()

@@ -9,7 +9,7 @@ from typing import Any
 
 from compress.cards import HubCheckpoint, list_recipes, list_students, list_teachers
 from compress.errors import CompressError, UsageError, nearest
-from compress.losses import LOSSES, AnswerLoss, LayerLoss
+from compress.losses import LOSSES
 from compress.measure.robustness import PERTURBATIONS
 from compress.report.result import REPORT_FILE, read_report
 from compress.tasks import KINDS
@@ -91,11 +91,7 @@ def _recipes(options: argparse.Namespace) -> Rows:
 
 
 def _losses(options: argparse.Namespace) -> Rows:
-    return [{"name": name, "needs": _needs(loss), "about": loss.about} for name, loss in LOSSES.items()]
-
-
-def _needs(loss: AnswerLoss | LayerLoss) -> list[str]:
-    return ["logits"] if isinstance(loss, AnswerLoss) else list(loss.needs)
+    return [{"name": name, "needs": list(loss.needs), "about": loss.about} for name, loss in LOSSES.items()]
 
 
 def _variants(options: argparse.Namespace) -> Rows:

@@ -172,7 +172,7 @@ def _batches(
 
 def _loss(model: PreTrainedModel, teacher: PreTrainedModel | None, task: TaskInfo) -> Loss:
     """The task's loss, and beside it the distance to the teacher's answers where there is one."""
-    objective: Objective = TaskObjective()
+    objective: Objective = TaskObjective(task)
     if teacher is not None:
         objective = objective_of(teacher, Distill.model_validate(SCORED), task)(model, 0)
     return lambda pruned, batch: torch.stack(list(objective(pruned, batch).values())).sum()

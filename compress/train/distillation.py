@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from compress.errors import ModelError, UsageError, nearest
 from compress.folder import TaskInfo
-from compress.losses import LOSSES, AnswerLoss, LayerLoss, Part
+from compress.losses import LOSSES, TASK_LOSSES, AnswerLoss, BatchLoss, LayerLoss, Part
 from compress.models.families import layers_of
 from compress.models.observe import Seen, observe
 from compress.recipe.training import Distill
@@ -29,22 +29,26 @@ class Distillation:
     def __init__(
         self, student: PreTrainedModel, teacher: PreTrainedModel, settings: Distill, task: TaskInfo, seed: int = 0
     ) -> None:
-        kind = kind_of(task)
+        self.task = task
+        self.problem = kind_of(task).problem
         self.teacher = teacher
         teacher.train(False)
         self.temperature = settings.temperature
-        self.hard_label = settings.hard_label
-        self.problem = kind.problem
-        self.outputs = kind.compared
-        self.answers, self.layers = _chosen(settings)
+        chosen = chosen_losses(settings)
+        self.answers = {name: loss for name, loss in chosen.items() if isinstance(loss, AnswerLoss)}
+        self.layers = {name: loss for name, loss in chosen.items() if isinstance(loss, LayerLoss)}
+        self.given = {name: loss for name, loss in chosen.items() if isinstance(loss, BatchLoss)}
+        if settings.hard_label > 0:
+            self.given["hard_label"] = TASK_LOSSES[self.problem]
+        self.weights = {**settings.losses, "hard_label": settings.hard_label}
         self.pairs = layer_map(settings.layer_map, len(layers_of(student)), len(layers_of(teacher)))
         if self.layers and not self.pairs:
             raise ModelError("layer_map is empty, so hidden states and attention have nothing to compare.")
-        if not (self.answers or self.layers or self.hard_label):
+        if not (self.answers or self.layers or self.given):
             raise UsageError(
                 "every distillation loss weighs zero and so does hard_label: there is nothing to learn from."
             )
-        self.parts: set[Part] = {part for _, loss in self.layers.values() for part in loss.needs}
+        self.parts: set[Part] = {part for loss in self.layers.values() for part in loss.needs}
         self.projections = self._make_projections(student, seed)
         self._check_observable(student)
 
@@ -55,41 +59,40 @@ class Distillation:
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """Each loss under its name in the recipe, the task's own as `hard_label`."""
         with observe(model, [ours for ours, _ in self._observed], self.parts) as ours:
-            outputs = forward(model, batch, labels=self.hard_label > 0)
-        losses: Losses = {"hard_label": self.hard_label * outputs.loss} if self.hard_label > 0 else {}
-        if not (self.answers or self.layers):
-            return losses
-        wanted, theirs = self._ask_teacher(batch)
-        for name, (weight, loss) in self.answers.items():
-            compared = [
-                loss.function(outputs[output], wanted[output], self.temperature, self.problem)
-                for output in self.outputs
-            ]
-            losses[name] = weight * torch.stack(compared).mean()
-        for name, (weight, layer_loss) in self.layers.items():
-            losses[name] = weight * self._over_pairs(layer_loss, ours, theirs, batch["attention_mask"])
-        return losses
+            outputs = forward(model, batch)
+        losses: Losses = {name: loss.function(outputs, batch, self.task) for name, loss in self.given.items()}
+        if self.answers or self.layers:
+            losses |= self._after_teacher(outputs, ours, batch)
+        return {name: self.weights[name] * loss for name, loss in losses.items()}
 
     @property
     def _observed(self) -> tuple[tuple[int, int], ...]:
         return self.pairs if self.parts else ()
 
-    def _ask_teacher(self, batch: Batch) -> tuple[dict[str, Tensor], Seen]:
+    def _after_teacher(self, outputs: Mapping[str, Tensor], ours: Seen, batch: Batch) -> Losses:
+        """The losses that compare the student with its teacher."""
+        wanted, theirs = self._ask_teacher(batch)
+        answers = {
+            name: loss.function(outputs, wanted, batch, self.task, self.problem, self.temperature)
+            for name, loss in self.answers.items()
+        }
+        return answers | {name: self._over_pairs(loss, ours, theirs, batch) for name, loss in self.layers.items()}
+
+    def _ask_teacher(self, batch: Batch) -> tuple[Mapping[str, Tensor], Seen]:
         device = batch["input_ids"].device
         if self.teacher.device != device:
             nn.Module.to(self.teacher, device)
         with torch.no_grad(), observe(self.teacher, {theirs for _, theirs in self._observed}, self.parts) as seen:
-            outputs = forward(self.teacher, batch, labels=False)
-        return {name: outputs[name] for name in self.outputs}, seen
+            return forward(self.teacher, batch), seen
 
-    def _over_pairs(self, loss: LayerLoss, ours: Seen, theirs: Seen, mask: Tensor) -> Tensor:
+    def _over_pairs(self, loss: LayerLoss, ours: Seen, theirs: Seen, batch: Batch) -> Tensor:
         """A layer loss averaged over the mapped pairs, so that its weight does not depend on the depth."""
         compared = []
         for pair in self.pairs:
             student = dict(ours[pair[0]])
             if pair in self.projections and "hidden" in loss.needs:
                 student["hidden"] = self.projections[pair](student["hidden"])
-            compared.append(loss.function(student, theirs[pair[1]], mask))
+            compared.append(loss.function(student, theirs[pair[1]], batch))
         return torch.stack(compared).mean()
 
     def _make_projections(self, student: PreTrainedModel, seed: int) -> dict[tuple[int, int], nn.Linear]:
@@ -108,16 +111,9 @@ class Distillation:
             pass
 
 
-def _chosen(settings: Distill) -> tuple[dict[str, tuple[float, AnswerLoss]], dict[str, tuple[float, LayerLoss]]]:
-    """The losses that weigh something, by what they compare."""
-    answers: dict[str, tuple[float, AnswerLoss]] = {}
-    layers: dict[str, tuple[float, LayerLoss]] = {}
-    for name, weight in settings.losses.items():
-        loss = LOSSES.get(name)
-        if loss is None:
+def chosen_losses(settings: Distill) -> dict[str, AnswerLoss | LayerLoss | BatchLoss]:
+    """The losses that weigh something, by name."""
+    for name in settings.losses:
+        if name not in LOSSES:
             raise UsageError(f"no distillation loss is called '{name}'{nearest(name, LOSSES)}.")
-        if weight > 0 and isinstance(loss, AnswerLoss):
-            answers[name] = (weight, loss)
-        elif weight > 0 and isinstance(loss, LayerLoss):
-            layers[name] = (weight, loss)
-    return answers, layers
+    return {name: LOSSES[name] for name, weight in settings.losses.items() if weight > 0}

@@ -43,7 +43,7 @@ def runs(model: PreTrainedModel) -> Run:
     def run(arrays: Arrays) -> Arrays:
         tensors = {name: torch.from_numpy(array).to(model.device) for name, array in arrays.items()}
         with torch.no_grad():
-            outputs = forward(model, tensors, labels=False)
+            outputs = forward(model, tensors)
         return {name: outputs[name].float().cpu().numpy() for name in names}
 
     return run

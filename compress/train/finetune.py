@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
@@ -56,7 +56,7 @@ def finetune(
         return save_made(load_model(folder, task, console=console), tokenizer, work, "finetune", task)
     model, result = train_best(
         lambda seed: load_model(folder, task, seed=seed, console=console),
-        task_objective,
+        objective_of(task),
         material.from_data(data, material.tokens_of(read_config(folder), tokenizer), console),
         settings,
         seed=seed,
@@ -94,7 +94,7 @@ def finetune_from_model(
         tokens = material.tokens_of(model.config, tokenizer)
         trained, _ = train_best(
             rewound(model, settings),
-            task_objective,
+            objective_of(task),
             material.from_rows(train_rows, select_rows, task, tokens, console),
             settings,
             seed=seed,
@@ -107,6 +107,6 @@ def finetune_from_model(
     return trained
 
 
-def task_objective(model: PreTrainedModel, seed: int) -> Objective:
-    """The task's own loss, whatever the model and seed."""
-    return TaskObjective()
+def objective_of(task: TaskInfo) -> Callable[[PreTrainedModel, int], Objective]:
+    """Makes the task's own objective, whatever the model and seed."""
+    return lambda model, seed: TaskObjective(task)

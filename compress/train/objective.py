@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from compress.folder import TaskInfo
+from compress.losses import TASK_LOSSES
 from compress.models.families import family_of
+from compress.tasks import kind_of
 from compress.tasks.kind import Arrays
 
 Batch = Mapping[str, Tensor]
@@ -41,7 +44,11 @@ class Examples(Protocol):
 
 
 class TaskObjective:
-    """The task's own loss on the true labels, which transformers chooses by the config's problem_type."""
+    """The task's own loss on what the rows say is true."""
+
+    def __init__(self, task: TaskInfo) -> None:
+        self.task = task
+        self.loss = TASK_LOSSES[kind_of(task).problem]
 
     def modules(self) -> Sequence[nn.Module]:
         """Nothing but the model is trained."""
@@ -49,14 +56,11 @@ class TaskObjective:
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """The loss under the name `task`."""
-        return {"task": forward(model, batch, labels=True).loss}
+        return {"task": self.loss.function(forward(model, batch), batch, self.task)}
 
 
-def forward(model: PreTrainedModel, batch: Batch, *, labels: bool) -> Any:
-    """Run the arrays that the model's family takes, with or without the labels beside them."""
+def forward(model: PreTrainedModel, batch: Batch) -> Mapping[str, Tensor]:
+    """Run the arrays that the model's family takes; the answers beside them are for the losses."""
     inputs = family_of(model).inputs
-    return model(**{name: value for name, value in batch.items() if name in inputs or (labels and name not in TEXT)})
-
-
-TEXT = ("input_ids", "attention_mask", "token_type_ids")
-"""What a batch holds of the text; everything else in it is an answer."""
+    outputs: Mapping[str, Tensor] = model(**{name: value for name, value in batch.items() if name in inputs})
+    return outputs

@@ -22,7 +22,8 @@ class Broken(Exception):
 class BreaksAt(TaskObjective):
     """Fails at the given call, as a kill would."""
 
-    def __init__(self, call):
+    def __init__(self, call, task):
+        super().__init__(task)
         self.left = call
 
     def __call__(self, model, batch):
@@ -46,7 +47,7 @@ class Seeing:
 def run(model, material, work, objective=None, seed=0, evaluate=True, **settings):
     return train(
         model,
-        objective or TaskObjective(),
+        objective or TaskObjective(material.task),
         material.train,
         Training(**{**SETTINGS, **settings}),
         seed=seed,
@@ -88,7 +89,7 @@ def test_it_goes_on_bit_for_bit(call, tiny_model, material, tmp_path, same_weigh
     whole, halted = tiny_model("bert"), tiny_model("bert")
     expected = run(whole, material, tmp_path / "whole", checkpoint=checkpoint, evaluations=2)
     with pytest.raises(Broken):
-        run(halted, material, tmp_path / "halted", BreaksAt(call), checkpoint=checkpoint, evaluations=2)
+        run(halted, material, tmp_path / "halted", BreaksAt(call, material.task), checkpoint=checkpoint, evaluations=2)
     again = tiny_model("bert")
     torch.rand(7)  # the random state of the new process is another one
     result = run(again, material, tmp_path / "halted", checkpoint=checkpoint, evaluations=2)
@@ -108,7 +109,7 @@ def test_only_the_result_is_left_and_is_read_again(tiny_model, material, tmp_pat
     model, again = tiny_model("bert"), tiny_model("bert")
     result = run(model, material, tmp_path, checkpoint=Checkpoints(minutes=None, steps=2))
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"best-{result.best_at:08d}.safetensors", "result.json"]
-    repeated = run(again, material, tmp_path, BreaksAt(1))
+    repeated = run(again, material, tmp_path, BreaksAt(1, material.task))
     assert repeated == result
     assert same_weights(again, model)
 
@@ -122,7 +123,13 @@ def test_another_training_is_not_gone_on_with(tiny_model, material, tmp_path):
 
 def test_a_broken_checkpoint_is_named(tiny_model, material, tmp_path):
     with pytest.raises(Broken):
-        run(tiny_model("bert"), material, tmp_path, BreaksAt(6), checkpoint=Checkpoints(minutes=None, steps=2))
+        run(
+            tiny_model("bert"),
+            material,
+            tmp_path,
+            BreaksAt(6, material.task),
+            checkpoint=Checkpoints(minutes=None, steps=2),
+        )
     (folder,) = tmp_path.glob("checkpoint-*")
     (folder / "tensors.safetensors").write_bytes(b"half a file")
     with pytest.raises(ModelError, match=r"tensors\.safetensors cannot be read"):
@@ -131,7 +138,13 @@ def test_a_broken_checkpoint_is_named(tiny_model, material, tmp_path):
 
 def test_checkpoints_hold_no_pickle(tiny_model, material, tmp_path):
     with pytest.raises(Broken):
-        run(tiny_model("bert"), material, tmp_path, BreaksAt(6), checkpoint=Checkpoints(minutes=None, steps=2))
+        run(
+            tiny_model("bert"),
+            material,
+            tmp_path,
+            BreaksAt(6, material.task),
+            checkpoint=Checkpoints(minutes=None, steps=2),
+        )
     (folder,) = tmp_path.glob("checkpoint-*")
     assert sorted(path.name for path in folder.iterdir()) == ["state.json", "tensors.safetensors"]
     assert json.loads((folder / "state.json").read_text())["done"] == 4
@@ -165,7 +178,7 @@ def test_patience_ends_it(tiny_model, material, tmp_path):
 def test_smaller_may_be_better_and_no_number_never_is(tiny_model, material, tmp_path):
     result = train(
         tiny_model("bert"),
-        TaskObjective(),
+        TaskObjective(material.task),
         material.train,
         Training(**{**SETTINGS, "epochs": 3}),
         seed=0,
@@ -192,7 +205,7 @@ def test_accumulated_batches_weigh_as_one(tiny_model, material, tmp_path):
 
 def test_every_row_is_seen(tiny_model, material, tmp_path):
     examples = Seeing(material.train)
-    train(tiny_model("bert"), TaskObjective(), examples, Training(**SETTINGS), seed=0, work=tmp_path)
+    train(tiny_model("bert"), TaskObjective(material.task), examples, Training(**SETTINGS), seed=0, work=tmp_path)
     assert np.bincount(examples.seen).tolist() == [2] * 50
 
 
@@ -207,7 +220,8 @@ def test_frozen_parts_do_not_move(tiny_model, material, tmp_path):
 
 
 class TurnsBad(TaskObjective):
-    def __init__(self, call, value):
+    def __init__(self, call, value, task):
+        super().__init__(task)
         self.left, self.value = call, value
 
     def __call__(self, model, batch):
@@ -220,7 +234,7 @@ class TurnsBad(TaskObjective):
 def test_a_loss_that_is_no_number_stops_it(value, tiny_model, material, tmp_path):
     checkpoint = Checkpoints(minutes=None, steps=2)
     with pytest.raises(CompressError, match=r"the loss extra became (nan|inf) at update 6 of 14.*checkpoint is kept"):
-        run(tiny_model("bert"), material, tmp_path, TurnsBad(6, value), checkpoint=checkpoint)
+        run(tiny_model("bert"), material, tmp_path, TurnsBad(6, value, material.task), checkpoint=checkpoint)
     assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-00000004"]
 
 
@@ -231,7 +245,7 @@ def test_a_gradient_that_is_no_number_stops_it(tiny_model, material, tmp_path):
             return {"task": task + (task - task.detach()).abs().sqrt()}  # the slope of a root is infinite at zero
 
     with pytest.raises(CompressError, match="the gradient's norm became"):
-        run(tiny_model("bert"), material, tmp_path, Steep())
+        run(tiny_model("bert"), material, tmp_path, Steep(material.task))
 
 
 def test_precision_follows_the_device(monkeypatch):
@@ -247,15 +261,37 @@ def test_trackers_are_told(tiny_model, material, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings = Training(**SETTINGS)
     work = tmp_path / "work"
-    train(tiny_model("bert"), TaskObjective(), material.train, settings, seed=0, work=work, track="tensorboard")
+    train(
+        tiny_model("bert"),
+        TaskObjective(material.task),
+        material.train,
+        settings,
+        seed=0,
+        work=work,
+        track="tensorboard",
+    )
     assert list((tmp_path / "tracked").rglob("events.*"))
 
 
 def test_unknown_trackers_are_refused(tiny_model, material, tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="did you mean tensorboard"):
         train(
-            tiny_model("bert"), TaskObjective(), material.train, Training(), seed=0, work=tmp_path, track="tensorbord"
+            tiny_model("bert"),
+            TaskObjective(material.task),
+            material.train,
+            Training(),
+            seed=0,
+            work=tmp_path,
+            track="tensorbord",
         )
     monkeypatch.setattr("compress.train.processes.get_available_trackers", list)
     with pytest.raises(MissingExtra, match="wandb"):
-        train(tiny_model("bert"), TaskObjective(), material.train, Training(), seed=0, work=tmp_path, track="wandb")
+        train(
+            tiny_model("bert"),
+            TaskObjective(material.task),
+            material.train,
+            Training(),
+            seed=0,
+            work=tmp_path,
+            track="wandb",
+        )

@@ -35,7 +35,8 @@ class Seeing:
 
 
 class StopsAt(TaskObjective):
-    def __init__(self, call):
+    def __init__(self, call, task):
+        super().__init__(task)
         self.left = call
 
     def __call__(self, model, batch):
@@ -49,7 +50,7 @@ def one(teacher, material, work, objective=None, examples=None, **changes):
     model = load_model(teacher, material.task)
     result = train(
         model,
-        objective or TaskObjective(),
+        objective or TaskObjective(material.task),
         examples or material.train,
         Finetune(**{**SETTINGS, **changes}),
         seed=1,
@@ -70,7 +71,7 @@ def main(teacher, data, folder):
 
     checkpoint = Checkpoints(minutes=None, steps=3)
     try:
-        one(teacher, material, folder / "halted", StopsAt(9), checkpoint=checkpoint)
+        one(teacher, material, folder / "halted", StopsAt(9, material.task), checkpoint=checkpoint)
     except InterruptedError:
         again, _ = one(teacher, material, folder / "halted", checkpoint=checkpoint)
         found["goes_on"] = answers(again, material.train, material.task).tolist()
