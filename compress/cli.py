@@ -221,7 +221,10 @@ def _predict(command: Command) -> None:
     each = command("predict", "text in, label and probability out, from any model folder or variant")
     each.add_argument("model", type=Path)
     each.add_argument(
-        "texts", nargs="*", metavar="TEXT", help="texts; pairs two by two; none: lines of --file or stdin"
+        "texts",
+        nargs="*",
+        metavar="TEXT",
+        help="texts; pairs two by two, a question before its choices; none: lines of --file or stdin",
     )
     each.add_argument("--file", type=Path, help="a text a line; the two of a pair with a tab between")
     each.add_argument("--batch", type=_count, default=16, metavar="N")

@@ -179,9 +179,9 @@ def predict(options: argparse.Namespace, console: Console) -> None:
     from compress.runtime.text import TextModel, read_texts
 
     model = TextModel.open(options.model, Place(options.device, options.threads))
-    several = len(model.task.text) > 1
-    given = _given_texts(options, several)
-    for batch in read_texts(given, options.batch, several=several, from_lines=not options.texts):
+    parts = len(model.task.text)
+    given = _given_texts(options, parts, open_end=model.kind.columns[1] is None)
+    for batch in read_texts(given, options.batch, several=parts > 1, from_lines=not options.texts):
         for text, answer in zip(batch, model.predict(batch, batch=options.batch), strict=True):
             if console.format == "json":
                 console.jsonl({"text": text, **answer})
@@ -200,18 +200,25 @@ def _shown(value: object) -> str:
     return str(value)
 
 
-def _given_texts(options: argparse.Namespace, pairs: bool) -> Iterable[str]:
-    """Texts as typed (the two of a pair one after the other), else the lines of a file or of stdin."""
-    if not options.texts:
+def _given_texts(options: argparse.Namespace, parts: int, *, open_end: bool) -> Iterable[str]:
+    """Texts as typed, else the lines of a file or of stdin; what is read together has tabs between.
+
+    Where a model reads several, words without tabs are taken so many at a time, or all of them together where there
+    may be any number (a question and its choices).
+    """
+    typed: list[str] = options.texts
+    if not typed:
         return _lines(options.file) if options.file else _stdin_lines()
-    for number, text in enumerate(options.texts, start=1):
+    for number, text in enumerate(typed, start=1):
         if not text.isprintable() and any("\udc80" <= letter <= "\udcff" for letter in text):
             raise UsageError(f"text {number} is not UTF-8.")
-    if not pairs:
-        return list(options.texts)
-    if len(options.texts) % 2:
-        raise UsageError(f"this model reads pairs; got {len(options.texts)} texts, expected an even number.")
-    return ["\t".join(pair) for pair in zip(options.texts[::2], options.texts[1::2], strict=True)]
+    if parts == 1 or len(typed) == 1 or any("\t" in text for text in typed):
+        return typed
+    if open_end:
+        return ["\t".join(typed)]
+    if len(typed) % parts:
+        raise UsageError(f"this model reads {parts} texts at a time; got {len(typed)}, expected a multiple of {parts}.")
+    return ["\t".join(typed[start : start + parts]) for start in range(0, len(typed), parts)]
 
 
 def _lines(path: Path) -> Iterator[str]:

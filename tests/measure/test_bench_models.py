@@ -3,7 +3,7 @@ import shutil
 import pytest
 
 from compress.errors import UsageError
-from compress.measure.bench.models import chosen_base, read_models, read_pairs
+from compress.measure.bench.models import chosen_base, read_models, texts_read
 
 
 def one(word):
@@ -119,5 +119,5 @@ def test_what_is_no_model_of_ours_names_all_that_a_model_may_be():
 
 
 def test_tasks_tell_whether_texts_are_pairs(small):
-    assert read_pairs([one(small)]) is False
-    assert read_pairs([one(small / "none.onnx")]) is None
+    assert texts_read([one(small)]) == (1, 1)
+    assert texts_read([one(small / "none.onnx")]) is None

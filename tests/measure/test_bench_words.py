@@ -128,26 +128,26 @@ def test_texts_that_cannot_be_read(tmp_path, content, message):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(UsageError, match=f"--texts .*{message}"):
-        read_lines(path, pairs=False)
+        read_lines(path, (1, 1))
 
 
 def test_pairs_have_a_tab_between(tmp_path):
     path = tmp_path / "texts.txt"
     path.write_text("a film\ta plot\n")
-    assert read_lines(path, pairs=True) == [("a film", "a plot")]
+    assert read_lines(path, (2, 2)) == [("a film", "a plot")]
     for content in ("a film\n", "a film\ta plot\t1\n"):
         path.write_text(content)
         with pytest.raises(UsageError, match=r"--texts .* line 1: expected two texts with one tab between"):
-            read_lines(path, pairs=True)
+            read_lines(path, (2, 2))
 
 
 def test_where_no_model_says_the_first_line_tells_whether_there_are_pairs(tmp_path):
     path = tmp_path / "texts.txt"
     path.write_bytes(b"\xef\xbb\xbfa film\ta plot\r\n")
-    assert read_lines(path, pairs=None) == [("a film", "a plot")]
+    assert read_lines(path, None) == [("a film", "a plot")]
     path.write_text("a film\na film\ta plot\n")
     with pytest.raises(UsageError, match="line 2: expected one text"):
-        read_lines(path, pairs=None)
+        read_lines(path, None)
 
 
 def test_the_least_rounds_are_those_of_a_recipe():

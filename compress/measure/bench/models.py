@@ -12,6 +12,7 @@ from compress.errors import CompressError, UsageError, nearest
 from compress.folder import FolderInfo, TaskInfo, VariantInfo, find_info
 from compress.measure.footprint import Footprint, footprint
 from compress.runtime.known import AS_IT_IS, FP32, WAYS, describe_model_file
+from compress.tasks import kind_of
 
 OFFSET_FAMILIES = ("roberta", "camembert", "xlm-roberta")
 """Whose position embeddings begin after the padding piece: two fewer pieces than the table has rows."""
@@ -85,10 +86,13 @@ def read_models(words: Sequence[str]) -> list[Entry]:
     return [_entry(name, model, way) for name, (model, way) in zip(names, split, strict=True)]
 
 
-def read_pairs(entries: Iterable[Entry]) -> bool | None:
-    """Whether any of their tasks is about two texts; None where no model says what its task is."""
+def texts_read(entries: Iterable[Entry]) -> tuple[int, int | None] | None:
+    """Least and most texts that their tasks read at a time; None where no model says what its task is."""
     tasks = [entry.task for entry in entries if entry.task is not None]
-    return any(len(task.text) == 2 for task in tasks) if tasks else None
+    several = [task for task in tasks if len(task.text) > 1]
+    if not several:
+        return (1, 1) if tasks else None
+    return 2, None if any(kind_of(task).columns[1] is None for task in several) else 2
 
 
 def chosen_base(against: str | None, names: Sequence[str]) -> str:

@@ -101,8 +101,8 @@ def read_settings(
     return Measure.model_validate({name: value for name, value in given.items() if value is not None})
 
 
-def read_lines(path: Path, *, pairs: bool | None) -> list[Text]:
-    """The texts of a file, a text a line, or the two of a pair with a tab between; None: as the first line has it."""
+def read_lines(path: Path, parts: tuple[int, int | None] | None) -> list[Text]:
+    """The rows of a file, one a line with tabs between its texts: least and most of them; None: as the first line."""
     lines: list[Text] = []
     try:
         with path.open("rb") as stream:
@@ -110,9 +110,9 @@ def read_lines(path: Path, *, pairs: bool | None) -> list[Text]:
                 line = _decoded(raw, f"--texts {path}: line {number}")
                 if not line.strip():
                     continue
-                if pairs is None:
-                    pairs = "\t" in line
-                lines.append(_text(line, pairs, f"--texts {path}: line {number}"))
+                if parts is None:
+                    parts = (2, 2) if "\t" in line else (1, 1)
+                lines.append(_text(line, parts, f"--texts {path}: line {number}"))
     except OSError as error:
         raise UsageError(f"--texts {path} cannot be read: {error.strerror}") from error
     if not lines:
@@ -127,16 +127,15 @@ def _decoded(raw: bytes, where: str) -> str:
         raise UsageError(f"{where}: byte 0x{error.object[error.start]:02x} is not UTF-8.") from error
 
 
-def _text(line: str, pairs: bool, where: str) -> Text:
+def _text(line: str, parts: tuple[int, int | None], where: str) -> Text:
     """One row; a column too many would be measured as text that nobody meant."""
-    parts = line.split("\t")
-    if pairs and len(parts) == 2:
-        return parts[0], parts[1]
-    if pairs:
-        raise UsageError(f"{where}: expected two texts with one tab between, got {len(parts)}: {line[:60]!r}.")
-    if len(parts) > 1:
-        raise UsageError(f"{where}: expected one text and got {len(parts)}, with tabs between: {line[:60]!r}.")
-    return line
+    found, (least, most) = tuple(line.split("\t")), parts
+    if least <= len(found) <= (most or len(found)):
+        return found if least > 1 else line
+    if least == 1:
+        raise UsageError(f"{where}: expected one text and got {len(found)}, with tabs between: {line[:60]!r}.")
+    expected = "two texts with one tab between" if most == 2 else "two texts or more with tabs between"
+    raise UsageError(f"{where}: expected {expected}, got {len(found)}: {line[:60]!r}.")
 
 
 def with_lengths(targets: Iterable[Target], cells: Cells, texts: bool, default: int) -> tuple[Target, ...]:
