@@ -15,21 +15,23 @@ from compress.recipe.schema import Data
 def hub_rows(data: Data, split: str, names: bool) -> Iterator[Mapping[str, Any]]:
     """The rows of one split, memory-mapped from the library's cache.
 
-    Remote code is never run. Where ``names`` is true, columns of class numbers are told by the set's own names, and
-    its mark for "no label" (-1) as None; otherwise numbers stay numbers, for the recipe to name.
+    Remote code is never run. Where ``names`` is true, columns of class numbers, or of lists of them, are told by the
+    set's own names, and its mark for "no label" (-1) as None; otherwise numbers stay numbers, for the recipe to name.
     """
     datasets = require("datasets", "train")
     found = _loaded(datasets, data, split)
     classes = {
-        column: feature
+        column: getattr(feature, "feature", feature)
         for column, feature in found.features.items()
-        if names and isinstance(feature, datasets.ClassLabel)
+        if names and isinstance(getattr(feature, "feature", feature), datasets.ClassLabel)
     }
     for row in found:
         yield {**row, **{column: _class_name(feature, row[column]) for column, feature in classes.items()}}
 
 
-def _class_name(feature: Any, number: int | None) -> str | None:
+def _class_name(feature: Any, number: int | list[int] | None) -> str | list[Any] | None:
+    if isinstance(number, list):
+        return [_class_name(feature, each) for each in number]
     return None if number is None or number < 0 else str(feature.int2str(number))
 
 
