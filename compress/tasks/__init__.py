@@ -13,9 +13,13 @@ from compress.recipe.schema import Task
 from compress.tasks.classification import Classification
 from compress.tasks.kind import Arrays, Encode, Encoding, Example, Given, Kind, Metric, RawRow, Row
 from compress.tasks.multi_label import MultiLabel
+from compress.tasks.question_answering import QuestionAnswering
+from compress.tasks.multiple_choice import MultipleChoice
+from compress.tasks.ranking import Ranking
 from compress.tasks.regression import Regression
 from compress.tasks.retrieval import Retrieval
 from compress.tasks.similarity import Similarity
+from compress.tasks.token_classification import TokenClassification
 
 __all__ = [
     "KINDS",
@@ -36,9 +40,13 @@ __all__ = [
 KINDS: dict[str, Kind] = {
     "classification": Classification(),
     "multi_label": MultiLabel(),
+    "multiple_choice": MultipleChoice(),
+    "ranking": Ranking(),
     "regression": Regression(),
     "similarity": Similarity(),
     "retrieval": Retrieval(),
+    "question_answering": QuestionAnswering(),
+    "token_classification": TokenClassification(),
 }
 
 

@@ -12,7 +12,7 @@ file with one such object, and one line in ``tasks/__init__.py``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -177,6 +177,10 @@ class Kind(ABC):
         """Whether the examples of a row must be in one batch while training, because one loss is about all of them."""
         return False
 
+    def in_windows(self, task: TaskInfo) -> bool:
+        """Whether long texts are seen in windows, and not cut at `max_length`."""
+        return "overlap" in self.settings and ("long" not in self.settings or task.long != "cut")
+
     @abstractmethod
     def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:
         """What the model sees of one row."""
@@ -199,9 +203,25 @@ class Kind(ABC):
         """For kinds that search: what each row found, from the embeddings of rows and documents."""
         raise NotImplementedError
 
+    def kept(self, row: Row, number: Callable[[str], int] | None) -> list[Row]:
+        """For kinds that search: a row as its role keeps it, which may be several.
+
+        Rows that are learnt from keep texts; where there is ``number``, it writes a document down among those of the
+        role and gives its number, which is all that rows to be answered need.
+        """
+        raise NotImplementedError
+
+    def has_threshold(self, rows: Sequence[Row]) -> bool:
+        """Whether what is decided on rows like these depends on a threshold, which is tuned on select."""
+        return False
+
     def tuned(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> TaskInfo:
         """The task with the thresholds that are best on ``answers`` to the rows of select; by default it has none."""
         return task
+
+    def redecided(self, answers: NDArray[Any], task: TaskInfo) -> NDArray[Any]:
+        """The same answers, decided under the thresholds of ``task``."""
+        return answers
 
     # What it is worth.
 
