@@ -29,6 +29,24 @@ def _glue(
     }
 
 
+def _arc(part: str) -> dict[str, Any]:
+    """The hub's rows tell choices by labels of their own, copies of the files by letters, some by numbers from 1.
+
+    Such copies hold a question of three choices with an empty fourth one: `bad_rows` leaves those out.
+    """
+    splits = {"train": "train", "select": "validation", "test": "test"}
+    return {
+        "name": f"arc_{part.lower()}",
+        "kind": "multiple_choice",
+        "data": {"hub": f"allenai/ai2_arc/ARC-{part}", **splits, "bad_rows": "skip"},
+        "text": ["question", "choices"],
+        "label": "answerKey",
+        "first_label": 1,
+        "aliases": {"answerKey": ["answer"]},
+        "metric": "accuracy",
+    }
+
+
 NAMED_TASKS: Mapping[str, Mapping[str, Any]] = {
     "cola": _glue(
         "cola",
@@ -74,6 +92,32 @@ NAMED_TASKS: Mapping[str, Mapping[str, Any]] = {
         "labels": ["World", "Sports", "Business", "Sci/Tech"],
         "aliases": {"text": ["description"]},
         "metric": "accuracy",
+    },
+    "arc_easy": _arc("Easy"),
+    "arc_challenge": _arc("Challenge"),
+    "swag": {
+        "name": "swag",
+        "kind": "multiple_choice",
+        "data": {"hub": "allenai/swag/regular", "train": "train", "test": "validation"},
+        "text": ["startphrase", "ending0", "ending1", "ending2", "ending3"],
+        "label": "label",
+        "metric": "accuracy",
+    },
+    "wikiqa": {
+        "name": "wikiqa",
+        "kind": "ranking",
+        # Two of three questions have no sentence that answers them; scores are over the others.
+        "data": {
+            "hub": "microsoft/wiki_qa",
+            "train": "train",
+            "select": "validation",
+            "test": "test",
+            "bad_rows": "skip",
+        },
+        "text": ["question", "answer"],
+        "label": "label",
+        "aliases": {"answer": ["sentence"]},
+        "metric": "map",
     },
     "docstrings": {
         "name": "docstrings",

@@ -31,11 +31,15 @@ class Floor:
 
 
 BAG_OF_WORDS = Floor("a bag of words", "compress.measure.floor.bag_of_words:bag_of_words")
+WORD_TAGS = Floor("each word's most frequent tag", "compress.measure.floor.word_tags:word_tags")
 
 FLOORS: Mapping[str, Floor] = {
     "classification": BAG_OF_WORDS,
     "multi_label": BAG_OF_WORDS,
     "regression": BAG_OF_WORDS,
+    "multiple_choice": Floor("a bag of words", "compress.measure.floor.bag_of_choices:bag_of_choices"),
+    "ranking": Floor("BM25", "compress.measure.floor.lexical_ranking:lexical_ranking"),
+    "token_classification": WORD_TAGS,
 }
 
 
