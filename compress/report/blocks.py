@@ -9,6 +9,7 @@ from functools import partial
 from compress.report import quality_tables, size_tables, speed_tables, tables
 from compress.report.measured_figures import grid_figure, load_figure, reliability_figure
 from compress.report.result import Report, Verdict
+from compress.report.retention import test_of
 from compress.report.table import Table
 
 STAR = (
@@ -61,6 +62,11 @@ def _answers(report: Report, title: str, key: str, verdict: Verdict | None) -> I
     if verdict and verdict.comparisons:
         note = "“Faster” is the model alone; end to end, reading texts and decoding answers is part of both."
         yield Block("The winner beside the baselines", note, tables.comparisons(report, verdict), open=True)
+    yield Block(
+        "What is kept of the teacher's score",
+        f"On test. The floor is {report.floor_name}; above it means (score − floor) / (teacher − floor).",
+        quality_tables.retention(report, title),
+    )
     yield Block("The gate, on select", "", tables.gates(report, title))
     of_key = f"{key} beside {report.teacher}, on test." if key != report.teacher else "On test."
     yield Block("Each class", of_key, quality_tables.classes(report, title, key))
@@ -75,7 +81,7 @@ def _answers(report: Report, title: str, key: str, verdict: Verdict | None) -> I
         " sure. A mark's area is its share of the answers.",
     )
     yield Block("By length", f"{of_key} {STAR}", quality_tables.slices(report, title, key, None))
-    test = quality_tables.test_of(report, key, title)
+    test = test_of(report, key, title)
     for column in test.slices if test else ():
         table = quality_tables.slices(report, title, key, column)
         yield Block(f"By {column}", f"{of_key} {STAR}", table)

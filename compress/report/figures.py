@@ -54,7 +54,7 @@ def speed_figure(report: Report, title: str, width: int) -> str | None:
     allowed = report.rules.max_drop * _scale(report, title)
     gate = reference.y - sign * allowed if reference else None
     label = f"the gate: teacher {'−' if sign > 0 else '+'} {words.points(report.rules.max_drop, sign > 0)}"
-    unit = f"{report.task.metric} on test" + ("" if sign > 0 else " (less is better)")
+    unit = f"{words.metric(report.task.metric)} on test" + ("" if sign > 0 else " (less is better)")
     return speed_score(points, gate, label, ("milliseconds a call, p50", unit), width)
 
 
@@ -84,9 +84,8 @@ def stage_figure(report: Report, title: str, key: str, width: int) -> str | None
     for link in links:
         if link.speedup is None:
             return None
-        changed = (
-            f"{words.signed(link.gained, _larger(report, title))} {report.task.metric}, {words.seconds(link.seconds)}"
-        )
+        gained = f"{words.signed(link.gained, _larger(report, title))} {words.metric(report.task.metric)}"
+        changed = f"{gained}, {words.seconds(link.seconds)}"
         steps.append(
             Step(
                 link.stage, changed, link.speedup.value, words.times(link.speedup.value), order.index(link.after.model)

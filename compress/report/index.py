@@ -11,6 +11,7 @@ from compress.errors import CompressError
 from compress.report import words
 from compress.report.render import markdown_cell
 from compress.report.result import REPORT_FILE, LedgerRow, Report, Verdict, read_report
+from compress.report.retention import kept_above_floor, test_of
 
 COLUMNS = (
     "report",
@@ -22,6 +23,8 @@ COLUMNS = (
     "score_low",
     "score_high",
     "teacher_score",
+    "floor",
+    "kept_above_floor",
     "p50_ms",
     "timing",
     "times_faster",
@@ -79,8 +82,9 @@ def index_markdown(entries: list[dict[str, object]]) -> str:
     lines = [
         "# Reports",
         "",
-        "| report | task | target | winner | score | teacher | p50 | faster | smaller | size | machine |",
-        "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
+        "| report | task | target | winner | score | teacher | floor | kept above it | p50 | faster | smaller | size"
+        " | machine |",
+        "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     lines += ["| " + " | ".join(_cells(entry)) + " |" for entry in entries]
     return "\n".join(lines) + "\n"
@@ -101,6 +105,10 @@ def _entry(name: str, report: Report, verdict: Verdict) -> dict[str, object]:
         "score_low": test.primary.low if test else None,
         "score_high": test.primary.high if test else None,
         "teacher_score": _score_of(report.row(report.teacher), verdict.target),
+        "floor": report.floor.primary.value if report.floor else None,
+        "kept_above_floor": kept_above_floor(
+            report, test, test_of(report, report.teacher, verdict.target), verdict.target
+        ),
         "p50_ms": place.latency.model.p50.value if place and place.latency.model else None,
         "timing": place.latency.status if place else None,
         "times_faster": today.speedup.value if today and today.speedup else None,
@@ -124,16 +132,19 @@ def _cells(entry: dict[str, object]) -> list[str]:
     def plain(name: str) -> str:
         return markdown_cell(str(entry[name]))
 
-    score, teacher = (
-        words.ABSENT if (value := number(name)) is None else f"{value:.4g}" for name in ("score", "teacher_score")
+    score, teacher, floor = (
+        words.ABSENT if (value := number(name)) is None else f"{value:.4g}"
+        for name in ("score", "teacher_score", "floor")
     )
     return [
         f"[{plain('report')}]({entry['report']}/report.md)",
         plain("task"),
         plain("target"),
         plain("winner") if entry["winner"] else "none passed",
-        f"{score} {plain('metric')}",
+        f"{score} {markdown_cell(words.metric(str(entry['metric'])))}",
         teacher,
+        floor,
+        words.percent(number("kept_above_floor")),
         ("≈ " if entry["timing"] == "unstable" else "") + words.milliseconds(number("p50_ms")),
         words.times(number("times_faster")),
         words.times(number("times_smaller")),

@@ -16,6 +16,7 @@ from compress.measure.quality import ClassScore, Difference, Quality
 from compress.report.chain import fastest_of, speedup
 from compress.report.remarks import by_reason, remarks
 from compress.report.result import AtTarget, Comparison, GateResult, LedgerRow, Report, Rules, TargetFacts, Verdict
+from compress.report.retention import kept, kept_above_floor, test_of
 from compress.report.words import points
 
 ROUNDING = 1e-9
@@ -200,22 +201,18 @@ def _comparisons(report: Report, winner: LedgerRow, title: str) -> tuple[Compari
     for against, row in beside:
         if row is not None and row.key not in seen:
             seen.add(row.key)
-            found.append(_comparison(against, winner, row, title))
+            found.append(_comparison(report, against, winner, row, title))
     return tuple(found)
 
 
-def _comparison(against: str, winner: LedgerRow, other: LedgerRow, title: str) -> Comparison:
+def _comparison(report: Report, against: str, winner: LedgerRow, other: LedgerRow, title: str) -> Comparison:
     ours, theirs = winner.footprint, other.footprint
+    scores = test_of(report, winner.key, title), test_of(report, other.key, title)
     return Comparison(
         against=against,
         key=other.key,
         speedup=speedup(other, winner, title),
         smaller=theirs.bytes_total / ours.bytes_total if ours and theirs else None,
-        kept=_kept(winner.targets[title].test, other.targets[title].test if title in other.targets else None),
+        kept=kept(*scores),
+        kept_above_floor=kept_above_floor(report, *scores, title),
     )
-
-
-def _kept(ours: Quality | None, theirs: Quality | None) -> float | None:
-    if ours is None or theirs is None or not ours.larger_is_better or theirs.primary.value <= 0:
-        return None
-    return ours.primary.value / theirs.primary.value

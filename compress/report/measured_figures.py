@@ -7,8 +7,8 @@ from compress.report import words
 from compress.report.curves import Curve, Dot, load, reliability
 from compress.report.figures import models, variants
 from compress.report.heat import Cell, heat
-from compress.report.quality_tables import test_of
 from compress.report.result import LedgerRow, Report
+from compress.report.retention import test_of
 from compress.report.speed_tables import places
 from compress.report.tables import verdict_of
 

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from compress.measure.quality import ClassScore, Difference, Quality, SliceScore
 from compress.report import words
 from compress.report.result import Report
+from compress.report.retention import CHANCE, kept, kept_above_floor, teacher_is_above_floor, test_of
 from compress.report.speed_tables import places
 from compress.report.table import Cells, Table
-
-CHANCE = 0.05
-"""A difference is marked where chance explains it in fewer cases than this."""
 
 
 def scored(quality: Quality | None) -> str:
@@ -29,11 +27,30 @@ def changed(found: Difference | None, larger: bool) -> str:
     return words.signed(found.value, larger) + ("*" if found.p_value < CHANCE else "")
 
 
-def test_of(report: Report, key: str, title: str) -> Quality | None:
-    """The scores of a row on test at a target."""
-    row = report.row(key)
-    place = row.targets.get(title) if row else None
-    return place.test if place else None
+def retention(report: Report, title: str) -> Table:
+    """What every row keeps of the teacher's score, and of the part of it that the floor does not reach."""
+    columns = ("model", "variant", "score", "vs teacher", "score kept", "kept above the floor")
+    teacher = test_of(report, report.teacher, title)
+    rows = tuple(
+        {
+            "model": row.model,
+            "variant": row.variant.name,
+            "score": scored(place.test),
+            "vs teacher": changed(place.test.versus_teacher, place.test.larger_is_better),
+            "score kept": words.percent(kept(place.test, teacher)),
+            "kept above the floor": above_floor(report, place.test, title),
+        }
+        for row, place in places(report, title)
+        if place.test and teacher and row.key != report.teacher
+    )
+    return Table(columns, rows, frozenset(columns[2:]))
+
+
+def above_floor(report: Report, ours: Quality | None, title: str) -> str:
+    """What is kept of the teacher's score above the floor: `96.2 %`, or that it means nothing."""
+    if teacher_is_above_floor(report, title) is False:
+        return words.MEANINGLESS
+    return words.percent(kept_above_floor(report, ours, test_of(report, report.teacher, title), title))
 
 
 def classes(report: Report, title: str, key: str) -> Table:
@@ -48,14 +65,14 @@ def classes(report: Report, title: str, key: str) -> Table:
     )
     precise = any(entry.precision is not None or entry.f1 is not None for entry in ours.per_class.values())
     more = ("precision", "teacher's precision", "F1", "teacher's F1") if precise else ()
-    columns = ("class", "rows", "recall", "teacher's recall", "change", *more)
+    columns = ("class", "how many", "recall", "teacher's recall", "change", *more)
     return Table(columns, rows, frozenset(columns[1:]))
 
 
 def _class_row(label: str, ours: ClassScore, teachers: ClassScore) -> Cells:
     return {
         "class": label,
-        "rows": words.count(ours.rows),
+        "how many": words.count(ours.rows),
         "recall": words.score(ours.recall),
         "teacher's recall": words.score(teachers.recall),
         "change": words.signed(ours.recall - teachers.recall),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from compress.report.around import room
 from compress.report.chain import Link, chain
 from compress.report.result import LedgerRow, Report
-from compress.report.words import percent, score, times
+from compress.report.retention import teacher_is_above_floor, test_of
+from compress.report.words import bare, metric, percent, probability, score, times
 
 TRUNCATED = 0.05
 """Share of cut rows that is worth a remark."""
@@ -15,6 +17,7 @@ TRUNCATED = 0.05
 def remarks(report: Report) -> tuple[str, ...]:
     """All remarks, the weightier first; expects gates and verdicts."""
     return (
+        *_teacher_against_floor(report),
         *_against_floor(report),
         *(text for title in report.titles for text in _unpaid(report, title)),
         *_missing(report),
@@ -24,10 +27,26 @@ def remarks(report: Report) -> tuple[str, ...]:
     )
 
 
+def _teacher_against_floor(report: Report) -> Iterator[str]:
+    """Students of a teacher that learned no more than the floor knows have succeeded in nothing."""
+    title = next((title for title in report.titles if test_of(report, report.teacher, title)), None)
+    teacher, floor = test_of(report, report.teacher, title) if title else None, report.floor
+    if title is None or teacher is None or floor is None or teacher_is_above_floor(report, title):
+        return
+    larger, versus = teacher.larger_is_better, floor.versus_teacher
+    shown = f"{score(teacher.primary.value, larger)} against {score(floor.primary.value, larger)}"
+    chance = f", p {probability(versus.p_value)}" if versus else ""
+    yield (
+        f"The teacher is not significantly better than {report.floor_name} ({metric(teacher.metric)} {shown}{chance}):"
+        " what is kept of its score is no success."
+    )
+
+
 def _against_floor(report: Report) -> Iterator[str]:
-    """A winner that a bag of words may match is worth less than it looks."""
+    """A winner that something simple may match is worth less than it looks."""
     if report.floor is None:
-        yield f"There is no bag of words to compare with: {report.floor_reason or 'it was not trained'}."
+        reason = report.floor_reason or "it was not trained"
+        yield f"There is no {bare(report.floor_name)} to compare with: {reason}."
         return
     floor = report.floor.primary
     for verdict in report.verdicts:
@@ -39,7 +58,8 @@ def _against_floor(report: Report) -> Iterator[str]:
         clear = test.primary.low > floor.high if larger else test.primary.high < floor.low
         if not clear:
             shown = f"{score(test.primary.value, larger)} against {score(floor.value, larger)}"
-            yield f"On {verdict.target} the winner is not clearly better than a bag of words ({test.metric} {shown})."
+            told = f"{report.floor_name} ({metric(test.metric)} {shown})"
+            yield f"On {verdict.target} the winner is not clearly better than {told}."
 
 
 def _unpaid(report: Report, title: str) -> Iterator[str]:
@@ -137,4 +157,4 @@ def _data(report: Report) -> Iterator[str]:
     shares = {place.test.truncated for row in report.rows for place in row.targets.values() if place.test}
     cut = max((share for share in shares if share is not None), default=0.0)
     if cut > TRUNCATED:
-        yield f"{percent(cut)} of the test rows were cut at {report.task.max_length} word pieces."
+        yield f"{percent(cut)} of the test rows were cut at {room(report)}."

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from compress.environment import require
 from compress.report import speed_tables, tables, words
-from compress.report.around import environment_facts
+from compress.report.around import environment_facts, truncation
 from compress.report.blocks import Block, Group, groups
 from compress.report.figures import NARROW, WIDE, legend, size_figure, speed_figure, stage_figure
-from compress.report.quality_tables import scored
+from compress.report.quality_tables import above_floor, scored
 from compress.report.result import Comparison, LedgerRow, Report, TargetFacts, Verdict, write_report
 from compress.report.table import Table
 
@@ -37,6 +37,8 @@ class Section:
     p50: str
     p50_today: str
     score: str
+    above_floor: str
+    """What the winner keeps of the teacher's score above the floor, in words."""
     ledger: Table
     shaky: tuple[str, ...]
     """Why the timings of the winner or of what it is compared with are no more than a hint."""
@@ -99,6 +101,7 @@ def section(report: Report, target: TargetFacts) -> Section:
         p50=_p50(winner, title),
         p50_today=_p50(report.row(report.teacher), title),
         score=scored(place.test if place else None),
+        above_floor=above_floor(report, place.test if place else None, title),
         ledger=tables.ledger(report, title),
         shaky=_shaky(report, title, winner),
         stages=tables.stages(report, title, winner.key) if winner else None,
@@ -143,6 +146,7 @@ def _context(report: Report) -> dict[str, Any]:
         "limits": speed_tables.limits(report.limits),
         "recipe": json.dumps(report.recipe, indent=2, ensure_ascii=False),
         "words": words,
+        "truncated": truncation(report),
         "rows": ", ".join(f"{count:,} {role}" for role, count in report.data.rows.items()),
     }
 

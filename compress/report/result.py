@@ -35,6 +35,8 @@ class DataFacts(Facts):
     """By role and label, the number of rows."""
     duplicates: int | None = None
     """Texts that stand in both train and test."""
+    truncated: Mapping[str, float] = {}
+    """By role, the share of rows of which the teacher does not see everything; of train as 10,000 of its rows tell."""
 
 
 class TargetFacts(Facts):
@@ -125,6 +127,8 @@ class Comparison(Facts):
     """How many times fewer bytes."""
     kept: float | None
     """The winner's test score over the baseline's; None where the metric has no zero to speak of."""
+    kept_above_floor: float | None = None
+    """The same of what is above the floor; None where the teacher is not clearly above it."""
 
 
 class Verdict(Facts):
@@ -192,7 +196,9 @@ class Report(Facts):
     unquantized: Mapping[str, str] = {}
     """For each quantized row, the key of the row it was quantized from."""
     floor: Quality | None = None
-    """A bag of words on test."""
+    """What something simple reaches on test; `versus_teacher` compares it with the reference."""
+    floor_name: str = "a bag of words"
+    """What that is."""
     floor_reason: str | None = None
     grid: Mapping[str, tuple[GridCell, ...]] = {}
     """By target title, the batches and lengths beside the target's own."""

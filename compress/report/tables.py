@@ -8,6 +8,7 @@ from compress.report import words
 from compress.report.chain import chain, speedup
 from compress.report.quality_tables import changed, scored
 from compress.report.result import AtTarget, LedgerRow, Report, StepCost, Verdict
+from compress.report.retention import teacher_is_above_floor
 from compress.report.speed_tables import p50_of
 from compress.report.table import Cells, Table
 
@@ -15,7 +16,7 @@ from compress.report.table import Cells, Table
 def ledger(report: Report, title: str) -> Table:
     """A run's table at one target: a row a model and variant, what it cost and what it gained."""
     verdict = verdict_of(report, title)
-    metric = f"{report.task.metric} (95 %)"
+    metric = f"{words.metric(report.task.metric)} (95 %)"
     columns = ("model", "variant", metric, "vs teacher", "p50", "faster", "size", "cost", "gate")
     rows: list[Cells] = []
     winner: int | None = None
@@ -27,7 +28,7 @@ def ledger(report: Report, title: str) -> Table:
             winner = len(rows)
         rows.append(_ledger_row(report, row, place, title, metric, is_winner=winner == len(rows)))
     if report.floor:
-        rows.append(_floor_row(report.floor, metric, columns))
+        rows.append(_floor_row(report, report.floor, metric, columns))
     numeric = frozenset({metric, "vs teacher", "p50", "faster", "size", "cost"})
     return Table(columns, tuple(rows), numeric, winner)
 
@@ -52,11 +53,10 @@ def _ledger_row(
     }
 
 
-def _floor_row(floor: Quality, metric: str, columns: tuple[str, ...]) -> Cells:
+def _floor_row(report: Report, floor: Quality, metric: str, columns: tuple[str, ...]) -> Cells:
     return {
         **dict.fromkeys(columns, words.ABSENT),
-        "model": "bag of words",
-        "variant": "linear",
+        "model": words.bare(report.floor_name),
         metric: scored(floor),
         "vs teacher": difference(floor),
         "gate": "floor",
@@ -99,7 +99,8 @@ def verdict_of(report: Report, title: str) -> Verdict | None:
 
 def stages(report: Report, title: str, key: str) -> Table:
     """What each stage on the way to ``key`` cost and gained at a target."""
-    columns = ("stage", "row", "faster", "95 %", "smaller", report.task.metric, "took")
+    metric = words.metric(report.task.metric)
+    columns = ("stage", "row", "faster", "95 %", "smaller", metric, "took")
     larger, links = _larger(report), chain(report, key, title)
     rows = tuple(
         {
@@ -110,7 +111,7 @@ def stages(report: Report, title: str, key: str) -> Table:
             if link.speedup
             else words.ABSENT,
             "smaller": words.times(link.smaller),
-            report.task.metric: words.signed(link.gained, larger),
+            metric: words.signed(link.gained, larger),
             "took": words.seconds(link.seconds),
         }
         for link in links
@@ -121,7 +122,7 @@ def stages(report: Report, title: str, key: str) -> Table:
 
 def comparisons(report: Report, verdict: Verdict) -> Table:
     """The winner beside every baseline, the model alone and with reading texts and decoding answers."""
-    columns = ("against", "row", "faster", "95 %", "end to end", "smaller", "score kept")
+    columns = ("against", "row", "faster", "95 %", "end to end", "smaller", "score kept", "above the floor")
     rows = tuple(
         {
             "against": found.against,
@@ -133,6 +134,9 @@ def comparisons(report: Report, verdict: Verdict) -> Table:
             "end to end": words.times(_end_to_end(report, verdict, found.key)),
             "smaller": words.times(found.smaller),
             "score kept": words.percent(found.kept),
+            "above the floor": words.percent(found.kept_above_floor)
+            if teacher_is_above_floor(report, verdict.target) is not False
+            else words.MEANINGLESS,
         }
         for found in verdict.comparisons
     )

@@ -5,6 +5,27 @@ from __future__ import annotations
 from compress.measure.facts import Score
 
 ABSENT = "–"
+MEANINGLESS = "not meaningful"
+
+IN_CAPITALS = {"f1": "F1", "mrr": "MRR", "map": "MAP", "ndcg": "nDCG", "mse": "MSE"}
+NAMES = {"spearman": "Spearman", "pearson": "Pearson", "matthews": "Matthews"}
+"""Those named after people."""
+
+
+def metric(name: str) -> str:
+    """A metric as people write it: `macro F1`, `recall@10`, `exact match`."""
+    words = name.replace("_at_", "@").split("_")
+    return " ".join(_metric_word(word) for word in words)
+
+
+def _metric_word(word: str) -> str:
+    name, at, depth = word.partition("@")
+    return IN_CAPITALS.get(name, NAMES.get(name, name)) + at + depth
+
+
+def bare(name: str) -> str:
+    """A name without its article: `bag of words`."""
+    return name.removeprefix("a ").removeprefix("an ").removeprefix("the ")
 
 
 def score(value: float | None, larger_is_better: bool = True) -> str:

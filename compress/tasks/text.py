@@ -37,12 +37,12 @@ class TextKind(Kind):
 
     def together(self, task: TaskInfo) -> bool:
         """The windows of a text have one label between them."""
-        return task.long != "cut"
+        return self.in_windows(task)
 
     def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:
         """One example a row, or one a window where long texts are not cut."""
         text, pair = row["text"], row.get("text_pair")
-        if task.long == "cut":
+        if not self.in_windows(task):
             return [example_of(encode(text, pair, task.max_length), row)]
         windows = encode.windows(text, pair, task.max_length, task.overlap, task.max_windows)
         return [example_of(window, row) for window in windows]

@@ -30,6 +30,7 @@ def test_everything_measured_has_its_place(make_full_report):
     report = make_full_report()
     assert headings(report) == [
         "The winner beside the baselines",
+        "What is kept of the teacher's score",
         "The gate, on select",
         "Each class",
         "Confidence and agreement",
@@ -54,6 +55,7 @@ def test_everything_measured_has_its_place(make_full_report):
 def test_what_was_not_measured_has_none(make_report):
     assert headings(judged(make_report())) == [
         "The winner beside the baselines",
+        "What is kept of the teacher's score",
         "The gate, on select",
         "Each class",
         "Confidence and agreement",

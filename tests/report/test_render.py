@@ -98,7 +98,7 @@ def test_names_are_escaped(make_report):
 
 def test_tables_of_markdown_are_rectangular(make_report):
     blocks = re.findall(r"(?:^\|.*\|\n)+", render_markdown(judged(make_report())), flags=re.MULTILINE)
-    assert len(blocks) == 10
+    assert len(blocks) == 11
     for block in blocks:
         widths = {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
         assert len(widths) == 1
@@ -190,3 +190,13 @@ def test_a_browser_folds_the_details_and_shows_all_of_them_when_asked(browser, m
         assert pictures(browser, width) == 6
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     assert browser.get_log("browser") == []
+
+
+def test_the_share_of_cut_texts_is_told_whatever_it_is(make_report):
+    report = judged(make_report())
+    assert "cut: 0.0 % of test, at 128 word pieces" in render_markdown(report)
+    data = report.data.model_copy(update={"truncated": {"train": 0.125, "select": 0.0, "test": 0.01}})
+    told = "12.5 % of train, 0.0 % of select, 1.0 % of test, at 16 windows of 128 word pieces"
+    task = report.task.model_copy(update={"long": "mean", "max_windows": 16})
+    for page in (render_markdown, render_html):
+        assert told in page(report.model_copy(update={"data": data, "task": task}))

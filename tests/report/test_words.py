@@ -64,3 +64,21 @@ def test_numbers_read_well(call, shown):
 )
 def test_what_is_absent_is_a_dash(say):
     assert say(None) == words.ABSENT
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("accuracy", "accuracy"),
+        ("macro_f1", "macro F1"),
+        ("mrr", "MRR"),
+        ("mrr_at_10", "MRR@10"),
+        ("recall_at_10", "recall@10"),
+        ("ndcg_at_10", "nDCG@10"),
+        ("exact_match", "exact match"),
+        ("spearman", "Spearman"),
+        ("map", "MAP"),
+    ],
+)
+def test_metrics_are_written_as_people_write_them(name, shown):
+    assert words.metric(name) == shown

@@ -1,0 +1,90 @@
+"""What is kept of the teacher's score above the floor, and what is said where there was nothing above it."""
+
+import pytest
+
+from compress.measure.facts import Score
+from compress.measure.quality import Difference, Quality
+from compress.report.judge import judged
+from compress.report.quality_tables import retention
+from compress.report.render import render_html, render_markdown
+from compress.report.retention import kept_above_floor, teacher_is_above_floor
+from compress.report.tables import comparisons, ledger
+
+
+def floor_of(quality_of, value: float, p_value: float) -> Quality:
+    versus = Difference(value=value - 0.915, low=-0.2, high=0.1, p_value=p_value, test="mcnemar")
+    return quality_of(value).model_copy(update={"versus_teacher": versus})
+
+
+def error(value: float) -> Quality:
+    score = Score(value=value, low=value - 0.01, high=value + 0.01)
+    return Quality(role="test", rows=9, metric="mse", larger_is_better=False, primary=score, scores={"mse": score})
+
+
+def test_retention_is_the_share_of_what_is_above_the_floor(make_report):
+    report = judged(make_report())
+    by_row = {(row["model"], row["variant"]): row for row in retention(report, "cpu").rows}
+    assert len(by_row) == 8  # all but the reference
+    row = by_row["pruned", "onnx-int8"]
+    assert row["score kept"] == "99.0 %"  # 0.906 / 0.915
+    assert row["kept above the floor"] == "91.7 %"  # (0.906 - 0.806) / (0.915 - 0.806)
+    against = report.verdicts[0].comparisons[0]
+    assert against.kept_above_floor == pytest.approx((0.906 - 0.806) / (0.915 - 0.806))
+    assert comparisons(report, report.verdicts[0]).rows[0]["above the floor"] == "91.7 %"
+
+
+def test_an_error_is_kept_the_other_way_round(make_report):
+    report = make_report(floor=error(0.8))
+    # The interval of the floor lies above the teacher's: less is better.
+    teacher, ours = error(0.2), error(0.3)
+    row = report.row(report.teacher)
+    place = row.targets["cpu"].model_copy(update={"test": teacher})
+    rows = (row.model_copy(update={"targets": {"cpu": place}}), *report.rows[1:])
+    report = report.model_copy(update={"rows": rows})
+    assert teacher_is_above_floor(report, "cpu")
+    assert kept_above_floor(report, ours, teacher, "cpu") == pytest.approx(5 / 6)
+
+
+def test_a_teacher_that_chance_may_explain_is_no_success(make_report, quality_of):
+    report = judged(make_report(floor=floor_of(quality_of, 0.913, 0.4)))
+    assert teacher_is_above_floor(report, "cpu") is False
+    assert {row["kept above the floor"] for row in retention(report, "cpu").rows} == {"not meaningful"}
+    assert comparisons(report, report.verdicts[0]).rows[0]["above the floor"] == "not meaningful"
+    assert report.verdicts[0].comparisons[0].kept_above_floor is None
+    assert report.remarks[0] == (
+        "The teacher is not significantly better than a bag of words (accuracy 91.5 against 91.3, p 0.4):"
+        " what is kept of its score is no success."
+    )
+    assert "not meaningful" in render_markdown(report)
+    assert "not meaningful" in render_html(report)
+
+
+def test_a_floor_above_the_teacher_is_no_success_however_sure(make_report, quality_of):
+    report = judged(make_report(floor=floor_of(quality_of, 0.95, 0.001)))
+    assert teacher_is_above_floor(report, "cpu") is False
+    assert report.remarks[0].startswith("The teacher is not significantly better")
+
+
+def test_without_a_paired_test_the_intervals_decide(make_report, quality_of):
+    unpaired = quality_of(0.90).model_copy(update={"versus_teacher": None})
+    assert teacher_is_above_floor(make_report(floor=unpaired), "cpu") is False
+    apart = quality_of(0.80).model_copy(update={"versus_teacher": None})
+    assert teacher_is_above_floor(make_report(floor=apart), "cpu") is True
+
+
+def test_without_a_floor_nothing_is_said_of_it(make_report):
+    report = judged(make_report(floor=None, floor_reason="left out"))
+    assert teacher_is_above_floor(report, "cpu") is None
+    assert {row["kept above the floor"] for row in retention(report, "cpu").rows} == {"–"}
+    assert [remark for remark in report.remarks if "teacher is not" in remark] == []
+    assert teacher_is_above_floor(make_report(), "cuda") is None
+
+
+def test_a_floor_goes_by_its_own_name(make_report, quality_of):
+    report = judged(make_report(floor=quality_of(0.905), floor_name="the most frequent tag of each word"))
+    assert ledger(report, "cpu").rows[9]["model"] == "most frequent tag of each word"
+    assert (
+        "not clearly better than the most frequent tag of each word (accuracy 90.6 against 90.5)" in report.remarks[0]
+    )
+    missing = judged(make_report(floor=None, floor_name="BM25", floor_reason="it ran out of memory"))
+    assert missing.remarks == ("There is no BM25 to compare with: it ran out of memory.",)
