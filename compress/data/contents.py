@@ -35,7 +35,11 @@ BUILTIN_VERSION = 1
 
 def role_entries(data: Data, role: Role) -> tuple[str, ...]:
     """What the recipe gives for a role: files, or splits of a hub set."""
-    given = {"train": data.train, "select": data.select, "test": data.test}[role]
+    return entries_of({"train": data.train, "select": data.select, "test": data.test}[role])
+
+
+def entries_of(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    """None, one or several as a tuple."""
     return () if given is None else (given,) if isinstance(given, str) else given
 
 
@@ -46,6 +50,13 @@ def find_files(data: Data) -> dict[Role, tuple[Path, ...]]:
         for role in ROLES
         if (entries := role_entries(data, role))
     }
+
+
+def corpus_files(data: Data) -> tuple[Path, ...]:
+    """The files of documents that are searched on test."""
+    if data.hub is not None:
+        return ()
+    return tuple(_existing(Path(entry).expanduser(), "corpus") for entry in entries_of(data.corpus))
 
 
 def contents_digest(data: Data) -> str:
@@ -62,6 +73,7 @@ def contents_digest(data: Data) -> str:
 def _identity(data: Data) -> list[str]:
     if data.hub is not None:
         splits = [f"{role} {entry}" for role in ROLES for entry in role_entries(data, role)]
+        splits += [f"corpus {entry}" for entry in entries_of(data.corpus)]
         return [f"hub {data.hub} {data.revision or 'main'}", *splits]
     if data.builtin is not None:
         versions = source_versions(data.builtin)
@@ -69,11 +81,9 @@ def _identity(data: Data) -> list[str]:
             f"builtin {data.builtin} {BUILTIN_VERSION}",
             *(f"{name} {version}" for name, version in versions.items()),
         ]
-    return [
-        f"{role} {data.format or ''.join(path.suffixes)} {file_digest(path)}"
-        for role, paths in find_files(data).items()
-        for path in paths
-    ]
+    files = [(role, path) for role, paths in find_files(data).items() for path in paths]
+    files += [("corpus", path) for path in corpus_files(data)]
+    return [f"{role} {data.format or ''.join(path.suffixes)} {file_digest(path)}" for role, path in files]
 
 
 def source_versions(builtin: str) -> dict[str, str]:
@@ -94,7 +104,7 @@ def source_versions(builtin: str) -> dict[str, str]:
     return versions
 
 
-def _existing(path: Path, role: Role) -> Path:
+def _existing(path: Path, role: str) -> Path:
     if path.is_dir():
         raise DataError(f"task.data.{role}: {path} is a folder where a file is expected.")
     if path.is_file():

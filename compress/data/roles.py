@@ -14,9 +14,11 @@ from pydantic import ValidationError
 
 from compress.console import Console
 from compress.data.contents import ROLES, role_entries
+from compress.data.documents import RoleWriter, corpus_documents, documents_of
+from compress.data.mining import add_hard_negatives
 from compress.data.sources import Source, open_sources, raw_labels
 from compress.data.split import Marks, assign
-from compress.data.store import Rows, RowWriter
+from compress.data.store import Rows
 from compress.data.tally import Tally
 from compress.errors import DataError, first_fault
 from compress.folder import Info, TaskInfo
@@ -45,6 +47,8 @@ class DataInfo(Info):
     """Select rows whose text also stands in train."""
     empty_texts: int = 0
     """Rows whose text, or first text of a pair, is empty."""
+    documents: Mapping[Role, int] = {}
+    """Documents among which the answers to a role's rows are searched."""
     skipped: int = 0
     """Rows that were left out because they do not fit the task, as `bad_rows: skip` asks."""
     first_skipped: str | None = None
@@ -54,11 +58,6 @@ class DataInfo(Info):
     def labels(self) -> tuple[str, ...]:
         """The classes in order."""
         return self.task_info.labels
-
-
-def documents_of(role: Role) -> str:
-    """What a role's documents are called on disk."""
-    return f"{role}-documents"
 
 
 class Roles:
@@ -110,6 +109,8 @@ def prepare(task: Task, seed: int, work: Path, console: Console | None = None) -
         marks = marks_of(source, role, held if role == "train" else {}, task.data.limit, seed)
         _write(source, role, marks, task, labels, work, tally)
     _check(tally, held, task, console)
+    if task.hard_negatives:
+        add_hard_negatives(work, "train", task.hard_negatives)
     info = DataInfo(
         task_info=task_info(task, labels),
         counts={role: tally.count(role) for role in ROLES},
@@ -118,6 +119,7 @@ def prepare(task: Task, seed: int, work: Path, console: Console | None = None) -
         duplicates=tally.shared("test", "train"),
         select_duplicates=tally.shared("select", "train"),
         empty_texts=tally.empty_texts,
+        documents={role: len(Rows(work, documents_of(role))) for role in ROLES[1:]} if kind.searches else {},
         skipped=tally.skipped,
         first_skipped=tally.first_skipped,
     )
@@ -153,12 +155,21 @@ def _write(
     """Write a source's rows to the roles that get them; every row is checked, also those that a limit leaves out."""
     with ExitStack() as files:
         targets = [role] if marks is None else list(marks)
-        writers = {target: files.enter_context(RowWriter(work, target)) for target in targets}
+        writers = {target: files.enter_context(RoleWriter(work, target, kind_of(task))) for target in targets}
         for number, raw, row in fitting(source, task, labels, tally.skip):
             for target, writer in writers.items():
                 if marks is None or is_marked(marks[target], number, raw.where):
-                    writer.add(row)
-                    tally.add(target, row)
+                    for kept in writer.add(row):
+                        tally.add(target, kept)
+        _add_corpus(writers, task)
+
+
+def _add_corpus(writers: Mapping[Role, RoleWriter], task: Task) -> None:
+    """Add the documents of the corpus to those that are searched on test."""
+    test = writers.get("test")
+    if test is not None and test.documents is not None:
+        for words in corpus_documents(task):
+            test.documents.number(words)
 
 
 def fitting(
@@ -212,6 +223,9 @@ def _tell(info: DataInfo, console: Console) -> None:
     counted = ", ".join(f"{role} {info.counts[role]:,}" for role in ROLES)
     back = f"; {' and '.join(info.held_back)} held back from train" if info.held_back else ""
     console.note(f"rows: {counted}{back}")
+    if info.documents:
+        searched = ", ".join(f"{role} {count:,}" for role, count in info.documents.items())
+        console.note(f"documents that are searched: {searched}")
     shared: dict[Role, int] = {"test": info.duplicates, "select": info.select_duplicates}
     for role, rows in shared.items():
         if rows:

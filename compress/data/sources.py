@@ -10,6 +10,7 @@ from typing import Any
 from compress.console import Console
 from compress.data.builtin import builtin_rows
 from compress.data.contents import ROLES, find_files, role_entries
+from compress.data.documents import check_corpus
 from compress.data.load import file_rows, split_rows
 from compress.recipe.forms import Role
 from compress.recipe.schema import Data, Task
@@ -51,11 +52,14 @@ def check_columns(task: Task) -> None:
     files = find_files(task.data)
     sliced = "test" if "test" in files else "train"
     for role, paths in files.items():
-        slices = task.slices if role == sliced else ()
+        more = list(task.slices) if role == sliced else []
+        if role == "train" and task.negatives is not None:
+            more.append(task.negatives)
         for path in paths:
             first = next(file_rows(path, task.data, role))
-            for column in (*task.text, *label_columns(task), *slices):
+            for column in (*task.text, *label_columns(task), *more):
                 pick(first.values, column, task, first.where)
+    check_corpus(task)
 
 
 def raw_labels(rows: Iterable[RawRow], task: Task) -> Iterator[Any]:

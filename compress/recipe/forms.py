@@ -17,6 +17,8 @@ FILE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 """What becomes a folder's name."""
 Header = bool | tuple[str, ...]
 Role = Literal["train", "select", "test"]
+Part = Role | Literal["corpus"]
+"""What a file is read for: a role's rows, or documents to search."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from compress.recipe.forms import FILE_NAME, Count, Frozen, Header, Role, Share, ShortForm, listed, named
+from compress.recipe.forms import FILE_NAME, Count, Frozen, Header, Part, Share, ShortForm, listed, named
 from compress.recipe.measuring import Measure, Target
 from compress.recipe.training import Distill, Finetune, Prune, Student
 
@@ -36,7 +36,7 @@ class Data(Frozen):
     """What becomes of a row that does not fit the task: the run ends with its place, or it is left out and counted."""
     quoting: bool | None = None
     """Whether quotes enclose fields: by default yes in csv, no in tsv."""
-    header: Header | Mapping[Role, Header] = True
+    header: Header | Mapping[Part, Header] = True
     """False: the first row is data and columns are called 0, 1, 2 …; a list names the columns of a file without header,
     and may end in `...` where rows go on past the columns that matter. Roles whose files differ are told apart:
     `{test: [label, title, text]}`; those not named have a header."""

@@ -32,6 +32,11 @@ def pick(raw: Mapping[str, Any], name: str, task: Task, where: str) -> Any:
     )
 
 
+def has_column(raw: Mapping[str, Any], name: str, task: Task) -> bool:
+    """Whether a row has a column of this name, or of one of its aliases."""
+    return any(each in raw for each in (name, *task.aliases.get(name, ())))
+
+
 def _naming(name: str, task: Task) -> str:
     """The key of the recipe to look at."""
     if name in task.slices and name not in (*task.text, *label_columns(task)):

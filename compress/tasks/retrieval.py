@@ -6,16 +6,16 @@ with the numbers of the documents that answer it, among those that `data/documen
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.errors import DataError, Problem, UsageError
+from compress.errors import DataError, UsageError
 from compress.folder import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks.columns import label_columns, pick, text
+from compress.tasks.columns import has_column, label_columns, pick, text
 from compress.tasks.embeddings import EmbeddingKind, readable_embeddings, text_example
 from compress.tasks.kind import Encode, Example, Given, Metric, Row
 from compress.tasks.ranks import gains, reciprocal_ranks, relevant, shares_found
@@ -54,11 +54,6 @@ class Retrieval(EmbeddingKind):
         Metric("ndcg_at_10", floor=0.0, needs_contrast=False),
     )
 
-    def problems(self, task: Task) -> Iterator[Problem]:
-        """Negatives are given or found, not both."""
-        if task.negatives is not None and task.hard_negatives:
-            yield Problem(("task", "hard_negatives"), "finds texts that are no answer; task.negatives gives some already")
-
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
         """The query, one positive document at least, and negative ones; none of them empty."""
         query = text(raw, task.text[0], task, where)
@@ -67,10 +62,19 @@ class Retrieval(EmbeddingKind):
         positives = _documents(raw, label_columns(task)[0], task, where)
         if not positives:
             raise DataError(f"{where}: there is no document that answers the query.")
-        negatives = _documents(raw, task.negatives, task, where) if task.negatives else []
+        # Only rows that are learnt from need negatives, so files of other roles may go without the column.
+        given = task.negatives is not None and has_column(raw, task.negatives, task)
+        negatives = _documents(raw, str(task.negatives), task, where) if given else []
         if both := set(positives) & set(negatives):
             raise DataError(f"{where}: a document stands among the positives and the negatives: {both.pop()[:40]!r}.")
         return {"query": query, "positives": positives, "negatives": negatives}
+
+    def kept(self, row: Row, number: Callable[[str], int] | None) -> list[Row]:
+        """To learn from, a row for each positive; to be answered, one with the numbers of those documents."""
+        if number is None:
+            return [{**row, "positives": [positive]} for positive in row["positives"]]
+        numbers = [number(document) for document in (*row["positives"], *row["negatives"])]
+        return [{"query": row["query"], "relevant": numbers[: len(row["positives"])]}]
 
     def given(self, row: Row) -> Given:
         """The query."""
