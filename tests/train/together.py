@@ -11,11 +11,13 @@ from pathlib import Path
 import torch
 
 from compress.console import Console
+from compress.data.roles import load_roles
+from compress.measure.predict import answers
 from compress.models.folder import load_model, load_tokenizer
 from compress.recipe.training import Checkpoints, Distill, Finetune, Student
 from compress.train import material as materials
 from compress.train.distill import distill
-from compress.train.evaluate import answers
+from compress.train.evaluate import runs
 from compress.train.finetune import finetune
 from compress.train.loop import train
 from compress.train.objective import TaskObjective
@@ -65,16 +67,21 @@ def main(teacher, data, folder):
     teacher, data, folder = Path(teacher), Path(data), Path(folder)
     config = load_model(teacher).config
     material = materials.from_data(data, materials.tokens_of(config, load_tokenizer(teacher)), Console("quiet"))
+    rows = load_roles(data).rows("train")
+
+    def answers_of(model):
+        return answers(runs(model), material.train, rows, material.task, 64)
+
     examples = Seeing(material.train)
     model, result = one(teacher, material, folder / "plain", examples=examples)
-    found = {"score": result.score, "logits": answers(model, material.train, material.task).tolist()}
+    found = {"score": result.score, "logits": answers_of(model).tolist()}
 
     checkpoint = Checkpoints(minutes=None, steps=3)
     try:
         one(teacher, material, folder / "halted", StopsAt(9, material.task), checkpoint=checkpoint)
     except InterruptedError:
         again, _ = one(teacher, material, folder / "halted", checkpoint=checkpoint)
-        found["goes_on"] = answers(again, material.train, material.task).tolist()
+        found["goes_on"] = answers_of(again).tolist()
 
     finetune(str(teacher), data, Finetune(**SETTINGS, reuse=False), 1, folder / "teacher")
     Path(folder / f"done-{RANK}").touch()
