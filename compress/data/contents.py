@@ -81,7 +81,7 @@ def _identity(data: Data) -> list[str]:
             f"builtin {data.builtin} {BUILTIN_VERSION}",
             *(f"{name} {version}" for name, version in versions.items()),
         ]
-    files = [(role, path) for role, paths in find_files(data).items() for path in paths]
+    files: list[tuple[str, Path]] = [(role, path) for role, paths in find_files(data).items() for path in paths]
     files += [("corpus", path) for path in corpus_files(data)]
     return [f"{role} {data.format or ''.join(path.suffixes)} {file_digest(path)}" for role, path in files]
 

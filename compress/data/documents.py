@@ -91,7 +91,7 @@ class RoleWriter:
 
 
 def corpus_documents(task: Task) -> Iterator[str]:
-    """The texts of the recipe's corpus, in the column of the answers or in one called `text`; an empty one is an error."""
+    """The texts of the recipe's corpus, in the column of the answers or in one called `text`; none may be empty."""
     for raw in _corpus_rows(task):
         words = text(raw.values, _column(raw, task), task, raw.where)
         if not words.strip():

@@ -1,4 +1,4 @@
-"""Which of many documents answer a query, found by embeddings: every document's is made once, a query's when it is asked.
+"""Which of many documents answer a query, found by embeddings: a document's is made once, a query's when it is asked.
 
 A row of train is a query with a document that answers it, and documents that do not. A row of select or test is a query
 with the numbers of the documents that answer it, among those that `data/documents.py` keeps beside the rows.

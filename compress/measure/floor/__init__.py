@@ -39,6 +39,8 @@ FLOORS: Mapping[str, Floor] = {
     "regression": BAG_OF_WORDS,
     "multiple_choice": Floor("a bag of words", "compress.measure.floor.bag_of_choices:bag_of_choices"),
     "ranking": Floor("BM25", "compress.measure.floor.lexical_ranking:lexical_ranking"),
+    "retrieval": Floor("BM25", "compress.measure.floor.lexical_search:lexical_search"),
+    "similarity": BAG_OF_WORDS,
     "token_classification": WORD_TAGS,
 }
 

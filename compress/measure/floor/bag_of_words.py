@@ -141,4 +141,5 @@ FITS: dict[str, Callable[[csr_matrix, NDArray[Any], int, int], Answer]] = {
     "classification": _fit_classes,
     "multi_label": _fit_each_label,
     "regression": _fit_scores,
+    "similarity": _fit_scores,
 }
