@@ -64,7 +64,17 @@ def make_tiny(family, labels=("bad", "good"), head="ForSequenceClassification", 
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return getattr(transformers, f"{prefix}{head}")(config).eval()
+        return class_of(f"{prefix}{head}", type(config))(config).eval()
+
+
+def class_of(name, config):
+    """One of transformers' model classes, or ours for embeddings."""
+    import transformers
+
+    from compress.models.heads import HEADS, head_of_class
+
+    ours = HEADS["sentence-embedding"]
+    return ours.model_class(config) if head_of_class(name) is ours else getattr(transformers, name)
 
 
 @pytest.fixture(scope="session")

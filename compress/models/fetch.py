@@ -13,6 +13,8 @@ from compress.errors import ModelError
 from compress.sources import hub_address, where
 
 SMALL_FILES = ("config.json", "tokenizer*", "special_tokens_map.json", "vocab*", "merges.txt", "*.model")
+EMBEDDING_FILES = ("modules.json", "*_Pooling/config.json", "*_Dense/config.json", "*_Dense/model.safetensors")
+"""What tells how sentence-transformers makes embeddings."""
 SAFE_WEIGHTS = "model.safetensors"
 FOREIGN_WEIGHTS = "pytorch_model.bin"
 
@@ -38,7 +40,9 @@ def download(name: str, revision: str) -> Path:
     folder = Path()
     try:
         for weights in (SAFE_WEIGHTS, FOREIGN_WEIGHTS):
-            folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*SMALL_FILES, weights]))
+            folder = Path(
+                snapshot_download(name, revision=revision, allow_patterns=[*SMALL_FILES, *EMBEDDING_FILES, weights])
+            )
             if (folder / weights).is_file():
                 return folder
     except (HfHubHTTPError, HFValidationError, OSError) as error:

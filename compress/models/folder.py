@@ -18,11 +18,14 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrained
 
 from compress.console import Console
 from compress.errors import ModelError
-from compress.folder import INFO_FILE, FolderInfo, TaskInfo, read_info, write_info
+from compress.folder import FolderInfo, TaskInfo, write_info
+from compress.models.embedding import POOLINGS, PROJECTION, set_pooling, set_projection
 from compress.models.families import base_of, family_of, shape_of
 from compress.models.fetch import FOREIGN_WEIGHTS, SAFE_WEIGHTS, fetch
-from compress.models.heads import HEADS, Head, head_named, head_of, head_of_class
+from compress.models.heads import HEADS, Head, head_named, head_of
+from compress.models.layout import Layout, is_embedding_folder, read_layout, write_layout
 from compress.models.quiet import quiet
+from compress.models.saved import EMBEDDING, Saved, answers_task, config_for, label_order, output_names, saved_as
 from compress.models.shapes import settled
 from compress.tasks import kind_of
 
@@ -57,18 +60,21 @@ def load_model(
     folder = _local(source, revision)
     config = read_config(folder)
     _note_pickle(folder, console or Console("quiet"))
-    saved = _saved_head(folder, config)
-    if task is None:
-        return _read(folder, config, saved or HEADS["encoder"], seed)[0]
-    head = head_named(kind_of(task).head)
-    reused = saved is head and answers_task(config, task)
-    order = _label_order(config, task) if reused else []
-    model, drawn = _read(folder, _config_for(config, task), head, seed)
+    saved = saved_as(folder, config)
+    head = (saved.head or HEADS["encoder"]) if task is None else head_named(kind_of(task).head)
+    reused = saved.head is head if task is None else answers_task(saved, task)
+    order = label_order(saved, task) if reused and task is not None else []
+    layout = _set_outputs(config, saved, task, folder)
+    model, drawn = _read(folder, config, head, seed)
+    if layout is not None and drawn and (weight := layout.projection()) is not None:
+        set_projection(model, weight)
+        drawn = []
     if reused and drawn:
-        raise ModelError(f"{folder} says it answers {task.name} but lacks weights of its head: {', '.join(drawn)}.")
+        answered = f"answers {task.name}" if task else f"is a {type(model).__name__}"
+        raise ModelError(f"{folder} says it {answered} but lacks weights of its head: {', '.join(drawn)}.")
     if order != sorted(order):
         _reorder_labels(model, order)
-    if saved is head and not reused:
+    if saved.head is head and not reused:
         _draw_head(model, seed)
     return model
 
@@ -99,6 +105,8 @@ def save_model(
     with quiet():
         settled(model).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
+    if head_of(model) is EMBEDDING:
+        write_layout(folder, model, told.task.max_length if told.task else None)
     write_info(folder, told)
     return told
 
@@ -117,31 +125,24 @@ def read_config(folder: Path) -> PreTrainedConfig:
     return config
 
 
-def answers_task(config: PreTrainedConfig, task: TaskInfo) -> bool:
-    """Whether a head with this config answers the task: the same labels by name, or one number for regression."""
-    if not task.labels:
-        return config.num_labels == 1
-    return sorted(map(_plain, _labels(config))) == sorted(map(_plain, task.labels))
-
-
 def fit_head(model: PreTrainedModel, task: TaskInfo) -> None:
     """Set a model in memory to the task's labels and loss, after checking that its head has an answer for each."""
-    head, expected = head_named(kind_of(task).head), max(1, len(task.labels))
+    head, names = head_named(kind_of(task).head), output_names(task)
     if head_of(model) is not head:
         raise ModelError(
             f"a {type(model).__name__} has no head for {task.name}; expected a class that ends in {head.suffix}."
         )
-    if model.config.num_labels != expected:
-        wanted = ", ".join(task.labels) or "a number"
-        raise ModelError(f"the head gives {model.config.num_labels} answers, expected {expected}: {wanted}.")
-    _config_for(model.config, task)
+    if head is not EMBEDDING and model.config.num_labels != len(names):
+        raise ModelError(
+            f"the head gives {model.config.num_labels} answers, expected {len(names)}: {', '.join(names)}."
+        )
+    config_for(model.config, task)
 
 
 def has_head(source: Source, task: TaskInfo, revision: str | None = None) -> bool:
     """Whether a checkpoint already answers the task."""
     folder = _local(source, revision)
-    config = read_config(folder)
-    return _saved_head(folder, config) is head_named(kind_of(task).head) and answers_task(config, task)
+    return answers_task(saved_as(folder, read_config(folder)), task)
 
 
 def _local(source: Source, revision: str | None) -> Path:
@@ -149,36 +150,23 @@ def _local(source: Source, revision: str | None) -> Path:
     return source if isinstance(source, Path) else fetch(source, revision)
 
 
-def _labels(config: PreTrainedConfig) -> list[str]:
-    """The classes of a checkpoint's head, in order."""
-    named = {int(index): str(label) for index, label in (config.id2label or {}).items()}
-    return [named[index] for index in sorted(named)]
+def _set_outputs(config: PreTrainedConfig, saved: Saved, task: TaskInfo | None, folder: Path) -> Layout | None:
+    """Have the config say what is to be built, and tell where an embedding model comes from elsewhere.
 
-
-def _plain(label: Any) -> str:
-    return str(label).strip().casefold()
-
-
-def _saved_head(folder: Path, config: PreTrainedConfig) -> Head | None:
-    """The head that the checkpoint was saved with, where it is one of ours."""
-    if (folder / INFO_FILE).is_file() and (task := read_info(folder).task) is not None:
-        return head_named(kind_of(task).head)
-    return next(filter(None, (head_of_class(name) for name in config.architectures or ())), None)
-
-
-def _config_for(config: PreTrainedConfig, task: TaskInfo) -> PreTrainedConfig:
-    """The config with the task's labels and loss."""
-    labels = task.labels or ("score",)
-    config.id2label = dict(enumerate(labels))
-    config.label2id = {label: index for index, label in enumerate(labels)}
-    config.update({"problem_type": kind_of(task).problem})
-    return config
-
-
-def _label_order(config: PreTrainedConfig, task: TaskInfo) -> list[int]:
-    """Where each of the task's labels stands in the checkpoint's head."""
-    places = {_plain(label): index for index, label in enumerate(_labels(config))}
-    return [places[_plain(label)] for label in task.labels]
+    An embedding model keeps its own pooling and projection; a plain encoder pools as the task says.
+    """
+    if task is not None:
+        config_for(config, task)
+    elif saved.head is not EMBEDDING:
+        config.num_labels = max(1, len(saved.names))
+    if (saved.head if task is None else head_named(kind_of(task).head)) is not EMBEDDING:
+        return None
+    layout = read_layout(folder) if saved.head is EMBEDDING and is_embedding_folder(folder) else None
+    if layout is not None:
+        set_pooling(config, layout.pooling, layout.size)
+    elif saved.head is not EMBEDDING or not hasattr(config, "pooling"):
+        set_pooling(config, task.pooling if task else POOLINGS[0])
+    return layout
 
 
 def _read(folder: Path, config: PreTrainedConfig, head: Head, seed: int) -> tuple[PreTrainedModel, list[str]]:
@@ -220,12 +208,14 @@ def _drawn(model: PreTrainedModel, report: Mapping[str, Any], folder: Path) -> l
 
 def _encoder_names(model: PreTrainedModel) -> set[str]:
     base = base_of(model)
-    prefix = "" if base is model else f"{model.base_model_prefix}."
-    return {prefix + name for name, _ in base.named_parameters()}
+    if base is model:
+        return {name for name, _ in model.named_parameters()} - {PROJECTION}
+    return {f"{model.base_model_prefix}.{name}" for name, _ in base.named_parameters()}
 
 
 def _head_modules(model: PreTrainedModel) -> list[nn.Module]:
-    return [child for name, child in model.named_children() if child is not base_of(model)]
+    base = base_of(model)
+    return [] if base is model else [child for _, child in model.named_children() if child is not base]
 
 
 def _draw_head(model: PreTrainedModel, seed: int) -> None:

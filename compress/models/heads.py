@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from transformers import (
-    MODEL_FOR_MULTIPLE_CHOICE_MAPPING,
     MODEL_FOR_QUESTION_ANSWERING_MAPPING,
     MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
     MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
     MODEL_MAPPING,
     AutoModel,
-    AutoModelForMultipleChoice,
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
@@ -22,6 +20,7 @@ from transformers import (
 )
 
 from compress.errors import ModelError, nearest
+from compress.models.embedding import SUFFIX, AutoModelForSentenceEmbedding
 
 
 @dataclass(frozen=True)
@@ -68,11 +67,11 @@ HEADS: Mapping[str, Head] = {
             ("start_logits", "end_logits"),
         ),
         Head(
-            "multiple-choice",
-            AutoModelForMultipleChoice,
-            MODEL_FOR_MULTIPLE_CHOICE_MAPPING,
-            "ForMultipleChoice",
-            ("logits",),
+            "sentence-embedding",
+            AutoModelForSentenceEmbedding,
+            AutoModelForSentenceEmbedding.classes,
+            SUFFIX,
+            ("sentence_embedding",),
         ),
         Head("encoder", AutoModel, MODEL_MAPPING, "Model", ("last_hidden_state",)),
     )

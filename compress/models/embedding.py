@@ -1,0 +1,140 @@
+"""Texts as vectors: any family's plain encoder, its pieces pooled, projected where wanted, and brought to length one.
+
+Reimers and Gurevych, "Sentence-BERT: Sentence Embeddings using Siamese BERT-Networks", 2019 (arXiv:1908.10084). The
+weights have the plain encoder's names, and `projection.weight` beside them, so that `AutoModel` reads the same files.
+How pieces are pooled (`pooling`) and how wide the projection is (`sentence_size`) stand in the config.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import MODEL_MAPPING, AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers.utils.generic import ModelOutput
+
+SUFFIX = "ForSentenceEmbedding"
+PROJECTION = "projection.weight"
+POOLINGS = ("mean", "cls")
+
+
+@dataclass
+class EmbeddingOutput(ModelOutput):
+    """What an embedding model gives."""
+
+    sentence_embedding: Tensor | None = None
+    """(rows, size), each of length one."""
+
+
+if TYPE_CHECKING:
+    Encoder = PreTrainedModel
+else:
+    Encoder = object
+
+
+class SentenceEmbedding(Encoder):
+    """Mixed in before a plain encoder class."""
+
+    projection: nn.Linear | None
+
+    def __init__(self, config: PreTrainedConfig, *args: Any, **kwargs: Any) -> None:
+        super().__init__(config, *args, **kwargs)
+        set_pooling(config, getattr(config, "pooling", POOLINGS[0]))
+        size = config.sentence_size
+        self.projection = nn.Linear(config.hidden_size, size, bias=False) if size else None
+        if self.projection is not None:
+            self._init_weights(self.projection)  # type: ignore[no-untyped-call]
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        **kwargs: Any,
+    ) -> EmbeddingOutput:
+        """The embeddings of a padded batch; padding never counts."""
+        if attention_mask is None:
+            attention_mask = torch.ones_like(input_ids)
+        if token_type_ids is not None:
+            kwargs["token_type_ids"] = token_type_ids
+        states = super().forward(input_ids=input_ids, attention_mask=attention_mask, **kwargs).last_hidden_state
+        text = states[:, 0] if self.config.pooling == "cls" else mean_of_pieces(states, attention_mask)
+        if self.projection is not None:
+            text = self.projection(text.to(self.projection.weight.dtype))
+        return EmbeddingOutput(sentence_embedding=F.normalize(text.float(), dim=-1))
+
+
+def mean_of_pieces(states: Tensor, mask: Tensor) -> Tensor:
+    """The mean of ``states`` (rows, pieces, width) over each row's real pieces."""
+    real = mask[:, :, None].to(states.dtype)
+    mean: Tensor = (states * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
+    return mean
+
+
+class EmbeddingClasses(dict[type[PreTrainedConfig], type[PreTrainedModel]]):
+    """From config class to model class, made of transformers' plain encoder when it is first asked for."""
+
+    def __missing__(self, config: type[PreTrainedConfig]) -> type[PreTrainedModel]:
+        plain: Any = MODEL_MAPPING[config]
+        name = plain.__name__.removesuffix("Model") + SUFFIX
+        members = {"__module__": __name__, "__doc__": f"{plain.__name__}, whose output is one vector a text."}
+        self[config] = type(name, (SentenceEmbedding, plain), members)
+        return self[config]
+
+
+class AutoModelForSentenceEmbedding:
+    """Like transformers' Auto classes: the model class follows from the config."""
+
+    classes = EmbeddingClasses()
+
+    @classmethod
+    def register(cls, config: type[PreTrainedConfig], model: type[PreTrainedModel]) -> None:
+        """Have ``model`` stand for configs of this class."""
+        cls.classes[config] = model
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, *, config: PreTrainedConfig | None = None, **kwargs: Any) -> Any:
+        """What ``PreTrainedModel.from_pretrained`` gives for the class of this folder."""
+        config = config or AutoConfig.from_pretrained(folder)
+        return cls.classes[type(config)].from_pretrained(folder, config=config, **kwargs)
+
+
+def set_pooling(config: PreTrainedConfig, pooling: str, size: int | None = None) -> None:
+    """Note in a config how pieces are pooled, and the size of the projection where there is one."""
+    config.update({"pooling": pooling, "sentence_size": size or getattr(config, "sentence_size", None)})
+
+
+def embedding_size(model: PreTrainedModel) -> int:
+    """How wide a model's embeddings are."""
+    return int(getattr(model.config, "sentence_size", None) or model.config.hidden_size)
+
+
+def set_projection(model: PreTrainedModel, weight: Tensor | None) -> None:
+    """Give an embedding model the projection ``weight`` (size, width) in place of what it has; None takes it away."""
+    assert isinstance(model, SentenceEmbedding)
+    model.config.sentence_size = None if weight is None else len(weight)
+    model.projection = None
+    if weight is not None:
+        model.projection = nn.Linear(weight.shape[1], weight.shape[0], bias=False)
+        model.projection.weight = nn.Parameter(weight.detach().clone().to(model.device, model.dtype))
+
+
+def fit_embedding(model: PreTrainedModel, size: int, seed: int) -> None:
+    """Have a model give embeddings of this size: as it is where it does, else by a projection drawn from ``seed``."""
+    if embedding_size(model) == size:
+        return
+    width = int(model.config.hidden_size)
+    drawn = torch.randn(size, width, generator=torch.Generator().manual_seed(seed)) * width**-0.5
+    set_projection(model, None if size == width else drawn)
+
+
+def with_projection(model: PreTrainedModel, weight: Tensor) -> PreTrainedModel:
+    """A copy of an embedding model with another projection."""
+    made = copy.deepcopy(model)
+    set_projection(made, weight)
+    return made
