@@ -53,7 +53,7 @@ def distill(
         return build_student(model, student, task, seed=seed)
 
     if settings is False:
-        return save_made(build(seed), tokenizer, work, step, task)
+        return save_made(build(seed), tokenizer, work, step, data)
     made, result = train_best(
         build,
         objective_of(model, settings, task),
@@ -66,7 +66,7 @@ def distill(
         label=step,
     )
     console.note(f"{step}: a student of {shape_of(made).text} from a teacher of {shape_of(model).text}")
-    return save_made(made, tokenizer, work, step, task, result)
+    return save_made(made, tokenizer, work, step, data, result)
 
 
 def distill_from_model(

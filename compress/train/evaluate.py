@@ -21,7 +21,10 @@ BATCH = 64
 
 
 def evaluator(rows: Sequence[Row], task: TaskInfo, tokens: Tokens, documents: Sequence[Row] = ()) -> Evaluate:
-    """A function that scores a model on these rows in the task's primary metric; they are encoded once."""
+    """A function that scores a model on these rows in the task's primary metric; they are encoded once.
+
+    Where decisions depend on a threshold it is the best one for these rows: the model's own will be tuned on them too.
+    """
     kind = kind_of(task)
     gold, encoded = kind.gold(rows), encode_rows(rows, task, tokens)
     searched = encode_rows(documents, task, tokens) if kind.searches else None
@@ -31,7 +34,8 @@ def evaluator(rows: Sequence[Row], task: TaskInfo, tokens: Tokens, documents: Se
         found = answers(run, encoded, rows, task, BATCH)
         if searched is not None:
             found = search(run, found, searched, task, BATCH)
-        return float(kind.score(found, gold, task)[task.metric])
+        decided = kind.redecided(found, kind.tuned(found, gold, task))
+        return float(kind.score(decided, gold, task)[task.metric])
 
     return score
 

@@ -53,7 +53,7 @@ def finetune(
         )
     if settings is False or (ready and settings.reuse):
         console.note(f"{source} already answers {task.name}: it is taken as it is")
-        return save_made(load_model(folder, task, console=console), tokenizer, work, "finetune", task)
+        return save_made(load_model(folder, task, console=console), tokenizer, work, "finetune", data)
     model, result = train_best(
         lambda seed: load_model(folder, task, seed=seed, console=console),
         objective_of(task),
@@ -65,7 +65,7 @@ def finetune(
         track=track,
         label="finetune",
     )
-    return save_made(model, tokenizer, work, "finetune", task, result)
+    return save_made(model, tokenizer, work, "finetune", data, result)
 
 
 def finetune_from_model(

@@ -9,11 +9,13 @@ from pathlib import Path
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress import __version__
-from compress.folder import FolderInfo, TaskInfo
+from compress.data.roles import load_roles
+from compress.folder import FolderInfo
 from compress.models.families import family_of, shape_of
 from compress.models.folder import save_model
 from compress.train.record import TrainResult
 from compress.train.restarts import forget
+from compress.train.tune import tuned_task
 
 
 @dataclass(frozen=True)
@@ -35,14 +37,19 @@ def save_made(
     tokenizer: PreTrainedTokenizerBase,
     work: Path,
     step: str,
-    task: TaskInfo,
+    data: Path,
     result: TrainResult | None = None,
 ) -> Made:
-    """Write the folder, then remove what the training kept for going on; of several processes only the main one."""
+    """Write the folder of a model for the task of ``data``, with the thresholds that are best for it.
+
+    Then what the training kept for going on is removed. Of several processes only the main one does all this.
+    """
+    is_main, roles = int(os.environ.get("RANK", "0")) == 0, load_roles(data)
+    task = tuned_task(model, tokenizer, roles) if is_main else roles.info.task_info
     info = FolderInfo(
         step=step, made_by=f"compress {__version__}", task=task, shape=shape_of(model), inputs=family_of(model).inputs
     )
-    if int(os.environ.get("RANK", "0")) == 0:
+    if is_main:
         save_model(model, tokenizer, work, info)
         forget(work)
     return Made(info, result)

@@ -1,0 +1,28 @@
+"""The thresholds of a trained model: found on select, kept in its compress.json, and inherited by its exports."""
+
+from __future__ import annotations
+
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from compress.data.roles import Roles
+from compress.folder import TaskInfo
+from compress.measure.predict import answer_rows
+from compress.tasks import kind_of
+from compress.train.evaluate import BATCH, runs
+from compress.train.material import tokens_of
+from compress.train.processes import Processes
+
+
+def tuned_task(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, roles: Roles) -> TaskInfo:
+    """The task of ``roles`` with what is best for this model on select; as it is where nothing is to be tuned."""
+    task, rows = roles.info.task_info, roles.rows("select")
+    kind = kind_of(task)
+    if not kind.has_threshold(rows):
+        return task
+    device, was_training = model.device, model.training
+    nn.Module.to(model, Processes().device).train(False)
+    tokens = tokens_of(model.config, tokenizer)
+    answers, _ = answer_rows(runs(model), rows, task, tokens, BATCH, roles.documents("select"))
+    nn.Module.to(model, device).train(was_training)
+    return kind.tuned(answers, kind.gold(rows), task)
