@@ -23,6 +23,7 @@ from compress.recipe.schema import Task
 from compress.tasks.candidates import LEAVE_OUT, CandidateKind, checked_texts, of_rows, side_by_side
 from compress.tasks.columns import is_missing, label_columns, label_name, pick, text
 from compress.tasks.kind import Metric, RawRow, Row
+from compress.tasks.ranks import reciprocal_ranks
 
 BEHIND = float(np.finfo(np.float32).min)
 """Stands in answers behind the last candidate of a row; no score is as low."""
@@ -158,7 +159,7 @@ def score_of_each(answers: NDArray[Any], gold: NDArray[Any]) -> dict[str, NDArra
     precision = right.cumsum(axis=1) / ranks
     return {
         "map": (precision * right).sum(axis=1) / np.maximum(1, right.sum(axis=1)),
-        "mrr": (right / ranks).max(axis=1),
+        "mrr": reciprocal_ranks(right),
         "ndcg_at_10": _ndcg(labels),
         "precision_at_1": right[:, 0].astype(np.float64),
     }

@@ -1,0 +1,197 @@
+"""Ranking: lines gathered into questions, and scores that agree with slow references whatever the order of the file."""
+
+import numpy as np
+import pytest
+
+from compress.errors import DataError, UsageError
+from compress.recipe.schema import Task
+from compress.tasks import KINDS, Encoding, RawRow, task_info
+
+WHERE = "train.tsv, row 17 (line 18)"
+KIND = KINDS["ranking"]
+TASK = Task(kind="ranking", data={"train": "a.tsv", "test": "b.tsv"}, text=("query", "candidate"))
+INFO = task_info(TASK, ())
+
+
+def raw_rows(*lines):
+    for number, line in enumerate(lines, 1):
+        yield RawRow(f"a.tsv, row {number}", dict(zip(("query", "candidate", "label", "topic"), line, strict=False)))
+
+
+def read(candidates, labels):
+    return KIND.read_row({"query": "q", "candidate": candidates, "label": labels}, TASK, (), WHERE)
+
+
+def encode(text, pair, most):
+    return Encoding([1, 2], [0, 1], truncated=False)
+
+
+def sample(rows, seed, grades=2, ties=False):
+    """Scores and labels of questions with different numbers of candidates, each with a right one."""
+    random = np.random.default_rng(seed)
+    counts = random.integers(1, 15, rows)
+    scores = [random.integers(0, 4, count) if ties else random.normal(size=count) for count in counts]
+    labels = [random.integers(0, grades, count).astype(float) for count in counts]
+    for line in labels:
+        line[random.integers(len(line))] = 1.0
+    answers = KIND.answers([np.array([score]) for line in scores for score in line], counts, [], INFO)
+    return scores, labels, answers, KIND.gold([{"label": line.tolist()} for line in labels])
+
+
+def slow(scores, labels):
+    """Average precision, reciprocal rank and precision of one question, equal scores with wrong candidates first."""
+    order = sorted(range(len(scores)), key=lambda place: (-scores[place], labels[place]))
+    hits, precisions = 0, []
+    for rank, place in enumerate(order, 1):
+        if labels[place] > 0:
+            hits += 1
+            precisions.append((hits / rank, rank))
+    return sum(share for share, _ in precisions) / hits, 1 / precisions[0][1], float(labels[order[0]] > 0)
+
+
+def test_lines_of_a_question_become_one_row():
+    lines = raw_rows(("one", "a", "0", "x"), ("one", "b", "1", "x"), ("two", "c", "1", "y"))
+    rows = list(KIND.gathered(lines, TASK))
+    assert [row.where for row in rows] == ["a.tsv, row 1", "a.tsv, row 3"]
+    assert rows[0].values == {"query": "one", "candidate": ["a", "b"], "label": ["0", "1"], "topic": "x"}
+    assert KIND.read_row(rows[0].values, TASK, (), rows[0].where) == {
+        "text": "one",
+        "candidates": ["a", "b"],
+        "label": [0.0, 1.0],
+    }
+
+
+def test_rows_that_hold_lists_stay_as_they_are():
+    lines = list(raw_rows(("one", ["a", "b"], [0, 1]), ("one", ["c"], [1])))
+    assert list(KIND.gathered(iter(lines), TASK)) == lines
+    assert list(KIND.gathered(iter(()), TASK)) == []
+
+
+def test_other_headers_are_found_by_their_aliases():
+    task = TASK.model_copy(update={"aliases": {"candidate": ("sentence",), "label": ("right",)}})
+    lines = iter([RawRow("a.tsv, row 1", {"query": "one", "sentence": "a", "right": "1"})])
+    (row,) = KIND.gathered(lines, task)
+    assert KIND.read_row(row.values, task, (), row.where)["candidates"] == ["a"]
+
+
+def test_a_question_that_comes_back_is_told():
+    lines = raw_rows(("one", "a", "1"), ("two", "b", "1"), ("one", "c", "0"))
+    with pytest.raises(DataError, match=r"a\.tsv, row 3: this question stood farther up already") as fault:
+        list(KIND.gathered(lines, TASK))
+    assert "sort the file" in fault.value.hint
+
+
+@pytest.mark.parametrize(
+    ("candidates", "labels", "message"),
+    [
+        (["a", "b"], [0, 0], "none of the 2 candidates is right"),
+        (["a", ""], [1, 0], "candidate 2 of 2 is empty"),
+        ([], [], "there are 0 candidates"),
+    ],
+)
+def test_a_row_that_does_not_fit_says_where_and_how_to_leave_it_out(candidates, labels, message):
+    with pytest.raises(DataError, match=message) as fault:
+        read(candidates, labels)
+    assert str(fault.value).startswith(WHERE)
+    assert "bad_rows: skip" in fault.value.hint
+
+
+@pytest.mark.parametrize(
+    ("candidates", "labels", "message"),
+    [
+        (["a", None], [1, 0], "candidate 2 of 2 is nothing"),
+        (["a", "b"], [1], "there are 2 candidates and 1 labels"),
+        (["a", "b"], [1, "yes"], "candidate 2 has the label 'yes' where 0"),
+        (["a", "b"], [1, -1], "candidate 2 has the label '-1'"),
+        (["a", "b"], [1, float("inf")], "candidate 2 has the label 'inf'"),
+        (["a", "b"], [1, None], "candidate 2 has no label"),
+        ("a", [1], "holds 'a' where other rows hold a list"),
+    ],
+)
+def test_what_is_no_row_at_all_is_refused(candidates, labels, message):
+    with pytest.raises(DataError, match=message) as fault:
+        read(candidates, labels)
+    assert str(fault.value).startswith(WHERE)
+
+
+def test_labels_may_be_grades_and_all_right():
+    assert read(["a", "b", "c"], ["2", 0.5, True])["label"] == [2.0, 0.5, 1.0]
+
+
+def test_each_candidate_is_an_example():
+    row = {"text": "q", "candidates": ["a", "b"], "label": [0.0, 2.0]}
+    assert KIND.collate(KIND.examples(row, INFO, encode), pad_id=0)["labels"].tolist() == [0.0, 2.0]
+    assert KIND.given(row) == ("q", "a", "b")
+    assert KIND.asked(("q", "a"), INFO) == {"text": "q", "candidates": ["a"]}
+    with pytest.raises(UsageError, match="a question and 1 or more candidates"):
+        KIND.asked("q", INFO)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_scores_are_those_of_each_question_counted_one_by_one(seed, ties):
+    scores, labels, answers, gold = sample(50, seed, grades=3, ties=ties)
+    expected = np.mean([slow(*pair) for pair in zip(scores, labels, strict=True)], axis=0)
+    found = KIND.score(answers, gold, INFO)
+    assert [found[name] for name in ("map", "mrr", "precision_at_1")] == pytest.approx(expected)
+    assert set(found) == {metric.name for metric in KIND.metrics}
+    assert KIND.correct(answers, gold).mean() == pytest.approx(found["precision_at_1"])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_scores_agree_with_scikit_learn(seed):
+    metrics = pytest.importorskip("sklearn.metrics")
+    scores, labels, answers, gold = sample(40, seed, grades=4)
+    found = KIND.score(answers, gold, INFO)
+    pairs = list(zip(labels, scores, strict=True))
+    precision = [metrics.average_precision_score(line > 0, score) for line, score in pairs]
+    assert found["map"] == pytest.approx(np.mean(precision))
+    gains = [metrics.ndcg_score([line], [score], k=10) if len(line) > 1 else 1.0 for line, score in pairs]
+    assert found["ndcg_at_10"] == pytest.approx(np.mean(gains))
+
+
+def test_a_constant_scorer_is_not_rewarded_by_the_order_of_the_file():
+    gold = KIND.gold([{"label": [1.0, 0.0, 0.0]}, {"label": [0.0, 1.0]}])
+    answers = KIND.answers([np.zeros(1)] * 5, [3, 2], [], INFO)
+    assert KIND.score(answers, gold, INFO)["map"] == pytest.approx((1 / 3 + 1 / 2) / 2)
+    assert not KIND.correct(answers, gold).any()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_of_candidates_changes_nothing(seed):
+    scores, labels, answers, gold = sample(20, seed, ties=True)
+    turned = KIND.answers(
+        [np.array([score]) for line in scores for score in line[::-1]], list(map(len, scores)), [], INFO
+    )
+    same = KIND.score(turned, KIND.gold([{"label": line[::-1].tolist()} for line in labels]), INFO)
+    assert same == pytest.approx(KIND.score(answers, gold, INFO))
+
+
+def test_draws_score_as_repeated_rows_do():
+    _, _, answers, gold = sample(30, 1)
+    times = np.random.default_rng(0).integers(0, 3, (4, 30)).astype(float)
+    found = KIND.score_draws(answers, gold, INFO, times)
+    for number, line in enumerate(times):
+        repeated = [np.repeat(side, line.astype(int), 0) for side in (answers, gold)]
+        expected = KIND.score(*repeated, INFO)
+        assert {name: values[number] for name, values in found.items()} == pytest.approx(expected)
+
+
+def test_answers_for_people_and_programs():
+    rows = [{"label": [0.0, 2.0, 1.0]}, {"label": [1.0] * 2}]
+    answers = KIND.answers([np.array([score]) for score in (-1.0, 0.5, 2.0, 0.0, 1.0)], [3, 2], [], INFO)
+    assert np.isfinite(answers).all()
+    assert KIND.readable(answers, INFO) == [
+        {"order": [2, 1, 0], "scores": [-1.0, 0.5, 2.0]},
+        {"order": [1, 0], "scores": [0.0, 1.0]},
+    ]
+    assert KIND.words(answers, INFO) == ["candidates 3, 2, 1", "candidates 2, 1"]
+    assert KIND.gold_words(KIND.gold(rows), INFO) == ["candidates 2, 3", "candidates 1, 2"]
+
+
+def test_orders_are_compared_from_the_same_to_the_reverse():
+    ours = KIND.answers([np.array([float(score)]) for score in (3, 2, 1, 0, 7, 2, 1)], [4, 1, 2], [], INFO)
+    theirs = KIND.answers([np.array([float(score)]) for score in (0, 1, 2, 3, 5, 4, 3)], [4, 1, 2], [], INFO)
+    assert KIND.distance(ours, theirs) == pytest.approx([1.0, 0.0, 0.0])
+    assert KIND.distance(ours, ours) == pytest.approx([0.0] * 3)
+    assert KIND.same(ours, theirs).tolist() == [False, True, True]
