@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from compress.data.conll import sentence_rows
 from compress.data.files import reading, text_lines
 from compress.data.hub import hub_rows
 from compress.data.json_files import document_rows, unique_keys
 from compress.errors import DataError
-from compress.recipe.forms import Header, Role
+from compress.recipe.forms import Header, Part
 from compress.recipe.schema import Data
 from compress.tasks.kind import RawRow
 
@@ -27,6 +28,9 @@ EXTENSIONS = {
     ".ndjson": "jsonl",
     ".json": "json",
     ".parquet": "parquet",
+    ".conll": "conll",
+    ".bio": "conll",
+    ".iob": "conll",
 }
 
 AND_MORE = "..."
@@ -41,7 +45,7 @@ class Line(NamedTuple):
     fields: Sequence[str]
 
 
-def file_rows(path: Path, data: Data, role: Role) -> Iterator[RawRow]:
+def file_rows(path: Path, data: Data, role: Part) -> Iterator[RawRow]:
     """The rows of one file; a file without any is an error."""
     form = data.format or format_of(path)
     if form == "parquet":
@@ -50,6 +54,8 @@ def file_rows(path: Path, data: Data, role: Role) -> Iterator[RawRow]:
         rows = _json_rows(path, data)
     elif form == "json":
         rows = document_rows(path, data.encoding, role)
+    elif form == "conll":
+        rows = sentence_rows(path, data.encoding, _header(data, role))
     else:
         rows = _table_rows(path, data, role, form)
     empty = True
@@ -73,22 +79,25 @@ def format_of(path: Path) -> str:
         known = ", ".join(EXTENSIONS)
         raise DataError(
             f"{path}: the name does not tell the format (known: {known}, each also with .gz).",
-            hint="task.data.format says it: csv, tsv, jsonl, json or parquet",
+            hint="task.data.format says it: csv, tsv, jsonl, json, conll or parquet",
         )
     return EXTENSIONS[name.suffix]
 
 
-def _table_rows(path: Path, data: Data, role: Role, form: str) -> Iterator[RawRow]:
+def _table_rows(path: Path, data: Data, role: Part, form: str) -> Iterator[RawRow]:
     quoting = data.quoting if data.quoting is not None else form == "csv"
     delimiter = "," if form == "csv" else "\t"
     lines = _without_trailing(_quoted(path, data, delimiter) if quoting else _plain(path, data, delimiter), path)
-    header = data.header.get(role, True) if isinstance(data.header, Mapping) else data.header
-    columns, more, rows = _columns(lines, header, path)
+    columns, more, rows = _columns(lines, _header(data, role), path)
     for number, line in enumerate(rows, 1):
         where = f"{path}, row {number} (line {line.number})"
         if len(line.fields) != len(columns) and not (more and len(line.fields) > len(columns)):
             raise _ragged(where, line, columns, quoting)
         yield RawRow(where, dict(zip(columns, line.fields, strict=False)))
+
+
+def _header(data: Data, role: Part) -> Header:
+    return data.header.get(role, True) if isinstance(data.header, Mapping) else data.header
 
 
 def _columns(lines: Iterator[Line], header: Header, path: Path) -> tuple[Sequence[str], bool, Iterable[Line]]:

@@ -37,6 +37,14 @@ def test_class_numbers_stay_or_become_names(hub):
     assert [row["label"] for row in hub_rows(data, "train", names=True)] == ["yes", "no", None]
 
 
+def test_lists_of_class_numbers_become_lists_of_names(hub, monkeypatch):
+    tags = datasets.List(datasets.ClassLabel(names=["O", "B-x"]))
+    rows = datasets.Dataset.from_dict({"tags": [[0, 1], []]}, features=datasets.Features({"tags": tags}))
+    monkeypatch.setattr(datasets, "load_dataset", lambda *place, **settings: rows)
+    assert [row["tags"] for row in hub_rows(Data(hub="owner/set"), "train", names=True)] == [["O", "B-x"], []]
+    assert [row["tags"] for row in hub_rows(Data(hub="owner/set"), "train", names=False)] == [[0, 1], []]
+
+
 def test_rows_say_where_they_stand(hub):
     assert [row.where for row in split_rows(Data(hub="owner/set"), "dev", names=False)][2] == "owner/set dev, row 3"
 

@@ -27,7 +27,7 @@ def times_of(rows, draws, random):
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7, 50])
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", LABELS)
 def test_scores_of_draws_are_those_of_the_repeated_rows(name, rows):
     random = np.random.default_rng(rows)
     kind, info = KINDS[name], task_info(Task(kind=name, data={"train": "a.tsv"}), LABELS[name])
