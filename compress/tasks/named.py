@@ -47,6 +47,19 @@ def _arc(part: str) -> dict[str, Any]:
     }
 
 
+def _squad(name: str, hub: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "kind": "question_answering",
+        "data": {"hub": hub, "train": "train", "test": "validation"},
+        "text": ["question", "context"],
+        "label": "answers",
+        "metric": "f1",
+        "max_length": 384,
+        "overlap": 128,
+    }
+
+
 NAMED_TASKS: Mapping[str, Mapping[str, Any]] = {
     "cola": _glue(
         "cola",
@@ -65,6 +78,12 @@ NAMED_TASKS: Mapping[str, Mapping[str, Any]] = {
         aliases={"sentence1": ["#1 String"], "sentence2": ["#2 String"], "label": ["Quality"]},
     ),
     "stsb": _glue("stsb", SENTENCES, None, "spearman", aliases={"label": ["score"]}),
+    "stsb_embedding": {
+        **_glue("stsb", SENTENCES, None, "spearman", aliases={"label": ["score"]}),
+        "name": "stsb_embedding",
+        "kind": "similarity",
+        "range": [0, 5],
+    },
     "qqp": _glue(
         "qqp",
         ("question1", "question2"),
@@ -118,6 +137,28 @@ NAMED_TASKS: Mapping[str, Mapping[str, Any]] = {
         "label": "label",
         "aliases": {"answer": ["sentence"]},
         "metric": "map",
+    },
+    "snips_slots": {
+        "name": "snips_slots",
+        "kind": "token_classification",
+        "data": {"hub": "bkonkle/snips-joint-intent", "train": "train", "test": "test"},
+        "text": ["text"],
+        "label": "slots",
+        "aliases": {"text": ["input"]},
+        "metric": "f1",
+        "max_length": 64,
+    },
+    "squad": _squad("squad", "rajpurkar/squad"),
+    "squad_v2": _squad("squad_v2", "rajpurkar/squad_v2"),
+    "answer_retrieval": {
+        "name": "answer_retrieval",
+        "kind": "retrieval",
+        # Questions to a search engine with the paragraph that answers them; ReQA's files call their columns otherwise.
+        "data": {"hub": "sentence-transformers/natural-questions", "train": "train", "test_share": 0.05},
+        "text": ["query"],
+        "label": "answer",
+        "aliases": {"query": ["question", "questions"], "answer": ["answers"]},
+        "metric": "mrr",
     },
     "docstrings": {
         "name": "docstrings",
