@@ -114,6 +114,12 @@ def embedding_size(model: PreTrainedModel) -> int:
     return int(getattr(model.config, "sentence_size", None) or model.config.hidden_size)
 
 
+def projection_of(model: PreTrainedModel) -> Tensor | None:
+    """The weight of a model's projection (size, width), where it has one."""
+    projection = getattr(model, "projection", None)
+    return projection.weight.detach() if isinstance(projection, nn.Linear) else None
+
+
 def set_projection(model: PreTrainedModel, weight: Tensor | None) -> None:
     """Give an embedding model the projection ``weight`` (size, width) in place of what it has; None takes it away."""
     assert isinstance(model, SentenceEmbedding)

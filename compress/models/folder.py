@@ -145,6 +145,17 @@ def has_head(source: Source, task: TaskInfo, revision: str | None = None) -> boo
     return answers_task(saved_as(folder, read_config(folder)), task)
 
 
+def saved_embedding_size(source: Source, revision: str | None = None) -> int | None:
+    """How wide the embeddings of a checkpoint are; None where it is no embedding model."""
+    folder = _local(source, revision)
+    config = read_config(folder)
+    saved = saved_as(folder, config)
+    if saved.head is not EMBEDDING:
+        return None
+    _set_outputs(config, saved, None, folder)
+    return int(config.sentence_size or config.hidden_size)
+
+
 def _local(source: Source, revision: str | None) -> Path:
     """A Path is a folder and nothing else; a string may also name a card or a hub id."""
     return source if isinstance(source, Path) else fetch(source, revision)

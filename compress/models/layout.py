@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from compress.errors import ModelError
-from compress.models.embedding import POOLINGS, embedding_size
+from compress.models.embedding import POOLINGS, embedding_size, projection_of
 
 MODULES = "modules.json"
 TYPES = "sentence_transformers.models."
@@ -63,7 +63,7 @@ def read_layout(folder: Path) -> Layout:
 
 def write_layout(folder: Path, model: PreTrainedModel, max_length: int | None) -> None:
     """Write beside an embedding model what sentence-transformers reads; texts are cut at ``max_length`` pieces."""
-    projection = getattr(model, "projection", None)
+    projection = projection_of(model)
     parts = {"": "Transformer", POOLING: "Pooling", **({DENSE: "Dense"} if projection is not None else {})}
     parts[f"{len(parts)}_{NORMALIZE}"] = NORMALIZE
     listed = [
@@ -79,7 +79,7 @@ def write_layout(folder: Path, model: PreTrainedModel, max_length: int | None) -
         size = embedding_size(model)
         settings = {"in_features": width, "out_features": size, "bias": False, "activation_function": LINEAR}
         _write(folder / DENSE / "config.json", settings)
-        save_file({WEIGHT: projection.weight.detach().contiguous()}, folder / DENSE / WEIGHTS, {"format": "pt"})
+        save_file({WEIGHT: projection.contiguous()}, folder / DENSE / WEIGHTS, {"format": "pt"})
 
 
 def _modules(folder: Path) -> list[Mapping[str, Any]]:

@@ -12,6 +12,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from compress.errors import ModelError
 from compress.folder import TaskInfo
+from compress.models.embedding import SentenceEmbedding, embedding_size, fit_embedding
 from compress.models.families import UNEVEN, Family, base_of, family_of, head_size, layers_of
 from compress.models.folder import load_model
 from compress.models.heads import head_of
@@ -43,8 +44,15 @@ def build_student(
 
     With a source, its checkpoint is loaded (and its layers chosen, where a number is given too). Else the teacher's
     layers are copied, embeddings, pooler and head with them; a student of another width, or with `start: random`, is
-    drawn from ``seed``.
+    drawn from ``seed``. An embedding model gives embeddings as wide as the student's settings or the teacher's.
     """
+    built = _built(teacher, student, task, seed)
+    if isinstance(teacher, SentenceEmbedding):
+        fit_embedding(built, student.embedding or embedding_size(teacher), seed)
+    return built
+
+
+def _built(teacher: PreTrainedModel, student: Student, task: TaskInfo | None, seed: int) -> PreTrainedModel:
     origin = teacher
     if student.source is not None:
         origin = load_model(place(student.source), task, student.revision, seed=seed)

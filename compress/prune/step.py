@@ -30,6 +30,7 @@ from compress.train.made import Made
 from compress.train.material import tokens_of
 from compress.train.objective import Batch, Objective, TaskObjective
 from compress.train.processes import Processes
+from compress.train.spaces import in_space_of
 
 CUT = "cut"
 """Of a work folder: the pruned model before it recovers, so that a killed step goes on with the same one."""
@@ -95,7 +96,10 @@ def prune_from_model(
 ) -> PreTrainedModel:
     """A pruned copy of ``model``, recovered on canonical rows after ``teacher`` (or after ``model`` itself)."""
     console = console or Console("quiet")
-    batches = list(_batches(train_rows, task, tokens_of(model.config, tokenizer), settings, seed, model.device))
+    tokens = tokens_of(model.config, tokenizer)
+    if teacher is not None:
+        teacher = in_space_of(model, teacher, train_rows, task, tokens)
+    batches = list(_batches(train_rows, task, tokens, settings, seed, model.device))
     pruned = cut_least(model, batches, settings, task, teacher=teacher, console=console)
     if settings.recover is False:
         return pruned
@@ -150,9 +154,10 @@ def _write_cut(
     roles = load_roles(data)
     task = roles.info.task_info
     model = _on(device, load_model(student, task))
-    guide = _on(device, load_model(teacher, task)) if teacher else None
-    batches = list(_batches(roles.rows("train"), task, Tokens.load(student), settings, seed, device))
-    pruned = cut_least(model, batches, settings, task, teacher=guide, console=console)
+    rows, tokens = roles.rows("train"), Tokens.load(student)
+    guide = in_space_of(model, load_model(teacher, task), rows, task, tokens) if teacher else None
+    batches = list(_batches(rows, task, tokens, settings, seed, device))
+    pruned = cut_least(model, batches, settings, task, teacher=guide and _on(device, guide), console=console)
     aside = work / f"{CUT}.partial"
     shutil.rmtree(aside, ignore_errors=True)
     info = FolderInfo(step="prune", made_by=f"compress {__version__}", task=task)

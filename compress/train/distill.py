@@ -24,6 +24,7 @@ from compress.train.distillation import Distillation
 from compress.train.made import Made, save_made
 from compress.train.objective import Objective
 from compress.train.restarts import forget, rewound, train_best
+from compress.train.spaces import in_space_of, teacher_of
 
 
 def distill(
@@ -44,10 +45,13 @@ def distill(
     the settings leaves the student as it is built.
     """
     console = console or Console("quiet")
-    task = load_roles(data).info.task_info
+    roles = load_roles(data)
+    task = roles.info.task_info
     tokenizer = load_tokenizer(teacher)
     _check_tokenizer(tokenizer, student)
     model = load_model(teacher, task)
+    tokens = material.tokens_of(model.config, tokenizer)
+    model = teacher_of(student, model, roles.rows("train"), task, tokens)
 
     def build(seed: int) -> PreTrainedModel:
         return build_student(model, student, task, seed=seed)
@@ -57,7 +61,7 @@ def distill(
     made, result = train_best(
         build,
         objective_of(model, settings, task),
-        material.from_data(data, material.tokens_of(model.config, tokenizer), console),
+        material.from_data(data, tokens, console),
         settings,
         seed=seed,
         work=work,
@@ -94,6 +98,7 @@ def distill_from_model(
     with ExitStack() as stack:
         work = work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         tokens = material.tokens_of(teacher.config, tokenizer)
+        teacher = in_space_of(student, teacher, train_rows, task, tokens)
         trained, _ = train_best(
             rewound(student, settings),
             objective_of(teacher, settings, task),
