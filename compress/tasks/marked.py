@@ -11,6 +11,8 @@ from compress.tasks.columns import is_missing, label_columns, pick
 
 IMPOSSIBLE = "is_impossible"
 """The column in which SQuAD 2.0 says that a question has no answer."""
+OFFSET = "answer_start"
+"""What SQuAD calls an answer's place; where rows hold one answer in a column of its own, by default a column too."""
 SHOWN = 60
 """How much of an answer a message shows."""
 
@@ -40,29 +42,24 @@ def _marks(raw: Mapping[str, Any], task: Task, where: str) -> list[Mark]:
     """The answers as the file has them: a list of objects, an object of lists, a list of texts, or text and offset."""
     column, *offset = label_columns(task)
     value = pick(raw, column, task, where)
-    if offset:
-        return _flat(value, pick(raw, offset[0], task, where), column, where)
     if isinstance(value, Mapping):
         return _from_lists(value, column, where)
     if isinstance(value, (list, tuple)):
         return [_from_entry(entry, column, where) for entry in value]
-    return _flat(value, None, column, where)
-
-
-def _flat(value: Any, offset: Any, column: str, where: str) -> list[Mark]:
-    """One answer in a column of its own; an empty cell is a question without an answer."""
-    return [] if is_missing(value) else [_mark(value, offset, column, where)]
+    start = pick(raw, offset[0], task, where) if offset else raw.get(OFFSET)
+    # An empty cell is a question without an answer.
+    return [] if is_missing(value) else [_mark(value, start, column, where)]
 
 
 def _from_lists(value: Mapping[str, Any], column: str, where: str) -> list[Mark]:
     texts = value.get("text")
-    starts = value.get("answer_start", value.get("start"))
+    starts = value.get(OFFSET)
     if not isinstance(texts, Sequence) or isinstance(texts, str):
         raise DataError(f"{where}: column '{column}' holds an object without a list of 'text'.")
     if starts is None:
         starts = [None] * len(texts)
     if not isinstance(starts, Sequence) or len(starts) != len(texts):
-        raise DataError(f"{where}: column '{column}' has {len(texts)} texts, and its 'answer_start' does not fit them.")
+        raise DataError(f"{where}: column '{column}' has {len(texts)} texts, and its '{OFFSET}' does not fit them.")
     return [_mark(text, start, column, where) for text, start in zip(texts, starts, strict=True)]
 
 
@@ -71,7 +68,7 @@ def _from_entry(entry: Any, column: str, where: str) -> Mark:
         return _mark(entry, None, column, where)
     if "text" not in entry:
         raise DataError(f"{where}: an answer in column '{column}' has no 'text'.")
-    return _mark(entry["text"], entry.get("answer_start"), column, where)
+    return _mark(entry["text"], entry.get(OFFSET), column, where)
 
 
 def _mark(text: Any, start: Any, column: str, where: str) -> Mark:

@@ -54,6 +54,8 @@ def _squad(name: str, hub: str) -> dict[str, Any]:
         "data": {"hub": hub, "train": "train", "test": "validation"},
         "text": ["question", "context"],
         "label": "answers",
+        # Files with one answer a line, and its place in `answer_start`.
+        "aliases": {"answers": ["answer"]},
         "metric": "f1",
         "max_length": 384,
         "overlap": 128,

@@ -37,6 +37,7 @@ FLOORS: Mapping[str, Floor] = {
     "classification": BAG_OF_WORDS,
     "multi_label": BAG_OF_WORDS,
     "regression": BAG_OF_WORDS,
+    "question_answering": Floor("a sliding window", "compress.measure.floor.sliding_window:sliding_window"),
     "multiple_choice": Floor("a bag of words", "compress.measure.floor.bag_of_choices:bag_of_choices"),
     "ranking": Floor("BM25", "compress.measure.floor.lexical_ranking:lexical_ranking"),
     "retrieval": Floor("BM25", "compress.measure.floor.lexical_search:lexical_search"),
