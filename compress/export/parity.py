@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.errors import ModelError
+from compress.export.decisions import kept, of_pieces, real
 from compress.folder import TaskInfo
 from compress.runtime.predictor import Predictor
-from compress.tasks import KINDS
 from compress.tasks.kind import Arrays
 
 SHAPES = ((1, 3), (2, 9), (3, 17), (8, 33), (5, 64))
@@ -25,9 +25,6 @@ SHAPES = ((1, 3), (2, 9), (3, 17), (8, 33), (5, 64))
 
 TOLERANCE = 1e-4
 """The largest difference of an output that fp32 rounding explains."""
-
-MARGIN = 0.02
-"""A row whose logits are closer than this has no decision that could be kept."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class Parity:
     largest: float
     """Largest absolute difference of an output; NaN where one is not a number."""
     agreement: float | None
-    """Share of the decided rows with the same decision; None where there are none (regression)."""
+    """Share of the clear decisions that are the same; None where there are none (numbers, embeddings, scores)."""
     alone: float
     """Largest difference of a row's outputs between being alone and sharing a batch."""
     rows: int
@@ -61,17 +58,17 @@ class Parity:
 def compare(reference: Predictor, other: Predictor, batches: Sequence[Arrays], task: TaskInfo | None) -> Parity:
     """Run both on every batch, and ``other`` also on each row of the batches alone."""
     largest, alone, rows = 0.0, 0.0, 0
-    kept: list[NDArray[np.bool_]] = []
+    decisions: list[NDArray[np.bool_]] = []
     for batch in batches:
         expected, got = reference.predict(batch), other.predict(batch)
         if expected.keys() != got.keys():
             raise ModelError(f"expected the outputs {', '.join(expected)}; got {', '.join(got)}.")
-        largest = max_nan(largest, *(_distance(expected[name], got[name]) for name in expected))
-        kept += [_same_decisions(expected["logits"], got["logits"], task)] if "logits" in expected else []
+        largest = max_nan(largest, _distance(expected, got, batch["attention_mask"]))
+        decisions.append(kept(expected, got, batch, task))
         alone = max_nan(alone, _batch_effect(other, batch, got))
         rows += len(batch["input_ids"])
-    decisions = np.concatenate(kept) if kept else np.empty(0, dtype=bool)
-    return Parity(largest, float(decisions.mean()) if len(decisions) else None, alone, rows)
+    found = np.concatenate(decisions) if decisions else np.empty(0, dtype=bool)
+    return Parity(largest, float(found.mean()) if len(found) else None, alone, rows)
 
 
 def made_up_sample(folder: Path, task: TaskInfo | None, seed: int = 0) -> list[Arrays]:
@@ -103,32 +100,22 @@ def max_nan(*values: float) -> float:
     return float(np.max(values))
 
 
-def _distance(expected: NDArray[np.float32], got: NDArray[np.float32]) -> float:
-    return float(np.max(np.abs(expected - got)))
-
-
-def _same_decisions(
-    expected: NDArray[np.float32], got: NDArray[np.float32], task: TaskInfo | None
-) -> NDArray[np.bool_]:
-    """For every decision that the reference is clear about, whether it is kept."""
-    problem = KINDS[task.kind].problem if task else "single_label_classification"
-    if problem == "multi_label_classification":
-        clear = np.abs(expected) > MARGIN
-        return np.asarray(((expected > 0) == (got > 0))[clear])
-    if problem != "single_label_classification" or expected.shape[-1] < 2:
-        return np.empty(0, dtype=bool)
-    ordered = np.sort(expected, axis=-1)
-    clear = ordered[..., -1] - ordered[..., -2] > MARGIN
-    return np.asarray((expected.argmax(-1) == got.argmax(-1))[clear])
+def _distance(expected: Arrays, got: Arrays, mask: NDArray[np.int64]) -> float:
+    """The largest difference of any output; what models say of padding is nothing."""
+    pairs = [(real(name, expected[name], mask), real(name, got[name], mask)) for name in expected]
+    return max_nan(*(float(np.max(np.abs(ours - theirs))) for ours, theirs in pairs))
 
 
 def _batch_effect(predictor: Predictor, batch: Arrays, together: Arrays) -> float:
-    """How much a row's logits move when it runs without company and padding."""
-    if "logits" not in together or len(batch["input_ids"]) == 1:
+    """How much a row's outputs move when it runs without company and padding."""
+    if len(batch["input_ids"]) == 1:
         return 0.0
     largest = 0.0
     for index, length in enumerate(batch["attention_mask"].sum(axis=1)):
         row = {name: array[index : index + 1, :length] for name, array in batch.items() if array.ndim == 2}
-        logits = predictor.predict(row)["logits"]
-        largest = max_nan(largest, _distance(together["logits"][index : index + 1], logits))
+        shared = {
+            name: values[index : index + 1, :length] if of_pieces(name, values) else values[index : index + 1]
+            for name, values in together.items()
+        }
+        largest = max_nan(largest, _distance(shared, predictor.predict(row), row["attention_mask"]))
     return largest

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from compress.errors import ModelError
-from compress.export.parity import MARGIN, compare, made_up_sample
+from compress.export.decisions import MARGIN
+from compress.export.parity import compare, made_up_sample
 from compress.export.session import WORTH, fastest
 
 
@@ -68,6 +69,70 @@ def test_numbers_decide_nothing(tiny_task):
     parity = compare(Fixed(lambda ids: ids[:, :1]), Fixed(lambda ids: ids[:, :1]), [batch(1, 4)], task)
     assert parity.agreement is None
     assert "agreement" not in parity.record()
+
+
+class Tabled:
+    """A predictor whose outputs are written down for rows told apart by their first piece."""
+
+    inputs = ("input_ids", "attention_mask")
+
+    def __init__(self, **tables):
+        self.tables = {name: {key: np.float32(value) for key, value in table.items()} for name, table in tables.items()}
+
+    def predict(self, arrays):
+        width = arrays["input_ids"].shape[1]
+        found = {}
+        for name, table in self.tables.items():
+            lines = [table[int(ids[0])] for ids in arrays["input_ids"]]
+            each_piece = name in ("start_logits", "end_logits") or lines[0].ndim == 2
+            found[name] = np.stack([line[:width] if each_piece else line for line in lines])
+        return found
+
+
+PADDED = {"input_ids": np.array([[7, 5, 3], [8, 3, 0]]), "attention_mask": np.array([[1, 1, 1], [1, 1, 0]])}
+
+
+def kind_of_task(tiny_task, kind, labels=()):
+    return tiny_task.model_copy(update={"kind": kind, "labels": labels})
+
+
+def test_tags_are_compared_on_real_pieces_alone(tiny_task):
+    task = kind_of_task(tiny_task, "token_classification", ("O", "B-A"))
+    ours = Tabled(logits={7: [[3, 0], [0, 3], [3, 0]], 8: [[0, 3], [3, 0], [9, 0]]})
+    theirs = Tabled(logits={7: [[3, 0], [3, 1], [3, 0]], 8: [[0, 3], [3, 0], [0, 9]]})
+    parity = compare(ours, theirs, [PADDED], task)
+    assert parity.largest == 3  # not the 9 of the padding
+    assert parity.agreement == pytest.approx(4 / 5)
+    assert parity.alone == 0
+    assert compare(ours, theirs, [PADDED], None).agreement == pytest.approx(4 / 5)
+
+
+def test_both_ends_of_an_answer_are_decisions(tiny_task):
+    task = kind_of_task(tiny_task, "question_answering")
+    start = {7: [0, 2, 1], 8: [1, 0, 9]}
+    ours = Tabled(start_logits=start, end_logits={7: [0, 1, 2], 8: [0, 1, 9]})
+    theirs = Tabled(start_logits=start, end_logits={7: [0, 3, 2], 8: [0, 1, -9]})
+    parity = compare(ours, theirs, [PADDED], task)
+    assert (parity.largest, parity.agreement) == (2, 3 / 4)
+
+
+def test_what_each_label_gets_counts_and_not_the_weight_of_a_window(tiny_task):
+    task = tiny_task.model_copy(update={"long": "attention"})
+    ours = Tabled(logits={7: [2, 0, 5], 8: [0, 2, 5]})
+    assert compare(ours, Tabled(logits={7: [3, 0, 5], 8: [3, 2, 5]}), [PADDED], task).agreement == 0.5
+
+
+@pytest.mark.parametrize("kind", ["similarity", "retrieval", "multiple_choice", "ranking"])
+def test_embeddings_and_scores_decide_nothing_and_are_compared(kind, tiny_task):
+    name = "sentence_embedding" if kind in ("similarity", "retrieval") else "logits"
+    ours, theirs = (Tabled(**{name: {7: [0.0], 8: [number]}}) for number in (1.0, 1.5))
+    parity = compare(ours, theirs, [PADDED], kind_of_task(tiny_task, kind))
+    assert (parity.largest, parity.agreement, parity.alone) == (0.5, None, 0)
+
+
+def test_company_is_told_of_any_output(tiny_task):
+    drifting = Fixed(lambda ids: two(ids) + len(ids), "sentence_embedding")
+    assert compare(drifting, drifting, [batch(1, 9)], kind_of_task(tiny_task, "similarity")).alone == 1
 
 
 def test_other_outputs_are_an_error(tiny_task):
