@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from compress.losses.groups import Groups
@@ -13,22 +14,23 @@ from compress.losses.views import of_choices
 if TYPE_CHECKING:
     from compress.folder import TaskInfo
 
+TINY = torch.finfo(torch.float32).tiny
+
 
 def ranking(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
-    """The mean of ``-log softmax(z)[right]`` over the right ones of each row's candidates, as a mean over rows.
+    """``-sum_i p_i log softmax(z)_i`` over each row's candidates i, ``p = y / sum y``, as a mean over rows.
 
-    Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", ICML 2007, with relevance 0 or 1: the
-    wanted distribution is even over the right candidates. A row whose candidates are all right, or all wrong, has no
-    order to learn: it costs nothing.
+    Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", ICML 2007, where p is a softmax of the
+    labels; here it is even over right candidates (and counts one that is twice as right twice), and zero for wrong
+    ones. A row whose candidates are all right, or all wrong, tells nothing apart: it costs nothing.
 
     Args:
         outputs: `logits` (examples, 1): an example is a question with one of its candidates.
-        batch: `labels` (examples,) float32, 1 for right candidates and 0 for others; `group` (examples,).
+        batch: `labels` (examples,) float32, 0 for wrong candidates, 1 or more for right ones; `group` (examples,).
         task: not looked at.
     """
     (view,) = of_choices(outputs, batch, task)
     groups = Groups.of(batch)
-    right = groups.padded(batch["labels"].float())
-    total = right.sum(dim=1)
-    wrong = -(view.logits.log_softmax(dim=1) * right).sum(dim=1) / total.clamp(min=1)
-    return (wrong * (total < groups.counts)).mean()
+    wanted = groups.padded(batch["labels"].float())
+    loss = -(view.logits.log_softmax(dim=1) * wanted).sum(dim=1) / wanted.sum(dim=1).clamp(min=TINY)
+    return (loss * ((wanted > 0).sum(dim=1) < groups.counts)).mean()
