@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.folder import TaskInfo
 from compress.data.bm25 import Bm25
+from compress.folder import TaskInfo
 from compress.tasks.kind import Row
 from compress.tasks.ranking import scores_of_rows
 
