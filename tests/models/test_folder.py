@@ -10,8 +10,9 @@ from compress.console import Console
 from compress.errors import ModelError
 from compress.folder import FolderInfo, TaskInfo, read_info
 from compress.models.families import FAMILIES
-from compress.models.folder import has_head, load, load_model, load_tokenizer, save_model
+from compress.models.folder import fit_head, has_head, load, load_model, load_tokenizer, save_model
 from compress.models.quiet import quiet
+from compress.models.saved import SCORES_CHOICES_ALIKE
 
 SAFE, CONFIG = "model.safetensors", "config.json"
 
@@ -89,6 +90,65 @@ def test_regression_has_one_answer(plain, tiny_model):
     assert has_head(folder, task)
     assert load_model(folder, task).config.problem_type == "regression"
     assert not has_head(plain(), task)
+
+
+@pytest.mark.parametrize("kind", ["multiple_choice", "ranking"])
+def test_scores_of_choices_and_candidates_are_one_output(kind, plain, tiny_model, tiny_folder):
+    task = task_of(kind=kind)
+    folder = plain(tiny_model("bert", labels=("LABEL_0",)))  # a cross-encoder from elsewhere
+    assert has_head(folder, task)
+    model = load_model(folder, task)
+    assert (model.config.num_labels, model.config.problem_type) == (1, None)
+    fit_head(model, task)
+    assert has_head(tiny_folder(model, task), task)
+    other = task_of(kind="regression")  # a score among others is no number with a meaning of its own
+    assert not has_head(tiny_folder(model, task), other)
+    assert not has_head(tiny_folder(load_model(folder, other), other), task)
+
+
+def test_spans_have_two_outputs_whatever_the_checkpoint_had(plain, tiny_model, tiny_folder):
+    task = task_of(kind="question_answering")
+    folder = plain(tiny_model("bert", labels=("a", "b", "c")))
+    assert not has_head(folder, task)
+    model = load_model(folder, task)
+    assert model.qa_outputs.out_features == model.config.num_labels == 2
+    assert has_head(tiny_folder(model, task), task)
+    assert has_head(plain(tiny_model("bert", head="ForQuestionAnswering")), task)
+
+
+def test_windows_that_are_weighed_have_one_output_more(plain, tiny_model, tiny_folder, tiny_task):
+    task = tiny_task.model_copy(update={"long": "attention"})
+    folder = plain()
+    assert not has_head(folder, task)
+    model = load_model(folder, task)
+    assert model.config.id2label == {0: "bad", 1: "good", 2: "weight"}
+    made = tiny_folder(model, task)
+    assert has_head(made, task)
+    assert not has_head(made, tiny_task)
+    turned = task.model_copy(update={"labels": ("good", "bad")})
+    expected = model.classifier.weight[[1, 0, 2]]
+    assert torch.equal(load_model(made, turned).classifier.weight, expected)
+    number = task_of(kind="regression").model_copy(update={"long": "attention"})
+    assert load_model(folder, number).config.num_labels == 2
+
+
+CHOOSERS = {name: name in SCORES_CHOICES_ALIKE for name in FAMILIES}
+
+
+@pytest.mark.parametrize(("name", "alike"), CHOOSERS.items())
+def test_a_multiple_choice_checkpoint_gives_its_head_where_it_is_the_same(name, alike, plain, tiny_model, batch):
+    model = tiny_model(name, head="ForMultipleChoice")
+    folder, task = plain(model), task_of(kind="multiple_choice")
+    assert has_head(folder, task) is alike
+    again = load_model(folder, task)
+    assert again.config.num_labels == 1
+    assert not has_head(folder, task_of(kind="regression"))
+    if alike:
+        again.train(False)
+        with torch.no_grad():
+            choices = {key: value[None] for key, value in batch(model).items()}
+            torch.testing.assert_close(again(**batch(model)).logits[:, 0], model(**choices).logits[0])
+        assert same(load(folder), again)
 
 
 def test_an_encoder_gets_a_head(plain, tiny_model, tiny_task):
