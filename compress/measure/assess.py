@@ -77,7 +77,8 @@ def class_scores(kind: Kind, task: TaskInfo, answers: Answers, gold: NDArray[Any
     counts = kind.class_counts(answers, gold, task)
     if counts is None:
         return {}
-    lines = zip(task.labels, counts.hits.tolist(), counts.decided.tolist(), counts.true.tolist(), strict=True)
+    names = kind.class_names(task.labels)
+    lines = zip(names, counts.hits.tolist(), counts.decided.tolist(), counts.true.tolist(), strict=True)
     return {
         label: ClassScore(
             rows=true,

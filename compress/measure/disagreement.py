@@ -23,9 +23,6 @@ FLOOR = 0.05
 """Distance from which rows with the same decision are told: of probabilities, or in spreads of the right answers where
 there are no decisions. Below it are the last digits of another runtime or precision."""
 
-ANSWER_FIELDS = ("label",)
-"""What is left out of a row's own fields beside its answers in words."""
-
 
 def most_apart(
     kind: Kind, task: TaskInfo, answers: Answers, teachers: Answers, gold: NDArray[Any], most: int = MOST
@@ -39,7 +36,7 @@ def most_apart(
         return ()
     same = kind.same(answers, teachers)
     flipped = np.zeros(len(distances), dtype=np.bool_) if same is None else ~same
-    floor = FLOOR * (float(np.std(gold)) if same is None else 1.0)
+    floor = FLOOR * (_spread(gold) if same is None else 1.0)
     order = np.lexsort((-distances, ~flipped))[:most]  # stable: of equals the earlier ones
     rows = order[flipped[order] | (distances[order] > floor)]
     ours, theirs, true = (
@@ -53,13 +50,24 @@ def most_apart(
     )
 
 
-def write_disagreements(path: Path, rows: Sequence[Row], found: Mapping[str, Sequence[Disagreement]]) -> int:
+def _spread(gold: NDArray[Any]) -> float:
+    """How far right answers lie apart where they are scores; 1 where they are something else."""
+    return float(np.std(gold)) if np.issubdtype(gold.dtype, np.floating) else 1.0
+
+
+def write_disagreements(
+    path: Path,
+    rows: Sequence[Row],
+    found: Mapping[str, Sequence[Disagreement]],
+    answer_fields: Sequence[str] = Kind.answer_fields,
+) -> int:
     """Write the disagreements of each model (by its key in the report) with the texts of the rows; returns how many.
 
-    One JSON object a line. The file holds rows of the user's data: it stays beside the run and is never published.
+    One JSON object a line, without the ``answer_fields`` of the rows, whose answers stand there in words. The file
+    holds rows of the user's data: it stays beside the run and is never published.
     """
     lines = [
-        {"model": model, **each.model_dump(mode="json"), **_texts(rows, each.row)}
+        {"model": model, **each.model_dump(mode="json"), **_texts(rows[each.row], answer_fields)}
         for model, disagreements in found.items()
         for each in disagreements
     ]
@@ -71,6 +79,6 @@ def write_disagreements(path: Path, rows: Sequence[Row], found: Mapping[str, Seq
     return len(lines)
 
 
-def _texts(rows: Sequence[Row], row: int) -> dict[str, Any]:
+def _texts(row: Row, answer_fields: Sequence[str]) -> dict[str, Any]:
     """The fields of a row but its answer and those that are empty."""
-    return {name: value for name, value in rows[row].items() if name not in ANSWER_FIELDS and value is not None}
+    return {name: value for name, value in row.items() if name not in answer_fields and value is not None}

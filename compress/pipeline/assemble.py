@@ -6,11 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from pathlib import Path
 
+from compress.data.batches import encode_rows
 from compress.data.contents import find_files
+from compress.data.roles import Roles
+from compress.data.tokens import Tokens
 from compress.environment import LIBRARIES, describe, versions
 from compress.folder import FolderInfo, ShapeInfo, read_info
 from compress.measure import Latency, footprint
+from compress.measure.floor import floor_of
 from compress.measure.footprint import Footprint
 from compress.measure.limits import Shares, shares
 from compress.measure.quality import Disagreement
@@ -34,6 +39,9 @@ from compress.report.result import (
     limits_of,
 )
 from compress.variants import Variant
+
+TOLD_ROWS = 10_000
+"""Rows of train that tell how many of its texts are cut, at most."""
 
 
 def assemble(plan: Plan, bench: Workbench) -> Report:
@@ -100,6 +108,7 @@ class _Assembly:
                 if made.variant.method is not None
             },
             floor=self.assessor.floor(),
+            floor_name=floor_of(recipe.task.kind).name,
             floor_reason=self._failure("floor"),
             grid=self.measured.grid,
             surroundings=self.measured.surroundings,
@@ -114,7 +123,14 @@ class _Assembly:
             rows=info.counts,
             classes=info.per_class,
             duplicates=info.duplicates,
+            truncated=self._truncated(),
         )
+
+    def _truncated(self) -> dict[str, float]:
+        """Of train as the teacher's tokenizer tells, of the other roles as the reference was scored."""
+        folder = self.bench.inputs.get("finetune")
+        of_train = {} if folder is None else {"train": _truncated_of_train(self.assessor.roles, folder)}
+        return of_train | self.assessor.truncated()
 
     def _target(self, target: Target) -> TargetFacts:
         reason = self.plan.missing_targets.get(target.title)
@@ -207,6 +223,14 @@ class _Assembly:
         if not latency.timed or limits is None or shape is None:
             return None
         return shares(latency, shape, limits, competitor.variant.precision, size.bytes_weights, target.batch)
+
+
+def _truncated_of_train(roles: Roles, folder: Path) -> float:
+    """The share of rows at even steps through train of which a model does not see everything."""
+    rows = roles.rows("train")
+    step = -(-len(rows) // TOLD_ROWS)
+    few = [rows[index] for index in range(0, len(rows), step)]
+    return encode_rows(few, roles.info.task_info, Tokens.load(folder)).truncated
 
 
 def _source(data: Data) -> str:

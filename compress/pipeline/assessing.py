@@ -89,17 +89,30 @@ class Assessor:
         )
 
     def floor(self) -> Quality | None:
-        """The scores of the bag of words on test."""
+        """The scores of the floor on test, and how far it is from the reference where that answered."""
         folder = self.bench.inputs.get("floor")
         if folder is None:
             return None
-        return assess(
-            self.kind,
-            self.roles.info.task_info,
-            self._load(folder)["test"],
-            self.gold["test"],
-            drawn=self._drawn,
-        )
+        answers, gold = self._load(folder)["test"], self.gold["test"]
+        found = assess(self.kind, self.roles.info.task_info, answers, gold, drawn=self._drawn)
+        if self._reference is None:
+            return found
+        versus = self._drawn.difference(answers, self._load(self._reference)["test"], gold)
+        return found.model_copy(update={"versus_teacher": versus})
+
+    def truncated(self) -> dict[str, float]:
+        """By role, the share of rows of which the reference does not see everything; empty where it was not scored."""
+        if self._reference is None:
+            return {}
+        shares: dict[str, float] = json.loads((self._reference / SCORED_FILE).read_bytes())["truncated"]
+        return shares
+
+    @cached_property
+    def _reference(self) -> Path | None:
+        """What scoring the reference left, at the first target where it was scored."""
+        reference = next((made for made in self.plan.competitors if made.key == TEACHER), None)
+        steps = reference.scores.values() if reference else ()
+        return next((self.bench.inputs[step] for step in steps if step in self.bench.inputs), None)
 
     def _unquantized(self, competitor: Competitor, target: Target, role: str) -> NDArray[Any] | None:
         if competitor.variant.method is None:

@@ -262,11 +262,13 @@ def report(bench: Workbench, plan: Plan) -> None:
     from compress.measure.disagreement import write_disagreements
     from compress.pipeline.assemble import assemble, disagreements
     from compress.report.render import write_pages
+    from compress.tasks import kind_of
 
     made = assemble(plan, bench)
     write_pages(bench.work, made)
     rows = load_roles(bench.inputs["data"]).rows("test")
-    write_disagreements(bench.work / DISAGREEMENTS_FILE, rows, disagreements(made))
+    answer_fields = kind_of(made.task).answer_fields
+    write_disagreements(bench.work / DISAGREEMENTS_FILE, rows, disagreements(made), answer_fields)
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
