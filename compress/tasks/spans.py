@@ -32,7 +32,7 @@ def piece_places(
     start, end = answer
     if not held or (not is_first and start < spans[held[0]][0]) or (not is_last and end > spans[held[-1]][1]):
         return 0, 0
-    first = next((place for place in held if spans[place][1] > start), 0)
+    first = next((place for place in held if spans[place][1] > start), len(spans))
     last = next((place for place in reversed(held) if spans[place][0] < end), 0)
     return (first, last) if first <= last else (0, 0)
 
