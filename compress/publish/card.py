@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,17 @@ import yaml
 
 from compress.cards import HubCheckpoint, TeacherCard, available, find_teacher
 from compress.folder import FolderInfo
+from compress.measure.facts import Score
 from compress.report import speed_tables, tables, words
+from compress.report.around import truncation
 from compress.report.chain import chain
+from compress.report.quality_tables import above_floor
 from compress.report.render import conditions, markdown_cell, markdown_table
 from compress.report.result import LedgerRow, Report, TargetFacts, Verdict
 from compress.report.table import Table
 from compress.runtime import runtime_of
 from compress.sources import HUB_ID
+from compress.tasks import kind_of
 
 LIBRARIES = {"onnx": "onnx", "openvino": "openvino", "torch": "transformers"}
 """The hub's name for what loads a format."""
@@ -24,8 +29,22 @@ PIPELINES = {
     "classification": "text-classification",
     "multi_label": "text-classification",
     "regression": "text-classification",
+    "token_classification": "token-classification",
+    "question_answering": "question-answering",
+    "multiple_choice": "multiple-choice",
+    "similarity": "sentence-similarity",
+    "retrieval": "sentence-similarity",
+    "ranking": "text-ranking",
 }
 """The hub's name for what a kind of task does."""
+
+QUESTION_AND_TEXTS = '("a question", "a text", "another text")'
+SAMPLES = {
+    "question_answering": '("a question", "the text that answers it")',
+    "multiple_choice": QUESTION_AND_TEXTS,
+    "ranking": QUESTION_AND_TEXTS,
+}
+"""What one asks, where it is more than a text or a pair of them."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +72,7 @@ def front_matter(subject: Subject) -> dict[str, Any]:
     found = {
         "license": teacher.licence.name if teacher and teacher.licence else None,
         "language": [name for name in teacher.languages if name != "multilingual"] if teacher else None,
-        "library_name": LIBRARIES.get(subject.row.variant.format),
+        "library_name": _library(subject),
         "pipeline_tag": PIPELINES.get(report.task.kind),
         "base_model": base_model(report),
         "datasets": hub_data(report),
@@ -62,6 +81,13 @@ def front_matter(subject: Subject) -> dict[str, Any]:
         "model-index": [{"name": subject.name, "results": _results(subject)}],
     }
     return {key: value for key, value in found.items() if value}
+
+
+def _library(subject: Subject) -> str | None:
+    """What loads the folder; embeddings in PyTorch's format are read by sentence-transformers too."""
+    library = LIBRARIES.get(subject.row.variant.format)
+    embeds = PIPELINES.get(subject.report.task.kind) == "sentence-similarity"
+    return "sentence-transformers" if library == "transformers" and embeds else library
 
 
 def teacher_card(report: Report) -> TeacherCard | None:
@@ -119,12 +145,19 @@ def _headline(subject: Subject) -> str:
     if today is None or today.speedup is None:
         return f"{what}{shape}, {row.variant.name}."
     gains = f"{words.times(today.speedup.value)} faster and {words.times(today.smaller)} smaller"
-    kept = f", with {words.percent(today.kept)} of its {report.task.metric}" if today.kept else ""
-    return f"{what}{shape}, {row.variant.name}: {gains} than its teacher in PyTorch fp32{kept}."
+    kept = f", with {words.percent(today.kept)} of its {words.metric(report.task.metric)}" if today.kept else ""
+    above = f" ({told} above {report.floor_name})" if report.floor and (told := _above_floor(subject)) else ""
+    return f"{what}{shape}, {row.variant.name}: {gains} than its teacher in PyTorch fp32{kept}{above}."
+
+
+def _above_floor(subject: Subject) -> str:
+    test = subject.row.targets[subject.verdict.target].test
+    return above_floor(subject.report, test, subject.verdict.target)
 
 
 def _use(subject: Subject) -> str:
-    sample = '("a text", "another text")' if len(subject.report.task.text) == 2 else '"a text"'
+    task = subject.report.task
+    sample = SAMPLES.get(task.kind, '("a text", "another text")' if len(task.text) == 2 else '"a text"')
     runtime, target = runtime_of(subject.row.variant), target_of(subject)
     package = f"compress-encoders[{runtime.extra}]" if runtime.extra else "compress-encoders"
     base_install = runtime.extra is None and target.device == "cpu"
@@ -149,17 +182,24 @@ def _scores(subject: Subject) -> str:
     reference = subject.report.row(subject.report.teacher)
     place = reference.targets.get(subject.verdict.target) if reference else None
     theirs = place.test.scores if place and place.test else {}
-    larger = test.larger_is_better
+    directions = {metric.name: metric.larger_is_better for metric in kind_of(subject.report.task).metrics}
+    floors = subject.report.floor.scores if subject.report.floor else {}
+
+    def score(scores: Mapping[str, Score], name: str) -> str:
+        return words.score(scores[name].value if name in scores else None, directions[name])
+
     rows = tuple(
         {
-            "metric": name,
-            "score": words.score(found.value, larger),
-            "95 % interval": words.interval(found, larger),
-            "teacher": words.score(theirs[name].value, larger) if name in theirs else words.ABSENT,
+            "metric": words.metric(name),
+            "score": score(test.scores, name),
+            "95 % interval": words.interval(found, directions[name]),
+            "teacher": score(theirs, name),
+            words.bare(subject.report.floor_name): score(floors, name),
         }
         for name, found in test.scores.items()
     )
-    table = Table(("metric", "score", "95 % interval", "teacher"), rows, frozenset({"score", "teacher"}))
+    columns = ("metric", "score", "95 % interval", "teacher", words.bare(subject.report.floor_name))
+    table = Table(columns, rows, frozenset({"score", *columns[3:]}))
     where = f"{test.rows:,} test rows of {markdown_cell(subject.report.data.source)}"
     batch = f", scored in batches of {test.batch} as its target uses it" if test.batch else ""
     return f"## Scores\n\nOn {where}{batch}.\n\n{markdown_table(table)}"
@@ -223,6 +263,7 @@ def _origin(subject: Subject) -> str:
         lines.append(f"- Licence of the teacher's weights: {card.licence.name} ({markdown_cell(card.licence.source)})")
     rows = ", ".join(f"{count:,} {role}" for role, count in report.data.rows.items())
     lines.append(f"- Data: {markdown_cell(report.data.source)}; rows: {rows}")
+    lines.append(f"- Texts that were cut: {markdown_cell(truncation(report))}")
     lines += [f"- Made from: step {parent.step}, {parent.fingerprint[:16]}" for parent in subject.info.parents]
     lines += [f"- Note: {markdown_cell(remark)}" for remark in report.remarks]
     return "\n".join(lines)
