@@ -11,10 +11,12 @@ import compress.export.onnx as export
 from compress.errors import ModelError, UsageError
 from compress.export import export_from_model
 from compress.export.onnx import OPSET, export_onnx, export_onnx_from_model
+from compress.export.openvino import export_openvino
 from compress.export.parity import Parity
 from compress.folder import digests, read_info
 from compress.models.families import family_of
 from compress.prune.surgery import cut
+from compress.quantize.int8_dynamic import quantize_int8_dynamic
 from compress.runtime import open_predictor
 from compress.runtime.text import TextModel
 
@@ -101,6 +103,45 @@ def test_other_heads_export_too(tiny_model):
     for head, names in outputs.items():
         proto = export_onnx_from_model(tiny_model("bert", head=head))
         assert [given.name for given in proto.graph.output] == names
+
+
+EMBEDDINGS = {"kind": "similarity", "text": ("one", "other"), "labels": (), "metric": "spearman"}
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        "bert",
+        *(
+            pytest.param(family, marks=pytest.mark.slow)
+            for family in [*PRUNABLE[1:], "albert", "mobilebert", "modernbert"]
+        ),
+    ],
+)
+def test_embedding_models_export_and_are_quantized(family, tiny_model, tiny_folder, tiny_task, tmp_path):
+    pytest.importorskip("openvino", reason="openvino is not installed")
+    task = tiny_task.model_copy(update=EMBEDDINGS)
+    model = tiny_model(family, head="ForSentenceEmbedding", sentence_size=8, pooling="mean")
+    if family in PRUNABLE:
+        model = cut(model, [[0, 2], [1]], [list(range(48)), list(range(16, 32))])
+    source, graph = tiny_folder(model, task), tmp_path / "onnx"
+    arrays = {name: np.array([[2, 5, 9, 3], [2, 7, 3, 0]]) for name in ("input_ids", "attention_mask")}
+    arrays["attention_mask"] = (arrays["input_ids"] > 0).astype(np.int64)
+    arrays["token_type_ids"] = np.zeros_like(arrays["input_ids"])
+    expected = open_predictor(source).predict(arrays)
+    for name, build, origin, most in (
+        ("onnx", export_onnx, source, 1e-5),
+        ("int8", quantize_int8_dynamic, graph, 0.2),
+        ("openvino", export_openvino, graph, 1e-5),
+    ):
+        work = tmp_path / name
+        work.mkdir()
+        info = build(origin, work)
+        assert "agreement" not in info.variant.parity
+        assert not (work / "modules.json").exists()  # sentence-transformers would look for an encoder in it
+        got = open_predictor(work).predict(arrays)
+        assert list(got) == list(expected) == ["sentence_embedding"]
+        np.testing.assert_allclose(got["sentence_embedding"], expected["sentence_embedding"], atol=most)
 
 
 def test_a_model_in_memory(tiny_model, tiny_tokenizer, tiny_task, tmp_path):
