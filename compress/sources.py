@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from compress.cards import PackageCheckpoint, available, find_student, find_teacher
 from compress.errors import UsageError, nearest
-from compress.folder import combined_digest, file_digest
+from compress.folder import combined_digest, digests, file_digest
 
 HUB_ID = re.compile(r"^[\w.-]+/[\w.-]+(@[\w./-]+)?$")
 
@@ -64,6 +64,15 @@ def hub_address(source: str, revision: str | None = None) -> tuple[str, str]:
     """The repository and revision that a hub id means."""
     name, _, pinned = source.partition("@")
     return name, revision or pinned or "main"
+
+
+def folder_identity(source: str) -> dict[str, Any]:
+    """What makes two folders the same model, whatever its form: a digest of all their files."""
+    folder = Path(source).expanduser()
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {source}.")
+    told = {name: digest for name, digest in digests(folder).items() if name not in TOLD_FILES}
+    return {"digest": combined_digest(told)}
 
 
 def _digest(folder: Path) -> str:

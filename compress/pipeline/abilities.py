@@ -14,13 +14,15 @@ from huggingface_hub import try_to_load_from_cache
 
 from compress.cards import HubCheckpoint, find_teacher, locate
 from compress.environment import hub_state
-from compress.errors import ModelError
+from compress.errors import CompressError, ModelError, UsageError
 from compress.losses import LOSSES, LayerLoss
 from compress.models.families import family_named, require_prunable
 from compress.models.observe import part_path
 from compress.models.shrink import choose_layers
 from compress.recipe.schema import Recipe
+from compress.recipe.training import Distill
 from compress.sources import hub_address, where
+from compress.train.cross_scores import check_margins
 
 Config = Mapping[str, Any]
 
@@ -46,6 +48,7 @@ def ability_faults(recipe: Recipe, due: Collection[str], cards: Sequence[Path] =
     yield from _refusals("student", lambda: _takes_layers(recipe, origin))
     if recipe.prune and origin:
         yield from _refusals("prune", lambda: require_prunable(family_named(origin["model_type"])))
+    yield from _refusals("distill", lambda: _follows_margins(recipe))
     yield from _refusals("distill", lambda: _shows_parts(recipe, [config for config in (teacher, origin) if config]))
 
 
@@ -67,7 +70,7 @@ def config_of(source: str, revision: str | None, cards: Sequence[Path] = (), *, 
     return _read(locate(card.checkpoint) / "config.json")
 
 
-def told(error: ModelError) -> str:
+def told(error: CompressError) -> str:
     """A failure as one line of many."""
     return f"{error.message} ({error.hint})" if error.hint else error.message
 
@@ -75,7 +78,7 @@ def told(error: ModelError) -> str:
 def _refusals(part: str, attempt: Callable[[], object]) -> Iterator[str]:
     try:
         attempt()
-    except ModelError as error:
+    except (ModelError, UsageError) as error:
         yield f"{part}: {told(error)}"
 
 
@@ -85,10 +88,20 @@ def _takes_layers(recipe: Recipe, origin: Config) -> None:
         choose_layers(recipe.student.layers, int(depth))
 
 
+def _distillations(recipe: Recipe) -> list[Distill]:
+    settings = [recipe.student and recipe.distill, recipe.prune and recipe.prune.recover]
+    return [each for each in settings if each]
+
+
+def _follows_margins(recipe: Recipe) -> None:
+    """Refuse a cross-encoder that is none, or one for a task in which nothing is ranked."""
+    for settings in _distillations(recipe):
+        check_margins(settings, recipe.task)
+
+
 def _shows_parts(recipe: Recipe, models: Sequence[Config]) -> None:
     """Refuse a loss on what a family does not show, such as the attention of one that fuses its queries."""
-    settings = [recipe.student and recipe.distill, recipe.prune and recipe.prune.recover]
-    losses = {name for each in settings if each for name, weight in each.losses.items() if weight}
+    losses = {name for each in _distillations(recipe) for name, weight in each.losses.items() if weight}
     for loss in (LOSSES[name] for name in sorted(losses)):
         for part in loss.needs if isinstance(loss, LayerLoss) else ():
             for model in models:

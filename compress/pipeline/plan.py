@@ -20,7 +20,8 @@ from compress.pipeline.graph import Competitor, Plan
 from compress.pipeline.portable import portable
 from compress.recipe.measuring import Measure, Target
 from compress.recipe.schema import Recipe
-from compress.sources import identity
+from compress.recipe.training import Distill
+from compress.sources import folder_identity, identity
 from compress.variants import Variant, variants_for
 
 SCORING_BATCH = 32
@@ -90,16 +91,27 @@ def _add_models(plan: Plan, cards: Sequence[Path]) -> dict[str, str]:
         student = effective(recipe.student)
         if recipe.student.source:
             student["source"] = identity(recipe.student.source, recipe.student.revision, cards)
-        settings = {"student": student, "distill": recipe.distill and effective(recipe.distill), "seed": seed}
+        settings = {"student": student, "distill": recipe.distill and _distilled(recipe.distill), "seed": seed}
         run = partial(steps.distill, student=recipe.student, settings=recipe.distill, seed=seed)
         models["student"] = plan.add("distill", "distill", settings, ["data", "finetune"], run, trains=True)
     if recipe.prune:
         parent = models.get("student", models["teacher"])
         needs = list(dict.fromkeys(["data", "finetune", parent]))
         run = partial(steps.prune, parent=parent, settings=recipe.prune, seed=seed)
-        settings = {"prune": effective(recipe.prune), "parent": parent, "seed": seed}
+        pruned = effective(recipe.prune)
+        if recipe.prune.recover:
+            pruned["recover"] = _distilled(recipe.prune.recover)
+        settings = {"prune": pruned, "parent": parent, "seed": seed}
         models["pruned"] = plan.add("prune", "prune", settings, needs, run, trains=True)
     return models
+
+
+def _distilled(settings: Distill) -> dict[str, Any]:
+    """The settings that count; of a cross-encoder its contents, wherever it stands."""
+    told = effective(settings)
+    if settings.cross_encoder is not None:
+        told["cross_encoder"] = folder_identity(settings.cross_encoder)
+    return told
 
 
 def _note_missing_targets(plan: Plan) -> None:

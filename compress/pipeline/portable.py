@@ -35,10 +35,13 @@ def portable(recipe: Recipe) -> dict[str, Any]:
     plain = recipe.model_dump(mode="json", exclude={"publish", "track"})
     data = plain["task"]["data"]
     if data["hub"] is None:
-        data.update({role: _names(data[role]) for role in ROLES})
+        data.update({role: _names(data[role]) for role in (*ROLES, "corpus")})
     for section in ("teacher", "student"):
         if plain[section]:
             plain[section]["source"] = _name(plain[section]["source"])
+    for distilled in (plain["distill"], plain["prune"] and plain["prune"]["recover"]):
+        if distilled:
+            distilled["cross_encoder"] = _name(distilled["cross_encoder"])
     return plain
 
 

@@ -20,6 +20,7 @@ from compress.models.shrink import build_student, place
 from compress.recipe.training import Distill, Student
 from compress.tasks.kind import Row
 from compress.train import material
+from compress.train.cross_scores import with_scores
 from compress.train.distillation import Distillation
 from compress.train.made import Made, save_made
 from compress.train.objective import Objective
@@ -51,7 +52,8 @@ def distill(
     _check_tokenizer(tokenizer, student)
     model = load_model(teacher, task)
     tokens = material.tokens_of(model.config, tokenizer)
-    model = teacher_of(student, model, roles.rows("train"), task, tokens)
+    train, select, documents = roles.rows("train"), roles.rows("select"), roles.documents("select")
+    model = teacher_of(student, model, train, task, tokens)
 
     def build(seed: int) -> PreTrainedModel:
         return build_student(model, student, task, seed=seed)
@@ -61,7 +63,7 @@ def distill(
     made, result = train_best(
         build,
         objective_of(model, settings, task),
-        material.from_data(data, tokens, console),
+        material.from_rows(with_scores(train, settings, task, work, console), select, task, tokens, console, documents),
         settings,
         seed=seed,
         work=work,
@@ -102,7 +104,9 @@ def distill_from_model(
         trained, _ = train_best(
             rewound(student, settings),
             objective_of(teacher, settings, task),
-            material.from_rows(train_rows, select_rows, task, tokens, console),
+            material.from_rows(
+                with_scores(train_rows, settings, task, work, console), select_rows, task, tokens, console
+            ),
             settings,
             seed=seed,
             work=work,

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from compress.cli import main
+from compress.errors import UsageError
 from compress.models.tiny import write_tiny_model
 from compress.pipeline import abilities
 from compress.pipeline.abilities import ability_faults
+from compress.pipeline.portable import portable
 from compress.pipeline.run import Options, prepare
 
 EVERYTHING = ("data", "finetune", "distill", "prune")
@@ -94,3 +96,32 @@ def test_layers_that_cannot_be_counted(layers: str, recipe_file: Path, capsys):
 def test_a_place_for_runs_that_cannot_be(recipe_file: Path, tmp_path: Path, capsys):
     assert main(["run", str(recipe_file), "--runs", str(tmp_path / "train.csv")]) == 2
     assert "--runs" in capsys.readouterr().err
+
+
+def test_a_cross_encoder_that_is_none_or_is_asked_for_nothing(faults, tmp_path):
+    (fault,) = faults("distill={soft_label: 1.0, margin: 1.0}")
+    assert fault.startswith("distill: the loss margin compares a query's documents, and classification has none")
+    (fault,) = faults(f"distill={{soft_label: 1.0, cross_encoder: {tmp_path / 'teacher'}}}")
+    assert fault.startswith("distill: cross_encoder is named, and no loss asks it")
+
+
+def test_a_cross_encoder_counts_by_its_contents(recipe_file: Path, tmp_path: Path):
+    def fingerprint(folder: str) -> str:
+        override = f"distill={{soft_label: 1.0, cross_encoder: {tmp_path / folder}}}"
+        steps = prepare(recipe_file, [override], Options(runs=tmp_path / "runs")).steps
+        return next(step.fingerprint for step in steps if step.name == "distill")
+
+    for folder in ("one", "same", "other"):
+        write_tiny_model(tmp_path / folder, "bert")
+    (tmp_path / "other" / "notes.txt").write_text("another")
+    assert fingerprint("one") == fingerprint("same") != fingerprint("other")
+    with pytest.raises(UsageError, match="there is no folder"):
+        fingerprint("none")
+
+
+def test_what_is_published_names_no_folder_of_a_cross_encoder(recipe_file: Path, tmp_path: Path):
+    override = f"distill={{soft_label: 1.0, cross_encoder: {tmp_path / 'teacher'}}}"
+    plan = prepare(recipe_file, [override], Options(runs=tmp_path / "runs"))
+    told = portable(plan.recipe)
+    assert told["distill"]["cross_encoder"] == "teacher"
+    assert str(tmp_path) not in str({**told, "measure": None})
