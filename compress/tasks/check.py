@@ -48,7 +48,8 @@ def _kind_problems(task: Task, kind: Kind) -> Iterator[Problem]:
         yield Problem(("task", "text"), f"{kind.name} reads {span} columns of text, got {len(task.text)}")
     if kind.label_columns is not None and len(label_columns(task)) > kind.label_columns:
         several = [name for name, other in KINDS.items() if other.label_columns is None]
-        yield Problem(("task", "label"), f"{kind.name} has one label column; kind: {several[0]} has several")
+        room = "one label column" if kind.label_columns == 1 else f"{kind.label_columns} label columns at most"
+        yield Problem(("task", "label"), f"{kind.name} has {room}; kind: {several[0]} has several")
     if task.data.corpus is not None and not kind.searches:
         yield Problem(("task", "data", "corpus"), f"{kind.name} searches no documents")
 

@@ -1,13 +1,20 @@
-"""The recipe that the documentation of measuring shows is one, and shows every key of `measure`."""
+"""What the documentation shows is a recipe: of measuring with every key of `measure`, of tasks one for every kind."""
 
+import re
 from pathlib import Path
+
+import pytest
 
 from compress.pipeline.names import NAMES
 from compress.recipe.load import parse_recipe
 from compress.recipe.measuring import Measure
-from compress.tasks.named import NAMED_TASKS
+from compress.tasks import KINDS
+from compress.tasks.check import task_problems
+from compress.tasks.named import KIND_DEFAULTS, NAMED_TASKS
 
-PAGE = Path(__file__).parents[2] / "docs" / "measuring.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "measuring.md"
+TASKS = (DOCS / "tasks.md").read_text(encoding="utf-8")
 
 
 def test_the_documented_recipe_reads_and_leaves_out_no_key_of_measure():
@@ -15,3 +22,22 @@ def test_the_documented_recipe_reads_and_leaves_out_no_key_of_measure():
     recipe = parse_recipe(text, "docs/measuring.md", (), NAMES, NAMED_TASKS)
     assert recipe.measure.model_fields_set == set(Measure.model_fields)
     assert (recipe.measure.budget, recipe.task.slices, recipe.variants) == (60.0, ("source",), ("torch-compiled",))
+
+
+def recipe_of(text: str):
+    return parse_recipe(f"{text}\nteacher: any\n", "docs/tasks.md", (), NAMES, NAMED_TASKS, kinds=KIND_DEFAULTS)
+
+
+@pytest.mark.parametrize("shown", re.findall(r"```yaml\n(task: .*)\n", TASKS))
+def test_the_tasks_that_are_shown_are_sound(shown):
+    assert task_problems(recipe_of(shown).task) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_has_its_line_and_its_columns_are_those_that_stand_there(kind):
+    line = next(line for line in TASKS.splitlines() if line.startswith(f"| `{kind}`"))
+    told = [re.findall(r"`(\w+)`", cell) for cell in line.split("|")[2:4]]
+    task = recipe_of(f"task: {{kind: {kind}, data: {{train: a, test_share: 0.1}}}}").task
+    assert (tuple(told[0]), told[1][:1]) == (task.text, [task.label])
+    assert KINDS[kind].metrics[0].name in line
+    assert kind in re.findall(r"\w+", " ".join(re.findall(r"^## (.*)", TASKS, re.MULTILINE)))
