@@ -125,7 +125,7 @@ def _init(command: Command) -> None:
     each.add_argument("--train", metavar="FILE", help="your rows: csv, tsv, jsonl or parquet")
     each.add_argument("--text", action="append", metavar="COLUMN", help="the text's column; twice for sentence pairs")
     each.add_argument("--label", metavar="COLUMN", help="the answer's column")
-    each.add_argument("--kind", help="classification, multi_label or regression")
+    each.add_argument("--kind", help="what the task is: compress ls kinds")
     each.add_argument("--teacher", default="minilm-l6", help="a card, a folder or a hub id")
     each.add_argument("--student", default="half-depth", help="a card, a folder or a hub id")
 
@@ -218,7 +218,7 @@ def _verify(command: Command) -> None:
 
 
 def _predict(command: Command) -> None:
-    each = command("predict", "text in, label and probability out, from any model folder or variant")
+    each = command("predict", "texts in, answers out, from any model folder or variant")
     each.add_argument("model", type=Path)
     each.add_argument(
         "texts",
@@ -226,7 +226,7 @@ def _predict(command: Command) -> None:
         metavar="TEXT",
         help="texts; pairs two by two, a question before its choices; none: lines of --file or stdin",
     )
-    each.add_argument("--file", type=Path, help="a text a line; the two of a pair with a tab between")
+    each.add_argument("--file", type=Path, help="a text a line; parts of a row with a tab between")
     each.add_argument("--batch", type=_count, default=16, metavar="N")
     _place(each)
 

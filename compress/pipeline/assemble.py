@@ -123,6 +123,7 @@ class _Assembly:
             rows=info.counts,
             classes=info.per_class,
             duplicates=info.duplicates,
+            skipped=info.skipped,
             truncated=self._truncated(),
         )
 

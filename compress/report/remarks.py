@@ -152,6 +152,8 @@ def _trusted(report: Report) -> Iterator[str]:
 
 
 def _data(report: Report) -> Iterator[str]:
+    if report.data.skipped:
+        yield f"{report.data.skipped:,} rows of the data were left out, because they do not fit the task."
     if report.data.duplicates:
         yield f"{report.data.duplicates} texts of test also stand in train."
     shares = {place.test.truncated for row in report.rows for place in row.targets.values() if place.test}

@@ -35,6 +35,8 @@ class DataFacts(Facts):
     """By role and label, the number of rows."""
     duplicates: int | None = None
     """Texts that stand in both train and test."""
+    skipped: int = 0
+    """Rows that were left out because they do not fit the task."""
     truncated: Mapping[str, float] = {}
     """By role, the share of rows of which the teacher does not see everything; of train as 10,000 of its rows tell."""
 

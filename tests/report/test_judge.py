@@ -191,11 +191,12 @@ def test_nothing_is_remarked_where_all_is_well(make_report):
 
 def test_remarks_about_data_and_floor(make_report, quality_of):
     report = make_report(floor=quality_of(0.90))
-    report = report.model_copy(update={"data": report.data.model_copy(update={"duplicates": 12})})
+    report = report.model_copy(update={"data": report.data.model_copy(update={"duplicates": 12, "skipped": 1234})})
     test = report.row("pruned/onnx-int8").targets["cpu"].test.model_copy(update={"truncated": 0.2})
     remarks = judged(edited(report, "pruned/onnx-int8", test=test)).remarks
     assert remarks == (
         "On cpu the winner is not clearly better than a bag of words (accuracy 90.6 against 90.0).",
+        "1,234 rows of the data were left out, because they do not fit the task.",
         "12 texts of test also stand in train.",
         "20.0 % of the test rows were cut at 128 word pieces.",
     )
