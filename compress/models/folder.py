@@ -59,12 +59,17 @@ def load_model(
     """
     folder = _local(source, revision)
     config = read_config(folder)
-    _note_pickle(folder, console or Console("quiet"))
+    console = console or Console("quiet")
+    _note_pickle(folder, console)
     saved = saved_as(folder, config)
     head = (saved.head or HEADS["encoder"]) if task is None else head_named(kind_of(task).head)
     reused = saved.head is head if task is None else answers_task(saved, task)
     order = label_order(saved, task) if reused and task is not None else []
     layout = _set_outputs(config, saved, task, folder)
+    if task is not None and reused and head is EMBEDDING and config.pooling != task.pooling:
+        console.note(
+            f"{folder} keeps its own pooling, {config.pooling}; the task's {task.pooling} is for plain encoders"
+        )
     model, drawn = _read(folder, config, head, seed)
     if layout is not None and drawn and (weight := layout.projection()) is not None:
         set_projection(model, weight)

@@ -14,6 +14,7 @@ from compress.console import Console
 from compress.data.roles import load_roles
 from compress.errors import ModelError
 from compress.folder import TaskInfo
+from compress.models.embedding import embedding_size
 from compress.models.families import shape_of
 from compress.models.folder import fit_head, load_model, load_tokenizer
 from compress.models.shrink import build_student, place
@@ -50,10 +51,12 @@ def distill(
     task = roles.info.task_info
     tokenizer = load_tokenizer(teacher)
     _check_tokenizer(tokenizer, student)
-    model = load_model(teacher, task)
-    tokens = material.tokens_of(model.config, tokenizer)
+    own = load_model(teacher, task)
+    tokens = material.tokens_of(own.config, tokenizer)
     train, select, documents = roles.rows("train"), roles.rows("select"), roles.documents("select")
-    model = teacher_of(student, model, train, task, tokens)
+    model = teacher_of(student, own, train, task, tokens)
+    if model is not own:
+        console.note(f"{step}: of the teacher's embeddings the {embedding_size(model)} principal components are learnt")
 
     def build(seed: int) -> PreTrainedModel:
         return build_student(model, student, task, seed=seed)

@@ -47,8 +47,9 @@ def finetune(
     tokenizer = load_tokenizer(folder)
     ready = has_head(folder, task)
     if settings is False and not ready:
+        wanted = f"labels: {', '.join(task.labels)}" if task.labels else task.kind
         raise ModelError(
-            f"{source} has no head for {task.name} (labels: {', '.join(task.labels) or 'none, a number'}).",
+            f"{source} has no head for {task.name} ({wanted}).",
             hint="leave out `finetune: false`, so that it is trained",
         )
     if settings is False or (ready and settings.reuse):

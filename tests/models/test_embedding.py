@@ -1,9 +1,12 @@
 """Embedding models of every family, against the plain encoder asked one text at a time."""
 
+import io
+
 import pytest
 import torch
 from transformers import AutoModel
 
+from compress.console import Console
 from compress.errors import ModelError
 from compress.folder import FolderInfo, TaskInfo, read_info
 from compress.models.embedding import (
@@ -119,7 +122,9 @@ def test_a_plain_encoder_pools_as_the_task_says(name, tiny_model, tiny_tokenizer
 
 def test_an_embedding_model_keeps_its_own_pooling_for_any_such_task(tiny_model, tiny_folder):
     model = tiny_model("bert", head=HEAD, pooling="cls", sentence_size=8)
-    folder = tiny_folder(model, task_of())
+    folder, told = tiny_folder(model, task_of()), io.StringIO()
+    load_model(folder, task_of("mean"), console=Console(err=told))
+    assert "keeps its own pooling, cls" in told.getvalue()
     for kind in ("similarity", "retrieval"):
         assert has_head(folder, task_of("mean", kind))
         again = load_model(folder, task_of("mean", kind))

@@ -1,9 +1,12 @@
 """Teachers and students of embeddings in one space."""
 
+import io
+
 import numpy as np
 import pytest
 import torch
 
+from compress.console import Console
 from compress.data.roles import load_roles, prepare
 from compress.errors import ModelError, UsageError
 from compress.folder import read_info
@@ -102,7 +105,9 @@ def test_what_cannot_be_asked_for(given, tiny_model, tiny_task):
 def test_every_family_distils_into_fewer_dimensions(name, data, given, tiny_model, tiny_folder, tmp_path):
     teacher = tiny_model(name, head=HEAD)
     folder = tiny_folder(teacher, given[1])
-    made = distill(folder, Student(layers=1, embedding=8), data, Distill(**SETTINGS), 0, tmp_path)
+    told, spec = Console(err=io.StringIO()), Student(layers=1, embedding=8)
+    made = distill(folder, spec, data, Distill(**SETTINGS), 0, tmp_path, console=told)
+    assert "of the teacher's embeddings the 8 principal components are learnt" in told.err.getvalue()
     assert (made.info.shape.layers, made.info.task.kind) == (1, "similarity")
     losses = [record.losses["soft_label"] for record in made.result.history]
     assert losses[-1] < losses[0]
