@@ -190,13 +190,14 @@ def predict(options: argparse.Namespace, console: Console) -> None:
 
 
 def _shown(value: object) -> str:
-    """One field of an answer: a name, a number, the names of several classes, or a number for each of them."""
+    """One field of an answer: a name, a number, several of them, or several with their own fields (entities)."""
     if isinstance(value, float):
         return f"{value:.4f}"
     if isinstance(value, dict):
         return ", ".join(f"{name} {_shown(entry)}" for name, entry in value.items())
     if isinstance(value, (list, tuple)):
-        return ", ".join(map(str, value)) or "none"
+        between = "; " if any(isinstance(each, dict) for each in value) else ", "
+        return between.join(map(_shown, value)) or "none"
     return str(value)
 
 

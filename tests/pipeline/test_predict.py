@@ -71,3 +71,6 @@ def test_answers_for_people() -> None:
     assert _shown({"even": 0.5, "odd": 0.25}) == "even 0.5000, odd 0.2500"
     assert _shown(["even", "odd"]) == "even, odd"
     assert _shown([]) == "none"
+    assert (
+        _shown([{"type": "city", "start": 1}, {"type": "day", "start": 4}]) == "type city, start 1; type day, start 4"
+    )
