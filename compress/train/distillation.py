@@ -15,6 +15,7 @@ from compress.models.families import layers_of
 from compress.models.observe import Seen, observe
 from compress.recipe.training import Distill
 from compress.tasks import kind_of
+from compress.train.cross_scores import check_margins
 from compress.train.layer_map import layer_map
 from compress.train.objective import Batch, Losses, forward
 
@@ -35,6 +36,7 @@ class Distillation:
         teacher.train(False)
         self.temperature = settings.temperature
         chosen = chosen_losses(settings)
+        check_margins(settings, task)
         self.answers = {name: loss for name, loss in chosen.items() if isinstance(loss, AnswerLoss)}
         self.layers = {name: loss for name, loss in chosen.items() if isinstance(loss, LayerLoss)}
         self.given = {name: loss for name, loss in chosen.items() if isinstance(loss, BatchLoss)}

@@ -1,13 +1,17 @@
+import json
+
 import numpy as np
 import pytest
 import torch
 
 from compress.console import Console
+from compress.data.roles import load_roles, prepare
 from compress.errors import DataError, ModelError, UsageError
 from compress.folder import TaskInfo
 from compress.models.shrink import build_student
+from compress.recipe.schema import Task
 from compress.recipe.training import Distill, Student
-from compress.train import distill_from_model
+from compress.train import distill, distill_from_model
 from compress.train.cross_scores import check_margins, with_scores
 from compress.train.distillation import Distillation
 
@@ -121,3 +125,22 @@ def test_a_student_follows_margins(encoder, tiny_model, tiny_tokenizer, tmp_path
     before = margins(student)
     distill_from_model(teacher, student, tiny_tokenizer, rows_of(20), [], SEARCH, chosen)
     assert margins(student) < before / 2
+
+
+def test_a_recipes_step_asks_the_cross_encoder_and_keeps_nothing_of_it(encoder, tiny_model, tiny_folder, tmp_path):
+    lines = [json.dumps({"query": f"a {row['query']}", "answer": row["positives"][0]}) for row in rows_of(40)]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines) + "\n")
+    files = {"train": str(tmp_path / "train.jsonl"), "select_share": 0.2, "test_share": 0.2}
+    task = Task(kind="retrieval", data=files, text="query", label="answer", hard_negatives=2, max_length=32)
+    data, work = tmp_path / "data", tmp_path / "work"
+    data.mkdir()
+    work.mkdir()
+    prepare(task, 0, data)
+    teacher = tiny_folder(
+        tiny_model("bert", head="ForSentenceEmbedding", pooling="mean"), load_roles(data).info.task_info
+    )
+    chosen = settings_of(encoder, epochs=1, batch_size=8, precision="fp32")
+    made = distill(teacher, Student(layers=1), data, chosen, 0, work)
+    assert set(made.result.history[0].losses) == {"margin", "hard_label"}
+    assert not list(work.rglob("*scores*"))
+    assert not (work / "training").exists()
