@@ -172,7 +172,7 @@ NAMED_TASKS: Mapping[str, Mapping[str, Any]] = {
         "max_length": 64,
     },
 }
-"""Which library a sentence of documentation is about (`docstrings`), GLUE's nine tasks, and AG News."""
+"""GLUE's nine tasks, AG News and a set for each kind; `docstrings` tells which library a sentence is about."""
 
 KIND_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "token_classification": {"text": ["tokens"], "label": "tags"},
