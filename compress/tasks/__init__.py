@@ -13,8 +13,8 @@ from compress.recipe.schema import Task
 from compress.tasks.classification import Classification
 from compress.tasks.kind import Arrays, Encode, Encoding, Example, Given, Kind, Metric, RawRow, Row
 from compress.tasks.multi_label import MultiLabel
-from compress.tasks.question_answering import QuestionAnswering
 from compress.tasks.multiple_choice import MultipleChoice
+from compress.tasks.question_answering import QuestionAnswering
 from compress.tasks.ranking import Ranking
 from compress.tasks.regression import Regression
 from compress.tasks.retrieval import Retrieval

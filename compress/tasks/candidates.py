@@ -44,7 +44,8 @@ class CandidateKind(Kind):
         parts = tuple(given) if isinstance(given, (tuple, list)) else (given,)
         if len(parts) <= self.least or not all(isinstance(part, str) for part in parts):
             told = f"a question and {self.least} or more {self.listed}"
-            raise UsageError(f"{task.name} reads {told}; got {given!r}.", hint="the question comes first; in a file there are tabs between them")
+            hint = "the question comes first; in a file there are tabs between them"
+            raise UsageError(f"{task.name} reads {told}; got {given!r}.", hint=hint)
         return {"text": parts[0], self.listed: list(parts[1:])}
 
     def outputs(self, task: TaskInfo) -> int:
