@@ -36,7 +36,7 @@ CUT = "cut"
 """Of a work folder: the pruned model before it recovers, so that a killed step goes on with the same one."""
 
 BATCH = 32
-"""Rows whose gradients are averaged before importance takes absolute values; 8 or 32 cut alike."""
+"""Examples whose gradients are averaged before importance takes absolute values; 8 or 32 cut alike."""
 
 SCORED = {"losses": {"soft_label": 1.0}, "hard_label": 1.0}
 """The loss whose change importance estimates: the true labels and the teacher's answers."""
@@ -170,8 +170,10 @@ def _batches(
 ) -> Iterator[Batch]:
     """As many batches of rows drawn from train as the settings ask for, or all of it where there are fewer."""
     drawn = np.sort(np.random.default_rng(seed).permutation(len(rows))[: BATCH * settings.batches])
-    examples = for_training(encode_rows((rows[int(index)] for index in drawn), task, tokens), task)
-    for indices in bucketed(examples.lengths, BATCH, seed, epoch=0):
+    encoded = encode_rows((rows[int(index)] for index in drawn), task, tokens)
+    examples = for_training(encoded, task)
+    size = max(1, BATCH * len(examples.lengths) // len(encoded))  # whole rows have several examples each
+    for indices in bucketed(examples.lengths, size, seed, epoch=0)[: settings.batches]:
         yield {name: torch.from_numpy(array).to(device) for name, array in examples.batch(indices).items()}
 
 
