@@ -97,7 +97,7 @@ def read_recipe(source: RecipeSource, overrides: Sequence[str] = (), cards: Sequ
     if isinstance(source, Mapping):
         return parse_recipe(dump_yaml(dict(source)), "recipe", overrides, NAMES, NAMED_TASKS, CHECKS, KIND_DEFAULTS)
     path = Path(source)
-    if not path.exists() and not path.suffix and path.name == str(source):
+    if not path.is_file() and not path.suffix and path.name == str(source):
         path = find_recipe(str(source), cards)
     return load_recipe(path, overrides, NAMES, NAMED_TASKS, CHECKS, KIND_DEFAULTS)
 
