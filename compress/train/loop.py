@@ -56,7 +56,7 @@ def train(
 
     ``work`` holds checkpoints while this runs and the result afterwards (so that a caller that is killed before it
     has saved the model loses nothing); the caller removes it. ``evaluate`` runs on the main process, without
-    gradients.
+    gradients and in full precision.
     """
     processes = Processes(track)
     store = Store(work, identity(model, objective, examples, settings, seed))
@@ -216,7 +216,7 @@ class Run:
         score = math.nan
         if self.processes.is_main:
             self.model.train(False)
-            with torch.no_grad(), self.autocast():
+            with torch.no_grad():  # in full precision, as the result will be scored
                 score = self.evaluate(self.model)
         score = self.processes.from_main(score)
         state = self.state

@@ -70,6 +70,23 @@ def test_it_learns_and_keeps_the_best(precision, tiny_model, material, tmp_path)
     assert result.rows_per_second > 0
 
 
+def test_scores_are_those_of_full_precision(tiny_model, material, tmp_path):
+    """In bf16 there are more ties than there will be when the result is scored."""
+    seen = []
+
+    def evaluate(model):
+        names = ("input_ids", "attention_mask", "token_type_ids")
+        arrays = material.train.batch(np.arange(4))
+        seen.append((torch.is_autocast_enabled("cpu"), runs(model)({name: arrays[name] for name in names})["logits"]))
+        return 0.0
+
+    model = tiny_model("bert")
+    run(model, material, tmp_path, evaluate=evaluate, precision="bf16", epochs=1)
+    (mixed, logits), *_ = seen
+    assert not mixed
+    assert (logits != torch.from_numpy(logits).bfloat16().float().numpy()).any()
+
+
 def test_the_same_seed_gives_the_same_weights(tiny_model, material, tmp_path, same_weights):
     models = [tiny_model("bert") for _ in range(3)]
     for place, (model, seed) in enumerate(zip(models, (1, 1, 2), strict=True)):
