@@ -4,7 +4,8 @@ A training can be killed at any moment and goes on from its last checkpoint to t
 same machine, with the same threads and processes): batches and rates are pure functions of the update's number, and
 everything else, the random generators included, stands in the checkpoint. Started on several processes, each takes
 its share of every batch; gradients are summed with each row weighing the same, so the result is that of one process
-up to rounding (and up to dropout, which every process draws for its own rows).
+up to rounding (and up to dropout, which every process draws for its own rows). Retrieval is the exception: a query is
+told from the documents of the other rows of its own process only, so more processes mean fewer negatives.
 """
 
 from __future__ import annotations
