@@ -6,6 +6,8 @@ scored once, before training begins, into a file.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import overload
@@ -46,6 +48,8 @@ class ScoredRows(Sequence[Row]):
         """``scores`` are those of all rows, end to end."""
         self._rows, self._scores = rows, scores
         self._ends = np.cumsum([len(documents_of(row)) for row in rows])
+        if len(scores) != self._ends[-1]:
+            raise DataError(f"there are {len(scores):,} scores for the {self._ends[-1]:,} documents of the rows.")
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -89,8 +93,8 @@ def check_margins(settings: Distill, task: Task | TaskInfo) -> None:
 def with_scores(rows: Sequence[Row], settings: Distill, task: TaskInfo, work: Path, console: Console) -> Sequence[Row]:
     """The training rows with what the loss `margin` compares; as they are where it weighs nothing.
 
-    Scores are kept in ``work`` until its trainings are forgotten, so that a killed step does not ask again. Of several
-    processes only the main one asks.
+    Scores are kept in ``work`` until its trainings are forgotten, so that a killed step does not ask again; they go by
+    the cross-encoder and the rows. Of several processes only the main one asks.
     """
     check_margins(settings, task)
     if not settings.losses.get(LOSS):
@@ -100,7 +104,8 @@ def with_scores(rows: Sequence[Row], settings: Distill, task: TaskInfo, work: Pa
         _check_scores(rows)
         return rows
     folder, processes = _folder(settings.cross_encoder), Processes()
-    kept = work / FOLDER / f"scores-{combined_digest(digests(folder))[:16]}.npy"
+    told = {**digests(folder), "rows": _digest(rows)}
+    kept = work / FOLDER / f"scores-{combined_digest(told)[:16]}.npy"
     if processes.is_main and not kept.is_file():
         kept.parent.mkdir(parents=True, exist_ok=True)
         aside = kept.with_name(f"partial-{kept.name}")
@@ -126,6 +131,14 @@ def cross_scores(rows: Sequence[Row], folder: Path, device: str, console: Consol
             scores[indices] = np.concatenate(kind.decide(predictor.predict(arrays), arrays, task))
             progress.advance(len(indices))
     return scores
+
+
+def _digest(rows: Sequence[Row]) -> str:
+    """What the pairs of all rows are known by."""
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(json.dumps([row["query"], documents_of(row)]).encode())
+    return digest.hexdigest()
 
 
 def _folder(name: str) -> Path:

@@ -12,7 +12,7 @@ from compress.models.shrink import build_student
 from compress.recipe.schema import Task
 from compress.recipe.training import Distill, Student
 from compress.train import distill, distill_from_model
-from compress.train.cross_scores import check_margins, with_scores
+from compress.train.cross_scores import ScoredRows, check_margins, with_scores
 from compress.train.distillation import Distillation
 
 SEARCH = TaskInfo(name="find", kind="retrieval", text=("query",), metric="mrr", max_length=32)
@@ -68,6 +68,22 @@ def test_scores_are_asked_for_once(encoder, tmp_path, quiet, monkeypatch):
     monkeypatch.setattr("compress.train.cross_scores.cross_scores", None)
     after = with_scores(rows, settings_of(encoder), SEARCH, tmp_path, quiet)
     assert [row["scores"] for row in before] == [row["scores"] for row in after]
+
+
+def test_other_rows_are_asked_for_anew(encoder, tmp_path, quiet):
+    rows = rows_of(4)
+    with_scores(rows, settings_of(encoder), SEARCH, tmp_path, quiet)
+    changed = [{**row, "negatives": [f"not {text}" for text in row["negatives"]]} for row in rows]
+    found = with_scores(changed, settings_of(encoder), SEARCH, tmp_path, quiet)
+    fresh = with_scores(changed, settings_of(encoder), SEARCH, tmp_path / "fresh", quiet)
+    assert [row["scores"] for row in found] == [row["scores"] for row in fresh]
+    more = with_scores(rows_of(6), settings_of(encoder), SEARCH, tmp_path, quiet)
+    assert [len(row["scores"]) for row in more] == [3] * 6
+
+
+def test_scores_must_be_as_many_as_documents():
+    with pytest.raises(DataError, match="there are 5 scores for the 6 documents"):
+        ScoredRows(rows_of(2), np.zeros(5, np.float32))
 
 
 def test_rows_stay_as_they_are_where_nothing_asks(tmp_path, quiet):
