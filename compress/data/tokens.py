@@ -75,7 +75,7 @@ class Tokens:
         Where more than ``limit`` would be needed the last one is marked as truncated.
         """
         special = self._tokenizer.num_special_tokens_to_add(pair is not None)
-        first = 0 if pair is None else len(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        first = 0 if pair is None else self._count(text)
         room = most - special - first
         if room < 1:
             raise DataError(
@@ -86,8 +86,14 @@ class Tokens:
         self._limit_to(_Limit(most, pair is not None, min(overlap, room // 2)))
         found = self._tokenizer.encode(text) if pair is None else self._tokenizer.encode(text, pair)
         every = [found, *found.overflowing]
-        last = 0 if pair is None else 1
-        return [_window(each, last, len(every) > limit and each is every[limit - 1]) for each in every[:limit]]
+        last, shown = (0, text) if pair is None else (1, pair)
+        return [_window(each, last, shown, len(every) > limit and each is every[limit - 1]) for each in every[:limit]]
+
+    def _count(self, text: str) -> int:
+        """All pieces of a text, without special ones."""
+        self._tokenizer.no_truncation()
+        self._limit = None
+        return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def _limit_to(self, limit: _Limit) -> None:
         if limit == self._limit:
@@ -109,12 +115,18 @@ class Tokens:
         self._limit = limit
 
 
-def _window(found: Any, last: int, truncated: bool) -> Encoding:
+def _window(found: Any, last: int, text: str, truncated: bool) -> Encoding:
     spans = [
-        (start, end) if sequence == last else (-1, -1)
+        _without_space(text, start, end) if sequence == last else (-1, -1)
         for (start, end), sequence in zip(found.offsets, found.sequence_ids, strict=True)
     ]
     return Encoding(found.ids, found.type_ids, truncated, spans)
+
+
+def _without_space(text: str, start: int, end: int) -> tuple[int, int]:
+    """The characters of a piece but the space around them, which some tokenizers count in: none are left of a space."""
+    piece = text[start:end].lstrip()
+    return end - len(piece), end - len(piece) + len(piece.rstrip())
 
 
 def _pad_id(folder: Path, config: Mapping[str, Any], tokenizer: Tokenizer) -> int:

@@ -22,7 +22,7 @@ from compress.tasks.kind import Arrays, Confidence, Encode, Encoding, Example, G
 from compress.tasks.marked import marked_answers
 from compress.tasks.spans import SPAN, best_spans, merged, piece_places
 from compress.tasks.squad_text import f1, match
-from compress.tasks.text import collate_text, pad, texts_of
+from compress.tasks.text import collate_text, pad, shortened, texts_of
 from compress.tasks.threshold import best_threshold
 
 MOST_QUESTION = 64
@@ -227,12 +227,6 @@ def fields_of(width: int) -> list[tuple[str, Any]]:
         ("answered", np.bool_),
         ("probability", np.float64),
     ]
-
-
-def shortened(question: str, most: int, encode: Encode) -> str:
-    """As much of a question as ``most`` pieces hold."""
-    window = encode.windows(question, None, most + 2, 0, 1)[0]  # two special pieces around it
-    return question[: max(last for _, last in window.spans or ())] if window.truncated else question
 
 
 def example_of(window: Encoding) -> Example:

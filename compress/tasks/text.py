@@ -40,10 +40,15 @@ class TextKind(Kind):
         return self.in_windows(task)
 
     def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:
-        """One example a row, or one a window where long texts are not cut."""
+        """One example a row, or one a window where long texts are not cut.
+
+        The first text of a pair is whole in every window, of which it takes no more than half.
+        """
         text, pair = row["text"], row.get("text_pair")
         if not self.in_windows(task):
             return [example_of(encode(text, pair, task.max_length), row)]
+        if pair is not None:
+            text = shortened(text, task.max_length // 2, encode)
         windows = encode.windows(text, pair, task.max_length, task.overlap, task.max_windows)
         return [example_of(window, row) for window in windows]
 
@@ -71,6 +76,12 @@ def example_of(pieces: Encoding, row: Row) -> Example:
     if row.get("label") is not None:
         example["label"] = row["label"]
     return example
+
+
+def shortened(text: str, most: int, encode: Encode) -> str:
+    """As much of a text as ``most`` pieces hold."""
+    window = encode.windows(text, None, most + 2, 0, 1)[0]  # two special pieces around it
+    return text[: max(last for _, last in window.spans or ())] if window.truncated else text
 
 
 def pad(sequences: Sequence[Sequence[int]], value: int) -> NDArray[np.int64]:

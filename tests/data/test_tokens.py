@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from compress.data.tokens import Tokens
 from compress.errors import DataError, ModelError
@@ -110,6 +111,19 @@ def test_windows_share_pieces_and_tell_which_characters_they_show(word_folder):
     assert (rest, first.input_ids, first.truncated) == ([], [2, 4, 5, 6, 3], True)
 
 
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [("red  fish", [(0, 3), (4, 4), (5, 9)]), (" red fish ", [(1, 4), (5, 9), (10, 10)])],
+)
+def test_the_space_before_a_word_is_none_of_its_characters(text, spans):
+    """SentencePiece has it in the word's piece, or in one of its own."""
+    vocabulary = {"[UNK]": 0, "▁": 1, "▁red": 2, "▁fish": 3}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    (window,) = Tokens(tokenizer, pad_id=0).windows(text, None, 8, 0, 8)
+    assert window.spans == spans
+
+
 def test_the_first_text_is_whole_in_every_window(word_folder):
     found = Tokens.load(word_folder).windows("a", "b c d", 6, 0, 8)
     assert [window.input_ids for window in found] == [[2, 4, 3, 5, 6, 3], [2, 4, 3, 7, 3]]
@@ -125,6 +139,14 @@ def test_windows_always_move_on(word_folder):
 def test_a_first_text_that_leaves_no_room_is_refused(word_folder):
     with pytest.raises(DataError, match="3 pieces leaves no room"):
         Tokens.load(word_folder).windows("a b c", "d", 6, 0, 8)
+
+
+def test_a_longer_first_text_after_a_shorter_one(word_folder):
+    tokens = Tokens.load(word_folder)
+    tokens.windows("a", "b", 8, 0, 8)
+    assert len(tokens.windows("a b c d", "e", 8, 0, 8)) == 1
+    with pytest.raises(DataError, match="10 pieces leaves no room"):
+        tokens.windows("a b c d e a b c d e", "e", 8, 0, 8)
 
 
 def test_cutting_after_windows_is_cutting_again(word_folder):

@@ -71,3 +71,13 @@ def test_what_no_window_reaches_counts_as_cut(long, share, word_folder):
     texts = ("a b", "a b c d e a b c", "a b c d e " * 4)  # fits; fits into four windows; does not
     rows = [{"text": text, "text_pair": None, "label": 0} for text in texts]
     assert encode_rows(rows, about("classification", long), Tokens.load(word_folder)).truncated == pytest.approx(share)
+
+
+def test_a_first_text_takes_half_of_a_window_at_most_and_is_told_as_cut(word_folder):
+    task = about("classification", "mean").model_copy(update={"text": ("text", "other"), "max_length": 8})
+    rows = [{"text": text, "text_pair": "d e", "label": 0} for text in ("a b", "a b c d " * 50)]
+    encoded = encode_rows(rows, task, Tokens.load(word_folder))
+    assert encoded.counts.tolist() == [1, 2]
+    assert encoded.example(1)["input_ids"].tolist() == [2, 4, 5, 6, 7, 3, 7, 3]
+    assert encoded.example(2)["input_ids"].tolist() == [2, 4, 5, 6, 7, 3, 8, 3]
+    assert encoded.truncated == pytest.approx(1 / 2)
