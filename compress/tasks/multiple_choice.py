@@ -26,7 +26,8 @@ class MultipleChoice(CandidateKind):
 
     ``task.text`` names the question and a column that holds the list of choices, or the question and a column for each
     choice. The answer is a letter (A for the first choice), a whole number counted from ``task.first_label``, or the
-    text of the right choice. Choices with labels of their own, {"text": [...], "label": [...]}, are told by those.
+    text of the right choice. Choices with labels of their own, {"text": [...], "label": [...]}, are told by those, or
+    by the text. What may mean two choices is refused; a number that is no text ("2") means a place.
     """
 
     name = "multiple_choice"
@@ -153,30 +154,41 @@ def _place(value: Any, choices: Sequence[str], names: Sequence[str] | None, firs
     if is_missing(value):
         raise DataError(f"{where}: the answer is empty.", hint="every row of train, select and test needs its answer")
     told = label_name(value).strip()
-    if names is not None:
-        places = [place for place, name in enumerate(names) if name == told]
-    else:
-        places = _places(told, choices, first)
-    if len(places) == 1 and 0 <= places[0] < len(choices):
+    places = _places(value, choices, names, first)
+    if len(places) == 1:
         return places[0]
     if len(places) > 1:
         raise DataError(
             f"{where}: the answer {told[:40]!r} may mean choice {' or '.join(letter(place) for place in places)}.",
-            hint=LEAVE_OUT,
+            hint=f'write the letter, or the place as a number (in JSON 2, not "2"), whichever is no text; {LEAVE_OUT}',
         )
     listing = ", ".join(names) if names is not None else _known(len(choices), first)
-    raise DataError(f"{where}: the answer {told[:40]!r} is none of the choices ({listing}).", hint=LEAVE_OUT)
+    raise DataError(
+        f"{where}: the answer {told[:40]!r} is none of the choices ({listing}, or the text of one).", hint=LEAVE_OUT
+    )
 
 
-def _places(told: str, choices: Sequence[str], first: int) -> list[int]:
-    """Every choice that an answer may mean: by letter or number, and by its own text."""
-    found = {place for place, choice in enumerate(choices) if choice.strip() == told}
+def _places(value: Any, choices: Sequence[str], names: Sequence[str] | None, first: int) -> list[int]:
+    """Every choice that an answer may mean: by its label, else by letter or number, or by its own text.
+
+    A label, and a number that is no text, mean no other choice's text.
+    """
+    told = label_name(value).strip()
+    if names is not None:
+        marked, certain = {place for place, name in enumerate(names) if name == told}, True
+    else:
+        marked, certain = _counted(told, first), isinstance(value, (int, float)) and not isinstance(value, bool)
+    marked &= set(range(len(choices)))
+    texts = {place for place, choice in enumerate(choices) if choice.strip() == told}
+    return sorted(marked if marked and certain else marked | texts)
+
+
+def _counted(told: str, first: int) -> set[int]:
+    """The place that a letter or a number stands for."""
     if len(told) == 1 and told.upper() in ascii_uppercase:
-        found.add(ascii_uppercase.index(told.upper()))
-    elif told.isascii() and told.isdigit():
-        found.add(int(told) - first)
-    return sorted(place for place in found if 0 <= place < len(choices))
+        return {ascii_uppercase.index(told.upper())}
+    return {int(told) - first} if told.isascii() and told.isdigit() else set()
 
 
 def _known(choices: int, first: int) -> str:
-    return f"A to {letter(choices - 1)}, {first} to {first + choices - 1}, or the text of one"
+    return f"A to {letter(choices - 1)}, {first} to {first + choices - 1}"

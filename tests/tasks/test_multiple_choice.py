@@ -49,6 +49,25 @@ def test_answers_are_letters_numbers_or_texts(answer, first, place):
     assert read(answer, first_label=first)["label"] == place
 
 
+@pytest.mark.parametrize(
+    ("answer", "first", "place"),
+    [(2, 0, 2), (2, 1, 1), (2.0, 1, 1), ("C", 0, 2), ("4", 0, 3), (4, 0, 3), (4, 1, 3), ("0", 0, 0)],
+)
+def test_a_number_that_is_no_text_is_a_place_where_choices_are_numbers(answer, first, place):
+    assert read(answer, ["1", "2", "3", "4"], first_label=first)["label"] == place
+
+
+def test_what_can_be_written_differently_is_told():
+    with pytest.raises(DataError, match="the answer '2' may mean choice B or C") as fault:
+        read("2", ["1", "2", "3", "4"])
+    assert "write the letter" in fault.value.hint
+
+
+def test_choices_with_labels_are_told_by_their_text_where_no_label_fits():
+    choices = {"text": ["B", "green", "blue"], "label": ["A", "B", "C"]}
+    assert [read(answer, choices)["label"] for answer in ("B", "green", "blue")] == [1, 1, 2]
+
+
 def test_a_column_for_each_choice():
     task = task_of(text=("start", "end0", "end1"), label="right")
     raw = {"start": "she opened", "end0": "the door", "end1": "the moon", "right": 1}
@@ -59,7 +78,7 @@ def test_a_column_for_each_choice():
 def test_choices_with_labels_of_their_own_are_told_by_those():
     choices = {"text": CHOICES, "label": ["C", "2", "A"]}
     assert [read(answer, choices)["label"] for answer in ("C", "2", 2, "A")] == [0, 1, 1, 2]
-    with pytest.raises(DataError, match=r"row 17.*'B' is none of the choices \(C, 2, A\)"):
+    with pytest.raises(DataError, match=r"row 17.*'B' is none of the choices \(C, 2, A, or the text of one\)"):
         read("B", choices)
 
 
