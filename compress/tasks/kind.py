@@ -51,8 +51,8 @@ class Encoding:
     token_type_ids: list[int]
     truncated: bool
     spans: list[tuple[int, int]] | None = None
-    """First character of each piece in the last text, and the one behind its last; (-1, -1) for special pieces and
-    those of another text. Only `Encode.windows` tells them."""
+    """First character of each piece in the last text, and the one behind its last, without the white space around it;
+    (-1, -1) for special pieces and those of another text. Only `Encode.windows` tells them."""
 
 
 class Encode(Protocol):

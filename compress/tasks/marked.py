@@ -7,12 +7,15 @@ from typing import Any, NamedTuple
 
 from compress.errors import DataError
 from compress.recipe.schema import Task
+from compress.tasks.candidates import LEAVE_OUT
 from compress.tasks.columns import is_missing, label_columns, pick
 
 IMPOSSIBLE = "is_impossible"
 """The column in which SQuAD 2.0 says that a question has no answer."""
 OFFSET = "answer_start"
 """What SQuAD calls an answer's place; where rows hold one answer in a column of its own, by default a column too."""
+MOST = 100
+"""Accepted answers of a question: those of all questions are held side by side."""
 SHOWN = 60
 """How much of an answer a message shows."""
 
@@ -30,6 +33,8 @@ def marked_answers(raw: Mapping[str, Any], context: str, task: Task, where: str)
     A text that does not stand where the file says, but elsewhere in the context, is taken at the nearest place.
     """
     answers = [] if _is_impossible(raw.get(IMPOSSIBLE)) else _marks(raw, task, where)
+    if len({answer.text for answer in answers}) > MOST:
+        raise DataError(f"{where}: there are more than {MOST} different answers to one question.", hint=LEAVE_OUT)
     placed = [_placed(answer, context, where) for answer in answers]
     return [answer.text for answer in placed], placed[0].start if placed and placed[0].start is not None else -1
 
@@ -103,6 +108,6 @@ def _placed(answer: Mark, context: str, where: str) -> Mark:
     if not found:
         raise DataError(
             f"{where}: the answer {answer.text[:SHOWN]!r} does not stand in its context.",
-            hint="answers are places in the context; task.data.bad_rows: skip leaves such rows out and counts them",
+            hint=f"answers are places in the context; {LEAVE_OUT}",
         )
     return Mark(answer.text, min(found, key=lambda place: abs(place - wanted)))

@@ -27,6 +27,9 @@ from compress.tasks.threshold import best_threshold
 
 MOST_QUESTION = 64
 """Pieces kept of a question; it never takes more than half of a window."""
+MOST_KEPT = 500
+"""Characters kept of an answer and of each accepted one, and so compared: arrays are as wide as the longest, and a
+piece of a word that the tokenizer does not know may be as long as the text."""
 NOTHING = np.float32(-1e30)
 """The score of a passage where a text has no pieces at all: below every other."""
 PLACES = ("context", "first", "last")
@@ -118,7 +121,7 @@ class QuestionAnswering(Kind):
             spans, nothing = merged(decided[end - count : end])
             total = np.logaddexp.reduce(spans["score"].astype(np.float64), initial=float(NOTHING))
             first, last, score = spans[0] if len(spans) else (-1, -1, NOTHING)
-            answer = row["context"][first:last] if len(spans) else ""
+            answer = row["context"][first : min(last, first + MOST_KEPT)] if len(spans) else ""
             passages.append((answer, first, last, score, nothing, total, False, 0.0))
         width = max((len(passage[0]) for passage in passages), default=0)
         return self.redecided(np.array(passages, dtype=fields_of(width)), task)
@@ -153,10 +156,10 @@ class QuestionAnswering(Kind):
         return decided
 
     def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
-        """The accepted answers of each row as a JSON list, empty where there is none, and the first one's place."""
-        told = [json.dumps(row["answers"], ensure_ascii=False) for row in rows]
+        """The accepted answers of each row as a JSON list in UTF-8, empty for none, and the first one's place."""
+        told = [accepted_of(row) for row in rows]
         ends = [row["start"] + len(row["answers"][0]) if row["answers"] else -1 for row in rows]
-        form = [("answers", f"U{max(map(len, told), default=2)}"), ("start", np.int32), ("end", np.int32)]
+        form = [("answers", f"S{max(map(len, told), default=2)}"), ("start", np.int32), ("end", np.int32)]
         return np.array(list(zip(told, (row["start"] for row in rows), ends, strict=True)), dtype=form)
 
     def score(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> dict[str, float]:
@@ -260,9 +263,15 @@ def checked(outputs: Arrays, name: str, batch: Arrays) -> NDArray[np.float32]:
     return scores
 
 
+def accepted_of(row: Row) -> bytes:
+    """A row's accepted answers, each once and as much of it as is compared, as a JSON list."""
+    texts = dict.fromkeys(text[:MOST_KEPT] for text in row["answers"])
+    return json.dumps(list(texts), ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
 def has_answer(gold: NDArray[Any]) -> NDArray[np.bool_]:
     """Which questions have an answer."""
-    some: NDArray[np.bool_] = gold["answers"] != "[]"
+    some: NDArray[np.bool_] = gold["answers"] != b"[]"
     return some
 
 

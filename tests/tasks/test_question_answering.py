@@ -191,6 +191,24 @@ def test_answers_are_short_enough(tokens):
     assert len(found["text"][0].split()) <= 3
 
 
+def test_one_long_answer_does_not_make_all_rows_wide(tokens):
+    endless = "x" * 100_000  # one piece, which the tokenizer does not know
+    rows = [read(["good film"] * 3), read([endless], context=f"a {endless}")]
+    found, gold = answered(rows, info(), tokens), KIND.gold(rows)
+    assert found["text"].tolist() == ["good film", "x" * 500]
+    assert (found["start"][1], found["end"][1]) == (2, 100_002)
+    assert found.nbytes + gold.nbytes < 10_000
+    assert json.loads(gold["answers"][0]) == ["good film"]
+    assert KIND.score(found, gold, info())["exact_match"] == 1.0
+
+
+def test_more_answers_than_can_be_meant_are_refused():
+    assert len(read(["film"] * 200)["answers"]) == 200
+    words = [f"word{number}" for number in range(101)]
+    with pytest.raises(DataError, match=r"a\.json, row 1: there are more than 100 different answers"):
+        read(words, context=" ".join(words))
+
+
 def test_a_text_without_pieces_has_no_answer(tokens):
     rows = [{**read([]), "context": ""}]
     for threshold in (None, 0.0):
