@@ -17,6 +17,8 @@ from compress.folder import TaskInfo
 from compress.tasks.kind import Arrays, Encode, Example, Given, Kind, Row
 from compress.tasks.text import checked_logits, collate_text, example_of, stacked_labels
 
+MOST = 1000
+"""Texts of the longest list: answers of all rows are as wide as that, and in training a row goes into one batch."""
 LEAVE_OUT = "task.data.bad_rows: skip leaves such rows out and counts them"
 
 
@@ -88,6 +90,8 @@ def checked_texts(found: Sequence[Any], named: str, least: int, where: str) -> l
     """A list of texts of which none is empty, or a DataError that says which one is."""
     if len(found) < least:
         raise DataError(f"{where}: there are {len(found)} {named}s where {least} or more are expected.", hint=LEAVE_OUT)
+    if len(found) > MOST:
+        raise DataError(f"{where}: there are {len(found):,} {named}s; {MOST:,} are read at most.", hint=LEAVE_OUT)
     for number, text in enumerate(found, 1):
         if not isinstance(text, str):
             told = "nothing" if text is None else f"{type(text).__name__} {str(text)[:40]!r}"

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from compress.errors import DataError, ModelError, Problem, UsageError, nearest
 from compress.folder import TaskInfo
 from compress.recipe.schema import Task
+from compress.tasks.candidates import LEAVE_OUT
 from compress.tasks.columns import label_columns, pick
 from compress.tasks.counts import f1_each, mean_of_present
 from compress.tasks.kind import Arrays, ClassCounts, Confidence, Encode, Example, Given, Kind, Metric, Row
@@ -85,9 +86,18 @@ class TokenClassification(Kind):
         return tag_names(sorted({tag[2:] for tag in found}))
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
-        """The words, and each one's tag as its place in ``labels``."""
+        """The words, and each one's tag as its place in ``labels``.
+
+        Answers are as wide as the longest row, so one of more words than windows can ever show is refused.
+        """
         answer = pick(raw, label_columns(task)[0], task, where)
         words, tags = tagged_words(pick(raw, task.text[0], task, where), answer, task, where)
+        if len(words) > task.max_windows * task.max_length:
+            raise DataError(
+                f"{where}: the sentence has {len(words):,} words, more than the pieces of all its windows "
+                f"({task.max_windows} of {task.max_length}).",
+                hint=f"cut it into sentences, or set a greater task.max_windows; {LEAVE_OUT}",
+            )
         known = _places(labels)
         unknown = next((tag for tag in tags if tag not in known), None)
         if unknown is not None:

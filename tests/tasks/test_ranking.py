@@ -195,3 +195,9 @@ def test_orders_are_compared_from_the_same_to_the_reverse():
     assert KIND.distance(ours, theirs) == pytest.approx([1.0, 0.0, 0.0])
     assert KIND.distance(ours, ours) == pytest.approx([0.0] * 3)
     assert KIND.same(ours, theirs).tolist() == [False, True, True]
+
+
+def test_one_endless_list_is_refused():
+    assert len(read(["text"] * 1000, [1] * 1000)["label"]) == 1000
+    with pytest.raises(DataError, match=r"row 17 \(line 18\): there are 1,001 candidates; 1,000 are read at most"):
+        read(["text"] * 1001, [1] * 1001)

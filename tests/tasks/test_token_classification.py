@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compress.errors import ModelError, UsageError
+from compress.errors import DataError, ModelError, UsageError
 from compress.recipe.schema import Task
 from compress.tasks import KINDS, Encoding, task_info
 from compress.tasks.draws import one_by_one
@@ -301,3 +301,13 @@ def test_rows_are_counted_by_the_types_they_hold():
 def test_answers_hold_no_objects():
     assert not ANSWER.hasobject
     assert not PIECE.hasobject
+
+
+def test_a_sentence_longer_than_all_windows_is_refused():
+    settings = {"data": {"train": "a.jsonl"}, "text": ("tokens",), "label": "tags", "max_length": 8, "max_windows": 2}
+    task = Task(kind="token_classification", **settings)
+    row = {"tokens": ["a"] * 16, "tags": ["O"] * 16}
+    assert len(KIND.read_row(row, task, LABELS, "a.jsonl, row 3")["label"]) == 16
+    row = {"tokens": ["a"] * 17, "tags": ["O"] * 17}
+    with pytest.raises(DataError, match=r"^a\.jsonl, row 3: the sentence has 17 words, more than .* \(2 of 8\)"):
+        KIND.read_row(row, task, LABELS, "a.jsonl, row 3")
