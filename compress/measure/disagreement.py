@@ -36,7 +36,7 @@ def most_apart(
         return ()
     same = kind.same(answers, teachers)
     flipped = np.zeros(len(distances), dtype=np.bool_) if same is None else ~same
-    floor = FLOOR * (_spread(gold) if same is None else 1.0)
+    floor = FLOOR * kind.spread(gold, task)
     order = np.lexsort((-distances, ~flipped))[:most]  # stable: of equals the earlier ones
     rows = order[flipped[order] | (distances[order] > floor)]
     ours, theirs, true = (
@@ -48,11 +48,6 @@ def most_apart(
         Disagreement(row=int(row), distance=float(distances[row]), ours=our, teachers=their, gold=right)
         for row, our, their, right in zip(rows, ours, theirs, true, strict=True)
     )
-
-
-def _spread(gold: NDArray[Any]) -> float:
-    """How far right answers lie apart where they are scores; 1 where they are something else."""
-    return float(np.std(gold)) if np.issubdtype(gold.dtype, np.floating) else 1.0
 
 
 def write_disagreements(

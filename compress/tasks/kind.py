@@ -258,6 +258,10 @@ class Kind(ABC):
         """How far apart two models' answers to each row are, 0 for equal ones; None where that means nothing."""
         return None
 
+    def spread(self, gold: NDArray[Any], task: TaskInfo) -> float:
+        """How far right answers lie apart in the measure of ``distance``; 1 where that is a share or a probability."""
+        return 1.0
+
     def confidence(self, answers: NDArray[Any], gold: NDArray[Any]) -> Confidence | None:
         """The probabilities behind the decisions; None where the answers hold none."""
         return None

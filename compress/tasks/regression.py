@@ -74,6 +74,10 @@ class Regression(TextKind):
         apart: NDArray[np.float64] = np.abs(answers.astype(np.float64) - others)
         return apart
 
+    def spread(self, gold: NDArray[Any], task: TaskInfo) -> float:
+        """The standard deviation of the true scores."""
+        return float(np.std(gold))
+
     def readable(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
         """The score."""
         return [{"score": float(value)} for value in answers]

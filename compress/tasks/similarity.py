@@ -104,6 +104,10 @@ class Similarity(EmbeddingKind):
         apart: NDArray[np.float64] = np.abs(answers.astype(np.float64) - others)
         return apart
 
+    def spread(self, gold: NDArray[Any], task: TaskInfo) -> float:
+        """The standard deviation of the true labels from 0 to 1, as cosines are."""
+        return float(np.std(gold)) / (task.range[1] - task.range[0])
+
     def readable(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
         """The cosine of a pair as its score, or the embedding of a text."""
         if answers.ndim > 1:

@@ -29,6 +29,13 @@ def test_scores_are_apart_by_their_own_spread():
     assert [each.row for each in found] == [1]
 
 
+def test_cosines_are_apart_by_the_spread_of_labels_from_0_to_1():
+    task = CLASSES.model_copy(update={"kind": "similarity", "labels": (), "metric": "spearman", "range": (0.0, 100.0)})
+    gold, teachers = np.array([0.0, 100.0, 50.0]), np.array([0.0, 1.0, 0.5])
+    found = most_apart(KINDS["similarity"], task, teachers + np.array([0.01, -0.05, 0.0]), teachers, gold)
+    assert [each.row for each in found] == [1]
+
+
 def test_the_furthest_come_first_and_equal_answers_not_at_all():
     found = most_apart(KINDS["classification"], CLASSES, OURS, TEACHERS, GOLD)
     assert [each.row for each in found] == [2, 1, 3]
