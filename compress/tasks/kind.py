@@ -229,6 +229,10 @@ class Kind(ABC):
     def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
         """The true answers in the form that ``score`` compares; no objects."""
 
+    def has_contrast(self, gold: NDArray[Any]) -> bool:
+        """Whether the true answers of these rows differ, so that metrics which need it say something."""
+        return bool((gold != gold[:1]).any())
+
     @abstractmethod
     def score(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> dict[str, float]:
         """All metrics; called on any subset of rows, so that intervals can be bootstrapped."""

@@ -177,6 +177,10 @@ class TokenClassification(Kind):
             line[: len(row["label"])] = row["label"]
         return gold
 
+    def has_contrast(self, gold: NDArray[Any]) -> bool:
+        """Whether there is any entity: sentences without one have the same answer, however long they are."""
+        return bool((gold > 0).any())
+
     def score(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> dict[str, float]:
         """F1, precision and recall over all entities, the mean F1 of types, the shares of words and of rows right."""
         once = self.score_draws(answers, gold, task, np.ones((1, len(gold))))

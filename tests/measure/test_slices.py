@@ -6,6 +6,7 @@ from compress.folder import TaskInfo
 from compress.measure import Drawn, assess
 from compress.measure.slices import ENOUGH_ROWS, MOST_VALUES, by_column, by_length, score_groups
 from compress.tasks import KINDS
+from compress.tasks.token_classification import ANSWER
 
 CLASSES = TaskInfo(name="t", kind="classification", text=("text",), labels=("a", "b"), metric="accuracy", max_length=8)
 
@@ -97,6 +98,19 @@ def test_a_correlation_means_nothing_on_one_answer(scored):
     assert found[0].reason == "matthews means nothing where every row has the same answer"
     plain = score_groups(Drawn(KINDS["classification"], CLASSES, 100), groups, answers, gold)
     assert all(score.primary is not None for score in plain)
+
+
+def test_sentences_without_any_entity_have_one_answer_however_long():
+    task = CLASSES.model_copy(update={"kind": "token_classification", "labels": ("O", "B-x", "I-x"), "metric": "f1"})
+    gold = np.zeros((2 * ENOUGH_ROWS, 3), np.int16)
+    gold[::2, 2] = -1  # shorter by a word
+    gold[ENOUGH_ROWS:, 0] = 1
+    answers = np.zeros(gold.shape, ANSWER)
+    answers["tag"] = gold
+    values = ["none"] * ENOUGH_ROWS + ["one"] * ENOUGH_ROWS
+    none, one = score_groups(Drawn(KINDS[task.kind], task, 50), by_column("c", values), answers, gold)
+    assert none.reason == "f1 means nothing where every row has the same answer"
+    assert one.primary.value == 1.0
 
 
 def test_slices_of_other_rows_are_refused(scored):
