@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -60,6 +61,22 @@ def text(raw: Mapping[str, Any], name: str, task: Task, where: str) -> str:
         except UnicodeEncodeError as error:
             raise DataError(f"{where}: column '{name}' holds half a character ({error.reason}).") from error
     return value
+
+
+def listed(cell: Any, *items: type) -> list[Any] | None:
+    """The list in a cell, or the JSON list that its text is (a csv has no other way to hold one); None for neither.
+
+    A text may begin with a bracket and be no list: where ``items`` are given it is one if it holds nothing else.
+    """
+    if isinstance(cell, (list, tuple)):
+        return list(cell)
+    if not isinstance(cell, str) or not cell.lstrip().startswith("["):
+        return None
+    try:
+        found = json.loads(cell)
+    except ValueError:
+        return None
+    return found if all(isinstance(item, items or object) for item in found) else None
 
 
 def text_fields(raw: Mapping[str, Any], task: Task, where: str) -> dict[str, Any]:

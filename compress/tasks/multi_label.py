@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from compress.errors import DataError, Problem
 from compress.folder import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks.columns import is_missing, label_columns, pick, text_fields
+from compress.tasks.columns import is_missing, label_columns, listed, pick, text_fields
 from compress.tasks.counts import f1_each, mean_of_present
 from compress.tasks.kind import Arrays, ClassCounts, Confidence, Example, Metric, Row
 from compress.tasks.labels import collect, position
@@ -167,14 +166,10 @@ def _decided(answers: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _listed(value: Any, where: str) -> list[Any]:
-    """The classes of one cell: a list, or a JSON list as text (a cell of a csv has no other way to hold one)."""
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        try:
-            value = json.loads(value)
-        except ValueError as error:
-            raise DataError(f"{where}: the label is no JSON list: {error}.") from error
-    if isinstance(value, (list, tuple)):
-        return list(value)
+    """The classes of one cell, which holds a list."""
+    found = listed(value)
+    if found is not None:
+        return found
     told = "nothing" if is_missing(value) else repr(str(value)[:60])
     raise DataError(
         f"{where}: the label holds {told} where a list of classes is expected.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from string import ascii_uppercase
 from typing import Any
@@ -14,7 +13,7 @@ from compress.errors import DataError
 from compress.folder import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.candidates import LEAVE_OUT, CandidateKind, checked_texts, of_rows, side_by_side
-from compress.tasks.columns import is_missing, label_columns, label_name, pick, text
+from compress.tasks.columns import is_missing, label_columns, label_name, listed, pick, text
 from compress.tasks.kind import Confidence, Metric, Row
 
 BEHIND = -1.0
@@ -133,16 +132,12 @@ def _choices(raw: Mapping[str, Any], task: Task, where: str) -> tuple[Sequence[A
     if len(task.text) > 2:
         return [pick(raw, name, task, where) for name in task.text[1:]], None
     value = pick(raw, task.text[1], task, where)
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        try:
-            value = json.loads(value)
-        except ValueError as error:
-            raise DataError(f"{where}: column '{task.text[1]}' is no JSON list: {error}.") from error
     if isinstance(value, Mapping) and isinstance(value.get("text"), (list, tuple)):
         names = value.get("label")
         return value["text"], [label_name(name) for name in names] if isinstance(names, (list, tuple)) else None
-    if isinstance(value, (list, tuple)):
-        return value, None
+    found = listed(value)
+    if found is not None:
+        return found, None
     raise DataError(
         f"{where}: column '{task.text[1]}' holds {str(value)[:40]!r} where a list of choices is expected.",
         hint='write a list (["one", "two"]), or name a column for each choice: text: [question, choice1, choice2]',

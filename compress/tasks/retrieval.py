@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from compress.errors import DataError, UsageError
 from compress.folder import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks.columns import has_column, label_columns, pick, text
+from compress.tasks.columns import has_column, is_missing, label_columns, listed, pick, text
 from compress.tasks.embeddings import EmbeddingKind, readable_embeddings, text_example
 from compress.tasks.kind import Encode, Example, Given, Metric, Row
 from compress.tasks.ranks import gains, reciprocal_ranks, relevant, shares_found
@@ -182,11 +182,10 @@ def found_documents(found: NDArray[Any], scores: NDArray[Any]) -> NDArray[Any]:
 
 
 def _documents(raw: Mapping[str, Any], column: str, task: Task, where: str) -> list[str]:
-    """The texts in a cell, one or a list of them, each once."""
+    """The texts in a cell, one or a list of them, each once; a blank cell holds none."""
     value = pick(raw, column, task, where)
-    every = [value] if isinstance(value, str) else [] if value is None else value
-    if not isinstance(every, (list, tuple)):
-        raise DataError(f"{where}: column '{column}' holds {str(value)[:40]!r} where a text or a list is expected.")
+    found = [] if is_missing(value) else listed(value, str)
+    every = [value] if found is None else found
     texts = [text({column: each}, column, task, where) for each in every]
     if not all(each.strip() for each in texts):
         raise DataError(f"{where}: column '{column}' holds an empty document.")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from compress.errors import DataError
 from compress.recipe.schema import Task
-from compress.tasks.columns import is_missing
+from compress.tasks.columns import is_missing, listed
 from compress.tasks.tags import is_tag
 
 
@@ -25,7 +24,7 @@ def tagged_words(words: Any, tags: Any, task: Task, where: str) -> tuple[list[st
 
 def words_in(cell: Any, where: str) -> list[str]:
     """The words of a cell."""
-    words = _listed(cell, str)
+    words = _entries(cell, str)
     if words is None or not all(isinstance(word, str) for word in words):
         raise DataError(f"{where}: the words are {_told(cell)} where a list of texts, or a text, is expected.")
     if not words:
@@ -39,7 +38,7 @@ def words_in(cell: Any, where: str) -> list[str]:
 
 def tags_in(cell: Any, task: Task, where: str) -> list[str]:
     """The tags of a cell by name."""
-    found = _listed(cell, str, int)
+    found = _entries(cell, str, int)
     if found is None:
         raise DataError(f"{where}: the tags are {_told(cell)} where a list, or tags with spaces between, is expected.")
     return [_tag(value, task, where) for value in found]
@@ -47,7 +46,7 @@ def tags_in(cell: Any, task: Task, where: str) -> list[str]:
 
 def named_tags(cell: Any, task: Task) -> Iterator[str]:
     """What a cell of train calls its tags, right or wrong; nothing where it cannot be read at all."""
-    for value in _listed(cell, str, int) or ():
+    for value in _entries(cell, str, int) or ():
         yield _by_number(value, task) or str(value)
 
 
@@ -75,21 +74,10 @@ def _by_number(value: Any, task: Task) -> str | None:
     return task.labels[place] if 0 <= place < len(task.labels) else None
 
 
-def _listed(cell: Any, *items: type) -> list[Any] | None:
+def _entries(cell: Any, *items: type) -> list[Any] | None:
     """A list as it is, a text's JSON list of ``items``, else its words; None for what is neither list nor text."""
-    if isinstance(cell, (list, tuple)):
-        return list(cell)
-    if not isinstance(cell, str):
-        return None
-    if cell.startswith("["):
-        try:
-            found = json.loads(cell)
-        except ValueError:
-            found = None
-        # A sentence may begin with a bracket too, even with [ 1 ].
-        if isinstance(found, list) and all(isinstance(item, items) for item in found):
-            return found
-    return cell.split()
+    found = listed(cell, *items)  # a sentence may begin with a bracket too, even with [ 1 ]
+    return cell.split() if found is None and isinstance(cell, str) else found
 
 
 def _told(cell: Any) -> str:

@@ -84,7 +84,7 @@ def test_choices_with_labels_of_their_own_are_told_by_those():
 
 def test_a_list_may_stand_as_json_in_a_cell():
     assert read("A", '["one", "two"]')["choices"] == ["one", "two"]
-    with pytest.raises(DataError, match=r"row 17.*is no JSON list"):
+    with pytest.raises(DataError, match=r"row 17.*where a list of choices is expected"):
         read("A", '["one", "two"')
 
 

@@ -38,14 +38,23 @@ def test_answers_are_a_text_or_a_list_and_each_is_taken_once():
     assert read({"query": "q", "answers": "x"}, negatives="wrong")["negatives"] == []
 
 
+def test_a_cell_may_hold_a_json_list_or_nothing():
+    row = read({"query": "q", "answers": '["x", "y"]', "wrong": ""}, negatives="wrong")
+    assert row == {"query": "q", "positives": ["x", "y"], "negatives": []}
+    row = read({"query": "q", "answers": "[1]", "wrong": '["z"]'}, negatives="wrong")
+    assert row == {"query": "q", "positives": ["[1]"], "negatives": ["z"]}
+    assert read({"query": "q", "answers": "[aside] x"})["positives"] == ["[aside] x"]
+
+
 @pytest.mark.parametrize(
     ("values", "told"),
     [
         ({"query": " ", "answers": "x"}, "the query is empty"),
         ({"query": "q", "answers": []}, "no document that answers"),
         ({"query": "q", "answers": None}, "no document that answers"),
+        ({"query": "q", "answers": " "}, "no document that answers"),
         ({"query": "q", "answers": ["x", " "]}, "column 'answers' holds an empty document"),
-        ({"query": "q", "answers": 3}, "where a text or a list is expected"),
+        ({"query": "q", "answers": 3}, "where text is expected"),
         ({"query": "q", "answers": [3]}, "where text is expected"),
         ({"query": "q", "answers": "x", "wrong": ["y", "x"]}, "among the positives and the negatives: 'x'"),
         ({"question": "q", "answers": "x"}, "there is no column 'query'"),
