@@ -37,7 +37,7 @@ class Tally:
         if len(self._answers[role]) < 2:
             self._answers[role].add(json.dumps(answer))
         self._classes[role].update(self._kind.classes(row))
-        self.empty_texts += row.get("text") == ""
+        self.empty_texts += "" in row.values()
 
     def skip(self, fault: DataError) -> None:
         """Count a row that does not fit."""

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.errors import ModelError, Problem
+from compress.errors import DataError, ModelError, Problem
 from compress.folder import TaskInfo
 from compress.recipe.schema import Task
+from compress.tasks.candidates import LEAVE_OUT
 from compress.tasks.columns import text
 from compress.tasks.kind import Arrays, Confidence, Encode, Encoding, Example, Given, Kind, Metric, Row
 from compress.tasks.marked import marked_answers
@@ -62,6 +63,9 @@ class QuestionAnswering(Kind):
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
         """Question, context, all accepted answers (none where there is none), and where the first one begins."""
         question, context = (text(raw, name, task, where) for name in task.text)
+        for name, found in zip(task.text, (question, context), strict=True):
+            if not found.strip():
+                raise DataError(f"{where}: column '{name}' is empty.", hint=LEAVE_OUT)
         answers, start = marked_answers(raw, context, task, where)
         return {"question": question, "context": context, "answers": answers, "start": start}
 
@@ -266,7 +270,7 @@ def checked(outputs: Arrays, name: str, batch: Arrays) -> NDArray[np.float32]:
 def accepted_of(row: Row) -> bytes:
     """A row's accepted answers, each once and as much of it as is compared, as a JSON list."""
     texts = dict.fromkeys(text[:MOST_KEPT] for text in row["answers"])
-    return json.dumps(list(texts), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return json.dumps(list(texts), ensure_ascii=False).encode()
 
 
 def has_answer(gold: NDArray[Any]) -> NDArray[np.bool_]:

@@ -120,6 +120,13 @@ def test_duplicates_and_empty_texts_are_told(write, task_of, tmp_path, capsys):
     assert "3 rows have an empty text" in told
 
 
+def test_an_empty_second_text_is_told_too(write, task_of, tmp_path, capsys):
+    path = write("p.tsv", "one\ttwo\tlabel\nx\t\ta\ny\tz\tb\n")
+    task = task_of(train=path, select=path, test=path, text=("one", "two"))
+    prepare(task, 0, tmp_path, Console("human"))
+    assert "3 rows have an empty text" in capsys.readouterr().err
+
+
 def test_multi_label_and_regression(write, task_of, tmp_path):
     path = write(
         "t.jsonl", '{"text": "x", "label": ["a"]}\n{"text": "y", "label": []}\n{"text": "z", "label": ["a", "b"]}\n'

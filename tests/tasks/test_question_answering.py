@@ -117,6 +117,13 @@ def test_missing_columns_and_texts():
         read([], context=None)
 
 
+@pytest.mark.parametrize("empty", ["question", "context"])
+@pytest.mark.parametrize("value", ["", " \n"])
+def test_empty_texts_are_refused(empty, value):
+    with pytest.raises(DataError, match=rf"^a\.json, row 1: column '{empty}' is empty"):
+        read([], **{"context": CONTEXT, empty: value})
+
+
 def test_settings_that_cannot_be_meant():
     assert "does not fit into max_length" in str(task_problems(task_of(max_answer=32))[0])
     assert any("columns of text" in str(problem) for problem in task_problems(task_of(text=("question",))))
