@@ -18,17 +18,19 @@ from compress.data.documents import digest_of
 from compress.data.store import Rows, RowWriter, index_file, rows_file
 from compress.tasks.kind import Row
 
-TOGETHER = 8192
-"""Queries that are asked together."""
+FOUND_TOGETHER = 1 << 20
+"""Documents found that are held in memory at a time, at most (12 MB)."""
 
 
 class Known(NamedTuple):
-    """Which documents the rows name, and as answers to what."""
+    """What the rows say of documents and queries, each text by its first row; queries go by their digest."""
 
     places: Sequence[int]
     """The row in which each document first stands."""
     answers: Mapping[bytes, set[int]]
     """The documents that answer each query."""
+    asking: Mapping[bytes, int]
+    """The first row of each query that has no negatives."""
 
 
 def add_hard_negatives(folder: Path, role: str, count: int) -> None:
@@ -44,29 +46,53 @@ def add_hard_negatives(folder: Path, role: str, count: int) -> None:
 def with_hard_negatives(rows: Sequence[Row], count: int) -> Iterator[Row]:
     """The rows, those without negatives with the ``count`` best of the other rows' positives by BM25, best first."""
     known = _known(rows)
+    wrong = dict(_wrong(rows, known, count))
+    for row in rows:
+        if row["negatives"]:
+            yield row
+        else:
+            numbers = wrong[digest_of(row["query"])]
+            yield {**row, "negatives": [_text(rows[known.places[number]]) for number in numbers]}
+
+
+def _wrong(rows: Sequence[Row], known: Known, count: int) -> Iterator[tuple[bytes, list[int]]]:
+    """Of each query that asks, the ``count`` best documents that share a word with it and are not known as answers."""
     index = Bm25(_text(rows[place]) for place in known.places)
-    # So many of the best may be right that as many wrong ones must be left behind them.
-    asked = count + max(map(len, known.answers.values()), default=0)
-    for start in range(0, len(rows), TOGETHER):
-        some = [rows[place] for place in range(start, min(start + TOGETHER, len(rows)))]
-        every, scores = index.top([row["query"] for row in some], asked)
-        for row, best, values in zip(some, every.tolist(), scores.tolist(), strict=True):
-            right = known.answers[digest_of(row["query"])]
-            wrong = [number for number, value in zip(best, values, strict=True) if value > 0 and number not in right]
-            found = [_text(rows[known.places[number]]) for number in wrong[:count]]
-            yield row if row["negatives"] else {**row, "negatives": found}
+    for most, queries in _alike(known).items():
+        # So many of the best may be right that as many wrong ones must be left behind them.
+        asked = count + most
+        for some in _parts(queries, max(1, FOUND_TOGETHER // asked)):
+            every, scores = index.top([rows[known.asking[query]]["query"] for query in some], asked)
+            for query, best, values in zip(some, every.tolist(), scores.tolist(), strict=True):
+                right = known.answers[query]
+                pairs = zip(best, values, strict=True)
+                yield query, [number for number, value in pairs if value > 0 and number not in right][:count]
+
+
+def _alike(known: Known) -> dict[int, list[bytes]]:
+    """Queries with similar numbers of answers together, by the most that any of them may have: a power of two."""
+    found = defaultdict[int, list[bytes]](list)
+    for query in known.asking:
+        found[1 << (len(known.answers[query]) - 1).bit_length()].append(query)
+    return found
+
+
+def _parts(queries: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
+    return (queries[start : start + size] for start in range(0, len(queries), size))
 
 
 def _known(rows: Sequence[Row]) -> Known:
     places, numbers = list[int](), dict[bytes, int]()
-    answers: defaultdict[bytes, set[int]] = defaultdict(set)
+    answers, asking = defaultdict[bytes, set[int]](set), dict[bytes, int]()
     for place, row in enumerate(rows):
-        digest = digest_of(_text(row))
-        if digest not in numbers:
-            numbers[digest] = len(places)
+        query, document = digest_of(row["query"]), digest_of(_text(row))
+        if document not in numbers:
+            numbers[document] = len(places)
             places.append(place)
-        answers[digest_of(row["query"])].add(numbers[digest])
-    return Known(places, answers)
+        answers[query].add(numbers[document])
+        if not row["negatives"]:
+            asking.setdefault(query, place)
+    return Known(places, answers, asking)
 
 
 def _text(row: Row) -> str:
