@@ -6,6 +6,7 @@ with the numbers of the documents that answer it, among those that `data/documen
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -112,11 +113,17 @@ class Retrieval(EmbeddingKind):
         return found_documents(*nearest_documents(queries, documents, KEPT))
 
     def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
-        """The numbers of the documents that answer each row, int32 (rows, most of them), -1 behind the last."""
-        most = max((len(row["relevant"]) for row in rows), default=1)
-        gold = np.full((len(rows), most), NONE, np.int32)
+        """The numbers of the documents that answer each row's query, in whichever row they are named.
+
+        int32 (rows, most of them), -1 behind the last.
+        """
+        right = defaultdict[str, dict[int, None]](dict)
+        for row in rows:
+            right[row["query"]].update(dict.fromkeys(row["relevant"]))
+        gold = np.full((len(rows), max(map(len, right.values()), default=1)), NONE, np.int32)
         for line, row in zip(gold, rows, strict=True):
-            line[: len(row["relevant"])] = row["relevant"]
+            numbers = list(right[row["query"]])
+            line[: len(numbers)] = numbers
         return gold
 
     def score(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> dict[str, float]:

@@ -104,7 +104,7 @@ def test_what_is_found_by_embeddings():
     assert KIND.readable(found, INFO)[0] == {"documents": [2, 1, 0], "scores": pytest.approx([1.0, 0.6, 0.0])}
     assert KIND.words(found, INFO) == ["documents 2, 1, 0", "documents 0, 1, 2"]
     assert KIND.readable(queries, INFO) == [{"embedding": [1.0, 0.0]}, {"embedding": [0.0, 1.0]}]
-    gold = KIND.gold([{"relevant": [2]}, {"relevant": [1, 2]}])
+    gold = KIND.gold([{"query": "q", "relevant": [2]}, {"query": "p", "relevant": [1, 2]}])
     assert gold.tolist() == [[2, -1], [1, 2]]
     assert KIND.gold_words(gold, INFO) == ["document 2", "documents 1, 2"]
     assert KIND.score(found, gold, INFO) == {
@@ -115,6 +115,14 @@ def test_what_is_found_by_embeddings():
         "ndcg_at_10": pytest.approx((1 + (1 / np.log2(3) + 0.5) / (1 + 1 / np.log2(3))) / 2),
     }
     assert KIND.correct(found, gold).tolist() == [True, False]
+
+
+def test_documents_of_one_query_are_right_in_all_of_its_rows():
+    lines = [("q", [4]), ("p", [1]), ("q", [2, 4])]
+    gold = KIND.gold([{"query": query, "relevant": numbers} for query, numbers in lines])
+    assert gold.tolist() == [[4, 2], [1, -1], [4, 2]]
+    found = found_documents(np.array([[2], [1], [4]]), np.ones((3, 1)))
+    assert KIND.correct(found, gold).all()
 
 
 def test_two_models_answers_are_compared_by_what_they_found():
@@ -129,7 +137,8 @@ def test_two_models_answers_are_compared_by_what_they_found():
 def test_scores_of_draws_are_those_of_the_repeated_rows(rows):
     random = np.random.default_rng(rows)
     found = np.stack([random.permutation(30)[:20] for _ in range(rows)])
-    gold = KIND.gold([{"relevant": random.permutation(30)[: random.integers(1, 4)].tolist()} for _ in range(rows)])
+    true = [random.permutation(30)[: random.integers(1, 4)].tolist() for _ in range(rows)]
+    gold = KIND.gold([{"query": str(row), "relevant": numbers} for row, numbers in enumerate(true)])
     answers = found_documents(found, random.random((rows, 20)))
     times = np.stack([np.bincount(random.integers(0, rows, rows), minlength=rows) for _ in range(10)]).astype(float)
     fast = KIND.score_draws(answers, gold, INFO, times)
