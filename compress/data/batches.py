@@ -66,8 +66,8 @@ class WholeRows:
         self._encoded = encoded
         self._counts = encoded.counts
         self._starts = np.cumsum(encoded.counts) - encoded.counts
-        self.lengths: NDArray[np.int64] = np.add.reduceat(encoded.lengths, self._starts)
-        """Pieces of each row."""
+        self.lengths: NDArray[np.int64] = np.maximum.reduceat(encoded.lengths, self._starts)
+        """Pieces of each row's longest example, to which all of its batch are padded."""
 
     def batch(self, indices: Sequence[int] | NDArray[np.int64]) -> Arrays:
         """The padded arrays of all examples of these rows; `group` tells which row of the batch each belongs to."""
