@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,30 @@ Run = Callable[[Arrays], Arrays]
 """A batch's outputs, such as ``Predictor.predict``."""
 
 
+@dataclass(frozen=True)
+class Searched:
+    """The documents among which answers are found, as one model embeds them."""
+
+    embeddings: NDArray[Any]
+    truncated: float
+    """Share of documents of which the model does not see everything."""
+
+
 def answer_rows(
-    run: Run, rows: Sequence[Row], task: TaskInfo, tokens: Tokens, batch: int, documents: Iterable[Row] = ()
+    run: Run, rows: Sequence[Row], task: TaskInfo, tokens: Tokens, batch: int, searched: Searched | None = None
 ) -> tuple[NDArray[Any], Encoded]:
-    """One answer a row, and the rows as the model read them; ``documents`` are those among which kinds search."""
+    """One answer a row, and the rows as the model read them; ``searched`` are what kinds that search find them in."""
     encoded = encode_rows(rows, task, tokens)
     found = answers(run, encoded, rows, task, batch)
-    if kind_of(task).searches:
-        found = search(run, found, encode_rows(documents, task, tokens), task, batch)
-    return found, encoded
+    return found if searched is None else kind_of(task).search(found, searched.embeddings, task), encoded
+
+
+def embed_documents(run: Run, documents: Iterable[Row], task: TaskInfo, tokens: Tokens, batch: int) -> Searched | None:
+    """The documents of a role, each embedded once for whatever is asked of them; None for kinds that do not search."""
+    if not kind_of(task).searches:
+        return None
+    encoded = encode_rows(documents, task, tokens)
+    return Searched(embeddings(run, encoded, task, batch), encoded.truncated)
 
 
 def answers(run: Run, encoded: Encoded, rows: Sequence[Row], task: TaskInfo, batch: int) -> NDArray[Any]:
@@ -34,9 +50,15 @@ def answers(run: Run, encoded: Encoded, rows: Sequence[Row], task: TaskInfo, bat
     return kind_of(task).answers(decided(run, encoded, task, batch), encoded.counts.tolist(), rows, task)
 
 
-def search(run: Run, queries: NDArray[Any], documents: Encoded, task: TaskInfo, batch: int) -> NDArray[Any]:
-    """What each query found among the documents, each of which is embedded once."""
-    return kind_of(task).search(queries, np.stack(decided(run, documents, task, batch)), task)
+def embeddings(run: Run, documents: Encoded, task: TaskInfo, batch: int) -> NDArray[Any]:
+    """The embedding of each document (documents, D), held only once."""
+    found: NDArray[Any] | None = None
+    for indices, some in _decided_batches(run, documents, task, batch):
+        if found is None:
+            found = np.empty((len(documents), *some[0].shape), some[0].dtype)
+        found[indices] = some
+    assert found is not None  # there are no encoded rows without an example
+    return found
 
 
 def decided(run: Run, encoded: Encoded, task: TaskInfo, batch: int) -> list[NDArray[Any]]:
@@ -45,10 +67,18 @@ def decided(run: Run, encoded: Encoded, task: TaskInfo, batch: int) -> list[NDAr
     Where a batch is asked for because the answers depend on it, the batches are still the same for every model: they
     follow from the lengths alone.
     """
-    kind = kind_of(task)
     kept: list[NDArray[Any]] = [np.empty(0)] * len(encoded)
-    for indices in by_length(encoded.lengths, batch):
-        arrays = encoded.batch(indices)
-        for index, found in zip(indices, kind.decide(run(arrays), arrays, task), strict=True):
+    for indices, some in _decided_batches(run, encoded, task, batch):
+        for index, found in zip(indices, some, strict=True):
             kept[index] = found
     return kept
+
+
+def _decided_batches(
+    run: Run, encoded: Encoded, task: TaskInfo, batch: int
+) -> Iterator[tuple[NDArray[np.int64], list[NDArray[Any]]]]:
+    """Which examples each batch has, and what is kept of them."""
+    kind = kind_of(task)
+    for indices in by_length(encoded.lengths, batch):
+        arrays = encoded.batch(indices)
+        yield indices, kind.decide(run(arrays), arrays, task)

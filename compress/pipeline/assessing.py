@@ -101,7 +101,10 @@ class Assessor:
         return found.model_copy(update={"versus_teacher": versus})
 
     def truncated(self) -> dict[str, float]:
-        """By role, the share of rows of which the reference does not see everything; empty where it was not scored."""
+        """By role, the share of rows (and of documents) of which the reference does not see everything.
+
+        Empty where it was not scored.
+        """
         if self._reference is None:
             return {}
         shares: dict[str, float] = json.loads((self._reference / SCORED_FILE).read_bytes())["truncated"]

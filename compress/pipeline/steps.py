@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from compress.data.batches import Encoded
+    from compress.measure.predict import Searched
     from compress.pipeline.graph import Competitor, Plan
     from compress.tasks.kind import Given, Kind, Row
     from compress.variants import Variant
@@ -142,8 +143,10 @@ def score(bench: Workbench, parent: str, variant: Variant, device: Literal["cpu"
     roles = load_roles(bench.inputs["data"])
     rows: dict[str, Asked] = {role: (roles.rows(role), roles.documents(role)) for role in SCORED_ROLES}
     kept, truncated = {}, {}
-    for role, answers, encoded in _answered(bench, parent, variant, device, batch, rows):
+    for role, answers, encoded, searched in _answered(bench, parent, variant, device, batch, rows):
         kept[role], truncated[role] = answers, encoded.truncated
+        if searched is not None:
+            truncated[f"{role}'s documents"] = searched.truncated
         if role == "test":
             row = np.repeat(np.arange(len(encoded.counts)), encoded.counts)
             kept[LENGTHS] = np.bincount(row, weights=encoded.lengths).astype(np.int64)
@@ -171,7 +174,7 @@ def perturb(
     roles = load_roles(bench.inputs["data"])
     kind, test, documents = kind_of(roles.info.task_info), roles.rows("test"), roles.documents("test")
     rows: dict[str, Asked] = {name: (PerturbedRows(test, kind, name, seed), documents) for name in names}
-    kept = {name: answers for name, answers, _ in _answered(bench, parent, variant, device, batch, rows)}
+    kept = {name: answers for name, answers, *_ in _answered(bench, parent, variant, device, batch, rows)}
     np.savez(bench.work / ANSWERS_FILE, allow_pickle=False, **kept)
     return float(sum(map(len, kept.values())))
 
@@ -183,15 +186,16 @@ def _answered(
     device: Literal["cpu", "cuda"],
     batch: int,
     rows: Mapping[str, Asked],
-) -> Iterator[tuple[str, NDArray[Any], Encoded]]:
-    """What one variant makes of each set of rows (and of the documents they search), and the rows as it read them.
+) -> Iterator[tuple[str, NDArray[Any], Encoded, Searched | None]]:
+    """What one variant makes of each set of rows, the rows as it read them, and the documents they search.
 
-    The task is the folder's own: it has the thresholds that were tuned for this model.
+    Sets that follow each other and search the same documents have them embedded once. The task is the folder's own: it
+    has the thresholds that were tuned for this model.
     """
     from compress.data.tokens import Tokens
     from compress.environment import usable_cores
     from compress.folder import read_info
-    from compress.measure.predict import answer_rows
+    from compress.measure.predict import answer_rows, embed_documents
     from compress.runtime import open_predictor
     from compress.runtime.predictor import Place
 
@@ -199,8 +203,12 @@ def _answered(
     predictor = open_predictor(folder, Place(device, usable_cores()), None if variant.build else variant.info)
     task, tokens = read_info(folder).task, Tokens.load(folder)
     assert task is not None  # every model of a run was made for its task
+    searched, embedded = None, None
     for name, (given, documents) in rows.items():
-        yield name, *answer_rows(predictor.predict, given, task, tokens, batch, documents)
+        if documents is not embedded:
+            searched = embed_documents(predictor.predict, documents, task, tokens, batch)
+            embedded = documents
+        yield name, *answer_rows(predictor.predict, given, task, tokens, batch, searched), searched
 
 
 def floor(bench: Workbench, seed: int) -> float:

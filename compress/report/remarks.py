@@ -160,3 +160,6 @@ def _data(report: Report) -> Iterator[str]:
     cut = max((share for share in shares if share is not None), default=0.0)
     if cut > TRUNCATED:
         yield f"{percent(cut)} of the test rows were cut at {room(report)}."
+    of_documents = report.data.truncated.get("test's documents", 0.0)
+    if of_documents > TRUNCATED:
+        yield f"{percent(of_documents)} of the documents that are searched on test were cut at {room(report)}."

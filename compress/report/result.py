@@ -38,7 +38,10 @@ class DataFacts(Facts):
     skipped: int = 0
     """Rows that were left out because they do not fit the task."""
     truncated: Mapping[str, float] = {}
-    """By role, the share of rows of which the teacher does not see everything; of train as 10,000 of its rows tell."""
+    """By role, the share of rows of which the teacher does not see everything; of train as 10,000 of its rows tell.
+
+    Where documents are searched also the share of those, as `test's documents`.
+    """
 
 
 class TargetFacts(Facts):

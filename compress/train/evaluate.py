@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 from compress.data.batches import encode_rows
 from compress.data.tokens import Tokens
 from compress.folder import TaskInfo
-from compress.measure.predict import Run, answers, search
+from compress.measure.predict import Run, answers, embeddings
 from compress.models.heads import head_of
 from compress.tasks import kind_of
 from compress.tasks.kind import Arrays, Row
@@ -33,7 +33,7 @@ def evaluator(rows: Sequence[Row], task: TaskInfo, tokens: Tokens, documents: Se
         run = runs(model)
         found = answers(run, encoded, rows, task, BATCH)
         if searched is not None:
-            found = search(run, found, searched, task, BATCH)
+            found = kind.search(found, embeddings(run, searched, task, BATCH), task)
         decided = kind.redecided(found, kind.tuned(found, gold, task))
         return float(kind.score(decided, gold, task)[task.metric])
 

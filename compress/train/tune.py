@@ -7,7 +7,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.data.roles import Roles
 from compress.folder import TaskInfo
-from compress.measure.predict import answer_rows
+from compress.measure.predict import answer_rows, embed_documents
 from compress.tasks import kind_of
 from compress.train.evaluate import BATCH, runs
 from compress.train.material import tokens_of
@@ -23,6 +23,8 @@ def tuned_task(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, roles
     device, was_training = model.device, model.training
     nn.Module.to(model, Processes().device).train(False)
     tokens = tokens_of(model.config, tokenizer)
-    answers, _ = answer_rows(runs(model), rows, task, tokens, BATCH, roles.documents("select"))
+    run = runs(model)
+    searched = embed_documents(run, roles.documents("select"), task, tokens, BATCH)
+    answers, _ = answer_rows(run, rows, task, tokens, BATCH, searched)
     nn.Module.to(model, device).train(was_training)
     return kind.tuned(answers, kind.gold(rows), task)

@@ -5,7 +5,7 @@ import pytest
 
 from compress.data.tokens import Tokens
 from compress.folder import TaskInfo
-from compress.measure.predict import answer_rows, decided
+from compress.measure.predict import answer_rows, decided, embed_documents
 from compress.tasks import KINDS
 
 TASK = TaskInfo(name="made", kind="regression", text=("text",), metric="spearman", max_length=16)
@@ -49,3 +49,25 @@ def test_windows_of_a_long_row_make_one_answer(word_folder, how, expected):
     assert encoded.counts.tolist() == [2, 1]
     assert answers.tolist() == [expected, 1.0]
     assert KINDS["regression"].together(task)
+
+
+def test_documents_are_embedded_once_and_how_many_are_cut_is_told(word_folder):
+    """The made-up model embeds a text by how many pieces it sees beside the special ones."""
+    task, tokens, seen = TASK.model_copy(update={"kind": "retrieval", "max_length": 5}), Tokens.load(word_folder), []
+
+    def run(arrays):
+        seen.extend(arrays["input_ids"].tolist())
+        count = arrays["attention_mask"].sum(axis=1) - 2.0
+        return {"sentence_embedding": np.stack([count == 1, count == 2, count == 3], axis=1).astype(np.float32)}
+
+    documents = [{"document": text} for text in ("a b c d", "a", "b c", "d e f a b")]
+    searched = embed_documents(run, documents, task, tokens, 2)
+    assert searched.embeddings.tolist() == [[0, 0, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    assert searched.truncated == 0.5
+    assert len(seen) == 4
+    for query, found in (("a b", [2, 0, 1, 3]), ("f", [1, 0, 2, 3])):
+        answers, encoded = answer_rows(run, [{"query": query}], task, tokens, 2, searched)
+        assert answers["found"].tolist() == [found]
+        assert encoded.truncated == 0.0
+    assert len(seen) == 6
+    assert embed_documents(run, (), TASK, tokens, 2) is None

@@ -9,6 +9,7 @@ import pytest
 from compress.console import Console
 from compress.data.roles import load_roles, prepare
 from compress.errors import RecipeError
+from compress.measure import predict
 from compress.measure.robustness import PerturbedRows
 from compress.pipeline import steps
 from compress.pipeline.assessing import Assessor
@@ -18,6 +19,7 @@ from compress.pipeline.plan import make_plan
 from compress.pipeline.workbench import Workbench
 from compress.recipe.load import load_recipe
 from compress.recipe.measuring import Target
+from compress.recipe.schema import Task
 from compress.tasks import KINDS
 from compress.variants import VARIANTS
 
@@ -72,6 +74,32 @@ def test_answers_are_kept_and_those_to_changed_texts_apart(scored, recipe, tmp_p
     assert changed[3]["text"] == "SUN AND STORM NUMBER 3"
     truncated = json.loads((scored["score"] / steps.SCORED_FILE).read_bytes())["truncated"]
     assert {"select", "test"} <= set(truncated)
+
+
+def test_documents_are_embedded_once_for_all_changed_texts_and_cut_ones_are_told(
+    tmp_path, tiny_model, tiny_folder, monkeypatch
+):
+    rows = [{"query": f"what on day {place}", "positives": f"sun and storm {'again ' * place}"} for place in range(40)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    files = {"train": str(tmp_path / "rows.jsonl"), "test": str(tmp_path / "rows.jsonl")}
+    settings = {"text": ("query",), "label": "positives", "max_length": 16}
+    task = prepare(Task(kind="retrieval", data=files, **settings), 0, tmp_path).task_info
+    model = tiny_folder(tiny_model("bert", head="ForSentenceEmbedding", pooling="mean"), task)
+    bench = Workbench({"data": tmp_path, "finetune": model}, tmp_path, Console("quiet"))
+    seen, embed = [], predict.embed_documents
+    monkeypatch.setattr(predict, "embed_documents", lambda *given: seen.append(given) or embed(*given))
+    steps.score(bench, "finetune", VARIANT, "cpu", 16)
+    scored = json.loads((tmp_path / steps.SCORED_FILE).read_bytes())["truncated"]
+    assert scored == {
+        "select": 0.0,
+        "select's documents": pytest.approx(0.5, abs=0.5),
+        "test": 0.0,
+        "test's documents": pytest.approx(28 / 40),
+    }
+    assert len(seen) == 2
+    steps.perturb(bench, "finetune", VARIANT, "cpu", 16, ("typos", "uppercase"), 0)
+    assert len(seen) == 3
+    assert kept_in(tmp_path)["typos"]["found"].shape == (40, 40)
 
 
 def test_slices_are_in_step_with_test(scored):

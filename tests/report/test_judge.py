@@ -3,6 +3,7 @@ import pytest
 from compress.measure.latency import Latency
 from compress.measure.quality import ClassScore, Difference, Quality
 from compress.report.judge import gate, judged
+from compress.report.render import render_markdown
 from compress.report.result import LedgerRow, Report, Rules
 from compress.report.speed_tables import timings
 from compress.report.tables import ledger
@@ -202,6 +203,15 @@ def test_remarks_about_data_and_floor(make_report, quality_of):
     )
     without = judged(make_report(floor=None, floor_reason="scikit-learn is not installed")).remarks
     assert without == ("There is no bag of words to compare with: scikit-learn is not installed.",)
+
+
+def test_documents_that_were_cut_are_remarked_on(make_report):
+    report = make_report()
+    shares = {"test": 0.0, "test's documents": 0.5, "select's documents": 0.6}
+    report = report.model_copy(update={"data": report.data.model_copy(update={"truncated": shares})})
+    assert judged(report).remarks == ("50.0 % of the documents that are searched on test were cut at 128 word pieces.",)
+    page = render_markdown(judged(report))
+    assert "cut: 0.0 % of test, 50.0 % of test's documents, 60.0 % of select's documents, at 128 word pieces" in page
 
 
 def test_unstable_timings_are_told_once_a_target(make_report, latency_of):
