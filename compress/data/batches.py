@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import tempfile
 import weakref
@@ -54,6 +55,16 @@ class Encoded:
         """One example; its sequences are read-only views into the files."""
         return {name: field[index] for name, field in self._fields.items()}
 
+    def digest(self) -> str:
+        """What the examples are known by: all that is in them, and how they make up rows."""
+        digest = hashlib.sha256(self.counts.tobytes())
+        for name in sorted(self._fields):
+            field = self._fields[name]
+            digest.update(name.encode())
+            digest.update(field.lengths.tobytes())
+            digest.update(field.values.data)
+        return digest.hexdigest()
+
     def close(self) -> None:
         """Let go of the files."""
         self._fields = {}
@@ -69,6 +80,10 @@ class WholeRows:
         self.lengths: NDArray[np.int64] = np.maximum.reduceat(encoded.lengths, self._starts)
         """Pieces of each row's longest example, to which all of its batch are padded."""
 
+    def digest(self) -> str:
+        """What the rows are known by."""
+        return self._encoded.digest()
+
     def batch(self, indices: Sequence[int] | NDArray[np.int64]) -> Arrays:
         """The padded arrays of all examples of these rows; `group` tells which row of the batch each belongs to."""
         examples = [np.arange(self._starts[row], self._starts[row] + self._counts[row]) for row in indices]
@@ -80,7 +95,7 @@ class Ragged:
     """Lists of numbers of different lengths, end to end in one memory-mapped file; or one number each."""
 
     def __init__(self, path: Path, lengths: NDArray[np.int64], dtype: str, scalar: bool) -> None:
-        self._values: NDArray[Any] = (
+        self.values: NDArray[Any] = (
             np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.zeros(0, dtype)
         )
         self._ends: NDArray[np.int64] | None = None if scalar else np.cumsum(lengths)
@@ -88,9 +103,9 @@ class Ragged:
 
     def __getitem__(self, index: int) -> Any:
         if self._ends is None:
-            return self._values[index].item()
+            return self.values[index].item()
         end = self._ends[index]
-        return self._values[end - self.lengths[index] : end]
+        return self.values[end - self.lengths[index] : end]
 
 
 class Field:

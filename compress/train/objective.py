@@ -28,6 +28,10 @@ class Objective(Protocol):
         """What is trained beside the model and dropped afterwards (projections)."""
         ...
 
+    def identity(self) -> str:
+        """What the losses come from beside a training's settings: its task, and whoever teaches."""
+        ...
+
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """The losses of one batch; ``model`` is in training mode."""
         ...
@@ -37,6 +41,10 @@ class Examples(Protocol):
     """What training reads: `data.batches.Encoded`, or anything like it."""
 
     lengths: NDArray[np.int64]
+
+    def digest(self) -> str:
+        """What they are known by."""
+        ...
 
     def batch(self, indices: NDArray[np.int64]) -> Arrays:
         """The padded arrays of these examples."""
@@ -53,6 +61,10 @@ class TaskObjective:
     def modules(self) -> Sequence[nn.Module]:
         """Nothing but the model is trained."""
         return ()
+
+    def identity(self) -> str:
+        """The task."""
+        return self.task.model_dump_json()
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """The loss under the name `task`."""

@@ -139,12 +139,12 @@ def _flush(path: Path) -> None:
 
 
 def identity(model: PreTrainedModel, objective: Objective, examples: Examples, settings: Training, seed: int) -> str:
-    """What tells one training from another: settings that change its result, seed, weights' shapes, rows' lengths."""
+    """What tells one training from another: what changes its result, but for the weights that the model begins with."""
     shapes = [
         (name, list(parameter.shape))
         for module in (model, *objective.modules())
         for name, parameter in module.named_parameters()
     ]
     told = settings.model_dump(mode="json", exclude={"checkpoint", "restarts"})
-    lengths = hashlib.sha256(examples.lengths.tobytes()).hexdigest()
-    return hashlib.sha256(json.dumps([told, seed, shapes, lengths]).encode()).hexdigest()
+    every = [told, seed, shapes, objective.identity(), examples.digest()]
+    return hashlib.sha256(json.dumps(every).encode()).hexdigest()

@@ -4,7 +4,7 @@ import torch
 from compress.errors import ModelError, UsageError
 from compress.folder import read_info
 from compress.losses import LOSSES
-from compress.models.families import FAMILIES, layer_shapes
+from compress.models.families import FAMILIES, layer_shapes, layers_of
 from compress.models.folder import load
 from compress.models.shrink import build_student
 from compress.recipe.training import Distill, Student
@@ -46,6 +46,16 @@ def test_the_teacher_stays_as_it_is(tiny_model, tiny_tokenizer, tiny_task, rows,
     distill_from_model(teacher, student, tiny_tokenizer, rows(20), rows(8), tiny_task, Distill(**SETTINGS, losses=ALL))
     assert same_weights(teacher, before)
     assert all(parameter.grad is None for parameter in teacher.parameters())
+
+
+def test_another_teacher_is_another_training(tiny_model, material):
+    student, settings = tiny_model("bert"), Distill(**SETTINGS)
+    changed = tiny_model("bert")
+    with torch.no_grad():
+        next(layers_of(changed)[-1].parameters()).add_(1e-3)
+    told = [Distillation(student, each, settings, material.task).identity() for each in (tiny_model("bert"), changed)]
+    assert told[0] == Distillation(student, tiny_model("bert"), settings, material.task).identity() != told[1]
+    Distillation(student, changed.bfloat16(), settings, material.task).identity()
 
 
 def test_a_student_follows_its_teacher_without_any_label(tiny_model, tiny_tokenizer, tiny_task, rows):

@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 import torch
 
+from compress.console import Console
 from compress.errors import CompressError, MissingExtra, ModelError, UsageError
 from compress.measure.predict import answers
 from compress.recipe.training import Checkpoints, Training
+from compress.train import material as materials
 from compress.train.evaluate import runs
 from compress.train.loop import train
 from compress.train.objective import TaskObjective
@@ -39,6 +41,9 @@ class Seeing:
 
     def __init__(self, encoded):
         self.encoded, self.lengths, self.seen = encoded, encoded.lengths, []
+
+    def digest(self):
+        return self.encoded.digest()
 
     def batch(self, indices):
         self.seen += indices.tolist()
@@ -137,6 +142,22 @@ def test_another_training_is_not_gone_on_with(tiny_model, material, tmp_path):
     with pytest.raises(ModelError, match="holds another training"):
         run(tiny_model("bert"), material, tmp_path, seed=1)
     run(tiny_model("bert"), material, tmp_path, checkpoint=Checkpoints(steps=3))
+
+
+def test_rows_with_other_labels_and_other_tasks_are_another_training(
+    tiny_model, tiny_tokenizer, material, rows, tmp_path
+):
+    def material_of(changed, task=material.task):
+        tokens = materials.tokens_of(tiny_model("bert").config, tiny_tokenizer)
+        return materials.from_rows(changed, rows(20), task, tokens, Console("quiet"))
+
+    run(tiny_model("bert"), material, tmp_path)
+    run(tiny_model("bert"), material_of(rows(50)), tmp_path)
+    turned = [{**row, "label": 1 - row["label"]} for row in rows(50)]
+    longer = material.task.model_copy(update={"long": "mean"})
+    for other in (material_of(turned), material_of(rows(50), longer)):
+        with pytest.raises(ModelError, match="holds another training"):
+            run(tiny_model("bert"), other, tmp_path)
 
 
 def test_a_broken_checkpoint_is_named(tiny_model, material, tmp_path):

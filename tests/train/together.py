@@ -31,6 +31,9 @@ class Seeing:
     def __init__(self, encoded):
         self.encoded, self.lengths, self.seen = encoded, encoded.lengths, []
 
+    def digest(self):
+        return self.encoded.digest()
+
     def batch(self, indices):
         self.seen += indices.tolist()
         return self.encoded.batch(indices)
