@@ -12,9 +12,9 @@ from compress.folder import digests
 ATTEMPTS = Path(__file__).with_name("attempts.py")
 
 KILLS = {
-    "finetune": ["update:2", "update:9", "tensors:1", "best:2", "named:3", "update:19", "saved:1"],
+    "finetune": ["update:2", "update:9", "tensors:1", "best:2", "named:3", "update:9", "saved:1"],
     "distill": ["best:1", "update:7", "tensors:2", "named:2", "saved:1"],
-    "recover": ["update:5", "best:2"],
+    "recover": ["best:1", "update:5"],
 }
 
 
