@@ -224,7 +224,7 @@ def _predict(command: Command) -> None:
         "texts",
         nargs="*",
         metavar="TEXT",
-        help="texts; pairs two by two, a question before its choices; none: lines of --file or stdin",
+        help="texts; pairs two by two, a question before all its choices or candidates; none: lines of --file or stdin",
     )
     each.add_argument("--file", type=Path, help="a text a line; parts of a row with a tab between")
     each.add_argument("--batch", type=_count, default=16, metavar="N")

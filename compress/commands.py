@@ -180,7 +180,7 @@ def predict(options: argparse.Namespace, console: Console) -> None:
 
     model = TextModel.open(options.model, Place(options.device, options.threads))
     parts = len(model.task.text)
-    given = _given_texts(options, parts, open_end=model.kind.columns[1] is None)
+    given = _given_texts(options, parts, open_end=model.kind.open_end)
     for batch in read_texts(given, options.batch, several=parts > 1, from_lines=not options.texts):
         for text, answer in zip(batch, model.predict(batch, batch=options.batch), strict=True):
             if console.format == "json":
@@ -205,7 +205,7 @@ def _given_texts(options: argparse.Namespace, parts: int, *, open_end: bool) -> 
     """Texts as typed, else the lines of a file or of stdin; what is read together has tabs between.
 
     Where a model reads several, words without tabs are taken so many at a time, or all of them together where there
-    may be any number (a question and its choices).
+    may be any number (a question and its choices, a query and its candidates).
     """
     typed: list[str] = options.texts
     if not typed:

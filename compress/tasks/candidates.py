@@ -28,6 +28,7 @@ class CandidateKind(Kind):
     head = "sequence-classification"
     changeable: tuple[str, ...] = ("text",)
     columns: tuple[int, int | None] = (2, 2)
+    open_end = True
     listed: str
     """The field of a canonical row that holds the list."""
     least: int

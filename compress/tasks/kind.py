@@ -125,6 +125,8 @@ class Kind(ABC):
     """Fields of a canonical row that hold its answer."""
     columns: tuple[int, int | None] = (1, 2)
     """Least and most columns of text; None: any number."""
+    open_end: bool = False
+    """A row that is handed over may have any number of texts: the first one, and those that are read with it."""
     label_columns: int | None = 1
     """Most columns that an answer may stand in; None: any number."""
     settings: tuple[str, ...] = ()

@@ -1,4 +1,5 @@
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -121,3 +122,10 @@ def test_what_is_no_model_of_ours_names_all_that_a_model_may_be():
 def test_tasks_tell_whether_texts_are_pairs(small):
     assert texts_read([one(small)]) == (1, 1)
     assert texts_read([one(small / "none.onnx")]) is None
+
+
+@pytest.mark.parametrize("kind", ["ranking", "multiple_choice"])
+def test_a_question_stands_before_any_number_of_texts(small, kind):
+    entry = one(small)
+    task = entry.task.model_copy(update={"kind": kind, "text": ("query", "candidate")})
+    assert texts_read([replace(entry, task=task)]) == (2, None)

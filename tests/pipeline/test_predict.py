@@ -9,6 +9,16 @@ import pytest
 
 from compress.cli import main, parsed
 from compress.commands import _shown
+from compress.folder import TaskInfo
+
+
+@pytest.fixture(scope="module")
+def ranker(tiny_folder, tiny_model) -> str:
+    """A model that puts any number of candidates in order."""
+    task = TaskInfo(
+        name="passages", kind="ranking", text=("query", "candidate"), labels=(), metric="map", max_length=32
+    )
+    return str(tiny_folder(tiny_model("bert", labels=("score",)), task))
 
 
 @pytest.fixture
@@ -45,6 +55,13 @@ def test_stdin_that_is_not_utf8(errors: str, winner: str, monkeypatch, capsys) -
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"sun\n\xff\n"), "utf-8", errors))
     assert main(["predict", winner]) == 1
     assert "stdin cannot be read: byte 0xff is not UTF-8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("candidates", [["good"], ["good", "bad"], ["good", "bad", "fine"]])
+def test_a_typed_query_goes_with_all_candidates_behind_it(ranker: str, candidates: list[str], capsys) -> None:
+    assert main(["predict", ranker, "--format", "json", "film", *candidates]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert len(json.loads(line)["scores"]) == len(candidates)
 
 
 def test_a_typed_text_that_is_not_utf8(winner: str, capsys) -> None:

@@ -92,7 +92,7 @@ def texts_read(entries: Iterable[Entry]) -> tuple[int, int | None] | None:
     several = [task for task in tasks if len(task.text) > 1]
     if not several:
         return (1, 1) if tasks else None
-    return 2, None if any(kind_of(task).columns[1] is None for task in several) else 2
+    return 2, None if any(kind_of(task).open_end for task in several) else 2
 
 
 def chosen_base(against: str | None, names: Sequence[str]) -> str:
