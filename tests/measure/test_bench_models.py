@@ -1,9 +1,9 @@
 import shutil
-from dataclasses import replace
 
 import pytest
 
 from compress.errors import UsageError
+from compress.folder import read_info, write_info
 from compress.measure.bench.models import chosen_base, read_models, texts_read
 
 
@@ -125,7 +125,8 @@ def test_tasks_tell_whether_texts_are_pairs(small):
 
 
 @pytest.mark.parametrize("kind", ["ranking", "multiple_choice"])
-def test_a_question_stands_before_any_number_of_texts(small, kind):
-    entry = one(small)
-    task = entry.task.model_copy(update={"kind": kind, "text": ("query", "candidate")})
-    assert texts_read([replace(entry, task=task)]) == (2, None)
+def test_a_question_stands_before_any_number_of_texts(small, tmp_path, kind):
+    folder, info = shutil.copytree(small, tmp_path / "copy"), read_info(small)
+    task = info.task.model_copy(update={"kind": kind, "text": ("query", "candidate")})
+    write_info(folder, info.model_copy(update={"task": task}))
+    assert texts_read([one(folder)]) == (2, None)
