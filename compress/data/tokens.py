@@ -34,7 +34,7 @@ class Tokens:
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, pad_id: int, longest: int | None = None, source: str = "tokenizer"
+        self, tokenizer: Tokenizer, pad_id: int, longest: int | None = None, source: str = "in memory"
     ) -> None:
         """``longest`` is the most pieces that the model has positions for, None where it does not say."""
         self._tokenizer = tokenizer
@@ -46,8 +46,11 @@ class Tokens:
         self.longest = longest
 
     @classmethod
-    def load(cls, folder: Path) -> Tokens:
-        """Read ``folder``'s tokenizer.json, and from its configuration the pad id and the number of positions."""
+    def load(cls, folder: Path, source: str | None = None) -> Tokens:
+        """Read ``folder``'s tokenizer.json, and from its configuration the pad id and the number of positions.
+
+        ``source`` is what errors call the model: by default its folder.
+        """
         path = folder / TOKENIZER_FILE
         if not path.is_file():
             raise ModelError(
@@ -61,7 +64,7 @@ class Tokens:
             raise ModelError(f"{path} cannot be read: {error}") from error
         config = _read_json(folder / "config.json")
         pad_id = _pad_id(folder, config, tokenizer)
-        return cls(tokenizer, pad_id, _longest(config, pad_id), source=str(path))
+        return cls(tokenizer, pad_id, longest_of(config, pad_id), source=source or str(folder))
 
     def __call__(self, text: str, pair: str | None, most: int) -> Encoding:
         """The pieces of a text or pair, special ones included, cut to ``most``."""
@@ -99,11 +102,7 @@ class Tokens:
         if limit == self._limit:
             return
         most = limit.most
-        if self.longest is not None and most > self.longest:
-            raise ModelError(
-                f"texts may be {most} pieces long, but the model of {self._source} has {self.longest} positions.",
-                hint=f"task.max_length: {self.longest} or less",
-            )
+        check_length(most, self.longest, self._source)
         special = self._tokenizer.num_special_tokens_to_add(limit.is_pair)
         if most <= special:
             raise ModelError(f"a length of {most} pieces leaves no room for text beside {special} special ones.")
@@ -148,12 +147,22 @@ def _pad_id(folder: Path, config: Mapping[str, Any], tokenizer: Tokenizer) -> in
     )
 
 
-def _longest(config: Mapping[str, Any], pad_id: int) -> int | None:
+def longest_of(config: Mapping[str, Any], pad_id: int) -> int | None:
+    """The most pieces that a model has positions for; None where its config does not say."""
     positions = config.get("max_position_embeddings")
     if not isinstance(positions, int) or positions <= 0:
         return None
     family = str(config.get("model_type", "")).removeprefix("compress-")
     return positions - pad_id - 1 if family in POSITIONS_AFTER_PAD else positions
+
+
+def check_length(most: int, longest: int | None, source: str) -> None:
+    """Refuse texts of more pieces than the model ``source`` has positions for."""
+    if longest is not None and most > longest:
+        raise ModelError(
+            f"texts may be {most} pieces long, but the model {source} has {longest} positions.",
+            hint=f"task.max_length: {longest} or less",
+        )
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:

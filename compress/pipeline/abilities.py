@@ -7,22 +7,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import try_to_load_from_cache
 
 from compress.cards import HubCheckpoint, find_teacher, locate
+from compress.data.tokens import check_length, longest_of
 from compress.environment import hub_state
 from compress.errors import CompressError, ModelError, UsageError
 from compress.losses import LOSSES, LayerLoss
 from compress.models.families import family_named, require_prunable
+from compress.models.folder import saved_embedding_size
 from compress.models.observe import part_path
+from compress.models.saved import EMBEDDING
 from compress.models.shrink import choose_layers
-from compress.recipe.schema import Recipe
+from compress.recipe.schema import Recipe, Task
 from compress.recipe.training import Distill
 from compress.sources import hub_address, where
+from compress.tasks import kind_of
+from compress.train.cross_scores import LOSS as MARGIN
 from compress.train.cross_scores import check_margins
+from compress.train.spaces import check_embedding
 
 Config = Mapping[str, Any]
 
@@ -46,9 +53,12 @@ def ability_faults(recipe: Recipe, due: Collection[str], cards: Sequence[Path] =
         return
     yield from _refusals("teacher", lambda: family_named(teacher["model_type"]) if teacher else None)
     yield from _refusals("student", lambda: _takes_layers(recipe, origin))
+    yield from _refusals("student", lambda: _embeds_within(recipe, teacher, cards))
+    yield from _refusals("task", lambda: _reads_so_far(recipe, teacher, origin))
     if recipe.prune and origin:
         yield from _refusals("prune", lambda: require_prunable(family_named(origin["model_type"])))
-    yield from _refusals("distill", lambda: _follows_margins(recipe))
+    for part, settings in _distillations(recipe).items():
+        yield from _refusals(part, partial(_follows_margins, settings, recipe.task))
     yield from _refusals("distill", lambda: _shows_parts(recipe, [config for config in (teacher, origin) if config]))
 
 
@@ -88,20 +98,52 @@ def _takes_layers(recipe: Recipe, origin: Config) -> None:
         choose_layers(recipe.student.layers, int(depth))
 
 
-def _distillations(recipe: Recipe) -> list[Distill]:
-    settings = [recipe.student and recipe.distill, recipe.prune and recipe.prune.recover]
-    return [each for each in settings if each]
+def _embeds_within(recipe: Recipe, teacher: Config, cards: Sequence[Path]) -> None:
+    """Refuse embeddings of a width that the teacher cannot teach, or for a task that has none."""
+    if recipe.student and recipe.student.embedding is not None:
+        embeds = kind_of(recipe.task).head == EMBEDDING.name
+        check_embedding(recipe.student, recipe.task.kind, _embedding_width(recipe, teacher, cards) if embeds else 0)
 
 
-def _follows_margins(recipe: Recipe) -> None:
-    """Refuse a cross-encoder that is none, or one for a task in which nothing is ranked."""
-    for settings in _distillations(recipe):
-        check_margins(settings, recipe.task)
+def _embedding_width(recipe: Recipe, teacher: Config, cards: Sequence[Path]) -> int | None:
+    """How wide the teacher's embeddings are or, of a plain encoder, will be; None where its config is not here."""
+    source = recipe.teacher.source
+    saved = saved_embedding_size(Path(source).expanduser()) if where(source, "teachers", cards) == "folder" else None
+    return saved or teacher.get("hidden_size", teacher.get("dim"))
+
+
+def _reads_so_far(recipe: Recipe, teacher: Config, origin: Config) -> None:
+    """Refuse texts longer than the teacher, or the checkpoint that a student starts from, has positions for."""
+    for model, source in ((teacher, recipe.teacher.source), (origin, recipe.student and recipe.student.source)):
+        check_length(recipe.task.max_length, longest_of(model, model.get("pad_token_id") or 0), str(source))
+
+
+def _distillations(recipe: Recipe) -> dict[str, Distill]:
+    """By the recipe's key, every training that follows another model."""
+    settings = {"distill": recipe.student and recipe.distill, "prune.recover": recipe.prune and recipe.prune.recover}
+    return {part: each for part, each in settings.items() if each}
+
+
+def _follows_margins(settings: Distill, task: Task) -> None:
+    """Refuse a cross-encoder that is none, or has nothing to do; and margins that nobody tells or nothing has."""
+    check_margins(settings, task)
+    if not settings.losses.get(MARGIN):
+        return
+    if settings.cross_encoder is None:
+        raise UsageError(
+            f"the loss {MARGIN} follows a cross-encoder, and none is named.",
+            hint="cross_encoder: FOLDER beside it, a model made by a ranking recipe",
+        )
+    if task.negatives is None and not task.hard_negatives:
+        raise UsageError(
+            f"the loss {MARGIN} compares an answer with documents that are none, and train has none of those.",
+            hint="task.hard_negatives: 4 finds some; task.negatives names a column of them",
+        )
 
 
 def _shows_parts(recipe: Recipe, models: Sequence[Config]) -> None:
     """Refuse a loss on what a family does not show, such as the attention of one that fuses its queries."""
-    losses = {name for each in _distillations(recipe) for name, weight in each.losses.items() if weight}
+    losses = {name for each in _distillations(recipe).values() for name, weight in each.losses.items() if weight}
     for loss in (LOSSES[name] for name in sorted(losses)):
         for part in loss.needs if isinstance(loss, LayerLoss) else ():
             for model in models:

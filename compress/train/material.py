@@ -63,4 +63,4 @@ def tokens_of(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> T
     with tempfile.TemporaryDirectory() as folder, quiet():
         config.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        return Tokens.load(Path(folder))
+        return Tokens.load(Path(folder), config.name_or_path or "in memory")

@@ -39,16 +39,24 @@ def teacher_of(
     That is as wide as the recipe says, or as the student's own checkpoint where this is an embedding model and no wider
     than the teacher, or as the teacher's.
     """
-    if not isinstance(teacher, SentenceEmbedding):
-        if student.embedding is not None:
-            raise UsageError(
-                f"student.embedding: {student.embedding} asks for the width of embeddings, and {task.kind} has none.",
-                hint="leave it out; hidden sets the width of the student's layers",
-            )
+    widest = embedding_size(teacher) if isinstance(teacher, SentenceEmbedding) else 0
+    check_embedding(student, task.kind, widest)
+    if not widest:
         return teacher
-    widest = embedding_size(teacher)
     own = saved_embedding_size(place(student.source), student.revision) if student.source else None
     return narrowed(teacher, student.embedding or min(own or widest, widest), rows, task, tokens)
+
+
+def check_embedding(student: Student, kind: str, widest: int | None) -> None:
+    """Refuse a width of embeddings for a task that has none (``widest`` is 0), or beyond the teacher's, where known."""
+    if student.embedding is None or widest is None:
+        return
+    if widest == 0:
+        raise UsageError(
+            f"student.embedding: {student.embedding} asks for the width of embeddings, and {kind} has none.",
+            hint="leave it out; hidden sets the width of the student's layers",
+        )
+    _check_width(student.embedding, widest)
 
 
 def in_space_of(
@@ -65,14 +73,18 @@ def narrowed(
     """The teacher itself where its embeddings are so wide, else a copy with the principal components of its own."""
     if size == embedding_size(teacher):
         return teacher
-    if size > embedding_size(teacher):
-        raise ModelError(
-            f"the student's embeddings would be {size} wide, and those of its teacher have {embedding_size(teacher)}.",
-            hint=f"student.embedding: {embedding_size(teacher)} or less",
-        )
+    _check_width(size, embedding_size(teacher))
     found = principal_components(embeddings(teacher, rows, task, tokens), size).to(teacher.device, teacher.dtype)
     before = projection_of(teacher)
     return with_projection(teacher, found if before is None else found @ before)
+
+
+def _check_width(size: int, widest: int) -> None:
+    if size > widest:
+        raise ModelError(
+            f"the student's embeddings would be {size} wide, and those of its teacher have {widest}.",
+            hint=f"student.embedding: {widest} or less",
+        )
 
 
 def embeddings(model: PreTrainedModel, rows: Sequence[Row], task: TaskInfo, tokens: Tokens) -> NDArray[np.float32]:

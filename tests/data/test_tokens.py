@@ -62,6 +62,8 @@ def test_more_pieces_than_positions_are_refused(folder):
     tokens("a", None, 16)
     with pytest.raises(ModelError, match=r"17 pieces long.*16 positions"):
         tokens("a", None, 17)
+    with pytest.raises(ModelError, match="the model my-teacher has 16 positions"):
+        Tokens.load(folder, "my-teacher")("a", None, 17)
 
 
 @pytest.mark.parametrize("family", ["roberta", "compress-roberta"])

@@ -125,3 +125,31 @@ def test_what_is_published_names_no_folder_of_a_cross_encoder(recipe_file: Path,
     told = portable(plan.recipe)
     assert told["distill"]["cross_encoder"] == "teacher"
     assert str(tmp_path) not in str({**told, "measure": None})
+
+
+RETRIEVAL = ("task.kind=retrieval", "task.text=text", "task.label=label")
+
+
+def test_what_would_show_only_after_hours_of_training(faults, tmp_path):
+    (fault,) = faults("task.max_length=600")
+    assert fault.startswith(
+        f"task: texts may be 600 pieces long, but the model {tmp_path / 'teacher'} has 514 positions"
+    )
+    (fault,) = faults("student.embedding=16")
+    assert fault.startswith("student: student.embedding: 16 asks for the width of embeddings, and classification has")
+    rows = [*RETRIEVAL, "prune=null", "distill={soft_label: 1.0}"]
+    (fault,) = faults(*rows, "student.embedding=64")
+    assert fault.startswith("student: the student's embeddings would be 64 wide, and those of its teacher have 32")
+    assert faults(*rows, "student.embedding=32") == []
+
+
+@pytest.mark.parametrize("part", ["distill", "prune.recover"])
+def test_margins_that_nobody_tells_or_nothing_has(part, faults, tiny_folder, tiny_task):
+    ranks = tiny_folder("bert", tiny_task.model_copy(update={"kind": "ranking", "labels": (), "text": ("q", "a")}))
+    rows = [*RETRIEVAL, "distill={soft_label: 1.0}", "prune.recover={soft_label: 1.0}"]
+    (fault,) = faults(*rows, f"{part}={{margin: 1.0}}")
+    assert fault.startswith(f"{part}: the loss margin follows a cross-encoder, and none is named")
+    named = f"{part}={{margin: 1.0, cross_encoder: {ranks}}}"
+    (fault,) = faults(*rows, named)
+    assert fault.startswith(f"{part}: the loss margin compares an answer with documents that are none")
+    assert faults(*rows, named, "task.hard_negatives=2") == []
