@@ -201,7 +201,7 @@ def _check(tally: Tally, held: Collection[Role], task: Task, console: Console) -
         if not tally.count(role):
             raise DataError(f"{_named(role, task)} has no rows left: there are too few to hold some back from train.")
     if not tally.varied("train"):
-        raise DataError(f"{_named('train', task)}: every row has the same answer; there is nothing to tell apart.")
+        raise DataError(f"{_named('train', task)}: all answers are the same; there is nothing to tell apart.")
     learnt = tally.per_class("train")
     for role in ROLES[1:]:
         unseen = [label for label, rows in tally.per_class(role).items() if rows and not learnt[label]]

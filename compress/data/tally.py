@@ -6,6 +6,7 @@ import hashlib
 import json
 from array import array
 from collections import Counter, defaultdict
+from collections.abc import Hashable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ class Tally:
         self._kind = kind
         self._labels = labels
         self._texts: dict[Role, array[int]] = defaultdict(lambda: array("Q"))
-        self._answers: dict[Role, set[str]] = defaultdict(set)
+        self._apart: dict[Role, set[Hashable]] = defaultdict(set)
         self._classes: dict[Role, Counter[int]] = defaultdict(Counter)
         self.empty_texts = 0
         self.skipped = 0
@@ -30,12 +31,12 @@ class Tally:
 
     def add(self, role: Role, row: Row) -> None:
         """Count a row."""
-        answer = {name: value for name, value in row.items() if name in self._kind.answer_fields}
-        asked = json.dumps({name: value for name, value in row.items() if name not in answer}, sort_keys=True)
+        answers = self._kind.answer_fields
+        asked = json.dumps({name: value for name, value in row.items() if name not in answers}, sort_keys=True)
         digest = hashlib.blake2b(asked.encode(), digest_size=8).digest()
         self._texts[role].append(int.from_bytes(digest, "little"))
-        if len(self._answers[role]) < 2:
-            self._answers[role].add(json.dumps(answer))
+        if not self.varied(role):
+            self._apart[role].update(self._kind.told_apart(row))
         self._classes[role].update(self._kind.classes(row))
         self.empty_texts += "" in row.values()
 
@@ -49,8 +50,8 @@ class Tally:
         return len(self._texts[role])
 
     def varied(self, role: Role) -> bool:
-        """Whether the rows of a role have more than one answer between them."""
-        return len(self._answers[role]) > 1
+        """Whether the rows of a role have anything to be told apart."""
+        return len(self._apart[role]) > 1
 
     def per_class(self, role: Role) -> dict[str, int]:
         """Rows of each class, those with none included."""

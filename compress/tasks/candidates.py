@@ -6,7 +6,7 @@ lists of different lengths: answers are arrays as wide as the longest list, fill
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,10 @@ class CandidateKind(Kind):
     def marks(self, row: Row) -> Sequence[float]:
         """For each text of the list, how right it is (0: wrong)."""
         raise NotImplementedError
+
+    def told_apart(self, row: Row) -> Iterable[Hashable]:
+        """Right texts from wrong ones, wherever in the list they stand."""
+        return self.marks(row)
 
     def given(self, row: Row) -> Given:
         """The question and the texts of its list."""

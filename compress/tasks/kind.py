@@ -11,8 +11,9 @@ file with one such object, and one line in ``tasks/__init__.py``.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -152,6 +153,13 @@ class Kind(ABC):
     @abstractmethod
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
         """A canonical row, or a DataError that starts with ``where`` (`train.tsv, row 17`)."""
+
+    def told_apart(self, row: Row) -> Iterable[Hashable]:
+        """What is learnt to be told apart in this row: if train has not two different ones there is nothing to learn.
+
+        By default its answer; for kinds whose rows hold several answers, each of them.
+        """
+        return [json.dumps([row.get(name) for name in self.answer_fields])]
 
     def classes(self, row: Row) -> Sequence[int]:
         """Which of ``class_names``, by place, are a row's answer. Rows are counted a class by it."""

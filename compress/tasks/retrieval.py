@@ -7,7 +7,7 @@ with the numbers of the documents that answer it, among those that `data/documen
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,6 +76,10 @@ class Retrieval(EmbeddingKind):
             return [{**row, "positives": [positive]} for positive in row["positives"]]
         numbers = [number(document) for document in (*row["positives"], *row["negatives"])]
         return [{"query": row["query"], "relevant": numbers[: len(row["positives"])]}]
+
+    def told_apart(self, row: Row) -> Iterable[Hashable]:
+        """The documents of a row that is learnt from."""
+        return (*row.get("positives", ()), *row.get("negatives", ()))
 
     def given(self, row: Row) -> Given:
         """The query."""

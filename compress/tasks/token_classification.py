@@ -6,7 +6,7 @@ the one in which it is farther from the edge.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -105,6 +105,11 @@ class TokenClassification(Kind):
             raise DataError(f"{where}: the tag '{unknown}' is not among those of {source}{nearest(unknown, labels)}.")
         tags = from_iob1(tags) if task.scheme == "iob1" else tags
         return {"words": words, "label": [known[tag] for tag in tags]}
+
+    def told_apart(self, row: Row) -> Iterable[Hashable]:
+        """The tags of its words."""
+        tags: list[int] = row["label"]
+        return tags
 
     def classes(self, row: Row) -> Sequence[int]:
         """The types of its entities, each once."""

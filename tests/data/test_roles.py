@@ -97,8 +97,36 @@ def test_one_class_only(write, task_of, tmp_path, labels):
 
 def test_one_score_only(write, task_of, tmp_path):
     path = write("t.tsv", table(10, "3"))
-    with pytest.raises(DataError, match="every row has the same answer"):
+    with pytest.raises(DataError, match="all answers are the same"):
         prepare(task_of(train=path, test=path, kind="regression"), 0, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "columns", "row"),
+    [
+        ("multiple_choice", ("question", "choices", "answer"), {"choices": ["sun", "rain"], "answer": "A"}),
+        ("ranking", ("query", "candidate", "label"), {"candidate": ["sun", "rain"], "label": [1, 0]}),
+        ("token_classification", ("tokens", "tags"), {"tokens": ["in", "Rome"], "tags": ["O", "B-place"]}),
+    ],
+)
+def test_rows_with_right_and_wrong_in_each_may_all_have_the_same_answer(write, task_of, tmp_path, kind, columns, row):
+    *text, label = columns
+    content = "".join(json.dumps({text[0]: f"what {number} ?", **row}) + "\n" for number in range(8))
+    path = write("t.jsonl", content)
+    assert prepare(task_of(train=path, test=path, kind=kind, text=text, label=label), 0, tmp_path).counts["train"] == 7
+
+
+def test_candidates_that_are_all_right(write, task_of, tmp_path):
+    lines = "".join(f"query {number}\ta text\t1\n" for number in range(8))
+    path = write("t.tsv", "query\tcandidate\tlabel\n" + lines)
+    with pytest.raises(DataError, match="nothing to tell apart"):
+        prepare(task_of(train=path, test=path, kind="ranking", text=("query", "candidate")), 0, tmp_path)
+
+
+def test_one_document_for_all_queries(write, task_of, tmp_path):
+    path = write("t.tsv", "query\tpositives\n" + "".join(f"query {number}\ta text\n" for number in range(8)))
+    with pytest.raises(DataError, match="nothing to tell apart"):
+        prepare(task_of(train=path, test=path, kind="retrieval", text="query", label="positives"), 0, tmp_path)
 
 
 def test_too_few_rows_to_hold_any_back(write, task_of, tmp_path):
