@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,8 +48,10 @@ class MultiLabel(TextKind):
         columns = label_columns(task)
         if len(columns) > 1:
             return columns
-        labels = collect(name for value in values for name in _listed(value, "train"))
-        if not labels:
+        odd = deque[Any](maxlen=1)
+        labels = collect(_names(values, odd.append))
+        # Cells that hold no classes have a row and a line, and reading the rows will tell them.
+        if not labels and not odd:
             raise DataError("no row of train has any class: there is nothing to learn.")
         return labels
 
@@ -163,6 +166,16 @@ class MultiLabel(TextKind):
 def _decided(answers: NDArray[Any]) -> NDArray[np.bool_]:
     decided: NDArray[np.bool_] = answers >= THRESHOLD
     return decided
+
+
+def _names(values: Iterable[Any], odd: Callable[[Any], None]) -> Iterator[Any]:
+    """The classes of all cells but ``odd`` ones, which hold no list, or a list of something else."""
+    for value in values:
+        found = listed(value)
+        if found is None or any(isinstance(name, (list, tuple, dict)) for name in found):
+            odd(value)
+        else:
+            yield from found
 
 
 def _listed(value: Any, where: str) -> list[Any]:
