@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -120,8 +121,8 @@ def prepare(task: Task, seed: int, work: Path, console: Console | None = None) -
         select_duplicates=tally.shared("select", "train"),
         empty_texts=tally.empty_texts,
         documents={role: len(Rows(work, documents_of(role))) for role in ROLES[1:]} if kind.searches else {},
-        skipped=tally.skipped,
-        first_skipped=tally.first_skipped,
+        skipped=tally.skipped.total(),
+        first_skipped=next(iter(tally.first_skipped.values()), None),
     )
     _tell(info, console)
     (work / DATA_FILE).write_text(info.model_dump_json(indent=2) + "\n", encoding="utf-8")
@@ -156,7 +157,7 @@ def _write(
     with ExitStack() as files:
         targets = [role] if marks is None else list(marks)
         writers = {target: files.enter_context(RoleWriter(work, target, kind_of(task))) for target in targets}
-        for number, raw, row in fitting(source, task, labels, tally.skip):
+        for number, raw, row in fitting(source, task, labels, partial(tally.skip, role)):
             for target, writer in writers.items():
                 if marks is None or is_marked(marks[target], number, raw.where):
                     for kept in writer.add(row):
@@ -199,7 +200,9 @@ def _check(tally: Tally, held: Collection[Role], task: Task, console: Console) -
     """Refuse roles that cannot do their work."""
     for role in ROLES:
         if not tally.count(role):
-            raise DataError(f"{_named(role, task)} has no rows left: there are too few to hold some back from train.")
+            raise DataError(
+                f"{_named(role, task)} has no rows left: {_why_none(tally, 'train' if role in held else role)}"
+            )
     if not tally.varied("train"):
         raise DataError(f"{_named('train', task)}: all answers are the same; there is nothing to tell apart.")
     learnt = tally.per_class("train")
@@ -212,6 +215,15 @@ def _check(tally: Tally, held: Collection[Role], task: Task, console: Console) -
         if task.data.limit is None and role not in held:
             raise DataError(f"{message}: a model cannot answer what it never saw.")
         console.warn(f"{message}.")
+
+
+def _why_none(tally: Tally, given: Role) -> str:
+    """Why there is no row of a role; ``given`` is the one that its rows were to come from."""
+    left_out = tally.skipped[given]
+    if not left_out:
+        return "there are too few to hold some back from train."
+    rows = f"the {left_out:,} rows" if left_out > 1 else "the one row"
+    return f"{rows} of {given} that do not fit the task were left out, the first: {tally.first_skipped[given]}"
 
 
 def _named(role: Role, task: Task) -> str:
@@ -231,6 +243,7 @@ def _tell(info: DataInfo, console: Console) -> None:
         if rows:
             console.warn(f"{rows:,} of {info.counts[role]:,} {role} rows have a text that also stands in train.")
     if info.skipped:
-        console.warn(f"{info.skipped:,} rows do not fit the task and are left out; the first: {info.first_skipped}")
+        told = "row does not fit the task and is" if info.skipped == 1 else "rows do not fit the task and are"
+        console.warn(f"{info.skipped:,} {told} left out; the first: {info.first_skipped}")
     if info.empty_texts:
-        console.warn(f"{info.empty_texts:,} rows have an empty text.")
+        console.warn(f"{info.empty_texts:,} {'row has' if info.empty_texts == 1 else 'rows have'} an empty text.")

@@ -26,8 +26,8 @@ class Tally:
         self._apart: dict[Role, set[Hashable]] = defaultdict(set)
         self._classes: dict[Role, Counter[int]] = defaultdict(Counter)
         self.empty_texts = 0
-        self.skipped = 0
-        self.first_skipped: str | None = None
+        self.skipped: Counter[Role] = Counter()
+        self.first_skipped: dict[Role, str] = {}
 
     def add(self, role: Role, row: Row) -> None:
         """Count a row."""
@@ -40,10 +40,10 @@ class Tally:
         self._classes[role].update(self._kind.classes(row))
         self.empty_texts += "" in row.values()
 
-    def skip(self, fault: DataError) -> None:
-        """Count a row that does not fit."""
-        self.skipped += 1
-        self.first_skipped = self.first_skipped or fault.message
+    def skip(self, role: Role, fault: DataError) -> None:
+        """Count a row of what was given for a role that does not fit."""
+        self.skipped[role] += 1
+        self.first_skipped.setdefault(role, fault.message)
 
     def count(self, role: Role) -> int:
         """Rows of a role."""

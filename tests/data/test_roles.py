@@ -210,3 +210,31 @@ def test_scrambled_numbers_look_random():
     assert len(set(numbers.tolist())) == 10_000
     assert np.mean(numbers / 2**64) == pytest.approx(0.5, abs=0.02)
     assert not np.array_equal(numbers, scrambled(10_000, 8))
+
+
+@pytest.mark.parametrize("odd", ["news", '[["a"]]'])
+def test_a_cell_that_holds_no_classes_is_told_with_its_place_or_left_out(write, task_of, tmp_path, odd):
+    rows = [{"text": f"text {number}", "label": ["ab"[number % 2]]} for number in range(10)]
+    rows.insert(3, {"text": "x", "label": odd})
+    path = write("t.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    task = task_of(train=path, test=path, kind="multi_label")
+    with pytest.raises(DataError, match=r"t\.jsonl, row 4"):
+        prepare(task, 0, tmp_path)
+    info = prepare(task.model_copy(update={"data": task.data.model_copy(update={"bad_rows": "skip"})}), 0, tmp_path)
+    assert (info.labels, info.counts["test"], info.skipped) == (("a", "b"), 10, 2)
+
+
+@pytest.mark.parametrize("test", ["e.tsv", "s.tsv"])
+def test_where_every_row_is_left_out_their_count_and_the_first_fault_are_told(write, task_of, tmp_path, test):
+    write("s.tsv", table(10))
+    write("e.tsv", table(3, "c"))
+    task = task_of(
+        train=tmp_path / "s.tsv", test=tmp_path / test, kind="classification", labels=("a", "b"), bad_rows="skip"
+    )
+    if test == "e.tsv":
+        with pytest.raises(DataError, match=r"test .*no rows left: the 3 rows of test .*: .*e\.tsv, row 1.*label 'c'"):
+            prepare(task, 0, tmp_path)
+    else:
+        task = task.model_copy(update={"labels": ("x", "y")})
+        with pytest.raises(DataError, match=r"train .*no rows left: the 10 rows of train .*: .*s\.tsv, row 1"):
+            prepare(task, 0, tmp_path)
