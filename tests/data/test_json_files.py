@@ -105,7 +105,7 @@ def test_gzip_byte_order_mark_and_format(tmp_path):
         ({"data": [{"title": "x"}]}, "article 1 has no 'paragraphs'; it has 'title'"),
         ({"data": [{"paragraphs": [{"qas": []}]}]}, "article 1, paragraph 1 has no 'context'"),
         ({"data": [{"paragraphs": [{"context": "c", "qas": [3]}]}]}, "paragraph 1, question 1 is a JSON number"),
-        ({**SEARCH, "ground_truths": [[2], [3]]}, "question 2: its ground truth '3' is none of the 3 candidates"),
+        ({**SEARCH, "ground_truths": [[2], [3]]}, "question 2: its ground truth '3' is none of 3 candidates"),
         ({**SEARCH, "ground_truths": [[2], 1]}, "question 2: its ground truth is a JSON number"),
         ({**SEARCH, "ground_truths": [[2], [True]]}, "ground truth 'True'"),
         ({**SEARCH, "ground_truths": [[2]]}, "not of equal length (questions 2, ground_truths 1)"),

@@ -22,7 +22,7 @@ def table(count):
 def in_step(task, seed, folder):
     """Whether every value belongs to its row: both hold the row's number."""
     rows = load_roles(folder).rows("test")
-    found = slice_values(task, seed, len(rows), QUIET)["genre"]
+    found = slice_values(task, (), seed, len(rows), QUIET)["genre"]
     return [value.removeprefix("genre ") for value in found] == [row["text"].removeprefix("text ") for row in rows]
 
 
@@ -67,7 +67,7 @@ def test_a_list_in_a_column_names_file_and_row(write, task_of):
     rows = "".join(json.dumps({"text": "x", "label": "a", "tags": tags}) + "\n" for tags in ("one", ["two"]))
     task = task_of(train=write("t.jsonl", rows), test=write("e.jsonl", rows), slices="tags")
     with pytest.raises(DataError, match=r"e\.jsonl, row 2 \(line 2\): column 'tags' holds a list"):
-        slice_values(task, 0, 2, QUIET)
+        slice_values(task, (), 0, 2, QUIET)
 
 
 def test_a_missing_column_is_told_before_anything_runs(write, task_of):
@@ -84,7 +84,7 @@ def test_a_missing_column_is_told_before_anything_runs(write, task_of):
 def test_data_that_changed_since_it_was_prepared_is_told(write, task_of):
     task = task_of(train=write("t.tsv", table(10)), test=write("e.tsv", table(6)), slices="genre")
     with pytest.raises(DataError, match="'genre' has 6 values for 5 rows of test: the data changed"):
-        slice_values(task, 0, 5, QUIET)
+        slice_values(task, (), 0, 5, QUIET)
 
 
 def test_slices_that_cannot_be_meant(task_of):
@@ -104,4 +104,4 @@ def test_class_numbers_of_a_hub_set_are_told_by_name(task_of, monkeypatch):
     rows = datasets.Dataset.from_dict({"text": ["a", "b"], "label": [0, 1], "genre": [1, 0]}, features=features)
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: rows)
     task = task_of(hub="owner/set", train="train", test="validation", labels=("no", "yes"), slices="genre")
-    assert slice_values(task, 0, 2, QUIET) == {"genre": ["travel", "fiction"]}
+    assert slice_values(task, (), 0, 2, QUIET) == {"genre": ["travel", "fiction"]}

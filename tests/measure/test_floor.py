@@ -3,8 +3,9 @@ import pytest
 
 from compress.errors import UsageError
 from compress.folder import TaskInfo
-from compress.measure import floor
-from compress.measure.floor import bag_of_words, overlap, words
+from compress.measure.floor import bag_of_words as floor
+from compress.measure.floor import floor_of
+from compress.measure.floor.bag_of_words import bag_of_words, overlap, words
 from compress.tasks import KINDS
 
 GOOD, BAD = ["great", "fun", "bright", "warm"], ["dull", "grim", "weak", "cold"]
@@ -94,3 +95,5 @@ def test_a_kind_without_a_floor_says_so():
     about = TaskInfo(name="t", kind="tokens", text=("text",), metric="f1", max_length=8)
     with pytest.raises(UsageError, match="no bag of words for the kind 'tokens'"):
         bag_of_words([], [], about)
+    with pytest.raises(UsageError, match="nothing simple is known that answers the kind 'tokens'"):
+        floor_of("tokens")
