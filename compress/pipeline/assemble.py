@@ -125,6 +125,7 @@ class _Assembly:
             duplicates=info.duplicates,
             skipped=info.skipped,
             truncated=self._truncated(),
+            examples_per_row=self.assessor.examples_per_row(),
         )
 
     def _truncated(self) -> dict[str, float]:

@@ -105,10 +105,19 @@ class Assessor:
 
         Empty where it was not scored.
         """
-        if self._reference is None:
-            return {}
-        shares: dict[str, float] = json.loads((self._reference / SCORED_FILE).read_bytes())["truncated"]
+        shares: dict[str, float] = self._told.get("truncated", {})
         return shares
+
+    def examples_per_row(self) -> float | None:
+        """How many examples the reference was given of a row of test, on average; None where that was not noted."""
+        mean: float | None = self._told.get("examples", {}).get("test")
+        return mean
+
+    @cached_property
+    def _told(self) -> dict[str, Any]:
+        """What scoring the reference noted beside the answers; nothing where it was not scored."""
+        found: dict[str, Any] = json.loads((self._reference / SCORED_FILE).read_bytes()) if self._reference else {}
+        return found
 
     @cached_property
     def _reference(self) -> Path | None:

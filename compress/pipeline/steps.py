@@ -142,16 +142,18 @@ def score(bench: Workbench, parent: str, variant: Variant, device: Literal["cpu"
 
     roles = load_roles(bench.inputs["data"])
     rows: dict[str, Asked] = {role: (roles.rows(role), roles.documents(role)) for role in SCORED_ROLES}
-    kept, truncated = {}, {}
+    kept, truncated, examples = {}, {}, {}
     for role, answers, encoded, searched in _answered(bench, parent, variant, device, batch, rows):
         kept[role], truncated[role] = answers, encoded.truncated
+        examples[role] = len(encoded) / len(encoded.counts)
         if searched is not None:
             truncated[f"{role}'s documents"] = searched.truncated
         if role == "test":
             row = np.repeat(np.arange(len(encoded.counts)), encoded.counts)
             kept[LENGTHS] = np.bincount(row, weights=encoded.lengths).astype(np.int64)
     np.savez(bench.work / ANSWERS_FILE, allow_pickle=False, **kept)
-    _write(bench.work / SCORED_FILE, {"schema_version": 1, "truncated": truncated, "batch": batch, "device": device})
+    told = {"truncated": truncated, "examples": examples, "batch": batch, "device": device}
+    _write(bench.work / SCORED_FILE, {"schema_version": 1, **told})
     return float(sum(len(kept[role]) for role in rows))
 
 

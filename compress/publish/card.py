@@ -19,6 +19,7 @@ from compress.report.quality_tables import above_floor
 from compress.report.render import conditions, markdown_cell, markdown_table
 from compress.report.result import LedgerRow, Report, TargetFacts, Verdict
 from compress.report.table import Table
+from compress.report.unit import at_once, call, unit
 from compress.runtime import runtime_of
 from compress.sources import HUB_ID
 from compress.tasks import kind_of
@@ -144,7 +145,8 @@ def _headline(subject: Subject) -> str:
     shape = f", {row.shape}" if row.shape else ""
     if today is None or today.speedup is None:
         return f"{what}{shape}, {row.variant.name}."
-    gains = f"{words.times(today.speedup.value)} faster and {words.times(today.smaller)} smaller"
+    faster = f"{words.times(today.speedup.value)} faster{at_once(report, target_of(subject))}"
+    gains = f"{faster} and {words.times(today.smaller)} smaller"
     kept = f", with {words.percent(today.kept)} of its {words.metric(report.task.metric)}" if today.kept else ""
     above = f" ({told} above {report.floor_name})" if report.floor and (told := _above_floor(subject)) else ""
     return f"{what}{shape}, {row.variant.name}: {gains} than its teacher in PyTorch fp32{kept}{above}."
@@ -210,8 +212,9 @@ def _speed(subject: Subject) -> str:
     stages = tables.stages(report, title, subject.row.key)
     parts = [
         "## Speed",
-        f"Measured at {conditions(target)}, on {markdown_cell(report.machine.name)}. Other machines give other figures,"
-        " and other ratios where their instructions differ.",
+        f"“Faster” is the model alone, {call(report)}. Measured at {conditions(target)}, on"
+        f" {markdown_cell(report.machine.name)}. Other machines give other figures, and other ratios where their"
+        " instructions differ.",
         markdown_table(tables.comparisons(report, subject.verdict)),
     ]
     parts += [f"≈ An unstable timing, no more than a hint. {markdown_cell(reason)}." for reason in _shaky(subject)]
@@ -231,13 +234,13 @@ def _shaky(subject: Subject) -> list[str]:
 def _takes(subject: Subject) -> str:
     """What serving it takes; what was not measured is left out."""
     size, place = subject.row.footprint, subject.row.targets[subject.verdict.target]
-    lines = []
+    lines, one = [], unit(subject.report)
     if size is not None and size.parameters is not None:
         lines.append(
             f"{words.count(size.parameters)} parameters, {words.count(size.encoder_parameters)} without embeddings"
         )
         lines += [
-            f"{words.operations(count)} for a row of {length} word pieces" for length, count in size.flops_at.items()
+            f"{words.operations(count)} for a {one} of {length} word pieces" for length, count in size.flops_at.items()
         ]
     for each in place.serving:
         if each.peak is not None:
@@ -248,7 +251,7 @@ def _takes(subject: Subject) -> str:
             f"{words.seconds(place.latency.first_answer_seconds)} from the start of a process to its first answer"
         )
     if place.latency.joules_per_row is not None:
-        lines.append(f"{words.joules(place.latency.joules_per_row)} a row, read from {place.latency.energy}")
+        lines.append(f"{words.joules(place.latency.joules_per_row)} a {one}, read from {place.latency.energy}")
     return "\n".join(["## What it takes", "", *(f"- {markdown_cell(line)}" for line in lines)]) if lines else ""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from compress.report import quality_tables, size_tables, speed_tables, tables
+from compress.report import quality_tables, size_tables, speed_tables, tables, unit
 from compress.report.measured_figures import grid_figure, load_figure, reliability_figure
 from compress.report.result import Report, Verdict
 from compress.report.retention import test_of
@@ -107,8 +107,9 @@ def _pair(report: Report, key: str) -> str:
 def _speed(report: Report, title: str, key: str) -> Iterator[Block]:
     yield Block(
         "All timings",
-        "The model alone, one call, from padded arrays to outputs on the host. ≈ marks a timing that the session calls"
-        " unstable: a hint, no more. The spread is what the machine did from round to round, not the inputs.",
+        f"The model alone, {unit.call(report)}, from padded arrays to outputs on the host. ≈ marks a timing that the"
+        " session calls unstable: a hint, no more. The spread is what the machine did from round to round, not the"
+        " inputs.",
         speed_tables.timings(report, title),
     )
     yield Block(
@@ -132,9 +133,9 @@ def _speed(report: Report, title: str, key: str) -> Iterator[Block]:
     )
     yield Block(
         "Several callers",
-        "Callers that each wait for an answer before they ask again, all at one process: rows a second, and the wait"
-        " that 95 % of the answers stay below. ≈ marks what the session calls unstable: its two laps differ by more"
-        " than 10 %, or other work was there.",
+        "Callers that each wait for an answer before they ask again, all at one process:"
+        f" {unit.units(report)} a second, and the wait that 95 % of the answers stay below. ≈ marks what the session calls"
+        " unstable: its two laps differ by more than 10 %, or other work was there.",
         speed_tables.under_load(report, title),
         draw=partial(load_figure, report, title),
         reading="Right and down is better; the numbers are callers.",
@@ -154,8 +155,8 @@ def _takes(report: Report, title: str) -> Iterator[Block]:
     energy = f" {'; '.join(sources)}." if sources else ""
     yield Block(
         "Parameters, operations, bytes and energy",
-        "Operations are those of the encoder's matrix products for one row of so many word pieces; all files are those"
-        f" that predicting needs.{energy}",
+        f"Operations are those of the encoder's matrix products for one {unit.unit(report)} of so many word pieces;"
+        f" all files are those that predicting needs.{energy}",
         size_tables.footprint(report, title),
     )
     reasons = size_tables.serving_reasons(report, title)

@@ -11,6 +11,7 @@ from compress.report.result import LedgerRow, Report
 from compress.report.retention import test_of
 from compress.report.speed_tables import places
 from compress.report.tables import verdict_of
+from compress.report.unit import units
 
 
 def reliability_figure(report: Report, title: str, key: str, width: int) -> str | None:
@@ -33,7 +34,7 @@ def load_figure(report: Report, title: str, width: int) -> str | None:
         )
         if dots and row.key in shown:
             curves.append(Curve(row.key, dots, *_looks(report, row)))
-    return load(curves, ("rows a second", "p95, ms"), width) if curves else None
+    return load(curves, (f"{units(report)} a second", "p95, ms"), width) if curves else None
 
 
 def grid_figure(report: Report, title: str, key: str, width: int) -> str | None:

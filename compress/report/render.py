@@ -15,6 +15,7 @@ from compress.report.figures import NARROW, WIDE, legend, size_figure, speed_fig
 from compress.report.quality_tables import above_floor, scored
 from compress.report.result import Comparison, LedgerRow, Report, TargetFacts, Verdict, write_report
 from compress.report.table import Table
+from compress.report.unit import at_once, call
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -36,6 +37,8 @@ class Section:
     """The winner beside the teacher as it runs today."""
     p50: str
     p50_today: str
+    at_once: str
+    """What the model answered in that time, where it is not rows: ` for 1 choice`."""
     score: str
     above_floor: str
     """What the winner keeps of the teacher's score above the floor, in words."""
@@ -100,6 +103,7 @@ def section(report: Report, target: TargetFacts) -> Section:
         today=next((one for one in found if one.key == report.teacher), None),
         p50=_p50(winner, title),
         p50_today=_p50(report.row(report.teacher), title),
+        at_once=at_once(report, target),
         score=scored(place.test if place else None),
         above_floor=above_floor(report, place.test if place else None, title),
         ledger=tables.ledger(report, title),
@@ -147,6 +151,7 @@ def _context(report: Report) -> dict[str, Any]:
         "recipe": json.dumps(report.recipe, indent=2, ensure_ascii=False),
         "words": words,
         "truncated": truncation(report),
+        "call": call(report),
         "rows": ", ".join(f"{count:,} {role}" for role, count in report.data.rows.items()),
     }
 

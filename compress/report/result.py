@@ -42,6 +42,8 @@ class DataFacts(Facts):
 
     Where documents are searched also the share of those, as `test's documents`.
     """
+    examples_per_row: float | None = None
+    """How many examples (choices, candidates, windows) the model is given of a row of test, on average."""
 
 
 class TargetFacts(Facts):

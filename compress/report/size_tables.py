@@ -8,12 +8,14 @@ from compress.report import words
 from compress.report.result import AtTarget, LedgerRow, Report
 from compress.report.speed_tables import places
 from compress.report.table import Cells, Table
+from compress.report.unit import unit
 
 
 def footprint(report: Report, title: str) -> Table:
-    """Parameters with and without embeddings, operations of one row, bytes, and the energy of one row."""
+    """Parameters with and without embeddings, operations and energy of one example (mostly a row), and bytes."""
     lengths = sorted({length for row, _ in places(report, title) if row.footprint for length in row.footprint.flops_at})
-    operations = tuple(f"one row of {length}" for length in lengths)
+    operations = tuple(f"one {unit(report)} of {length}" for length in lengths)
+    energy = f"energy a {unit(report)}"
     columns = (
         "model",
         "variant",
@@ -22,7 +24,7 @@ def footprint(report: Report, title: str) -> Table:
         *operations,
         "weights",
         "all files",
-        "energy a row",
+        energy,
     )
 
     def cells(row: LedgerRow, place: AtTarget) -> Cells:
@@ -38,7 +40,7 @@ def footprint(report: Report, title: str) -> Table:
             },
             "weights": words.size(size.bytes_weights if size else None),
             "all files": words.size(size.bytes_total if size else None),
-            "energy a row": _energy(place),
+            energy: _energy(place),
         }
 
     return Table(columns, tuple(cells(row, place) for row, place in places(report, title)), frozenset(columns[2:]))

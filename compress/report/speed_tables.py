@@ -9,7 +9,7 @@ from compress.measure.facts import Score
 from compress.measure.latency import Latency, Timing, UnderLoad, ratio
 from compress.measure.limits import Limits
 from compress.measure.rates import Rate
-from compress.report import words
+from compress.report import unit, words
 from compress.report.result import AtTarget, GridCell, LedgerRow, Report
 from compress.report.table import Cells, Table
 
@@ -18,7 +18,8 @@ def timings(report: Report, title: str) -> Table:
     """The model alone: every quantile, and how steady it was."""
     on_device = any(place.latency.device for _, place in places(report, title))
     own_clock = ("device p50",) if on_device else ()
-    columns = ("model", "variant", "timing", "p50", "95 %", "p95", "p99", *own_clock, "spread", "rows/s", "runs with")
+    rate = unit.rate(report)
+    columns = ("model", "variant", "timing", "p50", "95 %", "p95", "p99", *own_clock, "spread", rate, "runs with")
 
     def cells(row: LedgerRow, place: AtTarget) -> Cells:
         latency = place.latency
@@ -31,7 +32,7 @@ def timings(report: Report, title: str) -> Table:
             "p99": _quantile(latency.model, "p99"),
             "device p50": _quantile(latency.device, "p50"),
             "spread": words.percent(latency.model.spread if latency.model else None),
-            "rows/s": words.count(latency.rows_per_second),
+            rate: words.count(latency.rows_per_second),
             "runs with": _runtime(latency) or latency.reason or words.ABSENT,
         }
 

@@ -133,6 +133,8 @@ class Kind(ABC):
     settings: tuple[str, ...] = ()
     """The settings of a recipe's task that this kind reads beyond those of all kinds (tasks/check.py lists them); where
     one is given that it does not read, the recipe is refused."""
+    example: str = "row"
+    """What one example is to a reader: a row, or what a row holds several of (a choice)."""
     searches: bool = False
     """Answers are found among the role's documents (`data/roles.py`), which are embedded once."""
 
@@ -190,6 +192,10 @@ class Kind(ABC):
     def in_windows(self, task: TaskInfo) -> bool:
         """Whether long texts are seen in windows, and not cut at `max_length`."""
         return "overlap" in self.settings and ("long" not in self.settings or task.long != "cut")
+
+    def unit(self, task: TaskInfo) -> str:
+        """What the model answers one of at a time: a window where texts are seen in windows, else its `example`."""
+        return "window" if self.in_windows(task) else self.example
 
     @abstractmethod
     def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:

@@ -34,6 +34,7 @@ class MultipleChoice(CandidateKind):
     metrics: tuple[Metric, ...] = (Metric("accuracy", share_of_right=True, needs_contrast=False),)
     fields: tuple[str, ...] = ("text", "choices", "label")
     columns: tuple[int, int | None] = (2, None)
+    example = "choice"
     settings: tuple[str, ...] = ("first_label",)
     listed = "choices"
     least = 2

@@ -52,6 +52,7 @@ class Ranking(CandidateKind):
     )
     fields: tuple[str, ...] = ("text", "candidates", "label")
     listed = "candidates"
+    example = "candidate"
     least = 1
 
     def gathered(self, rows: Iterator[RawRow], task: Task) -> Iterator[RawRow]:

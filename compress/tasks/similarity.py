@@ -30,6 +30,7 @@ class Similarity(EmbeddingKind):
     fields: tuple[str, ...] = ("text", "text_pair", "label")
     changeable: tuple[str, ...] = ("text", "text_pair")
     columns: tuple[int, int | None] = (2, 2)
+    example = "text"
     metrics: tuple[Metric, ...] = (Metric("spearman", floor=0.0), Metric("pearson", floor=0.0))
     settings: tuple[str, ...] = ("pooling", "range")
 

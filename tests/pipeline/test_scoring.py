@@ -72,8 +72,9 @@ def test_answers_are_kept_and_those_to_changed_texts_apart(scored, recipe, tmp_p
     assert 3 <= kept["lengths"].min() <= kept["lengths"].max() <= 16
     changed = list(PerturbedRows(load_roles(scored["data"]).rows("test"), KINDS["classification"], "uppercase", 0))
     assert changed[3]["text"] == "SUN AND STORM NUMBER 3"
-    truncated = json.loads((scored["score"] / steps.SCORED_FILE).read_bytes())["truncated"]
-    assert {"select", "test"} <= set(truncated)
+    told = json.loads((scored["score"] / steps.SCORED_FILE).read_bytes())
+    assert {"select", "test"} <= set(told["truncated"])
+    assert told["examples"] == {"select": 1.0, "test": 1.0}
 
 
 def test_documents_are_embedded_once_for_all_changed_texts_and_cut_ones_are_told(

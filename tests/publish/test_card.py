@@ -128,6 +128,14 @@ def test_what_serving_takes_is_told_where_it_was_measured(winner, make_full_repo
     assert "a row, read from" not in body
 
 
+def test_speed_is_that_of_a_choice_where_rows_are_answered_in_parts(winner, make_report):
+    report = make_report()
+    report = judged(report.model_copy(update={"task": report.task.model_copy(update={"kind": "multiple_choice"})}))
+    body = model_card(find_subject(winner, report, "a"))
+    assert "faster for 1 choice and " in body
+    assert "the model alone, one call with a batch of choices; end to end is of whole rows" in body
+
+
 def test_an_unstable_timing_is_told(winner, make_report, latency_of):
     report = make_report()
     place = report.rows[-1].targets["cpu"]
