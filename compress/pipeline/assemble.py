@@ -122,6 +122,7 @@ class _Assembly:
             digest=self.bench.records["data"].digest,
             rows=info.counts,
             classes=info.per_class,
+            documents=info.documents.get("test"),
             duplicates=info.duplicates,
             skipped=info.skipped,
             truncated=self._truncated(),

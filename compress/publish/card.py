@@ -13,7 +13,7 @@ from compress.cards import HubCheckpoint, TeacherCard, available, find_teacher
 from compress.folder import FolderInfo
 from compress.measure.facts import Score
 from compress.report import speed_tables, tables, words
-from compress.report.around import truncation
+from compress.report.around import row_counts, truncation
 from compress.report.chain import chain
 from compress.report.quality_tables import above_floor
 from compress.report.render import conditions, markdown_cell, markdown_table
@@ -264,8 +264,7 @@ def _origin(subject: Subject) -> str:
         lines.append(f"- Teacher: `{base_model(report)}`")
     if card is not None and card.licence is not None:
         lines.append(f"- Licence of the teacher's weights: {card.licence.name} ({markdown_cell(card.licence.source)})")
-    rows = ", ".join(f"{count:,} {role}" for role, count in report.data.rows.items())
-    lines.append(f"- Data: {markdown_cell(report.data.source)}; rows: {rows}")
+    lines.append(f"- Data: {markdown_cell(report.data.source)}; rows: {row_counts(report)}")
     lines.append(f"- Texts that were cut: {markdown_cell(truncation(report))}")
     lines += [f"- Made from: step {parent.step}, {parent.fingerprint[:16]}" for parent in subject.info.parents]
     lines += [f"- Note: {markdown_cell(remark)}" for remark in report.remarks]

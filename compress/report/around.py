@@ -40,6 +40,13 @@ def truncation(report: Report) -> str:
     return f"{told}, at {room(report)}" if told else "not told"
 
 
+def row_counts(report: Report) -> str:
+    """Rows by role, and what they search: `800 train, 40 select, 100 test; documents searched on test: 5,000`."""
+    told = ", ".join(f"{count:,} {role}" for role, count in report.data.rows.items())
+    documents = report.data.documents
+    return f"{told}; documents searched on test: {documents:,}" if documents else told
+
+
 def _of_test(report: Report) -> dict[str, float]:
     """The share of test, as the rows tell it: all there is in reports of before it was noted by role."""
     tests = [place.test for row in report.rows for place in row.targets.values() if place.test]

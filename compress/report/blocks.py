@@ -134,8 +134,8 @@ def _speed(report: Report, title: str, key: str) -> Iterator[Block]:
     yield Block(
         "Several callers",
         "Callers that each wait for an answer before they ask again, all at one process:"
-        f" {unit.units(report)} a second, and the wait that 95 % of the answers stay below. ≈ marks what the session calls"
-        " unstable: its two laps differ by more than 10 %, or other work was there.",
+        f" {unit.units(report)} a second, and the wait that 95 % of the answers stay below. ≈ marks what the session"
+        " calls unstable: its two laps differ by more than 10 %, or other work was there.",
         speed_tables.under_load(report, title),
         draw=partial(load_figure, report, title),
         reading="Right and down is better; the numbers are callers.",

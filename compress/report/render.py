@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from compress.environment import require
 from compress.report import speed_tables, tables, words
-from compress.report.around import environment_facts, truncation
+from compress.report.around import environment_facts, row_counts, truncation
 from compress.report.blocks import Block, Group, groups
 from compress.report.figures import NARROW, WIDE, legend, size_figure, speed_figure, stage_figure
 from compress.report.quality_tables import above_floor, scored
@@ -152,7 +152,7 @@ def _context(report: Report) -> dict[str, Any]:
         "words": words,
         "truncated": truncation(report),
         "call": call(report),
-        "rows": ", ".join(f"{count:,} {role}" for role, count in report.data.rows.items()),
+        "rows": row_counts(report),
     }
 
 

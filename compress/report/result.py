@@ -33,6 +33,8 @@ class DataFacts(Facts):
     """By role: train, select, test."""
     classes: Mapping[str, Mapping[str, int]] = {}
     """By role and label, the number of rows."""
+    documents: int | None = None
+    """How many documents are searched on test, for kinds that search: a score is worth more among more of them."""
     duplicates: int | None = None
     """Texts that stand in both train and test."""
     skipped: int = 0

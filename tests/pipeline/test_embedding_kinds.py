@@ -67,6 +67,7 @@ def test_similarity_through_the_whole_pipeline(tmp_path: Path) -> None:
     report = read_report(made)
     assert [row.status for row in report.rows] == ["ok"] * 9
     assert sum(report.data.rows.values()) == 90
+    assert report.data.examples_per_row == 2.0
     assert report.floor is not None
     winner = compress.open(made / "winner" / "cpu")
     ((score,), (one,), (other,)) = (winner.predict([given]) for given in (("a", "b"), "a", "b"))
@@ -81,6 +82,8 @@ def test_retrieval_through_the_whole_pipeline(tmp_path: Path) -> None:
     report = read_report(made)
     assert [row.status for row in report.rows] == ["ok"] * 9
     assert report.data.rows["test"] == 30
+    assert report.data.documents
+    assert report.data.examples_per_row == 1.0
     assert report.floor is not None
     (found,) = compress.open(made / "winner" / "cpu").predict(["what on day 3 ?"])
     assert sum(value**2 for value in found["embedding"]) == pytest.approx(1.0, abs=1e-3)

@@ -167,3 +167,9 @@ def test_the_sample_is_something_the_kind_reads(kind, winner, make_report):
 
 def test_the_share_of_cut_texts_is_told(subject):
     assert "- Texts that were cut: 0.0 % of test, at 128 word pieces" in model_card(subject)
+
+
+def test_the_documents_that_are_searched_are_counted(winner, make_report):
+    report = make_report()
+    report = judged(report.model_copy(update={"data": report.data.model_copy(update={"documents": 5000})}))
+    assert "872 test; documents searched on test: 5,000\n" in model_card(find_subject(winner, report, "a"))

@@ -200,3 +200,12 @@ def test_the_share_of_cut_texts_is_told_whatever_it_is(make_report):
     task = report.task.model_copy(update={"long": "mean", "max_windows": 16})
     for page in (render_markdown, render_html):
         assert told in page(report.model_copy(update={"data": data, "task": task}))
+
+
+def test_the_documents_that_are_searched_are_counted(make_report):
+    report = make_report()
+    assert "documents searched" not in render_markdown(judged(report))
+    data = report.data.model_copy(update={"documents": 5000})
+    report = judged(report.model_copy(update={"data": data}))
+    for page in (render_markdown(report), render_html(report)):
+        assert "872 test; documents searched on test: 5,000" in page
