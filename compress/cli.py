@@ -226,7 +226,9 @@ def _predict(command: Command) -> None:
         metavar="TEXT",
         help="texts; pairs two by two, a question before all its choices or candidates; none: lines of --file or stdin",
     )
-    each.add_argument("--file", type=Path, help="a text a line; parts of a row with a tab between")
+    each.add_argument(
+        "--file", type=Path, help="a text a line; parts of a row with a tab between; empty lines have no answer"
+    )
     each.add_argument("--batch", type=_count, default=16, metavar="N")
     _place(each)
 

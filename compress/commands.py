@@ -181,12 +181,17 @@ def predict(options: argparse.Namespace, console: Console) -> None:
     model = TextModel.open(options.model, Place(options.device, options.threads))
     parts = len(model.task.text)
     given = _given_texts(options, parts, open_end=model.kind.open_end)
-    for batch in read_texts(given, options.batch, several=parts > 1, from_lines=not options.texts):
-        for text, answer in zip(batch, model.predict(batch, batch=options.batch), strict=True):
+    source, empty = None if options.texts else str(options.file or "stdin"), list[str]()
+    for batch in read_texts(given, options.batch, several=parts > 1, source=source, empty=empty.append):
+        places, texts = zip(*batch, strict=True)
+        for text, answer in zip(texts, model.predict(texts, options.batch, places), strict=True):
             if console.format == "json":
                 console.jsonl({"text": text, **answer})
             else:
                 console.line("\t".join(_shown(value) for value in answer.values()))
+    if empty:
+        lines = "1 line holds no text and has" if len(empty) == 1 else f"{len(empty):,} lines hold no text and have"
+        console.warn(f"{lines} no answer; the first: {empty[0]}.")
 
 
 def _shown(value: object) -> str:
@@ -208,6 +213,8 @@ def _given_texts(options: argparse.Namespace, parts: int, *, open_end: bool) -> 
     may be any number (a question and its choices, a query and its candidates).
     """
     typed: list[str] = options.texts
+    if typed and options.file:
+        raise UsageError(f"texts are typed or read from --file, not both; got {len(typed)} typed and {options.file}.")
     if not typed:
         return _lines(options.file) if options.file else _stdin_lines()
     for number, text in enumerate(typed, start=1):

@@ -64,6 +64,28 @@ def test_a_typed_query_goes_with_all_candidates_behind_it(ranker: str, candidate
     assert len(json.loads(line)["scores"]) == len(candidates)
 
 
+def test_a_line_that_does_not_fit_is_told_by_its_place_in_the_file(ranker: str, tmp_path: Path, capsys) -> None:
+    file = tmp_path / "texts"
+    file.write_text("film\tgood\n\nfilm\tbad\nfilm\n", encoding="utf-8")
+    assert main(["predict", ranker, "--file", str(file), "--batch", "1"]) == 2
+    assert "texts, line 4: passages reads" in capsys.readouterr().err
+
+
+def test_lines_without_text_are_counted(ranker: str, tmp_path: Path, capsys) -> None:
+    file = tmp_path / "texts"
+    file.write_text("film\tgood\n\n\t\nfilm\tbad\n", encoding="utf-8")
+    assert main(["predict", ranker, "--file", str(file)]) == 0
+    found = capsys.readouterr()
+    assert len(found.out.splitlines()) == 2
+    assert "2 lines hold no text and have no answer; the first:" in found.err
+    assert "texts, line 2." in found.err
+
+
+def test_texts_are_typed_or_in_a_file(ranker: str, tmp_path: Path, capsys) -> None:
+    assert main(["predict", ranker, "--file", str(tmp_path / "texts"), "film", "good"]) == 2
+    assert "not both" in capsys.readouterr().err
+
+
 def test_a_typed_text_that_is_not_utf8(winner: str, capsys) -> None:
     assert main(["predict", winner, "sun", "\udcff"]) == 2
     assert "text 2 is not UTF-8" in capsys.readouterr().err

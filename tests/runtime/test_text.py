@@ -69,6 +69,14 @@ def test_what_the_task_does_not_read_is_told_by_number(model, text):
         model.predict(["fine", text])
 
 
+@pytest.mark.parametrize("batch", [1, 2, 8])
+def test_texts_are_numbered_over_all_batches(model, batch):
+    with pytest.raises(UsageError, match=r"^text 3: films"):
+        model.predict(["fine", "good", None], batch=batch)
+    with pytest.raises(UsageError, match=r"^f, line 9: films"):
+        model.predict(["fine", "good", None], batch=batch, places=["f, line 1", "f, line 2", "f, line 9"])
+
+
 def test_a_batch_of_none_is_refused(model):
     with pytest.raises(UsageError, match="at least one"):
         model.predict(["fine"], batch=0)
@@ -98,13 +106,16 @@ def test_lines_come_in_batches_as_they_are_read():
         yield "three\n"
         raise AssertionError("read too far")
 
-    assert next(read_texts(lines(), 2, several=False, from_lines=True)) == ["one", "two"]
+    passed_over = []
+    found = next(read_texts(lines(), 2, several=False, source="f.txt", empty=passed_over.append))
+    assert found == [("f.txt, line 1", "one"), ("f.txt, line 3", "two")]
+    assert passed_over == ["f.txt, line 2"]
 
 
 def test_typed_texts_are_taken_as_they_are():
-    assert list(read_texts(["", "a\tb"], 1, several=False, from_lines=False)) == [[""], ["a\tb"]]
+    assert list(read_texts(["", "a\tb"], 1, several=False)) == [[("text 1", "")], [("text 2", "a\tb")]]
 
 
 def test_pairs_are_split_at_the_tab():
-    assert list(read_texts(["a\tb\n"], 8, several=True, from_lines=True)) == [[("a", "b")]]
-    assert list(read_texts(["a\tb\tc", "a b"], 8, several=True, from_lines=False)) == [[("a", "b", "c"), "a b"]]
+    assert list(read_texts(["a\tb\n"], 8, several=True, source="f")) == [[("f, line 1", ("a", "b"))]]
+    assert list(read_texts(["a\tb\tc", "a b"], 8, several=True)) == [[("text 1", ("a", "b", "c")), ("text 2", "a b")]]
