@@ -4,7 +4,7 @@ import pytest
 
 from compress.errors import UsageError
 from compress.folder import read_info, write_info
-from compress.measure.bench.models import chosen_base, read_models, texts_read
+from compress.measure.bench.models import check_text, chosen_base, read_models, texts_read
 
 
 def one(word):
@@ -130,3 +130,6 @@ def test_a_question_stands_before_any_number_of_texts(small, tmp_path, kind):
     task = info.task.model_copy(update={"kind": kind, "text": ("query", "candidate")})
     write_info(folder, info.model_copy(update={"task": task}))
     assert texts_read([one(folder)]) == (2, None)
+    check_text(("what ?", "sun", "rain"), [one(folder)])
+    with pytest.raises(UsageError, match="reads a question and"):
+        check_text(("what ?",), [one(folder)])

@@ -173,3 +173,14 @@ class TestLengths:
         with pytest.raises(UsageError, match="--texts is not used"):
             with_lengths([self.LONG], Cells(), True, 128)
         with_lengths([self.LONG], Cells(length=("data",)), True, 128)
+
+
+def test_what_the_models_cannot_read_is_told_by_its_line(tmp_path):
+    def check(text):
+        if len(text) < 3:
+            raise UsageError("too few choices.")
+
+    path = tmp_path / "texts.txt"
+    path.write_text("a\tb\tc\n\na\tb\n")
+    with pytest.raises(UsageError, match=r"--texts .*texts\.txt: line 3: too few choices"):
+        read_lines(path, (2, None), check)

@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from compress import __version__
 from compress.console import Console, duration
 from compress.data.tokens import TOKENIZER_FILE
 from compress.errors import CompressError
-from compress.measure.bench.models import Entry, chosen_base, read_models, texts_read
+from compress.measure.bench.models import Entry, check_text, chosen_base, read_models, texts_read
 from compress.measure.bench.result import Bench, Comparison, Contender, Timed
 from compress.measure.bench.words import Cells, Length, read_lines, with_lengths
 from compress.measure.foreign import tokenizer_folder
@@ -97,7 +98,7 @@ def bench(
     together = (targets,) if isinstance(targets, Target) else tuple(targets)
     cells = grid or Cells()
     wanted = with_lengths(together, cells, texts is not None, DEFAULT_LENGTH)
-    lines = read_lines(texts, texts_read(entries)) if texts else []
+    lines = read_lines(texts, texts_read(entries), partial(check_text, entries=entries)) if texts else []
     first = [Cell(target, target.batch, target.length) for target in wanted]
     rest = list(_cells(first, cells))
     found = _begin(entries, base, settings, len(lines) if texts else None, wanted)

@@ -13,6 +13,7 @@ from compress.folder import FolderInfo, TaskInfo, VariantInfo, find_info
 from compress.measure.footprint import Footprint, footprint
 from compress.runtime.known import AS_IT_IS, FP32, WAYS, describe_model_file
 from compress.tasks import kind_of
+from compress.tasks.kind import Given
 
 OFFSET_FAMILIES = ("roberta", "camembert", "xlm-roberta")
 """Whose position embeddings begin after the padding piece: two fewer pieces than the table has rows."""
@@ -93,6 +94,13 @@ def texts_read(entries: Iterable[Entry]) -> tuple[int, int | None] | None:
     if not several:
         return (1, 1) if tasks else None
     return 2, None if any(kind_of(task).open_end for task in several) else 2
+
+
+def check_text(text: Given, entries: Iterable[Entry]) -> None:
+    """A UsageError where a model that reads several texts at a time cannot read these."""
+    for task in (entry.task for entry in entries):
+        if task is not None and len(task.text) > 1:
+            kind_of(task).asked(text, task)
 
 
 def chosen_base(against: str | None, names: Sequence[str]) -> str:

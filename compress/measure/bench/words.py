@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -101,23 +101,37 @@ def read_settings(
     return Measure.model_validate({name: value for name, value in given.items() if value is not None})
 
 
-def read_lines(path: Path, parts: tuple[int, int | None] | None) -> list[Text]:
-    """The rows of a file, one a line with tabs between its texts: least and most of them; None: as the first line."""
+def read_lines(
+    path: Path, parts: tuple[int, int | None] | None, check: Callable[[Text], object] = lambda text: None
+) -> list[Text]:
+    """The rows of a file, one a line with tabs between its texts: least and most of them; None: as the first line.
+
+    What ``check`` says of a row is told with its line.
+    """
     lines: list[Text] = []
     try:
         with path.open("rb") as stream:
             for number, raw in enumerate(stream, start=1):
-                line = _decoded(raw, f"--texts {path}: line {number}")
+                where = f"--texts {path}: line {number}"
+                line = _decoded(raw, where)
                 if not line.strip():
                     continue
                 if parts is None:
                     parts = (2, 2) if "\t" in line else (1, 1)
-                lines.append(_text(line, parts, f"--texts {path}: line {number}"))
+                lines.append(_text(line, parts, where))
+                _checked(lines[-1], check, where)
     except OSError as error:
         raise UsageError(f"--texts {path} cannot be read: {error.strerror}") from error
     if not lines:
         raise UsageError(f"--texts {path} holds no text.")
     return lines
+
+
+def _checked(text: Text, check: Callable[[Text], object], where: str) -> None:
+    try:
+        check(text)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error.message}", hint=error.hint) from error
 
 
 def _decoded(raw: bytes, where: str) -> str:
