@@ -17,7 +17,7 @@ FILE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 """What becomes a folder's name."""
 Header = bool | tuple[str, ...]
 Role = Literal["train", "select", "test"]
-Part = Role | Literal["corpus"]
+Part = Literal["train", "select", "test", "corpus"]
 """What a file is read for: a role's rows, or documents to search."""
 
 
