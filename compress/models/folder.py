@@ -18,7 +18,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrained
 
 from compress.console import Console
 from compress.errors import ModelError
-from compress.folder import FolderInfo, TaskInfo, write_info
+from compress.folder import FolderInfo, TaskInfo, find_info, write_info
 from compress.models.embedding import POOLINGS, PROJECTION, set_pooling, set_projection
 from compress.models.families import base_of, family_of, shape_of
 from compress.models.fetch import FOREIGN_WEIGHTS, SAFE_WEIGHTS, fetch
@@ -150,6 +150,16 @@ def has_head(source: Source, task: TaskInfo, revision: str | None = None) -> boo
     return answers_task(saved_as(folder, read_config(folder)), task)
 
 
+def other_task(folder: Path, task: TaskInfo) -> str | None:
+    """What a checkpoint's head was trained for where the task cannot use it: a task's name, or the head and labels."""
+    saved, info = saved_as(folder, read_config(folder)), find_info(folder)
+    if saved.head in (None, HEADS["encoder"]) or answers_task(saved, task):
+        return None
+    if info is not None and info.task is not None:
+        return info.task.name
+    return None if saved.head is EMBEDDING else f"{saved.head.name}: {', '.join(saved.names)}"
+
+
 def saved_embedding_size(source: Source, revision: str | None = None) -> int | None:
     """How wide the embeddings of a checkpoint are; None where it is no embedding model."""
     folder = _local(source, revision)
@@ -159,6 +169,17 @@ def saved_embedding_size(source: Source, revision: str | None = None) -> int | N
         return None
     _set_outputs(config, saved, None, folder)
     return int(config.sentence_size or config.hidden_size)
+
+
+def refuse_exported(folder: Path) -> None:
+    """Refuse an exported folder where a model is wanted, and tell where the models of its run are."""
+    info = find_info(folder)
+    if info is not None and info.variant is not None and info.variant.format != "torch":
+        raise ModelError(
+            f"{folder} holds an exported model ({info.variant.name}): it can be run, and neither loaded nor trained.",
+            hint="lock.json in its run's folder names the steps it was made by: those of finetune, distill and prune"
+            " are models, in .steps beside that folder",
+        )
 
 
 def _local(source: Source, revision: str | None) -> Path:
@@ -260,6 +281,7 @@ def _weights(folder: Path) -> str:
         return SAFE_WEIGHTS
     if (folder / FOREIGN_WEIGHTS).is_file():
         return FOREIGN_WEIGHTS
+    refuse_exported(folder)
     raise ModelError(f"{folder} has no weights: expected {SAFE_WEIGHTS}.")
 
 

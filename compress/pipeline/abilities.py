@@ -19,7 +19,7 @@ from compress.environment import hub_state
 from compress.errors import CompressError, ModelError, UsageError
 from compress.losses import LOSSES, LayerLoss
 from compress.models.families import family_named, require_prunable
-from compress.models.folder import saved_embedding_size
+from compress.models.folder import refuse_exported, saved_embedding_size
 from compress.models.observe import part_path
 from compress.models.saved import EMBEDDING
 from compress.models.shrink import choose_layers
@@ -69,7 +69,9 @@ def config_of(source: str, revision: str | None, cards: Sequence[Path] = (), *, 
     """
     place = where(source, "teachers", cards)
     if place == "folder":
-        return _read(Path(source).expanduser() / "config.json")
+        folder = Path(source).expanduser()
+        refuse_exported(folder)
+        return _read(folder / "config.json")
     if place == "hub":
         return _hub_config(*hub_address(source, revision), needed) or UNKNOWN
     card = find_teacher(source, cards)

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from compress.cli import main
-from compress.errors import UsageError
+from compress.errors import ModelError, UsageError
+from compress.folder import VariantInfo, read_info, write_info
+from compress.models.folder import load
 from compress.models.tiny import write_tiny_model
 from compress.pipeline import abilities
 from compress.pipeline.abilities import ability_faults
@@ -125,6 +127,19 @@ def test_what_is_published_names_no_folder_of_a_cross_encoder(recipe_file: Path,
     told = portable(plan.recipe)
     assert told["distill"]["cross_encoder"] == "teacher"
     assert str(tmp_path) not in str({**told, "measure": None})
+
+
+def test_an_exported_winner_can_neither_teach_nor_learn(faults, tiny_folder):
+    folder = tiny_folder("bert")
+    told = VariantInfo(name="onnx-int8", format="onnx", precision="int8", runtime="onnxruntime")
+    write_info(folder, read_info(folder).model_copy(update={"variant": told}))
+    (folder / "model.safetensors").unlink()
+    for part in ("teacher", "student"):
+        (fault,) = faults(f"{part}={folder}", "distill={soft_label: 1.0}")
+        assert fault.startswith(f"{folder} holds an exported model (onnx-int8): it can be run, and neither loaded nor")
+        assert "lock.json" in fault
+    with pytest.raises(ModelError, match="holds an exported model"):
+        load(folder)
 
 
 RETRIEVAL = ("task.kind=retrieval", "task.text=text", "task.label=label")
