@@ -15,7 +15,7 @@ from compress.data.roles import load_roles
 from compress.errors import ModelError
 from compress.folder import TaskInfo
 from compress.models.fetch import fetch
-from compress.models.folder import fit_head, has_head, load_model, load_tokenizer, read_config
+from compress.models.folder import fit_head, has_head, load_model, load_tokenizer, other_task, read_config
 from compress.recipe.training import Finetune
 from compress.tasks.kind import Row
 from compress.train import material
@@ -55,6 +55,8 @@ def finetune(
     if settings is False or (ready and settings.reuse):
         console.note(f"{source} already answers {task.name}: it is taken as it is")
         return save_made(load_model(folder, task, console=console), tokenizer, work, "finetune", data)
+    if other := other_task(folder, task):
+        console.note(f"{source} was trained for another task ({other}): its head is left off and a new one is drawn")
     model, result = train_best(
         lambda seed: load_model(folder, task, seed=seed, console=console),
         objective_of(task),
