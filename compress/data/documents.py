@@ -17,7 +17,7 @@ from compress.data.store import RowWriter
 from compress.errors import DataError
 from compress.recipe.forms import Role
 from compress.recipe.schema import Task
-from compress.tasks.columns import has_column, label_columns, text
+from compress.tasks.columns import has_column, label_columns, pick, text
 from compress.tasks.kind import Kind, RawRow, Row
 
 COLUMN = "text"
@@ -117,4 +117,9 @@ def _corpus_rows(task: Task) -> Iterator[RawRow]:
 
 def _column(raw: RawRow, task: Task) -> str:
     answers = label_columns(task)[0]
-    return COLUMN if COLUMN in raw.values and not has_column(raw.values, answers, task) else answers
+    if has_column(raw.values, answers, task):
+        return answers
+    if COLUMN not in raw.values:  # the message names both
+        known = (*task.aliases.get(answers, ()), COLUMN)
+        pick(raw.values, answers, task.model_copy(update={"aliases": {answers: known}}), raw.where)
+    return COLUMN
