@@ -33,14 +33,20 @@ class Known(NamedTuple):
     """The first row of each query that has no negatives."""
 
 
-def add_hard_negatives(folder: Path, role: str, count: int) -> None:
-    """Give every row of a role that has no negatives ``count`` of them, or as many as share a word with its query."""
-    aside = f"{role}-mined"
+def add_hard_negatives(folder: Path, role: str, count: int) -> float:
+    """Give every row of a role that has no negatives ``count`` of them, or as many as share a word with its query.
+
+    How many a row has then, given ones included, is told: the mean.
+    """
+    aside, rows = f"{role}-mined", Rows(folder, role)
+    found = 0
     with RowWriter(folder, aside) as writer:
-        for row in with_hard_negatives(Rows(folder, role), count):
+        for row in with_hard_negatives(rows, count):
             writer.add(row)
+            found += len(row["negatives"])
     for place in (rows_file, index_file):
         place(folder, aside).replace(place(folder, role))
+    return found / len(rows)
 
 
 def with_hard_negatives(rows: Sequence[Row], count: int) -> Iterator[Row]:

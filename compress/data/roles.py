@@ -111,7 +111,8 @@ def prepare(task: Task, seed: int, work: Path, console: Console | None = None) -
         _write(source, role, marks, task, labels, work, tally)
     _check(tally, held, task, console)
     if task.hard_negatives:
-        add_hard_negatives(work, "train", task.hard_negatives)
+        found = add_hard_negatives(work, "train", task.hard_negatives)
+        console.note(f"hard negatives: a row of train has {found:.1f} on average; {task.hard_negatives} are asked for")
     info = DataInfo(
         task_info=task_info(task, labels),
         counts={role: tally.count(role) for role in ROLES},

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from compress.console import Console
 from compress.data.contents import contents_digest
 from compress.data.roles import load_roles, prepare
 from compress.data.sources import check_columns
@@ -84,7 +85,7 @@ def test_the_corpus_is_part_of_the_contents(files, task_of, write):
     ("rows", "told"),
     [
         ([{"text": "a"}, {"text": " "}], "c.jsonl, row 2 (line 2): the document is empty"),
-        ([{"body": "a"}], "there is no column 'answers'; the columns are 'body'"),
+        ([{"body": "a"}], "there is no column 'answers' (nor text); the columns are 'body'"),
         ([{"text": 3}], "column 'text' holds int '3' where text is expected"),
     ],
 )
@@ -105,9 +106,11 @@ def test_train_must_have_the_column_of_negatives(files, task_of):
         check_columns(task_of(**files(negatives="wrong")))
 
 
-def test_hard_negatives_share_words_and_are_never_known_answers(files, task_of, tmp_path):
-    prepare(task_of(**files(hard_negatives=2)), 0, tmp_path)
+def test_hard_negatives_share_words_and_are_never_known_answers(files, task_of, tmp_path, capsys):
+    prepare(task_of(**files(hard_negatives=2)), 0, tmp_path, Console("human"))
     rows = list(load_roles(tmp_path).rows("train"))
+    mean = sum(len(row["negatives"]) for row in rows) / 5
+    assert f"a row of train has {mean:.1f} on average; 2 are asked for" in capsys.readouterr().err
     assert len(rows) == 5
     by_query = {}
     for row in rows:
