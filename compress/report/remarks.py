@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from compress.report.around import room
 from compress.report.chain import Link, chain
 from compress.report.result import LedgerRow, Report
-from compress.report.retention import teacher_is_above_floor, test_of
+from compress.report.retention import CHANCE, teacher_is_above_floor, test_of
 from compress.report.words import bare, metric, percent, probability, score, times
 
 TRUNCATED = 0.05
@@ -36,8 +36,10 @@ def _teacher_against_floor(report: Report) -> Iterator[str]:
     larger, versus = teacher.larger_is_better, floor.versus_teacher
     shown = f"{score(teacher.primary.value, larger)} against {score(floor.primary.value, larger)}"
     chance = f", p {probability(versus.p_value)}" if versus else ""
+    worse = versus is not None and versus.value > 0 and versus.p_value < CHANCE
+    than = "significantly worse" if worse else "not significantly better"
     yield (
-        f"The teacher is not significantly better than {report.floor_name} ({metric(teacher.metric)} {shown}{chance}):"
+        f"The teacher is {than} than {report.floor_name} ({metric(teacher.metric)} {shown}{chance}):"
         " what is kept of its score is no success."
     )
 

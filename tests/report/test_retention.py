@@ -62,7 +62,7 @@ def test_a_teacher_that_chance_may_explain_is_no_success(make_report, quality_of
 def test_a_floor_above_the_teacher_is_no_success_however_sure(make_report, quality_of):
     report = judged(make_report(floor=floor_of(quality_of, 0.95, 0.001)))
     assert teacher_is_above_floor(report, "cpu") is False
-    assert report.remarks[0].startswith("The teacher is not significantly better")
+    assert report.remarks[0].startswith("The teacher is significantly worse than a bag of words")
 
 
 def test_without_a_paired_test_the_intervals_decide(make_report, quality_of):
