@@ -34,6 +34,17 @@ def shares_found(right: Right, true: NDArray[Any], places: int) -> Each:
     return shares
 
 
+def overlap(found: NDArray[Any], others: NDArray[Any]) -> Each:
+    """The share of numbers that two lists (queries, places) have in common, as the mean over all depths.
+
+    Fagin, Kumar and Sivakumar, "Comparing top k lists" (2003): 1 for the same order, 0 where they share nothing; places
+    at the top weigh most.
+    """
+    depths = range(1, found.shape[1] + 1)
+    shares: Each = np.mean([relevant(found[:, :depth], others[:, :depth]).mean(axis=1) for depth in depths], axis=0)
+    return shares
+
+
 def gains(right: Right, true: NDArray[Any], places: int) -> Each:
     """nDCG: right documents count one through log2(place + 1), against as many of them in the first places.
 

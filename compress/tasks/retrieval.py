@@ -19,7 +19,7 @@ from compress.recipe.schema import Task
 from compress.tasks.columns import has_column, is_missing, label_columns, listed, pick, text
 from compress.tasks.embeddings import EmbeddingKind, readable_embeddings, text_example
 from compress.tasks.kind import Encode, Example, Given, Metric, Row
-from compress.tasks.ranks import gains, reciprocal_ranks, relevant, shares_found
+from compress.tasks.ranks import gains, overlap, reciprocal_ranks, relevant, shares_found
 from compress.tasks.search import nearest_documents
 
 QUERY, POSITIVE, NEGATIVE = 0, 1, 2
@@ -162,9 +162,8 @@ class Retrieval(EmbeddingKind):
         return same
 
     def distance(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64] | None:
-        """The share of the first ten documents that the other did not find among its own."""
-        first, second = answers["found"][:, :TOLD], others["found"][:, :TOLD]
-        apart: NDArray[np.float64] = 1.0 - relevant(first, second).mean(axis=1)
+        """How little the first ten documents overlap, from 0 for the same order to 1 where none is the same."""
+        apart: NDArray[np.float64] = 1.0 - overlap(answers["found"][:, :TOLD], others["found"][:, :TOLD])
         return apart
 
     def readable(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:

@@ -130,7 +130,7 @@ def test_two_models_answers_are_compared_by_what_they_found():
     other = found_documents(np.array([[1, 0], [2, 5]]), np.ones((2, 2)))
     assert KIND.same(one, other).tolist() == [False, True]
     assert KIND.distance(one, one).tolist() == [0.0, 0.0]
-    assert KIND.distance(one, other).tolist() == [0.0, 0.5]
+    assert KIND.distance(one, other).tolist() == [0.5, 0.25]
 
 
 @pytest.mark.parametrize("rows", [1, 3, 40])
