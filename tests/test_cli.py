@@ -85,6 +85,27 @@ class TestInit:
         assert main(["init", "my.yaml", "--train", "rows.csv", "--text", "review", "--label", "stars"]) == 0
         assert main(["plan", "my.yaml", "--format", "quiet"]) == 0
 
+    def test_a_kind_without_rows_asks_for_them(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["init", str(tmp_path / "my.yaml"), "--kind", "ranking"]) == 2
+        assert "--train FILE is missing" in capsys.readouterr().err
+
+    def test_looks_for_the_file_and_its_columns(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        path, rows = tmp_path / "my.yaml", tmp_path / "rows.csv"
+        command = ["init", str(path), "--train", str(rows), "--text", "review"]
+        assert main(command) != 0
+        assert str(rows) in capsys.readouterr().err
+        rows.write_text("text,label\ngood,5\nbad,1\n")
+        assert main(command) != 0
+        assert "there is no column 'review'" in capsys.readouterr().err
+        assert not path.exists()
+
+    def test_asks_for_the_range_of_scores(self, tmp_path: Path) -> None:
+        path, rows = tmp_path / "my.yaml", tmp_path / "rows.csv"
+        rows.write_text("sentence1,sentence2,score\na,b,0.2\n")
+        assert main(["init", str(path), "--kind", "similarity", "--train", str(rows)]) == 0
+        assert "\n  range: [0.0, 1.0] " in path.read_text()
+        assert main(["plan", str(path), "--format", "quiet"]) == 0
+
     def test_overwrites_nothing(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         path = tmp_path / "my.yaml"
         path.write_text("mine")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from compress.cards import available
+from compress.data.sources import check_columns
 from compress.errors import UsageError, nearest
 from compress.pipeline.names import NAMES
 from compress.recipe.load import parse_recipe
@@ -30,6 +32,11 @@ targets: [cpu]            # or {{device: cpu, threads: 4, batch: 8}}, or cuda
 publish: zoo/
 """
 
+OF_DATA = {
+    "range": "  range: [0.0, 1.0]       # the labels of two texts that have nothing in common, and that mean the same"
+}
+"""Settings that only the one who knows the rows can give, each as its default's line."""
+
 
 def write_starter(
     path: Path,
@@ -43,7 +50,7 @@ def write_starter(
     student: str,
     cards: Sequence[Path] = (),
 ) -> Path:
-    """Write a recipe that loads; nothing that is there is overwritten."""
+    """Write a recipe that loads and whose files have its columns; nothing that is there is overwritten."""
     if path.exists():
         raise UsageError(f"{path} is there already.", hint="give another name, or delete it first")
     if task is not None and task not in NAMED_TASKS:
@@ -52,11 +59,14 @@ def write_starter(
         )
     if kind is not None and kind not in KINDS:
         raise UsageError(f"no task kind is called '{kind}'{nearest(kind, KINDS)}")
+    if train is None and task is None and (kind or text or label):
+        raise UsageError("--train FILE is missing: a kind and its columns are about rows of your own.")
     where(teacher, "teachers", cards)
     if student not in available("students", cards):
         where(student, "students", cards)
     content = TEMPLATE.format(path=path, task=_task(task, train, text, label, kind), teacher=teacher, student=student)
-    parse_recipe(content, str(path), (), NAMES, NAMED_TASKS, kinds=KIND_DEFAULTS)
+    recipe = parse_recipe(content, str(path), (), NAMES, NAMED_TASKS, kinds=KIND_DEFAULTS)
+    check_columns(recipe.task)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content, encoding="utf-8")
     return path
@@ -68,8 +78,14 @@ def _task(task: str | None, train: str | None, text: Sequence[str] | None, label
     own = {key: value for key, value in own.items() if value is not None}
     if train is None and not own:
         return f"task: {task or 'docstrings'}"
-    section: dict[str, object] = {"name": task} if task else {"kind": "classification"}
+    section: dict[str, Any] = {"name": task} if task else {"kind": "classification"}
     section.update(own)
     if train:
         section["data"] = {"train": train, **({} if task else {"test_share": 0.1})}
-    return yaml.safe_dump({"task": section}, sort_keys=False, default_flow_style=None, allow_unicode=True).strip()
+    found = yaml.safe_dump({"task": section}, sort_keys=False, default_flow_style=None, allow_unicode=True).strip()
+    return "\n".join([found, *(line for name, line in OF_DATA.items() if name in _settings(task, section))])
+
+
+def _settings(task: str | None, section: Mapping[str, Any]) -> tuple[str, ...]:
+    """The settings that the kind of a user's own rows reads; a named task gives them itself."""
+    return () if task else KINDS[section["kind"]].settings
