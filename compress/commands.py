@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import io
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -188,10 +188,16 @@ def predict(options: argparse.Namespace, console: Console) -> None:
             if console.format == "json":
                 console.jsonl({"text": text, **answer})
             else:
-                console.line("\t".join(_shown(value) for value in answer.values()))
+                console.line(_told(answer))
     if empty:
         lines = "1 line holds no text and has" if len(empty) == 1 else f"{len(empty):,} lines hold no text and have"
         console.warn(f"{lines} no answer; the first: {empty[0]}.")
+
+
+def _told(answer: Mapping[str, object]) -> str:
+    """An answer's fields in one line; those that hold nothing are no answer, and said once."""
+    fields = [_shown(value) for value in answer.values() if value is not None]
+    return "\t".join(fields if len(fields) == len(answer) else ["no answer", *fields])
 
 
 def _shown(value: object) -> str:

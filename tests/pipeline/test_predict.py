@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compress.cli import main, parsed
-from compress.commands import _shown
+from compress.commands import _shown, _told
 from compress.folder import TaskInfo
 
 
@@ -113,3 +113,8 @@ def test_answers_for_people() -> None:
     assert (
         _shown([{"type": "city", "start": 1}, {"type": "day", "start": 4}]) == "type city, start 1; type day, start 4"
     )
+
+
+def test_no_answer_for_people() -> None:
+    assert _told({"answer": None, "start": None, "end": None, "probability": 0.05}) == "no answer\t0.0500"
+    assert _told({"answer": "in Rome", "start": 3, "end": 10, "probability": 0.5}) == "in Rome\t3\t10\t0.5000"
