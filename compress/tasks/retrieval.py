@@ -21,6 +21,7 @@ from compress.tasks.embeddings import EmbeddingKind, readable_embeddings, text_e
 from compress.tasks.kind import Encode, Example, Given, Metric, Row
 from compress.tasks.ranks import gains, overlap, reciprocal_ranks, relevant, shares_found
 from compress.tasks.search import nearest_documents
+from compress.tasks.text import parts_of
 
 QUERY, POSITIVE, NEGATIVE = 0, 1, 2
 """What an example is of its row: `part` in a batch."""
@@ -87,7 +88,7 @@ class Retrieval(EmbeddingKind):
 
     def asked(self, given: Given, task: TaskInfo) -> Row:
         """One text, query or document: both are embedded in the same way."""
-        parts = (given,) if isinstance(given, str) else tuple(given)
+        parts = parts_of(given)
         if len(parts) != 1 or not isinstance(parts[0], str):
             raise UsageError(f"{task.name} embeds one text, a query or a document; got {given!r}.")
         return {"query": parts[0]}

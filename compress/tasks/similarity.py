@@ -20,6 +20,7 @@ from compress.tasks.draws import pearson_of_draws, spearman_of_draws
 from compress.tasks.embeddings import EmbeddingKind, readable_embeddings, text_example
 from compress.tasks.kind import Encode, Example, Given, Metric, Row
 from compress.tasks.regression import number, pearson, ranks
+from compress.tasks.text import parts_of
 
 
 class Similarity(EmbeddingKind):
@@ -60,10 +61,12 @@ class Similarity(EmbeddingKind):
 
     def asked(self, given: Given, task: TaskInfo) -> Row:
         """Two texts to compare, or one to embed."""
-        parts = (given,) if isinstance(given, str) else tuple(given)
+        parts = parts_of(given)
         if not 1 <= len(parts) <= 2 or not all(isinstance(part, str) for part in parts):
             expected = f"two texts ({', '.join(task.text)}) to compare, or one to embed"
             raise UsageError(f"{task.name} reads {expected}; got {given!r}.")
+        if not all(part.strip() for part in parts):
+            raise UsageError(f"nothing is like an empty text; got {given!r}.")
         return {"text": parts[0], "text_pair": parts[1] if len(parts) > 1 else None}
 
     def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:

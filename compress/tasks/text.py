@@ -61,9 +61,14 @@ class TextKind(Kind):
         return pooled(np.stack(decided), counts, task.long)
 
 
+def parts_of(given: Given) -> tuple[str, ...]:
+    """What was handed over, one text or several, as several; it may be something else, which the kinds refuse."""
+    return tuple(given) if isinstance(given, (tuple, list)) else (given,)
+
+
 def texts_of(given: Given, task: TaskInfo) -> tuple[str, ...]:
     """The texts that were handed over: as many as the task has columns, or a UsageError."""
-    parts = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    parts = parts_of(given)
     if len(parts) != len(task.text) or not all(isinstance(part, str) for part in parts):
         expected = "one text" if len(task.text) == 1 else f"{len(task.text)} texts ({', '.join(task.text)})"
         raise UsageError(f"{task.name} reads {expected}; got {given!r}.")

@@ -34,7 +34,7 @@ from compress.tasks.tags import (
     tag_names,
     type_names,
 )
-from compress.tasks.text import collate_text, pad
+from compress.tasks.text import collate_text, pad, parts_of
 
 UNLABELLED = -100
 """What stands for a label on pieces that have none; losses pass over it."""
@@ -125,7 +125,7 @@ class TokenClassification(Kind):
 
     def asked(self, given: Given, task: TaskInfo) -> Row:
         """The words of a text, parted by white space; or the words themselves."""
-        words = given.split() if isinstance(given, str) else list(given)
+        words = given.split() if isinstance(given, str) else list(parts_of(given))
         if not words or not all(map(is_whole, words)):
             raise UsageError(f"{task.name} reads a text, or its words without white space in them; got {given!r}.")
         return {"words": words}

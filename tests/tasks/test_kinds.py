@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from compress.errors import ModelError, UsageError
+from compress.folder import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks import KINDS, Encoding, kind_of, primary_metric, task_info
+from compress.tasks.named import KIND_DEFAULTS
 
 
 def task_of(kind, **more):
@@ -268,3 +270,12 @@ def test_confidence_is_that_of_the_decision():
     assert found.stated.tolist() == pytest.approx([0.8, 0.9, 0.6, 0.8, 0.9, 0.6, 0.8, 0.7, 0.9])
     assert found.right.tolist() == [True] * 7 + [False, True]
     assert KINDS["regression"].confidence(*answers_of("regression")) is None
+
+
+@pytest.mark.parametrize("given", [None, 5, (None,), ["a", 5], {"text": "a"}])
+@pytest.mark.parametrize("name", KINDS)
+def test_what_is_no_text_is_bad_usage(name, given):
+    columns = KIND_DEFAULTS.get(name, {}).get("text", ["text"])
+    info = TaskInfo(name="x", kind=name, text=columns, labels=(), metric="x", max_length=32)
+    with pytest.raises(UsageError):
+        KINDS[name].asked(given, info)

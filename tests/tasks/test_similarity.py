@@ -92,6 +92,12 @@ def test_one_text_or_two_are_asked():
         KIND.asked(("x", "y", "z"), INFO)
 
 
+@pytest.mark.parametrize("given", ["", " ", ("", ""), ("x", " ")])
+def test_empty_texts_are_like_nothing(given):
+    with pytest.raises(UsageError, match="nothing is like an empty text"):
+        KIND.asked(given, INFO)
+
+
 def test_embeddings_that_are_no_numbers_are_refused():
     with pytest.raises(ModelError, match="not a number for 1 of 2 texts"):
         answered([[1, 0], [np.nan, 0]], [2])
