@@ -96,6 +96,11 @@ def first_fault(error: Any) -> str:
     return f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
 
 
+def counted(count: int, one: str) -> str:
+    """`1 choice`, `1,204 choices`."""
+    return f"{count:,} {one}" if count == 1 else f"{count:,} {one}s"
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: the closest known one, and all of them while they are few."""
     names = sorted(map(str, known))

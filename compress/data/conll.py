@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from compress.data.files import text_lines
-from compress.errors import DataError
+from compress.errors import DataError, counted
 from compress.recipe.forms import Header
 from compress.tasks.kind import RawRow
 
@@ -65,7 +65,7 @@ def _check(word: Word, columns: int, header: Header, path: Path) -> None:
         raise DataError(f"{where} has 1 column where a word and its tag are expected, with a tab or spaces between.")
     if found != columns:
         raise DataError(
-            f"{where} has {found} columns where the lines before have {columns}.", hint=_hint(found, columns)
+            f"{where} has {counted(found, 'column')} where the lines before have {columns}.", hint=_hint(found, columns)
         )
     if isinstance(header, tuple) and len(header) != columns:
         raise DataError(f"{where} has {columns} columns where task.data.header names {len(header)}.")

@@ -155,9 +155,11 @@ def _trusted(report: Report) -> Iterator[str]:
 
 def _data(report: Report) -> Iterator[str]:
     if report.data.skipped:
-        yield f"{report.data.skipped:,} rows of the data were left out, because they do not fit the task."
+        told = "row of the data was" if report.data.skipped == 1 else "rows of the data were"
+        yield f"{report.data.skipped:,} {told} left out for not fitting the task."
     if report.data.duplicates:
-        yield f"{report.data.duplicates} texts of test also stand in train."
+        told = "text of test also stands" if report.data.duplicates == 1 else "texts of test also stand"
+        yield f"{report.data.duplicates} {told} in train."
     shares = {place.test.truncated for row in report.rows for place in row.targets.values() if place.test}
     cut = max((share for share in shares if share is not None), default=0.0)
     if cut > TRUNCATED:

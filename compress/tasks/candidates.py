@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.errors import DataError, UsageError
+from compress.errors import DataError, UsageError, counted
 from compress.folder import TaskInfo
 from compress.tasks.kind import Arrays, Encode, Example, Given, Kind, Row
-from compress.tasks.text import checked_logits, collate_text, example_of, stacked_labels
+from compress.tasks.text import checked_logits, collate_text, example_of, parts_of, stacked_labels
 
 MOST = 1000
 """Texts of the longest list: answers of all rows are as wide as that, and in training a row goes into one batch."""
@@ -48,7 +48,7 @@ class CandidateKind(Kind):
 
     def asked(self, given: Given, task: TaskInfo) -> Row:
         """The first text is the question, the others are its list."""
-        parts = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+        parts = parts_of(given)
         if len(parts) <= self.least or not all(isinstance(part, str) for part in parts):
             told = f"a question and {self.least} or more {self.listed}"
             hint = "the question comes first; in a file there are tabs between them"
@@ -94,7 +94,8 @@ def of_rows(decided: Sequence[NDArray[Any]], counts: Sequence[int]) -> list[NDAr
 def checked_texts(found: Sequence[Any], named: str, least: int, where: str) -> list[str]:
     """A list of texts of which none is empty, or a DataError that says which one is."""
     if len(found) < least:
-        raise DataError(f"{where}: there are {len(found)} {named}s where {least} or more are expected.", hint=LEAVE_OUT)
+        told = f"{counted(len(found), named)} where {least} or more are expected"
+        raise DataError(f"{where}: the row has {told}.", hint=LEAVE_OUT)
     if len(found) > MOST:
         raise DataError(f"{where}: there are {len(found):,} {named}s; {MOST:,} are read at most.", hint=LEAVE_OUT)
     for number, text in enumerate(found, 1):

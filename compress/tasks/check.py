@@ -44,14 +44,20 @@ def _kind_problems(task: Task, kind: Kind) -> Iterator[Problem]:
         yield Problem(("task", "metric"), f"{kind.name} has no metric '{task.metric}'{nearest(task.metric, metrics)}")
     least, most = kind.columns
     if len(task.text) < least or (most is not None and len(task.text) > most):
-        span = str(least) if least == most else f"{least} or more" if most is None else f"{least} to {most}"
-        yield Problem(("task", "text"), f"{kind.name} reads {span} columns of text, got {len(task.text)}")
+        span = "1 column" if (least, most) == (1, 1) else f"{_span(least, most)} columns"
+        yield Problem(("task", "text"), f"{kind.name} reads {span} of text, got {len(task.text)}")
     if kind.label_columns is not None and len(label_columns(task)) > kind.label_columns:
         several = [name for name, other in KINDS.items() if other.label_columns is None]
         room = "one label column" if kind.label_columns == 1 else f"{kind.label_columns} label columns at most"
         yield Problem(("task", "label"), f"{kind.name} has {room}; kind: {several[0]} has several")
     if task.data.corpus is not None and not kind.searches:
         yield Problem(("task", "data", "corpus"), f"{kind.name} searches no documents")
+
+
+def _span(least: int, most: int | None) -> str:
+    if most is None:
+        return f"{least} or more"
+    return str(least) if least == most else f"{least} to {most}"
 
 
 def _setting_problems(task: Task, kind: Kind) -> Iterator[Problem]:

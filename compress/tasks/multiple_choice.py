@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.errors import DataError
+from compress.errors import DataError, counted
 from compress.folder import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.candidates import LEAVE_OUT, CandidateKind, checked_texts, of_rows, side_by_side
@@ -135,7 +135,12 @@ def _choices(raw: Mapping[str, Any], task: Task, where: str) -> tuple[Sequence[A
     value = pick(raw, task.text[1], task, where)
     if isinstance(value, Mapping) and isinstance(value.get("text"), (list, tuple)):
         names = value.get("label")
-        return value["text"], [label_name(name) for name in names] if isinstance(names, (list, tuple)) else None
+        if not isinstance(names, (list, tuple)):
+            return value["text"], None
+        if len(names) != len(value["text"]):
+            told = f"{counted(len(value['text']), 'choice')} and {counted(len(names), 'label')} of them"
+            raise DataError(f"{where}: the row has {told}.", hint=LEAVE_OUT)
+        return value["text"], [label_name(name) for name in names]
     found = listed(value)
     if found is not None:
         return found, None

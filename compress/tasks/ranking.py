@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.errors import DataError
+from compress.errors import DataError, counted
 from compress.folder import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.candidates import LEAVE_OUT, CandidateKind, checked_texts, of_rows, side_by_side
@@ -72,11 +72,12 @@ class Ranking(CandidateKind):
             if not isinstance(value, (list, tuple)):
                 raise DataError(f"{where}: column '{name}' holds {str(value)[:40]!r} where other rows hold a list.")
         if len(candidates) != len(values):
-            raise DataError(f"{where}: there are {len(candidates)} candidates and {len(values)} labels.")
+            told = f"{counted(len(candidates), 'candidate')} and {counted(len(values), 'label')}"
+            raise DataError(f"{where}: the row has {told}.")
         found = checked_texts(candidates, "candidate", self.least, where)
         marks = [_mark(value, f"{where}: candidate {number}") for number, value in enumerate(values, 1)]
         if not any(marks):
-            raise DataError(f"{where}: none of the {len(found)} candidates is right.", hint=LEAVE_OUT)
+            raise DataError(f"{where}: no candidate of {len(found)} is right.", hint=LEAVE_OUT)
         return {"text": text(raw, task.text[0], task, where), "candidates": found, "label": marks}
 
     def marks(self, row: Row) -> Sequence[float]:

@@ -47,7 +47,7 @@ def test_a_new_document_ends_a_sentence_and_the_last_needs_no_empty_line(write):
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("a O\n\nb O\nc\n", "line 4 has 1 columns where the lines before have 2"),
+        ("a O\n\nb O\nc\n", "line 4 has 1 column where the lines before have 2"),
         ("a O\nNew York B-x\n", "line 2 has 3 columns where the lines before have 2"),
         ("a\nb\n", "line 1 has 1 column where a word and its tag"),
         ("\n\n-DOCSTART- O\n\n", "has no rows"),

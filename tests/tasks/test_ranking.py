@@ -84,9 +84,9 @@ def test_a_question_that_comes_back_is_told():
 @pytest.mark.parametrize(
     ("candidates", "labels", "message"),
     [
-        (["a", "b"], [0, 0], "none of the 2 candidates is right"),
+        (["a", "b"], [0, 0], "no candidate of 2 is right"),
         (["a", ""], [1, 0], "candidate 2 of 2 is empty"),
-        ([], [], "there are 0 candidates"),
+        ([], [], "the row has 0 candidates"),
     ],
 )
 def test_a_row_that_does_not_fit_says_where_and_how_to_leave_it_out(candidates, labels, message):
@@ -100,7 +100,7 @@ def test_a_row_that_does_not_fit_says_where_and_how_to_leave_it_out(candidates, 
     ("candidates", "labels", "message"),
     [
         (["a", None], [1, 0], "candidate 2 of 2 is nothing"),
-        (["a", "b"], [1], "there are 2 candidates and 1 labels"),
+        (["a", "b"], [1], "the row has 2 candidates and 1 label"),
         (["a", "b"], [1, "yes"], "candidate 2 has the label 'yes' where 0"),
         (["a", "b"], [1, -1], "candidate 2 has the label '-1'"),
         (["a", "b"], [1, float("inf")], "candidate 2 has the label 'inf'"),

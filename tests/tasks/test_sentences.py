@@ -61,7 +61,7 @@ def test_counting_from_one():
 @pytest.mark.parametrize(
     ("words", "tags", "told"),
     [
-        ("a b", "O", r"2 words and 1 tags"),
+        ("a b", "O", r"2 words and 1 tag\."),
         (["a", "b"], ["O"] * 3, r"2 words and 3 tags"),
         ([], [], r"the sentence has no words"),
         ("", "", r"the sentence has no words"),
@@ -130,7 +130,7 @@ def test_iob1_is_read_as_bio():
     [
         ({"labels": ("O", "city")}, "'city' is no tag"),
         ({"labels": ("O",)}, "names no type of entity"),
-        ({"text": ("a", "b")}, "reads 1 columns? of text, got 2"),
+        ({"text": ("a", "b")}, "reads 1 column of text, got 2"),
         ({"label": ("a", "b")}, "one label column"),
         ({"long": "mean"}, "does nothing for token_classification"),
     ],
