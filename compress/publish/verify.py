@@ -54,7 +54,7 @@ def read_digests(folder: Path) -> Digests:
     if not path.is_file():
         raise ModelError(
             f"{folder} has no {DIGESTS_FILE}, so there is nothing to check against.",
-            hint="a model that compress published has one",
+            hint="a model that compress published has one; compress publish makes one of a run's winner",
         )
     return parse_digests(path.read_bytes(), str(path))
 

@@ -64,6 +64,9 @@ def test_a_link_is_no_file(published, tmp_path):
 def test_nothing_to_check_against(tmp_path):
     with pytest.raises(ModelError, match=r"has no digests\.json"):
         verify(tmp_path)
+    with pytest.raises(ModelError) as caught:
+        verify(tmp_path)
+    assert "compress publish makes one of a run's winner" in caught.value.hint
 
 
 @pytest.mark.parametrize("by", ["folder", "address"])
