@@ -200,7 +200,7 @@ def test_draws_are_the_same_kept_or_drawn_again(rows, monkeypatch):
     assert (first.sum(axis=1) == rows).all()
 
 
-@pytest.mark.parametrize("name", ("classification", "multi_label", "regression"))
+@pytest.mark.parametrize("name", ["classification", "multi_label", "regression"])
 def test_intervals_agree_with_scoring_one_draw_after_another(name):
     random = np.random.default_rng(4)
     labels = () if name == "regression" else ("a", "b", "c")
