@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 import mmap
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from compress.errors import DataError
 from compress.tasks.kind import Row
+from compress.tasks.rows import LazyRows
 
 
 def rows_file(folder: Path, role: str) -> Path:
@@ -59,7 +60,7 @@ class RowWriter:
             np.save(self._index, np.array(self._starts, dtype=np.int64))
 
 
-class Rows(Sequence[Row]):
+class Rows(LazyRows):
     """The rows of one role, parsed when they are looked at."""
 
     def __init__(self, folder: Path, role: str) -> None:
@@ -76,21 +77,10 @@ class Rows(Sequence[Row]):
     def __len__(self) -> int:
         return len(self._starts) - 1
 
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Row]: ...
-    def __getitem__(self, index: int | slice) -> Row | list[Row]:
-        if isinstance(index, slice):
-            return [self._row(place) for place in range(*index.indices(len(self)))]
-        place = index + len(self) if index < 0 else index
-        if not 0 <= place < len(self):
-            raise IndexError(index)
-        return self._row(place)
-
     def __iter__(self) -> Iterator[Row]:
-        return map(self._row, range(len(self)))
+        return map(self.row, range(len(self)))
 
-    def _row(self, place: int) -> Row:
+    def row(self, place: int) -> Row:
+        """One line, parsed."""
         row: dict[str, Any] = json.loads(self._bytes[int(self._starts[place]) : int(self._starts[place + 1])])
         return row

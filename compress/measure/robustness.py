@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Any, overload
+from typing import Any
 
 from compress.errors import UsageError, nearest
 from compress.tasks.kind import Kind, Row
+from compress.tasks.rows import LazyRows
 
 Perturb = Callable[[str, Random], str]
 """(text, source of chance) -> changed text."""
@@ -66,7 +67,7 @@ PERTURBATIONS: Mapping[str, Perturb] = {
 }
 
 
-class PerturbedRows(Sequence[Row]):
+class PerturbedRows(LazyRows):
     """The rows with the texts of ``kind.changeable`` changed, each when it is looked at and by a seed of its own."""
 
     def __init__(self, rows: Sequence[Row], kind: Kind, name: str, seed: int) -> None:
@@ -80,14 +81,9 @@ class PerturbedRows(Sequence[Row]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Row]: ...
-    def __getitem__(self, index: int | slice) -> Row | list[Row]:
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        row, random = self._rows[index], Random(f"{self._seed} {index}")
+    def row(self, place: int) -> Row:
+        """One row, changed."""
+        row, random = self._rows[place], Random(f"{self._seed} {place}")
         changed = {field: _changed(row[field], self._perturb, random) for field in self._fields if field in row}
         return {**row, **changed}
 

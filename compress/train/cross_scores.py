@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +27,7 @@ from compress.runtime.known import describe_model_file
 from compress.runtime.predictor import Place
 from compress.tasks import kind_of
 from compress.tasks.kind import Row
+from compress.tasks.rows import LazyRows
 from compress.train.processes import Processes
 from compress.train.restarts import FOLDER
 
@@ -41,7 +41,7 @@ BATCH = 64
 Scores = NDArray[np.float32]
 
 
-class ScoredRows(Sequence[Row]):
+class ScoredRows(LazyRows):
     """Rows with their `scores`: the positive's first, then those of the negatives."""
 
     def __init__(self, rows: Sequence[Row], scores: Scores) -> None:
@@ -54,14 +54,9 @@ class ScoredRows(Sequence[Row]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Row]: ...
-    def __getitem__(self, index: int | slice) -> Row | list[Row]:
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        row, end = self._rows[index], int(self._ends[index])
+    def row(self, place: int) -> Row:
+        """One row with its scores."""
+        row, end = self._rows[place], int(self._ends[place])
         return {**row, "scores": self._scores[end - len(documents_of(row)) : end].tolist()}
 
 
