@@ -22,7 +22,7 @@ distill: {{epochs: 1, batch_size: 8, soft_label: 1.0, hidden_state: 1.0, attenti
 prune: {{heads: 0.25, ffn: 0.5, batches: 2, recover: {{epochs: 1, batch_size: 8}}}}
 quantize: {{method: int8, max_drop: 1.0}}
 gate: {{max_drop: 1.0}}
-measure: {{rounds: 3, processes: 1, seconds: 0.02, bootstrap: 100, memory: 1}}
+measure: {{rounds: 3, processes: 1, seconds: 0.02, bootstrap: 100, memory: []}}
 publish: {folder}/zoo
 """
 
