@@ -72,7 +72,8 @@ class Calibration(Facts):
         Chance is what decisions do that are right exactly as often as the model says, on 19 of 20 test sets.
         """
         surplus = sum(each.rows * (each.confidence - each.correct) for each in self.bins)
-        chance = sqrt(sum(each.rows * each.confidence * (1.0 - each.confidence) for each in self.bins))
+        # Rounding may take a mean of certainties a last digit beyond one.
+        chance = sqrt(sum(each.rows * each.confidence * max(0.0, 1.0 - each.confidence) for each in self.bins))
         if abs(surplus) <= TWO_SIDED * chance + ROUNDING:
             return "neither"
         return "too sure" if surplus > 0 else "not sure enough"

@@ -151,12 +151,12 @@ class QuestionAnswering(Kind):
         has_passage, total = answers["start"] >= 0, answers["total"]
         if task.threshold is None:
             decided["answered"] = has_passage
-            decided["probability"] = np.where(has_passage, np.exp(answers["score"] - total), 1.0)
+            decided["probability"] = np.where(has_passage, np.exp(np.minimum(answers["score"] - total, 0.0)), 1.0)
             return decided
         nothing = answers["null"].astype(np.float64) - task.threshold
         decided["answered"] = has_passage & (surplus(answers) <= task.threshold)
         chosen = np.where(decided["answered"], answers["score"], nothing)
-        decided["probability"] = np.exp(chosen - np.logaddexp(total, nothing))
+        decided["probability"] = np.exp(np.minimum(chosen - np.logaddexp(total, nothing), 0.0))
         return decided
 
     def gold(self, rows: Sequence[Row]) -> NDArray[Any]:

@@ -6,6 +6,8 @@ import pytest
 from compress.folder import TaskInfo
 from compress.measure import Drawn
 from compress.measure.calibration import bin_places, calibrate
+from compress.measure.facts import Score
+from compress.measure.quality import Bin, Calibration
 from compress.tasks import KINDS
 
 CLASSES = TaskInfo(name="t", kind="classification", text=("text",), labels=("a", "b"), metric="accuracy", max_length=8)
@@ -133,3 +135,10 @@ def test_a_certain_and_perfect_model_has_no_error():
 def test_scores_have_no_calibration():
     task = CLASSES.model_copy(update={"kind": "regression", "metric": "pearson", "labels": ()})
     assert look(np.linspace(0, 1, 9), np.linspace(0, 1, 9), task) is None
+
+
+def test_certainty_that_rounding_took_beyond_one_is_certainty():
+    found = Calibration(
+        error=Score(value=0.0, low=0.0, high=0.0), bins=(Bin(confidence=1.0 + 2e-16, correct=1.0, rows=9),)
+    )
+    assert found.lean == "neither"
