@@ -12,7 +12,15 @@ from compress.errors import DataError, Problem
 from compress.folder import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.columns import label_columns, pick, text_fields
-from compress.tasks.counts import confusion, f1_each, f1_of_classes, macro_f1, matthews, mean_of_present
+from compress.tasks.counts import (
+    confusion,
+    f1_each,
+    f1_of_classes,
+    macro_f1,
+    matthews,
+    mean_of_present,
+    total_variation,
+)
 from compress.tasks.draws import totals
 from compress.tasks.kind import Arrays, ClassCounts, Confidence, Example, Metric, Row
 from compress.tasks.labels import collect, position
@@ -117,8 +125,7 @@ class Classification(TextKind):
 
     def distance(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64] | None:
         """The total variation distance of the two distributions: how much probability lies elsewhere, 0 to 1."""
-        moved: NDArray[np.float64] = 0.5 * np.abs(answers.astype(np.float64) - others).sum(axis=-1)
-        return moved
+        return total_variation(answers, others)
 
     def confidence(self, answers: NDArray[Any], gold: NDArray[Any]) -> Confidence | None:
         """One decision a row: the most probable class."""

@@ -50,3 +50,9 @@ def matthews(matrix: Counts) -> float:
     total, true, decided = counts.sum(), counts.sum(axis=1), counts.sum(axis=0)
     spread = np.sqrt(total**2 - decided @ decided) * np.sqrt(total**2 - true @ true)
     return float((np.trace(counts) * total - true @ decided) / spread) if spread > 0 else 0.0
+
+
+def total_variation(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
+    """How much probability lies elsewhere in the second distribution of each row, 0 to 1."""
+    moved: NDArray[np.float64] = 0.5 * np.abs(first.astype(np.float64) - second).sum(axis=-1)
+    return moved

@@ -14,6 +14,7 @@ from compress.folder import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.candidates import LEAVE_OUT, CandidateKind, checked_texts, of_rows, side_by_side
 from compress.tasks.columns import is_missing, label_columns, label_name, listed, pick, text
+from compress.tasks.counts import total_variation
 from compress.tasks.kind import Confidence, Metric, Row
 
 BEHIND = -1.0
@@ -82,8 +83,7 @@ class MultipleChoice(CandidateKind):
 
     def distance(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64] | None:
         """The total variation distance of the two distributions: how much probability lies elsewhere, 0 to 1."""
-        moved: NDArray[np.float64] = 0.5 * np.abs(answers.astype(np.float64) - others).sum(axis=-1)
-        return moved
+        return total_variation(answers, others)
 
     def confidence(self, answers: NDArray[Any], gold: NDArray[Any]) -> Confidence | None:
         """One decision a row: the most probable choice."""
