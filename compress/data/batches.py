@@ -48,8 +48,9 @@ class Encoded:
         return len(self.lengths)
 
     def batch(self, indices: Sequence[int] | NDArray[np.int64]) -> Arrays:
-        """The padded arrays of these examples, in this order."""
-        return self._kind.collate([self.example(int(index)) for index in indices], self._pad_id)
+        """The padded arrays of these examples, in this order; `index` tells which ones they are."""
+        arrays = self._kind.collate([self.example(int(index)) for index in indices], self._pad_id)
+        return {**arrays, "index": np.asarray(indices, dtype=np.int64)}
 
     def example(self, index: int) -> Example:
         """One example; its sequences are read-only views into the files."""

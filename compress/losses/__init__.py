@@ -51,8 +51,8 @@ class AnswerLoss:
     @cached_property
     def function(
         self,
-    ) -> Callable[[Mapping[str, Tensor], Mapping[str, Tensor], Mapping[str, Tensor], TaskInfo, str, float], Tensor]:
-        """(student's outputs, teacher's outputs, batch, task, the task's problem, temperature) -> mean over rows."""
+    ) -> Callable[[Mapping[str, Tensor], Mapping[str, Tensor], Mapping[str, Tensor], TaskInfo, str, Any], Tensor]:
+        """(student's outputs, teacher's outputs, batch, task, the task's problem, settings) -> mean over rows."""
         found: Callable[..., Any] = resolve_name(self.path)
         return found
 
@@ -64,10 +64,14 @@ class LayerLoss:
     path: str
     about: str
     needs: tuple[Part, ...]
+    at: Literal["mapped", "last", "embeddings"] = "mapped"
+    """Every pair of the layer map, the student's last layer, or what the embeddings hand to the first one."""
+    projected: bool = False
+    """Whether the student's hidden states come in the teacher's width."""
 
     @cached_property
-    def function(self) -> Callable[[Mapping[str, Tensor], Mapping[str, Tensor], Mapping[str, Tensor]], Tensor]:
-        """(student's parts, teacher's parts, batch) -> mean over rows."""
+    def function(self) -> Callable[[Mapping[str, Tensor], Mapping[str, Tensor], Mapping[str, Tensor], Any], Tensor]:
+        """(student's parts, teacher's parts, batch, settings) -> mean over rows."""
         found: Callable[..., Any] = resolve_name(self.path)
         return found
 
@@ -92,7 +96,10 @@ TASK_LOSSES: Mapping[str, BatchLoss] = {
 LOSSES: Mapping[str, AnswerLoss | LayerLoss | BatchLoss] = {
     "soft_label": AnswerLoss("compress.losses.soft_label:soft_label", "the teacher's answers, softened"),
     "hidden_state": LayerLoss(
-        "compress.losses.hidden_state:hidden_state", "what a layer hands on, squared difference", needs=("hidden",)
+        "compress.losses.hidden_state:hidden_state",
+        "what a layer hands on, squared difference",
+        needs=("hidden",),
+        projected=True,
     ),
     "attention": LayerLoss(
         "compress.losses.attention:attention", "where each word looks, from queries and keys", needs=("query", "key")

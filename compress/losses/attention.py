@@ -13,11 +13,14 @@ from torch import Tensor
 
 from compress.losses.groups import FAR
 from compress.losses.masking import mean_over_tokens
+from compress.recipe.losses import Attention
 
 TINY = torch.finfo(torch.float32).tiny
 
 
-def attention(student: Mapping[str, Tensor], teacher: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Tensor:
+def attention(
+    student: Mapping[str, Tensor], teacher: Mapping[str, Tensor], batch: Mapping[str, Tensor], settings: Attention
+) -> Tensor:
     """KL from the teacher's attention map to the student's, over heads and real query positions.
 
     With equal numbers of heads each head follows its own; else (a pruned student) the heads' average follows the

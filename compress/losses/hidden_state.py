@@ -10,9 +10,12 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from compress.losses.masking import mean_over_tokens
+from compress.recipe.losses import HiddenState
 
 
-def hidden_state(student: Mapping[str, Tensor], teacher: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Tensor:
+def hidden_state(
+    student: Mapping[str, Tensor], teacher: Mapping[str, Tensor], batch: Mapping[str, Tensor], settings: HiddenState
+) -> Tensor:
     """Mean squared difference of one layer's outputs over real tokens and dimensions.
 
     Args:

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from compress.losses.views import View, views
+from compress.recipe.losses import SoftLabel
 
 if TYPE_CHECKING:
     from compress.folder import TaskInfo
@@ -24,7 +25,7 @@ def soft_label(
     batch: Mapping[str, Tensor],
     task: TaskInfo,
     problem: str,
-    temperature: float = 4.0,
+    settings: SoftLabel,
 ) -> Tensor:
     """How far the student's answers are from the teacher's, as a mean over rows; zero where they are equal.
 
@@ -41,12 +42,12 @@ def soft_label(
         batch: what the models were given, and what of it can be an answer.
         task: how windows are pooled.
         problem: the task kind's; see `TASK_LOSSES`.
-        temperature: above one the teacher's small probabilities count more; the result is multiplied by its square, so
+        settings: its temperature: above one the teacher's small probabilities count more; the result is multiplied by its square, so
             that the gradient's size hardly depends on it. Numbers and embeddings have no temperature.
     """
     distance = DISTANCES.get(problem, softmax_distance)
     losses = [
-        _weighed(distance, student, teacher, temperature)
+        _weighed(distance, student, teacher, settings.temperature or 1.0)
         for student, teacher in zip(views(problem, ours, batch, task), views(problem, theirs, batch, task), strict=True)
     ]
     return torch.stack(losses).mean()

@@ -129,7 +129,7 @@ def _distillations(recipe: Recipe) -> dict[str, Distill]:
 def _follows_margins(settings: Distill, task: Task) -> None:
     """Refuse a cross-encoder that is none, or has nothing to do; and margins that nobody tells or nothing has."""
     check_margins(settings, task)
-    if not settings.losses.get(MARGIN):
+    if MARGIN not in settings.loss_names():
         return
     if settings.cross_encoder is None:
         raise UsageError(
@@ -145,7 +145,7 @@ def _follows_margins(settings: Distill, task: Task) -> None:
 
 def _shows_parts(recipe: Recipe, models: Sequence[Config]) -> None:
     """Refuse a loss on what a family does not show, such as the attention of one that fuses its queries."""
-    losses = {name for each in _distillations(recipe).values() for name, weight in each.losses.items() if weight}
+    losses = {name for each in _distillations(recipe).values() for name in each.loss_names()}
     for loss in (LOSSES[name] for name in sorted(losses)):
         for part in loss.needs if isinstance(loss, LayerLoss) else ():
             for model in models:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 LENGTH = 16
 
-NO_EFFECT = frozenset({"checkpoint"})
+NO_EFFECT = frozenset({"checkpoint", "cache"})
 """Settings that change how a step runs but not what it gives."""
 
 VERSIONS: dict[str, int] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from compress.losses import LOSSES
 from compress.measure.robustness import PERTURBATIONS
 from compress.tasks import KINDS
 from compress.variants import FORMATS, QUANTIZERS, VARIANTS
@@ -14,7 +13,6 @@ TRACKERS = ("tensorboard", "wandb", "mlflow", "comet_ml", "aim", "clearml", "dvc
 
 NAMES: Mapping[str, Collection[str]] = {
     "task kinds": KINDS,
-    "losses": LOSSES,
     "quantizers": QUANTIZERS,
     "formats": FORMATS,
     "variants": VARIANTS,

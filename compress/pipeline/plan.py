@@ -108,8 +108,10 @@ def _add_models(plan: Plan, cards: Sequence[Path]) -> dict[str, str]:
 
 
 def _distilled(settings: Distill) -> dict[str, Any]:
-    """The settings that count; of a cross-encoder its contents, wherever it stands."""
+    """The settings that count; of other models their contents, wherever they stand."""
     told = effective(settings)
+    for teacher, further in zip(told["teachers"], settings.teachers, strict=True):
+        teacher["source"] = identity(further.source, further.revision)
     if settings.cross_encoder is not None:
         told["cross_encoder"] = folder_identity(settings.cross_encoder)
     return told

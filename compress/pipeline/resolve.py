@@ -39,6 +39,8 @@ def _below(section: Section, card: Mapping[str, Any], model: type[Section], titl
     try:
         read = model.model_validate(dict(card), context=NAMES)  # first by itself: it may be written in short forms
         theirs = read.model_dump(include=read.model_fields_set)
+        if own.get("phases"):  # these have losses of their own
+            theirs = {key: value for key, value in theirs.items() if key not in ("losses", "hard_label")}
         return model.model_validate({**theirs, **own}, context=NAMES)
     except ValidationError as error:
         first = error.errors()[0]

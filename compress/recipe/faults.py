@@ -15,18 +15,16 @@ from compress.recipe.text import KeyPath
 Names = Mapping[str, Collection[str]]
 
 
-def wrong_scalars(value: Any, losses: Collection[str] = (), path: KeyPath = ()) -> Iterator[Problem]:
+def wrong_scalars(value: Any, path: KeyPath = ()) -> Iterator[Problem]:
     """Scalars of the wrong type that pydantic would quietly convert: `epochs: true`, `threads: "2"`, `strict: 1`."""
     if isinstance(value, Mapping):
         for key, entry in value.items():
-            yield from wrong_scalars(entry, losses, (*path, key))
+            yield from wrong_scalars(entry, (*path, key))
     elif isinstance(value, list):
         for place, entry in enumerate(value):
-            yield from wrong_scalars(entry, losses, (*path, place))
+            yield from wrong_scalars(entry, (*path, place))
     else:
         annotation = keys.at(Recipe, path)
-        if annotation is None and path[-1] in losses:
-            annotation = float
         if annotation is not None and _would_convert(value, annotation):
             yield Problem(path, f"expected {keys.described(annotation)}, got {shown(value)}")
 
@@ -114,8 +112,6 @@ def _choices(annotation: Any, names: Names) -> str:
 
 def _unknown_key(path: KeyPath, fault: Any, names: Names) -> str:
     known = keys.known_keys(keys.at(Recipe, path[:-1]) if path[:-1] else Recipe)
-    if "losses" in known:
-        known |= set(names.get("losses", ()))
     return f"unknown key{nearest(str(path[-1]), known)}"
 
 

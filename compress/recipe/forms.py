@@ -66,6 +66,24 @@ duration = BeforeValidator(seconds_of)
 """A number of seconds that may carry a unit: `30s`, `5m`."""
 
 
+SIZES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+
+def bytes_of(value: Any) -> Any:
+    """`500MB` or `2GiB` as bytes; numbers are bytes already."""
+    unit = next((unit for unit in SIZES if isinstance(value, str) and value.endswith(unit)), None)
+    if unit is None:
+        return value
+    try:
+        return round(float(value.removesuffix(unit)) * SIZES[unit])
+    except ValueError:
+        raise ValueError(f"expected a size such as 500MB or 2GiB, got '{value}'") from None
+
+
+size = BeforeValidator(bytes_of)
+"""A number of bytes that may carry a unit: `2GiB`."""
+
+
 class Frozen(BaseModel):
     """Values, not objects: equal when their fields are, never changed in place."""
 

@@ -8,18 +8,19 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel
 
-from compress.recipe.forms import UNITS, Known, ShortForm, duration
+from compress.recipe.forms import SIZES, UNITS, Known, ShortForm, duration, size
+from compress.recipe.losses import Losses
 from compress.recipe.text import KeyPath
 
 PLAIN = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def alternatives(annotation: Any) -> Iterator[Any]:
-    """The members of a union, however it is written; a type that is none gives itself, and `duration` what it takes."""
+    """The members of a union, however it is written; else itself (`duration` and `size` too)."""
     origin = get_origin(annotation)
     if origin is Annotated:
         yield from alternatives(get_args(annotation)[0])
-        yield from (mark for mark in get_args(annotation)[1:] if mark == duration)
+        yield from (mark for mark in get_args(annotation)[1:] if mark in (duration, size))
     elif origin in (Union, types.UnionType):
         for member in get_args(annotation):
             yield from alternatives(member)
@@ -40,6 +41,8 @@ def _below(annotation: Any, part: str | int) -> Iterator[Any]:
     for choice in alternatives(annotation):
         if is_model(choice) and part in choice.model_fields:
             yield choice.model_fields[str(part)].annotation
+        elif _has_losses(choice) and part in Losses.model_fields:
+            yield Losses.model_fields[str(part)].annotation
         elif get_origin(choice) is tuple and isinstance(part, int):
             yield get_args(choice)[0]
         elif get_origin(choice) is Mapping and isinstance(part, str):
@@ -51,9 +54,16 @@ def is_model(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
+def _has_losses(annotation: Any) -> bool:
+    """Whether losses may stand beside the keys of a section."""
+    return is_model(annotation) and "losses" in annotation.model_fields
+
+
 def known_keys(annotation: Any) -> set[str]:
     """The keys of the sections that may stand here."""
-    return {key for choice in alternatives(annotation) if is_model(choice) for key in choice.model_fields}
+    choices = [choice for choice in alternatives(annotation) if is_model(choice)]
+    keys = {key for choice in choices for key in choice.model_fields}
+    return keys | set(Losses.model_fields) if any(map(_has_losses, choices)) else keys
 
 
 def short_key(annotation: Any) -> str | None:
@@ -74,6 +84,8 @@ def takes_text(annotation: Any, value: str) -> bool:
             return True
         if choice == duration and value[-1:] in UNITS:
             return True
+        if choice == size and value.endswith(tuple(SIZES)):
+            return True
         if get_origin(choice) is tuple and takes_text(get_args(choice)[0], value):
             return True
         if is_model(choice) and issubclass(choice, ShortForm):
@@ -93,7 +105,12 @@ def _bools(literal: Any) -> list[bool]:
 
 def takes_number(annotation: Any) -> bool:
     """Whether a number may stand here."""
-    return any(choice in (int, float) for choice in alternatives(annotation))
+    return any(choice in (int, float) or _short_takes_number(choice) for choice in alternatives(annotation))
+
+
+def _short_takes_number(choice: Any) -> bool:
+    short = short_key(choice) if is_model(choice) else None
+    return short is not None and takes_number(choice.model_fields[short].annotation)
 
 
 def described(annotation: Any) -> str:
@@ -104,6 +121,8 @@ def described(annotation: Any) -> str:
             words.append(PLAIN[choice])
         elif choice == duration:
             words.append("a duration such as 30s or 5m")
+        elif choice == size:
+            words.append("a size such as 500MB or 2GiB")
         elif get_origin(choice) is Literal:
             words += [str(word).lower() if isinstance(word, bool) else str(word) for word in get_args(choice)]
         elif get_origin(choice) is tuple:

@@ -106,7 +106,7 @@ class _Draft:
 
 
 def _validated(draft: _Draft, source: str, names: Names, checks: Sequence[Check]) -> Recipe:
-    draft.add(wrong_scalars(draft.raw, names.get("losses", ())))
+    draft.add(wrong_scalars(draft.raw))
     recipe = None
     try:
         recipe = Recipe.model_validate(draft.raw, context=dict(names))

@@ -1,7 +1,7 @@
 """The recipe: one frozen model a stage, unknown keys refused, every default in sight.
 
 A recipe is written in short forms (``task: sst2``, ``quantize: int8``) and read into these long ones; ``compress plan``
-prints them. Names that other parts own (task kinds, losses, cards, formats, methods) are checked against the tables
+prints them. Names that other parts own (task kinds, cards, formats, methods) are checked against the tables
 that the caller passes as validation context, so that adding a method never edits this file.
 """
 

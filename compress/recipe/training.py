@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from compress.recipe.forms import Count, Frozen, Positive, Share, ShortForm, named
+from compress.recipe.forms import Count, Frozen, Positive, Share, ShortForm, listed, size
+from compress.recipe.losses import Attention, HiddenState, Losses, SoftLabel, collect_losses
 
 
 class Checkpoints(Frozen):
@@ -86,47 +87,106 @@ class Student(ShortForm):
         return self
 
 
-def _collect_losses(value: Any, info: ValidationInfo) -> Any:
-    """`{soft_label: 1.0}` is short for `{losses: {soft_label: 1.0}}`: a known loss may stand beside the settings."""
-    known = (info.context or {}).get("losses")
-    if not isinstance(value, Mapping) or known is None:
-        return value
-    loose = {key: weight for key, weight in value.items() if key in known}
-    if not loose:
-        return value
-    rest = {key: entry for key, entry in value.items() if key not in known}
-    return {**rest, "losses": {**(rest.get("losses") or {}), **loose}}
+LAYERS = Losses(soft_label=SoftLabel(), hidden_state=HiddenState(), attention=Attention())
+ANSWERS = Losses(soft_label=SoftLabel(), hidden_state=HiddenState())
+
+
+class Phase(Frozen):
+    """A part of a training in which other losses count: TinyBERT first copies layers, then answers."""
+
+    share: float = Field(gt=0.0, le=1.0)
+    """Of all updates; the shares of all phases make one."""
+    losses: Losses = Losses()
+    hard_label: Annotated[float, Field(ge=0.0)] = 0.0
+
+    _losses = model_validator(mode="before")(collect_losses)
+
+
+class FurtherTeacher(ShortForm):
+    """A model folder or hub id that answers the same task; its answers are averaged with the teacher's."""
+
+    source: str
+    revision: str | None = None
+    weight: Positive = 1.0
+    """The recipe's own teacher weighs 1."""
+
+    @classmethod
+    def short_key(cls) -> str:
+        """`teachers: [folder]`."""
+        return "source"
+
+
+class Cache(Frozen):
+    """What the teacher said stays on disk between epochs."""
+
+    disk: Annotated[int, size, Field(ge=0)] = 2 * 2**30
+    """Bytes it may take; `2GiB`, `500MB`."""
+
+
+class Augment(Frozen):
+    """More texts to distil on: words of the training rows, replaced by what a masked language model would say."""
+
+    model: str
+    """A folder or hub id (`owner/name@revision`) with a masked language model."""
+    copies: Count = 1
+    """New rows made of each row of train."""
+    replace: float = Field(0.4, gt=0.0, le=1.0)
+    """The share of words that are replaced."""
+    candidates: Count = 15
+    """Each replacement is drawn from so many of the likeliest."""
 
 
 class Distill(Training):
     """Training of the student on the teacher's answers and inner states."""
 
     epochs: Positive = 3.0
-    losses: Mapping[Annotated[str, named("losses")], float] = {"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0}
-    """The weight of each distillation loss."""
+    losses: Losses = LAYERS
+    """Each loss's weight and knobs."""
     hard_label: float = Field(0.5, ge=0.0)
     """The weight of the task's own loss on the true labels."""
     temperature: Positive = 4.0
+    phases: tuple[Phase, ...] = ()
+    """One after another, instead of `losses` and `hard_label` from beginning to end."""
     cross_encoder: str | None = None
     """A folder with a model that ranks pairs of texts, whose margins the loss `margin` follows (retrieval)."""
-    layer_map: Literal["uniform", "last", "first"] | tuple[tuple[int, int], ...] = "uniform"
-    """Which teacher layer each student layer follows, or pairs [student, teacher] counted from 0."""
+    layer_map: Literal["uniform", "last", "first", "measured"] | tuple[tuple[int, int], ...] = "uniform"
+    """Which teacher layer each student layer follows, or pairs [student, teacher] counted from 0; `measured` takes the
+    layers that are most alike on a sample of train."""
+    teachers: Annotated[tuple[FurtherTeacher, ...], listed] = ()
+    """Further teachers, whose answers are averaged with those of the recipe's own."""
+    cache: Cache | Literal[False] = Cache()
+    augment: Augment | None = None
 
-    _losses = model_validator(mode="before")(_collect_losses)
-
-    @field_validator("losses")
+    @model_validator(mode="before")
     @classmethod
-    def _weights_are_useful(cls, losses: Mapping[str, float]) -> Mapping[str, float]:
-        if any(weight < 0 for weight in losses.values()):
-            raise ValueError("a loss cannot weigh less than zero")
-        return losses
+    def _losses_or_phases(cls, value: Any) -> Any:
+        value = collect_losses(value)
+        if isinstance(value, Mapping) and value.get("phases") and ("losses" in value or "hard_label" in value):
+            raise ValueError("phases have losses of their own: write them there, or leave phases out")
+        return value
+
+    @field_validator("phases")
+    @classmethod
+    def _phases_make_one(cls, phases: tuple[Phase, ...]) -> tuple[Phase, ...]:
+        total = sum(phase.share for phase in phases)
+        if phases and abs(total - 1.0) > 1e-6:
+            raise ValueError(f"the shares of all phases should make 1; they make {total:g}")
+        return phases
+
+    def loss_names(self) -> set[str]:
+        """The losses that weigh anything in any phase."""
+        return {name for phase in self.told_phases() for name in phase.losses.chosen()}
+
+    def told_phases(self) -> tuple[Phase, ...]:
+        """The phases in order; one where the recipe tells none."""
+        return self.phases or (Phase(share=1.0, losses=self.losses, hard_label=self.hard_label),)
 
 
 class Recover(Distill):
     """The distillation that follows pruning."""
 
     epochs: Positive = 2.0
-    losses: Mapping[Annotated[str, named("losses")], float] = {"soft_label": 1.0, "hidden_state": 1.0}
+    losses: Losses = ANSWERS
 
 
 class PruneTo(Frozen):

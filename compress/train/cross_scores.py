@@ -67,7 +67,7 @@ def documents_of(row: Row) -> list[str]:
 
 def check_margins(settings: Distill, task: Task | TaskInfo) -> None:
     """Refuse settings that name a cross-encoder for nothing, or one that is none; and the loss where nothing ranks."""
-    wanted = settings.losses.get(LOSS, 0.0) > 0
+    wanted = LOSS in settings.loss_names()
     if wanted and kind_of(task).problem != "retrieval":
         raise UsageError(
             f"the loss {LOSS} compares a query's documents, and {task.kind} has none.", hint="it is for retrieval"
@@ -92,7 +92,7 @@ def with_scores(rows: Sequence[Row], settings: Distill, task: TaskInfo, work: Pa
     the cross-encoder and the rows. Of several processes only the main one asks.
     """
     check_margins(settings, task)
-    if not settings.losses.get(LOSS):
+    if LOSS not in settings.loss_names():
         return rows
     _check_negatives(rows, console)
     if settings.cross_encoder is None:

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from compress.errors import ModelError, UsageError, nearest
+from compress.errors import ModelError, UsageError
 from compress.folder import TaskInfo
 from compress.losses import LOSSES, TASK_LOSSES, AnswerLoss, BatchLoss, LayerLoss, Part
 from compress.models.families import layers_of
 from compress.models.observe import Seen, observe
+from compress.recipe.losses import Loss
 from compress.recipe.training import Distill
 from compress.tasks import kind_of
 from compress.train.cross_scores import check_margins
@@ -35,15 +36,18 @@ class Distillation:
         self.problem = kind_of(task).problem
         self.teacher = teacher
         teacher.train(False)
-        self.temperature = settings.temperature
         chosen = chosen_losses(settings)
+        self.settings = settings_of(settings)
         check_margins(settings, task)
         self.answers = {name: loss for name, loss in chosen.items() if isinstance(loss, AnswerLoss)}
         self.layers = {name: loss for name, loss in chosen.items() if isinstance(loss, LayerLoss)}
         self.given = {name: loss for name, loss in chosen.items() if isinstance(loss, BatchLoss)}
         if settings.hard_label > 0:
             self.given["hard_label"] = TASK_LOSSES[self.problem]
-        self.weights = {**settings.losses, "hard_label": settings.hard_label}
+        self.weights = {
+            **{name: each.weight_at(0.0) for name, each in self.settings.items()},
+            "hard_label": settings.hard_label,
+        }
         self.pairs = layer_map(settings.layer_map, len(layers_of(student)), len(layers_of(teacher)))
         if self.layers and not self.pairs:
             raise ModelError("layer_map is empty, so hidden states and attention have nothing to compare.")
@@ -66,6 +70,9 @@ class Distillation:
             digest.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
         return digest.hexdigest()
 
+    def begin(self, progress: float) -> None:
+        """Weights follow their phase."""
+
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """Each loss under its name in the recipe, the task's own as `hard_label`."""
         with observe(model, [ours for ours, _ in self._observed], self.parts) as ours:
@@ -83,10 +90,10 @@ class Distillation:
         """The losses that compare the student with its teacher."""
         wanted, theirs = self._ask_teacher(batch)
         answers = {
-            name: loss.function(outputs, wanted, batch, self.task, self.problem, self.temperature)
+            name: loss.function(outputs, wanted, batch, self.task, self.problem, self.settings[name])
             for name, loss in self.answers.items()
         }
-        return answers | {name: self._over_pairs(loss, ours, theirs, batch) for name, loss in self.layers.items()}
+        return answers | {name: self._over_pairs(name, loss, ours, theirs, batch) for name, loss in self.layers.items()}
 
     def _ask_teacher(self, batch: Batch) -> tuple[Mapping[str, Tensor], Seen]:
         device = batch["input_ids"].device
@@ -95,14 +102,14 @@ class Distillation:
         with torch.no_grad(), observe(self.teacher, {theirs for _, theirs in self._observed}, self.parts) as seen:
             return forward(self.teacher, batch), seen
 
-    def _over_pairs(self, loss: LayerLoss, ours: Seen, theirs: Seen, batch: Batch) -> Tensor:
+    def _over_pairs(self, name: str, loss: LayerLoss, ours: Seen, theirs: Seen, batch: Batch) -> Tensor:
         """A layer loss averaged over the mapped pairs, so that its weight does not depend on the depth."""
         compared = []
         for pair in self.pairs:
             student = dict(ours[pair[0]])
             if pair in self.projections and "hidden" in loss.needs:
                 student["hidden"] = self.projections[pair](student["hidden"])
-            compared.append(loss.function(student, theirs[pair[1]], batch))
+            compared.append(loss.function(student, theirs[pair[1]], batch, self.settings[name]))
         return torch.stack(compared).mean()
 
     def _make_projections(self, student: PreTrainedModel, seed: int) -> dict[tuple[int, int], nn.Linear]:
@@ -121,9 +128,15 @@ class Distillation:
             pass
 
 
+def settings_of(settings: Distill) -> dict[str, Loss]:
+    """The section of each loss that weighs something, with the distillation's temperature where it has none."""
+    chosen = settings.losses.chosen()
+    soft = settings.losses.soft_label
+    if soft is not None and soft.temperature is None and "soft_label" in chosen:
+        chosen["soft_label"] = soft.model_copy(update={"temperature": settings.temperature})
+    return chosen
+
+
 def chosen_losses(settings: Distill) -> dict[str, AnswerLoss | LayerLoss | BatchLoss]:
     """The losses that weigh something, by name."""
-    for name in settings.losses:
-        if name not in LOSSES:
-            raise UsageError(f"no distillation loss is called '{name}'{nearest(name, LOSSES)}.")
-    return {name: LOSSES[name] for name, weight in settings.losses.items() if weight > 0}
+    return {name: LOSSES[name] for name in settings.losses.chosen()}

@@ -135,6 +135,7 @@ class Run:
     def _update(self, progress: Progress) -> None:
         started = time.monotonic()
         self.model.train()
+        self.objective.begin(self.state.done / self.plan.total)
         rows, losses, due = self._gradients()
         self._check(losses)
         self._step()

@@ -32,6 +32,10 @@ class Objective(Protocol):
         """What the losses come from beside a training's settings: its task, and whoever teaches."""
         ...
 
+    def begin(self, progress: float) -> None:
+        """Told before each update: the share of all updates that are done."""
+        ...
+
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """The losses of one batch; ``model`` is in training mode."""
         ...
@@ -65,6 +69,9 @@ class TaskObjective:
     def identity(self) -> str:
         """The task."""
         return self.task.model_dump_json()
+
+    def begin(self, progress: float) -> None:
+        """The loss stays the same all the way."""
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """The loss under the name `task`."""

@@ -145,6 +145,6 @@ def identity(model: PreTrainedModel, objective: Objective, examples: Examples, s
         for module in (model, *objective.modules())
         for name, parameter in module.named_parameters()
     ]
-    told = settings.model_dump(mode="json", exclude={"checkpoint", "restarts"})
+    told = settings.model_dump(mode="json", exclude={"checkpoint", "restarts", "cache"})
     every = [told, seed, shapes, objective.identity(), examples.digest()]
     return hashlib.sha256(json.dumps(every).encode()).hexdigest()

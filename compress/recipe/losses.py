@@ -1,0 +1,143 @@
+"""What a student is distilled with: a section for each loss, with its weight and the knobs of its own.
+
+A loss may be written as its weight alone: `soft_label: 1.0`. The functions stand in `compress/losses`, by these names.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from compress.recipe.forms import Count, Frozen, Positive, ShortForm, listed
+
+Weight = Annotated[float, Field(ge=0.0)]
+
+
+class Ramp(Frozen):
+    """A weight that moves evenly, from the first update of its phase to the last."""
+
+    start: Weight
+    end: Weight
+
+    @model_validator(mode="after")
+    def _weighs_something(self) -> Ramp:
+        if self.start == self.end == 0.0:
+            raise ValueError("a weight that moves from 0 to 0 weighs nothing")
+        return self
+
+
+class Loss(ShortForm):
+    """What every loss has."""
+
+    weight: Weight | Ramp = 1.0
+    """A number, or `{start: 1.0, end: 0.0}` for one that moves."""
+
+    @classmethod
+    def short_key(cls) -> str:
+        """`soft_label: 1.0`."""
+        return "weight"
+
+    def weight_at(self, progress: float) -> float:
+        """The weight after this share (0..1) of its phase."""
+        if isinstance(self.weight, Ramp):
+            return self.weight.start + (self.weight.end - self.weight.start) * progress
+        return self.weight
+
+
+class SoftLabel(Loss):
+    """The teacher's answers, softened."""
+
+    form: Literal["kl", "mse", "decoupled"] = "kl"
+    """Divergence of softened distributions, squared difference of logits, or decoupled knowledge distillation."""
+    temperature: Positive | None = None
+    """By default that of the distillation."""
+    target: Weight = 1.0
+    """Decoupled: what the true class against all others weighs."""
+    others: Weight = 8.0
+    """Decoupled: what the other classes among themselves weigh."""
+
+
+class HiddenState(Loss):
+    """What the mapped layers hand on."""
+
+    form: Literal["mse", "cosine", "cls"] = "mse"
+    """Squared difference, the angle of each token's vector, or the first token's alone, at length one."""
+
+
+class Embedding(Loss):
+    """What the embeddings hand to the first layer."""
+
+
+class Attention(Loss):
+    """Where each word looks."""
+
+    form: Literal["kl", "scores"] = "kl"
+    """Divergence of attention maps, or squared difference of the scores before the softmax."""
+
+
+class Relation(Loss):
+    """How alike the queries, keys and values of a text are among themselves."""
+
+    pairs: Annotated[tuple[Literal["qq", "kk", "vv", "qk"], ...], listed] = Field(("qq", "kk", "vv"), min_length=1)
+    """Which are compared with which; `[qk, vv]` is MiniLM, the default its second version."""
+    heads: Count | None = None
+    """Into how many heads queries, keys and values are cut; by default the teacher's number."""
+    layer: int | None = Field(None, ge=0)
+    """The teacher's layer, from 0, that the student's last one follows; by default the last."""
+
+
+class Similarity(Loss):
+    """How the rows of a batch lie to each other."""
+
+    distance: Weight = 1.0
+    angle: Weight = 2.0
+    pool: Literal["cls", "mean"] = "cls"
+    """What stands for a row: its first token's vector, or the mean of all."""
+
+
+class Contrast(Loss):
+    """A row's own teacher among those of all rows of the batch."""
+
+    temperature: Positive = 0.05
+    pool: Literal["cls", "mean"] = "cls"
+
+
+class Margin(Loss):
+    """How much better a document is than another, as a cross-encoder says (retrieval)."""
+
+
+class Losses(Frozen):
+    """The losses that are added up; those left out are not computed."""
+
+    soft_label: SoftLabel | None = None
+    hidden_state: HiddenState | None = None
+    embedding: Embedding | None = None
+    attention: Attention | None = None
+    relation: Relation | None = None
+    similarity: Similarity | None = None
+    contrast: Contrast | None = None
+    margin: Margin | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_those_left_out(self, told: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: loss for name, loss in told(self).items() if loss is not None}
+
+    def chosen(self) -> dict[str, Loss]:
+        """By name, those that weigh anything at any time."""
+        sections: dict[str, Loss | None] = {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: loss for name, loss in sections.items() if loss is not None and loss.weight != 0.0}
+
+
+def collect_losses(value: Any) -> Any:
+    """`{soft_label: 1.0}` is short for `{losses: {soft_label: 1.0}}`: a loss may stand beside the settings."""
+    if not isinstance(value, dict):
+        return value
+    loose = {key: entry for key, entry in value.items() if key in Losses.model_fields}
+    if not loose:
+        return value
+    rest = {key: entry for key, entry in value.items() if key not in loose}
+    written = rest.get("losses") or {}
+    if isinstance(written, Losses):
+        written = written.model_dump(exclude_none=True)
+    return {**rest, "losses": {**written, **loose}}
