@@ -108,14 +108,15 @@ class Shape(Frozen):
     hidden: int | None = Field(None, ge=1)
     heads: int | None = Field(None, ge=1)
     ffn: int | None = Field(None, ge=1)
+    factors: int | None = Field(None, ge=1)
 
 
 class StudentCard(NamedCard):
     """One student: its shape, how it starts, and what it distils best with."""
 
     shape: Shape
-    start: Literal["teacher", "random"] | HubCheckpoint
-    """The teacher's own layers, fresh weights, or a checkpoint of just this shape."""
+    start: Literal["teacher", "slice", "svd", "random"] | HubCheckpoint
+    """The teacher's own layers, the best parts of them, fresh weights, or a checkpoint of just this shape."""
     distill: Mapping[str, Any] = {}
     """Settings of a recipe's distill; the recipe's own come before them."""
 

@@ -60,13 +60,20 @@ class Student(ShortForm):
     revision: str | None = None
     layers: float | tuple[int, ...] | None = None
     """A number of layers, a share of the teacher's (0.5), or which of the teacher's layers to take ([1, 3, 5])."""
+    choose: Literal["spread", "first", "last", "ends"] = "spread"
+    """Which layers a number takes: evenly spread up to the last one, the lowest, the highest, or spread from the first
+    to the last."""
     hidden: Count | None = None
     heads: Count | None = None
     ffn: Count | None = None
     embedding: Count | None = None
     """Width of a text's embedding (similarity, retrieval): by default the teacher's, whose space is kept."""
-    start: Literal["teacher", "random"] | None = None
-    """Weights copied from the teacher's layers (the default where the width is the same), or fresh ones."""
+    factors: Count | None = None
+    """Word vectors become so many numbers a piece and one matrix that widens them: most of a small model is these."""
+    start: Literal["teacher", "slice", "svd", "random"] | None = None
+    """Where the weights come from: copied from the teacher's layers (the default where the widths are the same); the
+    most important parts of them (`slice`, the default where the student is narrower and its family can); the hidden
+    size by principal directions instead (`svd`); or fresh ones (`random`, the default elsewhere)."""
 
     @classmethod
     def short_key(cls) -> str:
@@ -82,8 +89,15 @@ class Student(ShortForm):
 
     @model_validator(mode="after")
     def _some_shape(self) -> Student:
-        if self.source is None and self.layers is None:
+        shape = (self.source, self.layers, self.hidden, self.heads, self.ffn, self.factors)
+        if all(each is None for each in shape):
             raise ValueError("name a student card or folder, or give its number of layers")
+        return self
+
+    @model_validator(mode="after")
+    def _choice_has_a_number(self) -> Student:
+        if self.choose != "spread" and (self.layers is None or isinstance(self.layers, tuple)):
+            raise ValueError(f"choose: {self.choose} goes with a number of layers or a share of them")
         return self
 
 
