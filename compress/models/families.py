@@ -36,6 +36,8 @@ class Family:
     """The module that views by `attention_head_size`."""
     heads_attributes: tuple[str, ...]
     """Attributes of `attention` that hold the number of heads and must follow when heads are cut."""
+    query_key_value: str | None = None
+    """The part that computes all three, one after the other, where they are not apart."""
     ffn_key: str = "intermediate_size"
     """The config key of the FFN width (the other sizes have one name in all configs)."""
     token_types: bool = True
@@ -100,6 +102,7 @@ MODERNBERT = Family(
     query=None,
     key=None,
     value=None,
+    query_key_value="attn.Wqkv",
     attention_output="attn.Wo",
     ffn_in="mlp.Wi",
     ffn_out="mlp.Wo",
@@ -172,9 +175,9 @@ def part(layer: nn.Module, path: str) -> nn.Linear:
     return module
 
 
-def head_size(model: PreTrainedModel) -> int:
+def head_size(model: PreTrainedModel | PreTrainedConfig) -> int:
     """The width of one attention head, which pruning leaves alone."""
-    config = model.config
+    config = model.config if isinstance(model, PreTrainedModel) else model
     if isinstance(size := getattr(config, "head_size", None), int):
         return size  # an uneven shape, whose number of heads no longer gives it
     width = config.true_hidden_size if config.model_type == "mobilebert" else config.hidden_size

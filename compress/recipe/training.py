@@ -96,7 +96,8 @@ class Student(ShortForm):
 
     @model_validator(mode="after")
     def _choice_has_a_number(self) -> Student:
-        if self.choose != "spread" and (self.layers is None or isinstance(self.layers, tuple)):
+        numbered = self.source is not None if self.layers is None else not isinstance(self.layers, tuple)
+        if self.choose != "spread" and not numbered:
             raise ValueError(f"choose: {self.choose} goes with a number of layers or a share of them")
         return self
 
