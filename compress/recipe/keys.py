@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel
+from pydantic.fields import FieldInfo
 
 from compress.recipe.forms import SIZES, UNITS, Known, ShortForm, duration, size
 from compress.recipe.losses import Losses
@@ -40,13 +41,19 @@ def at(annotation: Any, path: KeyPath) -> Any:
 def _below(annotation: Any, part: str | int) -> Iterator[Any]:
     for choice in alternatives(annotation):
         if is_model(choice) and part in choice.model_fields:
-            yield choice.model_fields[str(part)].annotation
+            yield _annotation(choice.model_fields[str(part)])
         elif _has_losses(choice) and part in Losses.model_fields:
             yield Losses.model_fields[str(part)].annotation
         elif get_origin(choice) is tuple and isinstance(part, int):
             yield get_args(choice)[0]
         elif get_origin(choice) is Mapping and isinstance(part, str):
             yield get_args(choice)[1]
+
+
+def _annotation(field: FieldInfo) -> Any:
+    """A field's type as it was written: pydantic keeps the marks of an outermost Annotated apart."""
+    marks = [mark for mark in field.metadata if mark in (duration, size)]
+    return Annotated[field.annotation, *marks] if marks else field.annotation
 
 
 def is_model(annotation: Any) -> bool:
@@ -115,6 +122,11 @@ def _short_takes_number(choice: Any) -> bool:
 
 def described(annotation: Any) -> str:
     """What may stand here, in words: `a whole number or data`."""
+    words = list(dict.fromkeys(_words(annotation)))
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _words(annotation: Any) -> list[str]:
     words: list[str] = []
     for choice in alternatives(annotation):
         if choice in PLAIN:
@@ -129,10 +141,9 @@ def described(annotation: Any) -> str:
             words.append("a list")
         elif is_model(choice) or get_origin(choice) is Mapping:
             short = short_key(choice)
-            words += [described(choice.model_fields[short].annotation)] if short else []
+            words += _words(choice.model_fields[short].annotation) if short else []
             words.append("a section of keys")
-    words = list(dict.fromkeys(words))
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+    return words
 
 
 def table(annotation: Any) -> str | None:

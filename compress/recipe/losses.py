@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from compress.recipe.forms import Count, Frozen, Positive, ShortForm, listed
 
@@ -30,8 +30,15 @@ class Ramp(Frozen):
 class Loss(ShortForm):
     """What every loss has."""
 
-    weight: Weight | Ramp = 1.0
+    weight: float | Ramp = 1.0
     """A number, or `{start: 1.0, end: 0.0}` for one that moves."""
+
+    @field_validator("weight")
+    @classmethod
+    def _weighs_something(cls, weight: float | Ramp) -> float | Ramp:
+        if isinstance(weight, float) and weight < 0:
+            raise ValueError(f"a loss cannot weigh less than zero, got {weight:g}")
+        return weight
 
     @classmethod
     def short_key(cls) -> str:

@@ -5,6 +5,7 @@ import pytest
 from compress.errors import UsageError
 from compress.pipeline.names import NAMES
 from compress.pipeline.resolve import resolve
+from compress.recipe.losses import HiddenState, Losses, SoftLabel
 from compress.recipe.schema import Recipe
 
 
@@ -33,7 +34,7 @@ def test_what_a_card_knows_is_below_what_the_recipe_says(tmp_path: Path) -> None
     assert made.finetune
     assert (made.finetune.epochs, made.finetune.batch_size) == (1, 8)
     assert made.distill
-    assert (made.distill.epochs, made.distill.losses) == (9, {"soft_label": 2.0})
+    assert (made.distill.epochs, made.distill.losses) == (9, Losses(soft_label=SoftLabel(weight=2.0)))
     assert made.student is not None
     assert (made.student.layers, made.student.hidden, made.student.start, made.student.source) == (
         2,
@@ -49,7 +50,7 @@ def test_a_cards_short_form_is_below_the_recipes_too(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("losses: {soft_label: 2.0}", "soft_label: 2.0"))
     made = resolve(recipe(student="small", distill={"hidden_state": 3.0}), [cards])
     assert made.distill
-    assert made.distill.losses == {"hidden_state": 3.0}
+    assert made.distill.losses == Losses(hidden_state=HiddenState(weight=3.0))
 
 
 def test_a_recipes_own_shape_comes_first(tmp_path: Path) -> None:

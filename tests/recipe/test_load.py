@@ -4,6 +4,7 @@ import pytest
 
 from compress.errors import Problem, RecipeError
 from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
+from compress.recipe.losses import Attention, HiddenState, Losses, SoftLabel
 from compress.recipe.measuring import Target
 from compress.recipe.schema import Teacher
 from compress.recipe.training import Student
@@ -54,7 +55,7 @@ publish: zoo/
     )
     assert recipe.task.labels == ("negative", "positive")
     assert recipe.student == Student(source="half-depth")
-    assert recipe.distill.losses == {"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0}
+    assert recipe.distill.losses == Losses(soft_label=SoftLabel(), hidden_state=HiddenState(), attention=Attention())
     assert recipe.publish.to == "zoo/"
 
 
@@ -200,7 +201,13 @@ def test_a_corpus_is_a_path_and_a_source(monkeypatch):
         ("targets=[cpu, cuda]", lambda recipe: len(recipe.targets) == 2),
         ("finetune=false", lambda recipe: recipe.finetune is False),
         ("name=a=b", lambda recipe: False),
-        ("distill.soft_label=2", lambda recipe: recipe.distill.losses == {"soft_label": 2.0}),
+        ("distill.cache.disk=1.5GiB", lambda recipe: recipe.distill.cache.disk == 3 * 2**29),
+        ("distill.teachers=[a/b]", lambda recipe: recipe.distill.teachers[0].source == "a/b"),
+        (
+            "distill.attention.form=scores",
+            lambda recipe: recipe.distill.losses == Losses(attention=Attention(form="scores")),
+        ),
+        ("distill.soft_label=2", lambda recipe: recipe.distill.losses == Losses(soft_label=SoftLabel(weight=2.0))),
         ("track=", lambda recipe: recipe.track is None),
         ("task.data.header={test: [a, b]}", lambda recipe: recipe.task.data.header == {"test": ("a", "b")}),
     ],
@@ -277,16 +284,28 @@ def test_all_faults_at_once_in_order_with_lines():
         ("student: {}", "student: name a student card or folder, or give its number of layers"),
         ("student: {layers: abc}", "student.layers: expected a number or a list, got 'abc'"),
         ("targets: []", "targets: has 0 items; at least 1 expected"),
-        ("targets: [cpx]", "targets.0: expected cpu or cuda or a section of keys, got 'cpx'; did you mean cpu?"),
+        ("targets: [cpx]", "targets.0: expected cpu, cuda or a section of keys, got 'cpx'; did you mean cpu?"),
         ("targets: [{threads: 2}]", "targets.0.device: is missing; expected cpu or cuda"),
         ("targets: [{device: cpu, length: x}]", "targets.0.length: expected a whole number or data, got 'x'"),
         ("targets: [cpu, cpu]", "targets: two are called cpu; give them names"),
         ("export: [onx]", "export.0: no format is called 'onx'; did you mean onnx?"),
         ("track: wand", "track: no tracker is called 'wand'; did you mean wandb?"),
         ("distill: {soft_labl: 1}", "distill.soft_labl: unknown key; did you mean soft_label?"),
-        ("distill: {attention: -1}", "distill: a loss cannot weigh less than zero"),
-        ("distill: {attention: false}", "distill.attention: expected a number, got false"),
-        ("distill: {losses: {foo: 1}}", "distill.losses.foo: no loss is called 'foo'"),
+        ("distill: {attention: -1}", "distill.attention: a loss cannot weigh less than zero, got -1"),
+        ("distill: {attention: false}", "distill.attention: expected a number or a section of keys, got false"),
+        ("distill: {attention: {wieght: 1}}", "distill.attention.wieght: unknown key; did you mean weight?"),
+        ("distill: {attention: {weight: -1}}", "distill.attention.weight: a loss cannot weigh less than zero"),
+        (
+            "distill: {attention: {form: kll}}",
+            "distill.attention.form: expected kl or scores, got 'kll'; did you mean kl?",
+        ),
+        ("distill: {attention: {weight: {start: 0, end: 0}}}", "weighs nothing"),
+        ("distill: {phases: [{share: 0.5, attention: 1}]}", "distill.phases: the shares of all phases should make 1"),
+        ("distill: {phases: [{share: 1, attention: 1}], soft_label: 1}", "phases have losses of their own"),
+        ("distill: {cache: {disk: 2 parsecs}}", "distill.cache.disk: expected"),
+        ("distill: {cache: true}", "distill.cache: expected"),
+        ("distill: {augment: {copies: 1}}", "distill.augment.model: is missing"),
+        ("distill: {losses: {foo: 1}}", "distill.losses.foo: unknown key"),
         ("prune: {}", "prune: say how much"),
         ("prune: {heads: 0.5, recover: {epochs: x}}", "prune.recover.epochs: expected a number, got 'x'"),
         ("version: 2", "version: expected 1, got 2"),
