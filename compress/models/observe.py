@@ -7,7 +7,7 @@ layers' own linear parts work under every attention implementation, keep gradien
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -18,6 +18,13 @@ from compress.errors import ModelError
 from compress.losses import Part
 from compress.models.families import FAMILIES, Family, family_of, head_size, layers_of
 
+EMBEDDINGS = -1
+"""Stands for a layer: its `hidden` is what the first layer is handed. Where a family's embeddings are narrower than its
+layers (ALBERT, ELECTRA) that is what they were brought to, so that it is as wide as every other hidden state."""
+
+Wanted = Mapping[int, Collection[Part]]
+"""Layer -> the parts that are asked of it."""
+
 Seen = dict[int, dict[str, Tensor]]
 """Layer -> part -> tensor: `hidden` (rows, tokens, width), the others (rows, heads, tokens, head size)."""
 
@@ -25,15 +32,25 @@ Seen = dict[int, dict[str, Tensor]]
 @contextmanager
 def observe(model: PreTrainedModel, layers: Collection[int], parts: Collection[Part]) -> Iterator[Seen]:
     """Within the block, a forward pass of ``model`` leaves the asked parts of the asked layers in what is yielded."""
-    seen: Seen = {layer: {} for layer in layers}
-    paths = {name: part_path(family_of(model), name) for name in parts}
-    size = head_size(model)
+    with observe_each(model, dict.fromkeys(layers, parts)) as seen:
+        yield seen
+
+
+@contextmanager
+def observe_each(model: PreTrainedModel, wanted: Wanted) -> Iterator[Seen]:
+    """As `observe`, with parts of its own for each layer; nothing is hooked where nothing is asked."""
+    _check(model, wanted)
+    seen: Seen = {layer: {} for layer in wanted}
     with ExitStack() as hooks:
-        for module, depths in _modules(model, seen):
-            for name, path in paths.items():
-                shape = None if name == "hidden" else size
-                hook = module.get_submodule(path).register_forward_hook(_keeper(seen, depths, name, shape))
-                hooks.callback(hook.remove)
+        for module, depths in _modules(model, wanted):
+            for name in sorted({name for depth in depths for name in wanted.get(depth, ())}):
+                at = module.get_submodule(part_path(family_of(model), name))
+                size = None if name == "hidden" else head_size(model)
+                kept = {depth for depth in depths if name in wanted.get(depth, ())}
+                hooks.callback(at.register_forward_hook(_keeper(seen, depths, kept, name, size)).remove)
+        if wanted.get(EMBEDDINGS):
+            first = layers_of(model)[0]
+            hooks.callback(first.register_forward_pre_hook(_handed(seen, _depths(model, first))).remove)
         yield seen
 
 
@@ -44,30 +61,53 @@ def part_path(family: Family, name: Part) -> str:
         able = ", ".join(known for known, entry in FAMILIES.items() if entry.query is not None)
         raise ModelError(
             f"{family.name} computes {name} together with others, so it cannot be observed (possible in: {able}).",
-            hint="leave the attention loss out",
+            hint="leave out the losses that compare attention (attention, relation)",
         )
     return path
 
 
-def _modules(model: PreTrainedModel, wanted: Collection[int]) -> list[tuple[nn.Module, list[int]]]:
+def _check(model: PreTrainedModel, wanted: Wanted) -> None:
+    depth = len(layers_of(model))
+    outside = [index for index in wanted if not EMBEDDINGS <= index < depth]
+    if outside:
+        raise ModelError(f"layer {outside[0]} cannot be observed: the model has layers 0 to {depth - 1}.")
+    if set(wanted.get(EMBEDDINGS, ())) - {"hidden"}:
+        raise ModelError("embeddings have no queries, keys or values; only what they hand on can be observed.")
+
+
+def _modules(model: PreTrainedModel, wanted: Wanted) -> list[tuple[nn.Module, list[int]]]:
     """The distinct modules behind the wanted layers, each with all depths at which it is called."""
     layers = layers_of(model)
-    outside = [index for index in wanted if not 0 <= index < len(layers)]
-    if outside:
-        raise ModelError(f"layer {outside[0]} cannot be observed: the model has layers 0 to {len(layers) - 1}.")
-    distinct = {id(layers[index]): layers[index] for index in wanted}
-    return [(module, [at for at, layer in enumerate(layers) if layer is module]) for module in distinct.values()]
+    distinct = {id(layers[index]): layers[index] for index in wanted if index != EMBEDDINGS}
+    return [(module, _depths(model, module)) for module in distinct.values()]
 
 
-def _keeper(seen: Seen, depths: list[int], name: str, head: int | None) -> Callable[[nn.Module, Any, Any], None]:
+def _depths(model: PreTrainedModel, module: nn.Module) -> list[int]:
+    return [at for at, layer in enumerate(layers_of(model)) if layer is module]
+
+
+def _keeper(
+    seen: Seen, depths: Sequence[int], kept: Collection[int], name: str, head: int | None
+) -> Callable[[nn.Module, Any, Any], None]:
     """A hook that keeps one part; a shared layer is called once for each depth, in order."""
     calls = itertools.cycle(depths)
 
     def keep(module: nn.Module, inputs: Any, output: Any) -> None:
         depth = next(calls)
-        if depth not in seen:
+        if depth not in kept:
             return
         tensor: Tensor = output if isinstance(output, Tensor) else output[0]
         seen[depth][name] = tensor if head is None else tensor.view(*tensor.shape[:-1], -1, head).transpose(1, 2)
+
+    return keep
+
+
+def _handed(seen: Seen, depths: Sequence[int]) -> Callable[[nn.Module, Any], None]:
+    """A hook that keeps what the first layer is handed."""
+    calls = itertools.cycle(depths)
+
+    def keep(module: nn.Module, inputs: Any) -> None:
+        if next(calls) == 0:
+            seen[EMBEDDINGS]["hidden"] = inputs[0]
 
     return keep
