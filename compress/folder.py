@@ -119,6 +119,29 @@ class Parent(Info):
     digest: str
 
 
+class LayerMap(Info):
+    """Which teacher layer each layer of a student followed, both counted from 0, and how alike they began."""
+
+    chosen: str
+    """As the recipe asked: `uniform`, `last`, `first`, `measured`, or `given` for pairs of its own."""
+    pairs: tuple[tuple[int, int], ...]
+    """(student layer, teacher layer)."""
+    likeness: tuple[tuple[float, ...], ...] = ()
+    """CKA before training, a row each layer of the student, a column each of the teacher: 1 where one is a rotation and
+    scaling of the other, 0 where they have nothing in common."""
+    rows: int = 0
+    """Training rows that told so."""
+
+    @property
+    def text(self) -> str:
+        """`0 ← 1 (0.93), 1 ← 3 (0.88), uniform`, with the likeness in brackets where it is known."""
+
+        def told(ours: int, theirs: int) -> str:
+            return f" ({self.likeness[ours][theirs]:.2f})" if self.likeness else ""
+
+        return ", ".join([*(f"{ours} ← {theirs}{told(ours, theirs)}" for ours, theirs in self.pairs), self.chosen])
+
+
 class FolderInfo(Info):
     """The content of compress.json."""
 
@@ -132,6 +155,8 @@ class FolderInfo(Info):
     variant: VariantInfo | None = None
     parents: tuple[Parent, ...] = ()
     recipe: Mapping[str, Any] | None = None
+    layer_map: LayerMap | None = None
+    """Of a student whose layers followed its teacher's."""
 
 
 def read_info(folder: Path) -> FolderInfo:

@@ -23,6 +23,8 @@ from compress.tasks.kind import Row
 from compress.train import material
 from compress.train.cross_scores import with_scores
 from compress.train.distillation import Distillation
+from compress.train.layer_map import Pairs
+from compress.train.likeness import LayerMaps
 from compress.train.made import Made, save_made
 from compress.train.objective import Objective
 from compress.train.restarts import forget, rewound, train_best
@@ -63,10 +65,13 @@ def distill(
 
     if settings is False:
         return save_made(build(seed), tokenizer, work, step, data)
+    given = with_scores(train, settings, task, work, console)
+    learnt = material.from_rows(given, select, task, tokens, console, documents)
+    maps = LayerMaps(model, settings, learnt.train, console, step)
     made, result = train_best(
         build,
-        objective_of(model, settings, task),
-        material.from_rows(with_scores(train, settings, task, work, console), select, task, tokens, console, documents),
+        objective_of(model, settings, task, maps),
+        learnt,
         settings,
         seed=seed,
         work=work,
@@ -75,7 +80,7 @@ def distill(
         label=step,
     )
     console.note(f"{step}: a student of {shape_of(made).text} from a teacher of {shape_of(model).text}")
-    return save_made(made, tokenizer, work, step, data, result)
+    return save_made(made, tokenizer, work, step, data, result, maps.last)
 
 
 def distill_from_model(
@@ -104,12 +109,12 @@ def distill_from_model(
         work = work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         tokens = material.tokens_of(teacher.config, tokenizer)
         teacher = in_space_of(student, teacher, train_rows, task, tokens)
+        given = with_scores(train_rows, settings, task, work, console)
+        learnt = material.from_rows(given, select_rows, task, tokens, console)
         trained, _ = train_best(
             rewound(student, settings),
-            objective_of(teacher, settings, task),
-            material.from_rows(
-                with_scores(train_rows, settings, task, work, console), select_rows, task, tokens, console
-            ),
+            objective_of(teacher, settings, task, LayerMaps(teacher, settings, learnt.train, console, "distill")),
+            learnt,
             settings,
             seed=seed,
             work=work,
@@ -122,10 +127,15 @@ def distill_from_model(
 
 
 def objective_of(
-    teacher: PreTrainedModel, settings: Distill, task: TaskInfo
+    teacher: PreTrainedModel,
+    settings: Distill,
+    task: TaskInfo,
+    maps: Callable[[PreTrainedModel, int], Pairs | None] | None = None,
 ) -> Callable[[PreTrainedModel, int], Objective]:
-    """Makes the distillation objective of each student that is trained."""
-    return lambda student, seed: Distillation(student, teacher, settings, task, seed)
+    """Makes the distillation objective of each student that is trained; ``maps`` says which layers it follows."""
+    return lambda student, seed: Distillation(
+        student, teacher, settings, task, seed, pairs=maps(student, seed) if maps else None
+    )
 
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, student: Student) -> None:

@@ -18,7 +18,7 @@ from compress.recipe.losses import Loss
 from compress.recipe.training import Distill
 from compress.tasks import kind_of
 from compress.train.cross_scores import check_margins
-from compress.train.layer_map import layer_map
+from compress.train.layer_map import Pairs, layer_map
 from compress.train.objective import Batch, Losses, forward
 
 
@@ -30,8 +30,16 @@ class Distillation:
     """
 
     def __init__(
-        self, student: PreTrainedModel, teacher: PreTrainedModel, settings: Distill, task: TaskInfo, seed: int = 0
+        self,
+        student: PreTrainedModel,
+        teacher: PreTrainedModel,
+        settings: Distill,
+        task: TaskInfo,
+        seed: int = 0,
+        *,
+        pairs: Pairs | None = None,
     ) -> None:
+        """``pairs`` (student layer, teacher layer) come before the settings' layer map."""
         self.task = task
         self.problem = kind_of(task).problem
         self.teacher = teacher
@@ -48,7 +56,8 @@ class Distillation:
             **{name: each.weight_at(0.0) for name, each in self.settings.items()},
             "hard_label": settings.hard_label,
         }
-        self.pairs = layer_map(settings.layer_map, len(layers_of(student)), len(layers_of(teacher)))
+        depths = len(layers_of(student)), len(layers_of(teacher))
+        self.pairs = layer_map(settings.layer_map, *depths) if pairs is None else pairs
         if self.layers and not self.pairs:
             raise ModelError("layer_map is empty, so hidden states and attention have nothing to compare.")
         if not (self.answers or self.layers or self.given):

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress import __version__
 from compress.data.roles import load_roles
-from compress.folder import FolderInfo
+from compress.folder import FolderInfo, LayerMap
 from compress.models.families import family_of, shape_of
 from compress.models.folder import save_model
 from compress.train.record import TrainResult
@@ -39,6 +39,7 @@ def save_made(
     step: str,
     data: Path,
     result: TrainResult | None = None,
+    layer_map: LayerMap | None = None,
 ) -> Made:
     """Write the folder of a model for the task of ``data``, with the thresholds that are best for it.
 
@@ -47,7 +48,12 @@ def save_made(
     is_main, roles = int(os.environ.get("RANK", "0")) == 0, load_roles(data)
     task = tuned_task(model, tokenizer, roles) if is_main else roles.info.task_info
     info = FolderInfo(
-        step=step, made_by=f"compress {__version__}", task=task, shape=shape_of(model), inputs=family_of(model).inputs
+        step=step,
+        made_by=f"compress {__version__}",
+        task=task,
+        shape=shape_of(model),
+        inputs=family_of(model).inputs,
+        layer_map=layer_map,
     )
     if is_main:
         save_model(model, tokenizer, work, info)
