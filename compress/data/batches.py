@@ -56,6 +56,10 @@ class Encoded:
         """One example; its sequences are read-only views into the files."""
         return {name: field[index] for name, field in self._fields.items()}
 
+    def rows_of(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The row, from 0, that each of these examples was made of."""
+        return np.searchsorted(np.cumsum(self.counts), indices, side="right").astype(np.int64)
+
     def digest(self) -> str:
         """What the examples are known by: all that is in them, and how they make up rows."""
         digest = hashlib.sha256(self.counts.tobytes())
@@ -80,6 +84,10 @@ class WholeRows:
         self._starts = np.cumsum(encoded.counts) - encoded.counts
         self.lengths: NDArray[np.int64] = np.maximum.reduceat(encoded.lengths, self._starts)
         """Pieces of each row's longest example, to which all of its batch are padded."""
+
+    def rows_of(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """They are rows already."""
+        return indices
 
     def digest(self) -> str:
         """What the rows are known by."""

@@ -27,6 +27,7 @@ from transformers import PreTrainedModel
 from compress.console import Console, Progress
 from compress.errors import CompressError
 from compress.recipe.training import Training
+from compress.train.blame import rows_to_blame
 from compress.train.objective import Examples, Objective
 from compress.train.optimizer import frozen, make_optimizer
 from compress.train.plan import Plan
@@ -169,8 +170,7 @@ class Run:
         mine = batch[self.processes.rank :: self.processes.count]
         weight = len(mine) / rows
         # A process without a share runs one row that weighs nothing: every process must have the same gradients to sum.
-        arrays = self.examples.batch(mine if len(mine) else batch[:1])
-        tensors = {name: torch.from_numpy(array).to(self.processes.device) for name, array in arrays.items()}
+        tensors = self._batch(mine if len(mine) else batch[:1])
         with self.autocast():
             losses = self.objective(self.model, tensors)
         weighted = {name: loss.float() * weight for name, loss in losses.items()}
@@ -184,10 +184,24 @@ class Run:
             self._fail(f"the loss {broken[0]} became {losses[broken[0]]}")
 
     def _fail(self, what: str) -> None:
+        rows = rows_to_blame(self.examples, self.plan.batches(self.state.done), self._breaks)
+        kept = f"the checkpoint is kept that was saved after update {self._saved[1]}"
         raise CompressError(
-            f"{what} at update {self.state.done + 1} of {self.plan.total}; the last checkpoint is kept.",
-            hint="try a smaller learning_rate, a smaller weight for this loss, or precision: fp32",
+            f"{what} at update {self.state.done + 1} of {self.plan.total}, {rows}; "
+            f"{kept if self._saved[1] else 'no checkpoint was due before'}.",
+            hint="look at these rows; or try a smaller learning_rate, a smaller weight for this loss, precision: fp32",
         )
+
+    def _breaks(self, indices: NDArray[np.int64]) -> bool:
+        """Whether these examples give a loss that is no number, without dropout."""
+        self.model.train(False)
+        with torch.no_grad(), self.autocast():
+            losses = self.objective(self.model, self._batch(indices))
+        return not all(bool(torch.isfinite(loss)) for loss in losses.values())
+
+    def _batch(self, indices: NDArray[np.int64]) -> dict[str, Tensor]:
+        arrays = self.examples.batch(indices)
+        return {name: torch.from_numpy(array).to(self.processes.device) for name, array in arrays.items()}
 
     def _step(self) -> None:
         factor = self.plan.factor(self.state.done)
@@ -205,14 +219,17 @@ class Run:
         state = self.state
         state.done, state.rows, state.seconds = state.done + 1, state.rows + rows, state.seconds + seconds
         state.since += 1
-        state.sums = {name: state.sums.get(name, 0.0) + loss for name, loss in losses.items()}
+        state.sums |= {name: state.sums.get(name, 0.0) + loss for name, loss in losses.items()}
         rate = self.settings.learning_rate * self.plan.factor(state.done - 1)
         self.processes.log(
             {**{f"loss/{name}": loss for name, loss in losses.items()}, "learning_rate": rate}, state.done
         )
 
     def _evaluate(self) -> None:
-        """Score the model on the main process; keep its weights where they are the best so far."""
+        """Score the model on the main process; keep its weights where they are the best so far.
+
+        What is scored before the objective settles is written down and does not compete.
+        """
         assert self.evaluate is not None
         started = time.monotonic()
         score = math.nan
@@ -222,8 +239,10 @@ class Run:
                 score = self.evaluate(self.model)
         score = self.processes.from_main(score)
         state = self.state
-        better = state.best_at is None or self._better(score)
-        state.without_better = 0 if better else state.without_better + 1
+        competes = self.objective.settles() or state.done == self.plan.total
+        better = competes and (state.best_at is None or self._better(score))
+        if competes:
+            state.without_better = 0 if better else state.without_better + 1
         state.seconds += time.monotonic() - started
         told = score if math.isfinite(score) else None
         losses = {name: total / state.since for name, total in state.sums.items()}

@@ -36,6 +36,10 @@ class Objective(Protocol):
         """Told before each update: the share of all updates that are done."""
         ...
 
+    def settles(self) -> bool:
+        """Whether what is learnt now is what the model is kept for; before that no score counts."""
+        ...
+
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """The losses of one batch; ``model`` is in training mode."""
         ...
@@ -52,6 +56,10 @@ class Examples(Protocol):
 
     def batch(self, indices: NDArray[np.int64]) -> Arrays:
         """The padded arrays of these examples."""
+        ...
+
+    def rows_of(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows of train, from 0, that these examples were made of."""
         ...
 
 
@@ -72,6 +80,10 @@ class TaskObjective:
 
     def begin(self, progress: float) -> None:
         """The loss stays the same all the way."""
+
+    def settles(self) -> bool:
+        """From the first update on."""
+        return True
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """The loss under the name `task`."""

@@ -45,6 +45,9 @@ class Seeing:
     def digest(self):
         return self.encoded.digest()
 
+    def rows_of(self, indices):
+        return self.encoded.rows_of(indices)
+
     def batch(self, indices):
         self.seen += indices.tolist()
         return self.encoded.batch(indices)
@@ -273,9 +276,72 @@ class TurnsBad(TaskObjective):
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_loss_that_is_no_number_stops_it(value, tiny_model, material, tmp_path):
     checkpoint = Checkpoints(minutes=None, steps=2)
-    with pytest.raises(CompressError, match=r"the loss extra became (nan|inf) at update 6 of 14.*checkpoint is kept"):
+    told = (
+        r"the loss extra became (nan|inf) at update 6 of 14, somewhere in rows \d+.* of train; the checkpoint is kept"
+    )
+    with pytest.raises(CompressError, match=told):
         run(tiny_model("bert"), material, tmp_path, TurnsBad(6, value, material.task), checkpoint=checkpoint)
     assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-00000004"]
+
+
+class BreaksOn(TaskObjective):
+    """Has no loss for the given examples."""
+
+    def __init__(self, bad, task):
+        super().__init__(task)
+        self.bad = torch.tensor(bad)
+
+    def __call__(self, model, batch):
+        bad = torch.isin(batch["index"], self.bad).any()
+        return {name: loss / (~bad).float() for name, loss in super().__call__(model, batch).items()}
+
+
+def test_rows_that_break_a_loss_are_named(tiny_model, material, tmp_path):
+    with pytest.raises(CompressError) as told:
+        run(tiny_model("bert"), material, tmp_path, BreaksOn([11, 40], material.task), batch_size=50)
+    assert "task became inf at update 1 of 2, in rows 12, 41 of train; no checkpoint was due" in str(
+        told.value
+    )
+
+
+def test_many_rows_are_counted(tiny_model, material, tmp_path):
+    with pytest.raises(CompressError, match="in rows 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 30 more of train"):
+        run(tiny_model("bert"), material, tmp_path, BreaksOn(list(range(40)), material.task), batch_size=50)
+
+
+class SettlesAfter(TaskObjective):
+    """Prepares for so many updates."""
+
+    def __init__(self, updates, task):
+        super().__init__(task)
+        self.left = updates
+
+    def __call__(self, model, batch):
+        self.left -= 1
+        return {"early" if self.left >= 0 else "late": super().__call__(model, batch)["task"]}
+
+    def settles(self):
+        return self.left < 0
+
+
+def test_scores_before_it_settles_do_not_compete(tiny_model, material, tmp_path):
+    result = run(
+        tiny_model("bert"),
+        material,
+        tmp_path,
+        SettlesAfter(14, material.task),
+        evaluate=scores(0.9, 0.8, 0.3, 0.4, 0.2, 0.1),
+        epochs=6,
+        patience=2,
+    )
+    assert (result.score, result.best_at, result.updates) == (0.4, 28, 42)
+    assert [set(entry.losses) for entry in result.history] == [{"early"}] * 2 + [{"late"}] * 4
+
+
+def test_what_never_settles_keeps_its_last_weights(tiny_model, material, tmp_path):
+    objective = SettlesAfter(99, material.task)
+    result = run(tiny_model("bert"), material, tmp_path, objective, evaluate=scores(0.9, 0.5), patience=1)
+    assert (result.score, result.best_at) == (0.5, 14)
 
 
 def test_a_gradient_that_is_no_number_stops_it(tiny_model, material, tmp_path):

@@ -34,6 +34,9 @@ class Seeing:
     def digest(self):
         return self.encoded.digest()
 
+    def rows_of(self, indices):
+        return self.encoded.rows_of(indices)
+
     def batch(self, indices):
         self.seen += indices.tolist()
         return self.encoded.batch(indices)

@@ -1,0 +1,33 @@
+"""Which rows broke an update: they are asked one by one, once a loss is no number any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compress.train.objective import Examples
+
+SHOWN = 10
+"""Row numbers that a message holds."""
+
+Breaks = Callable[[NDArray[np.int64]], bool]
+"""Whether a batch of these examples gives a loss that is no number."""
+
+
+def rows_to_blame(examples: Examples, batches: Sequence[NDArray[np.int64]], breaks: Breaks) -> str:
+    """In words: the rows of train that break a loss by themselves, or those among which it broke.
+
+    One by one they may all be well: what a random dropout or the company of other rows broke is not found so.
+    """
+    every = np.concatenate(batches)
+    alone = np.array([index for index in every if breaks(np.array([index]))], dtype=np.int64)
+    return f"in {_told(examples, alone)}" if len(alone) else f"somewhere in {_told(examples, every)}"
+
+
+def _told(examples: Examples, indices: NDArray[np.int64]) -> str:
+    """Row numbers from 1, read as ``rows 3, 17 and 22 more of train``."""
+    rows = np.unique(examples.rows_of(indices)) + 1
+    shown, more = ", ".join(str(row) for row in rows[:SHOWN]), len(rows) - SHOWN
+    return f"{'row' if len(rows) == 1 else 'rows'} {shown}{f' and {more} more' if more > 0 else ''} of train"
