@@ -13,7 +13,7 @@ from compress.data.contents import find_files
 from compress.data.roles import Roles
 from compress.data.tokens import Tokens
 from compress.environment import LIBRARIES, describe, versions
-from compress.folder import FolderInfo, ShapeInfo, read_info
+from compress.folder import FolderInfo, LayerMap, ShapeInfo, find_info, read_info
 from compress.measure import Latency, footprint
 from compress.measure.floor import floor_of
 from compress.measure.footprint import Footprint
@@ -39,6 +39,9 @@ from compress.report.result import (
     limits_of,
 )
 from compress.variants import Variant
+
+MODEL_STEPS = {"teacher": "finetune", "student": "distill", "pruned": "prune"}
+"""Which step makes which model."""
 
 TOLD_ROWS = 10_000
 """Rows of train that tell how many of its texts are cut, at most."""
@@ -113,7 +116,14 @@ class _Assembly:
             grid=self.measured.grid,
             surroundings=self.measured.surroundings,
             limits=self.measured.limits,
+            layer_maps=self._layer_maps(),
         )
+
+    def _layer_maps(self) -> dict[str, LayerMap]:
+        """By model, the map that its folder tells."""
+        folders = {model: self.bench.inputs.get(step) for model, step in MODEL_STEPS.items()}
+        told = {model: find_info(folder) for model, folder in folders.items() if folder is not None}
+        return {model: info.layer_map for model, info in told.items() if info is not None and info.layer_map}
 
     def _data(self) -> DataFacts:
         info = self.assessor.roles.info
@@ -163,9 +173,8 @@ class _Assembly:
         )
 
     def _row(self, competitor: Competitor) -> LedgerRow:
-        model_step = {"teacher": "finetune", "student": "distill", "pruned": "prune"}[competitor.model]
         folder = self.bench.inputs.get(competitor.step)
-        row = LedgerRow(model=competitor.model, step=model_step, variant=competitor.variant.info)
+        row = LedgerRow(model=competitor.model, step=MODEL_STEPS[competitor.model], variant=competitor.variant.info)
         if folder is None:
             status = "not measured" if competitor.step in self.bench.left_out else "failed"
             return row.model_copy(update={"status": status, "reason": self._failure(competitor.step)})

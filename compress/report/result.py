@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from compress.errors import CompressError, first_fault
-from compress.folder import TaskInfo, VariantInfo
+from compress.folder import LayerMap, TaskInfo, VariantInfo
 from compress.measure.facts import Facts, Score
 from compress.measure.footprint import Footprint
 from compress.measure.latency import Latency
@@ -215,6 +215,8 @@ class Report(Facts):
     """The machine and how it was set when the timings were taken."""
     limits: tuple[Limits, ...] = ()
     """What the machine can do at most, for every device and number of threads that a target has."""
+    layer_maps: Mapping[str, LayerMap] = {}
+    """By model, which teacher layers its own followed while it was distilled."""
     verdicts: tuple[Verdict, ...] = ()
     remarks: tuple[str, ...] = ()
 
