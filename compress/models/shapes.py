@@ -1,14 +1,17 @@
-"""Uneven shapes: models whose layers differ in heads and FFN width, as checkpoints that describe themselves.
+"""Uneven shapes: models that transformers' own configs cannot tell, as checkpoints that describe themselves.
 
-Plain transformers rebuilds every layer from one number of heads and one FFN width, so it cannot load what pruning
-leaves. Here each prunable family gets a config with a model_type of its own (`compress-bert`) that lists the layers'
-shapes, and for every head a model class that cuts its layers to them before weights are read. Importing
-`compress.models` registers both with the Auto classes: `AutoModelForSequenceClassification.from_pretrained(folder)`
-and `pipeline()` then work, bit for bit, without remote code.
+Plain transformers rebuilds every layer from one number of heads and one FFN width, with heads that share the hidden
+size among them, and looks word vectors up in one table; so it cannot load what pruning, slicing or factorising leaves.
+Here each such family gets a config with a model_type of its own (`compress-bert`) that lists the layers' shapes and the
+factors, and for every head a model class that takes this form before weights are read. Importing `compress.models`
+registers both with the Auto classes: `AutoModelForSequenceClassification.from_pretrained(folder)` and `pipeline()` then
+work, bit for bit, without remote code.
 """
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +22,7 @@ from transformers import (
     BertConfig,
     DistilBertConfig,
     ElectraConfig,
+    ModernBertConfig,
     PreTrainedConfig,
     PreTrainedModel,
     RobertaConfig,
@@ -26,6 +30,7 @@ from transformers import (
 )
 
 from compress.errors import ModelError
+from compress.models.factors import factors_of, put_factors
 from compress.models.families import (
     UNEVEN,
     Family,
@@ -34,7 +39,6 @@ from compress.models.families import (
     layer_shapes,
     layers_of,
     part,
-    require_prunable,
 )
 from compress.models.heads import HEADS, head_of
 
@@ -44,28 +48,32 @@ PLAIN: dict[str, type[PreTrainedConfig]] = {
     "xlm-roberta": XLMRobertaConfig,
     "electra": ElectraConfig,
     "distilbert": DistilBertConfig,
+    "modernbert": ModernBertConfig,
 }
-"""transformers' own config of each prunable family."""
+"""transformers' own config of each family that has uneven shapes; a ModernBERT's are its factors alone."""
 
 
 def _uneven_config(name: str, plain: type[PreTrainedConfig]) -> type[PreTrainedConfig]:
-    """The family's config with the two fields that uneven layers need (transformers makes it a dataclass)."""
-    fields = {"layer_shapes": list[dict[str, int]] | None, "head_size": int | None}
+    """The family's config with the fields that uneven shapes need (transformers makes it a dataclass)."""
+    fields = {"layer_shapes": list[dict[str, int]] | None, "head_size": int | None, "factors": int | None}
     members = {"model_type": UNEVEN + name, "__annotations__": fields, "__module__": __name__, **dict.fromkeys(fields)}
-    return type(f"Compress{plain.__name__}", (plain,), members | {"__doc__": f"A {name} whose layers differ."})
+    return type(f"Compress{plain.__name__}", (plain,), members | {"__doc__": f"A {name} of an uneven shape."})
 
 
 UNEVEN_CONFIGS = {name: _uneven_config(name, plain) for name, plain in PLAIN.items()}
-"""The config of each prunable family's uneven shapes."""
+"""The config of each family's uneven shapes."""
 
 
 class Uneven:
-    """Mixed in before a plain model class: builds it, then cuts each layer to the shape that the config lists."""
+    """Mixed in before a plain model class: builds it, then gives its layers and vectors the form the config tells."""
 
     def __init__(self, config: PreTrainedConfig, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)  # type: ignore[call-arg]
         assert isinstance(self, PreTrainedModel)
-        _cut_layers(self)
+        if self.config.factors is not None:
+            put_factors(self, self.config.factors)
+        if family_of(self).prunable:
+            _cut_layers(self)
 
 
 def _cut_layers(model: PreTrainedModel) -> None:
@@ -119,12 +127,11 @@ def settled(model: PreTrainedModel) -> PreTrainedModel:
     Pruning changes layers in place and leaves config and class behind; this catches them up. Weights are copied into
     a new model, unless nothing has to change.
     """
-    shapes, config = layer_shapes(model), model.config
-    plain = plain_holds(model, shapes)
-    if _told(config) == shapes and plain != config.model_type.startswith(UNEVEN):
+    shapes, config, factors = layer_shapes(model), model.config, factors_of(model)
+    plain = plain_holds(config, int(config.hidden_size), shapes, head_size(model), factors)
+    if told_shapes(config) == shapes and plain != config.model_type.startswith(UNEVEN):
         return model
-    require_prunable(family_of(model))
-    fitting = _fitting_config(config, shapes, None if plain else head_size(model))
+    fitting = shaped(config, int(config.hidden_size), shapes, head_size(model), factors)
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are overwritten
         fresh = from_config(head_of(model).model_class(type(fitting)), fitting, config._attn_implementation)
     fresh.load_state_dict(model.state_dict())
@@ -139,31 +146,55 @@ def from_config(cls: type[PreTrainedModel], config: PreTrainedConfig, attention:
     return model
 
 
-def plain_holds(model: PreTrainedModel, shapes: Sequence[tuple[int, int]]) -> bool:
-    """Whether transformers' own config can tell these shapes: all heads in place and one FFN width."""
-    full = int(model.config.hidden_size) // head_size(model)
-    return not family_of(model).prunable or (len(set(shapes)) == 1 and shapes[0][0] == full)
+def plain_holds(
+    config: PreTrainedConfig, hidden: int, shapes: Sequence[tuple[int, int]], size: int, factors: int | None = None
+) -> bool:
+    """Whether transformers' own config can tell a shape: heads that make up the hidden size, one FFN width, a table."""
+    even = not family_of(config).prunable or (len(set(shapes)) == 1 and shapes[0][0] * size == hidden)
+    return even and factors is None
 
 
-def _told(config: PreTrainedConfig) -> list[tuple[int, int]]:
+def told_shapes(config: PreTrainedConfig) -> list[tuple[int, int]]:
     """(heads, FFN width) of each layer as the config has it."""
-    if config.model_type.startswith(UNEVEN):
+    if config.model_type.startswith(UNEVEN) and config.layer_shapes:
         return [(shape["heads"], shape["ffn"]) for shape in config.layer_shapes]
     ffn = int(getattr(config, family_of(config).ffn_key))
     return [(int(config.num_attention_heads), ffn)] * int(config.num_hidden_layers)
 
 
-REPLACED = ("model_type", "layer_shapes", "head_size", "architectures")
+REPLACED = ("model_type", "layer_shapes", "head_size", "factors", "architectures")
 
 
-def _fitting_config(config: PreTrainedConfig, shapes: list[tuple[int, int]], size: int | None) -> PreTrainedConfig:
-    """The config with its shape set right: an uneven one where the head size is given, else a plain one."""
+def shaped(
+    config: PreTrainedConfig, hidden: int, shapes: Sequence[tuple[int, int]], size: int, factors: int | None = None
+) -> PreTrainedConfig:
+    """A copy of a config with another shape, of the plain class where that can hold it and of the uneven one where not.
+
+    Args:
+        config: of any model of the family.
+        hidden: the hidden size.
+        shapes: (heads, FFN width) of each layer.
+        size: of a head.
+        factors: numbers a piece, where word vectors are a product.
+    """
     family = family_of(config)
-    kept = {key: value for key, value in config.to_dict().items() if key not in REPLACED}
-    fitting = (PLAIN if size is None else UNEVEN_CONFIGS)[family.name].from_dict(kept)
-    fitting.num_hidden_layers = len(shapes)
-    setattr(fitting, family.ffn_key, max(ffn for _, ffn in shapes))
-    if size is not None:
+    plain = plain_holds(config, hidden, shapes, size, factors)
+    fitting = _of_class(config, (PLAIN if plain else UNEVEN_CONFIGS).get(family.name, type(config)))
+    heads, ffn = max(heads for heads, _ in shapes), max(ffn for _, ffn in shapes)
+    fitting.hidden_size, fitting.num_hidden_layers = hidden, len(shapes)
+    setattr(fitting, family.ffn_key, ffn)
+    # Plain classes want heads that divide the hidden size, also where their layers are cut to others afterwards.
+    fitting.num_attention_heads = heads if hidden % heads == 0 else math.gcd(heads, hidden)
+    if not plain:
+        fitting.factors = factors
         fitting.head_size = size
-        fitting.layer_shapes = [{"heads": heads, "ffn": ffn} for heads, ffn in shapes]
+        fitting.layer_shapes = [{"heads": heads, "ffn": ffn} for heads, ffn in shapes] if family.prunable else None
+    return fitting
+
+
+def _of_class(config: PreTrainedConfig, wanted: type[PreTrainedConfig]) -> PreTrainedConfig:
+    if type(config) is wanted:
+        return copy.deepcopy(config)
+    kept = {key: value for key, value in config.to_dict().items() if key not in REPLACED}
+    fitting: PreTrainedConfig = wanted.from_dict(kept)
     return fitting
