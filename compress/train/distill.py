@@ -23,6 +23,7 @@ from compress.tasks.kind import Row
 from compress.train import material
 from compress.train.cross_scores import with_scores
 from compress.train.distillation import Distillation
+from compress.train.importance import importance_for
 from compress.train.layer_map import Pairs
 from compress.train.likeness import LayerMaps
 from compress.train.made import Made, save_made
@@ -60,8 +61,10 @@ def distill(
     if model is not own:
         console.note(f"{step}: of the teacher's embeddings the {embedding_size(model)} principal components are learnt")
 
+    importance = importance_for(student, model, train, task, tokens, seed)
+
     def build(seed: int) -> PreTrainedModel:
-        return build_student(model, student, task, seed=seed)
+        return build_student(model, student, task, seed=seed, importance=importance)
 
     if settings is False:
         return save_made(build(seed), tokenizer, work, step, data)
