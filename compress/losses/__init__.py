@@ -1,7 +1,7 @@
 """Losses: pure functions of tensors, one file each, in two explicit tables: the tasks' own, and those of distillation.
 
 Each is a mean over rows, so that a batch may be split anywhere (over processes, over accumulation) without changing
-the sum; those that find a document among all of a batch are the exception. A new loss is a file with a function, and
+the sum; those that look at all texts of a batch together are the exception. A new loss is a file with a function, and
 its line here. The tables are light, because recipes and plans read them: a function is imported when it is first used.
 """
 
@@ -86,9 +86,9 @@ TASK_LOSSES: Mapping[str, BatchLoss] = {
     ),
     "choice": BatchLoss("compress.losses.choice:choice", "the right choice"),
     "ranking": BatchLoss("compress.losses.ranking:ranking", "the right candidates above the others"),
-    "similarity": BatchLoss("compress.losses.similarity:similarity", "how alike two texts are, squared error"),
+    "similarity": BatchLoss("compress.losses.cosine:cosine", "how alike two texts are, squared error"),
     "retrieval": BatchLoss(
-        "compress.losses.contrast:contrast", "a question's document among all of the batch", needs=("part",)
+        "compress.losses.documents:documents", "a question's document among all of the batch", needs=("part",)
     ),
 }
 """By a kind's `problem`: what its models are trained on where there are true answers."""
@@ -96,13 +96,36 @@ TASK_LOSSES: Mapping[str, BatchLoss] = {
 LOSSES: Mapping[str, AnswerLoss | LayerLoss | BatchLoss] = {
     "soft_label": AnswerLoss("compress.losses.soft_label:soft_label", "the teacher's answers, softened"),
     "hidden_state": LayerLoss(
-        "compress.losses.hidden_state:hidden_state",
-        "what a layer hands on, squared difference",
+        "compress.losses.hidden_state:hidden_state", "what each layer hands on", needs=("hidden",), projected=True
+    ),
+    "embedding": LayerLoss(
+        "compress.losses.embedding:embedding",
+        "what the embeddings hand to the first layer",
         needs=("hidden",),
+        at="embeddings",
         projected=True,
     ),
     "attention": LayerLoss(
         "compress.losses.attention:attention", "where each word looks, from queries and keys", needs=("query", "key")
+    ),
+    "relation": LayerLoss(
+        "compress.losses.relation:relation",
+        "how alike queries, keys and values of a text are among themselves",
+        needs=("query", "key", "value"),
+        at="last",
+    ),
+    "similarity": LayerLoss(
+        "compress.losses.similarity:similarity",
+        "how the texts of a batch lie to each other",
+        needs=("hidden",),
+        at="last",
+    ),
+    "contrast": LayerLoss(
+        "compress.losses.contrast:contrast",
+        "a text's own teacher among those of the batch",
+        needs=("hidden",),
+        at="last",
+        projected=True,
     ),
     "margin": BatchLoss(
         "compress.losses.margin:margin",

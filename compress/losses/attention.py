@@ -1,7 +1,6 @@
-"""Attention maps: the student looks where the teacher looks.
+"""Attention: the student looks where the teacher looks.
 
-Wang et al., "MiniLM: Deep Self-Attention Distillation for Task-Agnostic Compression", 2020 (arXiv:2002.10957),
-equation 7. The maps are computed from Q and K, so that models keep their fast attention, which returns no maps.
+It is computed from Q and K, so that models keep their fast attention, which returns no maps.
 """
 
 from __future__ import annotations
@@ -11,41 +10,65 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from compress.losses.groups import FAR
-from compress.losses.masking import mean_over_tokens
+from compress.losses.groups import Groups
+from compress.losses.maps import AT_ONCE, compare_maps, divergence, log_maps, scores_of, squared
 from compress.recipe.losses import Attention
 
-TINY = torch.finfo(torch.float32).tiny
+LOOKED_INTO = 8
+"""So many examples tell which heads are alike."""
 
 
 def attention(
     student: Mapping[str, Tensor], teacher: Mapping[str, Tensor], batch: Mapping[str, Tensor], settings: Attention
 ) -> Tensor:
-    """KL from the teacher's attention map to the student's, over heads and real query positions.
+    """How far apart two layers' heads look, over heads and real tokens, as a mean over rows.
 
-    With equal numbers of heads each head follows its own; else (a pruned student) the heads' average follows the
-    teacher's average. Padding is neither looked from nor looked at. It costs (examples, heads, tokens, tokens) numbers
-    twice.
+    - `kl`: ``KL(softmax(t) | softmax(s))`` of each line of attention. Wang et al., "MiniLM: Deep Self-Attention
+      Distillation for Task-Agnostic Compression", 2020 (arXiv:2002.10957), equation 7.
+    - `scores`: ``(s - t)²`` of the scores before the softmax, as a mean over real tokens. Larger by far (scores are
+      easily 10 apart), and it also fixes what a softmax does not see: a number added to a whole line. Jiao et al.,
+      "TinyBERT: Distilling BERT for Natural Language Understanding", 2020 (arXiv:1909.10351), equation 7.
+
+    With equal numbers of heads each follows its own. Else each of the student's follows the teacher's head that looks
+    most like it in this batch, no two the same one while others are free: so a pruned head finds the one that it was.
+    Heads that are left over are followed by none. (Their average would be no head's map.)
 
     Args:
         student: `query` and `key` (examples, heads, tokens, head size).
-        teacher: the same, without gradient; heads and head size may differ.
+        teacher: the same, of any number of heads and any head size; it gets no gradient.
         batch: `attention_mask` (examples, tokens), one for real tokens; `group` where rows are several examples.
+        settings: its `form`.
     """
-    mask = batch["attention_mask"]
-    ours, theirs = _log_map(student, mask), _log_map(teacher, mask)
-    if ours.shape[1] != theirs.shape[1]:
-        ours, theirs = _mean_of_heads(ours), _mean_of_heads(theirs)
-    divergence = (theirs.exp() * (theirs - ours)).sum(dim=-1).mean(dim=1)
-    return mean_over_tokens(divergence, batch)
+    ours, theirs = (student["query"], student["key"]), (teacher["query"].detach(), teacher["key"].detach())
+    if ours[0].shape[1] != theirs[0].shape[1]:
+        followed = matched(ours[0].detach(), ours[1].detach(), *theirs, batch)
+        theirs = theirs[0][:, followed], theirs[1][:, followed]
+    return compare_maps(ours, theirs, batch, divergence if settings.form == "kl" else squared)
 
 
-def _log_map(states: Mapping[str, Tensor], mask: Tensor) -> Tensor:
-    """Log of the attention map (examples, heads, queries, keys)."""
-    query, key = states["query"], states["key"]
-    scores: Tensor = (query @ key.transpose(-1, -2)).float() * query.shape[-1] ** -0.5
-    return scores.masked_fill(mask[:, None, None, :] == 0, FAR).log_softmax(dim=-1)
+@torch.no_grad()
+def matched(query: Tensor, key: Tensor, their_query: Tensor, their_key: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
+    """Which teacher's head each of the student's follows (student's heads,), by the divergence of their maps."""
+    tokens, heads = query.shape[2], query.shape[1] + their_query.shape[1]
+    some = slice(max(1, min(LOOKED_INTO, AT_ONCE["cpu"] // (heads * tokens**2))))
+    mask = batch["attention_mask"][some]
+    real = mask[:, None, None].bool()
+    ours = log_maps(scores_of(query[some], key[some]), real).transpose(0, 1).flatten(1)
+    theirs = log_maps(scores_of(their_query[some], their_key[some]), real).transpose(0, 1)
+    shares = theirs.exp() * Groups.of({"input_ids": mask}).weights(mask)[None, :, :, None]
+    known = (shares * theirs).flatten(1).sum(dim=1)
+    return torch.tensor(_closest_first(known - ours @ shares.flatten(1).T), device=query.device)
 
 
-def _mean_of_heads(log_map: Tensor) -> Tensor:
-    return log_map.exp().mean(dim=1, keepdim=True).clamp(min=TINY).log()
+def _closest_first(apart: Tensor) -> list[int]:
+    """The column of each line: the closest two first, each column as seldom as can be."""
+    lines, columns = apart.shape
+    most = -(-lines // columns)
+    chosen: dict[int, int] = {}
+    taken = [0] * columns
+    for place in apart.flatten().argsort(stable=True).tolist():
+        line, column = divmod(place, columns)
+        if line not in chosen and taken[column] < most:
+            chosen[line] = column
+            taken[column] += 1
+    return [chosen[line] for line in range(lines)]

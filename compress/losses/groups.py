@@ -73,5 +73,10 @@ class Groups:
         and the others weigh no more for it, so that a batch may be split anywhere.
         """
         real = counted.float()
-        of_row = self.padded(real.sum(dim=1)).sum(dim=1)
-        return real / of_row.clamp(min=1)[self.row, None] / len(self)
+        things = real.sum(dim=1)
+        of_row = things.new_zeros(len(self)).index_add_(0, self.row, things)
+        return real / (of_row.clamp(min=1) * len(self))[self.row, None]
+
+    def of_examples(self) -> Tensor:
+        """What each example weighs (examples,) in a mean over a row's examples and then over rows."""
+        return 1.0 / (self.counts * len(self))[self.row]

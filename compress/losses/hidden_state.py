@@ -1,7 +1,4 @@
-"""Hidden states: the student's layers say what the teacher's mapped layers say.
-
-Jiao et al., "TinyBERT: Distilling BERT for Natural Language Understanding", 2020 (arXiv:1909.10351), equation 8.
-"""
+"""Hidden states: the student's layers say what the teacher's mapped layers say."""
 
 from __future__ import annotations
 
@@ -9,21 +6,34 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from compress.losses.masking import mean_over_tokens
+from compress.losses.masking import mean_over_examples, mean_over_tokens
+from compress.losses.vectors import same_shape, squared_lengths, unit
 from compress.recipe.losses import HiddenState
 
 
 def hidden_state(
     student: Mapping[str, Tensor], teacher: Mapping[str, Tensor], batch: Mapping[str, Tensor], settings: HiddenState
 ) -> Tensor:
-    """Mean squared difference of one layer's outputs over real tokens and dimensions.
+    """How far the outputs of one layer are from those of another, over real tokens, as a mean over rows.
+
+    - `mse`: ``|s - t|² / width`` of each token's vector. It grows with the square of the vectors' lengths, so what it
+      should weigh differs from teacher to teacher. Jiao et al., "TinyBERT: Distilling BERT for Natural Language
+      Understanding", 2020 (arXiv:1909.10351), equation 8.
+    - `cosine`: ``1 - cos(s, t)`` of each token's vector, from 0 to 2 for any teacher; lengths are free. Sanh et al.,
+      "DistilBERT, a distilled version of BERT", 2019 (arXiv:1910.01108), section 3.
+    - `cls`: ``|s/|s| - t/|t||²`` of the first token alone, from 0 to 4; other tokens are free. Sun et al., "Patient
+      Knowledge Distillation for BERT Model Compression", 2019 (arXiv:1908.09355), equation 7.
 
     Args:
         student: `hidden` (examples, tokens, width), already projected to the teacher's width where they differ.
-        teacher: `hidden` of the same shape, without gradient.
+        teacher: `hidden` of the same shape; it gets no gradient.
         batch: `attention_mask` (examples, tokens), one for real tokens; `group` where rows are several examples.
+        settings: its `form`.
     """
-    ours, theirs = student["hidden"], teacher["hidden"]
-    if ours.shape != theirs.shape:
-        raise ValueError(f"hidden states {tuple(ours.shape)} and {tuple(theirs.shape)} differ: project the student's")
-    return mean_over_tokens((ours.float() - theirs.float()).square().mean(dim=-1), batch)
+    ours, theirs = same_shape(student["hidden"], teacher["hidden"])
+    if settings.form == "mse":
+        return mean_over_tokens(squared_lengths(ours - theirs) / ours.shape[-1], batch)
+    if settings.form == "cosine":
+        # Half the squared distance at length one is 1 - cos, and exactly zero for what is equal, in halves too.
+        return mean_over_tokens(squared_lengths(unit(ours) - unit(theirs)) / 2, batch)
+    return mean_over_examples(squared_lengths(unit(ours[:, 0]) - unit(theirs[:, 0])), batch)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from compress.losses.contrast import NEGATIVE, POSITIVE, QUERY, SCALE
+from compress.losses.documents import NEGATIVE, POSITIVE, QUERY, SCALE
 from compress.losses.groups import Groups
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def margin(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: Tas
 
     Hofstätter et al., "Improving Efficient Neural Ranking Models with Cross-Architecture Knowledge Distillation", 2020
     (arXiv:2010.02666), equation 7. The cross-encoder's scores s are taken as they are: logits, whose differences are
-    log odds. The student's cosines are multiplied by 20, as for `contrast`, where they are log odds too; unscaled, a
+    log odds. The student's cosines are multiplied by 20, as for `documents`, where they are log odds too; unscaled, a
     margin of cosines ends at 2 and could not follow. A row without negatives costs nothing.
 
     Args:

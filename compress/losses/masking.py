@@ -16,8 +16,13 @@ def mean_over_tokens(values: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
     would depend on which rows share it, and so on how a batch is split over processes or accumulated.
 
     Args:
-        values: of any float type; those of padding are not looked at.
+        values: of any float type. Padding weighs zero, so its values must be numbers, as those are that a model
+            computes there: zero times what is not a number is not one either.
         batch: `attention_mask` (examples, tokens), one for real tokens; `group` where rows are several examples.
     """
-    mask = batch["attention_mask"]
-    return (values.masked_fill(mask == 0, 0.0) * Groups.of(batch).weights(mask)).sum()
+    return (values * Groups.of(batch).weights(batch["attention_mask"])).sum()
+
+
+def mean_over_examples(values: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
+    """The mean of ``values`` (examples,) over each row's examples, then over rows."""
+    return (values * Groups.of(batch).of_examples()).sum()

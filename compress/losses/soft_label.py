@@ -1,22 +1,26 @@
-"""Soft labels: the student answers as the teacher does, wrong answers included.
-
-Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural Network", 2015 (arXiv:1503.02531).
-"""
+"""Soft labels: the student answers as the teacher does, wrong answers included."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from compress.losses.decoupled import decoupled_distance, right_classes
+from compress.losses.groups import FAR
 from compress.losses.views import View, views
 from compress.recipe.losses import SoftLabel
 
 if TYPE_CHECKING:
     from compress.folder import TaskInfo
+
+Distance = Callable[[Tensor, Tensor], Tensor]
+"""(student's logits, teacher's) (things, classes) -> (things,)."""
+Soft = Callable[[Tensor, Tensor, float], Tensor]
+"""The same at a temperature."""
 
 
 def soft_label(
@@ -29,62 +33,109 @@ def soft_label(
 ) -> Tensor:
     """How far the student's answers are from the teacher's, as a mean over rows; zero where they are equal.
 
-    What is compared depends on the problem. One class of several: ``T² KL(softmax(t/T) | softmax(s/T))``; the same for
-    the tag of each real token, for the place where an answer starts and that where it ends (the mean of both; only
-    places that can be answers), and for the choices or candidates of a row. Several classes at once: the KL of each
-    class's yes or no, as a mean over classes. A number, or an embedding: the squared distance ``|s - t|²``, which for
-    embeddings of length one is ``2 - 2 cos``, as a mean over a row's texts (Reimers and Gurevych, "Making Monolingual
-    Sentence Embeddings Multilingual using Knowledge Distillation", 2020, arXiv:2004.09813).
+    What is compared depends on the problem: a distribution over the classes of a row, or over the tags of each real
+    token, over the places where an answer starts and those where it ends (the mean of both; only places that can be
+    answers), or over the choices or candidates of a row. Three forms:
+
+    - `kl`: ``T² KL(softmax(t/T) | softmax(s/T))``. Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural
+      Network", 2015 (arXiv:1503.02531). Several classes at once: the KL of each class's yes or no, as a mean over
+      classes.
+    - `mse`: ``(s - t)²`` of the logits, as a mean over classes; the limit of `kl` for a high temperature, but for a
+      number added to all logits, which is fixed too. Several times as large. Kim et al., "Comparing Kullback-Leibler
+      Divergence and Mean Squared Error Loss in Knowledge Distillation", 2021 (arXiv:2105.08919).
+    - `decoupled`: how sure the teacher is of the true class, and what it thinks of the others, weighed apart
+      (`decoupled.py`). Several classes at once have no true class: there it is `kl`.
+
+    A number, or an embedding, has one form: the squared distance ``|s - t|²``, which for embeddings of length one is
+    ``2 - 2 cos``, as a mean over a row's texts (Reimers and Gurevych, "Making Monolingual Sentence Embeddings
+    Multilingual using Knowledge Distillation", 2020, arXiv:2004.09813).
 
     Args:
         ours: the student's outputs, in the shapes that `views.py` tells.
-        theirs: the teacher's, of the same shapes, without gradient.
+        theirs: the teacher's, of the same shapes, without gradient. Probabilities that rows bring along become outputs
+            in `given.py`; a logit of minus infinity (a probability of zero) is fine.
         batch: what the models were given, and what of it can be an answer.
         task: how windows are pooled.
         problem: the task kind's; see `TASK_LOSSES`.
-        settings: its temperature: above one the teacher's small probabilities count more; the result is multiplied by its square, so
-            that the gradient's size hardly depends on it. Numbers and embeddings have no temperature.
+        settings: `form`; `temperature`: above one the teacher's small probabilities count more. The result is
+            multiplied by its square, so that the gradient's size hardly depends on it. Numbers, embeddings and `mse`
+            have none; `target` and `others` are for `decoupled`.
     """
-    distance = DISTANCES.get(problem, softmax_distance)
     losses = [
-        _weighed(distance, student, teacher, settings.temperature or 1.0)
-        for student, teacher in zip(views(problem, ours, batch, task), views(problem, theirs, batch, task), strict=True)
+        (distance(student.logits, teacher.logits) * student.weight).sum()
+        for student, teacher, distance in _compared(ours, theirs, batch, task, problem, settings)
     ]
     return torch.stack(losses).mean()
 
 
-def _weighed(distance: Distance, student: View, teacher: View, temperature: float) -> Tensor:
-    if student.logits.shape != teacher.logits.shape:
-        shapes = tuple(student.logits.shape), tuple(teacher.logits.shape)
-        raise ValueError(f"student answers {shapes[0]} and teacher answers {shapes[1]} differ")
-    return (distance(student.logits, teacher.logits, temperature) * student.weight).sum()
+def _compared(
+    ours: Mapping[str, Tensor],
+    theirs: Mapping[str, Tensor],
+    batch: Mapping[str, Tensor],
+    task: TaskInfo,
+    problem: str,
+    settings: SoftLabel,
+) -> Iterator[tuple[View, View, Distance]]:
+    """Each view of both models' answers, and how it is compared."""
+    with torch.no_grad():
+        wanted = views(problem, theirs, batch, task)
+    for student, teacher in zip(views(problem, ours, batch, task), wanted, strict=True):
+        if student.logits.shape != teacher.logits.shape:
+            shapes = tuple(student.logits.shape), tuple(teacher.logits.shape)
+            raise ValueError(f"student answers {shapes[0]} and teacher answers {shapes[1]} differ")
+        yield student, teacher, _distance(problem, teacher, batch, settings)
+
+
+def _distance(problem: str, teacher: View, batch: Mapping[str, Tensor], settings: SoftLabel) -> Distance:
+    temperature = settings.temperature or 1.0
+    if problem in VECTORS:
+        return squared_distance
+    if settings.form == "mse":
+        return logit_distance
+    if problem == "multi_label_classification":
+        return lambda ours, theirs: sigmoid_distance(ours, theirs, temperature)
+    if settings.form == "decoupled":
+        right = right_classes(problem, teacher.logits, batch)
+        return lambda ours, theirs: decoupled_distance(
+            ours, floored(theirs), right, temperature, settings.target, settings.others
+        )
+    return lambda ours, theirs: softmax_distance(ours, theirs, temperature)
+
+
+VECTORS = ("regression", "similarity", "retrieval")
+"""Problems whose answers are compared as they are; all others are chances of something."""
+
+LEAST = -13.8
+"""What a logit of minus infinity counts as where numbers are asked for: a probability of one in a million."""
 
 
 def softmax_distance(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
     """KL of distributions (things, classes) over classes, times the squared temperature."""
-    wanted = F.log_softmax(teacher / temperature, dim=-1)
-    given = F.log_softmax(student / temperature, dim=-1)
-    return temperature**2 * F.kl_div(given, wanted, reduction="none", log_target=True).sum(dim=-1)
+    wanted = (teacher / temperature).softmax(dim=-1)  # not its logarithm: a probability of zero is fine
+    given = (student / temperature).log_softmax(dim=-1)
+    return temperature**2 * F.kl_div(given, wanted, reduction="none").sum(dim=-1)
 
 
 def sigmoid_distance(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
     """KL of independent yes/no answers (things, classes), averaged over classes, times the squared temperature."""
     wanted = torch.sigmoid(teacher / temperature)
-    floor = F.binary_cross_entropy_with_logits(teacher / temperature, wanted, reduction="none")
+    floor = torch.special.entr(wanted) + torch.special.entr(torch.sigmoid(-teacher / temperature))
     given = F.binary_cross_entropy_with_logits(student / temperature, wanted, reduction="none")
-    return temperature**2 * (given - floor).mean(dim=-1)
+    apart: Tensor = given - floor
+    return temperature**2 * apart.mean(dim=-1)
 
 
-def squared_distance(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+def logit_distance(student: Tensor, teacher: Tensor) -> Tensor:
+    """Squared difference of logits (things, classes), as a mean over what can be chosen."""
+    able = teacher != FAR
+    return squared_distance(student, floored(teacher)) / able.sum(dim=-1)
+
+
+def squared_distance(student: Tensor, teacher: Tensor) -> Tensor:
     """The squared length of the difference of vectors (things, width)."""
     return (student - teacher).square().sum(dim=-1)
 
 
-Distance = Callable[[Tensor, Tensor, float], Tensor]
-DISTANCES: Mapping[str, Distance] = {
-    "multi_label_classification": sigmoid_distance,
-    "regression": squared_distance,
-    "similarity": squared_distance,
-    "retrieval": squared_distance,
-}
-"""How the answers of a problem are compared; those not named here are distributions."""
+def floored(logits: Tensor) -> Tensor:
+    """Logits in which minus infinity is a number."""
+    return logits.nan_to_num(neginf=LEAST, posinf=-LEAST)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from compress.losses.groups import FAR, Groups
 from compress.losses.pooling import pooled
+from compress.losses.vectors import lifted
 
 if TYPE_CHECKING:
     from compress.folder import TaskInfo
@@ -25,7 +26,7 @@ class View(NamedTuple):
     """Things that are answered: rows, tokens or texts."""
 
     logits: Tensor
-    """(things, classes) in single precision; what cannot be chosen is far below all else."""
+    """(things, classes) in single precision at least; what cannot be chosen is far below all else."""
     weight: Tensor
     """(things,): a weighted sum is a mean over each row's things, then over rows."""
 
@@ -39,45 +40,39 @@ def views(problem: str, outputs: Tensors, batch: Tensors, task: TaskInfo) -> tup
 
 def of_rows(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[View, ...]:
     """One thing a row: the logits of a text, pooled over its windows (rows, classes)."""
-    logits = pooled(outputs["logits"].float(), Groups.of(batch), task.long)
+    logits = pooled(lifted(outputs["logits"]), Groups.of(batch), task.long)
     return (View(logits, _evenly(logits)),)
 
 
 def of_tokens(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[View, ...]:
     """Each real token (examples x tokens, classes)."""
     weight = Groups.of(batch).weights(batch["attention_mask"])
-    return (View(outputs["logits"].float().flatten(0, 1), weight.flatten()),)
+    return (View(lifted(outputs["logits"]).flatten(0, 1), weight.flatten()),)
 
 
 def of_places(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[View, ...]:
     """Where an answer starts and where it ends (examples, tokens): in the context, or at [CLS] for no answer."""
     possible = batch["context"].bool()
     possible = torch.cat([torch.ones_like(possible[:, :1]), possible[:, 1:]], dim=1)
-    weight = _of_examples(batch)
-    starts, ends = (outputs[name].float().masked_fill(~possible, FAR) for name in ("start_logits", "end_logits"))
+    weight = Groups.of(batch).of_examples()
+    starts, ends = (lifted(outputs[name]).masked_fill(~possible, FAR) for name in ("start_logits", "end_logits"))
     return View(starts, weight), View(ends, weight)
 
 
 def of_choices(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[View, ...]:
     """The scores of each row's choices side by side (rows, most choices)."""
-    scores = Groups.of(batch).padded(outputs["logits"].float().squeeze(-1), FAR)
+    scores = Groups.of(batch).padded(lifted(outputs["logits"]).squeeze(-1), FAR)
     return (View(scores, _evenly(scores)),)
 
 
 def of_embeddings(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[View, ...]:
     """The vector of each text (examples, width)."""
-    return (View(outputs["sentence_embedding"].float(), _of_examples(batch)),)
+    return (View(lifted(outputs["sentence_embedding"]), Groups.of(batch).of_examples()),)
 
 
 def _evenly(rows: Tensor) -> Tensor:
     """Each row the same."""
     return rows.new_full((len(rows),), 1 / len(rows))
-
-
-def _of_examples(batch: Tensors) -> Tensor:
-    """Each row the same, and each of its examples."""
-    groups = Groups.of(batch)
-    return groups.weights(torch.ones_like(groups.row)[:, None])[:, 0]
 
 
 VIEWS: Mapping[str, Callable[[Tensors, Tensors, TaskInfo], tuple[View, ...]]] = {
