@@ -15,11 +15,12 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from compress.data.mapped import mapped, release
 from compress.data.tokens import Tokens
 from compress.errors import DataError
 from compress.folder import TaskInfo
 from compress.tasks import kind_of
-from compress.tasks.kind import Arrays, Encoding, Example, Kind, Row
+from compress.tasks.kind import BESIDE, Arrays, Encoding, Example, Kind, Row
 
 POOL = 64
 """Batches that are sorted by length together: enough that neighbours are alike, few enough that order stays random."""
@@ -41,16 +42,33 @@ class Encoded:
         self.counts = counts
         self.lengths: NDArray[np.int64] = fields["input_ids"].lengths
         """Pieces of each example."""
+        self.pieces = self.lengths
+        """The same, counted as `index` does, whatever is put into batches."""
         self.truncated = cut / len(counts)
         """Share of rows of which the model does not see everything."""
+        self.lasting = len(self.lengths)
+        """Examples, from the first on, of which a teacher's answers are worth keeping on disk; those behind are
+        augmented ones, which go past the cache."""
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def batch(self, indices: Sequence[int] | NDArray[np.int64]) -> Arrays:
-        """The padded arrays of these examples, in this order; `index` tells which ones they are."""
-        arrays = self._kind.collate([self.example(int(index)) for index in indices], self._pad_id)
-        return {**arrays, "index": np.asarray(indices, dtype=np.int64)}
+        """The padded arrays of these examples, in this order; `index` tells which ones they are.
+
+        Where rows have them, also `labelled` (examples,), 1 for a true answer and 0 for a stand-in, and `soft_labels`
+        (examples, classes), not a number (nan) for rows without: both float32, the same for all examples of a row.
+        """
+        examples = [self.example(int(index)) for index in indices]
+        beside = {
+            name: np.asarray([example[name] for example in examples], dtype=np.float32)
+            for name in BESIDE
+            if name in self._fields
+        }
+        arrays = self._kind.collate(examples, self._pad_id)
+        for field in self._fields.values():
+            field.release()
+        return {**arrays, **beside, "index": np.asarray(indices, dtype=np.int64)}
 
     def example(self, index: int) -> Example:
         """One example; its sequences are read-only views into the files."""
@@ -67,7 +85,9 @@ class Encoded:
             field = self._fields[name]
             digest.update(name.encode())
             digest.update(field.lengths.tobytes())
-            digest.update(field.values.data)
+            for start in range(0, len(field.values), FLUSH):
+                digest.update(field.values[start : start + FLUSH].data)
+                field.release()
         return digest.hexdigest()
 
     def close(self) -> None:
@@ -84,6 +104,10 @@ class WholeRows:
         self._starts = np.cumsum(encoded.counts) - encoded.counts
         self.lengths: NDArray[np.int64] = np.maximum.reduceat(encoded.lengths, self._starts)
         """Pieces of each row's longest example, to which all of its batch are padded."""
+        self.pieces = encoded.pieces
+        """Pieces of each example, as `index` counts them."""
+        self.lasting = encoded.lasting
+        """As told of the encoded rows: in examples, as `index` counts."""
 
     def rows_of(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         """They are rows already."""
@@ -104,9 +128,8 @@ class Ragged:
     """Lists of numbers of different lengths, end to end in one memory-mapped file; or one number each."""
 
     def __init__(self, path: Path, lengths: NDArray[np.int64], dtype: str, scalar: bool) -> None:
-        self.values: NDArray[Any] = (
-            np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.zeros(0, dtype)
-        )
+        self._pages = mapped(path)
+        self.values: NDArray[Any] = np.frombuffer(self._pages or b"", dtype)
         self._ends: NDArray[np.int64] | None = None if scalar else np.cumsum(lengths)
         self.lengths = lengths
 
@@ -115,6 +138,15 @@ class Ragged:
             return self.values[index].item()
         end = self._ends[index]
         return self.values[end - self.lengths[index] : end]
+
+    def release(self) -> None:
+        """Let go of the pages that were read."""
+        release(self._pages)
+
+    def share(self, other: Ragged) -> None:
+        """Hold one list of lengths together with another field of the same examples, where they are the same."""
+        if self._ends is not None and np.array_equal(self.lengths, other.lengths):
+            self.lengths, self._ends = other.lengths, other._ends
 
 
 class Field:
@@ -146,8 +178,10 @@ class Field:
 
     def opened(self) -> Ragged:
         """The field for reading."""
-        dtype = "float32" if self._code == "f" else "int32"
-        return Ragged(self._path, np.array(self._lengths, dtype=np.int64), dtype, self._scalar)
+        dtype, lengths = "float32" if self._code == "f" else "int32", np.array(self._lengths, dtype=np.int64)
+        if self._scalar:
+            lengths = np.broadcast_to(np.int64(1), lengths.shape)
+        return Ragged(self._path, lengths, dtype, self._scalar)
 
 
 def encode_rows(rows: Iterable[Row], task: TaskInfo, tokens: Tokens, folder: Path | None = None) -> Encoded:
@@ -172,7 +206,9 @@ def _encode(rows: Iterable[Row], task: TaskInfo, tokens: Tokens, folder: Path) -
         for row in rows:
             noting = _Noting(tokens)
             examples = kind.examples(row, task, noting)
+            beside = beside_of(row)
             for example in examples:
+                example.update(beside)
                 if not fields:
                     fields = {name: _open_field(folder, name, files, value) for name, value in example.items()}
                 for name, field in fields.items():
@@ -184,7 +220,15 @@ def _encode(rows: Iterable[Row], task: TaskInfo, tokens: Tokens, folder: Path) -
     if not fields:
         raise DataError("there are no rows to encode.")
     opened = {name: field.opened() for name, field in fields.items()}
+    for ragged in opened.values():
+        ragged.share(opened["input_ids"])
     return Encoded(opened, np.array(counts, dtype=np.int64), cut, kind, tokens.pad_id)
+
+
+def beside_of(row: Row) -> Example:
+    """What a row brings along beside the fields of its kind, as its examples hold it."""
+    found = {name: row[name] for name in BESIDE if name in row}
+    return {**found, "labelled": float(found["labelled"])} if "labelled" in found else found
 
 
 def _open_field(folder: Path, name: str, files: ExitStack, first: Any) -> Field:

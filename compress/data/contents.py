@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
 from compress.errors import DataError, UsageError, nearest
 from compress.folder import file_digest
-from compress.recipe.forms import Role
+from compress.recipe.forms import Part, Role
 from compress.recipe.schema import Data
 
 ROLES: tuple[Role, ...] = ("train", "select", "test")
+PARTS: tuple[Part, ...] = (*ROLES, "corpus", "unlabelled")
+"""Keys of task.data that name files or splits."""
+
+BESIDE: tuple[Part, ...] = ("corpus", "unlabelled")
+"""Those of them that are no roles."""
 
 LIBRARIES: Mapping[str, str] = {
     "networkx": "networkx",
@@ -33,30 +38,26 @@ BUILTIN_VERSION = 1
 """Raised when the way of gathering changes, so that nothing made in the old way is taken for the new."""
 
 
-def role_entries(data: Data, role: Role) -> tuple[str, ...]:
-    """What the recipe gives for a role: files, or splits of a hub set."""
-    return entries_of({"train": data.train, "select": data.select, "test": data.test}[role])
-
-
-def entries_of(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    """None, one or several as a tuple."""
+def entries(data: Data, part: Part) -> tuple[str, ...]:
+    """What the recipe gives for a role, the corpus or as unlabelled: files, or splits of a hub set."""
+    given: str | tuple[str, ...] | None = getattr(data, part)
     return () if given is None else (given,) if isinstance(given, str) else given
 
 
 def find_files(data: Data) -> dict[Role, tuple[Path, ...]]:
     """The files of each role that has any; a missing one is an error that names the nearest file beside it."""
     return {
-        role: tuple(_existing(Path(entry).expanduser(), role) for entry in entries)
+        role: tuple(_existing(Path(entry).expanduser(), role) for entry in given)
         for role in ROLES
-        if (entries := role_entries(data, role))
+        if (given := entries(data, role))
     }
 
 
-def corpus_files(data: Data) -> tuple[Path, ...]:
-    """The files of documents that are searched on test."""
+def files_beside(data: Data, part: Part) -> tuple[Path, ...]:
+    """The files of what is no role: of the corpus, or of unlabelled texts."""
     if data.hub is not None:
         return ()
-    return tuple(_existing(Path(entry).expanduser(), "corpus") for entry in entries_of(data.corpus))
+    return tuple(_existing(Path(entry).expanduser(), part) for entry in entries(data, part))
 
 
 def contents_digest(data: Data) -> str:
@@ -72,18 +73,22 @@ def contents_digest(data: Data) -> str:
 
 def _identity(data: Data) -> list[str]:
     if data.hub is not None:
-        splits = [f"{role} {entry}" for role in ROLES for entry in role_entries(data, role)]
-        splits += [f"corpus {entry}" for entry in entries_of(data.corpus)]
+        splits = [f"{part} {entry}" for part in PARTS for entry in entries(data, part)]
         return [f"hub {data.hub} {data.revision or 'main'}", *splits]
+    beside = [(part, path) for part in BESIDE for path in files_beside(data, part)]
     if data.builtin is not None:
         versions = source_versions(data.builtin)
         return [
             f"builtin {data.builtin} {BUILTIN_VERSION}",
             *(f"{name} {version}" for name, version in versions.items()),
+            *_file_identities(beside, data),
         ]
-    files: list[tuple[str, Path]] = [(role, path) for role, paths in find_files(data).items() for path in paths]
-    files += [("corpus", path) for path in corpus_files(data)]
-    return [f"{role} {data.format or ''.join(path.suffixes)} {file_digest(path)}" for role, path in files]
+    files = [(role, path) for role, paths in find_files(data).items() for path in paths]
+    return _file_identities([*files, *beside], data)
+
+
+def _file_identities(files: Iterable[tuple[Part, Path]], data: Data) -> list[str]:
+    return [f"{part} {data.format or ''.join(path.suffixes)} {file_digest(path)}" for part, path in files]
 
 
 def source_versions(builtin: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-from compress.data.contents import corpus_files, entries_of
+from compress.data.contents import entries, files_beside
 from compress.data.load import file_rows, split_rows
 from compress.data.store import RowWriter
 from compress.errors import DataError
@@ -101,17 +101,17 @@ def corpus_documents(task: Task) -> Iterator[str]:
 
 def check_corpus(task: Task) -> None:
     """Look at the first document of every file."""
-    for path in corpus_files(task.data):
+    for path in files_beside(task.data, "corpus"):
         raw = next(file_rows(path, task.data, "corpus"))
         text(raw.values, _column(raw, task), task, raw.where)
 
 
 def _corpus_rows(task: Task) -> Iterator[RawRow]:
     if task.data.hub is not None:
-        for split in entries_of(task.data.corpus):
+        for split in entries(task.data, "corpus"):
             yield from split_rows(task.data, split, names=False)
     else:
-        for path in corpus_files(task.data):
+        for path in files_beside(task.data, "corpus"):
             yield from file_rows(path, task.data, "corpus")
 
 

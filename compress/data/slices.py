@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from compress.console import Console
-from compress.data.roles import fitting, held_back, is_marked, marks_of
+from compress.data.reading import fitting, reader_of
+from compress.data.roles import held_back, is_marked, marks_of
 from compress.data.sources import open_sources
 from compress.errors import DataError
 from compress.recipe.forms import Role
@@ -53,7 +54,8 @@ def _test_rows(task: Task, labels: tuple[str, ...], seed: int, console: Console)
     held = held_back(task, sources) if role == "train" else {}
     marks = marks_of(source, role, held, task.data.limit, seed)
     skips = task.data.bad_rows == "skip"
-    rows = ((number, raw) for number, raw, _ in fitting(source, task, labels)) if skips else enumerate(source())
+    read = reader_of(task, labels, role)
+    rows = ((number, raw) for number, raw, _ in fitting(source, read, skips)) if skips else enumerate(source())
     for number, raw in rows:
         if marks is None or is_marked(marks["test"], number, raw.where):
             yield raw

@@ -9,13 +9,15 @@ from typing import Any
 
 from compress.console import Console
 from compress.data.builtin import builtin_rows
-from compress.data.contents import ROLES, find_files, role_entries
+from compress.data.contents import ROLES, entries, files_beside, find_files
 from compress.data.documents import check_corpus
 from compress.data.load import file_rows, split_rows
-from compress.recipe.forms import Role
+from compress.errors import DataError
+from compress.recipe.forms import Part, Role
 from compress.recipe.schema import Data, Task
 from compress.tasks import RawRow, kind_of
-from compress.tasks.columns import label_columns, pick
+from compress.tasks.columns import label_columns, pick, soft_columns
+from compress.tasks.soft_labels import has_label
 
 Source = Callable[[], Iterator[RawRow]]
 """Gives all rows of a role, from the first one, each time it is called."""
@@ -30,8 +32,20 @@ def open_sources(task: Task, console: Console, named: bool | None = None) -> dic
     return {role: _gathered(source, task) for role, source in _line_sources(task, console, named).items()}
 
 
-def _gathered(source: Source, task: Task) -> Source:
-    return lambda: kind_of(task).gathered(source(), task)
+def open_unlabelled(task: Task) -> Source | None:
+    """How to read the texts without an answer, if any are given."""
+    data = task.data
+    if not entries(data, "unlabelled"):
+        return None
+    if data.hub is not None:
+        source = _splits(data, "unlabelled", named=False)
+    else:
+        source = _files(files_beside(data, "unlabelled"), data, "unlabelled")
+    return _gathered(source, task, answered=False)
+
+
+def _gathered(source: Source, task: Task, answered: bool = True) -> Source:
+    return lambda: kind_of(task).gathered(source(), task, answered)
 
 
 def _line_sources(task: Task, console: Console, named: bool | None) -> dict[Role, Source]:
@@ -41,7 +55,7 @@ def _line_sources(task: Task, console: Console, named: bool | None) -> dict[Role
         return {"train": lambda: builtin_rows(name, console)}
     if data.hub is not None:
         names = task.labels is None if named is None else named
-        return {role: _splits(data, role, names) for role in ROLES if role_entries(data, role)}
+        return {role: _splits(data, role, names) for role in ROLES if entries(data, role)}
     return {role: _files(paths, data, role) for role, paths in find_files(data).items()}
 
 
@@ -53,13 +67,33 @@ def check_columns(task: Task) -> None:
     sliced = "test" if "test" in files else "train"
     for role, paths in files.items():
         more = list(task.slices) if role == sliced else []
-        if role == "train" and task.negatives is not None:
-            more.append(task.negatives)
+        if role == "train":
+            more += [*(() if task.negatives is None else (task.negatives,)), *soft_columns(task)]
         for path in paths:
             first = next(file_rows(path, task.data, role))
-            for column in (*task.text, *label_columns(task), *more):
+            answer = label_columns(task)
+            if role == "train" and soft_columns(task) and not has_label(first.values, task):
+                check_answers(task, first.where)
+                answer = ()
+            for column in (*task.text, *answer, *more):
                 pick(first.values, column, task, first.where)
+    for path in files_beside(task.data, "unlabelled"):
+        first = next(file_rows(path, task.data, "unlabelled"))
+        for column in task.text:
+            pick(first.values, column, task, first.where)
     check_corpus(task)
+
+
+def check_answers(task: Task, where: str) -> None:
+    """Refuse to hold back rows that have no true label from train: it is what select and test are scored by."""
+    missing = [role for role in ROLES[1:] if not entries(task.data, role)]
+    if missing:
+        label, roles = ", ".join(label_columns(task)), " and ".join(missing)
+        raise DataError(
+            f"{where} has soft labels and no label ({label}), and {roles} would be held back from train: scores need "
+            "true labels.",
+            hint=f"task.data.{missing[0]} names a file of labelled rows",
+        )
 
 
 def raw_labels(rows: Iterable[RawRow], task: Task) -> Iterator[Any]:
@@ -70,9 +104,9 @@ def raw_labels(rows: Iterable[RawRow], task: Task) -> Iterator[Any]:
             yield pick(row.values, column, task, row.where)
 
 
-def _splits(data: Data, role: Role, named: bool) -> Source:
-    return lambda: chain.from_iterable(split_rows(data, split, named) for split in role_entries(data, role))
+def _splits(data: Data, part: Part, named: bool) -> Source:
+    return lambda: chain.from_iterable(split_rows(data, split, named) for split in entries(data, part))
 
 
-def _files(paths: Iterable[Path], data: Data, role: Role) -> Source:
-    return lambda: chain.from_iterable(file_rows(path, data, role) for path in paths)
+def _files(paths: Iterable[Path], data: Data, part: Part) -> Source:
+    return lambda: chain.from_iterable(file_rows(path, data, part) for path in paths)

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.errors import DataError
-from compress.recipe.forms import Role
-from compress.tasks.kind import Kind, Row
+from compress.recipe.forms import Part
+from compress.tasks.kind import BESIDE, Kind, Row
 
 
 class Tally:
@@ -22,45 +22,52 @@ class Tally:
     def __init__(self, kind: Kind, labels: tuple[str, ...]) -> None:
         self._kind = kind
         self._labels = labels
-        self._texts: dict[Role, array[int]] = defaultdict(lambda: array("Q"))
-        self._apart: dict[Role, set[Hashable]] = defaultdict(set)
-        self._classes: dict[Role, Counter[int]] = defaultdict(Counter)
+        self._texts: dict[Part, array[int]] = defaultdict(lambda: array("Q"))
+        self._apart: dict[Part, set[Hashable]] = defaultdict(set)
+        self._classes: dict[Part, Counter[int]] = defaultdict(Counter)
         self.empty_texts = 0
-        self.skipped: Counter[Role] = Counter()
-        self.first_skipped: dict[Role, str] = {}
+        self.guessed = 0
+        """Rows whose label is but the likeliest class of their soft labels."""
+        self.skipped: Counter[Part] = Counter()
+        self.first_skipped: dict[Part, str] = {}
 
-    def add(self, role: Role, row: Row) -> None:
-        """Count a row."""
-        answers = self._kind.answer_fields
-        asked = json.dumps({name: value for name, value in row.items() if name not in answers}, sort_keys=True)
-        digest = hashlib.blake2b(asked.encode(), digest_size=8).digest()
-        self._texts[role].append(int.from_bytes(digest, "little"))
+    def add(self, role: Part, row: Row) -> None:
+        """Count a row with its answer."""
+        self.add_asked(role, row)
         if not self.varied(role):
             self._apart[role].update(self._kind.told_apart(row))
         self._classes[role].update(self._kind.classes(row))
+        self.guessed += row.get("labelled") is False
+
+    def add_asked(self, role: Part, row: Row) -> None:
+        """Count what a row asks."""
+        left_out = {*self._kind.answer_fields, *BESIDE}
+        asked = json.dumps({name: value for name, value in row.items() if name not in left_out}, sort_keys=True)
+        digest = hashlib.blake2b(asked.encode(), digest_size=8).digest()
+        self._texts[role].append(int.from_bytes(digest, "little"))
         self.empty_texts += "" in row.values()
 
-    def skip(self, role: Role, fault: DataError) -> None:
+    def skip(self, role: Part, fault: DataError) -> None:
         """Count a row of what was given for a role that does not fit."""
         self.skipped[role] += 1
         self.first_skipped.setdefault(role, fault.message)
 
-    def count(self, role: Role) -> int:
+    def count(self, role: Part) -> int:
         """Rows of a role."""
         return len(self._texts[role])
 
-    def varied(self, role: Role) -> bool:
+    def varied(self, role: Part) -> bool:
         """Whether the rows of a role have anything to be told apart."""
         return len(self._apart[role]) > 1
 
-    def per_class(self, role: Role) -> dict[str, int]:
+    def per_class(self, role: Part) -> dict[str, int]:
         """Rows of each class, those with none included."""
         names = self._kind.class_names(self._labels)
         return {name: self._classes[role][index] for index, name in enumerate(names)}
 
-    def shared(self, role: Role, other: Role) -> int:
+    def shared(self, role: Part, other: Part) -> int:
         """How many rows of ``role`` ask what a row of ``other`` asks too, whatever their answers."""
         return int(np.isin(self._digests(role), self._digests(other)).sum())
 
-    def _digests(self, role: Role) -> NDArray[np.uint64]:
+    def _digests(self, role: Part) -> NDArray[np.uint64]:
         return np.array(self._texts[role], dtype=np.uint64)

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from compress.data.contents import ROLES, contents_digest
+from compress.data.contents import PARTS, contents_digest
 from compress.data.sources import check_columns
 from compress.environment import cuda_devices, cuda_version, describe, driver_version, versions
 from compress.pipeline import steps
@@ -64,7 +64,7 @@ def make_plan(recipe: Recipe, cards: Sequence[Path] = (), *, limits: bool = True
 def _add_data(plan: Plan) -> None:
     recipe = plan.recipe
     task = effective(recipe.task)
-    read = {*ROLES, "corpus"}  # known by their contents, whatever they are called
+    read = set(PARTS)  # known by their contents, whatever they are called
     data = {key: value for key, value in task.pop("data").items() if key not in read}
     del task["slices"]  # a step of their own notes them: asking for others makes no model again
     del task["name"]  # only what it is called: recipes about the same rows share them and their teacher

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from compress.data.contents import ROLES
+from compress.data.contents import PARTS
 from compress.recipe.schema import Recipe
 
 PATH = re.compile(r"(?<![\w/])(?:[A-Za-z]:)?[/\\](?:[\w.+@~-]+[/\\])+([\w.+@~-]*)")
@@ -35,7 +35,7 @@ def portable(recipe: Recipe) -> dict[str, Any]:
     plain = recipe.model_dump(mode="json", exclude={"publish", "track"})
     data = plain["task"]["data"]
     if data["hub"] is None:
-        data.update({role: _names(data[role]) for role in (*ROLES, "corpus")})
+        data.update({role: _names(data[role]) for role in PARTS})
     for section in ("teacher", "student"):
         if plain[section]:
             plain[section]["source"] = _name(plain[section]["source"])

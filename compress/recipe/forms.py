@@ -17,8 +17,8 @@ FILE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 """What becomes a folder's name."""
 Header = bool | tuple[str, ...]
 Role = Literal["train", "select", "test"]
-Part = Literal["train", "select", "test", "corpus"]
-"""What a file is read for: a role's rows, or documents to search."""
+Part = Literal["train", "select", "test", "corpus", "unlabelled"]
+"""What a file is read for: a role's rows, documents to search, or texts without an answer."""
 
 
 @dataclass(frozen=True)

@@ -171,7 +171,7 @@ def _expand_paths(draft: _Draft) -> None:
     if not isinstance(task, Mapping) or not isinstance(data, Mapping) or data.get("hub") is not None:
         return
     expanded = dict(data)
-    for role in ("train", "select", "test", "corpus"):
+    for role in ("train", "select", "test", "corpus", "unlabelled"):
         entry = data.get(role)
         path = ("task", "data", role)
         if isinstance(entry, str):

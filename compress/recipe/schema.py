@@ -30,6 +30,9 @@ class Data(Frozen):
     test: str | tuple[str, ...] | None = None
     corpus: str | tuple[str, ...] | None = None
     """Documents that are searched on test besides those that its rows name (retrieval)."""
+    unlabelled: str | tuple[str, ...] | None = None
+    """Texts without an answer, in the columns of train: a student learns what its teacher says of them. Fine-tuning
+    never sees them, and label columns are not looked at."""
     format: Literal["csv", "tsv", "jsonl", "json", "conll", "parquet"] | None = None
     """By default the file's extension says (`.gz` aside)."""
     bad_rows: Literal["refuse", "skip"] = "refuse"
@@ -63,6 +66,10 @@ class Task(ShortForm):
     """Names of the classes in order; a row may hold the name or its index. By default the sorted values of train."""
     first_label: int = Field(0, ge=0)
     """The number of the first of `labels` where rows hold numbers (AG News' own files count from 1)."""
+    soft_labels: str | tuple[str, ...] | None = None
+    """What somebody else answered already: a column of train with a probability for each class (a list in the order of
+    `labels`, or by name), or a column for each class. A student follows these and not the teacher's; where train has no
+    label column their most probable class is the label (multi_label: every class from one half on)."""
     aliases: Mapping[str, Annotated[tuple[str, ...], listed]] = {}
     """Other headers under which a column may stand (GLUE's files and its hub sets differ)."""
     metric: str | None = None

@@ -8,11 +8,12 @@ from typing import Any
 from compress.errors import Problem, nearest
 from compress.recipe.schema import Task
 from compress.tasks import KINDS, Kind
-from compress.tasks.columns import label_columns
+from compress.tasks.columns import label_columns, soft_columns
 
 OF_SOME = (
     "labels",
     "first_label",
+    "soft_labels",
     "long",
     "overlap",
     "max_windows",
@@ -84,6 +85,8 @@ def _is_set(task: Task, name: str) -> bool:
 def _unread(name: str, kind: Kind) -> str:
     if name in ("labels", "first_label"):
         return f"{kind.name} has no classes"
+    if name == "soft_labels" and kind.name == "regression":
+        return "does nothing for regression: what somebody else answered is a number, and so a label (task.label)"
     readers = [other.name for other in KINDS.values() if name in other.settings]
     return f"does nothing for {kind.name}" + (f"; it is for {', '.join(readers)}" if readers else "")
 
@@ -100,11 +103,28 @@ def _column_problems(task: Task) -> Iterator[Problem]:
         yield Problem(("task", "text"), "names the same column twice")
     if len(set(task.slices)) < len(task.slices):
         yield Problem(("task", "slices"), "names the same column twice")
+    yield from _soft_label_problems(task)
     if set(task.slices) & set(task.text):
         yield Problem(
             ("task", "slices"), f"the column '{(set(task.slices) & set(task.text)).pop()}' is the text itself"
         )
     yield from _class_problems(task.labels or ())
+
+
+def _soft_label_problems(task: Task) -> Iterator[Problem]:
+    """Columns of probabilities that are something else too, and those whose classes are not known in order."""
+    path, columns, answers = ("task", "soft_labels"), soft_columns(task), label_columns(task)
+    if task.soft_labels == ():
+        yield Problem(path, "names no column")
+    if len(set(columns)) < len(columns):
+        yield Problem(path, "names a column twice")
+    if both := set(columns) & {*answers, *task.text}:
+        yield Problem(path, f"the column '{both.pop()}' is also task.text or task.label")
+    classes = task.labels or (answers if len(answers) > 1 else ())
+    if columns and not classes:
+        yield Problem(path, "needs task.labels: probabilities stand in the order of the classes")
+    elif len(columns) > 1 and len(columns) != len(classes):
+        yield Problem(path, f"names {len(columns)} columns for {len(classes)} classes")
 
 
 def _class_problems(labels: tuple[str, ...]) -> Iterator[Problem]:

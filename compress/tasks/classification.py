@@ -38,7 +38,8 @@ class Classification(TextKind):
         Metric("macro_f1", floor=0.0),
         Metric("matthews", floor=0.0),
     )
-    settings = ("labels", "first_label", *TextKind.settings)
+    settings = ("labels", "first_label", "soft_labels", *TextKind.settings)
+    exclusive = True
 
     def problems(self, task: Task) -> Iterator[Problem]:
         """Two classes at least; for `f1` two exactly."""
@@ -60,6 +61,10 @@ class Classification(TextKind):
         """Texts, and the class as its place in ``labels``."""
         value = pick(raw, label_columns(task)[0], task, where)
         return {**text_fields(raw, task, where), "label": position(value, task, labels, where)}
+
+    def likeliest(self, probabilities: Sequence[float]) -> int:
+        """The most probable class, the first of equals."""
+        return max(range(len(probabilities)), key=lambda place: probabilities[place])
 
     def classes(self, row: Row) -> Sequence[int]:
         """The class."""

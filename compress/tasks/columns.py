@@ -42,6 +42,8 @@ def _naming(name: str, task: Task) -> str:
     """The key of the recipe to look at."""
     if name in task.slices and name not in (*task.text, *label_columns(task)):
         return "task.slices names the columns by whose values scores are told apart"
+    if name in soft_columns(task):
+        return "task.soft_labels names the columns of probabilities"
     return "name the columns with task.text and task.label"
 
 
@@ -89,6 +91,11 @@ def text_fields(raw: Mapping[str, Any], task: Task, where: str) -> dict[str, Any
 def label_columns(task: Task) -> tuple[str, ...]:
     """The columns that hold the answer."""
     return (task.label,) if isinstance(task.label, str) else task.label
+
+
+def soft_columns(task: Task) -> tuple[str, ...]:
+    """The columns of train that hold probabilities, if any."""
+    return (task.soft_labels,) if isinstance(task.soft_labels, str) else task.soft_labels or ()
 
 
 def is_missing(value: Any) -> bool:

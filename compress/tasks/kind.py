@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from compress.errors import Problem
 from compress.folder import TaskInfo
 from compress.recipe.schema import Task
+from compress.tasks.columns import text
 from compress.tasks.draws import one_by_one
 
 Arrays = dict[str, NDArray[Any]]
@@ -31,6 +32,10 @@ Row = Mapping[str, Any]
 Example = dict[str, Any]
 """One model input: `input_ids` (a list of ints) and whatever else the kind needs, e.g. `label`, `token_type_ids`."""
 
+
+BESIDE = ("labelled", "soft_labels")
+"""What may stand in a row of train beside the fields of its kind, and goes into batches by these names: whether its
+answer is the true one (a stand-in else), and the probabilities that somebody gave to the classes."""
 
 Given = str | tuple[str, ...]
 """What a user hands over to have it answered: one text, or several (a pair; a question and its choices)."""
@@ -135,6 +140,8 @@ class Kind(ABC):
     one is given that it does not read, the recipe is refused."""
     example: str = "row"
     """What one example is to a reader: a row, or what a row holds several of (a choice)."""
+    exclusive: bool = False
+    """Each row has one class, so that the probabilities of all classes make one."""
     searches: bool = False
     """Answers are found among the role's documents (`data/roles.py`), which are embedded once."""
 
@@ -148,13 +155,31 @@ class Kind(ABC):
         """The classes in order, from the task or from the raw label values of train, a stream; none by default."""
         return ()
 
-    def gathered(self, rows: Iterator[RawRow], task: Task) -> Iterator[RawRow]:
-        """Raw rows of several lines put together (a question's candidates); by default a line is a row."""
+    def gathered(self, rows: Iterator[RawRow], task: Task, answered: bool = True) -> Iterator[RawRow]:
+        """Raw rows of several lines put together (a question's candidates); by default a line is a row.
+
+        Those that are not ``answered`` need no label columns.
+        """
         return rows
 
     @abstractmethod
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
         """A canonical row, or a DataError that starts with ``where`` (`train.tsv, row 17`)."""
+
+    def read_given(self, raw: Mapping[str, Any], task: Task, where: str) -> Given:
+        """What a raw row asks, whatever its answer: `asked` makes a row without one of it."""
+        return tuple(text(raw, name, task, where) for name in task.text)
+
+    def blank(self, row: Row, task: TaskInfo) -> Row:
+        """What stands in the answer fields of a row without an answer where it shares a batch with rows that have one.
+
+        Losses on true answers pass over it.
+        """
+        return {"label": 0}
+
+    def likeliest(self, probabilities: Sequence[float]) -> Any:
+        """For kinds that read `soft_labels`: the answer that these probabilities of the classes come to."""
+        raise NotImplementedError
 
     def told_apart(self, row: Row) -> Iterable[Hashable]:
         """What is learnt to be told apart in this row: if train has not two different ones there is nothing to learn.

@@ -33,7 +33,7 @@ class MultiLabel(TextKind):
         Metric("subset_accuracy", floor=0.0, share_of_right=True, needs_contrast=False),
     )
     label_columns = None
-    settings = ("labels", "first_label", *TextKind.settings)
+    settings = ("labels", "first_label", "soft_labels", *TextKind.settings)
 
     def problems(self, task: Task) -> Iterator[Problem]:
         """A class a column, where there are several columns."""
@@ -66,6 +66,14 @@ class MultiLabel(TextKind):
         for name in _listed(pick(raw, columns[0], task, where), where):
             marks[position(name, task, labels, where)] = 1.0
         return {**fields, "label": marks}
+
+    def blank(self, row: Row, task: TaskInfo) -> Row:
+        """No class."""
+        return {"label": [0.0] * len(task.labels)}
+
+    def likeliest(self, probabilities: Sequence[float]) -> list[float]:
+        """1 for each class that is as probable as not."""
+        return [float(probability >= THRESHOLD) for probability in probabilities]
 
     def classes(self, row: Row) -> Sequence[int]:
         """Those marked."""

@@ -48,6 +48,11 @@ class MultipleChoice(CandidateKind):
         place = _place(answer, found, names, task.first_label, where)
         return {"text": text(raw, task.text[0], task, where), "choices": found, "label": place}
 
+    def read_given(self, raw: Mapping[str, Any], task: Task, where: str) -> tuple[str, ...]:
+        """The question and its choices."""
+        choices = checked_texts(_choices(raw, task, where)[0], "choice", self.least, where)
+        return text(raw, task.text[0], task, where), *choices
+
     def marks(self, row: Row) -> Sequence[float]:
         """1 for the right choice."""
         return [float(place == row["label"]) for place in range(len(row["choices"]))]

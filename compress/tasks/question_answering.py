@@ -62,12 +62,21 @@ class QuestionAnswering(Kind):
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
         """Question, context, all accepted answers (none where there is none), and where the first one begins."""
-        question, context = (text(raw, name, task, where) for name in task.text)
-        for name, found in zip(task.text, (question, context), strict=True):
-            if not found.strip():
-                raise DataError(f"{where}: column '{name}' is empty.", hint=LEAVE_OUT)
+        question, context = self.read_given(raw, task, where)
         answers, start = marked_answers(raw, context, task, where)
         return {"question": question, "context": context, "answers": answers, "start": start}
+
+    def read_given(self, raw: Mapping[str, Any], task: Task, where: str) -> tuple[str, ...]:
+        """The question and the text, neither of them empty."""
+        texts = tuple(text(raw, name, task, where) for name in task.text)
+        for name, found in zip(task.text, texts, strict=True):
+            if not found.strip():
+                raise DataError(f"{where}: column '{name}' is empty.", hint=LEAVE_OUT)
+        return texts
+
+    def blank(self, row: Row, task: TaskInfo) -> Row:
+        """No answer."""
+        return {"answers": [], "start": -1}
 
     def given(self, row: Row) -> Given:
         """The question and the text."""

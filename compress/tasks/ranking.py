@@ -55,7 +55,7 @@ class Ranking(CandidateKind):
     example = "candidate"
     least = 1
 
-    def gathered(self, rows: Iterator[RawRow], task: Task) -> Iterator[RawRow]:
+    def gathered(self, rows: Iterator[RawRow], task: Task, answered: bool = True) -> Iterator[RawRow]:
         """One row a question, with lists of its candidates and labels; rows that hold lists stay as they are."""
         first = next(rows, None)
         if first is None:
@@ -63,14 +63,11 @@ class Ranking(CandidateKind):
         every = chain([first], rows)
         if isinstance(pick(first.values, task.text[1], task, first.where), (list, tuple)):
             return every
-        return _questions(every, task)
+        return _questions(every, task, answered)
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
         """The question, its candidates, and how right each one is."""
-        candidates, values = (pick(raw, name, task, where) for name in (task.text[1], label_columns(task)[0]))
-        for name, value in ((task.text[1], candidates), (label_columns(task)[0], values)):
-            if not isinstance(value, (list, tuple)):
-                raise DataError(f"{where}: column '{name}' holds {str(value)[:40]!r} where other rows hold a list.")
+        candidates, values = (_list(raw, name, task, where) for name in (task.text[1], label_columns(task)[0]))
         if len(candidates) != len(values):
             told = f"{counted(len(candidates), 'candidate')} and {counted(len(values), 'label')}"
             raise DataError(f"{where}: the row has {told}.")
@@ -79,6 +76,15 @@ class Ranking(CandidateKind):
         if not any(marks):
             raise DataError(f"{where}: no candidate of {len(found)} is right.", hint=LEAVE_OUT)
         return {"text": text(raw, task.text[0], task, where), "candidates": found, "label": marks}
+
+    def read_given(self, raw: Mapping[str, Any], task: Task, where: str) -> tuple[str, ...]:
+        """The question and its candidates."""
+        candidates = checked_texts(_list(raw, task.text[1], task, where), "candidate", self.least, where)
+        return text(raw, task.text[0], task, where), *candidates
+
+    def blank(self, row: Row, task: TaskInfo) -> Row:
+        """No candidate is right."""
+        return {"label": [0.0] * len(row["candidates"])}
 
     def marks(self, row: Row) -> Sequence[float]:
         """As they were given."""
@@ -186,7 +192,7 @@ def _numbers(order: Sequence[int]) -> str:
     return ", ".join(str(place + 1) for place in order[:TOLD]) + (" …" if len(order) > TOLD else "")
 
 
-def _questions(rows: Iterator[RawRow], task: Task) -> Iterator[RawRow]:
+def _questions(rows: Iterator[RawRow], task: Task, answered: bool) -> Iterator[RawRow]:
     """Neighbours with the same question as one row, which stands where the first of them does."""
     seen: set[bytes] = set()
     for question, found in groupby(rows, lambda raw: pick(raw.values, task.text[0], task, raw.where)):
@@ -198,12 +204,19 @@ def _questions(rows: Iterator[RawRow], task: Task) -> Iterator[RawRow]:
                 hint="sort the file so that the candidates of a question follow one another",
             )
         seen.add(digest)
-        yield RawRow(lines[0].where, {**lines[0].values, **_listed(lines, task)})
+        yield RawRow(lines[0].where, {**lines[0].values, **_listed(lines, task, answered)})
 
 
-def _listed(lines: Sequence[RawRow], task: Task) -> dict[str, list[Any]]:
-    columns = (task.text[1], label_columns(task)[0])
+def _listed(lines: Sequence[RawRow], task: Task, answered: bool) -> dict[str, list[Any]]:
+    columns = (task.text[1], label_columns(task)[0]) if answered else (task.text[1],)
     return {name: [pick(line.values, name, task, line.where) for line in lines] for name in columns}
+
+
+def _list(raw: Mapping[str, Any], name: str, task: Task, where: str) -> Sequence[Any]:
+    value = pick(raw, name, task, where)
+    if not isinstance(value, (list, tuple)):
+        raise DataError(f"{where}: column '{name}' holds {str(value)[:40]!r} where other rows hold a list.")
+    return value
 
 
 def _mark(value: Any, where: str) -> float:

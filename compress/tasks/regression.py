@@ -34,6 +34,10 @@ class Regression(TextKind):
         value = pick(raw, label_columns(task)[0], task, where)
         return {**text_fields(raw, task, where), "label": number(value, where)}
 
+    def blank(self, row: Row, task: TaskInfo) -> Row:
+        """Zero."""
+        return {"label": 0.0}
+
     def collate(self, examples: Sequence[Example], pad_id: int) -> Arrays:
         """A padded batch; labels are float32 (n,)."""
         return {**collate_text(examples, pad_id), **stacked_labels(examples, np.float32)}

@@ -58,9 +58,7 @@ class Retrieval(EmbeddingKind):
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
         """The query, one positive document at least, and negative ones; none of them empty."""
-        query = text(raw, task.text[0], task, where)
-        if not query.strip():
-            raise DataError(f"{where}: the query is empty.")
+        query = self.read_given(raw, task, where)
         positives = _documents(raw, label_columns(task)[0], task, where)
         if not positives:
             raise DataError(f"{where}: there is no document that answers the query.")
@@ -70,6 +68,17 @@ class Retrieval(EmbeddingKind):
         if both := set(positives) & set(negatives):
             raise DataError(f"{where}: a document stands among the positives and the negatives: {both.pop()[:40]!r}.")
         return {"query": query, "positives": positives, "negatives": negatives}
+
+    def read_given(self, raw: Mapping[str, Any], task: Task, where: str) -> str:
+        """The query, or a document in its column: both are embedded in the same way."""
+        query = text(raw, task.text[0], task, where)
+        if not query.strip():
+            raise DataError(f"{where}: the query is empty.")
+        return query
+
+    def blank(self, row: Row, task: TaskInfo) -> Row:
+        """No documents."""
+        return {}
 
     def kept(self, row: Row, number: Callable[[str], int] | None) -> list[Row]:
         """To learn from, a row for each positive; to be answered, one with the numbers of those documents."""

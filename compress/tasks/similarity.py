@@ -69,6 +69,10 @@ class Similarity(EmbeddingKind):
             raise UsageError(f"nothing is like an empty text; got {given!r}.")
         return {"text": parts[0], "text_pair": parts[1] if len(parts) > 1 else None}
 
+    def blank(self, row: Row, task: TaskInfo) -> Row:
+        """The least score."""
+        return {"label": task.range[0]}
+
     def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:
         """One example a text; both carry the label, from 0 to 1."""
         numbers = {} if row.get("label") is None else {"label": unit(row["label"], task)}

@@ -21,7 +21,7 @@ from compress.tasks.candidates import LEAVE_OUT
 from compress.tasks.columns import label_columns, pick
 from compress.tasks.counts import f1_each, mean_of_present
 from compress.tasks.kind import Arrays, ClassCounts, Confidence, Encode, Example, Given, Kind, Metric, Row
-from compress.tasks.sentences import is_whole, named_tags, tagged_words
+from compress.tasks.sentences import is_whole, named_tags, tagged_words, words_in
 from compress.tasks.tags import (
     BEGINS,
     NOTHING,
@@ -92,12 +92,7 @@ class TokenClassification(Kind):
         """
         answer = pick(raw, label_columns(task)[0], task, where)
         words, tags = tagged_words(pick(raw, task.text[0], task, where), answer, task, where)
-        if len(words) > task.max_windows * task.max_length:
-            raise DataError(
-                f"{where}: the sentence has {len(words):,} words, more than the pieces of all its windows "
-                f"({task.max_windows} of {task.max_length}).",
-                hint=f"cut it into sentences, or set a greater task.max_windows; {LEAVE_OUT}",
-            )
+        _check_length(words, task, where)
         known = _places(labels)
         unknown = next((tag for tag in tags if tag not in known), None)
         if unknown is not None:
@@ -105,6 +100,16 @@ class TokenClassification(Kind):
             raise DataError(f"{where}: the tag '{unknown}' is not among those of {source}{nearest(unknown, labels)}.")
         tags = from_iob1(tags) if task.scheme == "iob1" else tags
         return {"words": words, "label": [known[tag] for tag in tags]}
+
+    def read_given(self, raw: Mapping[str, Any], task: Task, where: str) -> tuple[str, ...]:
+        """The words."""
+        words = words_in(pick(raw, task.text[0], task, where), where)
+        _check_length(words, task, where)
+        return tuple(words)
+
+    def blank(self, row: Row, task: TaskInfo) -> Row:
+        """No entity."""
+        return {"label": [0] * len(row["words"])}
 
     def told_apart(self, row: Row) -> Iterable[Hashable]:
         """The tags of its words."""
@@ -260,6 +265,16 @@ class TokenClassification(Kind):
     def gold_words(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
         """`artist 2-3, album 5`."""
         return [", ".join(map(_in_words, found)) or "none" for found in _told(gold, task)]
+
+
+def _check_length(words: Sequence[str], task: Task, where: str) -> None:
+    """Refuse a sentence of which windows can never show all."""
+    if len(words) > task.max_windows * task.max_length:
+        raise DataError(
+            f"{where}: the sentence has {len(words):,} words, more than the pieces of all its windows "
+            f"({task.max_windows} of {task.max_length}).",
+            hint=f"cut it into sentences, or set a greater task.max_windows; {LEAVE_OUT}",
+        )
 
 
 def first_pieces(spans: Sequence[NDArray[np.int64]], words: Sequence[str]) -> Iterator[list[int]]:

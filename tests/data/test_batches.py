@@ -39,6 +39,7 @@ def test_batches_equal_those_made_in_memory(kind, kept, word_folder, tmp_path):
     for picked in ([0, 1, 2, 3, 4], [3], [4, 0]):
         expected = KINDS[kind].collate([made[index] for index in picked], tokens.pad_id)
         found = encoded.batch(np.array(picked))
+        assert found.pop("index").tolist() == picked
         assert expected.keys() == found.keys()
         for name, array in expected.items():
             np.testing.assert_array_equal(found[name], array)

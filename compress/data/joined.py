@@ -1,0 +1,36 @@
+"""What a student learns from: rows of train, then rows without an answer, which only its teachers can tell it of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from compress.folder import TaskInfo
+from compress.tasks import kind_of
+from compress.tasks.kind import Row
+from compress.tasks.rows import LazyRows
+
+
+class JoinedRows(LazyRows):
+    """Rows of train before rows without an answer: all have the same fields, and tell whether they are `labelled`."""
+
+    def __init__(self, train: Sequence[Row], others: Sequence[Sequence[Row]], task: TaskInfo) -> None:
+        """``others`` have no answers; they follow train in their order."""
+        self._parts = [train, *(part for part in others if len(part))]
+        self._task, self._kind = task, kind_of(task)
+        soft = train[0].get("soft_labels")
+        self._told = {} if soft is None else {"soft_labels": [math.nan] * len(soft)}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
+    def row(self, place: int) -> Row:
+        """A row as it is, or one of those without an answer with something that fills its place in a batch."""
+        if place < len(self._parts[0]):
+            return {"labelled": True, **self._parts[0][place]}
+        for part in self._parts:
+            if place < len(part):
+                row = part[place]
+                return {**self._kind.blank(row, self._task), **row, **self._told, "labelled": False}
+            place -= len(part)
+        raise IndexError(place)
