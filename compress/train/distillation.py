@@ -4,35 +4,58 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from compress.errors import ModelError, UsageError
+from compress.errors import ModelError
 from compress.folder import TaskInfo
-from compress.losses import LOSSES, TASK_LOSSES, AnswerLoss, BatchLoss, LayerLoss, Part
+from compress.losses import LOSSES, TASK_LOSSES, AnswerLoss, BatchLoss, LayerLoss
+from compress.losses.subset import over_rows
+from compress.losses.told import TOLD, brings, told_answers
 from compress.models.families import layers_of
-from compress.models.observe import Seen, observe
-from compress.recipe.losses import Loss
+from compress.models.observe import Seen, Wanted, observe_each
 from compress.recipe.training import Distill
 from compress.tasks import kind_of
+from compress.train.comparisons import STUDENT, TEACHER, Comparisons, Pair, follows_map
 from compress.train.cross_scores import check_margins
 from compress.train.layer_map import Pairs, layer_map
 from compress.train.objective import Batch, Losses, forward
+from compress.train.phases import HARD_LABEL, settles_in, stage_at, stages_of
+from compress.train.teachers import Answers, Teacher, as_teacher
+
+LABELLED = "labelled"
+"""Of a batch: (examples,), one where the row's answer is a true one. Without it all are."""
+
+
+class Moment(NamedTuple):
+    """One batch as student and teacher see it."""
+
+    batch: Batch
+    outputs: Answers
+    """The student's."""
+    wanted: Answers
+    """What its answers should be; empty where no loss asks."""
+    ours: Seen
+    theirs: Seen
+    projected: Mapping[Pair, Tensor]
+    """The student's hidden states in the teacher's width, where they differ."""
 
 
 class Distillation:
-    """Losses of a student against one teacher, which runs in eval mode, without gradients, on the same batch.
+    """Losses of a student against a teacher, which runs in eval mode, without gradients, on the same batch.
 
-    Only what the chosen losses need is observed, at the mapped layers alone. Where hidden sizes differ, each pair of
-    layers gets a linear projection, trained with the student and dropped afterwards.
+    Only losses that weigh something at the time are computed, only what they need is observed, at their layers alone,
+    and a teacher that none of them needs does not run. Where hidden sizes differ, each pair of layers gets a linear
+    projection for all losses that compare it; it is trained with the student and dropped afterwards.
     """
 
     def __init__(
         self,
         student: PreTrainedModel,
-        teacher: PreTrainedModel,
+        teacher: PreTrainedModel | Teacher,
         settings: Distill,
         task: TaskInfo,
         seed: int = 0,
@@ -40,112 +63,104 @@ class Distillation:
         pairs: Pairs | None = None,
     ) -> None:
         """``pairs`` (student layer, teacher layer) come before the settings' layer map."""
+        check_margins(settings, task)
         self.task = task
         self.problem = kind_of(task).problem
-        self.teacher = teacher
-        teacher.train(False)
-        chosen = chosen_losses(settings)
-        self.settings = settings_of(settings)
-        check_margins(settings, task)
-        self.answers = {name: loss for name, loss in chosen.items() if isinstance(loss, AnswerLoss)}
-        self.layers = {name: loss for name, loss in chosen.items() if isinstance(loss, LayerLoss)}
-        self.given = {name: loss for name, loss in chosen.items() if isinstance(loss, BatchLoss)}
-        if settings.hard_label > 0:
-            self.given["hard_label"] = TASK_LOSSES[self.problem]
-        self.weights = {
-            **{name: each.weight_at(0.0) for name, each in self.settings.items()},
-            "hard_label": settings.hard_label,
+        self.teacher = as_teacher(teacher)
+        self.stages = stages_of(settings)
+        self.losses: dict[str, AnswerLoss | LayerLoss | BatchLoss] = {
+            **LOSSES,
+            HARD_LABEL: TASK_LOSSES[self.problem],
         }
-        depths = len(layers_of(student)), len(layers_of(teacher))
-        self.pairs = layer_map(settings.layer_map, *depths) if pairs is None else pairs
-        if self.layers and not self.pairs:
-            raise ModelError("layer_map is empty, so hidden states and attention have nothing to compare.")
-        if not (self.answers or self.layers or self.given):
-            raise UsageError(
-                "every distillation loss weighs zero and so does hard_label: there is nothing to learn from."
-            )
-        self.parts: set[Part] = {part for loss in self.layers.values() for part in loss.needs}
+        depths = len(layers_of(student)), len(layers_of(self.teacher.model))
+        if follows_map(self.stages):
+            pairs = _some(layer_map(settings.layer_map, *depths) if pairs is None else pairs)
+        self.comparisons = Comparisons(self.stages, pairs or (), *depths)
         self.projections = self._make_projections(student, seed)
-        self._check_observable(student)
+        _check_observable(student, self.comparisons.ever(STUDENT))
+        _check_observable(self.teacher.model, self.comparisons.ever(TEACHER))
+        self.begin(0.0)
 
     def modules(self) -> Sequence[nn.Module]:
-        """The projections."""
+        """The projections, those of all phases."""
         return list(self.projections.values())
 
     def identity(self) -> str:
-        """The task, and the teacher by the weights of its last layer, which hardly any two share."""
-        digest = hashlib.sha256(self.task.model_dump_json().encode())
-        for tensor in layers_of(self.teacher)[-1].state_dict().values():
-            digest.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-        return digest.hexdigest()
+        """The task, and who teaches."""
+        told = f"{self.task.model_dump_json()} {self.teacher.identity()}"
+        return hashlib.sha256(told.encode()).hexdigest()
 
     def begin(self, progress: float) -> None:
-        """Weights follow their phase."""
+        """Weights move, and at a phase's beginning other losses count."""
+        self.stage = stage_at(self.stages, progress)
+        self.weights = self.stages[self.stage].weights(progress)
+        self.ours = self.comparisons.parts(self.stage, self.weights, STUDENT)
+        self.theirs = self.comparisons.parts(self.stage, self.weights, TEACHER)
+
+    def settles(self) -> bool:
+        """From the last phase on that teaches answers."""
+        return self.stage >= settles_in(self.stages)
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """Each loss under its name in the recipe, the task's own as `hard_label`."""
-        with observe(model, [ours for ours, _ in self._observed], self.parts) as ours:
+        wanted, theirs = self._ask_teacher(batch)  # before the student, whose activations stay for the gradients
+        with observe_each(model, self.ours) as ours:
             outputs = forward(model, batch)
-        losses: Losses = {name: loss.function(outputs, batch, self.task) for name, loss in self.given.items()}
-        if self.answers or self.layers:
-            losses |= self._after_teacher(outputs, ours, batch)
-        return {name: self.weights[name] * loss for name, loss in losses.items()}
+        moment = Moment(batch, outputs, wanted, ours, theirs, self._projected(ours))
+        return {name: weight * self._loss(name, moment) for name, weight in self.weights.items()}
 
-    @property
-    def _observed(self) -> tuple[tuple[int, int], ...]:
-        return self.pairs if self.parts else ()
+    def _ask_teacher(self, batch: Batch) -> tuple[Answers, Seen]:
+        """What the student's answers and layers are compared with; a teacher runs only for what rows do not tell."""
+        follows = any(isinstance(self.losses[name], AnswerLoss) for name in self.weights)
+        told = follows and TOLD in batch
+        answers: tuple[Answers, Seen] = {}, {}
+        if self.theirs or (follows and not (told and bool(brings(batch).all()))):
+            answers = self.teacher(batch, self.theirs)
+        return (told_answers(answers[0], batch, self.task, self.problem), answers[1]) if told else answers
 
-    def _after_teacher(self, outputs: Mapping[str, Tensor], ours: Seen, batch: Batch) -> Losses:
-        """The losses that compare the student with its teacher."""
-        wanted, theirs = self._ask_teacher(batch)
-        answers = {
-            name: loss.function(outputs, wanted, batch, self.task, self.problem, self.settings[name])
-            for name, loss in self.answers.items()
-        }
-        return answers | {name: self._over_pairs(name, loss, ours, theirs, batch) for name, loss in self.layers.items()}
+    def _loss(self, name: str, moment: Moment) -> Tensor:
+        loss, section = self.losses[name], self.stages[self.stage].sections.get(name)
+        if isinstance(loss, LayerLoss):
+            return self._over_pairs(name, loss, moment)
+        if isinstance(loss, AnswerLoss):
+            return loss.function(moment.outputs, moment.wanted, moment.batch, self.task, self.problem, section)
+        if name == HARD_LABEL and LABELLED in moment.batch:
+            true = moment.batch[LABELLED] > 0
+            return over_rows(true, moment.outputs, moment.batch, lambda ours, few: loss.function(ours, few, self.task))
+        return loss.function(moment.outputs, moment.batch, self.task)
 
-    def _ask_teacher(self, batch: Batch) -> tuple[Mapping[str, Tensor], Seen]:
-        device = batch["input_ids"].device
-        if self.teacher.device != device:
-            nn.Module.to(self.teacher, device)
-        with torch.no_grad(), observe(self.teacher, {theirs for _, theirs in self._observed}, self.parts) as seen:
-            return forward(self.teacher, batch), seen
+    def _over_pairs(self, name: str, loss: LayerLoss, moment: Moment) -> Tensor:
+        """A layer loss averaged over the pairs it compares, so that its weight does not depend on the depth."""
+        section, found = self.stages[self.stage].sections[name], []
+        for pair in self.comparisons.pairs(self.stage, name):
+            student = dict(moment.ours[pair[0]])
+            if loss.projected and pair in moment.projected:
+                student["hidden"] = moment.projected[pair]
+            found.append(loss.function(student, moment.theirs[pair[1]], moment.batch, section))
+        return torch.stack(found).mean()
 
-    def _over_pairs(self, name: str, loss: LayerLoss, ours: Seen, theirs: Seen, batch: Batch) -> Tensor:
-        """A layer loss averaged over the mapped pairs, so that its weight does not depend on the depth."""
-        compared = []
-        for pair in self.pairs:
-            student = dict(ours[pair[0]])
-            if pair in self.projections and "hidden" in loss.needs:
-                student["hidden"] = self.projections[pair](student["hidden"])
-            compared.append(loss.function(student, theirs[pair[1]], batch, self.settings[name]))
-        return torch.stack(compared).mean()
+    def _projected(self, ours: Seen) -> dict[Pair, Tensor]:
+        """The student's hidden states as losses of now want them, made once for all of them."""
+        wanted = self.comparisons.projected(self.stage, self.weights)
+        every = self.projections.items()
+        return {pair: projection(ours[pair[0]]["hidden"]) for pair, projection in every if pair in wanted}
 
-    def _make_projections(self, student: PreTrainedModel, seed: int) -> dict[tuple[int, int], nn.Linear]:
-        widths = int(student.config.hidden_size), int(self.teacher.config.hidden_size)
-        if "hidden" not in self.parts or widths[0] == widths[1]:
+    def _make_projections(self, student: PreTrainedModel, seed: int) -> dict[Pair, nn.Linear]:
+        widths = int(student.config.hidden_size), int(self.teacher.model.config.hidden_size)
+        if widths[0] == widths[1]:
             return {}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return {pair: nn.Linear(*widths, bias=False) for pair in self.pairs}
-
-    def _check_observable(self, student: PreTrainedModel) -> None:
-        """Meet what cannot be observed now and not in the first step of training."""
-        with observe(student, [ours for ours, _ in self._observed], self.parts):
-            pass
-        with observe(self.teacher, {theirs for _, theirs in self._observed}, self.parts):
-            pass
+            return {pair: nn.Linear(*widths, bias=False) for pair in self.comparisons.ever_projected()}
 
 
-def settings_of(settings: Distill) -> dict[str, Loss]:
-    """The section of each loss that weighs something, with the distillation's temperature where it has none."""
-    chosen = settings.losses.chosen()
-    soft = settings.losses.soft_label
-    if soft is not None and soft.temperature is None and "soft_label" in chosen:
-        chosen["soft_label"] = soft.model_copy(update={"temperature": settings.temperature})
-    return chosen
+def _some(pairs: Pairs) -> Pairs:
+    if not pairs:
+        raise ModelError("layer_map is empty, so hidden states and attention have nothing to compare.")
+    return pairs
 
 
-def chosen_losses(settings: Distill) -> dict[str, AnswerLoss | LayerLoss | BatchLoss]:
-    """The losses that weigh something, by name."""
-    return {name: LOSSES[name] for name in settings.losses.chosen()}
+def _check_observable(model: PreTrainedModel, wanted: Wanted) -> None:
+    """Meet what cannot be observed now and not in the first step of training."""
+    with observe_each(model, wanted):
+        pass

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from compress.errors import ModelError
+from compress.losses import LayerLoss
+from compress.models.observe import EMBEDDINGS
 from compress.models.shrink import choose_layers
+from compress.recipe.losses import Loss, Relation
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -26,6 +29,18 @@ def layer_map(wanted: str | Pairs, student: int, teacher: int) -> Pairs:
             hint="layer_map: uniform, or pairs [student, teacher]",
         )
     return tuple((layer, layer + (teacher - student if wanted == "last" else 0)) for layer in range(student))
+
+
+def compared(loss: LayerLoss, section: Loss, mapped: Pairs, student: int, teacher: int) -> Pairs:
+    """The pairs that one loss compares in models of these depths: the mapped ones, the last layers, or embeddings."""
+    if loss.at == "embeddings":
+        return ((EMBEDDINGS, EMBEDDINGS),)
+    if loss.at == "mapped":
+        return mapped
+    followed = section.layer if isinstance(section, Relation) and section.layer is not None else teacher - 1
+    if followed >= teacher:
+        raise ModelError(f"relation.layer: {followed} is not there; the teacher has layers 0 to {teacher - 1}.")
+    return ((student - 1, followed),)
 
 
 def _checked(pairs: Pairs, student: int, teacher: int) -> Pairs:

@@ -1,0 +1,77 @@
+"""Which layers of both models the losses of a distillation compare, and so what must be seen of each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from compress.losses import LOSSES, LayerLoss, Part
+from compress.models.observe import Wanted
+from compress.train.layer_map import Pairs, compared
+from compress.train.phases import Stage
+
+Pair = tuple[int, int]
+"""(student's layer, teacher's layer)."""
+
+STUDENT, TEACHER = 0, 1
+"""The sides of a pair."""
+
+
+class Comparisons:
+    """The pairs of layers that each loss on layers compares, phase by phase."""
+
+    def __init__(self, stages: Sequence[Stage], mapped: Pairs, student: int, teacher: int) -> None:
+        """``mapped`` is the layer map, of models of these depths."""
+        self._pairs = [
+            {
+                name: compared(loss, section, mapped, student, teacher)
+                for name, section in stage.sections.items()
+                if (loss := _on_layers(name)) is not None
+            }
+            for stage in stages
+        ]
+
+    def pairs(self, stage: int, name: str) -> Pairs:
+        """What one loss compares in a phase."""
+        return self._pairs[stage][name]
+
+    def parts(self, stage: int, names: Collection[str], side: int) -> Wanted:
+        """Layer -> parts that these losses need of the student or the teacher."""
+        wanted: dict[int, set[Part]] = {}
+        for name in names:
+            if (loss := _on_layers(name)) is not None:
+                for pair in self.pairs(stage, name):
+                    wanted.setdefault(pair[side], set()).update(loss.needs)
+        return wanted
+
+    def ever(self, side: int) -> Wanted:
+        """Layer -> parts that any phase needs."""
+        wanted: dict[int, set[Part]] = {}
+        for stage, pairs in enumerate(self._pairs):
+            for layer, parts in self.parts(stage, pairs, side).items():
+                wanted.setdefault(layer, set()).update(parts)
+        return wanted
+
+    def projected(self, stage: int, names: Collection[str]) -> set[Pair]:
+        """The pairs at which these losses want the student's hidden states in the teacher's width."""
+        return {pair for name in names if projects(name) for pair in self.pairs(stage, name)}
+
+    def ever_projected(self) -> list[Pair]:
+        """Those of all phases, in order."""
+        return sorted({pair for stage, pairs in enumerate(self._pairs) for pair in self.projected(stage, pairs)})
+
+
+def follows_map(stages: Sequence[Stage]) -> bool:
+    """Whether any loss compares the layers that a layer map pairs."""
+    losses = [_on_layers(name) for stage in stages for name in stage.sections]
+    return any(loss is not None and loss.at == "mapped" for loss in losses)
+
+
+def projects(name: str) -> bool:
+    """Whether a loss wants the student's hidden states in the teacher's width."""
+    loss = _on_layers(name)
+    return loss is not None and loss.projected
+
+
+def _on_layers(name: str) -> LayerLoss | None:
+    loss = LOSSES.get(name)
+    return loss if isinstance(loss, LayerLoss) else None
