@@ -34,7 +34,7 @@ class Plan:
 
     def rows_from(self, update: int) -> int:
         """How many examples are still to come at this update."""
-        return sum(len(batch) for later in range(update, self.total) for batch in self.batches(later))
+        return self._rows_before(self.total) - self._rows_before(update)
 
     def factor(self, update: int) -> float:
         """The learning rate of an update, as a part of the full one."""
@@ -52,6 +52,12 @@ class Plan:
         often = min(self._settings.evaluations, self.per_epoch)
         place = done % self.per_epoch or self.per_epoch
         return place * often // self.per_epoch > (place - 1) * often // self.per_epoch
+
+    def _rows_before(self, update: int) -> int:
+        """Examples of all earlier updates: whole epochs have every one, so only one epoch need be looked at."""
+        epoch, place = divmod(update, self.per_epoch)
+        begun = self._epoch(epoch)[: place * self._settings.accumulate] if place else []
+        return epoch * len(self._lengths) + sum(len(batch) for batch in begun)
 
     def _batches_of_epoch(self, epoch: int) -> list[NDArray[np.int64]]:
         return bucketed(self._lengths, self._settings.batch_size, self._seed, epoch)

@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from compress.models.families import layers_of
 from compress.models.observe import Seen, Wanted, observe_each
 from compress.train.objective import Batch, forward
 
@@ -54,9 +53,10 @@ class ModelTeacher:
             return forward(self.model, batch), seen
 
     def identity(self) -> str:
-        """By the weights of the last layer, which hardly any two models share."""
+        """By all of its weights: two heads may stand on the same layers."""
         digest = hashlib.sha256()
-        for tensor in layers_of(self.model)[-1].state_dict().values():
+        for name, tensor in self.model.state_dict().items():
+            digest.update(name.encode())
             digest.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
         return digest.hexdigest()
 

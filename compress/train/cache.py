@@ -1,0 +1,281 @@
+"""What a teacher says stays on disk between epochs, so that from the second one on it need not be asked again.
+
+A teacher never changes: of the same text it says the same every time, up to the rounding that another padding brings.
+Its answers are always worth keeping, a few numbers an example; hidden states, queries, keys and values are kept of as
+many examples as the recipe's disk budget holds, counted from the first. What stands is read. Where any example of a
+batch is to be kept and is not here yet, the whole batch is run, else those alone that are never kept: so a training
+that is killed and goes on asks for the same batches, and ends in the same bits.
+
+Values reach their files before the byte that says so. A power cut may still keep the byte and lose the values, so what
+was written before the machine was last started is not trusted, and such a cache begins anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from compress.console import Console
+from compress.errors import counted
+from compress.models.observe import Seen, Wanted
+from compress.recipe.training import Distill
+from compress.train.cache_plan import CachePlan, Key
+from compress.train.kept import Form, Kept, Places
+from compress.train.objective import Batch, Examples
+from compress.train.plan import Plan
+from compress.train.processes import Processes
+from compress.train.restarts import FOLDER
+from compress.train.teachers import Answers, Teacher
+
+RESERVE = 2**30
+"""Bytes of a disk that stay free for checkpoints and for others."""
+
+OF_PIECES = frozenset({"token_classification", "question_answering"})
+"""The problems whose answers are one for each piece."""
+
+Said = dict[Key, Tensor]
+"""All that a teacher says of a batch; each (examples, [pieces,] ...)."""
+
+
+class CachedTeacher:
+    """Says what a teacher says, and asks it once for each example as long as the disk holds the answer."""
+
+    def __init__(
+        self,
+        teacher: Teacher,
+        wanted: Wanted,
+        lengths: Places,
+        work: Path,
+        disk: int,
+        *,
+        digest: str = "",
+        of_pieces: bool = False,
+        console: Console | None = None,
+        label: str = "distill",
+    ) -> None:
+        """Keep in a folder of ``work`` what is said of examples of these ``lengths``; a later `index` is never kept.
+
+        ``wanted`` is all that will ever be asked of layers, ``disk`` the most bytes, ``digest`` stands for what the
+        examples hold, and ``of_pieces`` tells whether answers are one for each piece.
+        """
+        self._teacher = teacher
+        self._wanted = wanted
+        self._lengths = lengths
+        self._work = work
+        self._disk = disk
+        self._digest = digest
+        self._of_pieces = of_pieces
+        self._console = console or Console("quiet")
+        self._label = label
+        self._folder: Path | None = None
+        self._kept: dict[Key, Kept] = {}
+
+    @property
+    def model(self) -> PreTrainedModel:
+        """The teacher's."""
+        return self._teacher.model
+
+    def identity(self) -> str:
+        """The teacher's: nothing else is said here."""
+        return self._teacher.identity()
+
+    def __call__(self, batch: Batch, wanted: Wanted) -> tuple[Answers, Seen]:
+        """From disk what stands there, from the teacher what does not."""
+        if self._folder is None:
+            self._open(batch)
+        asked = self._asked(wanted)
+        if asked is None:
+            return self._teacher(batch, wanted)
+        index: Places = batch["index"].cpu().numpy()
+        run = _to_run(asked, index)
+        said: Said = {}
+        if len(run):
+            said = flat(*self._teacher(self._some(batch, run), wanted))
+            self._keep(asked, index[run], said)
+        if not self._kept:  # the disk is full, and all of the batch was run
+            return unflat(said, wanted)
+        return unflat({key: _whole(key, kept, index, run, said, batch) for key, kept in asked.items()}, wanted)
+
+    def _asked(self, wanted: Wanted) -> dict[Key, Kept] | None:
+        """Where each thing that is asked stands; None where one of them has no place."""
+        keys = [key for key in self._kept if key[0] is None]
+        keys += [(layer, part) for layer, parts in wanted.items() for part in sorted(parts)]
+        found = {key: self._kept[key] for key in keys if key in self._kept}
+        return found if found and len(found) == len(keys) else None
+
+    def _some(self, batch: Batch, run: Places) -> Batch:
+        """A batch of some of the examples, as wide as the longest of them."""
+        shape = batch["input_ids"].shape
+        if len(run) == shape[0]:
+            return batch
+        chosen = torch.from_numpy(run).to(batch["input_ids"].device)
+        longest = int(batch["attention_mask"][chosen].sum(dim=1).max())
+        of_examples = {name: tensor[chosen] for name, tensor in batch.items() if tensor.shape[:1] == shape[:1]}
+        return {
+            name: tensor[:, :longest] if batch[name].shape == shape else tensor for name, tensor in of_examples.items()
+        }
+
+    def _keep(self, asked: Mapping[Key, Kept], index: Places, said: Said) -> None:
+        """Put what has a place and is not there yet where it belongs."""
+        try:
+            for key, kept in asked.items():
+                new = np.flatnonzero(kept.lacks(index))
+                if len(new):
+                    kept.put(index[new], said[key][torch.from_numpy(new).to(said[key].device)])
+        except OSError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        """Go on without a cache, and give its room back to the checkpoints."""
+        self._kept = {}
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self._console.warn(
+            f"{self._label}: what the teacher says cannot be kept ({error.strerror or error}): "
+            "the training goes on without, and asks it in every epoch."
+        )
+
+    def _open(self, batch: Batch) -> None:
+        """Go on with the files of this teacher and these examples, or begin them."""
+        folder = self._folder = self._work / f"teacher-{self._name(batch)}"
+        processes = Processes()
+        try:
+            if processes.is_main and CachePlan.read(folder, self._disk) is None:
+                self._begin(folder, batch)
+            processes.wait()
+            plan = CachePlan.read(folder, self._disk)
+            if plan is not None and plan.answers:
+                self._kept = {key: self._opened(folder, plan, key) for key in plan.forms}
+        except OSError as error:
+            self._give_up(error)
+
+    def _opened(self, folder: Path, plan: CachePlan, key: Key) -> Kept:
+        name = key[1] if key[0] is None else f"layer {key[0]} {key[1]}"
+        return Kept(folder / name, plan.forms[key], self._lengths[: plan.count(key)])
+
+    def _begin(self, folder: Path, batch: Batch) -> None:
+        """Look at what the teacher says of one example, and plan."""
+        shutil.rmtree(folder, ignore_errors=True)
+        said = flat(*self._teacher(self._some(batch, np.zeros(1, np.int64)), self._wanted))
+        forms = {key: Form.of(tensor, key[0] is not None or self._of_pieces) for key, tensor in said.items()}
+        folder.mkdir(parents=True)
+        free = max(0, shutil.disk_usage(folder).free - RESERVE)
+        plan = CachePlan.within(min(self._disk, free), forms, self._lengths)
+        self._tell(plan, free)
+        plan.write(folder, self._disk)
+
+    def _tell(self, plan: CachePlan, free: int) -> None:
+        """One line about what is kept."""
+        room = f"{size(self._disk)} of distill.cache.disk"
+        if free < self._disk:
+            room = f"{size(free)} that the disk can spare"
+        if not plan.answers:
+            self._console.warn(f"{self._label}: the teacher's answers alone take more than the {room}: none are kept.")
+            return
+        told = f"the teacher's answers to {counted(plan.answers, 'example')}"
+        if self._wanted:
+            part = "all" if plan.layers == len(self._lengths) else f"{plan.layers:,}"
+            layers = ", ".join("embeddings" if layer < 0 else str(layer) for layer in sorted(self._wanted))
+            told += f", and its layers ({layers}) of {part} of them"
+        self._console.note(f"{self._label}: {told} stay on disk between epochs, up to {size(plan.most)} of {room}")
+
+    def _name(self, batch: Batch) -> str:
+        """Tells this teacher's words about these examples from others; the precision it speaks in is a part of that."""
+        device = batch["input_ids"].device.type
+        precision = str(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else "as it is"
+        asked = sorted((layer, sorted(parts)) for layer, parts in self._wanted.items())
+        told = repr([self._teacher.identity(), self._digest, len(self._lengths), device, precision, asked])
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+def with_cache(
+    teacher: Teacher,
+    wanted: Wanted,
+    settings: Distill,
+    examples: Examples,
+    lasting: int | None,
+    problem: str,
+    work: Path,
+    console: Console,
+    label: str,
+) -> Teacher:
+    """The teacher, whose words stay on disk where the recipe has them kept and any of them is asked for twice.
+
+    ``lasting`` is the number of examples, counted from the first, that are worth a place (None: all); those behind
+    them, texts that were made up, go past the cache.
+    """
+    plan = Plan(examples.lengths, settings, 0)
+    if not settings.cache or (plan.total <= plan.per_epoch and settings.restarts == 1):
+        return teacher
+    processes = Processes()
+    if int(os.environ.get("LOCAL_WORLD_SIZE", processes.count)) != processes.count:
+        console.note(f"{label}: several machines share no disk, so what the teacher says is not kept")
+        return teacher
+    return CachedTeacher(
+        teacher,
+        wanted,
+        examples.pieces[:lasting],
+        work / FOLDER,
+        settings.cache.disk,
+        digest=examples.digest(),
+        of_pieces=problem in OF_PIECES,
+        console=console if processes.is_main else None,
+        label=label,
+    )
+
+
+def flat(answers: Answers, seen: Seen) -> Said:
+    """Everything under its key, with examples and pieces in front."""
+    said: Said = {(None, name): tensor for name, tensor in answers.items()}
+    for layer, parts in seen.items():
+        for part, tensor in parts.items():
+            said[layer, part] = tensor if part == "hidden" else tensor.transpose(1, 2)
+    return said
+
+
+def unflat(said: Said, wanted: Wanted) -> tuple[Answers, Seen]:
+    """The opposite of `flat`, for what is wanted."""
+    answers = {name: tensor for (layer, name), tensor in said.items() if layer is None}
+    seen: Seen = {layer: {} for layer in wanted}
+    for (layer, part), tensor in said.items():
+        if layer is not None:
+            seen[layer][part] = tensor if part == "hidden" else tensor.transpose(1, 2)
+    return answers, seen
+
+
+def _to_run(asked: Mapping[Key, Kept], index: Places) -> Places:
+    """Places in the batch of the examples that the teacher must be asked about."""
+    if any(kept.lacks(index).any() for kept in asked.values()):
+        return np.arange(len(index))
+    return np.flatnonzero(~np.all([kept.stands(index) for kept in asked.values()], axis=0))
+
+
+def _whole(key: Key, kept: Kept, index: Places, run: Places, said: Said, batch: Batch) -> Tensor:
+    """One thing about all of a batch: read where it stands, as it was just said where it has no place."""
+    stands = kept.stands(index)
+    if not stands.any():
+        return said[key]
+    width, device = batch["input_ids"].shape[1], batch["input_ids"].device
+    whole = torch.from_numpy(kept.get(index, width)).view(kept.form.torch_dtype).to(device)
+    fresh = np.flatnonzero(~stands[run])
+    if len(fresh):
+        new = said[key][torch.from_numpy(fresh).to(device)]
+        rows = torch.from_numpy(run[fresh]).to(device)
+        if kept.form.pieces:
+            whole[rows, : new.shape[1]] = new
+        else:
+            whole[rows] = new
+    return whole
+
+
+def size(count: int) -> str:
+    """Bytes for people."""
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"

@@ -1,0 +1,90 @@
+"""What of a teacher's words is kept of how many examples: a pure function of shapes, lengths and the disk budget.
+
+The plan is made once and written beside the files, so that a training that goes on keeps to it whatever else has come
+onto the disk since.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from compress.train.kept import Form, Places
+
+SCHEMA_VERSION = 1
+
+FILE = "plan.json"
+
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+"""Linux: another string each time the machine is started."""
+
+Key = tuple[int | None, str]
+"""A layer and its part; for answers None and the output's name."""
+
+
+@dataclass(frozen=True)
+class CachePlan:
+    """The forms of all that is kept, and of how many examples, counted from the first, it is."""
+
+    forms: Mapping[Key, Form]
+    answers: int
+    """Examples whose answers are kept."""
+    layers: int
+    """Examples of which the asked parts of layers are kept too."""
+    most: int
+    """Bytes that all of it takes."""
+
+    @classmethod
+    def within(cls, disk: int, forms: Mapping[Key, Form], lengths: Places) -> CachePlan:
+        """Answers of all examples or nothing, and of what they leave of ``disk`` bytes the layers of the first ones."""
+        answers = _ends((form for (layer, _), form in forms.items() if layer is None), lengths)
+        layers = _ends((form for (layer, _), form in forms.items() if layer is not None), lengths)
+        if not len(lengths) or answers[-1] > disk:
+            return cls(forms, 0, 0, 0)
+        count = int(np.searchsorted(layers, disk - answers[-1], side="right"))
+        return cls(forms, len(lengths), count, int(answers[-1] + (layers[count - 1] if count else 0)))
+
+    def count(self, key: Key) -> int:
+        """Of how many examples one thing is kept."""
+        return self.answers if key[0] is None else self.layers
+
+    def write(self, folder: Path, disk: int) -> None:
+        """Leave the plan in the folder of its files; ``disk`` is the budget it was made for."""
+        told: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "boot": boot(), "disk": disk, "most": self.most}
+        told |= {"answers": self.answers, "layers": self.layers}
+        told["forms"] = [[layer, name, asdict(form)] for (layer, name), form in self.forms.items()]
+        aside = folder / f".{FILE}"
+        aside.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+        aside.replace(folder / FILE)
+
+    @classmethod
+    def read(cls, folder: Path, disk: int) -> CachePlan | None:
+        """The plan that stands there; None where there is none that can be gone on with."""
+        try:
+            told = json.loads((folder / FILE).read_bytes())
+        except (OSError, ValueError):
+            return None
+        if (told.get("schema_version"), told.get("boot"), told.get("disk")) != (SCHEMA_VERSION, boot(), disk):
+            return None
+        forms = {
+            (layer, name): Form(form["dtype"], tuple(form["shape"]), form["pieces"])
+            for layer, name, form in told["forms"]
+        }
+        return cls(forms, told["answers"], told["layers"], told["most"])
+
+
+def boot() -> str:
+    """What tells this run of the machine from the one before: what was written then may have been cut off by it."""
+    return BOOT.read_text().strip() if BOOT.is_file() else str(round(psutil.boot_time()))
+
+
+def _ends(forms: Iterable[Form], lengths: Places) -> Places:
+    """Bytes of the first examples, up to and with each."""
+    sizes = [form.sizes(lengths) for form in forms]
+    return np.cumsum(np.sum(sizes, axis=0)) if sizes else np.zeros_like(lengths)

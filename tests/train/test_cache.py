@@ -1,0 +1,278 @@
+"""What a teacher says, kept on disk: the same bits, whatever part of it stands."""
+
+import errno
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from compress.console import Console
+from compress.train import cache
+from compress.train.cache import CachedTeacher, flat, with_cache
+from compress.train.cache_plan import CachePlan
+from compress.train.kept import Form, Kept, as_bits
+from compress.train.teachers import Ensemble, ModelTeacher
+
+WANTED = {-1: {"hidden"}, 1: {"hidden", "query", "value"}}
+MIB = 2**20
+
+
+class Counting:
+    """A teacher that notes how many examples it was asked about, and how wide they were."""
+
+    def __init__(self, model):
+        self._teacher = ModelTeacher(model)
+        self.model = model
+        self.asked = []
+
+    def __call__(self, batch, wanted):
+        self.asked.append(tuple(batch["input_ids"].shape))
+        return self._teacher(batch, wanted)
+
+    def identity(self):
+        return self._teacher.identity()
+
+
+@pytest.fixture
+def teacher(tiny_model):
+    return Counting(tiny_model("bert"))
+
+
+@pytest.fixture
+def batch_of(material):
+    def make(*indices, width=None):
+        batch = {name: torch.from_numpy(array) for name, array in material.train.batch(np.array(indices)).items()}
+        if width is not None:
+            more = width - batch["input_ids"].shape[1]
+            for name in ("input_ids", "attention_mask", "token_type_ids"):
+                batch[name] = torch.nn.functional.pad(batch[name], (0, more))
+        return batch
+
+    return make
+
+
+def cached(teacher, material, folder, disk=100 * MIB, lasting=None, wanted=WANTED, **options):
+    return CachedTeacher(teacher, wanted, material.train.pieces[:lasting], folder, disk, **options)
+
+
+def same_bits(batch, ours, theirs):
+    """Equal where there are real pieces: what stands in padding is nobody's."""
+    ours, theirs = flat(*ours), flat(*theirs)
+    assert ours.keys() == theirs.keys()
+    real = batch["attention_mask"].bool()
+    for key, tensor in ours.items():
+        assert (tensor.dtype, tensor.shape) == (theirs[key].dtype, theirs[key].shape)
+        first, second = (tensor[real], theirs[key][real]) if key[0] is not None else (tensor, theirs[key])
+        assert np.array_equal(as_bits(first), as_bits(second)), key
+    return True
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("pieces", [True, False])
+def test_what_is_read_is_what_was_stored(dtype, pieces, tmp_path):
+    lengths = np.array([3, 1, 4, 2])
+    values = torch.randn(3, *([4] if pieces else []), 2, 5).to(dtype)
+    values[0].flatten()[:3] = torch.tensor([float("nan"), float("inf"), -0.0]).to(dtype)
+    kept = Kept(tmp_path / "x", Form.of(values, pieces), lengths)
+    index = np.array([2, 0, 3])
+    assert kept.lacks(index).all()
+    kept.put(index, values)
+    again = Kept(tmp_path / "x", Form.of(values, pieces), lengths)
+    assert again.stands(np.array([0, 1, 2, 3, 9])).tolist() == [True, False, True, True, False]
+    assert again.lacks(np.array([0, 1, 9])).tolist() == [False, True, False]
+    found, expected = again.get(np.array([3, 1, 2, 0]), 6), as_bits(values)
+    for place, (row, length) in enumerate([(2, 2), (None, 0), (0, 4), (1, 3)]):
+        if pieces:
+            assert not found[place, length:].any()
+            found_here = found[place, :length]
+            assert row is None or np.array_equal(found_here, expected[row, :length])
+        else:
+            assert np.array_equal(found[place], np.zeros_like(expected[0]) if row is None else expected[row])
+
+
+def test_the_teacher_is_asked_once(teacher, material, batch_of, tmp_path):
+    asked = cached(teacher, material, tmp_path)
+    batch = batch_of(0, 7, 3, 9)
+    first = asked(batch, WANTED)
+    assert teacher.asked[1:] == [tuple(batch["input_ids"].shape)]  # the one before is the look at one example
+    assert same_bits(batch, first, teacher(batch, WANTED))
+    count = len(teacher.asked)
+    again = batch_of(9, 3, width=30)
+    said = asked(again, WANTED)
+    assert len(teacher.asked) == count
+    short = batch_of(9, 3)
+    assert same_bits(short, asked(short, WANTED), asked(short, WANTED))
+    width = short["input_ids"].shape[1]
+    ours, theirs = flat(*said), flat(*asked(short, WANTED))
+    assert all(torch.equal(ours[key][:, :width], theirs[key]) for key in ours if key[0] is not None)
+    assert torch.equal(ours[None, "logits"], first[0]["logits"][[3, 2]])
+
+
+def test_layers_have_the_shape_a_model_gives_them(teacher, material, batch_of, tmp_path):
+    asked = cached(teacher, material, tmp_path)
+    batch = batch_of(*range(8))
+    asked(batch, WANTED)
+    answers, seen = asked(batch, WANTED)
+    fresh, shown = teacher(batch, WANTED)
+    assert {name: tensor.shape for name, tensor in answers.items()} == {"logits": fresh["logits"].shape}
+    assert seen.keys() == shown.keys()
+    for layer, parts in seen.items():
+        assert {part: tensor.shape for part, tensor in parts.items()} == {
+            part: tensor.shape for part, tensor in shown[layer].items()
+        }
+
+
+def test_made_up_texts_go_past(teacher, material, batch_of, tmp_path):
+    asked = cached(teacher, material, tmp_path, lasting=10)
+    both = batch_of(3, 40, 4, 41)
+    asked(both, WANTED)
+    assert same_bits(both, asked(both, WANTED), asked(both, WANTED))
+    assert [rows for rows, _ in teacher.asked] == [1, 4, 2, 2]
+    longest = int(batch_of(40, 41)["attention_mask"].sum(dim=1).max())
+    assert teacher.asked[-1][1] == longest
+    alone = batch_of(41, 42)
+    assert same_bits(alone, asked(alone, WANTED), teacher(alone, WANTED))
+    sizes = {path.name: path.stat().st_size for path in tmp_path.rglob("*.stands")}
+    assert set(sizes.values()) == {10}
+
+
+def test_a_budget_holds_the_layers_of_the_first_examples(teacher, material, batch_of, tmp_path):
+    lengths = material.train.pieces
+    answers, each = 4 * 2 * len(lengths), 4 * 32 * 4  # two classes; four parts of 32 numbers for each piece
+    disk = answers + int(lengths[:20].sum()) * each + 5
+    asked = cached(teacher, material, tmp_path, disk=disk)
+    batch = batch_of(5, 25, 19, 20)
+    first = asked(batch, WANTED)
+    second = asked(batch, WANTED)
+    assert [rows for rows, _ in teacher.asked] == [1, 4, 2]
+    for name, values in flat(*first).items():
+        assert torch.allclose(values[batch["attention_mask"].bool()] if name[0] is not None else values,
+                              flat(*second)[name][batch["attention_mask"].bool()] if name[0] is not None else values,
+                              atol=1e-5)  # fmt: skip
+    assert asked({**batch}, {})[0]["logits"].shape == (4, 2)
+    assert len(teacher.asked) == 3  # answers stand for all
+    kept = sum(path.stat().st_size for path in tmp_path.rglob("*.values"))
+    assert disk - 5 - each * 40 < kept <= disk
+
+
+def test_plans_are_pure():
+    lengths = np.array([4, 2, 6])
+    forms = {(None, "logits"): Form("float32", (2,), False), (0, "hidden"): Form("bfloat16", (8,), True)}
+    assert CachePlan.within(23, forms, lengths).answers == 0
+    for disk, layers, most in ((24, 0, 24), (87, 0, 24), (88, 1, 88), (120, 2, 120), (10**6, 3, 216)):
+        plan = CachePlan.within(disk, forms, lengths)
+        assert (plan.answers, plan.layers, plan.most) == (3, layers, most)
+    assert CachePlan.within(100, forms, lengths[:0]).answers == 0
+
+
+def test_answers_that_do_not_fit_are_told(teacher, material, batch_of, tmp_path, capsys):
+    asked = cached(teacher, material, tmp_path, disk=10, console=Console())
+    batch = batch_of(0, 1)
+    for _ in range(2):
+        assert same_bits(batch, asked(batch, WANTED), teacher(batch, WANTED))
+    assert capsys.readouterr().err.count("alone take more") == 1
+    assert not list(tmp_path.rglob("*.values"))
+
+
+def test_what_is_kept_is_told_once(teacher, material, batch_of, tmp_path, capsys):
+    cached(teacher, material, tmp_path, console=Console())(batch_of(0, 1), WANTED)
+    told = capsys.readouterr().err
+    assert "the teacher's answers to 50 examples, and its layers (embeddings, 1) of all of them" in told
+    cached(teacher, material, tmp_path, console=Console())(batch_of(0, 1), WANTED)
+    assert not capsys.readouterr().err
+    assert [rows for rows, _ in teacher.asked] == [1, 2]
+
+
+def test_a_disk_with_little_room_keeps_less(teacher, material, batch_of, tmp_path, capsys, monkeypatch):
+    free = SimpleNamespace(free=cache.RESERVE + 1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: free)
+    asked = cached(teacher, material, tmp_path, console=Console())
+    asked(batch_of(0, 1), WANTED)
+    assert "that the disk can spare" in capsys.readouterr().err
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*.values")) <= 1000
+
+
+def test_a_disk_that_fills_up_is_told_and_given_back(teacher, material, batch_of, tmp_path, capsys, monkeypatch):
+    asked = cached(teacher, material, tmp_path, console=Console())
+    asked(batch_of(0, 1), WANTED)
+    monkeypatch.setattr("os.pwrite", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left on device")))
+    batch = batch_of(1, 2, 3)
+    assert same_bits(batch, asked(batch, WANTED), teacher(batch, WANTED))
+    assert "No space left on device" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    assert same_bits(batch, asked(batch, WANTED), teacher(batch, WANTED))
+
+
+def test_a_folder_that_cannot_be_made_is_told(teacher, material, batch_of, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    asked = cached(teacher, material, tmp_path / "file", console=Console())
+    batch = batch_of(0, 1)
+    assert same_bits(batch, asked(batch, WANTED), teacher(batch, WANTED))
+    assert "cannot be kept" in capsys.readouterr().err
+
+
+def test_another_teacher_precision_or_data_is_never_read(tiny_model, teacher, material, batch_of, tmp_path):
+    batch = batch_of(0, 1, 2)
+    cached(teacher, material, tmp_path)(batch, WANTED)
+    other = tiny_model("bert")
+    with torch.no_grad():
+        other.bert.encoder.layer[1].output.dense.weight.mul_(2)
+        other.classifier.weight.add_(1)
+    other = Counting(other)
+    assert same_bits(batch, cached(other, material, tmp_path)(batch, WANTED), other(batch, WANTED))
+    with torch.autocast("cpu", torch.bfloat16):
+        low = cached(teacher, material, tmp_path)
+        low(batch, WANTED)
+        assert low(batch, WANTED)[0]["logits"].dtype == torch.bfloat16
+    cached(teacher, material, tmp_path, digest="others")(batch, WANTED)
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_what_was_written_before_the_machine_was_started_is_not_trusted(
+    teacher, material, batch_of, tmp_path, monkeypatch
+):
+    cached(teacher, material, tmp_path)(batch_of(0, 1), WANTED)
+    monkeypatch.setattr("compress.train.cache_plan.boot", lambda: "later")
+    cached(teacher, material, tmp_path)(batch_of(0, 1), WANTED)
+    assert [rows for rows, _ in teacher.asked] == [1, 2, 1, 2]
+
+
+def test_a_later_phase_asks_for_more(teacher, material, batch_of, tmp_path):
+    asked = cached(teacher, material, tmp_path)
+    batch = batch_of(0, 1, 2)
+    asked(batch, {1: {"hidden"}})
+    asked(batch, {1: {"hidden"}})
+    assert len(teacher.asked) == 2
+    more = batch_of(2, 5)
+    asked(more, WANTED)
+    asked(more, {1: {"query"}})
+    assert [rows for rows, _ in teacher.asked] == [1, 3, 2]
+    asked(more, {0: {"hidden"}})  # nobody said that this would be asked: it is answered all the same
+    assert [rows for rows, _ in teacher.asked] == [1, 3, 2, 2]
+
+
+def test_several_teachers_are_kept_as_one(tiny_model, material, batch_of, tmp_path):
+    both = Ensemble([(ModelTeacher(tiny_model("bert")), 1.0), (ModelTeacher(tiny_model("roberta")), 1.0)])
+    batch = batch_of(0, 1, 2)
+    asked = cached(both, material, tmp_path)
+    asked(batch, WANTED)
+    assert same_bits(batch, asked(batch, WANTED), both(batch, WANTED))
+
+
+def test_answers_of_pieces(tiny_model, material, batch_of, tmp_path):
+    teacher = Counting(tiny_model("bert", head="ForTokenClassification"))
+    asked = cached(teacher, material, tmp_path, of_pieces=True, wanted={})
+    batch = batch_of(0, 1, 2)
+    asked(batch, {})
+    wide = batch_of(0, 1, 2, width=30)
+    logits, real = asked(wide, {})[0]["logits"], wide["attention_mask"].bool()
+    assert logits.shape[:2] == (3, 30)
+    assert torch.equal(logits[real], teacher(batch, {})[0]["logits"][batch["attention_mask"].bool()])
+    span = Counting(tiny_model("bert", head="ForQuestionAnswering"))
+    asked = cached(span, material, tmp_path, of_pieces=True, wanted={})
+    asked(batch, {})
+    answers = asked(wide, {})[0]
+    assert {name: tensor.shape for name, tensor in answers.items()} == {"start_logits": (3, 30), "end_logits": (3, 30)}
+    assert [rows for rows, _ in span.asked] == [1, 3]
