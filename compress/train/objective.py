@@ -49,6 +49,10 @@ class Examples(Protocol):
     """What training reads: `data.batches.Encoded`, or anything like it."""
 
     lengths: NDArray[np.int64]
+    pieces: NDArray[np.int64]
+    """Pieces of each example that a batch's `index` can name."""
+    lasting: int
+    """So many of these, from the first on, are worth keeping a teacher's answers of."""
 
     def digest(self) -> str:
         """What they are known by."""
