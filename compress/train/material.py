@@ -11,6 +11,7 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from compress.console import Console
 from compress.data.batches import encode_rows, for_training
+from compress.data.joined import JoinedRows
 from compress.data.roles import load_roles
 from compress.data.tokens import Tokens
 from compress.folder import TaskInfo
@@ -39,12 +40,25 @@ def from_rows(
     tokens: Tokens,
     console: Console,
     documents: Sequence[Row] = (),
+    *,
+    unlabelled: Sequence[Row] = (),
+    augmented: Sequence[Row] = (),
 ) -> Material:
     """Encode canonical rows; without select rows nothing is evaluated and the last weights are kept.
 
-    ``documents`` are those among which the answers to select are searched, for kinds that search.
+    Args:
+        train: rows with their answers.
+        select: rows by which models are compared.
+        task: what all of them ask.
+        tokens: what cuts texts into pieces.
+        console: told how many rows are cut.
+        documents: those among which the answers to select are searched, for kinds that search.
+        unlabelled: rows without an answer, encoded behind those of train.
+        augmented: changed rows of train, without an answer, encoded last; their examples are not counted as `lasting`.
     """
-    encoded = encode_rows(train, task, tokens)
+    learnt = JoinedRows(train, [unlabelled, augmented], task) if len(unlabelled) or len(augmented) else train
+    encoded = encode_rows(learnt, task, tokens)
+    encoded.lasting = int(encoded.counts[: len(train) + len(unlabelled)].sum())
     if encoded.truncated:
         console.note(f"{encoded.truncated:.1%} of the training rows are too long and cut")
     evaluate = evaluator(select, task, tokens, documents) if len(select) else None
