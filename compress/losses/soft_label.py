@@ -77,8 +77,7 @@ def _compared(
     settings: SoftLabel,
 ) -> Iterator[tuple[View, View, Distance]]:
     """Each view of both models' answers, and how it is compared."""
-    with torch.no_grad():
-        wanted = views(problem, theirs, batch, task)
+    wanted = views(problem, {name: answer.detach() for name, answer in theirs.items()}, batch, task)
     for student, teacher in zip(views(problem, ours, batch, task), wanted, strict=True):
         if student.logits.shape != teacher.logits.shape:
             shapes = tuple(student.logits.shape), tuple(teacher.logits.shape)

@@ -77,13 +77,14 @@ def test_rows_weigh_the_same_however_many_examples_they_have(name, options):
 
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_the_gradient_is_that_of_finite_differences(name, options):
-    ours, theirs = states(dtype=torch.float64), states(seed=9, dtype=torch.float64)
+    ours, theirs = (states(seed, examples=2, tokens=3, size=3, dtype=torch.float64) for seed in (0, 9))
+    batch = batch_of([3, 2], tokens=3)
     needs = LOSSES[name].needs
     if "pairs" in options:
         needs = tuple(part for part in needs if part[0] in "".join(options["pairs"]))
 
     def loss(*given):
-        return value(name, {**ours, **dict(zip(needs, given, strict=True))}, theirs, batch_of(), **options)
+        return value(name, {**ours, **dict(zip(needs, given, strict=True))}, theirs, batch, **options)
 
     assert torch.autograd.gradcheck(loss, [ours[part].clone().requires_grad_() for part in needs])
 

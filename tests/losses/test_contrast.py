@@ -1,0 +1,49 @@
+import math
+
+import pytest
+
+from tests.losses.layers import EXAMPLES, LENGTHS, batch_of, dot, mean, softmax, states, value
+
+
+def unit(vector):
+    return [each / math.sqrt(dot(vector, vector)) for each in vector]
+
+
+def pooled(parts, pool):
+    rows = parts["hidden"].tolist()
+    if pool == "cls":
+        return [unit(row[0]) for row in rows]
+    return [
+        unit([mean(each) for each in zip(*row[:count], strict=True)]) for row, count in zip(rows, LENGTHS, strict=True)
+    ]
+
+
+def slow(ours, theirs, temperature, pool):
+    a, b = pooled(ours, pool), pooled(theirs, pool)
+    return [-math.log(softmax([dot(x, y) / temperature for y in b])[at]) for at, x in enumerate(a)]
+
+
+@pytest.mark.parametrize("pool", ["cls", "mean"])
+@pytest.mark.parametrize("temperature", [0.05, 1.0])
+def test_each_text_is_told_from_the_others(pool, temperature):
+    ours, theirs = states(), states(seed=9)
+    found = value("contrast", ours, theirs, batch_of(), temperature=temperature, pool=pool)
+    assert found.item() == pytest.approx(mean(slow(ours, theirs, temperature, pool)), rel=1e-5)
+
+
+def test_the_usual_temperature_and_vector():
+    ours, theirs = states(), states(seed=9)
+    expected = mean(slow(ours, theirs, 0.05, "cls"))
+    assert value("contrast", ours, theirs, batch_of()).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_rows_weigh_the_same_however_many_texts_they_have():
+    ours, theirs = states(), states(seed=9)
+    texts = slow(ours, theirs, 0.05, "cls")
+    found = value("contrast", ours, theirs, batch_of(group=[0, 0, 1]))
+    assert found.item() == pytest.approx(mean([mean(texts[:2]), texts[2]]), rel=1e-5)
+
+
+def test_a_hot_softmax_cannot_tell_texts_apart():
+    found = value("contrast", states(), states(seed=9), batch_of(), temperature=1e6)
+    assert found.item() == pytest.approx(math.log(EXAMPLES), rel=1e-4)
