@@ -2,6 +2,7 @@
 # make test      lint, types and every fast test
 # make test-all  the slow, wheel and browser tests too
 # make benchmark-harness  hold the measuring harness against other tools and itself: 20 quiet minutes
+# make benchmark-distill  race distillation against other tools, and look at its memory: 40 quiet minutes
 #
 # Needs Python 3.11 or newer and nothing else; everything goes into $(VENV).
 #   PYTHON=python3.12       another interpreter
@@ -14,6 +15,8 @@ PYTHON ?= $(shell for each in python3 python3.13 python3.12 python3.11 python; d
 TORCH_INDEX ?=
 PYTEST_ARGS ?=
 HARNESS_ARGS ?=
+DISTILL_ARGS ?=
+MEMORY_ARGS ?=
 RECIPE ?= recipes/quickstart.yaml
 
 BIN := $(VENV)/bin
@@ -22,7 +25,7 @@ TORCH = torch==$(shell sed -n 's/^torch==//p' constraints.txt)
 WITH_INDEX = $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 MARKED := slow or wheel or browser
 
-.PHONY: help demo test test-all check fast marked benchmark-harness constraints clean torch
+.PHONY: help demo test test-all check fast marked benchmark-harness benchmark-distill constraints clean torch
 .DEFAULT_GOAL := help
 
 help:
@@ -58,6 +61,11 @@ $(VENV)/.installed-dev: $(VENV)/.created pyproject.toml constraints.txt | torch
 # Everything is installed for it, the other tools too. It needs a machine that does nothing else (benchmarks/README.md).
 benchmark-harness: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.harness $(HARNESS_ARGS)
+
+# The other tools are installed in environments of their own; SST-2 is looked for below $COMPRESS_DATA.
+benchmark-distill: $(VENV)/.installed-dev
+	TORCH_INDEX="$(TORCH_INDEX)" $(BIN)/python -m benchmarks.distill_throughput $(DISTILL_ARGS)
+	$(BIN)/python -m benchmarks.distill_memory $(MEMORY_ARGS)
 
 # The build of torch that was asked for comes first: what is there already satisfies the pin, whatever its build.
 # Without TORCH_INDEX it comes with the rest, from wherever pip looks.

@@ -1,0 +1,83 @@
+"""The jobs that are raced, who races in each, and the goals of the project."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from benchmarks.distill_throughput.contestants import CONTESTANTS, OURS, Contestant
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A contestant in a race."""
+
+    key: str
+    contestant: Contestant
+    cache: bool = False
+
+
+@dataclass(frozen=True)
+class Case:
+    """One job for all lanes; the first lane is the one whose speed is divided by the others'."""
+
+    key: str
+    title: str
+    material: str
+    """Which rows and models `material.py` makes for it."""
+    lanes: tuple[Lane, ...]
+    goals: Mapping[str, float]
+    """How many times as fast as each other lane the first one should be."""
+    share: float = 1.0
+    """Of the rows that were asked for: slow cases take fewer."""
+    epochs: int = 1
+    """Of which the last is timed."""
+    scored: bool = False
+    needs: str | None = None
+    """A module of ours without which this is not measured."""
+
+    @property
+    def missing(self) -> str | None:
+        """Why it cannot be measured; None where it can."""
+        if self.needs is None or find_spec(self.needs) is not None:
+            return None
+        return f"not measured: {self.needs} is not there yet"
+
+    def rows(self, asked: int, batch: int) -> int:
+        """A multiple of the batch, and two batches at least."""
+        return max(2, round(asked * self.share / batch)) * batch
+
+
+EVERYBODY = tuple(Lane(name, contestant) for name, contestant in CONTESTANTS.items())
+CASES = {
+    case.key: case
+    for case in (
+        Case(
+            "lengths",
+            "Rows as long as they are",
+            "short",
+            EVERYBODY,
+            {"textbrewer": 20.0, "torchdistill": 5.0, "plain": 5.0},
+            scored=True,
+        ),
+        Case(
+            "full",
+            "Every row has 128 pieces: batching by length cannot help",
+            "full",
+            EVERYBODY,
+            {"textbrewer": 2.0, "torchdistill": 2.0, "plain": 2.0},
+            share=0.25,
+        ),
+        Case(
+            "cache",
+            "A teacher of 12 layers, from the second epoch on",
+            "base",
+            (Lane("cached", OURS, cache=True), Lane("uncached", OURS)),
+            {"uncached": 2.0},
+            share=0.25,
+            epochs=2,
+            needs="compress.train.cache",
+        ),
+    )
+}

@@ -1,0 +1,97 @@
+"""Who takes part, and how one of them is run: in a process of its own, on the same cores, with the same threads."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.distill_throughput.environments import TEXTBREWER, TORCHDISTILL, Environment
+from benchmarks.distill_throughput.job import ANSWER, Job
+from benchmarks.harness.tools import held_to
+from compress.measure.link import last_words, worker_environment
+from compress.pipeline.portable import without_paths
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 3600.0
+
+
+class Failed(Exception):
+    """A contestant gave no answer; the message says why."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """Somebody who distils."""
+
+    name: str
+    about: str
+    module: str
+    environment: Environment | None = None
+    """None: ours, in which this runs."""
+
+    @property
+    def python(self) -> str:
+        """The interpreter that runs it."""
+        return str(self.environment.python) if self.environment else sys.executable
+
+
+OURS = Contestant("ours", "batches of similar lengths, SDPA, precision `auto`", "ours")
+TEXTBREWER_RUN = Contestant(
+    "textbrewer", "TextBrewer 0.2.1: padded to 128, eager, all layers kept, fp32", "with_textbrewer", TEXTBREWER
+)
+TORCHDISTILL_RUN = Contestant(
+    "torchdistill",
+    "torchdistill 1.1.5: padded to the longest of a batch, eager, fp32",
+    "with_torchdistill",
+    TORCHDISTILL,
+)
+PLAIN = Contestant("plain", "a loop by hand: padded to the longest of a batch, eager, fp32", "plain_loop")
+CONTESTANTS = {each.name: each for each in (OURS, TEXTBREWER_RUN, TORCHDISTILL_RUN, PLAIN)}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where contestants run."""
+
+    threads: int
+    cores: tuple[int, ...] | None
+    """None where the system has no say in it."""
+
+
+def run(contestant: Contestant, job: Job, place: Place) -> dict[str, Any]:
+    """Have it do the job; its answer tells timed rows, seconds and precision."""
+    job.output.mkdir(parents=True)
+    command = [contestant.python, "-m", f"benchmarks.distill_throughput.{contestant.module}", str(job.write())]
+    try:
+        done = held(command, job.output, place)
+    except subprocess.TimeoutExpired as error:
+        raise Failed(f"{contestant.name} was not done in {PATIENCE:.0f} s") from error
+    answer = job.output / ANSWER
+    if done.returncode or not answer.is_file():
+        said = without_paths(last_words(done.stderr or done.stdout)) or "it said nothing"
+        raise Failed(f"{contestant.name} ended with {done.returncode}: {said}")
+    told: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+    if not told["rows"]:
+        raise Failed(f"{contestant.name} trained on no row while the clock ran")
+    return told
+
+
+def held(command: Sequence[str], work: Path, place: Place) -> subprocess.CompletedProcess[str]:
+    """Run a command on the place's cores, on the CPU alone and without the hub."""
+    alone = {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "PYTHONSAFEPATH": "1"}
+    with held_to(place.cores):
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE,
+            env=worker_environment(place.threads) | alone,
+            cwd=work,
+            check=False,
+        )

@@ -1,0 +1,85 @@
+"""An environment of its own for each tool: a venv in the cache folder, made once for its pins."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+from compress.data.builtin import cache_folder
+from compress.measure.link import last_words
+from compress.pipeline.portable import without_paths
+
+TORCH = "torch==2.13.0"
+"""Always pinned: a plain `torch` may be another build of several gigabytes."""
+PATIENCE = 1800.0
+DONE = "installed"
+
+
+class NotInstalled(Exception):
+    """An environment could not be made; the message says why."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What a tool runs in."""
+
+    name: str
+    pins: tuple[str, ...]
+    alone: tuple[str, ...] = ()
+    """Installed without what they ask for, where that is more than they need."""
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies: another one for other pins and other Pythons."""
+        told = " ".join([sys.version, *self.pins, *self.alone])
+        return cache_folder() / "benchmarks" / f"{self.name}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return self.folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+
+    def install(self) -> None:
+        """Make it, unless that was done before. One that was left half made is made anew."""
+        if (self.folder / DONE).is_file():
+            return
+        shutil.rmtree(self.folder, ignore_errors=True)
+        try:
+            venv.create(self.folder, with_pip=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise NotInstalled(f"no environment could be made for {self.name}: {without_paths(str(error))}") from error
+        self._pip(*self.pins)
+        if self.alone:
+            self._pip("--no-deps", *self.alone)
+        (self.folder / DONE).touch()
+
+    def _pip(self, *words: str) -> None:
+        index = os.environ.get("TORCH_INDEX")
+        more = ["--extra-index-url", index] if index else []
+        command = [str(self.python), "-m", "pip", "--disable-pip-version-check", "install", "-q", *more, *words]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise NotInstalled(f"{self.name} was not installed in {PATIENCE:.0f} s") from error
+        if done.returncode:
+            raise NotInstalled(f"{self.name} cannot be installed: {without_paths(last_words(done.stderr))}")
+
+
+BASE = (TORCH, "numpy==2.4.6", "safetensors==0.8.0")
+TEXTBREWER = Environment(
+    "textbrewer",
+    (*BASE, "transformers==4.57.6", "tensorboard==2.21.0", "tqdm==4.70.1", "textbrewer==0.2.1.post1"),
+)
+"""Its last release, of 2022, names no transformers; 4.57 is the last before 5."""
+TORCHDISTILL = Environment(
+    "torchdistill",
+    (*BASE, "transformers==5.23.0", "accelerate==1.15.0", "scipy==1.17.1", "PyYAML==6.0.3", "pillow==13.0.0"),
+    # torchvision asks for the CUDA build of torch, and torchdistill for torchvision and a compiler.
+    alone=("torchvision==0.28.0", "torchdistill==1.1.5"),
+)

@@ -1,0 +1,99 @@
+"""What every contestant is given and gives back. It runs in their environments too, so it needs Python alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+JOB = "job.json"
+ANSWER = "answer.json"
+STUDENT = "trained.safetensors"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One distillation, the same for all."""
+
+    teacher: Path
+    """A model folder, and the tokenizer beside it."""
+    student: Path
+    """A model folder: the student before it has learnt anything."""
+    rows: Path
+    """A line of JSON each: our canonical `row`, and what others take: its `input_ids` and `label`."""
+    output: Path
+    """A folder of the contestant's own, for the answer and the trained student."""
+    pairs: tuple[tuple[int, int], ...]
+    """Student layer and the teacher layer that it follows, both from 0."""
+    count: int
+    """Rows an epoch, a multiple of the batch."""
+    batch: int = 32
+    length: int = 128
+    epochs: int = 1
+    untimed: int = 0
+    """Rows that are trained on before the clock starts, those of earlier epochs included."""
+    rate: float = 1e-4
+    temperature: float = 4.0
+    seed: int = 0
+    cache: bool = False
+    """Whether ours keeps the teacher's outputs between epochs."""
+
+    @property
+    def updates(self) -> int:
+        """Of all epochs."""
+        return self.epochs * self.count // self.batch
+
+    def write(self) -> Path:
+        """Put it where the contestant finds it."""
+        path = self.output / JOB
+        path.write_text(json.dumps(asdict(self), default=str), encoding="utf-8")
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> Job:
+        """What `write` wrote."""
+        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        folders = {name: Path(values[name]) for name in ("teacher", "student", "rows", "output")}
+        return cls(**{**values, **folders, "pairs": tuple((ours, theirs) for ours, theirs in values["pairs"])})
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """The rows of an epoch."""
+        with self.rows.open(encoding="utf-8") as lines:
+            for _, line in zip(range(self.count), lines, strict=False):
+                yield json.loads(line)
+
+
+class Clock:
+    """Times training steps: everything from the end of one to the end of the next, but for the first ones."""
+
+    def __init__(self, untimed: int, now: Callable[[], float] = time.perf_counter) -> None:
+        self._untimed, self._now = untimed, now
+        self._seen = 0
+        self._start: tuple[float, int] | None = None
+        self.rows = 0
+        """Timed ones."""
+        self.seconds = 0.0
+
+    def step(self, rows: int) -> None:
+        """A step over so many rows has just ended."""
+        self._seen += rows
+        if self._start is not None:
+            self.seconds, self.rows = self._now() - self._start[0], self._seen - self._start[1]
+        elif self._seen >= self._untimed:
+            self._start = self._now(), self._seen
+
+
+def take_part(distil: Callable[[Job, Clock], str]) -> None:
+    """Run a contestant on the job that the command line names, and write its answer.
+
+    ``distil`` trains and saves the student, and returns the precision in which it did.
+    """
+    job = Job.read(Path(sys.argv[1]))
+    clock = Clock(job.untimed)
+    precision = distil(job, clock)
+    answer = {"rows": clock.rows, "seconds": clock.seconds, "precision": precision}
+    (job.output / ANSWER).write_text(json.dumps(answer), encoding="utf-8")

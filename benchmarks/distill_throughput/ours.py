@@ -1,0 +1,75 @@
+"""Our own distillation, by the function that anybody calls, with the precision that it chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from benchmarks.distill_throughput.job import STUDENT, Clock, Job, take_part
+from compress.console import Console, Progress
+from compress.folder import read_info
+from compress.models import load
+from compress.models.folder import load_tokenizer
+from compress.recipe.training import Distill
+from compress.train.distill import distill_from_model
+from compress.train.precision import choose_precision
+from compress.train.weights import weights
+
+
+class Ticker:
+    """Progress that moves the clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def advance(self, amount: float = 1, note: str = "") -> None:
+        """So many rows more."""
+        self._clock.step(int(amount))
+
+
+class Timed(Console):
+    """A quiet console whose progress moves the clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__("quiet")
+        self._clock = clock
+
+    @contextmanager
+    def progress(self, total: float | None, label: str, unit: str = "steps") -> Iterator[Progress]:
+        """The training tells every update; whatever else has progress is not timed."""
+        yield Ticker(self._clock if label == "distill" else Clock(0))
+
+
+def distil(job: Job, clock: Clock) -> str:
+    """Train on the job's rows."""
+    teacher, student, settings = load(job.teacher), load(job.student), settings_of(job)
+    task = read_info(job.teacher).task
+    assert task is not None
+    rows = [line["row"] for line in job.lines()]
+    trained = distill_from_model(
+        teacher, student, load_tokenizer(job.teacher), rows, (), task, settings, seed=job.seed, console=Timed(clock)
+    )
+    save_file({name: tensor.contiguous().clone() for name, tensor in weights(trained).items()}, job.output / STUDENT)
+    return choose_precision(settings.precision, torch.device("cpu"))
+
+
+def settings_of(job: Job) -> Distill:
+    """The job as a recipe says it; what it does not say is our default."""
+    told: dict[str, Any] = {
+        "epochs": job.epochs,
+        "batch_size": job.batch,
+        "learning_rate": job.rate,
+        "temperature": job.temperature,
+        "losses": {"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0},
+        "hard_label": 0.0,
+        "layer_map": job.pairs,
+    }
+    return Distill.model_validate(told if job.cache else {**told, "cache": False})
+
+
+if __name__ == "__main__":
+    take_part(distil)

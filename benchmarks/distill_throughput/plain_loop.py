@@ -1,0 +1,53 @@
+"""The loop that an engineer writes by hand: padding to the longest row of a batch, eager attention, fp32."""
+
+from __future__ import annotations
+
+import torch
+from torch.utils.data import DataLoader
+from transformers import get_linear_schedule_with_warmup
+
+from benchmarks.distill_throughput import tensors
+from benchmarks.distill_throughput.job import Clock, Job, take_part
+
+
+def distil(job: Job, clock: Clock) -> str:
+    """Train on the job's rows."""
+    torch.manual_seed(job.seed)
+    teacher, student = tensors.models(job)
+    loader = DataLoader(tensors.examples(job), batch_size=job.batch, shuffle=True, collate_fn=tensors.collate)  # type: ignore[arg-type, var-annotated]
+    optimizer = torch.optim.AdamW(student.parameters(), lr=job.rate)
+    schedule = get_linear_schedule_with_warmup(  # type: ignore[no-untyped-call]
+        optimizer, job.updates // 10, job.updates
+    )
+    for _ in range(job.epochs):
+        for batch in loader:
+            loss = loss_of(job, teacher, student, batch)
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(student.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+            clock.step(len(batch["labels"]))
+    tensors.keep(student, job)
+    return "fp32"
+
+
+def loss_of(job: Job, teacher: torch.nn.Module, student: torch.nn.Module, batch: tensors.Batch) -> torch.Tensor:
+    """Soft labels, hidden states and attention maps of the mapped layers, each with weight one."""
+    inputs = {name: value for name, value in batch.items() if name != "labels"}
+    asked = {"output_hidden_states": True, "output_attentions": True}
+    with torch.no_grad():
+        theirs = teacher(**inputs, **asked)
+    ours, mask = student(**inputs, **asked), batch["attention_mask"]
+    loss = tensors.soft_label(ours.logits, theirs.logits, job.temperature)
+    for own, other in job.pairs:
+        # The first hidden state is what the embeddings hand on.
+        hidden = tensors.hidden_state(ours.hidden_states[own + 1], theirs.hidden_states[other + 1], mask)
+        loss = loss + (hidden + tensors.attention(ours.attentions[own], theirs.attentions[other], mask)) / len(
+            job.pairs
+        )
+    return loss
+
+
+if __name__ == "__main__":
+    take_part(distil)

@@ -1,0 +1,112 @@
+"""What a race found: facts that are kept, and the ratios that are read from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import median
+from typing import Literal
+
+from compress.measure.facts import Facts
+from compress.measure.surroundings import Surroundings
+
+
+class Lane(Facts):
+    """One contestant of a race."""
+
+    key: str
+    about: str
+    precision: str | None = None
+    speeds: tuple[float, ...] = ()
+    """Examples a second, round by round."""
+    score: float | None = None
+    """Of its student on dev, after the last round."""
+    reason: str | None = None
+    """Why it has no speed, or no further one."""
+
+
+class Ratio(Facts):
+    """How many times as fast the first lane is as another one."""
+
+    against: str
+    goal: float
+    rounds: tuple[float, ...] = ()
+    """Within each round."""
+
+    @property
+    def value(self) -> float | None:
+        """The median over rounds."""
+        return median(self.rounds) if self.rounds else None
+
+    @property
+    def verdict(self) -> str:
+        """`met`, `missed` or `not measured`."""
+        if self.value is None:
+            return "not measured"
+        return "met" if self.value >= self.goal else "missed"
+
+
+class Race(Facts):
+    """One job and how everybody did."""
+
+    key: str
+    title: str
+    rows: int
+    pieces: float | None = None
+    """Of a row, on average."""
+    epochs: int
+    lanes: tuple[Lane, ...]
+    goals: Mapping[str, float]
+    reason: str | None = None
+    """Why it was not run."""
+
+    @property
+    def ratios(self) -> tuple[Ratio, ...]:
+        """Of the first lane to each other that has a goal."""
+        first, others = self.lanes[0], {lane.key: lane for lane in self.lanes[1:]}
+        return tuple(
+            Ratio(
+                against=key,
+                goal=goal,
+                rounds=tuple(a / b for a, b in zip(first.speeds, others[key].speeds, strict=False)),
+            )
+            for key, goal in self.goals.items()
+            if key in others
+        )
+
+    def with_lane(self, lane: Lane) -> Race:
+        """The race with this lane in the place of the one with its key."""
+        return self.model_copy(update={"lanes": tuple(lane if one.key == lane.key else one for one in self.lanes)})
+
+    @property
+    def failed(self) -> bool:
+        """Whether somebody who should have run did not."""
+        return any(lane.reason is not None for lane in self.lanes)
+
+
+class ThroughputReport(Facts):
+    """All races of one run. It is written anew after every turn: a killed run keeps what it has."""
+
+    schema_version: Literal[1] = 1
+    about: Literal["distill_throughput"] = "distill_throughput"
+    begun_at: str
+    made_by: str
+    command: str
+    trial: bool = False
+    data: str | None = None
+    """Which rows, in words."""
+    batch: int
+    threads: int
+    teacher_score: float | None = None
+    start_score: float | None = None
+    """Of the student before it learns."""
+    metric: str | None = None
+    surroundings: Surroundings | None = None
+    load_after: float | None = None
+    seconds: float | None = None
+    """None where the run did not come to its end."""
+    races: tuple[Race, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether somebody did not run; a goal that is missed is no failure."""
+        return any(race.failed for race in self.races)
