@@ -9,10 +9,21 @@ from typing import Protocol
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from compress.data.tokens import check_length, longest_of
+from compress.errors import ModelError
+from compress.folder import TaskInfo
+from compress.models.embedding import SentenceEmbedding, embedding_size
+from compress.models.fetch import fetch
+from compress.models.folder import load_model, load_tokenizer, read_config
+from compress.models.heads import head_named
 from compress.models.observe import Seen, Wanted, observe_each
+from compress.models.saved import Saved, answers_task, output_names, saved_as
+from compress.recipe.training import Distill, FurtherTeacher
+from compress.tasks import kind_of
 from compress.train.objective import Batch, forward
+from compress.train.vocabularies import check_same_pieces
 
 Answers = Mapping[str, Tensor]
 """A model's outputs by name: `logits`, `start_logits`, `sentence_embedding` …"""
@@ -30,6 +41,10 @@ class Teacher(Protocol):
 
     def __call__(self, batch: Batch, wanted: Wanted) -> tuple[Answers, Seen]:
         """What it answers, and the ``wanted`` parts of each layer (`EMBEDDINGS`, or from 0), on the batch's device."""
+        ...
+
+    def models(self) -> Sequence[PreTrainedModel]:
+        """All that run."""
         ...
 
     def identity(self) -> str:
@@ -51,6 +66,10 @@ class ModelTeacher:
             nn.Module.to(self.model, device)
         with torch.no_grad(), observe_each(self.model, wanted) as seen:
             return forward(self.model, batch), seen
+
+    def models(self) -> Sequence[PreTrainedModel]:
+        """The one."""
+        return (self.model,)
 
     def identity(self) -> str:
         """By all of its weights: two heads may stand on the same layers."""
@@ -83,6 +102,10 @@ class Ensemble:
                 sums[name] += weight * answer.float()
         return {name: F.normalize(mean, dim=-1) if name == EMBEDDING else mean for name, mean in sums.items()}, seen
 
+    def models(self) -> Sequence[PreTrainedModel]:
+        """Those of every teacher."""
+        return [model for teacher, _ in self.teachers for model in teacher.models()]
+
     def identity(self) -> str:
         """Every teacher with its weight."""
         return " + ".join(f"{weight:g} {teacher.identity()}" for teacher, weight in self.teachers)
@@ -96,3 +119,42 @@ def as_teacher(given: PreTrainedModel | Teacher | Iterable[tuple[PreTrainedModel
         return given
     teachers = [(ModelTeacher(model), weight) for model, weight in given]
     return teachers[0][0] if len(teachers) == 1 else Ensemble(teachers)
+
+
+def further_teachers(
+    settings: Distill, first: PreTrainedModel, task: TaskInfo, tokenizer: PreTrainedTokenizerBase
+) -> list[tuple[PreTrainedModel, float]]:
+    """The teachers that stand beside the recipe's own with their weights, each known to answer as ``first`` does."""
+    return [(_further(named, first, task, tokenizer), named.weight) for named in settings.teachers]
+
+
+def _further(
+    named: FurtherTeacher, first: PreTrainedModel, task: TaskInfo, tokenizer: PreTrainedTokenizerBase
+) -> PreTrainedModel:
+    """One of them, with its answers in the task's order."""
+    who, folder = f"distill.teachers: {named.source}", fetch(named.source, named.revision)
+    config = read_config(folder)
+    check_answers(who, saved_as(folder, config), task)
+    check_same_pieces(who, load_tokenizer(folder), tokenizer, "take teachers that were trained with one tokenizer")
+    check_length(task.max_length, longest_of(config.to_dict(), config.pad_token_id or 0), named.source)
+    model = load_model(folder, task)
+    if isinstance(model, SentenceEmbedding) and embedding_size(model) != embedding_size(first):
+        raise ModelError(
+            f"{who} makes embeddings of {embedding_size(model)} numbers, the first teacher {embedding_size(first)}."
+        )
+    return model
+
+
+def check_answers(who: str, saved: Saved, task: TaskInfo) -> None:
+    """Refuse a checkpoint whose head answers another question, or has other labels."""
+    if answers_task(saved, task):
+        return
+    head = head_named(kind_of(task).head)
+    if saved.head is not head:
+        found = saved.head.name if saved.head else "none of ours"
+        raise ModelError(f"{who} does not answer {task.name}: its head is {found}, expected {head.name}.")
+    raise ModelError(
+        f"{who} does not answer {task.name}: its answers are {', '.join(saved.names)}; "
+        f"expected {', '.join(output_names(task))}, in any order.",
+        hint="teachers whose logits are averaged must have been trained on the same labels",
+    )
