@@ -32,6 +32,16 @@ def flops(shape: ShapeInfo, length: int, batch: int = 1) -> int | None:
     return batch * length * piece
 
 
+def per_piece(shape: ShapeInfo) -> tuple[int, int] | None:
+    """Operations a piece, and operations a pair of pieces of one row: ``flops`` is the first times the length and the
+    second times its square."""
+    once, twice = flops(shape, 1), flops(shape, 2)
+    if once is None or twice is None:
+        return None
+    pair = (twice - 2 * once) // 2
+    return once - pair, pair
+
+
 def _layer(shape: ShapeInfo, width: int, ffn: int, length: int) -> int:
     """Operations of one layer for one piece that attends to ``length`` others."""
     projections = 4 * 2 * shape.hidden * width

@@ -19,6 +19,7 @@ from compress.models.families import layers_of
 from compress.models.observe import Seen, Wanted, observe_each
 from compress.recipe.training import Distill
 from compress.tasks import kind_of
+from compress.train.cache import CachedTeacher
 from compress.train.comparisons import STUDENT, TEACHER, Comparisons, Pair, follows_map
 from compress.train.cross_scores import check_margins
 from compress.train.layer_map import Pairs, layer_map
@@ -100,6 +101,10 @@ class Distillation:
     def settles(self) -> bool:
         """From the last phase on that teaches answers."""
         return self.stage >= settles_in(self.stages)
+
+    def spared(self) -> float:
+        """What the teacher took for words that stay on disk."""
+        return self.teacher.spared if isinstance(self.teacher, CachedTeacher) else 0.0
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """Each loss under its name in the recipe, the task's own as `hard_label`."""

@@ -11,13 +11,14 @@ from transformers import PreTrainedModel
 from compress.console import Console
 from compress.data.batches import by_length
 from compress.folder import LayerMap
-from compress.losses import LOSSES, LayerLoss
 from compress.models.families import layers_of
 from compress.models.observe import observe
 from compress.recipe.training import Distill
 from compress.train.alignment import Likeness, assign
+from compress.train.comparisons import follows_map
 from compress.train.layer_map import Pairs, layer_map
 from compress.train.objective import Examples, forward
+from compress.train.phases import stages_of
 from compress.train.processes import Processes
 
 ROWS, PIECES, BATCH = 256, 16_384, 32
@@ -40,7 +41,7 @@ class LayerMaps:
 
     def __call__(self, student: PreTrainedModel, seed: int) -> Pairs | None:
         """The pairs for this student, as it is now."""
-        if not follows_layers(self._settings):
+        if not follows_map(stages_of(self._settings)):
             return None
         wanted = self._settings.layer_map
         depths = len(layers_of(student)), len(layers_of(self._teacher))
@@ -56,12 +57,6 @@ class LayerMaps:
         )
         self._console.note(f"{self._label}: layers follow {self.last.text}")
         return pairs
-
-
-def follows_layers(settings: Distill) -> bool:
-    """Whether any loss compares the layers that the map pairs."""
-    chosen = [LOSSES[name] for name in settings.loss_names()]
-    return any(isinstance(loss, LayerLoss) and loss.at == "mapped" for loss in chosen)
 
 
 def measure_likeness(

@@ -28,12 +28,13 @@ from compress.console import Console, Progress
 from compress.errors import CompressError
 from compress.recipe.training import Training
 from compress.train.blame import rows_to_blame
+from compress.train.forecast import Forecaster, pair_weight
 from compress.train.objective import Examples, Objective
 from compress.train.optimizer import frozen, make_optimizer
 from compress.train.plan import Plan
 from compress.train.precision import choose_precision
 from compress.train.processes import Processes
-from compress.train.record import Evaluation, State, TrainResult
+from compress.train.record import Cost, Evaluation, State, TrainResult
 from compress.train.store import Store, identity
 from compress.train.weights import put_weights, under, weights
 
@@ -75,7 +76,8 @@ def train(
     nn.Module.to(model, device).train(False)
     history = tuple(Evaluation(**entry) for entry in finished["history"])
     keys = ("score", "best_at", "rows", "seconds", "precision")
-    return TrainResult(seed=seed, updates=finished["done"], history=history, **{key: finished[key] for key in keys})
+    told = {key: finished[key] for key in keys}
+    return TrainResult(seed=seed, updates=finished["done"], history=history, cost=Cost.of(finished), **told)
 
 
 class Run:
@@ -113,6 +115,14 @@ class Run:
         """Go on from the last checkpoint, or begin; returns what the result file holds."""
         self._resume(console)
         settings = self.settings.model_dump()
+        self.forecaster = Forecaster(
+            self.plan,
+            self.examples.lengths,
+            pair_weight(self.model),
+            self.objective.spared,
+            lambda text: console.note(f"{label}: {text}"),
+            self.evaluate is not None,
+        )
         with (
             self.processes.tracking(label, settings),
             console.progress(self.plan.rows_from(self.state.done), label, "rows") as progress,
@@ -140,7 +150,9 @@ class Run:
         rows, losses, due = self._gradients()
         self._check(losses)
         self._step()
-        self._count(rows, losses, time.monotonic() - started)
+        seconds = time.monotonic() - started
+        self._count(rows, losses, seconds)
+        self.forecaster.updated(self.state, seconds)
         shown = sum(losses.values())
         progress.advance(
             rows, f"loss {shown:.3f}" + ("" if self.state.score is None else f", best {self.state.score:.4f}")
@@ -243,12 +255,14 @@ class Run:
         better = competes and (state.best_at is None or self._better(score))
         if competes:
             state.without_better = 0 if better else state.without_better + 1
-        state.seconds += time.monotonic() - started
+        took = time.monotonic() - started
+        state.seconds += took
         told = score if math.isfinite(score) else None
         losses = {name: total / state.since for name, total in state.sums.items()}
         epoch = state.done / self.plan.per_epoch
         state.history.append(asdict(Evaluation(state.done, epoch, told, losses)))
         state.sums, state.since = {}, 0
+        self.forecaster.evaluated(state, took)
         self.processes.log({"select": score}, state.done)
         if better:
             state.best_at, state.score = state.done, told

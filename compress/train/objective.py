@@ -40,6 +40,10 @@ class Objective(Protocol):
         """Whether what is learnt now is what the model is kept for; before that no score counts."""
         ...
 
+    def spared(self) -> float:
+        """Seconds so far that no later epoch takes again: asking a teacher whose words are kept."""
+        ...
+
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """The losses of one batch; ``model`` is in training mode."""
         ...
@@ -88,6 +92,10 @@ class TaskObjective:
     def settles(self) -> bool:
         """From the first update on."""
         return True
+
+    def spared(self) -> float:
+        """Every epoch takes as long."""
+        return 0.0
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """The loss under the name `task`."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from compress.measure.pace import Load, Pace
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -16,6 +18,36 @@ class Evaluation:
     score: float | None
     losses: Mapping[str, float]
     """Each loss's mean since the evaluation before."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a training took and what it did for that, by which others are forecast."""
+
+    load: Load
+    """Pieces of all updates, padding included."""
+    pace: Pace
+    """Of updates in the first epoch."""
+    later_pace: Pace
+    """Of updates in later ones, where what a teacher said may be there already."""
+    spared: float
+    """Seconds of the first epoch's updates that no later epoch takes again."""
+    evaluating: float
+    """Seconds that evaluations took."""
+    forecasts: tuple[Mapping[str, Any], ...]
+    """What the training itself forecast on its way, as `train.forecast.Told`."""
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Cost:
+        """From the fields of `State`; nothing where an older version wrote them."""
+        return cls(
+            load=Load(told.get("pieces", 0), told.get("squares", 0)),
+            pace=Pace(**told.get("pace", {})),
+            later_pace=Pace(**told.get("later_pace", {})),
+            spared=told.get("spared", 0.0),
+            evaluating=told.get("evaluating", 0.0),
+            forecasts=tuple(told.get("forecasts", ())),
+        )
 
 
 @dataclass(frozen=True)
@@ -33,6 +65,7 @@ class TrainResult:
     """Time spent, killed attempts included as far as their checkpoints reach."""
     precision: str
     history: tuple[Evaluation, ...]
+    cost: Cost
 
     @property
     def rows_per_second(self) -> float:
@@ -61,3 +94,16 @@ class State:
     since: int = 0
     """Updates that `sums` covers."""
     history: list[dict[str, Any]] = field(default_factory=list)
+    pieces: int = 0
+    """Word pieces so far, padding included."""
+    squares: int = 0
+    """Squared padded lengths so far."""
+    evaluating: float = 0.0
+    """Seconds that evaluations took, which `seconds` holds too."""
+    spared: float = 0.0
+    """Seconds of the updates in `pace` that no later epoch takes again."""
+    pace: dict[str, Any] = field(default_factory=dict)
+    """Sums over updates of the first epoch, as `measure.pace.Pace` keeps them."""
+    later_pace: dict[str, Any] = field(default_factory=dict)
+    """The same of later epochs."""
+    forecasts: list[dict[str, Any]] = field(default_factory=list)
