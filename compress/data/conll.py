@@ -26,13 +26,16 @@ class Word(NamedTuple):
     fields: Sequence[str]
 
 
-def sentence_rows(path: Path, encoding: str, header: Header) -> Iterator[RawRow]:
-    """A row a sentence: a list a column. Columns are called `tokens` (first), `tags` (last), and 0, 1, 2 … each."""
+def sentence_rows(path: Path, encoding: str, header: Header, tagged: bool = True) -> Iterator[RawRow]:
+    """A row a sentence: a list a column. Columns are called `tokens` (first), `tags` (last), and 0, 1, 2 … each.
+
+    Words that are not ``tagged`` may stand alone.
+    """
     columns = 0
     for number, sentence in enumerate(_sentences(path, encoding), 1):
         columns = columns or len(sentence[0].fields)
         for word in sentence:
-            _check(word, columns, header, path)
+            _check(word, columns, header, path, least=2 if tagged else 1)
         lists = list(zip(*(word.fields for word in sentence), strict=True))
         yield RawRow(f"{path}, row {number} (line {sentence[0].number})", _named(lists, header))
 
@@ -59,9 +62,9 @@ def _fields(line: str) -> list[str]:
     return text.split("\t") if "\t" in text else SPACES.split(text.strip(" "))
 
 
-def _check(word: Word, columns: int, header: Header, path: Path) -> None:
+def _check(word: Word, columns: int, header: Header, path: Path, least: int) -> None:
     where, found = f"{path}, line {word.number}", len(word.fields)
-    if columns < 2:
+    if columns < least:
         raise DataError(f"{where} has 1 column where a word and its tag are expected, with a tab or spaces between.")
     if found != columns:
         raise DataError(

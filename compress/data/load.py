@@ -55,7 +55,7 @@ def file_rows(path: Path, data: Data, role: Part) -> Iterator[RawRow]:
     elif form == "json":
         rows = document_rows(path, data.encoding, role)
     elif form == "conll":
-        rows = sentence_rows(path, data.encoding, _header(data, role))
+        rows = sentence_rows(path, data.encoding, _header(data, role), tagged=role != "unlabelled")
     else:
         rows = _table_rows(path, data, role, form)
     empty = True

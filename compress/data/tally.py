@@ -35,7 +35,8 @@ class Tally:
         """Count a row with its answer."""
         self.add_asked(role, row)
         if not self.varied(role):
-            self._apart[role].update(self._kind.told_apart(row))
+            told, soft = self._kind.told_apart(row), row.get("soft_labels")
+            self._apart[role].update(told if soft is None else [(*told, *soft)])
         self._classes[role].update(self._kind.classes(row))
         self.guessed += row.get("labelled") is False
 

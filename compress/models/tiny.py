@@ -11,7 +11,7 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
-from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrainedConfig, PreTrainedTokenizerFast
 
 from compress.errors import ModelError, nearest
 from compress.models.families import FAMILIES, UNEVEN, Family
@@ -21,13 +21,14 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 HIDDEN, LAYERS, HEADS, FFN = 32, 2, 4, 64
 
 
-def write_tiny_model(folder: Path, family: str, seed: int = 0) -> None:
-    """Write a headless model and its tokenizer into ``folder``."""
+def write_tiny_model(folder: Path, family: str, seed: int = 0, *, masked: bool = False) -> None:
+    """Write a headless model, or a masked language model, and its tokenizer into ``folder``."""
     tokenizer = tiny_tokenizer(family)
     config = tiny_config(family, len(tokenizer))
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        AutoModel.from_config(config).save_pretrained(folder)  # type: ignore[no-untyped-call]
+        model_class = AutoModelForMaskedLM if masked else AutoModel
+        model_class.from_config(config).save_pretrained(folder)  # type: ignore[no-untyped-call]
         tokenizer.save_pretrained(folder)
 
 

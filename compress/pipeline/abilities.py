@@ -27,11 +27,15 @@ from compress.recipe.schema import Recipe, Task
 from compress.recipe.training import Distill
 from compress.sources import hub_address, where
 from compress.tasks import kind_of
+from compress.train.augment import check_unanswered
 from compress.train.cross_scores import LOSS as MARGIN
 from compress.train.cross_scores import check_margins
 from compress.train.spaces import check_embedding
 
 Config = Mapping[str, Any]
+
+WORD_HEADS = ("ForMaskedLM", "ForPreTraining")
+"""How the classes end that say which word is hidden; of the latter some do not, which their weights tell."""
 
 UNKNOWN: Config = {}
 """Of a model on the hub that is not here yet nothing is known but its card."""
@@ -59,6 +63,7 @@ def ability_faults(recipe: Recipe, due: Collection[str], cards: Sequence[Path] =
         yield from _refusals("prune", lambda: require_prunable(family_named(origin["model_type"])))
     for part, settings in _distillations(recipe).items():
         yield from _refusals(part, partial(_follows_margins, settings, recipe.task))
+        yield from _refusals(part, partial(_says_words, settings, recipe.task, due))
     yield from _refusals("distill", lambda: _shows_parts(recipe, [config for config in (teacher, origin) if config]))
 
 
@@ -140,6 +145,21 @@ def _follows_margins(settings: Distill, task: Task) -> None:
         raise UsageError(
             f"the loss {MARGIN} compares an answer with documents that are none, and train has none of those.",
             hint="task.hard_negatives: 4 finds some; task.negatives names a column of them",
+        )
+
+
+def _says_words(settings: Distill, task: Task, due: Collection[str]) -> None:
+    """Refuse rows without an answer where a loss needs one, and a model for augmentation that says no words."""
+    check_unanswered(settings, task.data.unlabelled is not None)
+    if settings.augment is None:
+        return
+    source = settings.augment.model
+    config = config_of(source, None, needed="distill" in due or "prune" in due)
+    classes = config.get("architectures") or ()
+    if classes and not any(name.endswith(WORD_HEADS) for name in classes):
+        raise ModelError(
+            f"augment.model: {source} holds a {', '.join(classes)} where a masked language model is expected.",
+            hint="a checkpoint that was saved with its pretraining head, such as bert-base-uncased, is one",
         )
 
 

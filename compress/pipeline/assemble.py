@@ -130,7 +130,7 @@ class _Assembly:
         return DataFacts(
             source=_source(self.plan.recipe.task.data),
             digest=self.bench.records["data"].digest,
-            rows=info.counts,
+            rows={**info.counts, **({"unlabelled": info.unlabelled} if info.unlabelled else {})},
             classes=info.per_class,
             documents=info.documents.get("test"),
             duplicates=info.duplicates,

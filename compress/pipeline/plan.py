@@ -112,6 +112,8 @@ def _distilled(settings: Distill) -> dict[str, Any]:
     told = effective(settings)
     for teacher, further in zip(told["teachers"], settings.teachers, strict=True):
         teacher["source"] = identity(further.source, further.revision)
+    if settings.augment is not None:
+        told["augment"]["model"] = identity(settings.augment.model, None)
     if settings.cross_encoder is not None:
         told["cross_encoder"] = folder_identity(settings.cross_encoder)
     return told

@@ -8,15 +8,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from compress.cards import find_teacher
 from compress.recipe.measuring import Grid, Measure
 from compress.recipe.schema import Publish, Recipe
 from compress.recipe.training import Distill, Finetune, Student
 from compress.sources import where
+
+Settings = TypeVar("Settings", bound=Distill)
 
 SMOKE = ".smoke"
 """The folder of smoke runs, below that of all runs."""
@@ -32,7 +34,7 @@ def smoke_recipe(recipe: Recipe, root: Path, cards: Sequence[Path]) -> Recipe:
     """The same recipe, small in everything that takes time."""
     folder = root / f"teacher-{_family(recipe.teacher.source, cards)}"
     if not folder.is_dir():
-        _write_teacher(folder, _family(recipe.teacher.source, cards))
+        _write_tiny(folder, _family(recipe.teacher.source, cards))
     short = {"max_steps": STEPS, "batch_size": 8, "restarts": 1, "evaluations": 1, "precision": "fp32", "freeze": None}
     changes: dict[str, Any] = {
         "task": recipe.task.model_copy(update={"data": recipe.task.data.model_copy(update={"limit": ROWS})}),
@@ -44,11 +46,11 @@ def smoke_recipe(recipe: Recipe, root: Path, cards: Sequence[Path]) -> Recipe:
     # The random teacher has no head yet, whatever the recipe's has.
     changes["finetune"] = (recipe.finetune or Finetune()).model_copy(update=short)
     if recipe.distill:
-        changes["distill"] = recipe.distill.model_copy(update={**short, "layer_map": _layer_map(recipe.distill)})
+        changes["distill"] = _distilled(recipe.distill, short, root)
     if recipe.prune:
         recover = recipe.prune.recover
         if recover:
-            recover = recover.model_copy(update={**short, "layer_map": _layer_map(recover)})
+            recover = _distilled(recover, short, root)
         changes["prune"] = recipe.prune.model_copy(update={"batches": 2, "recover": recover})
     return recipe.model_copy(update=changes)
 
@@ -68,6 +70,20 @@ def _measure(settings: Measure) -> Measure:
     )
 
 
+def _distilled(settings: Settings, short: Mapping[str, Any], root: Path) -> Settings:
+    """As short as the others; words are replaced by what a tiny model says, and further teachers are left out.
+
+    Those answer the task already, which no random model does.
+    """
+    changes: dict[str, Any] = {**short, "layer_map": _layer_map(settings), "teachers": ()}
+    if settings.augment:
+        folder = root / f"masked-{FAMILY}"
+        if not folder.is_dir():
+            _write_tiny(folder, FAMILY, masked=True)
+        changes["augment"] = settings.augment.model_copy(update={"model": str(folder), "copies": 1})
+    return settings.model_copy(update=changes)
+
+
 def _layer_map(settings: Distill) -> str:
     """Pairs name layers that a two-layer teacher does not have."""
     return settings.layer_map if isinstance(settings.layer_map, str) else "uniform"
@@ -83,12 +99,12 @@ def _family(source: str, cards: Sequence[Path]) -> str:
     return FAMILY
 
 
-def _write_teacher(folder: Path, family: str) -> None:
+def _write_tiny(folder: Path, family: str, masked: bool = False) -> None:
     """Write a tiny model with a tokenizer of single characters; aside first, so that the folder is whole."""
     from compress.models.tiny import write_tiny_model
 
     aside = folder.with_name(f".{folder.name}.{os.getpid()}")
-    write_tiny_model(aside, family)
+    write_tiny_model(aside, family, masked=masked)
     try:
         aside.rename(folder)
     except OSError:  # another process of this launch, or another smoke run, was faster
