@@ -21,7 +21,7 @@ def check_same_pieces(who: str, found: PreTrainedTokenizerBase, expected: PreTra
     piece = min(theirs.items() ^ own.items(), key=lambda entry: (entry[1], entry[0]))[0]
     raise ModelError(
         f"{who} has another vocabulary ({len(theirs)} pieces) than the teacher ({len(own)} pieces), and both read the "
-        f"same batches; {piece!r} is number {_number(theirs, piece)} there and {_number(own, piece)} here.",
+        f"same batches: there {piece!r} is {_number(theirs, piece)}, in the teacher's {_number(own, piece)}.",
         hint=hint,
     )
 
@@ -51,7 +51,7 @@ def check_sizes(who: str, found: int, expected: int) -> None:
 
 
 def _number(vocabulary: dict[str, int], piece: str) -> str:
-    return str(vocabulary[piece]) if piece in vocabulary else "missing"
+    return f"number {vocabulary[piece]}" if piece in vocabulary else "missing"
 
 
 def _who(models: Sequence[PreTrainedModel], place: int) -> str:
