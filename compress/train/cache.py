@@ -16,7 +16,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,8 +26,10 @@ from transformers import PreTrainedModel
 
 from compress.console import Console
 from compress.errors import counted
+from compress.folder import TaskInfo
 from compress.models.observe import Seen, Wanted
 from compress.recipe.training import Distill
+from compress.tasks import kind_of
 from compress.train.cache_plan import CachePlan, Key
 from compress.train.kept import Form, Kept, Places
 from compress.train.objective import Batch, Examples
@@ -41,6 +43,9 @@ RESERVE = 2**30
 
 OF_PIECES = frozenset({"token_classification", "question_answering"})
 """The problems whose answers are one for each piece."""
+
+Keep = Callable[[Teacher, Wanted], Teacher]
+"""A teacher, and all that will ever be asked of its layers, becomes one whose words stay on disk."""
 
 Said = dict[Key, Tensor]
 """All that a teacher says of a batch; each (examples, [pieces,] ...)."""
@@ -85,6 +90,10 @@ class CachedTeacher:
     def model(self) -> PreTrainedModel:
         """The teacher's."""
         return self._teacher.model
+
+    def models(self) -> Sequence[PreTrainedModel]:
+        """The teacher's."""
+        return self._teacher.models()
 
     def identity(self) -> str:
         """The teacher's: nothing else is said here."""
@@ -154,14 +163,20 @@ class CachedTeacher:
         folder = self._folder = self._work / f"teacher-{self._name(batch)}"
         processes = Processes()
         try:
-            if processes.is_main and CachePlan.read(folder, self._disk) is None:
+            if processes.is_main and self._plan(folder) is None:
                 self._begin(folder, batch)
             processes.wait()
-            plan = CachePlan.read(folder, self._disk)
+            plan = self._plan(folder)
             if plan is not None and plan.answers:
                 self._kept = {key: self._opened(folder, plan, key) for key in plan.forms}
         except OSError as error:
             self._give_up(error)
+
+    def _plan(self, folder: Path) -> CachePlan | None:
+        """What stands there, if it holds all that will be asked (another student may follow other layers)."""
+        plan = CachePlan.read(folder, self._disk)
+        asked = {(layer, part) for layer, parts in self._wanted.items() for part in parts}
+        return plan if plan is not None and asked <= plan.forms.keys() else None
 
     def _opened(self, folder: Path, plan: CachePlan, key: Key) -> Kept:
         name = key[1] if key[0] is None else f"layer {key[0]} {key[1]}"
@@ -197,42 +212,32 @@ class CachedTeacher:
         """Tells this teacher's words about these examples from others; the precision it speaks in is a part of that."""
         device = batch["input_ids"].device.type
         precision = str(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else "as it is"
-        asked = sorted((layer, sorted(parts)) for layer, parts in self._wanted.items())
-        told = repr([self._teacher.identity(), self._digest, len(self._lengths), device, precision, asked])
+        told = repr([self._teacher.identity(), self._digest, len(self._lengths), device, precision])
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
-def with_cache(
-    teacher: Teacher,
-    wanted: Wanted,
-    settings: Distill,
-    examples: Examples,
-    lasting: int | None,
-    problem: str,
-    work: Path,
-    console: Console,
-    label: str,
-) -> Teacher:
-    """The teacher, whose words stay on disk where the recipe has them kept and any of them is asked for twice.
+def keeper(
+    settings: Distill, examples: Examples, task: TaskInfo, work: Path, console: Console, label: str
+) -> Keep | None:
+    """Has what a teacher says of these examples stay on disk, where the recipe wants that.
 
-    ``lasting`` is the number of examples, counted from the first, that are worth a place (None: all); those behind
-    them, texts that were made up, go past the cache.
+    None where it would be for nothing: no example comes twice, or several machines share no disk.
     """
     plan = Plan(examples.lengths, settings, 0)
     if not settings.cache or (plan.total <= plan.per_epoch and settings.restarts == 1):
-        return teacher
-    processes = Processes()
+        return None
+    processes, budget = Processes(), settings.cache.disk
     if int(os.environ.get("LOCAL_WORLD_SIZE", processes.count)) != processes.count:
         console.note(f"{label}: several machines share no disk, so what the teacher says is not kept")
-        return teacher
-    return CachedTeacher(
+        return None
+    return lambda teacher, wanted: CachedTeacher(
         teacher,
         wanted,
-        examples.pieces[:lasting],
+        examples.pieces[: examples.lasting],
         work / FOLDER,
-        settings.cache.disk,
+        budget,
         digest=examples.digest(),
-        of_pieces=problem in OF_PIECES,
+        of_pieces=kind_of(task).problem in OF_PIECES,
         console=console if processes.is_main else None,
         label=label,
     )

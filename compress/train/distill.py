@@ -12,7 +12,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.console import Console
 from compress.data.roles import load_roles
-from compress.errors import ModelError
 from compress.folder import TaskInfo
 from compress.models.embedding import embedding_size
 from compress.models.families import shape_of
@@ -21,6 +20,9 @@ from compress.models.shrink import build_student, place
 from compress.recipe.training import Distill, Student
 from compress.tasks.kind import Row
 from compress.train import material
+from compress.train.augment import augmented_rows, check_unanswered
+from compress.train.cache import Keep, keeper
+from compress.train.comparisons import TEACHER
 from compress.train.cross_scores import with_scores
 from compress.train.distillation import Distillation
 from compress.train.importance import importance_for
@@ -30,6 +32,8 @@ from compress.train.made import Made, save_made
 from compress.train.objective import Objective
 from compress.train.restarts import forget, rewound, train_best
 from compress.train.spaces import in_space_of, teacher_of
+from compress.train.teachers import Teacher, as_teacher, further_teachers
+from compress.train.vocabularies import check_embeddings, check_same_pieces
 
 
 def distill(
@@ -57,10 +61,12 @@ def distill(
     own = load_model(teacher, task)
     tokens = material.tokens_of(own.config, tokenizer)
     train, select, documents = roles.rows("train"), roles.rows("select"), roles.documents("select")
+    unlabelled = roles.unlabelled()
     model = teacher_of(student, own, train, task, tokens)
     if model is not own:
         console.note(f"{step}: of the teacher's embeddings the {embedding_size(model)} principal components are learnt")
 
+    further = further_teachers(settings, model, task, tokenizer) if settings else []
     importance = importance_for(student, model, train, task, tokens, seed)
 
     def build(seed: int) -> PreTrainedModel:
@@ -68,12 +74,17 @@ def distill(
 
     if settings is False:
         return save_made(build(seed), tokenizer, work, step, data)
+    check_unanswered(settings, bool(unlabelled))
     given = with_scores(train, settings, task, work, console)
-    learnt = material.from_rows(given, select, task, tokens, console, documents)
+    augmented = augmented_rows(train, settings.augment, task, seed, work, console)
+    learnt = material.from_rows(
+        given, select, task, tokens, console, documents, unlabelled=unlabelled, augmented=augmented
+    )
     maps = LayerMaps(model, settings, learnt.train, console, step)
+    teachers = as_teacher([(model, 1.0), *further])
     made, result = train_best(
         build,
-        objective_of(model, settings, task, maps),
+        objective_of(teachers, settings, task, maps, keeper(settings, learnt.train, task, work, console, step)),
         learnt,
         settings,
         seed=seed,
@@ -87,7 +98,7 @@ def distill(
 
 
 def distill_from_model(
-    teacher: PreTrainedModel,
+    teacher: PreTrainedModel | Sequence[tuple[PreTrainedModel, float]],
     student: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     train_rows: Sequence[Row],
@@ -99,24 +110,41 @@ def distill_from_model(
     work: Path | None = None,
     console: Console | None = None,
     track: str | None = None,
+    unlabelled_rows: Sequence[Row] = (),
 ) -> PreTrainedModel:
     """Train ``student`` after ``teacher``, both with a head for ``task``, and return it with its best weights.
 
+    Several teachers come with a weight each: their answers are averaged, and layers are those of the first.
     ``build_student`` makes a student of any shape. With a ``work`` folder this goes on from there after a kill.
+    ``unlabelled_rows``, as a kind's `asked` makes them, have no answer but the teacher's.
     """
     console = console or Console("quiet")
     settings = settings or Distill()
-    for model in (teacher, student):
+    (first, weight), *others = [(teacher, 1.0)] if isinstance(teacher, PreTrainedModel) else teacher
+    models = [first, *(model for model, _ in others), student]
+    for model in models:
         fit_head(model, task)
+    check_embeddings(models, tokenizer)
     with ExitStack() as stack:
         work = work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        tokens = material.tokens_of(teacher.config, tokenizer)
-        teacher = in_space_of(student, teacher, train_rows, task, tokens)
+        tokens = material.tokens_of(first.config, tokenizer)
+        first = in_space_of(student, first, train_rows, task, tokens)
+        others += further_teachers(settings, first, task, tokenizer)
+        check_unanswered(settings, bool(unlabelled_rows))
         given = with_scores(train_rows, settings, task, work, console)
-        learnt = material.from_rows(given, select_rows, task, tokens, console)
+        augmented = augmented_rows(train_rows, settings.augment, task, seed, work, console)
+        learnt = material.from_rows(
+            given, select_rows, task, tokens, console, unlabelled=unlabelled_rows, augmented=augmented
+        )
         trained, _ = train_best(
             rewound(student, settings),
-            objective_of(teacher, settings, task, LayerMaps(teacher, settings, learnt.train, console, "distill")),
+            objective_of(
+                as_teacher([(first, weight), *others]),
+                settings,
+                task,
+                LayerMaps(first, settings, learnt.train, console, "distill"),
+                keeper(settings, learnt.train, task, work, console, "distill"),
+            ),
             learnt,
             settings,
             seed=seed,
@@ -130,25 +158,30 @@ def distill_from_model(
 
 
 def objective_of(
-    teacher: PreTrainedModel,
+    teacher: PreTrainedModel | Teacher,
     settings: Distill,
     task: TaskInfo,
     maps: Callable[[PreTrainedModel, int], Pairs | None] | None = None,
+    keep: Keep | None = None,
 ) -> Callable[[PreTrainedModel, int], Objective]:
-    """Makes the distillation objective of each student that is trained; ``maps`` says which layers it follows."""
-    return lambda student, seed: Distillation(
-        student, teacher, settings, task, seed, pairs=maps(student, seed) if maps else None
-    )
+    """Makes the distillation objective of each student that is trained.
+
+    ``maps`` says which layers it follows, and ``keep`` has what its teacher says stay on disk.
+    """
+
+    def make(student: PreTrainedModel, seed: int) -> Objective:
+        pairs = maps(student, seed) if maps else None
+        made = Distillation(student, teacher, settings, task, seed, pairs=pairs)
+        if keep is not None:
+            made.teacher = keep(made.teacher, made.comparisons.ever(TEACHER))
+        return made
+
+    return make
 
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, student: Student) -> None:
     """Both models read the same pieces, so a student's checkpoint must have been trained on them."""
-    if student.source is None:
-        return
-    vocabulary = load_tokenizer(place(student.source), student.revision).get_vocab()
-    if vocabulary != tokenizer.get_vocab():
-        raise ModelError(
-            f"the student {student.source} has another vocabulary ({len(vocabulary)} pieces) than its teacher "
-            f"({len(tokenizer.get_vocab())} pieces), and both read the same batches.",
-            hint="take a student that was trained with the teacher's tokenizer, or give a shape instead",
-        )
+    if student.source is not None:
+        found = load_tokenizer(place(student.source), student.revision)
+        hint = "take a student that was trained with the teacher's tokenizer, or give a shape instead"
+        check_same_pieces(f"the student {student.source}", found, tokenizer, hint)

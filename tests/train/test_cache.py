@@ -10,7 +10,7 @@ import torch
 
 from compress.console import Console
 from compress.train import cache
-from compress.train.cache import CachedTeacher, flat, with_cache
+from compress.train.cache import CachedTeacher, flat
 from compress.train.cache_plan import CachePlan
 from compress.train.kept import Form, Kept, as_bits
 from compress.train.teachers import Ensemble, ModelTeacher
@@ -30,6 +30,9 @@ class Counting:
     def __call__(self, batch, wanted):
         self.asked.append(tuple(batch["input_ids"].shape))
         return self._teacher(batch, wanted)
+
+    def models(self):
+        return self._teacher.models()
 
     def identity(self):
         return self._teacher.identity()
