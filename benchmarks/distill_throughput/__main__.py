@@ -24,7 +24,7 @@ from compress.measure.placement import cores_for
 from compress.measure.surroundings import look
 
 ROWS, LEARNT, ROUNDS = 1920, 8000, 3
-TRIAL_ROWS, TRIAL_LEARNT = 128, 512
+TRIAL_ROWS, TRIAL_LEARNT = 96, 512
 
 
 class Store:

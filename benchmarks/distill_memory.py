@@ -1,0 +1,267 @@
+"""`python -m benchmarks.distill_memory`: how much memory does a distillation take, and does it grow with the rows?
+
+MiniLM is distilled to three of its layers with hidden states, attention and soft labels, on rows of 128 pieces each.
+For each number of rows a fresh process reads prepared data, encodes all of it, trains some steps and tells the most
+memory that it ever had (VmHWM of Linux). That counts what it maps of files too, which the system takes back when others
+need it; what is left without that is told beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import compress
+from benchmarks.distill_throughput.contestants import Place, held
+from benchmarks.harness.__main__ import now
+from compress.console import Console, duration
+from compress.errors import CompressError
+from compress.measure.facts import Facts
+from compress.measure.link import last_words
+from compress.measure.placement import cores_for
+from compress.measure.surroundings import Surroundings, look
+from compress.pipeline.portable import without_paths
+
+SOURCE = "minilm-l6"
+LAYERS = (1, 3, 5)
+LENGTH, BATCH = 128, 32
+GIB = 2**30
+MOST = 2.5 * GIB
+ALIKE = 1.05
+"""Peaks of the same work differ by a few per cent."""
+ROWS, STEPS = (4_000, 400_000), 24
+TRIAL_ROWS, TRIAL_STEPS = (256, 1024), 2
+STATUS = Path("/proc/self/status")
+ANSWER = "answer.json"
+COLUMNS = ("rows", "peak", "without files", "took", "told")
+
+
+class Peak(Facts):
+    """One process."""
+
+    rows: int
+    peak: int | None = None
+    """Bytes, files that it maps included."""
+    own: int | None = None
+    """The most that was not mapped from files, looked at ten times a second."""
+    seconds: float | None = None
+    reason: str | None = "not run"
+
+
+class MemoryReport(Facts):
+    """Peaks of all processes of a run."""
+
+    schema_version: Literal[1] = 1
+    about: Literal["distill_memory"] = "distill_memory"
+    begun_at: str
+    made_by: str
+    trial: bool = False
+    steps: int
+    threads: int
+    surroundings: Surroundings | None = None
+    peaks: tuple[Peak, ...]
+
+    @property
+    def growth(self) -> float | None:
+        """The peak of the most rows over that of the fewest."""
+        known = sorted((one.rows, one.peak) for one in self.peaks if one.peak is not None)
+        return known[-1][1] / known[0][1] if len(known) > 1 else None
+
+    @property
+    def verdicts(self) -> tuple[str, ...]:
+        """Each goal and whether it is met."""
+        first, growth = self.peaks[0].peak, self.growth
+        return (
+            f"under {MOST / GIB:g} GiB: {told(None if first is None else first < MOST)}",
+            f"no more on {self.peaks[-1].rows:,} rows than on {self.peaks[0].rows:,} (within {ALIKE - 1:.0%}): "
+            + (told(None) if growth is None else f"{growth:.3f} times, {told(growth <= ALIKE)}"),
+        )
+
+
+def told(met: bool | None) -> str:
+    """In words."""
+    return "not measured" if met is None else "met" if met else "missed"
+
+
+def gib(size: int | None) -> str:
+    """Bytes as people say them."""
+    return "-" if size is None else f"{size / GIB:.2f} GiB"
+
+
+def cells(one: Peak) -> dict[str, str]:
+    """A process's line."""
+    took = "-" if one.seconds is None else duration(one.seconds)
+    return dict(zip(COLUMNS, (f"{one.rows:,}", gib(one.peak), gib(one.own), took, one.reason or ""), strict=True))
+
+
+def page(report: MemoryReport) -> str:
+    """The report in Markdown."""
+    lines = ["# How much memory does distillation take?", "", f"Made by {report.made_by}, begun {report.begun_at}."]
+    if report.trial:
+        lines += ["", "**A trial of the benchmark itself: its figures mean nothing.**"]
+    lines += ["", f"Rows of {LENGTH} pieces, batch {BATCH}, {report.steps} steps, {report.threads} thread(s), one CPU."]
+    lines += ["", f"| {' | '.join(COLUMNS)} |", "|" + " ---: |" * 4 + " --- |"]
+    lines += [f"| {' | '.join(cells(one).values())} |" for one in report.peaks]
+    lines += ["", *(f"- {verdict}" for verdict in report.verdicts)]
+    if report.surroundings is not None:
+        lines += ["", f"{report.surroundings.cpu}, Python {report.surroundings.python}."]
+    return "\n".join(lines) + "\n"
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.distill_memory", description="Memory of distillation.")
+    parser.add_argument("--rows", type=_counts, help="numbers of rows, with commas between (default: 4000,400000)")
+    parser.add_argument("--steps", type=int, help=f"of training (default: {STEPS})")
+    parser.add_argument("--threads", type=int, default=2, help="default: 2")
+    parser.add_argument("--out", type=Path, help="folder of the report (default: reports/distill_memory)")
+    parser.add_argument("--trial", action="store_true", help="in small, to see that it runs")
+    parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    given.rows = given.rows or (TRIAL_ROWS if given.trial else ROWS)
+    given.steps = given.steps or (TRIAL_STEPS if given.trial else STEPS)
+    if given.out is None and not given.trial:
+        given.out = Path("reports/distill_memory")
+    return given
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    counts = tuple(int(word) for word in text.split(","))
+    if min(counts) < BATCH:
+        raise argparse.ArgumentTypeError(f"expected {BATCH} rows or more")
+    return counts
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, and return 0 whatever goals are met; 1 where a process did not run."""
+    given = parse(arguments)
+    if given.measure is not None:
+        measure(given.measure, given.steps)
+        return 0
+    console = Console("human")
+    report = MemoryReport(
+        begun_at=now(),
+        made_by=f"compress {compress.__version__}",
+        trial=given.trial,
+        steps=given.steps,
+        threads=given.threads,
+        surroundings=look(),
+        peaks=tuple(Peak(rows=count) for count in given.rows),
+    )
+    place = Place(given.threads, cores_for(given.threads))
+    try:
+        for number, count in enumerate(given.rows):
+            with tempfile.TemporaryDirectory(prefix="compress-memory-") as work:
+                found = one_process(Path(work).resolve(), count, given.steps, place, console)
+            peaks = (*report.peaks[:number], found, *report.peaks[number + 1 :])
+            report = report.model_copy(update={"peaks": peaks})
+            _write(report, given.out)
+    except CompressError as error:
+        console.error(error)
+        return error.exit_code
+    console.table([cells(one) for one in report.peaks], COLUMNS)
+    for verdict in report.verdicts:
+        console.line(verdict)
+    return 1 if any(one.reason for one in report.peaks) else 0
+
+
+def _write(report: MemoryReport, folder: Path | None) -> None:
+    if folder is None:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "report.json").write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    (folder / "report.md").write_text(page(report), encoding="utf-8")
+
+
+def one_process(work: Path, count: int, steps: int, place: Place, console: Console) -> Peak:
+    """Make the rows and let a fresh process distil on them."""
+    if not STATUS.is_file():
+        return Peak(rows=count, reason="not run: only Linux tells a process's peak")
+    console.note(f"making {count:,} rows …")
+    make_data(work, count)
+    console.note(f"distilling on {count:,} rows …")
+    start = time.monotonic()
+    words = ["-m", "benchmarks.distill_memory", "--measure", str(work), "--steps", str(steps)]
+    done = held([sys.executable, *words], work, place)
+    if done.returncode:
+        return Peak(rows=count, reason=f"not run: {without_paths(last_words(done.stderr)) or 'it said nothing'}")
+    answer = json.loads((work / ANSWER).read_text(encoding="utf-8"))
+    return Peak(rows=count, seconds=time.monotonic() - start, reason=None, **answer)
+
+
+def make_data(work: Path, count: int) -> None:
+    """Prepare ``count`` rows of words that are one piece each, a few more to select on, and the teacher's folder."""
+    from compress.data.roles import load_roles, prepare
+    from compress.folder import FolderInfo
+    from compress.models.folder import load_model, load_tokenizer, save_model
+    from compress.recipe.schema import Data, Task
+
+    tokenizer = load_tokenizer(SOURCE)
+    words = sorted(word for word in tokenizer.get_vocab() if word.isascii() and word.isalpha())
+    files = {"train": count, "select": 2 * BATCH, "test": 2 * BATCH}
+    for role, many in files.items():
+        with (work / f"{role}.jsonl").open("w", encoding="utf-8") as lines:
+            lines.writelines(json.dumps(row) + "\n" for row in made_up(words, many, role))
+    (work / "data").mkdir()
+    data = Data(**{role: str(work / f"{role}.jsonl") for role in files})
+    prepare(Task(name="memory", kind="classification", data=data, max_length=LENGTH), 0, work / "data")
+    task = load_roles(work / "data").info.task_info
+    told = FolderInfo(step="benchmark", made_by=f"compress {compress.__version__}", task=task)
+    save_model(load_model(SOURCE, task), tokenizer, work / "teacher", told)
+
+
+def made_up(words: Sequence[str], count: int, seed: str) -> Iterator[dict[str, str]]:
+    """Rows of which no two are alike; two of the pieces are [CLS] and [SEP]."""
+    chance = random.Random(seed)
+    for number in range(count):
+        yield {"text": " ".join(chance.choices(words, k=LENGTH - 2)), "label": ("no", "yes")[number % 2]}
+
+
+def measure(work: Path, steps: int) -> None:
+    """In a process of its own: distil, and write down the most memory that it took."""
+    from compress.recipe.training import Distill, Student
+    from compress.train.distill import distill
+
+    losses = {"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0}
+    settings = Distill.model_validate({"batch_size": BATCH, "max_steps": steps, "losses": losses})
+    watch = Watch()
+    watch.start()
+    distill(work / "teacher", Student(layers=LAYERS), work / "data", settings, 0, work / "student")
+    answer = {"peak": status("VmHWM"), "own": watch.most}
+    (work / ANSWER).write_text(json.dumps(answer), encoding="utf-8")
+
+
+class Watch(threading.Thread):
+    """Looks ten times a second at how much of this process's memory is no mapped file."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.most = 0
+
+    def run(self) -> None:
+        """Until the process ends."""
+        while True:
+            self.most = max(self.most, status("RssAnon"))
+            time.sleep(0.1)
+
+
+def status(key: str) -> int:
+    """A figure of this process, in bytes."""
+    lines = STATUS.read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{key}:"))
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sys.exit(main())
