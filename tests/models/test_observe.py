@@ -4,7 +4,9 @@ import torch
 from compress.errors import ModelError
 from compress.losses import LOSSES, LayerLoss
 from compress.models.families import FAMILIES, layers_of
-from compress.models.observe import observe
+from compress.models.observe import EMBEDDINGS, observe, observe_each
+from compress.models.shrink import build_student
+from compress.recipe.training import Student
 
 SPLIT = [name for name, family in FAMILIES.items() if family.query is not None]
 
@@ -36,6 +38,60 @@ def test_query_and_key_give_the_attention_maps_of_eager_mode(name, tiny_model, b
         scores = scores.masked_fill(inputs["attention_mask"][:, None, None, :] == 0, -1e9)
         assert torch.allclose(scores.softmax(-1), eager, atol=1e-5)
         assert seen[layer]["value"].shape == query.shape
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_embeddings_are_what_the_first_layer_is_handed(name, tiny_model, batch):
+    """Of ALBERT and ELECTRA, whose embeddings are narrower than their layers, what they were brought to."""
+    model = tiny_model(name)
+    with observe(model, [EMBEDDINGS], {"hidden"}) as seen:
+        told = model(**batch(model), output_hidden_states=True).hidden_states
+    assert torch.equal(seen[EMBEDDINGS]["hidden"], told[0])
+    assert seen[EMBEDDINGS]["hidden"].shape[-1] == model.config.hidden_size
+    seen[EMBEDDINGS]["hidden"].square().sum().backward()
+    assert model.get_input_embeddings().weight.grad.abs().sum() > 0
+    assert not any(module._forward_pre_hooks for module in model.modules())
+
+
+def test_factorised_embeddings_are_as_wide_as_the_layers(tiny_model, batch):
+    model = build_student(tiny_model("bert"), Student(layers=1, factors=8))
+    with observe(model, [EMBEDDINGS], {"hidden"}) as seen:
+        told = model(**batch(model), output_hidden_states=True).hidden_states
+    assert torch.equal(seen[EMBEDDINGS]["hidden"], told[0])
+
+
+def test_each_layer_shows_its_own_parts_alone(tiny_model, batch):
+    model = tiny_model("bert", num_hidden_layers=3)
+    wanted = {EMBEDDINGS: {"hidden"}, 0: {"hidden"}, 2: {"query", "value"}}
+    with observe_each(model, wanted) as seen:
+        hooks = sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules())
+        model(**batch(model))
+    assert hooks == 4
+    assert {layer: set(parts) for layer, parts in seen.items()} == wanted
+
+
+def test_nothing_is_hooked_where_nothing_is_asked(tiny_model):
+    model = tiny_model("bert")
+    with observe_each(model, {}) as seen, observe(model, [], {"hidden"}):
+        assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    assert seen == {}
+
+
+def test_shared_layers_show_their_own_parts_by_depth(tiny_model, batch):
+    model = tiny_model("albert", num_hidden_layers=3)
+    with observe_each(model, {EMBEDDINGS: {"hidden"}, 1: {"query"}, 2: {"hidden"}}) as seen:
+        for _ in range(2):
+            told = model(**batch(model), output_hidden_states=True).hidden_states
+    assert torch.equal(seen[EMBEDDINGS]["hidden"], told[0])
+    assert {layer: list(parts) for layer, parts in seen.items()} == {
+        EMBEDDINGS: ["hidden"],
+        1: ["query"],
+        2: ["hidden"],
+    }
+    assert torch.equal(seen[2]["hidden"], told[3])
+    query = model.get_submodule("albert.encoder.albert_layer_groups.0.albert_layers.0.attention.query")
+    shown = seen[1]["query"].transpose(1, 2).flatten(2)
+    assert torch.allclose(shown, query(told[1]), atol=1e-6)
 
 
 def test_gradients_pass_through_what_is_seen(tiny_model, batch):
@@ -72,7 +128,10 @@ def test_shared_layers_are_told_apart_by_depth(tiny_model, batch):
 
 
 def test_what_cannot_be_observed_is_said(tiny_model):
-    with pytest.raises(ModelError, match="layers 0 to 1"), observe(tiny_model("bert"), [2], {"hidden"}):
+    for layer in (2, -2):
+        with pytest.raises(ModelError, match="layers 0 to 1"), observe(tiny_model("bert"), [layer], {"hidden"}):
+            pass
+    with pytest.raises(ModelError, match="embeddings have no queries"), observe(tiny_model("bert"), [-1], {"query"}):
         pass
     with (
         pytest.raises(ModelError, match="modernbert computes query"),
