@@ -101,7 +101,7 @@ def changed_rows(
             for parts, words, random in copies:
                 changed = tuple(replaced(*each, choice, random) for each in zip(parts, words, strict=True))
                 if changed != parts:
-                    yield kind.asked(changed, task)
+                    yield kind.asked(changed[0] if len(changed) == 1 else changed, task)
             progress.advance(len(places))
 
 

@@ -46,7 +46,7 @@ def test_a_sound_task_has_none():
         ({"kind": "regression", "soft_labels": "p"}, "task.soft_labels: does nothing for regression: .* is a number"),
         (
             {"kind": "similarity", "text": ("a", "b"), "soft_labels": "p"},
-            "task.soft_labels: .* it is for classificatio",
+            "task.soft_labels: .* it is for class",
         ),
         ({"soft_labels": "p"}, "task.soft_labels: needs task.labels"),
         ({"soft_labels": ()}, "task.soft_labels: names no column"),
