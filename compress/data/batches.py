@@ -90,6 +90,17 @@ class Encoded:
                 field.release()
         return digest.hexdigest()
 
+    def vocabulary(self) -> NDArray[np.int64]:
+        """The ids of the pieces that occur, the one of padding too, ascending."""
+        ids, seen = self._fields["input_ids"], np.zeros(self._pad_id + 1, dtype=bool)
+        seen[self._pad_id] = True
+        for start in range(0, len(ids.values), FLUSH):
+            here = np.bincount(ids.values[start : start + FLUSH], minlength=len(seen)) > 0
+            here[: len(seen)] |= seen
+            seen = here
+            ids.release()
+        return np.flatnonzero(seen)
+
     def close(self) -> None:
         """Let go of the files."""
         self._fields = {}
@@ -116,6 +127,10 @@ class WholeRows:
     def digest(self) -> str:
         """What the rows are known by."""
         return self._encoded.digest()
+
+    def vocabulary(self) -> NDArray[np.int64]:
+        """As of the encoded rows."""
+        return self._encoded.vocabulary()
 
     def batch(self, indices: Sequence[int] | NDArray[np.int64]) -> Arrays:
         """The padded arrays of all examples of these rows; `group` tells which row of the batch each belongs to."""

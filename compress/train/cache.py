@@ -165,8 +165,11 @@ class CachedTeacher:
         try:
             if processes.is_main and self._plan(folder) is None:
                 self._begin(folder, batch)
-            processes.wait()
-            plan = self._plan(folder)
+        except OSError as error:
+            self._give_up(error)
+        processes.wait()
+        plan = self._plan(folder)
+        try:
             if plan is not None and plan.answers:
                 self._kept = {key: self._opened(folder, plan, key) for key in plan.forms}
         except OSError as error:

@@ -106,6 +106,10 @@ class Distillation:
         """What the teacher took for words that stay on disk."""
         return self.teacher.spared if isinstance(self.teacher, CachedTeacher) else 0.0
 
+    def teachers(self) -> Sequence[PreTrainedModel]:
+        """All that may be asked."""
+        return self.teacher.models()
+
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """Each loss under its name in the recipe, the task's own as `hard_label`."""
         wanted, theirs = self._ask_teacher(batch)  # before the student, whose activations stay for the gradients

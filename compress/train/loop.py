@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,11 @@ from compress.train.plan import Plan
 from compress.train.precision import choose_precision
 from compress.train.processes import Processes
 from compress.train.record import Cost, Evaluation, State, TrainResult
+from compress.train.rows import word_vectors
+from compress.train.speed import at_speed
 from compress.train.store import Store, identity
 from compress.train.weights import put_weights, under, weights
+from compress.train.working import WorkingCopy
 
 Evaluate = Callable[[PreTrainedModel], float]
 
@@ -106,7 +109,9 @@ class Run:
         self.plan = Plan(examples.lengths, settings, seed)
         self.precision = choose_precision(settings.precision, processes.device)
         self.extra = [module.to(processes.device) for module in objective.modules()]
-        self.optimizer = make_optimizer(model, self.extra, settings)
+        self.words = word_vectors(model, examples.vocabulary())
+        self.optimizer = make_optimizer(model, self.extra, settings, self.words)
+        self.copy = WorkingCopy(model, self.extra) if self.precision == "bf16" else None
         self.learning = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         self.state = State()
         self._saved = (time.monotonic(), 0)
@@ -124,6 +129,7 @@ class Run:
             self.evaluate is not None,
         )
         with (
+            at_speed(self.model, self.objective.teachers(), self.words, self.precision, self.processes.device),
             self.processes.tracking(label, settings),
             console.progress(self.plan.rows_from(self.state.done), label, "rows") as progress,
         ):
@@ -138,10 +144,9 @@ class Run:
         self.processes.wait()
         return result
 
-    def autocast(self) -> AbstractContextManager[Any]:
-        """bf16 where it was chosen."""
-        enabled = self.precision == "bf16"
-        return torch.autocast(self.processes.device.type, dtype=torch.bfloat16, enabled=enabled)
+    def running(self) -> AbstractContextManager[None]:
+        """Within the block the model runs in the training's precision."""
+        return self.copy.running() if self.copy else nullcontext()
 
     def _update(self, progress: Progress) -> None:
         started = time.monotonic()
@@ -167,10 +172,14 @@ class Run:
         batches = self.plan.batches(self.state.done)
         rows = sum(len(batch) for batch in batches)
         self.optimizer.zero_grad()
+        if self.copy:
+            self.copy.refresh()
         sums: dict[str, Tensor] = {}
         for batch in batches:
             for name, loss in self._share_of(batch, rows).items():
                 sums[name] = sums[name] + loss if name in sums else loss
+        if self.words:
+            self.words.collect()
         names = list(sums)
         wants = torch.tensor(float(self.processes.is_main and self._checkpoint_due()), device=self.processes.device)
         values = torch.stack([*sums.values(), wants]).float()
@@ -183,10 +192,10 @@ class Run:
         weight = len(mine) / rows
         # A process without a share runs one row that weighs nothing: every process must have the same gradients to sum.
         tensors = self._batch(mine if len(mine) else batch[:1])
-        with self.autocast():
+        with self.running():
             losses = self.objective(self.model, tensors)
-        weighted = {name: loss.float() * weight for name, loss in losses.items()}
-        torch.stack(list(weighted.values())).sum().backward()  # type: ignore[no-untyped-call]
+            weighted = {name: loss.float() * weight for name, loss in losses.items()}
+            torch.stack(list(weighted.values())).sum().backward()  # type: ignore[no-untyped-call]
         return {name: loss.detach() for name, loss in weighted.items()}
 
     def _check(self, losses: Mapping[str, float]) -> None:
@@ -207,7 +216,7 @@ class Run:
     def _breaks(self, indices: NDArray[np.int64]) -> bool:
         """Whether these examples give a loss that is no number, without dropout."""
         self.model.train(False)
-        with torch.no_grad(), self.autocast():
+        with torch.no_grad(), self.running():
             losses = self.objective(self.model, self._batch(indices))
         return not all(bool(torch.isfinite(loss)) for loss in losses.values())
 
@@ -226,6 +235,8 @@ class Run:
         if self.settings.clip is not None and norm > self.settings.clip:
             nn.utils.clip_grads_with_norm_(self.learning, self.settings.clip, norm)
         self.optimizer.step()
+        if self.words:
+            self.words.spread()
 
     def _count(self, rows: int, losses: Mapping[str, float], seconds: float) -> None:
         state = self.state
@@ -314,6 +325,8 @@ class Run:
         self._saved = (time.monotonic(), self.state.done)
         tensors = checkpoint.tensors
         put_weights(self.model, under("model.", tensors))
+        if self.words:
+            self.words.reread()
         for number, module in enumerate(self.extra):
             put_weights(module, under(f"extra.{number}.", tensors))
         for number, parameter in enumerate(self.learning):

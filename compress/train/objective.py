@@ -44,6 +44,10 @@ class Objective(Protocol):
         """Seconds so far that no later epoch takes again: asking a teacher whose words are kept."""
         ...
 
+    def teachers(self) -> Sequence[PreTrainedModel]:
+        """The models that run beside the one that is trained: they take the training's device and precision."""
+        ...
+
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """The losses of one batch; ``model`` is in training mode."""
         ...
@@ -60,6 +64,10 @@ class Examples(Protocol):
 
     def digest(self) -> str:
         """What they are known by."""
+        ...
+
+    def vocabulary(self) -> NDArray[np.int64]:
+        """The ids of all pieces that a batch can hold, ascending."""
         ...
 
     def batch(self, indices: NDArray[np.int64]) -> Arrays:
@@ -96,6 +104,10 @@ class TaskObjective:
     def spared(self) -> float:
         """Every epoch takes as long."""
         return 0.0
+
+    def teachers(self) -> Sequence[PreTrainedModel]:
+        """None."""
+        return ()
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """The loss under the name `task`."""

@@ -13,10 +13,16 @@ from transformers import PreTrainedModel
 from compress.errors import ModelError
 from compress.models.families import base_of, family_of, layers_of
 from compress.recipe.training import Training
+from compress.train.rows import WordVectors
 
 
-def make_optimizer(model: PreTrainedModel, extra: Sequence[nn.Module], settings: Training) -> torch.optim.AdamW:
-    """AdamW in groups of equal rate and decay; every group knows its full rate as `full_rate`."""
+def make_optimizer(
+    model: PreTrainedModel, extra: Sequence[nn.Module], settings: Training, words: WordVectors | None = None
+) -> torch.optim.AdamW:
+    """AdamW in groups of equal rate and decay; every group knows its full rate as `full_rate`.
+
+    With ``words`` those rows learn in place of the table they are of.
+    """
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     depths = _depths(model)
     # By name and not by id: names come in the same order in every process, and so do the optimizer's states.
@@ -27,7 +33,8 @@ def make_optimizer(model: PreTrainedModel, extra: Sequence[nn.Module], settings:
         if parameter.requires_grad:
             rate = settings.learning_rate * settings.layer_decay ** (top - depth)
             decay = settings.weight_decay if parameter.ndim > 1 else 0.0
-            groups.setdefault((rate, decay), []).append(parameter)
+            stands_in = words is not None and parameter is words.table.weight
+            groups.setdefault((rate, decay), []).append(words.learning if stands_in else parameter)
     described: list[dict[str, Any]] = [
         {"params": parameters, "lr": rate, "full_rate": rate, "weight_decay": decay}
         for (rate, decay), parameters in groups.items()

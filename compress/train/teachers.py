@@ -17,7 +17,7 @@ from compress.folder import TaskInfo
 from compress.models.embedding import SentenceEmbedding, embedding_size
 from compress.models.fetch import fetch
 from compress.models.folder import load_model, load_tokenizer, read_config
-from compress.models.heads import head_named
+from compress.models.heads import Head, head_named
 from compress.models.observe import Seen, Wanted, observe_each
 from compress.models.saved import Saved, answers_task, output_names, saved_as
 from compress.recipe.training import Distill, FurtherTeacher
@@ -149,12 +149,16 @@ def check_answers(who: str, saved: Saved, task: TaskInfo) -> None:
     """Refuse a checkpoint whose head answers another question, or has other labels."""
     if answers_task(saved, task):
         return
-    head = head_named(kind_of(task).head)
-    if saved.head is not head:
-        found = saved.head.name if saved.head else "none of ours"
-        raise ModelError(f"{who} does not answer {task.name}: its head is {found}, expected {head.name}.")
+    check_head(who, saved, head_named(kind_of(task).head))
     raise ModelError(
         f"{who} does not answer {task.name}: its answers are {', '.join(saved.names)}; "
         f"expected {', '.join(output_names(task))}, in any order.",
         hint="teachers whose logits are averaged must have been trained on the same labels",
     )
+
+
+def check_head(who: str, saved: Saved, expected: Head) -> None:
+    """Refuse a checkpoint that was trained for another kind of question."""
+    if saved.head is not expected:
+        found = saved.head.name if saved.head else "none that is known here"
+        raise ModelError(f"{who} answers another question: its head is {found}, expected {expected.name}.")

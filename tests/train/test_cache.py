@@ -9,9 +9,12 @@ import pytest
 import torch
 
 from compress.console import Console
-from compress.train import cache
+from compress.models.shrink import build_student
+from compress.recipe.training import Distill, Student
+from compress.train import cache, distill_from_model
 from compress.train.cache import CachedTeacher, flat
 from compress.train.cache_plan import CachePlan
+from compress.train.distillation import Distillation
 from compress.train.kept import Form, Kept, as_bits
 from compress.train.teachers import Ensemble, ModelTeacher
 
@@ -279,3 +282,93 @@ def test_answers_of_pieces(tiny_model, material, batch_of, tmp_path):
     answers = asked(wide, {})[0]
     assert {name: tensor.shape for name, tensor in answers.items()} == {"start_logits": (3, 30), "end_logits": (3, 30)}
     assert [rows for rows, _ in span.asked] == [1, 3]
+
+
+SETTINGS = {"epochs": 3, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
+LOSSES = {"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0}
+
+
+@pytest.fixture
+def distilled(tiny_model, tiny_tokenizer, tiny_task, rows):
+    """Distils as the settings say; returns the student's weights and how many examples the teacher was asked about."""
+
+    def run(work, console=None, batches=None, **settings):
+        teacher, asked = tiny_model("bert"), []
+
+        def watch(module, inputs, given):
+            asked.append(len(given["input_ids"]))
+            if batches is not None and len(asked) == batches:
+                raise KeyboardInterrupt
+
+        student = build_student(teacher, Student(layers=1))
+        teacher.register_forward_pre_hook(watch, with_kwargs=True)
+        losses = {} if "phases" in settings else {"losses": LOSSES}
+        settings = Distill(**{**SETTINGS, **losses, **settings})
+        made = distill_from_model(
+            teacher, student, tiny_tokenizer, rows(50), rows(8), tiny_task, settings, work=work, console=console
+        )
+        return made.state_dict(), sum(asked)
+
+    return run
+
+
+def alike(first, second, **tolerance):
+    return all(torch.allclose(first[name], second[name], **tolerance) for name in first)
+
+
+def test_a_training_asks_about_each_example_once(distilled, tmp_path):
+    kept, asked = distilled(tmp_path / "kept")
+    fresh, asked_always = distilled(tmp_path / "fresh", cache=False)
+    assert (asked, asked_always) == (51, 150)
+    assert alike(kept, fresh, atol=2e-4)  # after 21 updates of Adam; a batch's loss is compared below
+    assert not list(tmp_path.rglob("*.values"))
+
+
+def test_restarts_share_what_was_said(distilled, tmp_path):
+    assert distilled(tmp_path, restarts=3, epochs=1)[1] == 51
+
+
+@pytest.mark.parametrize("settings", [{"epochs": 1}, {"epochs": 0.5}, {"max_steps": 7}, {"cache": False}])
+def test_nothing_is_kept_for_nothing(settings, distilled, tmp_path, capsys):
+    distilled(tmp_path, console=Console(), **settings)
+    assert "stay on disk" not in capsys.readouterr().err
+
+
+def test_phases_ask_for_what_they_need(distilled, tmp_path):
+    phases = [{"share": 0.5, "hidden_state": 1.0}, {"share": 0.5, "soft_label": 1.0, "relation": 1.0}]
+    kept, asked = distilled(tmp_path / "kept", phases=phases)
+    fresh, asked_always = distilled(tmp_path / "fresh", phases=phases, cache=False)
+    assert asked < 110
+    assert asked_always == 150
+    assert alike(kept, fresh, atol=5e-4)
+
+
+@pytest.mark.parametrize("disk", ["100MB", 20_000])
+def test_a_training_that_goes_on_ends_in_the_same_bits(disk, distilled, tmp_path):
+    often = {"checkpoint": {"steps": 3}, "cache": {"disk": disk}}
+    whole, _ = distilled(tmp_path / "whole", **often)
+    with pytest.raises(KeyboardInterrupt):
+        distilled(tmp_path / "stopped", batches=7, **often)
+    assert list(tmp_path.rglob("*.values"))
+    stopped, asked = distilled(tmp_path / "stopped", **often)
+    assert asked < 50 or disk == 20_000
+    assert alike(whole, stopped, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_losses_differ_by_no_more_than_padding(dtype, tiny_model, material, batch_of, tiny_task, tmp_path):
+    student = tiny_model("bert", num_hidden_layers=1).to(dtype)
+    model = tiny_model("bert").to(dtype)
+    settings = Distill(losses=LOSSES, hard_label=0.0)
+    fresh = Distillation(student, model, settings, tiny_task)
+    kept = Distillation(student, model, settings, tiny_task)
+    kept.teacher = cached(ModelTeacher(model), material, tmp_path, wanted=kept.comparisons.ever(1))
+    with torch.no_grad():
+        for first in range(0, 48, 8):
+            kept(student, batch_of(*range(first, first + 8), width=32))
+        for order in np.random.default_rng(0).permutation(48).reshape(6, 8):
+            batch = batch_of(*order)
+            ours, theirs = kept(student, batch), fresh(student, batch)
+            for name, loss in theirs.items():
+                bound = 1e-5 if dtype is torch.float32 else 0.02
+                assert ours[name].item() == pytest.approx(loss.item(), rel=bound, abs=bound), name

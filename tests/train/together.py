@@ -34,6 +34,9 @@ class Seeing:
     def digest(self):
         return self.encoded.digest()
 
+    def vocabulary(self):
+        return self.encoded.vocabulary()
+
     def rows_of(self, indices):
         return self.encoded.rows_of(indices)
 

@@ -1,0 +1,45 @@
+"""What makes a training step fast on the device it runs on, put around a whole training and taken away again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from compress.train.attention import quick_attention
+from compress.train.dropout import quick_dropout
+from compress.train.memory import kept_memory
+from compress.train.rows import WordVectors
+from compress.train.working import WorkingCopy
+
+
+@contextmanager
+def at_speed(
+    model: PreTrainedModel,
+    teachers: Sequence[PreTrainedModel],
+    words: WordVectors | None,
+    precision: str,
+    device: torch.device,
+) -> Iterator[None]:
+    """Within the block ``model`` trains, and ``teachers`` run in the training's precision.
+
+    Their fp32 weights come back afterwards.
+    """
+    with ExitStack() as stack:
+        if device.type == "cpu":
+            stack.enter_context(kept_memory())
+            stack.enter_context(quick_dropout(model))
+        if words is not None:
+            stack.enter_context(words.sparse())
+        if precision == "bf16":
+            for each in (model, *teachers):
+                stack.enter_context(quick_attention(each))
+            for teacher in teachers:
+                nn.Module.to(teacher, device)
+                copy = WorkingCopy(teacher)
+                copy.refresh()
+                stack.enter_context(copy.running())
+        yield
