@@ -19,9 +19,10 @@ from compress.environment import hub_state
 from compress.errors import CompressError, ModelError, UsageError
 from compress.losses import LOSSES, LayerLoss
 from compress.models.families import family_named, require_prunable
-from compress.models.folder import refuse_exported, saved_embedding_size
+from compress.models.folder import read_config, refuse_exported, saved_embedding_size
+from compress.models.heads import head_named
 from compress.models.observe import part_path
-from compress.models.saved import EMBEDDING
+from compress.models.saved import EMBEDDING, saved_as
 from compress.models.shrink import choose_layers
 from compress.recipe.schema import Recipe, Task
 from compress.recipe.training import Distill
@@ -30,7 +31,10 @@ from compress.tasks import kind_of
 from compress.train.augment import check_unanswered
 from compress.train.cross_scores import LOSS as MARGIN
 from compress.train.cross_scores import check_margins
+from compress.train.phases import stages_of
 from compress.train.spaces import check_embedding
+from compress.train.teachers import check_head
+from compress.train.vocabularies import check_sizes
 
 Config = Mapping[str, Any]
 
@@ -62,8 +66,10 @@ def ability_faults(recipe: Recipe, due: Collection[str], cards: Sequence[Path] =
     if recipe.prune and origin:
         yield from _refusals("prune", lambda: require_prunable(family_named(origin["model_type"])))
     for part, settings in _distillations(recipe).items():
+        yield from _refusals(part, partial(stages_of, settings))
         yield from _refusals(part, partial(_follows_margins, settings, recipe.task))
         yield from _refusals(part, partial(_says_words, settings, recipe.task, due))
+        yield from _refusals(part, partial(_teach_together, settings, recipe.task, teacher, due))
     yield from _refusals("distill", lambda: _shows_parts(recipe, [config for config in (teacher, origin) if config]))
 
 
@@ -161,6 +167,22 @@ def _says_words(settings: Distill, task: Task, due: Collection[str]) -> None:
             f"augment.model: {source} holds a {', '.join(classes)} where a masked language model is expected.",
             hint="a checkpoint that was saved with its pretraining head, such as bert-base-uncased, is one",
         )
+
+
+def _teach_together(settings: Distill, task: Task, teacher: Config, due: Collection[str]) -> None:
+    """Refuse a further teacher that has another kind of head, other pieces, or too few positions."""
+    for named in settings.teachers:
+        who = f"teachers: {named.source}"
+        config = config_of(named.source, named.revision, needed="distill" in due or "prune" in due)
+        if not config:
+            continue
+        family_named(config["model_type"])
+        check_length(task.max_length, longest_of(config, config.get("pad_token_id") or 0), named.source)
+        if {"vocab_size"} <= config.keys() & teacher.keys():
+            check_sizes(who, int(config["vocab_size"]), int(teacher["vocab_size"]))
+        folder = Path(named.source).expanduser()
+        if where(named.source, "teachers") == "folder":
+            check_head(who, saved_as(folder, read_config(folder)), head_named(kind_of(task).head))
 
 
 def _shows_parts(recipe: Recipe, models: Sequence[Config]) -> None:

@@ -42,6 +42,8 @@ def portable(recipe: Recipe) -> dict[str, Any]:
     for distilled in (plain["distill"], plain["prune"] and plain["prune"]["recover"]):
         if distilled:
             distilled["cross_encoder"] = _name(distilled["cross_encoder"])
+            for further in distilled["teachers"]:
+                further["source"] = _name(further["source"])
             if distilled["augment"]:
                 distilled["augment"]["model"] = _name(distilled["augment"]["model"])
     return plain

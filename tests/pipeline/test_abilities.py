@@ -121,10 +121,12 @@ def test_a_cross_encoder_counts_by_its_contents(recipe_file: Path, tmp_path: Pat
         fingerprint("none")
 
 
-def test_what_is_published_names_no_folder_of_a_cross_encoder(recipe_file: Path, tmp_path: Path):
-    override = f"distill={{soft_label: 1.0, cross_encoder: {tmp_path / 'teacher'}}}"
+def test_what_is_published_names_no_folder_of_another_model(recipe_file: Path, tmp_path: Path):
+    folder = tmp_path / "teacher"
+    override = f"distill={{soft_label: 1.0, cross_encoder: {folder}, teachers: [{folder}]}}"
     plan = prepare(recipe_file, [override], Options(runs=tmp_path / "runs"))
     told = portable(plan.recipe)
+    assert told["distill"]["teachers"][0]["source"] == "teacher"
     assert told["distill"]["cross_encoder"] == "teacher"
     assert str(tmp_path) not in str({**told, "measure": None})
 
@@ -156,6 +158,27 @@ def test_what_would_show_only_after_hours_of_training(faults, tmp_path):
     (fault,) = faults(*rows, "student.embedding=64")
     assert fault.startswith("student: the student's embeddings would be 64 wide, and those of its teacher have 32")
     assert faults(*rows, "student.embedding=32") == []
+
+
+def test_a_phase_without_any_loss(faults):
+    (fault,) = faults("distill={phases: [{share: 0.5, soft_label: 1.0}, {share: 0.5}]}")
+    assert fault.startswith("distill: in phase 2 every distillation loss weighs zero")
+
+
+@pytest.mark.parametrize("part", ["distill", "prune.recover"])
+def test_further_teachers_that_cannot_teach_beside_the_recipe_s_own(part, faults, tiny_model, tiny_folder, tiny_task):
+    def fault(*folders):
+        named = ", ".join(str(folder) for folder in folders)
+        return [told.removeprefix(f"{part}: ") for told in faults(f"{part}={{soft_label: 1.0, teachers: [{named}]}}")]
+
+    tags = tiny_task.model_copy(update={"kind": "token_classification"})
+    other_head = tiny_folder(tiny_model("bert", head="ForTokenClassification", vocab_size=141), tags)
+    good, many = tiny_folder(tiny_model("bert", vocab_size=141)), tiny_folder(tiny_model("bert", vocab_size=500))
+    short = tiny_folder(tiny_model("bert", vocab_size=141, max_position_embeddings=16))
+    assert fault(good) == []
+    assert fault(good, many)[0].startswith(f"teachers: {many} has word vectors for 500 pieces and the teacher for")
+    assert fault(other_head)[0].startswith(f"teachers: {other_head} answers another question: its head is token-class")
+    assert fault(short)[0].startswith(f"texts may be 32 pieces long, but the model {short} has 16 positions")
 
 
 @pytest.mark.parametrize("part", ["distill", "prune.recover"])
