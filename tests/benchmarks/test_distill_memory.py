@@ -1,0 +1,57 @@
+"""What is made of peaks, and the rows that are made up; nothing is trained."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import distill_memory as memory
+from benchmarks.distill_memory import GIB, MemoryReport, Peak
+
+
+def report(*peaks):
+    counts = (4000, 400_000)
+    found = [Peak(rows=rows, peak=round(peak * GIB), reason=None) for rows, peak in zip(counts, peaks, strict=False)]
+    missing = [Peak(rows=rows) for rows in counts[len(peaks) :]]
+    return MemoryReport(begun_at="now", made_by="x", steps=2, threads=1, peaks=(*found, *missing))
+
+
+def test_goals_are_met_or_missed():
+    assert [line.rsplit(" ", 1)[1] for line in report(2.0, 2.05).verdicts] == ["met", "met"]
+    assert [line.rsplit(" ", 1)[1] for line in report(2.6, 2.8).verdicts] == ["missed", "missed"]
+    assert report(2.0, 3.0).growth == 1.5
+
+
+def test_without_all_peaks_growth_is_not_measured():
+    told = report(2.0)
+    assert told.growth is None
+    assert told.verdicts[1].endswith("not measured")
+    assert "| 400,000 | - | - | - | not run |" in memory.page(told)
+
+
+def test_the_command_line(capsys):
+    assert memory.parse([]).rows == (4000, 400_000)
+    assert memory.parse(["--trial"]).out is None
+    assert memory.parse(["--rows", "64,128"]).out == Path("reports/distill_memory")
+    with pytest.raises(SystemExit):
+        memory.parse(["--rows", "1"])
+    assert "32 rows or more" in capsys.readouterr().err
+
+
+def test_rows_are_made_up_the_same_each_time():
+    rows = list(memory.made_up(["one", "two"], 3, "train"))
+    assert rows == list(memory.made_up(["one", "two"], 3, "train"))
+    assert [len(row["text"].split()) for row in rows] == [126, 126, 126]
+    assert {row["label"] for row in rows} == {"no", "yes"}
+
+
+def test_a_process_that_fails_says_why(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "make_data", lambda work, count: None)
+    monkeypatch.setattr(memory, "STATUS", Path(__file__))
+    found = memory.one_process(tmp_path, 64, 1, memory.Place(1, None), memory.Console("quiet"))
+    assert found.peak is None
+    assert found.reason.startswith("not run: ")
+
+
+@pytest.mark.skipif(not memory.STATUS.is_file(), reason="only Linux tells a process's peak")
+def test_the_peak_is_at_least_what_is_there_now():
+    assert memory.status("VmHWM") >= memory.status("RssAnon") > 0
