@@ -136,9 +136,12 @@ def _ls(command: Command) -> None:
 
 
 def _plan(command: Command) -> None:
-    each = command("plan", "the recipe with every default, its steps, what stands and how long the rest takes")
+    each = command("plan", "the recipe with every default, its steps, what stands, and what the rest takes")
     _recipe(each)
     _smoke(each)
+    each.add_argument(
+        "--calibrate", action="store_true", help="prepare the data and try a few updates of each training first"
+    )
 
 
 def _run(command: Command) -> None:

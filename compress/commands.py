@@ -16,6 +16,8 @@ from compress.console import Console, duration
 from compress.errors import DataError, UsageError, nearest
 
 if TYPE_CHECKING:
+    from compress.pipeline.calibrate import Calibrated
+    from compress.pipeline.graph import Plan
     from compress.pipeline.run import Options
     from compress.report.result import Report
 
@@ -56,25 +58,34 @@ def ls(options: argparse.Namespace, console: Console) -> None:
 
 def plan(options: argparse.Namespace, console: Console) -> None:
     """Show the long form of a recipe and the state and forecast of its steps."""
-    from compress.pipeline.preview import preview
+    from compress.pipeline.preview import preview, shown_step
     from compress.pipeline.run import prepare
     from compress.recipe.load import dump_recipe
 
     made = prepare(options.recipe, options.overrides, _options(options))
-    rows = preview(made, _options(options))
+    calibrated = _calibrated(made, options, console)
+    rows = preview(made, _options(options), calibrated)
     if console.format == "json":
         console.data({"recipe": made.recipe.model_dump(mode="json"), "steps": rows})
         return
     if console.format == "human":
         console.line(dump_recipe(made.recipe))
-    shown = [{**row, "takes": duration(row["seconds"]) if row["seconds"] is not None else "unknown"} for row in rows]
-    console.table(shown, ["step", "state", "takes", "basis"])
+    console.table([shown_step(row) for row in rows], ["step", "state", "takes", "memory", "disk", "basis"])
     known = [row["seconds"] for row in rows if row["state"] != "stands" and row["seconds"] is not None]
     unknown = sum(row["state"] != "stands" and row["seconds"] is None for row in rows)
     rest = f", and {unknown} steps that have not run here before" if unknown else ""
-    console.note(f"estimate: {duration(sum(known))}{rest}")
+    console.note(f"estimate: {duration(sum(known))}{rest}; nothing here is more than an estimate")
     for title, reason in made.missing_targets.items():
         console.warn(f"target {title} will not be measured: {reason}")
+
+
+def _calibrated(made: Plan, options: argparse.Namespace, console: Console) -> Mapping[str, Calibrated]:
+    """What a few updates of each training tell, where they are asked for."""
+    if not getattr(options, "calibrate", False):
+        return {}
+    from compress.pipeline.calibrate import calibrate
+
+    return calibrate(made, _options(options), console)
 
 
 def run(options: argparse.Namespace, console: Console) -> None:

@@ -17,7 +17,7 @@ from compress.console import Console
 from compress.environment import LIBRARIES, describe, versions
 from compress.errors import CompressError, NotHere
 from compress.folder import INFO_FILE, Parent, read_info, write_info
-from compress.pipeline.graph import Plan, Step
+from compress.pipeline.graph import Done, Plan, Step
 from compress.pipeline.launch import Launch
 from compress.pipeline.store import InputRecord, StepRecord, StepStore, content_digest
 from compress.pipeline.workbench import Workbench
@@ -107,7 +107,7 @@ class Executor:
         if step.trains:
             self.launch.tell(self.store.steps, step.name, "run")
         try:
-            amount = step.run(self._workbench(step, work))
+            done = step.run(self._workbench(step, work))
         except Exception as error:
             # Whatever a library raises, an optional step fails alone.
             message = error.message if isinstance(error, CompressError) else f"{type(error).__name__}: {error}"
@@ -119,7 +119,7 @@ class Executor:
             self._leave_out(step, message, "left out" if isinstance(error, NotHere) else "failed")
             return
         _tell_parents(work, self._inputs(step))
-        record = self._record(step, work, time.perf_counter() - began, amount)
+        record = self._record(step, work, time.perf_counter() - began, done)
         self.store.finish(record, work)
         self._settle(step, "ran", record)
 
@@ -150,7 +150,7 @@ class Executor:
             track=self.plan.recipe.track,
         )
 
-    def _record(self, step: Step, work: Path, seconds: float, amount: float | None) -> StepRecord:
+    def _record(self, step: Step, work: Path, seconds: float, done: Done | float | None) -> StepRecord:
         return StepRecord(
             step=step.name,
             kind=step.kind,
@@ -159,7 +159,8 @@ class Executor:
             inputs=self._inputs(step),
             digest=content_digest(work),
             seconds=round(seconds, 3),
-            work=amount,
+            work=done.amount if isinstance(done, Done) else done,
+            rates=done.rates if isinstance(done, Done) else None,
             machine=describe(self.store.root).fingerprint,
             versions=versions(LIBRARIES),
             peak_memory=peak_memory(),

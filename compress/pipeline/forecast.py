@@ -5,12 +5,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from compress.pipeline.estimates import Expected, training_of
 from compress.pipeline.graph import Plan, Step
 from compress.pipeline.measured import turn_seconds
 from compress.pipeline.store import StepRecord
-from compress.recipe.training import Training
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,23 @@ class Forecast:
     basis: str
 
 
-def forecast(step: Step, plan: Plan, records: Iterable[StepRecord], machine: str, train_rows: int | None) -> Forecast:
-    """Estimate ``step`` from ``records`` of the same kind on the same machine."""
-    alike = [record for record in records if record.kind == step.kind and record.machine == machine]
+def forecast(
+    step: Step,
+    plan: Plan,
+    records: Iterable[StepRecord],
+    machine: str,
+    train_rows: int | None,
+    expected: Expected | None = None,
+) -> Forecast:
+    """Estimate ``step`` from ``records`` of the same kind on the same machine.
+
+    What is ``expected`` of a training carries rates over from trainings of other lengths and depths; where none of the
+    kind is here, from those of another kind.
+    """
+    here = [record for record in records if record.machine == machine]
+    if expected and (found := _by_rates(step, expected, here)):
+        return found
+    alike = [record for record in here if record.kind == step.kind]
     if not alike:
         return Forecast(None, "no earlier run here")
     amount = planned_work(step, plan, train_rows)
@@ -33,10 +47,28 @@ def forecast(step: Step, plan: Plan, records: Iterable[StepRecord], machine: str
         rate = statistics.median(record.seconds / record.work for record in closest if record.work)
         unit = "seconds of turns" if step.kind == "measure" else "rows"
         return Forecast(rate * amount, f"{amount:,.0f} {unit} at the rate of {_runs(closest)}")
-    if trainings(plan).get(step.kind) and train_rows is None:
+    if training_of(plan, step.kind) and train_rows is None:
         return Forecast(None, "the number of rows is not known yet")
     closest = _closest(step.settings, alike)
     return Forecast(statistics.median(record.seconds for record in closest), _runs(closest))
+
+
+def _by_rates(step: Step, expected: Expected, records: list[StepRecord]) -> Forecast | None:
+    """A training by the operations in it; what else a step does takes as long as it took before."""
+    rated = [record for record in records if record.rates]
+    same = [record for record in rated if record.kind == step.kind]
+    if not rated:
+        return None
+    closest = _closest(step.settings, same) if same else rated
+    times = [
+        expected.seconds(record.rates) + (max(0.0, record.seconds - record.rates.trained) if same else 0.0)
+        for record in closest
+        if record.rates
+    ]
+    load = expected.work.first + expected.work.later
+    kind = "" if same else f" ({', '.join(sorted({record.kind for record in closest}))})"
+    pieces = f"{load.pieces * expected.work.restarts:,} word pieces"
+    return Forecast(statistics.median(times), f"{pieces} at the rate of {_runs(closest)}{kind}")
 
 
 def planned_work(step: Step, plan: Plan, train_rows: int | None) -> float | None:
@@ -45,20 +77,13 @@ def planned_work(step: Step, plan: Plan, train_rows: int | None) -> float | None
         present = [target for target in plan.recipe.targets if target.title not in plan.missing_targets]
         titles = {competitor.key: competitor.scores for competitor in plan.competitors}
         return turn_seconds(titles, present, plan.recipe.measure)
-    training = trainings(plan).get(step.kind)
+    training = training_of(plan, step.kind)
     if not training or train_rows is None:
         return None
     rows = training.epochs * train_rows
     if training.max_steps:
         rows = min(rows, training.max_steps * training.batch_size * training.accumulate)
     return rows * training.restarts
-
-
-def trainings(plan: Plan) -> dict[str, Training | Literal[False] | None]:
-    """The training of each kind of step that has one."""
-    recipe = plan.recipe
-    recover = recipe.prune.recover if recipe.prune else None
-    return {"finetune": recipe.finetune, "distill": recipe.distill, "prune": recover}
 
 
 def _closest(settings: Mapping[str, Any], records: list[StepRecord]) -> list[StepRecord]:

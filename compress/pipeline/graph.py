@@ -8,12 +8,24 @@ from typing import Any
 
 from compress.errors import UsageError, nearest
 from compress.pipeline.fingerprint import fingerprint
+from compress.pipeline.rates import Rates
 from compress.pipeline.workbench import Workbench
 from compress.recipe.schema import Recipe
 from compress.variants import Variant
 
-Run = Callable[[Workbench], float | None]
-"""Does a step in its working folder; returns the amount of work done, by which later runs are forecast."""
+
+@dataclass(frozen=True)
+class Done:
+    """What a step did, by which later runs are forecast."""
+
+    amount: float
+    """In the unit of its kind."""
+    rates: Rates | None = None
+    """How fast it trained."""
+
+
+Run = Callable[[Workbench], Done | float | None]
+"""Does a step in its working folder; returns what was done, or its amount alone."""
 
 
 @dataclass(frozen=True)

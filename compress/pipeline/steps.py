@@ -11,11 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from compress.pipeline.graph import Done
+from compress.pipeline.rates import rates_of
+from compress.pipeline.shapes import shape_of_folder
 from compress.pipeline.workbench import Workbench
+from compress.pipeline.workload import asks
 from compress.recipe.forms import Role
 from compress.recipe.measuring import Measure, Target
 from compress.recipe.schema import Task, Teacher
-from compress.recipe.training import Distill, Finetune, Prune, Student
+from compress.recipe.training import Distill, Finetune, Prune, Student, Training
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from compress.measure.predict import Searched
     from compress.pipeline.graph import Competitor, Plan
     from compress.tasks.kind import Given, Kind, Row
+    from compress.train.made import Made
     from compress.variants import Variant
 
     Asked = tuple[Sequence[Row], Sequence[Row]]
@@ -57,7 +62,7 @@ def data(bench: Workbench, task: Task, seed: int) -> float:
 
 def finetune(
     bench: Workbench, teacher: Teacher, settings: Finetune | Literal[False], seed: int, cards: Sequence[Path]
-) -> float:
+) -> Done:
     """Make the teacher: fine-tuned, or taken as it is."""
     from compress.train.finetune import finetune as train
 
@@ -72,10 +77,10 @@ def finetune(
         console=bench.console,
         track=bench.track,
     )
-    return made.rows_seen
+    return _done(bench, made, settings)
 
 
-def distill(bench: Workbench, student: Student, settings: Distill | Literal[False], seed: int) -> float:
+def distill(bench: Workbench, student: Student, settings: Distill | Literal[False], seed: int) -> Done:
     """Make the student out of the teacher."""
     from compress.train.distill import distill as train
 
@@ -89,10 +94,10 @@ def distill(bench: Workbench, student: Student, settings: Distill | Literal[Fals
         console=bench.console,
         track=bench.track,
     )
-    return made.rows_seen
+    return _done(bench, made, settings)
 
 
-def prune(bench: Workbench, parent: str, settings: Prune, seed: int) -> float:
+def prune(bench: Workbench, parent: str, settings: Prune, seed: int) -> Done:
     """Cut heads and neurons out of the student (or the teacher, where there is no student) and recover."""
     from compress.prune.step import prune as cut
 
@@ -106,7 +111,20 @@ def prune(bench: Workbench, parent: str, settings: Prune, seed: int) -> float:
         console=bench.console,
         track=bench.track,
     )
-    return made.rows_seen
+    return _done(bench, made, settings.recover)
+
+
+def _done(bench: Workbench, made: Made, settings: Training | Literal[False]) -> Done:
+    """The rows that went through a training, and how fast."""
+    from compress.data.roles import load_roles
+
+    if made.result is None or not settings or made.info.shape is None:
+        return Done(made.rows_seen)
+    teacher = shape_of_folder(bench.inputs.get("finetune"))
+    asked = (teacher,) * (1 + len(settings.teachers)) if teacher and isinstance(settings, Distill) else ()
+    select = load_roles(bench.inputs["data"]).info.counts["select"]
+    teachers = asked if asks(settings) else ()
+    return Done(made.rows_seen, rates_of(made.result, made.info.shape, teachers, select, settings.restarts))
 
 
 def build(bench: Workbench, parent: str, variant: Variant) -> None:

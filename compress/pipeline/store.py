@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from compress.console import Console
 from compress.errors import CompressError, UsageError
 from compress.folder import combined_digest, digests
+from compress.pipeline.rates import Rates
 
 RECORD_FILE = "step.json"
 
@@ -51,6 +52,8 @@ class StepRecord(BaseModel):
     seconds: float
     work: float | None = None
     """How much there was to do, in the unit that this kind of step is forecast by."""
+    rates: Rates | None = None
+    """How fast a training was; None for other steps, and where nothing was trained."""
     machine: str
     versions: Mapping[str, str]
     peak_memory: int

@@ -1,0 +1,132 @@
+"""What a training comes to, against figures worked out by hand and models that were built."""
+
+import numpy as np
+import pytest
+
+from compress.folder import ShapeInfo
+from compress.measure.flops import flops
+from compress.measure.pace import Load, Pace, load_of
+from compress.models.families import FAMILIES, shape_of
+from compress.models.shrink import build_student
+from compress.pipeline.rates import Rates, seconds_of
+from compress.pipeline.shapes import pruned_shape, shape_of_config, student_shape
+from compress.pipeline.workload import LEARNING, Lengths, cached, disk, memory, operations, workload
+from compress.recipe.training import Distill, Finetune, Prune, Student
+
+SHAPE = ShapeInfo(
+    family="bert",
+    hidden=384,
+    heads=(12,) * 6,
+    ffn=(1536,) * 6,
+    vocabulary=30522,
+    parameters=22_700_000,
+    embedding_parameters=11_900_000,
+    head_size=32,
+)
+SHORT = Lengths(rows=1000, sample=np.full(100, 20))
+
+
+def rates(**given) -> Rates:
+    told = {"update": 0.1, "operation": 1e-12, "again": 1.0, "parameters": SHAPE.parameters, "evaluation": None}
+    return Rates(**{**told, "trained": 1.0, **given})
+
+
+def test_operations_are_those_of_a_forward_pass():
+    lengths = np.array([5, 9, 7])
+    assert operations(SHAPE, load_of(lengths)) == flops(SHAPE, 9, batch=3)
+    assert operations(SHAPE.model_copy(update={"family": "mobilebert"}), Load(5, 25)) == 0
+
+
+def test_updates_and_pieces_are_those_of_the_training():
+    work = workload(SHAPE, (SHAPE,), Distill(epochs=2.5, batch_size=32, accumulate=2), SHORT)
+    assert work.updates == (16, 24)
+    assert work.first == Load(20_000, 400_000)
+    assert work.later == Load(30_000, 600_000)
+    assert work.flops(work.first) == 4 * operations(SHAPE, work.first)
+    assert workload(SHAPE, (SHAPE,), Finetune(batch_size=32, max_steps=8), SHORT).first == Load(5_000, 100_000)
+
+
+def test_a_teacher_that_nothing_asks_costs_nothing():
+    for settings in (Finetune(), Distill(losses={}, hard_label=1.0)):
+        assert workload(SHAPE, (SHAPE,), settings, SHORT).teachers == ()
+
+
+def test_seconds_follow_length_depth_and_what_is_kept():
+    work = workload(SHAPE, (SHAPE,), Distill(epochs=2, batch_size=50), SHORT)
+    plain = seconds_of(rates(), work, 0)
+    assert plain == pytest.approx(0.1 * 40 + 1e-12 * work.flops(work.first + work.later))
+    assert seconds_of(rates(again=0.5), work, 0) == pytest.approx(0.75 * plain)
+    half = SHAPE.model_copy(update={"heads": (12,) * 3, "ffn": (1536,) * 3})
+    assert seconds_of(rates(update=0.0), workload(half, (), Finetune(), SHORT), 0) == pytest.approx(
+        seconds_of(rates(update=0.0), workload(SHAPE, (), Finetune(), SHORT), 0) / 2
+    )
+    long = workload(SHAPE, (SHAPE,), Distill(epochs=2, batch_size=50), Lengths(1000, np.full(100, 40)))
+    assert 2 < seconds_of(rates(update=0.0), long, 0) / seconds_of(rates(update=0.0), work, 0) < 2.1
+    looks = seconds_of(rates(evaluation=1e-12), work, 500) - plain
+    assert looks == pytest.approx(2 * 500 * flops(SHAPE, 20) * 1e-12)
+
+
+def test_memory_holds_weights_and_the_longest_batch():
+    settings = Finetune(batch_size=32, precision="fp32")
+    little, much = (
+        memory(workload(SHAPE, (), settings, Lengths(1000, np.full(9, size))), settings) for size in (8, 128)
+    )
+    assert little > LEARNING * SHAPE.parameters
+    assert (much - little) / (32 * 120) == pytest.approx(2 * 6 * (18 * 384 + 4 * 1536), rel=1e-6)
+    asked = memory(workload(SHAPE, (SHAPE,), Distill(), SHORT), Distill())
+    assert asked > memory(workload(SHAPE, (), Finetune(), SHORT), Finetune()) + 4 * SHAPE.parameters
+
+
+def test_disk_holds_what_the_teacher_said_within_the_budget():
+    everything = workload(SHAPE, (SHAPE,), Distill(), SHORT)
+    wanted = 4 * 2 * 1000 + 1000 * 20 * 4 * 384 * 6 * 3  # logits; hidden, queries and keys of six pairs
+    assert cached(everything, Distill(), 2) == wanted
+    assert cached(everything, Distill(cache={"disk": 1_000_000}), 2) == 1_000_000
+    assert cached(everything, Distill(cache=False), 2) == 0
+    assert cached(workload(SHAPE, (SHAPE,), Distill(epochs=1), SHORT), Distill(epochs=1), 2) == 0
+    during, left = disk(everything, Distill(), 2)
+    assert during - wanted > 8 * 4 * SHAPE.parameters
+    assert left < 5 * SHAPE.parameters
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "mobilebert"])
+def test_shapes_from_configs_are_those_of_the_models(name, tiny_model):
+    model = tiny_model(name)
+    told, real = shape_of_config(model.config.to_dict()), shape_of(model)
+    assert told.model_copy(update={"parameters": 0, "embedding_parameters": 0}) == real.model_copy(
+        update={"parameters": 0, "embedding_parameters": 0}
+    )
+    assert told.parameters == pytest.approx(real.parameters, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    "student",
+    [Student(layers=0.5), Student(layers=(0, 3)), Student(layers=1, hidden=16, heads=2), Student(layers=2, ffn=32)],
+)
+def test_students_have_the_shape_that_is_foreseen(student, tiny_model):
+    teacher = tiny_model("bert", num_hidden_layers=4)
+    told, real = student_shape(shape_of(teacher), student), shape_of(build_student(teacher, student))
+    assert (told.hidden, told.heads, told.ffn) == (real.hidden, real.heads, real.ffn)
+    assert told.parameters == pytest.approx(real.parameters, rel=0.15)
+
+
+def test_pruned_shapes_keep_their_share():
+    assert pruned_shape(SHAPE, Prune(heads=0.25, ffn=0.5)).ffn == (768,) * 6
+    assert pruned_shape(SHAPE, Prune(heads=0.25, ffn=0.5)).heads == (9,) * 6
+    assert pruned_shape(None, Prune(heads=0.5)) is None
+
+
+def test_a_pace_is_the_line_through_its_updates():
+    pace = Pace()
+    for work in (1.0, 2.0, 5.0):
+        pace.add(work, 0.5 + 2 * work)
+    assert pace.line() == pytest.approx((0.5, 2.0))
+    assert pace.forecast(10, 100.0) == pytest.approx(205.0)
+
+
+def test_a_pace_of_equal_updates_blames_the_work():
+    pace = Pace()
+    for _ in range(3):
+        pace.add(4.0, 2.0)
+    assert pace.line() == (0.0, 0.5)
+    assert Pace().line() == (0.0, 0.0)
