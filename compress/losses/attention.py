@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from compress.losses.groups import Groups
-from compress.losses.maps import AT_ONCE, compare_maps, divergence, log_maps, scores_of, squared
+from compress.losses.maps import AT_ONCE, compare_maps, divergence, scores_of, softmaxed, squared
 from compress.recipe.losses import Attention
 
 LOOKED_INTO = 8
@@ -53,11 +53,13 @@ def matched(query: Tensor, key: Tensor, their_query: Tensor, their_key: Tensor, 
     some = slice(max(1, min(LOOKED_INTO, AT_ONCE["cpu"] // (heads * tokens**2))))
     mask = batch["attention_mask"][some]
     real = mask[:, None, None].bool()
-    ours = log_maps(scores_of(query[some], key[some]), real).transpose(0, 1).flatten(1)
-    theirs = log_maps(scores_of(their_query[some], their_key[some]), real).transpose(0, 1)
-    shares = theirs.exp() * Groups.of({"input_ids": mask}).weights(mask)[None, :, :, None]
-    known = (shares * theirs).flatten(1).sum(dim=1)
-    return torch.tensor(_closest_first(known - ours @ shares.flatten(1).T), device=query.device)
+    weights = Groups.of({"input_ids": mask}).weights(mask)[:, None, :, None]
+    ours, theirs = scores_of(query[some], key[some]), scores_of(their_query[some], their_key[some])
+    our_sum, (share, their_sum) = softmaxed(ours, real)[1], softmaxed(theirs, real)
+    wanted = share * weights
+    known = ((theirs - their_sum) * wanted).transpose(0, 1).flatten(1).sum(dim=1)
+    guessed = (ours - our_sum).transpose(0, 1).flatten(1) @ wanted.transpose(0, 1).flatten(1).T
+    return torch.tensor(_closest_first(known - guessed), device=query.device)
 
 
 def _closest_first(apart: Tensor) -> list[int]:
