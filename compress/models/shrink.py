@@ -18,7 +18,7 @@ from compress.models.families import Family, family_of, head_size
 from compress.models.folder import load_model
 from compress.models.heads import head_of
 from compress.models.shapes import from_config, shaped, told_shapes
-from compress.models.slicing import Importance, copy_weights, importance_of_weights, sliced
+from compress.models.slicing import Importance, copy_weights, importance_of_nothing, importance_of_weights, sliced
 from compress.models.svd import principal
 from compress.recipe.training import Student
 
@@ -105,9 +105,10 @@ def _built(origin: PreTrainedModel, student: Student, seed: int, importance: Imp
     fresh = _fresh(origin, _config(origin.config, form), seed)
     if form.start == "random":
         return fresh
+    if form.start == "teacher":
+        importance = importance_of_nothing(origin)
     importance = importance or importance_of_weights(origin)
-    narrow = principal if form.start == "svd" else sliced
-    stream = narrow(importance, form.hidden)
+    stream = (principal if form.start == "svd" else sliced)(importance, form.hidden)
     copy_weights(origin, fresh, form.chosen, importance, stream)
     if isinstance(fresh, SentenceEmbedding) and projection_of(fresh) is None and form.hidden < stream.hidden:
         set_projection(fresh, stream.matrix)  # back into the teacher's space
@@ -185,7 +186,7 @@ def _sizes(student: Student, own: Sizes, head: int) -> Sizes:
 def _start(family: Family, config: PreTrainedConfig, student: Student, sizes: Sizes, own: Sizes) -> Start:
     """Where the weights come from: as the student says, or the best that its widths allow."""
     if sizes == own:
-        return student.start or "teacher"
+        return "random" if student.start == "random" else "teacher"
     if student.start == "teacher":
         raise ModelError(
             f"the teacher's weights cannot start a student of {sizes}: the teacher has {own}.",

@@ -40,17 +40,38 @@ class Importance:
 
 
 def importance_of_weights(model: PreTrainedModel) -> Importance:
-    """A stand-in where there is no data: how large the weights are with which each part writes to the hidden states."""
+    """A stand-in where there is no data, made of the weights that give hidden states their values.
+
+    A hidden dimension counts by the gain and bias with which norms give it, a head or neuron by the size of what
+    carries it into the output. How dimensions go together is read from the weights that write to them.
+    """
     family, shapes, layers = family_of(model), layer_shapes(model), layers_of(model)
     outputs = [part(layer, family.attention_output).weight.detach() for layer in layers]
     downs = [part(layer, family.ffn_out).weight.detach() for layer in layers]
-    moments = torch.stack([weight @ weight.T for weight in (*outputs, *downs)]).sum(dim=0)
+    modules = [module for layer in layers for module in layer.modules()]
+    norms = [dict(module.named_parameters()) for module in modules if isinstance(module, nn.LayerNorm)]
+    gains = torch.stack([norm["weight"].detach() for norm in norms])
+    biases = torch.stack([norm["bias"].detach() for norm in norms if "bias" in norm] or [torch.zeros_like(gains[0])])
+    written = torch.stack([weight @ weight.T for weight in (*outputs, *downs)]).sum(dim=0)
+    sizes = written.diagonal().sqrt().clamp(min=torch.finfo(written.dtype).tiny)
     heads = [weight.reshape(len(weight), count, -1) for weight, (count, _) in zip(outputs, shapes, strict=True)]
     return Importance(
-        hidden=moments.diagonal().sqrt(),
+        hidden=(gains.square() + biases.square()).sqrt().mean(dim=0),
         heads=[weight.square().sum(dim=(0, 2)).sqrt() for weight in heads],
         neurons=[weight.norm(dim=0) for weight in downs],
-        moments=moments,
+        moments=(gains.T @ gains * (written / sizes / sizes[:, None]) + biases.T @ biases) / len(norms),
+    )
+
+
+def importance_of_nothing(model: PreTrainedModel) -> Importance:
+    """For copies, of which everything stays: all parts alike."""
+    hidden = int(model.config.hidden_size)
+    shapes = layer_shapes(model)
+    return Importance(
+        hidden=torch.ones(hidden),
+        heads=[torch.ones(heads) for heads, _ in shapes],
+        neurons=[torch.ones(ffn) for _, ffn in shapes],
+        moments=torch.eye(hidden),
     )
 
 

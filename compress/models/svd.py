@@ -12,6 +12,9 @@ import torch
 
 from compress.models.slicing import Importance, Stream, best, gain_of
 
+TIE = 1e-5
+"""So much of the mean square prefers the dimensions that slicing would keep, where directions carry nothing."""
+
 
 def principal(importance: Importance, width: int) -> Stream:
     """The ``width`` principal directions of the hidden states, turned so that they lie next to single dimensions.
@@ -22,7 +25,9 @@ def principal(importance: Importance, width: int) -> Stream:
     """
     kept = best(importance.hidden, width)
     moments = importance.moments.double()
-    directions = torch.linalg.eigh(moments).eigenvectors.flip(1)[:, :width]
+    slices = torch.zeros(len(moments), dtype=torch.double)
+    slices[kept] = TIE * moments.diagonal().mean()
+    directions = torch.linalg.eigh(moments + slices.diag()).eigenvectors.flip(1)[:, :width]
     left, _, right = torch.linalg.svd(directions[kept].T)
     basis = directions @ left @ right
     return Stream(len(moments), kept, gain_of(moments, basis), basis.to(importance.moments.dtype))
