@@ -3,8 +3,9 @@
 A teacher never changes: of the same text it says the same every time, up to the rounding that another padding brings.
 Its answers are always worth keeping, a few numbers an example; hidden states, queries, keys and values are kept of as
 many examples as the recipe's disk budget holds, counted from the first. What stands is read. Where any example of a
-batch is to be kept and is not here yet, the whole batch is run, else those alone that are never kept: so a training
-that is killed and goes on asks for the same batches, and ends in the same bits.
+batch is to be kept and is not here yet, the whole batch is run, and all is kept that any later phase will ask; else
+those examples alone are run that are never kept. So a training that is killed and goes on asks for the same batches,
+and ends in the same bits.
 
 Values reach their files before the byte that says so. A power cut may still keep the byte and lose the values, so what
 was written before the machine was last started is not trusted, and such a cache begins anew.
@@ -16,11 +17,12 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -31,7 +33,7 @@ from compress.models.observe import Seen, Wanted
 from compress.recipe.training import Distill
 from compress.tasks import kind_of
 from compress.train.cache_plan import CachePlan, Key
-from compress.train.kept import Form, Kept, Places
+from compress.train.kept import Form, Kept, Marks, Places
 from compress.train.objective import Batch, Examples
 from compress.train.plan import Plan
 from compress.train.processes import Processes
@@ -40,6 +42,9 @@ from compress.train.teachers import Answers, Teacher
 
 RESERVE = 2**30
 """Bytes of a disk that stay free for checkpoints and for others."""
+
+MARKS = "stands"
+"""The file that tells which examples are there."""
 
 OF_PIECES = frozenset({"token_classification", "question_answering"})
 """The problems whose answers are one for each piece."""
@@ -83,6 +88,7 @@ class CachedTeacher:
         self._label = label
         self._folder: Path | None = None
         self._kept: dict[Key, Kept] = {}
+        self._marks: Marks
         self.spared = 0.0
         """Seconds that the teacher took for words that are kept."""
 
@@ -103,28 +109,34 @@ class CachedTeacher:
         """From disk what stands there, from the teacher what does not."""
         if self._folder is None:
             self._open(batch)
-        asked = self._asked(wanted)
-        if asked is None:
+        keys = self._keys(wanted)
+        if not keys:
             return self._teacher(batch, wanted)
         index: Places = batch["index"].cpu().numpy()
-        run = _to_run(asked, index)
+        new = self._marks.lack(index)
+        run = self._to_run(index, new, keys)
         said: Said = {}
         if len(run):
             started = time.monotonic()
-            said = flat(*self._teacher(self._some(batch, run), wanted))
-            took = time.monotonic() - started
-            self._keep(asked, index[run], said)
-            self.spared += took * float(np.all([kept.stands(index[run]) for kept in asked.values()], axis=0).mean())
+            said = flat(*self._teacher(self._some(batch, run), self._wanted if new.any() else wanted))
+            self._keep(index, new, said)
+            self.spared += (time.monotonic() - started) * float((self._marks.stand(index) & new)[run].mean())
         if not self._kept:  # the disk is full, and all of the batch was run
-            return unflat(said, wanted)
-        return unflat({key: _whole(key, kept, index, run, said, batch) for key, kept in asked.items()}, wanted)
+            return unflat({key: said[key] for key in keys}, wanted)
+        stand = self._marks.stand(index)
+        return unflat({key: _whole(key, self._kept[key], index, stand, run, said, batch) for key in keys}, wanted)
 
-    def _asked(self, wanted: Wanted) -> dict[Key, Kept] | None:
-        """Where each thing that is asked stands; None where one of them has no place."""
-        keys = [key for key in self._kept if key[0] is None]
-        keys += [(layer, part) for layer, parts in wanted.items() for part in sorted(parts)]
-        found = {key: self._kept[key] for key in keys if key in self._kept}
-        return found if found and len(found) == len(keys) else None
+    def _keys(self, wanted: Wanted) -> list[Key]:
+        """All that is asked; nothing where some of it has no file."""
+        answers: list[Key] = [key for key in self._kept if key[0] is None]
+        layers: list[Key] = [(layer, part) for layer, parts in wanted.items() for part in sorted(parts)]
+        return [*answers, *layers] if answers and self._kept.keys() >= set(layers) else []
+
+    def _to_run(self, index: Places, new: NDArray[np.bool_], keys: Sequence[Key]) -> Places:
+        """Where in the batch the examples stand that the teacher must be asked about."""
+        if new.any():
+            return np.arange(len(index))
+        return np.flatnonzero(~np.all([self._kept[key].has_place(index) for key in keys], axis=0))
 
     def _some(self, batch: Batch, run: Places) -> Batch:
         """A batch of some of the examples, as wide as the longest of them."""
@@ -138,13 +150,15 @@ class CachedTeacher:
             name: tensor[:, :longest] if batch[name].shape == shape else tensor for name, tensor in of_examples.items()
         }
 
-    def _keep(self, asked: Mapping[Key, Kept], index: Places, said: Said) -> None:
-        """Put what has a place and is not there yet where it belongs."""
+    def _keep(self, index: Places, new: NDArray[np.bool_], said: Said) -> None:
+        """Put all that has a place where it belongs, and then mark that it stands."""
+        if not new.any():
+            return
         try:
-            for key, kept in asked.items():
-                new = np.flatnonzero(kept.lacks(index))
-                if len(new):
-                    kept.put(index[new], said[key][torch.from_numpy(new).to(said[key].device)])
+            for key, kept in self._kept.items():
+                rows = np.flatnonzero(new & kept.has_place(index))
+                kept.put(index[rows], said[key][torch.from_numpy(rows).to(said[key].device)])
+            self._marks.add(index[new])
         except OSError as error:
             self._give_up(error)
 
@@ -171,6 +185,7 @@ class CachedTeacher:
         plan = self._plan(folder)
         try:
             if plan is not None and plan.answers:
+                self._marks = Marks(folder / MARKS, plan.answers)
                 self._kept = {key: self._opened(folder, plan, key) for key in plan.forms}
         except OSError as error:
             self._give_up(error)
@@ -183,7 +198,7 @@ class CachedTeacher:
 
     def _opened(self, folder: Path, plan: CachePlan, key: Key) -> Kept:
         name = key[1] if key[0] is None else f"layer {key[0]} {key[1]}"
-        return Kept(folder / name, plan.forms[key], self._lengths[: plan.count(key)])
+        return Kept(folder / f"{name}.values", plan.forms[key], self._lengths[: plan.count(key)])
 
     def _begin(self, folder: Path, batch: Batch) -> None:
         """Look at what the teacher says of one example, and plan."""
@@ -265,28 +280,23 @@ def unflat(said: Said, wanted: Wanted) -> tuple[Answers, Seen]:
     return answers, seen
 
 
-def _to_run(asked: Mapping[Key, Kept], index: Places) -> Places:
-    """Places in the batch of the examples that the teacher must be asked about."""
-    if any(kept.lacks(index).any() for kept in asked.values()):
-        return np.arange(len(index))
-    return np.flatnonzero(~np.all([kept.stands(index) for kept in asked.values()], axis=0))
-
-
-def _whole(key: Key, kept: Kept, index: Places, run: Places, said: Said, batch: Batch) -> Tensor:
+def _whole(
+    key: Key, kept: Kept, index: Places, stand: NDArray[np.bool_], run: Places, said: Said, batch: Batch
+) -> Tensor:
     """One thing about all of a batch: read where it stands, as it was just said where it has no place."""
-    stands = kept.stands(index)
-    if not stands.any():
+    known = stand & kept.has_place(index)
+    if not known.any():
         return said[key]
     width, device = batch["input_ids"].shape[1], batch["input_ids"].device
-    whole = torch.from_numpy(kept.get(index, width)).view(kept.form.torch_dtype).to(device)
-    fresh = np.flatnonzero(~stands[run])
+    whole = torch.from_numpy(kept.get(index, known, width)).view(kept.form.torch_dtype).to(device)
+    fresh = np.flatnonzero(~known[run])
     if len(fresh):
-        new = said[key][torch.from_numpy(fresh).to(device)]
+        values = said[key][torch.from_numpy(fresh).to(device)]
         rows = torch.from_numpy(run[fresh]).to(device)
         if kept.form.pieces:
-            whole[rows, : new.shape[1]] = new
+            whole[rows, : values.shape[1]] = values
         else:
-            whole[rows] = new
+            whole[rows] = values
     return whole
 
 

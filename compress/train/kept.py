@@ -1,9 +1,9 @@
 """One thing that a teacher says of every example, kept in a file: a layer's hidden states, or its logits.
 
 Values of real pieces alone stand end to end, in the precision they were given in, at places that follow from the
-examples' lengths; a byte an example in a second file tells whether its values stand. The files have holes where nothing
-was written, so they take no more of the disk than what they hold. They are read through a map, and written without
-one: a disk that is full is an error then, and through a map it would end the process.
+examples' lengths; in one more file a byte an example tells whether all about it stands. The files have holes where
+nothing was written, so they take no more of the disk than what they hold. They are read through a map, and written
+without one: a disk that is full is an error then, and through a map it would end the process.
 """
 
 from __future__ import annotations
@@ -68,55 +68,62 @@ class Form:
 
 
 class Kept:
-    """The values of examples 0 to ``len(lengths)``; those beyond are never kept. Several processes may share it."""
+    """One thing about examples 0 to ``len(lengths)``; it has no place for others."""
 
     def __init__(self, path: Path, form: Form, lengths: Places) -> None:
         self.form = form
-        self._ends = np.cumsum(form.sizes(lengths))
         self._lengths = lengths
-        total = int(self._ends[-1]) if len(lengths) else 0
-        self._values, self._map = _opened(path.with_name(f"{path.name}.values"), total)
-        self._flags, told = _opened(path.with_name(f"{path.name}.stands"), len(lengths))
-        self._told: NDArray[np.uint8] = np.frombuffer(told, np.uint8) if told else np.zeros(0, np.uint8)
-        weakref.finalize(self, _close, self._values, self._flags)
+        self._ends = np.cumsum(form.sizes(lengths))
+        self._stream, self._map = _opened(self, path, int(self._ends[-1]) if len(lengths) else 0)
 
-    def stands(self, index: Places) -> NDArray[np.bool_]:
-        """Which of these examples are here."""
-        found = index < len(self._lengths)
-        found[found] = self._told[index[found]] != 0
-        return found
-
-    def lacks(self, index: Places) -> NDArray[np.bool_]:
-        """Which of these examples have a place here and are not there yet."""
-        return (index < len(self._lengths)) & ~self.stands(index)
+    def has_place(self, index: Places) -> NDArray[np.bool_]:
+        """For which of these examples."""
+        return index < len(self._lengths)
 
     def put(self, index: Places, values: Tensor) -> None:
-        """Keep the values (examples, [pieces,] ...) of these examples: all values first, and then that they stand."""
-        bits = as_bits(values)
-        for example, each in zip(index.tolist(), bits, strict=True):
-            trimmed = each[: self._lengths[example]] if self.form.pieces else each
-            _write(self._values, trimmed, self._start(example))
-        for example in index.tolist():
-            _write(self._flags, b"\1", example)
+        """Write the values (examples, [pieces,] ...) of these examples, all of which have a place."""
+        for example, each in zip(index.tolist(), as_bits(values), strict=True):
+            _write(self._stream, each[: self._lengths[example]] if self.form.pieces else each, self._start(example))
 
-    def get(self, index: Places, width: int) -> NDArray[Any]:
-        """The bits of all of these examples that are here, padded with zeros to ``width``; zeros for others."""
+    def get(self, index: Places, where: NDArray[np.bool_], width: int) -> NDArray[Any]:
+        """The bits of those of the examples that ``where`` marks, padded with zeros to ``width``; zeros for others."""
         shape = (len(index), width, *self.form.shape) if self.form.pieces else (len(index), *self.form.shape)
         found = np.zeros(shape, self.form.bits)
-        for place in np.flatnonzero(self.stands(index)):
+        for place in np.flatnonzero(where):
             self._read(int(index[place]), found[place])
         release(self._map)
         return found
 
     def _read(self, example: int, into: NDArray[Any]) -> None:
-        count = int(self._lengths[example]) if self.form.pieces else 1
-        into = into[:count] if self.form.pieces else into
-        assert self._map is not None
-        flat = np.frombuffer(self._map, self.form.bits, count=into.size, offset=self._start(example))
+        into = into[: self._lengths[example]] if self.form.pieces else into
+        flat = np.frombuffer(self._map or b"", self.form.bits, count=into.size, offset=self._start(example))
         into[...] = flat.reshape(into.shape)
 
     def _start(self, example: int) -> int:
         return int(self._ends[example - 1]) if example else 0
+
+
+class Marks:
+    """Which of so many examples stand; processes that share the file see each other's."""
+
+    def __init__(self, path: Path, count: int) -> None:
+        self._stream, told = _opened(self, path, count)
+        self._told: NDArray[np.uint8] = np.frombuffer(told or b"", np.uint8)
+
+    def stand(self, index: Places) -> NDArray[np.bool_]:
+        """Which of these examples do."""
+        found = index < len(self._told)
+        found[found] = self._told[index[found]] != 0
+        return found
+
+    def lack(self, index: Places) -> NDArray[np.bool_]:
+        """Which of these examples could stand and do not."""
+        return (index < len(self._told)) & ~self.stand(index)
+
+    def add(self, index: Places) -> None:
+        """From now on these stand."""
+        for example in index.tolist():
+            _write(self._stream, b"\1", example)
 
 
 def as_bits(tensor: Tensor) -> NDArray[Any]:
@@ -127,9 +134,10 @@ def as_bits(tensor: Tensor) -> NDArray[Any]:
     return found
 
 
-def _opened(path: Path, size: int) -> tuple[int, mmap.mmap | None]:
-    """A file of this size, full of zeros where it is new, and a map of it."""
+def _opened(owner: object, path: Path, size: int) -> tuple[int, mmap.mmap | None]:
+    """A file of this size, full of zeros where it is new, and a map of it; it is closed when its owner goes."""
     stream = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    weakref.finalize(owner, os.close, stream)
     if os.fstat(stream).st_size != size:
         os.ftruncate(stream, size)
     return stream, mmap.mmap(stream, size, access=mmap.ACCESS_READ) if size else None
@@ -140,8 +148,3 @@ def _write(stream: int, values: Any, at: int) -> None:
     while left:
         written = os.pwrite(stream, left, at)
         left, at = left[written:], at + written
-
-
-def _close(*streams: int) -> None:
-    for stream in streams:
-        os.close(stream)
