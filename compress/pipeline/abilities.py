@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import try_to_load_from_cache
+from transformers import CONFIG_MAPPING
 
 from compress.cards import HubCheckpoint, find_teacher, locate
 from compress.data.tokens import check_length, longest_of
@@ -23,7 +24,7 @@ from compress.models.folder import read_config, refuse_exported, saved_embedding
 from compress.models.heads import head_named
 from compress.models.observe import part_path
 from compress.models.saved import EMBEDDING, saved_as
-from compress.models.shrink import choose_layers
+from compress.models.shrink import form_of
 from compress.recipe.schema import Recipe, Task
 from compress.recipe.training import Distill
 from compress.sources import hub_address, where
@@ -60,7 +61,7 @@ def ability_faults(recipe: Recipe, due: Collection[str], cards: Sequence[Path] =
         yield told(error)
         return
     yield from _refusals("teacher", lambda: family_named(teacher["model_type"]) if teacher else None)
-    yield from _refusals("student", lambda: _takes_layers(recipe, origin))
+    yield from _refusals("student", lambda: _takes_shape(recipe, origin))
     yield from _refusals("student", lambda: _embeds_within(recipe, teacher, cards))
     yield from _refusals("task", lambda: _reads_so_far(recipe, teacher, origin))
     if recipe.prune and origin:
@@ -105,10 +106,10 @@ def _refusals(part: str, attempt: Callable[[], object]) -> Iterator[str]:
         yield f"{part}: {told(error)}"
 
 
-def _takes_layers(recipe: Recipe, origin: Config) -> None:
-    depth = origin.get("num_hidden_layers", origin.get("n_layers"))
-    if recipe.student and depth:
-        choose_layers(recipe.student.layers, int(depth))
+def _takes_shape(recipe: Recipe, origin: Config) -> None:
+    """Refuse layers, widths and factors that cannot be had of what the student is made of."""
+    if recipe.student and origin.get("num_hidden_layers", origin.get("n_layers")):
+        form_of(CONFIG_MAPPING[origin["model_type"]].from_dict(dict(origin)), recipe.student)
 
 
 def _embeds_within(recipe: Recipe, teacher: Config, cards: Sequence[Path]) -> None:

@@ -87,6 +87,21 @@ def test_the_command_refuses_before_the_first_step(recipe_file: Path, tmp_path: 
     assert "the run cannot start:\n  student: a student of 9 layers" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("student.hidden=4096", "would be wider"),
+        ("student.factors=4096", "4096 numbers a piece are more than the student's hidden size"),
+        ("student.ffn=1", "the teacher's weights cannot start a student of"),
+    ],
+)
+def test_shapes_that_cannot_be_had(override: str, told: str, faults):
+    start = "teacher" if "ffn" in override else "slice"
+    (fault,) = faults(override, f"student.start={start}")
+    assert fault.startswith("student: ")
+    assert told in fault
+
+
 @pytest.mark.parametrize("layers", ["0", "-1", "2.5"])
 def test_layers_that_cannot_be_counted(layers: str, recipe_file: Path, capsys):
     assert main(["plan", str(recipe_file), "--set", f"student.layers={layers}"]) == 2
