@@ -7,11 +7,12 @@ import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-TRIM_THRESHOLD, TOP_PAD, MMAP_MAX = -1, -2, -4
+TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, MMAP_MAX = -1, -2, -3, -4
 """The knobs of glibc's mallopt."""
 
 KEPT = {TRIM_THRESHOLD: 2**31 - 1, TOP_PAD: 2**26, MMAP_MAX: 0}
-USUAL = {TRIM_THRESHOLD: 2**17, TOP_PAD: 0, MMAP_MAX: 65536}
+USUAL = {TRIM_THRESHOLD: 2**26, TOP_PAD: 0, MMAP_THRESHOLD: 2**25, MMAP_MAX: 65536}
+"""Where glibc's own settings end up in a process that frees large blocks: once told, it moves them no more."""
 
 
 @contextmanager

@@ -1,0 +1,272 @@
+"""`python -m benchmarks.training_step`: how long does an update take, and how much of it is matrix products?
+
+Beside ours runs the usual way to train in bf16: autocast, torch's attention, a dense gradient of the word vectors. Both
+take turns in one process on the same drawn rows. A share of 50 % means that the update took twice as long as its matrix
+products take at the rate of one large product, measured between the turns. On a CPU with one thread the clock is the
+process's own time, which others on the machine hardly change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from transformers import BertConfig, BertForSequenceClassification, PreTrainedModel
+
+from compress.console import Console
+from compress.folder import TaskInfo
+from compress.measure.flops import flops
+from compress.models.families import shape_of
+from compress.recipe.training import Distill, Training
+from compress.tasks.kind import Arrays
+from compress.train.distillation import Distillation
+from compress.train.loop import train
+from compress.train.objective import Batch, Examples, Losses, Objective, TaskObjective
+from compress.train.plan import Plan
+
+BATCH, SHORT, LONG = 32, 25, 128
+PIECES = 30_522
+SIDE = 4096
+WARM = 2
+TASK = TaskInfo(
+    name="drawn", kind="classification", text=("text",), labels=("a", "b"), metric="accuracy", max_length=LONG
+)
+MINILM = {"hidden_size": 384, "num_attention_heads": 12, "intermediate_size": 1536}
+LOSSES = {"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0, "hard_label": 0.0}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kind of update."""
+
+    name: str
+    length: int
+    layers: int
+    taught_by: int = 0
+    """Layers of the teacher; none where there is no teacher."""
+    width: tuple[tuple[str, int], ...] = tuple(MINILM.items())
+
+
+CPU = tuple(
+    Case(f"{name}, {length} pieces", length, layers, taught_by)
+    for name, layers, taught_by in (("fine-tuning MiniLM", 6, 0), ("MiniLM to 3 layers", 3, 6))
+    for length in (SHORT, LONG)
+)
+CUDA = (Case("BERT-base to 6 layers, 128 pieces", LONG, 6, 12, ()),)
+
+
+class Drawn:
+    """Rows of random pieces, common ones more often; about so many each as told, or exactly, where it is long."""
+
+    def __init__(self, rows: int, length: int) -> None:
+        drawn = np.random.default_rng(0)
+        spread = drawn.gamma(4.0, length / 4.0, rows).astype(np.int64).clip(4, 64)
+        self.lengths: NDArray[np.int64] = spread if length < LONG else np.full(rows, length)
+        self.pieces, self.lasting = self.lengths, rows
+        self.ids = drawn.zipf(1.2, (rows, self.lengths.max())) % PIECES
+
+    def digest(self) -> str:
+        """One draw."""
+        return "drawn"
+
+    def vocabulary(self) -> NDArray[np.int64]:
+        """The pieces that were drawn."""
+        return np.unique(np.append(self.ids, 0))
+
+    def rows_of(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """They are rows."""
+        return indices
+
+    def batch(self, indices: NDArray[np.int64]) -> Arrays:
+        """As wide as the longest."""
+        lengths = self.lengths[indices]
+        mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.int64)
+        ids = self.ids[indices, : mask.shape[1]] * mask
+        beside = {"labels": indices % 2, "index": indices}
+        return {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(mask), **beside}
+
+
+class Timed:
+    """An objective that looks at the clock when an update begins."""
+
+    def __init__(self, objective: Objective, clock: Callable[[], float]) -> None:
+        self._objective, self._clock = objective, clock
+        self.modules, self.identity = objective.modules, objective.identity
+        self.settles, self.spared, self.teachers = objective.settles, objective.spared, objective.teachers
+        self.began: list[float] = []
+
+    def begin(self, progress: float) -> None:
+        """The update before it has ended."""
+        self.began.append(self._clock())
+        self._objective.begin(progress)
+
+    def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
+        """As told."""
+        return self._objective(model, batch)
+
+
+class Found(NamedTuple):
+    """Of one case: seconds an update, the usual way and ours; operations and pieces an update; operations a second."""
+
+    usual: float
+    ours: float
+    work: float
+    pieces: float
+    rate: float
+
+
+def measure(case: Case, updates: int, rounds: int, device: torch.device, compiled: bool) -> Found:
+    """Let both take turns, in the order usual, ours, ours, usual."""
+    clock = _clock(device)
+    examples = Drawn(BATCH * (updates + WARM), case.length)
+    extra = {"compile": True} if compiled else {}
+    settings = (
+        Distill(epochs=1, precision="bf16", **LOSSES, **extra)
+        if case.taught_by
+        else Training(epochs=1, precision="bf16", **extra)
+    )
+    taken: dict[str, list[float]] = {"usual": [], "ours": []}
+    rates = []
+    for number in range(rounds):
+        rates.append(_rate(device, clock))
+        for who in ("usual", "ours") if number % 2 == 0 else ("ours", "usual"):
+            model, objective = _made(case, settings)
+            run = _ours if who == "ours" else _usual
+            taken[who] += run(model, Timed(objective, clock), examples, settings, device)
+        model, objective = _made(case, settings)
+    pieces = [
+        examples.batch(batch)["input_ids"].size
+        for update in range(WARM, updates + WARM)
+        for batch in Plan(examples.lengths, settings, 0).batches(update)
+    ]
+    work = statistics.fmean(
+        _work(model, objective, examples, settings, update) for update in range(WARM, updates + WARM)
+    )
+    usual, ours = (statistics.fmean(taken[who]) for who in ("usual", "ours"))
+    return Found(usual, ours, work, statistics.fmean(pieces), max(rates))
+
+
+def _ours(
+    model: PreTrainedModel, objective: Timed, examples: Examples, settings: Training, device: torch.device
+) -> list[float]:
+    """Seconds of each update of the project's loop but the first ones."""
+    with tempfile.TemporaryDirectory() as folder:
+        train(model, objective, examples, settings, seed=0, work=Path(folder), console=Console("quiet"))
+    return np.diff(objective.began)[WARM:].tolist()
+
+
+def _usual(
+    model: PreTrainedModel, objective: Timed, examples: Examples, settings: Training, device: torch.device
+) -> list[float]:
+    """Seconds of each update of a plain loop under autocast."""
+    nn.Module.to(model, device).train()
+    learning = list(model.parameters())
+    optimizer = torch.optim.AdamW(learning, lr=settings.learning_rate, fused=True)
+    plan = Plan(examples.lengths, settings, 0)
+    for update in range(plan.total):
+        objective.begin(update / plan.total)
+        (indices,) = plan.batches(update)
+        batch = {name: torch.from_numpy(array).to(device) for name, array in examples.batch(indices).items()}
+        optimizer.zero_grad()
+        with torch.autocast(device.type, dtype=torch.bfloat16):
+            losses = objective(model, batch)
+        torch.stack([loss.float() for loss in losses.values()]).sum().backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(learning, 1.0)
+        optimizer.step()
+    return np.diff(objective.began)[WARM:].tolist()
+
+
+def _made(case: Case, settings: Training) -> tuple[PreTrainedModel, Objective]:
+    torch.manual_seed(0)
+    width = dict(case.width)
+    model = BertForSequenceClassification(BertConfig(num_hidden_layers=case.layers, **width))
+    if not isinstance(settings, Distill):
+        return model, TaskObjective(TASK)
+    teacher = BertForSequenceClassification(BertConfig(num_hidden_layers=case.taught_by, **width))
+    return model, Distillation(model, teacher, settings, TASK)
+
+
+def _work(model: PreTrainedModel, objective: Objective, examples: Examples, settings: Training, update: int) -> float:
+    """Operations of an update's matrix products: forward once, backward twice that, and once through each teacher."""
+    (indices,) = Plan(examples.lengths, settings, 0).batches(update)
+    rows, length = examples.batch(indices)["input_ids"].shape
+    through = [flops(shape_of(each), length, rows) or 0 for each in (model, *objective.teachers())]
+    return 3 * through[0] + sum(through[1:])
+
+
+def _rate(device: torch.device, clock: Callable[[], float]) -> float:
+    """Operations a second of a large product in bf16: the best of some."""
+    side = SIDE * (4 if device.type == "cuda" else 1) // 2
+    matrix, best = torch.randn(side, side, device=device, dtype=torch.bfloat16), 0.0
+    for _ in range(5):
+        began = clock()
+        _ = matrix @ matrix
+        best = max(best, 2 * side**3 / (clock() - began))
+    return best
+
+
+def _clock(device: torch.device) -> Callable[[], float]:
+    def after_the_device() -> float:
+        torch.cuda.synchronize(device)
+        return time.perf_counter()
+
+    if device.type == "cuda":
+        return after_the_device
+    return time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+
+
+def table(cases: Sequence[tuple[Case, Found]]) -> list[tuple[str, ...]]:
+    """A row a case, in words."""
+    told = []
+    for case, found in cases:
+        shares = [found.work / seconds / found.rate for seconds in (found.usual, found.ours)]
+        told.append(
+            (
+                case.name,
+                *(f"{1000 * seconds:.1f} ms" for seconds in (found.usual, found.ours)),
+                f"{found.usual / found.ours:.2f}",
+                *(f"{share:.0%}" for share in shares),
+                f"{found.pieces / found.ours:,.0f}",
+                f"{found.rate / 1e9:,.0f}",
+            )
+        )
+    return told
+
+
+COLUMNS = ("update", "usual", "ours", "times faster", "share, usual", "share, ours", "pieces a second", "GFLOP/s")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.training_step", description=__doc__)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--threads", type=int, default=1, help="of a CPU; with more than one the clock is the wall's")
+    parser.add_argument("--updates", type=int, default=10, help="timed in each turn, after two that are not")
+    parser.add_argument("--rounds", type=int, default=2, help="turns of each")
+    parser.add_argument("--only", default="", help="cases whose name holds this")
+    parser.add_argument("--compile", action="store_true", help="ours with torch.compile")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(options.threads)
+    device = torch.device(options.device)
+    console, found = Console(), []
+    for case in CUDA if device.type == "cuda" else CPU:
+        if options.only in case.name:
+            found.append((case, measure(case, options.updates, options.rounds, device, options.compile)))
+            console.note(" | ".join(table(found[-1:])[0]))
+    console.table([dict(zip(COLUMNS, row, strict=True)) for row in table(found)])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
