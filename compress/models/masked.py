@@ -13,7 +13,6 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerBase
 
-from compress.data.tokens import longest_of
 from compress.errors import ModelError
 from compress.models.fetch import SAFE_WEIGHTS, fetch
 from compress.models.folder import load_tokenizer
@@ -47,8 +46,9 @@ class MaskedModel:
         self._tokenizer = tokenizer
         self._mask, self._pad = int(tokenizer.mask_token_id), int(tokenizer.pad_token_id)
         self._edges: list[int] = tokenizer("")["input_ids"]
-        longest = longest_of(model.config.to_dict(), self._pad) or CONTEXT
-        self._most = min(CONTEXT, longest) - len(self._edges)
+        positions = getattr(model.config, "max_position_embeddings", None) or 2 * CONTEXT
+        # Some families count positions from behind the padding's number.
+        self._most = min(CONTEXT, positions - self._pad - 1) - len(self._edges)
         self._words = self._whole_words(model.config.vocab_size)
 
     @classmethod
