@@ -1,0 +1,126 @@
+"""Soft labels, unlabelled texts and augmentation: through the plan, its checks, a rehearsal and a whole run."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import compress
+from compress.cli import main
+from compress.errors import UsageError
+from compress.models.tiny import write_tiny_model
+from compress.pipeline import abilities
+from compress.pipeline.abilities import ability_faults
+from compress.pipeline.portable import portable
+from compress.pipeline.run import Options, prepare
+from compress.pipeline.store import StepStore
+from tests.conftest import write_tiny_recipe
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    """The tiny recipe, with a masked language model and unlabelled texts at hand."""
+    path = write_tiny_recipe(tmp_path)
+    write_tiny_model(tmp_path / "words", "bert", masked=True)
+    (tmp_path / "more.csv").write_text("text\n" + "".join(f"grey and wet night {day}\n" for day in range(30)))
+    return path
+
+
+@pytest.fixture
+def plan_of(recipe, tmp_path):
+    def make(*overrides, **options):
+        return prepare(recipe, overrides, Options(runs=tmp_path / "runs", **options))
+
+    return make
+
+
+def prints(plan):
+    """Of all steps but the report, which calls files by their names."""
+    return {step.name: step.fingerprint for step in plan.steps if step.name != "report"}
+
+
+def test_a_model_that_fills_in_words_counts_by_its_contents(plan_of, tmp_path):
+    shutil.copytree(tmp_path / "words", tmp_path / "same")
+    first, same, without = (
+        prints(plan_of(*overrides))
+        for overrides in (
+            [f"distill.augment.model={tmp_path / 'words'}"],
+            [f"distill.augment.model={tmp_path / 'same'}"],
+            [],
+        )
+    )
+    assert first == same
+    assert first["distill"] != without["distill"]
+    assert first["finetune"] == without["finetune"]
+    told = portable(plan_of(f"distill.augment.model={tmp_path / 'words'}").recipe)
+    assert told["distill"]["augment"]["model"] == "words"
+
+
+def test_unlabelled_texts_count_by_their_contents(plan_of, tmp_path):
+    (tmp_path / "same.csv").write_bytes((tmp_path / "more.csv").read_bytes())
+    first, same, without = (
+        prints(plan_of(*overrides))
+        for overrides in (
+            [f"task.data.unlabelled={tmp_path / 'more.csv'}"],
+            [f"task.data.unlabelled={tmp_path / 'same.csv'}"],
+            [],
+        )
+    )
+    assert first == same
+    assert first["data"] != without["data"]
+
+
+def test_a_missing_model_is_told_at_once(plan_of, tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match="there is no folder"):
+        plan_of(f"distill.augment.model={tmp_path / 'nowhere'}")
+    (fault,) = ability_faults(plan_of(f"distill.augment.model={tmp_path / 'teacher'}").recipe, ("distill",))
+    assert fault.startswith("distill: augment.model: ")
+    assert "holds a BertModel where a masked language model is expected" in fault
+    monkeypatch.setattr(abilities, "hub_state", lambda: "not reachable")
+    monkeypatch.setattr(abilities, "try_to_load_from_cache", lambda *_, **__: None)
+    (fault,) = ability_faults(plan_of("distill.augment.model=owner/words").recipe, ("distill",))
+    assert fault.startswith("distill: owner/words@main is not on this machine; model hub: not reachable")
+
+
+def test_a_rehearsal_has_a_tiny_model_of_its_own(plan_of):
+    smoke = plan_of("distill.augment={model: owner/words, copies: 9}", smoke=True).recipe
+    assert smoke.distill.augment.copies == 1
+    assert Path(smoke.distill.augment.model).name == "masked-bert"
+    assert list(ability_faults(smoke, ("distill",))) == []
+
+
+def test_the_plan_prints_the_keys(recipe, tmp_path, capsys):
+    overrides = [f"task.data.unlabelled={tmp_path / 'more.csv'}", f"distill.augment.model={tmp_path / 'words'}"]
+    sets = [part for override in overrides for part in ("--set", override)]
+    assert main(["plan", str(recipe), "--runs", str(tmp_path / "runs"), *sets]) == 0
+    told = capsys.readouterr().out
+    assert "unlabelled: " in told
+    assert "candidates: 15" in told
+
+
+@pytest.mark.slow
+def test_all_three_go_through_the_pipeline(recipe, tmp_path):
+    lines = [line.rsplit(",", 1) for line in (tmp_path / "train.csv").read_text().splitlines()[1:]]
+    sure = {"sunny": [0.9, 0.1], "rainy": [0.2, 0.8]}
+    train = [json.dumps({"text": text, "soft": sure[label]}) for text, label in lines]
+    (tmp_path / "train.jsonl").write_text("\n".join(train))
+    overrides = [
+        f"task.data.train={tmp_path / 'train.jsonl'}",
+        f"task.data.select={tmp_path / 'test.csv'}",
+        f"task.data.test={tmp_path / 'test.csv'}",
+        f"task.data.unlabelled={tmp_path / 'more.csv'}",
+        "task.soft_labels=soft",
+        "task.labels=[sunny, rainy]",
+        f"distill.augment.model={tmp_path / 'words'}",
+        "prune=null",
+        "quantize=null",
+        "publish=null",
+        "export=[]",
+    ]
+    report = compress.run(recipe, overrides=overrides, runs=tmp_path / "runs")
+    assert [row.reason for row in report.rows if row.status != "ok"] == []
+    assert report.data.rows == {"train": 160, "select": 60, "test": 60, "unlabelled": 30}
+    assert "30 unlabelled" in (tmp_path / "runs" / "tiny" / "report.md").read_text(encoding="utf-8")
+    work = {record.kind: record.work for record in StepStore(tmp_path / "runs").records()}
+    assert (work["finetune"], work["distill"]) == (2 * 160, 2 * (160 + 30 + 160))
