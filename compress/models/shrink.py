@@ -75,7 +75,7 @@ def build_student(
     in for it. An embedding model gives embeddings as wide as the student's settings or the teacher's.
     """
     origin = origin_of(teacher, student, task, seed)
-    built = origin if student.source and not _reshapes(student) else _built(origin, student, seed, importance)
+    built = origin if student.source and not reshapes(student) else _built(origin, student, seed, importance)
     if isinstance(teacher, SentenceEmbedding):
         fit_embedding(built, student.embedding or embedding_size(teacher), seed)
     return built
@@ -92,11 +92,11 @@ def origin_of(
 
 def is_cut(config: PreTrainedConfig, student: Student) -> bool:
     """Whether a student is cut narrower out of a model with this config, for which importance counts."""
-    form = form_of(config, student) if student.source is None or _reshapes(student) else None
-    return form is not None and form.start in ("slice", "svd")
+    return form_of(config, student).start in ("slice", "svd")
 
 
-def _reshapes(student: Student) -> bool:
+def reshapes(student: Student) -> bool:
+    """Whether more is asked than a checkpoint as it is."""
     return student.start is not None or any(getattr(student, key) is not None for key in SHAPE)
 
 

@@ -22,7 +22,7 @@ from compress.data.tokens import Tokens
 from compress.errors import ModelError
 from compress.folder import TaskInfo
 from compress.models.families import base_of, family_of, head_size, layers_of, part
-from compress.models.shrink import is_cut, origin_of
+from compress.models.shrink import is_cut, origin_of, reshapes
 from compress.models.slicing import Importance
 from compress.recipe.training import Student
 from compress.tasks.kind import Row
@@ -43,7 +43,7 @@ def importance_for(
     seed: int,
 ) -> Importance | None:
     """What `build_student` needs to know of the model it cuts; None where it cuts none."""
-    if student.source is None and not is_cut(teacher.config, student):
+    if not (reshapes(student) if student.source else is_cut(teacher.config, student)):
         return None
     origin = origin_of(teacher, student, task, seed)
     if not is_cut(origin.config, student):
