@@ -10,19 +10,21 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from compress.console import Console
+from compress.console import Console, duration
 from compress.data.documents import documents_of
 from compress.data.roles import DATA_FILE, Roles, load_roles
 from compress.data.store import RowWriter
+from compress.errors import counted
 from compress.pipeline.estimates import Expected, training_of
 from compress.pipeline.execute import Executor
 from compress.pipeline.forecast import Forecast
-from compress.pipeline.graph import Done, Plan, Step
+from compress.pipeline.graph import Done, Plan, Run, Step
 from compress.pipeline.launch import Launch
 from compress.pipeline.rates import Rates
 from compress.pipeline.run import Options
@@ -63,23 +65,26 @@ class Calibrated:
 
 def calibrate(plan: Plan, options: Options, console: Console) -> dict[str, Calibrated]:
     """Try every training of ``plan`` that is still to run; by kind of step."""
+    import compress.train  # noqa: F401  # so that what importing takes once is no part of any step
+
     store = StepStore(options.root)
     executor = Executor(plan, store, console, options.root / "calibrated.jsonl", Launch())
     executor.run(set(), until="data")
-    due = [step for step in plan.steps if step.trains]
     folders = {"data": store.folder("data", plan.step("data").fingerprint)}
     found: dict[str, Calibrated] = {}
+    began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="compress-") as room:
-        for step in due:
-            if executor.standing(step):
+        for step in (step for step in plan.steps if step.trains):
+            if record := executor.standing(step):
                 folders[step.name] = store.folder(step.name, step.fingerprint)
-                executor.outcome.records[step.name] = executor.standing(step)  # type: ignore[assignment]
+                executor.outcome.records[step.name] = record
                 continue
             console.note(f"{step.name}: a few updates, to see how long they take")
             folders[step.name] = Path(room) / step.name
             tried = _try(step, plan, folders, Path(room))
             if tried:
                 found[step.kind] = tried
+    console.note(f"tried {counted(len(found), 'training')} in {duration(time.perf_counter() - began)}")
     return found
 
 
@@ -97,19 +102,18 @@ def _try(step: Step, plan: Plan, folders: dict[str, Path], room: Path) -> Calibr
     took = time.perf_counter() - began
     if not isinstance(done, Done) or done.rates is None:
         return None
-    untried = max(0, plan.recipe.prune.batches - SCORED) if step.kind == "prune" and plan.recipe.prune else 0
+    untried = 0
+    if step.kind == "prune" and plan.recipe.prune:
+        there = load_roles(folders["data"]).info.counts["train"] // SCORING
+        untried = max(0, min(plan.recipe.prune.batches, there) - SCORED)
     return Calibrated(done.rates, max(0.0, took - done.rates.trained), untried)
 
 
-def _short(step: Step, recipe: Recipe) -> Any:
+def _short(step: Step, recipe: Recipe) -> Run:
     """The step's function with the shortened settings."""
+    run: Any = step.run
     given = {"finetune": recipe.finetune, "distill": recipe.distill, "prune": recipe.prune}[step.kind]
-    return replace_keyword(step.run, settings=given)
-
-
-def replace_keyword(run: Any, **changed: Any) -> Any:
-    """A `functools.partial` with other keywords."""
-    return type(run)(run.func, *run.args, **{**run.keywords, **changed})
+    return partial(run, settings=given)
 
 
 def _shortened(recipe: Recipe) -> Recipe:

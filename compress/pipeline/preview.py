@@ -17,6 +17,7 @@ from compress.pipeline.graph import Plan
 from compress.pipeline.launch import Launch
 from compress.pipeline.run import Options, forced_steps
 from compress.pipeline.store import StepStore
+from compress.report.words import size
 
 
 def preview(plan: Plan, options: Options, calibrated: Mapping[str, Calibrated] | None = None) -> list[dict[str, Any]]:
@@ -59,7 +60,7 @@ def shown_step(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _size(count: int | None) -> str:
-    return "" if count is None else f"{count / 2**30:.1f} GiB"
+    return "" if count is None else size(count)
 
 
 def _train_rows(plan: Plan, store: StepStore) -> int | None:

@@ -34,6 +34,12 @@ class Rates(BaseModel):
     """Seconds of an evaluation, an operation of a forward pass over select."""
     trained: float
     """Seconds of all trainings, evaluations included; what a step took beyond that is everything else."""
+    foretold: float | None = None
+    """Seconds that the training itself forecast for its updates, from its first ones."""
+    foretold_whole: float | None = None
+    """The same with evaluations, once it had seen one."""
+    evaluating: float = 0.0
+    """Seconds of one training that evaluations took."""
 
 
 def rates_of(
@@ -74,6 +80,9 @@ def rates_of(
         parameters=student.parameters,
         evaluation=cost.evaluating / looks / select if looks and select else None,
         trained=result.seconds * restarts,
+        foretold=next((told["seconds"] for told in cost.forecasts), None),
+        foretold_whole=next((told["seconds"] for told in cost.forecasts if told["evaluations"]), None),
+        evaluating=cost.evaluating,
     )
 
 
