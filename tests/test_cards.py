@@ -27,6 +27,7 @@ STUDENTS = {
     "half-depth",
     "minilm-3x384",
     "minilm-6x384",
+    "narrow-3x192",
     "third-depth",
     "tinybert-4x312",
 }
