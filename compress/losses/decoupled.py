@@ -17,7 +17,7 @@ from compress.losses.groups import FAR, Groups
 def decoupled_distance(
     student: Tensor, teacher: Tensor, right: Tensor, temperature: float, target: float, others: float
 ) -> Tensor:
-    """``T² (target * KL(b_t | b_s) + others * KL(q_t | q_s))``, equation 7 of the paper (things,).
+    """``T² (target * KL(b_t | b_s) + others * KL(q_t | q_s))`` (things,).
 
     b is the chance of the true class against that of all others together, q the distribution over the others alone,
     all at the temperature T. In plain `kl` the second part weighs ``1 - p_t``, next to nothing where the teacher is
@@ -30,7 +30,7 @@ def decoupled_distance(
         right: the true class (things,) int64.
         temperature: above one small probabilities count more.
         target: what the first part weighs (the paper's alpha, 1).
-        others: what the second part weighs (beta: 8 in most of the paper's experiments, between 1 and 10).
+        others: what the second part weighs (beta, which the paper chooses for each teacher).
     """
     ours, theirs = _parts(student / temperature, right), _parts(teacher / temperature, right)
     apart = [F.kl_div(s, t, reduction="none", log_target=True).sum(dim=-1) for s, t in zip(ours, theirs, strict=True)]

@@ -20,9 +20,9 @@ def hidden_state(
       should weigh differs from teacher to teacher. Jiao et al., "TinyBERT: Distilling BERT for Natural Language
       Understanding", 2020 (arXiv:1909.10351), equation 8.
     - `cosine`: ``1 - cos(s, t)`` of each token's vector, from 0 to 2 for any teacher; lengths are free. Sanh et al.,
-      "DistilBERT, a distilled version of BERT", 2019 (arXiv:1910.01108), section 3.
+      "DistilBERT, a distilled version of BERT", 2019 (arXiv:1910.01108).
     - `cls`: ``|s/|s| - t/|t||²`` of the first token alone, from 0 to 4; other tokens are free. Sun et al., "Patient
-      Knowledge Distillation for BERT Model Compression", 2019 (arXiv:1908.09355), equation 7.
+      Knowledge Distillation for BERT Model Compression", 2019 (arXiv:1908.09355).
 
     Args:
         student: `hidden` (examples, tokens, width), already projected to the teacher's width where they differ.

@@ -25,9 +25,9 @@ def relation(
     student and teacher may differ in heads and in width.
 
     `[qk, vv]` is Wang et al., "MiniLM: Deep Self-Attention Distillation for Task-Agnostic Compression", 2020
-    (arXiv:2002.10957), equations 6 to 8; `[qq, kk, vv]` Wang et al., "MiniLMv2: Multi-Head Self-Attention Relation
-    Distillation for Compressing Pretrained Transformers", 2021 (arXiv:2012.15828), equations 3 to 7. Both add pairs
-    up; here it is their mean, so that the weight does not depend on how many there are.
+    (arXiv:2002.10957); `[qq, kk, vv]` Wang et al., "MiniLMv2: Multi-Head Self-Attention Relation
+    Distillation for Compressing Pretrained Transformers", 2021 (arXiv:2012.15828). Both add pairs up; here it is
+    their mean, so that the weight does not depend on how many there are.
 
     Maps are made and dropped a few at a time (`maps.py`), so memory does not grow with heads times tokens squared.
 

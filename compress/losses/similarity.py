@@ -26,8 +26,8 @@ def similarity(
 
     ``distance * mean_ij h(d_ij(s) - d_ij(t)) + angle * mean_ijk h(c_ijk(s) - c_ijk(t))``, where d is the distance of
     two texts over the mean one of the batch, c the cosine of the angle at j between i and k, and h Huber's loss
-    (``x²/2`` up to one, then ``|x| - 1/2``). Park et al., "Relational Knowledge Distillation", 2019 (arXiv:1904.05068),
-    equations 4 to 9. Widths may differ, and nothing is projected: neither turning nor scaling a space changes it.
+    (``x²/2`` up to one, then ``|x| - 1/2``). Park et al., "Relational Knowledge Distillation", 2019 (arXiv:1904.05068).
+    Widths may differ, and nothing is projected: neither moving nor turning nor scaling a space changes it.
 
     Unlike most losses it depends on which rows share a batch, and a batch of one teaches nothing (of two: no angle).
 
@@ -35,7 +35,7 @@ def similarity(
         student: `hidden` (examples, tokens, width).
         teacher: the same, of any width; it gets no gradient.
         batch: `attention_mask` (examples, tokens), one for real tokens. Each example is a text of its own.
-        settings: `distance` and `angle`, what both weigh (1 and 2 in the paper); both parts are usually below 0.1.
+        settings: `distance` and `angle`, what both weigh (1 and 2 in the paper).
             `pool`: what stands for a text, its first token's vector or the mean of all.
     """
     ours = _space(text_vectors(student["hidden"], batch, settings.pool))

@@ -40,8 +40,8 @@ def soft_label(
     - `kl`: ``T² KL(softmax(t/T) | softmax(s/T))``. Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural
       Network", 2015 (arXiv:1503.02531). Several classes at once: the KL of each class's yes or no, as a mean over
       classes.
-    - `mse`: ``(s - t)²`` of the logits, as a mean over classes; the limit of `kl` for a high temperature, but for a
-      number added to all logits, which is fixed too. Several times as large. Kim et al., "Comparing Kullback-Leibler
+    - `mse`: ``(s - t)²`` of the logits, as a mean over classes; twice what `kl` comes to for a high temperature, and a
+      number added to all logits, which `kl` does not see, is fixed too. Kim et al., "Comparing Kullback-Leibler
       Divergence and Mean Squared Error Loss in Knowledge Distillation", 2021 (arXiv:2105.08919).
     - `decoupled`: how sure the teacher is of the true class, and what it thinks of the others, weighed apart
       (`decoupled.py`). Several classes at once have no true class: there it is `kl`.

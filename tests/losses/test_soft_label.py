@@ -229,3 +229,12 @@ def test_what_cannot_be_compared_is_refused():
         compared("regression", {"logits": drawn(6, 4)}, {"logits": drawn(6, 2)})
     with pytest.raises(ValueError, match="translation"):
         compared("translation", {"logits": drawn(6, 4)}, {"logits": drawn(6, 4)})
+
+
+def test_at_a_high_temperature_divergence_is_half_the_squared_difference():
+    """Of logits that add up to the same."""
+    both = [{"logits": each - each.mean(dim=-1, keepdim=True)} for each in (drawn(6, 4), drawn(6, 4, seed=9))]
+    doubled = [{"logits": each["logits"].double()} for each in both]
+    hot = compared("single_label_classification", *doubled, 1e3)
+    cold = compared("single_label_classification", *doubled, form="mse")
+    assert 2 * hot.item() == pytest.approx(cold.item(), rel=1e-2)
