@@ -25,8 +25,8 @@ def attention(
 
     - `kl`: ``KL(softmax(t) | softmax(s))`` of each line of attention. Wang et al., "MiniLM: Deep Self-Attention
       Distillation for Task-Agnostic Compression", 2020 (arXiv:2002.10957), equation 7.
-    - `scores`: ``(s - t)²`` of the scores before the softmax, as a mean over real tokens. It grows
-      with the square of the scores, and it also fixes what a softmax does not see: a number added to a whole line. Jiao et al.,
+    - `scores`: ``(s - t)²`` of the scores before the softmax, as a mean over real tokens. It grows with the square of
+      the scores, and it also fixes what a softmax does not see: a number added to a whole line. Jiao et al.,
       "TinyBERT: Distilling BERT for Natural Language Understanding", 2020 (arXiv:1909.10351), equation 7.
 
     With equal numbers of heads each follows its own. Else each of the student's follows the teacher's head that looks
