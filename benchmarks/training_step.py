@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -163,7 +163,7 @@ def _ours(
     """Seconds of each update of the project's loop but the first ones."""
     with tempfile.TemporaryDirectory() as folder:
         train(model, objective, examples, settings, seed=0, work=Path(folder), console=Console("quiet"))
-    return np.diff(objective.began)[WARM:].tolist()
+    return [float(taken) for taken in np.diff(objective.began)[WARM:]]
 
 
 def _usual(
@@ -184,12 +184,12 @@ def _usual(
         torch.stack([loss.float() for loss in losses.values()]).sum().backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(learning, 1.0)
         optimizer.step()
-    return np.diff(objective.began)[WARM:].tolist()
+    return [float(taken) for taken in np.diff(objective.began)[WARM:]]
 
 
 def _made(case: Case, settings: Training) -> tuple[PreTrainedModel, Objective]:
     torch.manual_seed(0)
-    width = dict(case.width)
+    width: dict[str, Any] = dict(case.width)
     model = BertForSequenceClassification(BertConfig(num_hidden_layers=case.layers, **width))
     if not isinstance(settings, Distill):
         return model, TaskObjective(TASK)

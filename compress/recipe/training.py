@@ -33,7 +33,10 @@ class Training(Frozen):
     clip: Positive | None = 1.0
     """Largest norm of the gradient."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """`auto` takes bf16 autocast where the device has instructions for it."""
+    """`auto` takes bf16 where the device has instructions for it; weights are kept in fp32 all the same."""
+    compile: bool = False
+    """On a GPU: torch.compile for the parts of layers that are not matrix products, with lengths padded to multiples
+    of 32. A training that was killed then goes on, but not bit for bit. On a CPU it is passed over."""
     evaluations: Count = 1
     """Evaluations on select in each epoch; the best one's weights are kept."""
     patience: Count | None = None

@@ -27,7 +27,9 @@ from transformers import PreTrainedModel
 from compress.console import Console, Progress
 from compress.errors import CompressError
 from compress.recipe.training import Training
+from compress.train.batches import Batches
 from compress.train.blame import rows_to_blame
+from compress.train.compiled import MULTIPLE, as_they_are, parts_of
 from compress.train.forecast import Forecaster, pair_weight
 from compress.train.objective import Examples, Objective
 from compress.train.optimizer import frozen, make_optimizer
@@ -106,6 +108,9 @@ class Run:
         self.store = store
         self.evaluate = evaluate
         self.sign = 1.0 if larger_is_better else -1.0
+        self.compiles = settings.compile and processes.device.type == "cuda" and bool(parts_of(model))
+        pad_id = model.config.pad_token_id or 0
+        self.batches = Batches(examples, processes.device, pad_id, MULTIPLE if self.compiles else 1)
         self.plan = Plan(examples.lengths, settings, seed)
         self.precision = choose_precision(settings.precision, processes.device)
         self.extra = [module.to(processes.device) for module in objective.modules()]
@@ -114,6 +119,7 @@ class Run:
         self.copy = WorkingCopy(model, self.extra) if self.precision == "bf16" else None
         self.learning = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         self.state = State()
+        self.norm = 0.0
         self._saved = (time.monotonic(), 0)
 
     def to_the_end(self, console: Console, label: str) -> dict[str, Any]:
@@ -129,7 +135,7 @@ class Run:
             self.evaluate is not None,
         )
         with (
-            at_speed(self.model, self.objective.teachers(), self.words, self.precision, self.processes.device),
+            self._at_speed(console),
             self.processes.tracking(label, settings),
             console.progress(self.plan.rows_from(self.state.done), label, "rows") as progress,
         ):
@@ -143,6 +149,14 @@ class Run:
             self.store.finish(result)
         self.processes.wait()
         return result
+
+    def _at_speed(self, console: Console) -> AbstractContextManager[None]:
+        if self.settings.compile and not self.compiles:
+            console.note(
+                "compile is passed over: it is for a GPU, and for layers that have parts of their own around their products"
+            )
+        teachers, device = self.objective.teachers(), self.processes.device
+        return at_speed(self.model, teachers, self.words, self.precision, device, self.compiles)
 
     def running(self) -> AbstractContextManager[None]:
         """Within the block the model runs in the training's precision."""
@@ -175,28 +189,37 @@ class Run:
         if self.copy:
             self.copy.refresh()
         sums: dict[str, Tensor] = {}
-        for batch in batches:
-            for name, loss in self._share_of(batch, rows).items():
+        later = self.plan.batches(self.state.done + 1) if self.state.done + 1 < self.plan.total else []
+        for batch, then in zip(batches, [*batches[1:], *later[:1], None], strict=False):
+            for name, loss in self._share_of(batch, rows, then).items():
                 sums[name] = sums[name] + loss if name in sums else loss
         if self.words:
             self.words.collect()
         names = list(sums)
         wants = torch.tensor(float(self.processes.is_main and self._checkpoint_due()), device=self.processes.device)
-        values = torch.stack([*sums.values(), wants]).float()
-        *told, due = self.processes.sum_gradients(self.learning, values).tolist()
+        values = self.processes.sum_gradients(self.learning, torch.stack([*sums.values(), wants]).float())
+        norm = nn.utils.get_total_norm([each.grad for each in self.learning if each.grad is not None])
+        *told, due, self.norm = torch.cat([values, norm.float()[None]]).tolist()  # the one wait for a GPU
         return rows, dict(zip(names, told, strict=True)), due > 0
 
-    def _share_of(self, batch: NDArray[np.int64], rows: int) -> dict[str, Tensor]:
+    def _share_of(self, batch: NDArray[np.int64], rows: int, then: NDArray[np.int64] | None) -> dict[str, Tensor]:
         """Add the gradients of this process's share of a batch; the losses come back weighted as they were added."""
-        mine = batch[self.processes.rank :: self.processes.count]
-        weight = len(mine) / rows
-        # A process without a share runs one row that weighs nothing: every process must have the same gradients to sum.
-        tensors = self._batch(mine if len(mine) else batch[:1])
+        mine, others = self._mine(batch), None if then is None else self._mine(then)
+        weight = len(mine) / rows if self.processes.rank < len(batch) else 0.0
+        tensors = self.batches(mine, others)
         with self.running():
             losses = self.objective(self.model, tensors)
             weighted = {name: loss.float() * weight for name, loss in losses.items()}
             torch.stack(list(weighted.values())).sum().backward()  # type: ignore[no-untyped-call]
         return {name: loss.detach() for name, loss in weighted.items()}
+
+    def _mine(self, batch: NDArray[np.int64]) -> NDArray[np.int64]:
+        """This process's share of a batch.
+
+        A process without one runs a row that weighs nothing: every process must have the same gradients to sum.
+        """
+        mine = batch[self.processes.rank :: self.processes.count]
+        return mine if len(mine) else batch[:1]
 
     def _check(self, losses: Mapping[str, float]) -> None:
         """Stop at a loss that is not a number, before it reaches the weights."""
@@ -217,23 +240,17 @@ class Run:
         """Whether these examples give a loss that is no number, without dropout."""
         self.model.train(False)
         with torch.no_grad(), self.running():
-            losses = self.objective(self.model, self._batch(indices))
+            losses = self.objective(self.model, self.batches(indices))
         return not all(bool(torch.isfinite(loss)) for loss in losses.values())
-
-    def _batch(self, indices: NDArray[np.int64]) -> dict[str, Tensor]:
-        arrays = self.examples.batch(indices)
-        return {name: torch.from_numpy(array).to(self.processes.device) for name, array in arrays.items()}
 
     def _step(self) -> None:
         factor = self.plan.factor(self.state.done)
         for group in self.optimizer.param_groups:
             group["lr"] = group["full_rate"] * factor
-        gradients = [parameter.grad for parameter in self.learning if parameter.grad is not None]
-        norm = nn.utils.get_total_norm(gradients)
-        if not torch.isfinite(norm):
-            self._fail(f"the gradient's norm became {norm.item()}")
-        if self.settings.clip is not None and norm > self.settings.clip:
-            nn.utils.clip_grads_with_norm_(self.learning, self.settings.clip, norm)
+        if not math.isfinite(self.norm):
+            self._fail(f"the gradient's norm became {self.norm}")
+        if self.settings.clip is not None and self.norm > self.settings.clip:
+            nn.utils.clip_grads_with_norm_(self.learning, self.settings.clip, torch.tensor(self.norm))
         self.optimizer.step()
         if self.words:
             self.words.spread()
@@ -258,7 +275,7 @@ class Run:
         score = math.nan
         if self.processes.is_main:
             self.model.train(False)
-            with torch.no_grad():  # in full precision, as the result will be scored
+            with torch.no_grad(), as_they_are(self.compiles):  # in full precision, as the result will be scored
                 score = self.evaluate(self.model)
         score = self.processes.from_main(score)
         state = self.state

@@ -33,8 +33,8 @@ def make_optimizer(
         if parameter.requires_grad:
             rate = settings.learning_rate * settings.layer_decay ** (top - depth)
             decay = settings.weight_decay if parameter.ndim > 1 else 0.0
-            stands_in = words is not None and parameter is words.table.weight
-            groups.setdefault((rate, decay), []).append(words.learning if stands_in else parameter)
+            learning = words.learning if words and parameter is words.table.weight else parameter
+            groups.setdefault((rate, decay), []).append(learning)
     described: list[dict[str, Any]] = [
         {"params": parameters, "lr": rate, "full_rate": rate, "weight_decay": decay}
         for (rate, decay), parameters in groups.items()

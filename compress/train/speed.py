@@ -10,6 +10,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from compress.train.attention import quick_attention
+from compress.train.compiled import compiled
 from compress.train.dropout import quick_dropout
 from compress.train.memory import kept_memory
 from compress.train.rows import WordVectors
@@ -23,6 +24,7 @@ def at_speed(
     words: WordVectors | None,
     precision: str,
     device: torch.device,
+    compiles: bool = False,
 ) -> Iterator[None]:
     """Within the block ``model`` trains, and ``teachers`` run in the training's precision.
 
@@ -42,4 +44,6 @@ def at_speed(
                 copy = WorkingCopy(teacher)
                 copy.refresh()
                 stack.enter_context(copy.running())
+        if compiles:
+            stack.enter_context(compiled((model, *teachers)))
         yield
