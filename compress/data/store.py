@@ -1,7 +1,7 @@
 """Canonical rows on disk: one JSON object a line and an index of where each line starts.
 
 People can read the file, any kind's fields fit in it, and it is memory-mapped: a role of millions of rows costs no
-memory until its rows are looked at.
+memory until its rows are looked at, and little then: pages that were read are let go of.
 """
 
 from __future__ import annotations
@@ -17,9 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from compress.data.mapped import release
 from compress.errors import DataError
 from compress.tasks.kind import Row
 from compress.tasks.rows import LazyRows
+
+HELD = 2**22
+"""Bytes that are read before the pages behind them are let go of."""
 
 
 def rows_file(folder: Path, role: str) -> Path:
@@ -73,6 +77,7 @@ class Rows(LazyRows):
             raise DataError(f"the prepared rows of {role} in {folder} cannot be read: {error}.") from error
         if len(self._bytes) != int(self._starts[-1]):
             raise DataError(f"{path} is not as long as its index says: it was changed or cut off.")
+        self._held = 0
 
     def __len__(self) -> int:
         return len(self._starts) - 1
@@ -82,5 +87,10 @@ class Rows(LazyRows):
 
     def row(self, place: int) -> Row:
         """One line, parsed."""
-        row: dict[str, Any] = json.loads(self._bytes[int(self._starts[place]) : int(self._starts[place + 1])])
+        line = self._bytes[int(self._starts[place]) : int(self._starts[place + 1])]
+        self._held += len(line)
+        if self._held > HELD:
+            release(self._bytes)
+            self._held = 0
+        row: dict[str, Any] = json.loads(line)
         return row
