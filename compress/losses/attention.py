@@ -6,13 +6,16 @@ It is computed from Q and K, so that models keep their fast attention, which ret
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from compress.losses.groups import Groups
 from compress.losses.maps import AT_ONCE, compare_maps, divergence, scores_of, softmaxed, squared
-from compress.recipe.losses import Attention
+
+if TYPE_CHECKING:
+    from compress.recipe.losses import Attention
 
 LOOKED_INTO = 8
 """So many examples tell which heads are alike."""

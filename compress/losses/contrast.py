@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from compress.losses.masking import mean_over_examples
 from compress.losses.vectors import same_shape, text_vectors, unit
-from compress.recipe.losses import Contrast
+
+if TYPE_CHECKING:
+    from compress.recipe.losses import Contrast
 
 
 def contrast(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from compress.losses.masking import mean_over_examples, mean_over_tokens
 from compress.losses.vectors import same_shape, squared_lengths, unit
-from compress.recipe.losses import HiddenState
+
+if TYPE_CHECKING:
+    from compress.recipe.losses import HiddenState
 
 
 def hidden_state(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from compress.errors import UsageError
 from compress.losses.maps import compare_maps, divergence
-from compress.recipe.losses import Relation
+
+if TYPE_CHECKING:
+    from compress.recipe.losses import Relation
 
 SIDES = {"q": "query", "k": "key", "v": "value"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,7 +11,9 @@ from torch.nn.functional import smooth_l1_loss
 from torch.utils.checkpoint import checkpoint
 
 from compress.losses.vectors import text_vectors
-from compress.recipe.losses import Similarity
+
+if TYPE_CHECKING:
+    from compress.recipe.losses import Similarity
 
 AT_ONCE = 1 << 22
 """How many angles are held at once: those of 161 texts."""

@@ -12,10 +12,10 @@ from torch import Tensor
 from compress.losses.decoupled import decoupled_distance, right_classes
 from compress.losses.groups import FAR
 from compress.losses.views import View, views
-from compress.recipe.losses import SoftLabel
 
 if TYPE_CHECKING:
     from compress.folder import TaskInfo
+    from compress.recipe.losses import SoftLabel
 
 Distance = Callable[[Tensor, Tensor], Tensor]
 """(student's logits, teacher's) (things, classes) -> (things,)."""
