@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.data.batches import bucketed
+from compress.environment import cuda_devices, describe_cpu
 from compress.folder import ShapeInfo
 from compress.losses import LOSSES, AnswerLoss, LayerLoss
 from compress.measure.flops import per_piece
@@ -23,6 +24,8 @@ KEPT = 18.0, 4.0
 """Bytes in bf16 that a layer keeps of a piece for the way back, by hidden size and by FFN width: Korthikanti et al.,
 "Reducing Activation Recomputation in Large Transformer Models", 2022 (arXiv:2205.05198), section 4.1, without the
 attention maps, which fused attention does not keep."""
+FP32_MAPS = 3
+"""Attention maps that a layer keeps for the way back in fp32."""
 PROCESS = 500 * 2**20
 """Bytes of Python with torch and transformers in it."""
 
@@ -101,13 +104,22 @@ def asks(settings: Training) -> bool:
 
 
 def memory(work: Workload, settings: Training) -> int:
-    """Bytes that the training process holds at its worst moment: the largest batch, in fp32 where not told."""
-    pieces = work.batch * work.longest
-    wide = 2.0 if settings.precision == "fp32" else 1.4  # norms, sums and the loss stay in fp32
+    """Bytes that the training process holds at its worst moment, which is the longest batch."""
+    pieces, full = work.batch * work.longest, in_fp32(settings)
+    wide = 2.0 if full else 1.4  # norms, sums and the loss stay in fp32
     kept = sum(KEPT[0] * work.student.hidden + KEPT[1] * ffn for ffn in work.student.ffn) * pieces * wide
+    if full:  # attention in fp32 with dropout is not fused on a CPU
+        kept += FP32_MAPS * WEIGHT * sum(work.student.heads) * pieces * work.longest
     passing = sum(2 * WEIGHT * (each.hidden + max(each.ffn)) * pieces for each in work.teachers[:1])
     weights = LEARNING * work.student.parameters + WEIGHT * sum(each.parameters for each in work.teachers)
     return round(PROCESS + weights + kept + passing + _observed(work, settings) + _maps(work, settings))
+
+
+def in_fp32(settings: Training) -> bool:
+    """Whether a training runs in full precision here, as `train.precision` will choose."""
+    return settings.precision == "fp32" or (
+        settings.precision == "auto" and not describe_cpu().has_bf16 and not cuda_devices()
+    )
 
 
 def _observed(work: Workload, settings: Training) -> float:
