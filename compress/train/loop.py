@@ -152,9 +152,7 @@ class Run:
 
     def _at_speed(self, console: Console) -> AbstractContextManager[None]:
         if self.settings.compile and not self.compiles:
-            console.note(
-                "compile is passed over: it is for a GPU, and for layers that have parts of their own around their products"
-            )
+            console.note("compile is passed over: it is for a GPU, and not for every family")
         teachers, device = self.objective.teachers(), self.processes.device
         return at_speed(self.model, teachers, self.words, self.precision, device, self.compiles)
 
@@ -334,6 +332,7 @@ class Run:
     def _resume(self, console: Console) -> None:
         """Take everything from the last checkpoint, where there is one."""
         self.processes.share_weights([self.model, *self.extra])
+        self._weights_were_set()
         checkpoint = self.store.latest()
         if checkpoint is None:
             return
@@ -342,8 +341,7 @@ class Run:
         self._saved = (time.monotonic(), self.state.done)
         tensors = checkpoint.tensors
         put_weights(self.model, under("model.", tensors))
-        if self.words:
-            self.words.reread()
+        self._weights_were_set()
         for number, module in enumerate(self.extra):
             put_weights(module, under(f"extra.{number}.", tensors))
         for number, parameter in enumerate(self.learning):
@@ -357,3 +355,7 @@ class Run:
                 f"the checkpoint comes from {len(states['cpu'])} processes: this goes on, but not bit for bit."
             )
         console.note(f"going on from the checkpoint at update {self.state.done} of {self.plan.total}")
+
+    def _weights_were_set(self) -> None:
+        if self.words:
+            self.words.reread()
