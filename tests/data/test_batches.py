@@ -127,6 +127,8 @@ def test_whole_rows_bring_all_of_their_examples_along(word_folder):
     assert encoded.truncated == pytest.approx(1 / 5)  # only the text of five words does not fit into two windows
     together = for_training(encoded, task)
     assert together.lengths.tolist() == [3, 4, 4, 4, 3]  # of the longest example, to which the others are padded
+    assert together.pieces.tolist() == encoded.lengths.tolist()  # counted as `index` does
+    assert together.lasting == len(encoded) == 7
     batch = together.batch([3, 0])
     assert batch["group"].tolist() == [0, 0, 1]
     assert batch["input_ids"].tolist() == [[2, 7, 7, 3], [2, 7, 7, 3], [2, 4, 3, 0]]
