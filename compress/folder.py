@@ -157,6 +157,8 @@ class FolderInfo(Info):
     recipe: Mapping[str, Any] | None = None
     layer_map: LayerMap | None = None
     """Of a student whose layers followed its teacher's."""
+    augmented: int | None = None
+    """Changed copies of rows of train that it learned from."""
 
 
 def read_info(folder: Path) -> FolderInfo:

@@ -21,6 +21,7 @@ from compress.measure.limits import Shares, shares
 from compress.measure.quality import Disagreement
 from compress.pipeline.assessing import TEACHER, Assessor
 from compress.pipeline.graph import Competitor, Plan
+from compress.pipeline.makings import makings
 from compress.pipeline.measured import Measured, read_measured
 from compress.pipeline.portable import pathless, portable, without_paths
 from compress.pipeline.workbench import Workbench
@@ -117,12 +118,17 @@ class _Assembly:
             surroundings=self.measured.surroundings,
             limits=self.measured.limits,
             layer_maps=self._layer_maps(),
+            makings=makings(recipe, self._folders()),
         )
+
+    def _folders(self) -> dict[str, Path]:
+        """By model, the folder of the step that made it, where it is there."""
+        steps = MODEL_STEPS.items()
+        return {model: self.bench.inputs[step] for model, step in steps if step in self.bench.inputs}
 
     def _layer_maps(self) -> dict[str, LayerMap]:
         """By model, the map that its folder tells."""
-        folders = {model: self.bench.inputs.get(step) for model, step in MODEL_STEPS.items()}
-        told = {model: find_info(folder) for model, folder in folders.items() if folder is not None}
+        told = {model: find_info(folder) for model, folder in self._folders().items()}
         return {model: info.layer_map for model, info in told.items() if info is not None and info.layer_map}
 
     def _data(self) -> DataFacts:

@@ -13,6 +13,7 @@ from compress.report.around import environment_facts, row_counts, truncation
 from compress.report.blocks import Block, Group, groups
 from compress.report.figures import NARROW, WIDE, legend, size_figure, speed_figure, stage_figure
 from compress.report.layer_figure import layer_pictures
+from compress.report.made import made
 from compress.report.quality_tables import above_floor, scored
 from compress.report.result import Comparison, LedgerRow, Report, TargetFacts, Verdict, write_report
 from compress.report.table import Table
@@ -154,6 +155,7 @@ def _context(report: Report) -> dict[str, Any]:
         "truncated": truncation(report),
         "call": call(report),
         "rows": row_counts(report),
+        "made": made(report),
         "layer_pictures": layer_pictures(report),
     }
 

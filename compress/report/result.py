@@ -140,6 +140,15 @@ class Comparison(Facts):
     """The same of what is above the floor; None where the teacher is not clearly above it."""
 
 
+class Making(Facts):
+    """How a model was made from another, beside what the recipe tells."""
+
+    start: str
+    """`layers 1, 3, 5 of the teacher`."""
+    augmented: int | None = None
+    """Changed copies of rows of train that it learned from; None where that is not known."""
+
+
 class Verdict(Facts):
     """Who won at one target, and why."""
 
@@ -217,6 +226,8 @@ class Report(Facts):
     """What the machine can do at most, for every device and number of threads that a target has."""
     layer_maps: Mapping[str, LayerMap] = {}
     """By model, which teacher layers its own followed while it was distilled."""
+    makings: Mapping[str, Making] = {}
+    """By model, how it was made from another; empty in reports of before it was told."""
     verdicts: tuple[Verdict, ...] = ()
     remarks: tuple[str, ...] = ()
 

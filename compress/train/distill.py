@@ -94,7 +94,7 @@ def distill(
         label=step,
     )
     console.note(f"{step}: a student of {shape_of(made).text} from a teacher of {shape_of(model).text}")
-    return save_made(made, tokenizer, work, step, data, result, maps.last)
+    return save_made(made, tokenizer, work, step, data, result, maps.last, len(augmented))
 
 
 def distill_from_model(

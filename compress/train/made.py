@@ -40,6 +40,7 @@ def save_made(
     data: Path,
     result: TrainResult | None = None,
     layer_map: LayerMap | None = None,
+    augmented: int | None = None,
 ) -> Made:
     """Write the folder of a model for the task of ``data``, with the thresholds that are best for it.
 
@@ -54,6 +55,7 @@ def save_made(
         shape=shape_of(model),
         inputs=family_of(model).inputs,
         layer_map=layer_map,
+        augmented=augmented,
     )
     if is_main:
         save_model(model, tokenizer, work, info)
