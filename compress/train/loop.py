@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -31,17 +31,16 @@ from compress.train.batches import Batches
 from compress.train.blame import rows_to_blame
 from compress.train.compiled import MULTIPLE, as_they_are, parts_of
 from compress.train.forecast import Forecaster, pair_weight
+from compress.train.learner import Learner
 from compress.train.objective import Examples, Objective
-from compress.train.optimizer import frozen, make_optimizer
+from compress.train.optimizer import frozen
 from compress.train.plan import Plan
 from compress.train.precision import choose_precision
 from compress.train.processes import Processes
 from compress.train.record import Cost, Evaluation, State, TrainResult
-from compress.train.rows import word_vectors
 from compress.train.speed import at_speed
 from compress.train.store import Store, identity
 from compress.train.weights import put_weights, under, weights
-from compress.train.working import WorkingCopy
 
 Evaluate = Callable[[PreTrainedModel], float]
 
@@ -113,11 +112,8 @@ class Run:
         self.batches = Batches(examples, processes.device, pad_id, MULTIPLE if self.compiles else 1)
         self.plan = Plan(examples.lengths, settings, seed)
         self.precision = choose_precision(settings.precision, processes.device)
-        self.extra = [module.to(processes.device) for module in objective.modules()]
-        self.words = word_vectors(model, examples.vocabulary())
-        self.optimizer = make_optimizer(model, self.extra, settings, self.words)
-        self.copy = WorkingCopy(model, self.extra) if self.precision == "bf16" else None
-        self.learning = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        extra = [module.to(processes.device) for module in objective.modules()]
+        self.learner = Learner(model, extra, settings, self.precision, examples.vocabulary())
         self.state = State()
         self.norm = 0.0
         self._saved = (time.monotonic(), 0)
@@ -154,11 +150,7 @@ class Run:
         if self.settings.compile and not self.compiles:
             console.note("compile is passed over: it is for a GPU, and not for every family")
         teachers, device = self.objective.teachers(), self.processes.device
-        return at_speed(self.model, teachers, self.words, self.precision, device, self.compiles)
-
-    def running(self) -> AbstractContextManager[None]:
-        """Within the block the model runs in the training's precision."""
-        return self.copy.running() if self.copy else nullcontext()
+        return at_speed(self.model, teachers, self.learner.words, self.precision, device, self.compiles)
 
     def _update(self, progress: Progress) -> None:
         started = time.monotonic()
@@ -183,21 +175,17 @@ class Run:
         """Sum this update's gradients; returns its rows, its losses, and whether a checkpoint is due."""
         batches = self.plan.batches(self.state.done)
         rows = sum(len(batch) for batch in batches)
-        self.optimizer.zero_grad()
-        if self.copy:
-            self.copy.refresh()
+        self.learner.begin()
         sums: dict[str, Tensor] = {}
         later = self.plan.batches(self.state.done + 1) if self.state.done + 1 < self.plan.total else []
         for batch, then in zip(batches, [*batches[1:], *later[:1], None], strict=False):
             for name, loss in self._share_of(batch, rows, then).items():
                 sums[name] = sums[name] + loss if name in sums else loss
-        if self.words:
-            self.words.collect()
         names = list(sums)
         wants = torch.tensor(float(self.processes.is_main and self._checkpoint_due()), device=self.processes.device)
-        values = self.processes.sum_gradients(self.learning, torch.stack([*sums.values(), wants]).float())
-        norm = nn.utils.get_total_norm([each.grad for each in self.learning if each.grad is not None])
-        *told, due, self.norm = torch.cat([values, norm.float()[None]]).tolist()  # the one wait for a GPU
+        values = self.processes.sum_gradients(self.learner.parameters, torch.stack([*sums.values(), wants]).float())
+        norm = self.learner.norm().float()
+        *told, due, self.norm = torch.cat([values, norm[None]]).tolist()  # the one wait for a GPU
         return rows, dict(zip(names, told, strict=True)), due > 0
 
     def _share_of(self, batch: NDArray[np.int64], rows: int, then: NDArray[np.int64] | None) -> dict[str, Tensor]:
@@ -205,10 +193,10 @@ class Run:
         mine, others = self._mine(batch), None if then is None else self._mine(then)
         weight = len(mine) / rows if self.processes.rank < len(batch) else 0.0
         tensors = self.batches(mine, others)
-        with self.running():
+        with self.learner.running():
             losses = self.objective(self.model, tensors)
             weighted = {name: loss.float() * weight for name, loss in losses.items()}
-            torch.stack(list(weighted.values())).sum().backward()  # type: ignore[no-untyped-call]
+            self.learner.add_gradients(torch.stack(list(weighted.values())).sum())
         return {name: loss.detach() for name, loss in weighted.items()}
 
     def _mine(self, batch: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -237,27 +225,19 @@ class Run:
     def _breaks(self, indices: NDArray[np.int64]) -> bool:
         """Whether these examples give a loss that is no number, without dropout."""
         self.model.train(False)
-        with torch.no_grad(), self.running():
+        with torch.no_grad(), self.learner.running():
             losses = self.objective(self.model, self.batches(indices))
         return not all(bool(torch.isfinite(loss)) for loss in losses.values())
 
     def _step(self) -> None:
-        factor = self.plan.factor(self.state.done)
-        for group in self.optimizer.param_groups:
-            group["lr"] = group["full_rate"] * factor
         if not math.isfinite(self.norm):
             self._fail(f"the gradient's norm became {self.norm}")
-        if self.settings.clip is not None and self.norm > self.settings.clip:
-            nn.utils.clip_grads_with_norm_(self.learning, self.settings.clip, torch.tensor(self.norm))
-        self.optimizer.step()
-        if self.words:
-            self.words.spread()
+        self.learner.step(self.plan.factor(self.state.done), self.norm, self.settings.clip)
 
     def _count(self, rows: int, losses: Mapping[str, float], seconds: float) -> None:
         state = self.state
         state.done, state.rows, state.seconds = state.done + 1, state.rows + rows, state.seconds + seconds
-        state.since += 1
-        state.sums |= {name: state.sums.get(name, 0.0) + loss for name, loss in losses.items()}
+        state.add_losses(losses)
         rate = self.settings.learning_rate * self.plan.factor(state.done - 1)
         self.processes.log(
             {**{f"loss/{name}": loss for name, loss in losses.items()}, "learning_rate": rate}, state.done
@@ -284,10 +264,9 @@ class Run:
         took = time.monotonic() - started
         state.seconds += took
         told = score if math.isfinite(score) else None
-        losses = {name: total / state.since for name, total in state.sums.items()}
         epoch = state.done / self.plan.per_epoch
-        state.history.append(asdict(Evaluation(state.done, epoch, told, losses)))
-        state.sums, state.since = {}, 0
+        state.history.append(asdict(Evaluation(state.done, epoch, told, state.mean_losses())))
+        state.sums, state.counted = {}, {}
         self.forecaster.evaluated(state, took)
         self.processes.log({"select": score}, state.done)
         if better:
@@ -315,39 +294,21 @@ class Run:
     def _save(self) -> None:
         states = self.processes.random_states()
         if self.processes.is_main:
-            tensors = {f"random.{name}": state for name, state in states.items()} | self._tensors()
+            tensors = {f"random.{name}": state for name, state in states.items()} | self.learner.tensors()
             self.store.save(self.state.done, asdict(self.state), tensors, self.state.best_at)
         self._saved = (time.monotonic(), self.state.done)
 
-    def _tensors(self) -> dict[str, Tensor]:
-        """Weights, projections and the optimizer's memory, by name."""
-        tensors = {f"model.{name}": tensor for name, tensor in weights(self.model).items()}
-        for number, module in enumerate(self.extra):
-            tensors |= {f"extra.{number}.{name}": tensor for name, tensor in weights(module).items()}
-        for number, parameter in enumerate(self.learning):
-            memory = self.optimizer.state[parameter]
-            tensors |= {f"optimizer.{number}.{name}": tensor for name, tensor in memory.items()}
-        return tensors
-
     def _resume(self, console: Console) -> None:
         """Take everything from the last checkpoint, where there is one."""
-        self.processes.share_weights([self.model, *self.extra])
-        self._weights_were_set()
+        self.processes.share_weights([self.model, *self.learner.extra])
+        self.learner.weights_were_set()
         checkpoint = self.store.latest()
         if checkpoint is None:
             return
-        known = State.__dataclass_fields__
-        self.state = State(**{key: value for key, value in checkpoint.state.items() if key in known})
+        self.state = State.of(checkpoint.state)
         self._saved = (time.monotonic(), self.state.done)
-        tensors = checkpoint.tensors
-        put_weights(self.model, under("model.", tensors))
-        self._weights_were_set()
-        for number, module in enumerate(self.extra):
-            put_weights(module, under(f"extra.{number}.", tensors))
-        for number, parameter in enumerate(self.learning):
-            memory = under(f"optimizer.{number}.", tensors)
-            self.optimizer.state[parameter] = {name: tensor.to(parameter.device) for name, tensor in memory.items()}
-        states = under("random.", tensors)
+        self.learner.put(checkpoint.tensors)
+        states = under("random.", checkpoint.tensors)
         if len(states["cpu"]) == self.processes.count:
             self.processes.set_random_states(states)
         else:
@@ -355,7 +316,3 @@ class Run:
                 f"the checkpoint comes from {len(states['cpu'])} processes: this goes on, but not bit for bit."
             )
         console.note(f"going on from the checkpoint at update {self.state.done} of {self.plan.total}")
-
-    def _weights_were_set(self) -> None:
-        if self.words:
-            self.words.reread()

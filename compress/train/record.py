@@ -17,7 +17,7 @@ class Evaluation:
     epoch: float
     score: float | None
     losses: Mapping[str, float]
-    """Each loss's mean since the evaluation before."""
+    """Each loss's mean since the evaluation before, over the updates in which it counted."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,9 @@ class State:
     score: float | None = None
     without_better: int = 0
     sums: dict[str, float] = field(default_factory=dict)
-    since: int = 0
-    """Updates that `sums` covers."""
+    """Each loss since the last evaluation."""
+    counted: dict[str, int] = field(default_factory=dict)
+    """In how many updates since then it counted."""
     history: list[dict[str, Any]] = field(default_factory=list)
     pieces: int = 0
     """Word pieces so far, padding included."""
@@ -107,3 +108,21 @@ class State:
     later_pace: dict[str, Any] = field(default_factory=dict)
     """The same of later epochs."""
     forecasts: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> State:
+        """From a checkpoint; older ones counted all losses together, and may tell what is not used any more."""
+        known = {key: value for key, value in told.items() if key in cls.__dataclass_fields__}
+        if "counted" not in told:
+            known["counted"] = dict.fromkeys(told.get("sums", {}), told.get("since", 1))
+        return cls(**known)
+
+    def add_losses(self, losses: Mapping[str, float]) -> None:
+        """Those of one update; one that weighs nothing at the time is not among them."""
+        for name, loss in losses.items():
+            self.sums[name] = self.sums.get(name, 0.0) + loss
+            self.counted[name] = self.counted.get(name, 0) + 1
+
+    def mean_losses(self) -> dict[str, float]:
+        """Each loss since the last evaluation, over the updates in which it counted."""
+        return {name: total / self.counted[name] for name, total in self.sums.items()}

@@ -37,13 +37,15 @@ class WordVectors:
             self.table.sparse = before
 
     def collect(self) -> None:
-        """Bring the table's gradient to the rows that learn."""
+        """Add the table's gradient to that of the rows that learn; after each batch, or its pieces pile up."""
         gradient = self.table.weight.grad
         if gradient is None:
             return
         self.table.weight.grad = None
         places, values = self._places[gradient._indices()[0]], gradient._values()
-        self.learning.grad = torch.zeros_like(self.learning).index_add_(0, places, values)
+        if self.learning.grad is None:
+            self.learning.grad = torch.zeros_like(self.learning)
+        self.learning.grad.index_add_(0, places, values)
 
     def spread(self) -> None:
         """Write the rows back into the table."""

@@ -14,6 +14,7 @@ from compress.train.evaluate import runs
 from compress.train.loop import train
 from compress.train.objective import TaskObjective
 from compress.train.precision import choose_precision
+from compress.train.record import State
 
 SETTINGS = {"epochs": 2, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
 
@@ -302,9 +303,7 @@ class BreaksOn(TaskObjective):
 def test_rows_that_break_a_loss_are_named(tiny_model, material, tmp_path):
     with pytest.raises(CompressError) as told:
         run(tiny_model("bert"), material, tmp_path, BreaksOn([11, 40], material.task), batch_size=50)
-    assert "task became inf at update 1 of 2, in rows 12, 41 of train; no checkpoint was due" in str(
-        told.value
-    )
+    assert "task became inf at update 1 of 2, in rows 12, 41 of train; no checkpoint was due" in str(told.value)
 
 
 def test_many_rows_are_counted(tiny_model, material, tmp_path):
@@ -339,6 +338,22 @@ def test_scores_before_it_settles_do_not_compete(tiny_model, material, tmp_path)
     )
     assert (result.score, result.best_at, result.updates) == (0.4, 28, 42)
     assert [set(entry.losses) for entry in result.history] == [{"early"}] * 2 + [{"late"}] * 4
+
+
+def test_losses_are_means_over_the_updates_in_which_they_counted(tiny_model, material, tmp_path):
+    class Steady(SettlesAfter):
+        def __call__(self, model, batch):
+            return {name: 0 * loss + 1.5 for name, loss in super().__call__(model, batch).items()}
+
+    result = run(tiny_model("bert"), material, tmp_path, Steady(3, material.task), batch_size=10, epochs=1)
+    assert result.history[0].losses == {"early": 1.5, "late": 1.5}
+
+
+def test_checkpoints_of_older_versions_counted_all_losses_together():
+    state = State.of({"done": 5, "sums": {"task": 6.0}, "since": 3, "gone": 1})
+    assert (state.done, state.mean_losses()) == (5, {"task": 2.0})
+    state.add_losses({"task": 2.0, "late": 1.0})
+    assert state.mean_losses() == {"task": 2.0, "late": 1.0}
 
 
 def test_what_never_settles_keeps_its_last_weights(tiny_model, material, tmp_path):

@@ -20,8 +20,8 @@ def steps(model, words, decay=0.0):
         optimizer.zero_grad()
         for ids in BATCHES:
             model(input_ids=ids, attention_mask=(ids > 0).long()).logits.square().sum().backward()
-        if words:
-            words.collect()
+            if words:
+                words.collect()
         norms.append(float(nn.utils.get_total_norm([each.grad for each in learning if each.grad is not None])))
         optimizer.step()
         if words:
@@ -39,6 +39,17 @@ def test_rows_learn_as_the_whole_table_would(tiny_model):
         assert torch.allclose(ours, theirs, atol=1e-4), name
     assert not words.table.sparse
     assert len(words.learning) == len(PIECES)
+
+
+def test_gradients_of_batches_do_not_pile_up(tiny_model):
+    model = tiny_model("bert")
+    words = word_vectors(model, PIECES)
+    with words.sparse():
+        for _ in range(3):
+            words.table(BATCHES[0]).sum().backward()
+            words.collect()
+            assert words.table.weight.grad is None
+    assert words.learning.grad[:, 0].tolist() == [0.0, 3.0, 3.0, 3.0, 3.0, 0.0]
 
 
 def test_what_never_occurs_is_left_alone(tiny_model):
