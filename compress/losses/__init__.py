@@ -68,6 +68,12 @@ class LayerLoss:
     """Every pair of the layer map, the student's last layer, or what the embeddings hand to the first one."""
     projected: bool = False
     """Whether the student's hidden states come in the teacher's width."""
+    chosen: bool = False
+    """Whether its settings say which of those parts it looks at."""
+
+    def parts(self, settings: Any) -> tuple[Part, ...]:
+        """What it looks at with these settings, `sides` of them where it is for them to choose."""
+        return tuple(settings.sides) if self.chosen else self.needs
 
     @cached_property
     def function(self) -> Callable[[Mapping[str, Tensor], Mapping[str, Tensor], Mapping[str, Tensor], Any], Tensor]:
@@ -113,6 +119,7 @@ LOSSES: Mapping[str, AnswerLoss | LayerLoss | BatchLoss] = {
         "how alike queries, keys and values of a text are among themselves",
         needs=("query", "key", "value"),
         at="last",
+        chosen=True,
     ),
     "similarity": LayerLoss(
         "compress.losses.similarity:similarity",

@@ -15,8 +15,6 @@ from compress.losses.maps import compare_maps, divergence
 if TYPE_CHECKING:
     from compress.recipe.losses import Relation
 
-SIDES = {"q": "query", "k": "key", "v": "value"}
-
 
 def relation(
     student: Mapping[str, Tensor], teacher: Mapping[str, Tensor], batch: Mapping[str, Tensor], settings: Relation
@@ -35,15 +33,16 @@ def relation(
     Maps are made and dropped a few at a time (`maps.py`), so memory does not grow with heads times tokens squared.
 
     Args:
-        student: `query`, `key` and `value`, as pairs name them (examples, heads, tokens, head size).
+        student: of `query`, `key` and `value` those that pairs name (examples, heads, tokens, head size).
         teacher: the same, of any number of heads and any head size; it gets no gradient.
         batch: `attention_mask` (examples, tokens), one for real tokens; `group` where rows are several examples.
         settings: `pairs`; `heads`: more of them are smaller and see finer relations, at a cost that grows with their
             number. By default the teacher's, or the next smaller number that cuts both models' vectors evenly.
     """
-    heads = relation_heads(_width(student), _width(teacher), teacher["query"].shape[1], settings.heads)
-    ours = {side: _cut(student[name], heads) for side, name in SIDES.items() if name in student}
-    theirs = {side: _cut(teacher[name].detach(), heads) for side, name in SIDES.items() if name in teacher}
+    usual = settings.sides[0]
+    heads = relation_heads(_width(student[usual]), _width(teacher[usual]), teacher[usual].shape[1], settings.heads)
+    ours = {name[0]: _cut(student[name], heads) for name in settings.sides}
+    theirs = {name[0]: _cut(teacher[name].detach(), heads) for name in settings.sides}
     losses = [compare_maps((ours[a], ours[b]), (theirs[a], theirs[b]), batch, divergence) for a, b in settings.pairs]
     return torch.stack(losses).mean()
 
@@ -70,8 +69,8 @@ def relation_heads(student: int, teacher: int, usual: int, asked: int | None) ->
     return asked
 
 
-def _width(states: Mapping[str, Tensor]) -> int:
-    _, heads, _, size = states["query"].shape
+def _width(vectors: Tensor) -> int:
+    _, heads, _, size = vectors.shape
     return heads * size
 
 

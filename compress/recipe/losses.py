@@ -5,6 +5,7 @@ A loss may be written as its weight alone: `soft_label: 1.0`. The functions stan
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
@@ -13,9 +14,14 @@ from compress.recipe.forms import Count, Frozen, Positive, ShortForm, listed
 
 Weight = Annotated[float, Field(ge=0.0)]
 
+Side = Literal["query", "key", "value"]
+
+SIDES: dict[str, Side] = {"q": "query", "k": "key", "v": "value"}
+"""The letters of relations."""
+
 
 class Ramp(Frozen):
-    """A weight that moves evenly, from the first update of its phase to the last."""
+    """A weight that moves evenly: the first update of its phase has `start`, and after the last `end` is reached."""
 
     start: Weight
     end: Weight
@@ -64,6 +70,12 @@ class SoftLabel(Loss):
     others: Weight = 8.0
     """Decoupled: what the other classes among themselves weigh."""
 
+    @model_validator(mode="after")
+    def _parts_weigh_something(self) -> SoftLabel:
+        if self.form == "decoupled" and self.target == self.others == 0.0:
+            raise ValueError("target and others weigh nothing; leave soft_label out where it should not count")
+        return self
+
 
 class HiddenState(Loss):
     """What the mapped layers hand on."""
@@ -89,9 +101,15 @@ class Relation(Loss):
     pairs: Annotated[tuple[Literal["qq", "kk", "vv", "qk"], ...], listed] = Field(("qq", "kk", "vv"), min_length=1)
     """Which are compared with which; `[qk, vv]` is MiniLM, the default its second version."""
     heads: Count | None = None
-    """Into how many heads queries, keys and values are cut; by default the teacher's number."""
+    """Into how many heads queries, keys and values are cut; by default the largest number up to the teacher's that
+    divides both widths."""
     layer: int | None = Field(None, ge=0)
     """The teacher's layer, from 0, that the student's last one follows; by default the last."""
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """What of a layer the pairs name."""
+        return tuple(name for letter, name in SIDES.items() if letter in "".join(self.pairs))
 
 
 class Similarity(Loss):
@@ -101,6 +119,12 @@ class Similarity(Loss):
     angle: Weight = 2.0
     pool: Literal["cls", "mean"] = "cls"
     """What stands for a row: its first token's vector, or the mean of all."""
+
+    @model_validator(mode="after")
+    def _parts_weigh_something(self) -> Similarity:
+        if self.distance == self.angle == 0.0:
+            raise ValueError("distance and angle weigh nothing; leave similarity out where it should not count")
+        return self
 
 
 class Contrast(Loss):
@@ -147,4 +171,6 @@ def collect_losses(value: Any) -> Any:
     written = rest.get("losses") or {}
     if isinstance(written, Losses):
         written = written.model_dump(exclude_none=True)
+    if not isinstance(written, Mapping):
+        raise ValueError(f"losses: expected a section with the names of losses as keys, got {written!r}")
     return {**rest, "losses": {**written, **loose}}

@@ -21,6 +21,7 @@ class Comparisons:
 
     def __init__(self, stages: Sequence[Stage], mapped: Pairs, student: int, teacher: int) -> None:
         """``mapped`` is the layer map, of models of these depths."""
+        self._sections = [stage.sections for stage in stages]
         self._pairs = [
             {
                 name: compared(loss, section, mapped, student, teacher)
@@ -39,8 +40,9 @@ class Comparisons:
         wanted: dict[int, set[Part]] = {}
         for name in names:
             if (loss := _on_layers(name)) is not None:
+                parts = loss.parts(self._sections[stage][name])
                 for pair in self.pairs(stage, name):
-                    wanted.setdefault(pair[side], set()).update(loss.needs)
+                    wanted.setdefault(pair[side], set()).update(parts)
         return wanted
 
     def ever(self, side: int) -> Wanted:

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from compress.errors import UsageError
+from compress.losses import LOSSES
 from compress.losses.relation import relation_heads
-from tests.losses.layers import HEADS, SIZE, batch_of, kl, mean, over_maps, states, value
+from tests.losses.layers import HEADS, SIZE, batch_of, kl, mean, over_maps, section, states, value
 
 PARTS = {"q": "query", "k": "key", "v": "value"}
 
@@ -55,3 +56,12 @@ def test_heads_that_do_not_divide_are_refused_with_those_that_do():
     with pytest.raises(UsageError, match=r"12 relation heads .* 128 \(student\) and 384 \(teacher\)") as caught:
         relation_heads(128, 384, 12, 12)
     assert "8, 16" in caught.value.hint
+
+
+@pytest.mark.parametrize(("pairs", "sides"), [(("vv",), ("value",)), (("qk", "vv"), ("query", "key", "value"))])
+def test_only_what_the_pairs_name_is_looked_at(pairs, sides):
+    chosen = section("relation", pairs=pairs)
+    assert LOSSES["relation"].parts(chosen) == sides
+    ours, theirs = ({name: each[name] for name in sides} for each in (states(heads=3), states(seed=9)))
+    expected = value("relation", states(heads=3), states(seed=9), batch_of(), pairs=pairs)
+    assert value("relation", ours, theirs, batch_of(), pairs=pairs) == expected
