@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from compress.cards import find_teacher
+from compress.recipe.losses import Losses
 from compress.recipe.measuring import Grid, Measure
 from compress.recipe.schema import Publish, Recipe
 from compress.recipe.training import Distill, Finetune, Student
@@ -26,6 +27,8 @@ ROWS = 96
 """Rows of each role."""
 STEPS = 2
 """Optimizer steps of each training."""
+NARROW: Mapping[str, int] = {"hidden": 24, "ffn": 48, "factors": 8}
+"""What stands for a student's widths; the teacher has 32, and an FFN of 64."""
 FAMILY = "bert"
 """Taken where the teacher's family is known only to the hub."""
 
@@ -39,7 +42,7 @@ def smoke_recipe(recipe: Recipe, root: Path, cards: Sequence[Path]) -> Recipe:
     changes: dict[str, Any] = {
         "task": recipe.task.model_copy(update={"data": recipe.task.data.model_copy(update={"limit": ROWS})}),
         "teacher": recipe.teacher.model_copy(update={"source": str(folder), "revision": None}),
-        "student": recipe.student and Student(layers=1),
+        "student": recipe.student and _student(recipe.student),
         "measure": _measure(recipe.measure),
         "publish": recipe.publish and Publish(to=str(root / "zoo"), name=recipe.publish.name),
     }
@@ -53,6 +56,14 @@ def smoke_recipe(recipe: Recipe, root: Path, cards: Sequence[Path]) -> Recipe:
             recover = _distilled(recover, short, root)
         changes["prune"] = recipe.prune.model_copy(update={"batches": 2, "recover": recover})
     return recipe.model_copy(update=changes)
+
+
+def _student(student: Student) -> Student:
+    """One layer, made in the same way: from the same start, narrower and factorised where the recipe's is."""
+    widths = {key: width for key, width in NARROW.items() if getattr(student, key) is not None}
+    if student.heads is not None:
+        widths["heads"] = 3 if "hidden" in widths else 2  # heads of the teacher's size, or of none that it has
+    return Student(layers=1, choose=student.choose, start=student.start, **widths)
 
 
 def _measure(settings: Measure) -> Measure:
@@ -76,6 +87,14 @@ def _distilled(settings: Settings, short: Mapping[str, Any], root: Path) -> Sett
     Those answer the task already, which no random model does.
     """
     changes: dict[str, Any] = {**short, "layer_map": _layer_map(settings), "teachers": ()}
+    changes["losses"] = _any_heads(settings.losses)
+    if settings.phases:  # each gets an update
+        count = len(settings.phases)
+        changes["max_steps"] = max(STEPS, count)
+        changes["phases"] = tuple(
+            phase.model_copy(update={"share": 1 / count, "losses": _any_heads(phase.losses)})
+            for phase in settings.phases
+        )
     if settings.augment:
         folder = root / f"masked-{FAMILY}"
         if not folder.is_dir():
@@ -84,9 +103,15 @@ def _distilled(settings: Settings, short: Mapping[str, Any], root: Path) -> Sett
     return settings.model_copy(update=changes)
 
 
-def _layer_map(settings: Distill) -> str:
-    """Pairs name layers that a two-layer teacher does not have."""
-    return settings.layer_map if isinstance(settings.layer_map, str) else "uniform"
+def _any_heads(losses: Losses) -> Losses:
+    """Relations between the last layers, in any number of heads: what is named may not be there."""
+    relation = losses.relation and losses.relation.model_copy(update={"layer": None, "heads": None})
+    return losses.model_copy(update={"relation": relation})
+
+
+def _layer_map(settings: Distill) -> str | tuple[tuple[int, int], ...]:
+    """Pairs name layers that a two-layer teacher does not have: one that it has stands for them."""
+    return settings.layer_map if isinstance(settings.layer_map, str) else ((0, 1),)
 
 
 def _family(source: str, cards: Sequence[Path]) -> str:

@@ -114,6 +114,9 @@ class Forecaster:
         if aloud:
             beside = f" and {counted(looks, 'evaluation')}" if looks and not seen else ""
             self._say(f"about {duration(rest)}{beside} to go, as {counted(state.pace['count'], 'update')} tell")
+            if len(state.sums) > 1:  # how their sizes compare says which weights to change
+                told = ", ".join(f"{name} {loss:.3g}" for name, loss in state.mean_losses().items())
+                self._say(f"losses so far: {told}")
 
     def _between(self, update: int, end: int) -> Load:
         return sum((self._load_of(each) for each in range(update, end)), Load())

@@ -53,6 +53,15 @@ def test_the_end_is_known_from_a_few_updates_of_any_length():
     assert clock.said[0].endswith("to go, as 6 updates tell")
 
 
+def test_losses_are_told_once_so_that_they_can_be_weighed():
+    clock = Clock()
+    clock.run(until=4)
+    for _ in range(8):
+        clock.state.add_losses({"soft_label": 1.2, "hidden_state": 0.34})
+    clock.run()
+    assert clock.said[1:] == ["losses so far: soft_label 1.2, hidden_state 0.34"]
+
+
 def test_what_is_kept_after_the_first_epoch_is_foreseen():
     state = Clock(again=0.4).run()
     assert state.forecasts[0]["seconds"] == pytest.approx(state.seconds, rel=1e-6)
