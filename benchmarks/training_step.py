@@ -25,6 +25,7 @@ from torch import nn
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedModel
 
 from compress.console import Console
+from compress.data.joined import Origin, of_train
 from compress.folder import TaskInfo
 from compress.measure.flops import flops
 from compress.models.families import shape_of
@@ -84,9 +85,9 @@ class Drawn:
         """The pieces that were drawn."""
         return np.unique(np.append(self.ids, 0))
 
-    def rows_of(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+    def origins(self, indices: NDArray[np.int64]) -> list[Origin]:
         """They are rows."""
-        return indices
+        return [of_train(row) for row in indices.tolist()]
 
     def batch(self, indices: NDArray[np.int64]) -> Arrays:
         """As wide as the longest."""

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import weakref
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from compress.data.joined import Origin, of_train
 from compress.data.mapped import mapped, release
 from compress.data.tokens import Tokens
 from compress.errors import DataError
@@ -49,6 +50,8 @@ class Encoded:
         self.lasting = len(self.lengths)
         """Examples, from the first on, of which a teacher's answers are worth keeping on disk; those behind are
         augmented ones, which go past the cache."""
+        self.origin_of: Callable[[int], Origin] = of_train
+        """Tells where a row comes from, where others are joined to train."""
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -74,9 +77,10 @@ class Encoded:
         """One example; its sequences are read-only views into the files."""
         return {name: field[index] for name, field in self._fields.items()}
 
-    def rows_of(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The row, from 0, that each of these examples was made of."""
-        return np.searchsorted(np.cumsum(self.counts), indices, side="right").astype(np.int64)
+    def origins(self, indices: NDArray[np.int64]) -> list[Origin]:
+        """Where the row comes from that each of these examples was made of."""
+        rows = np.searchsorted(np.cumsum(self.counts), indices, side="right")
+        return [self.origin_of(row) for row in rows.tolist()]
 
     def digest(self) -> str:
         """What the examples are known by: all that is in them, and how they make up rows."""
@@ -120,9 +124,9 @@ class WholeRows:
         self.lasting = encoded.lasting
         """As told of the encoded rows: in examples, as `index` counts."""
 
-    def rows_of(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """They are rows already."""
-        return indices
+    def origins(self, indices: NDArray[np.int64]) -> list[Origin]:
+        """Where each of these rows comes from."""
+        return [self._encoded.origin_of(row) for row in indices.tolist()]
 
     def digest(self) -> str:
         """What the rows are known by."""

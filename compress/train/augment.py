@@ -22,6 +22,7 @@ import numpy as np
 
 from compress.console import Console
 from compress.data.batches import by_length
+from compress.data.joined import COPY_OF
 from compress.data.store import Rows, RowWriter
 from compress.errors import DataError, UsageError
 from compress.folder import TaskInfo
@@ -68,7 +69,7 @@ def augmented_rows(
     """
     if settings is None:
         return ()
-    told = {**settings.model_dump(), "model": identity(settings.model, None), "seed": seed}
+    told = {**settings.model_dump(), "model": identity(settings.model, None), "seed": seed, "version": 2}
     digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
     for row in rows:
         digest.update(json.dumps(kind_of(task).given(row)).encode())
@@ -85,23 +86,26 @@ def augmented_rows(
 def changed_rows(
     rows: Sequence[Row], settings: Augment, task: TaskInfo, seed: int, model: MaskedModel, console: Console
 ) -> Iterator[Row]:
-    """The copies of every row in turn. What becomes of a row depends on its texts, its place and the seed."""
+    """The copies of every row in turn, each with its row's place.
+
+    What becomes of a row depends on its texts, its place and the seed.
+    """
     kind = kind_of(task)
     with console.progress(len(rows), "augment", "rows") as progress:
         for start in range(0, len(rows), CHUNK):
             places = range(start, min(start + CHUNK, len(rows)))
             texts = [parts_of(kind.given(rows[place])) for place in places]
             copies = [
-                (parts, words_to_replace(parts, settings.replace, random), random)
+                (place, parts, words_to_replace(parts, settings.replace, random), random)
                 for place, parts in zip(places, texts, strict=True)
                 for random in (Random(f"{seed} {place} {copy}") for copy in range(settings.copies))
             ]
-            wanted = dict.fromkeys(word for _, words, _ in copies for each in words for word in each)
+            wanted = dict.fromkeys(word for _, _, words, _ in copies for each in words for word in each)
             choice = candidates(list(wanted), settings.candidates, model)
-            for parts, words, random in copies:
+            for place, parts, words, random in copies:
                 changed = tuple(replaced(*each, choice, random) for each in zip(parts, words, strict=True))
                 if changed != parts:
-                    yield kind.asked(changed[0] if len(changed) == 1 else changed, task)
+                    yield {**kind.asked(changed[0] if len(changed) == 1 else changed, task), COPY_OF: place}
             progress.advance(len(places))
 
 

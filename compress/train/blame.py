@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from compress.train.objective import Examples
 
 SHOWN = 10
-"""Row numbers that a message holds."""
+"""Row numbers of each set that a message holds."""
 
 Breaks = Callable[[NDArray[np.int64]], bool]
 """Whether a batch of these examples gives a loss that is no number."""
 
 
 def rows_to_blame(examples: Examples, batches: Sequence[NDArray[np.int64]], breaks: Breaks) -> str:
-    """In words: the rows of train that break a loss by themselves, or those among which it broke.
+    """In words: the rows that break a loss by themselves, or those among which it broke.
 
     One by one they may all be well: what a random dropout or the company of other rows broke is not found so.
     """
@@ -27,7 +27,21 @@ def rows_to_blame(examples: Examples, batches: Sequence[NDArray[np.int64]], brea
 
 
 def _told(examples: Examples, indices: NDArray[np.int64]) -> str:
-    """Row numbers from 1, read as ``rows 3, 17 and 22 more of train``."""
-    rows = np.unique(examples.rows_of(indices)) + 1
+    """Row numbers from 1, set by set: ``rows 3, 17 and 22 more of train, row 3 of unlabelled``."""
+    found: dict[str, set[int]] = {"train": set(), "unlabelled": set(), "augmented": set()}
+    for origin in examples.origins(indices):
+        found[origin.of].add(origin.row + 1)
+    train, unlabelled, copied = (_numbers(sorted(rows)) for rows in found.values())
+    told = (
+        train and f"{train} of train",
+        unlabelled and f"{unlabelled} of unlabelled",
+        copied and f"augmented copies of {copied} of train",
+    )
+    return ", ".join(each for each in told if each)
+
+
+def _numbers(rows: Sequence[int]) -> str:
+    if not rows:
+        return ""
     shown, more = ", ".join(str(row) for row in rows[:SHOWN]), len(rows) - SHOWN
-    return f"{'row' if len(rows) == 1 else 'rows'} {shown}{f' and {more} more' if more > 0 else ''} of train"
+    return f"{'row' if len(rows) == 1 else 'rows'} {shown}{f' and {more} more' if more > 0 else ''}"

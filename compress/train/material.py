@@ -56,8 +56,10 @@ def from_rows(
         unlabelled: rows without an answer, encoded behind those of train.
         augmented: changed rows of train, without an answer, encoded last; their examples are not counted as `lasting`.
     """
-    learnt = JoinedRows(train, [unlabelled, augmented], task) if len(unlabelled) or len(augmented) else train
-    encoded = encode_rows(learnt, task, tokens)
+    joined = JoinedRows(train, [unlabelled, augmented], task) if len(unlabelled) or len(augmented) else None
+    encoded = encode_rows(train if joined is None else joined, task, tokens)
+    if joined is not None:
+        encoded.origin_of = joined.origin
     encoded.lasting = int(encoded.counts[: len(train) + len(unlabelled)].sum())
     if encoded.truncated:
         console.note(f"{encoded.truncated:.1%} of the training rows are too long and cut")

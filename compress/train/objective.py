@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from compress.data.joined import Origin
 from compress.folder import TaskInfo
 from compress.losses import TASK_LOSSES
 from compress.models.families import family_of
@@ -74,8 +75,8 @@ class Examples(Protocol):
         """The padded arrays of these examples."""
         ...
 
-    def rows_of(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows of train, from 0, that these examples were made of."""
+    def origins(self, indices: NDArray[np.int64]) -> list[Origin]:
+        """Where the rows come from that these examples were made of."""
         ...
 
 

@@ -20,6 +20,7 @@ from compress.tasks import kind_of
 from compress.train import augment as module
 from compress.train import distill_from_model, material
 from compress.train.augment import augmented_rows, changed_rows, check_unanswered, like, replaced, words_to_replace
+from compress.train.blame import rows_to_blame
 
 TASK = TaskInfo(
     name="t", kind="classification", text=("text",), labels=("bad", "good"), metric="accuracy", max_length=32
@@ -59,7 +60,8 @@ def test_only_words_change_and_nothing_else(folder, model):
     found = made(ROWS, settings_of(folder, replace=1.0), model)
     assert len(found) == 4  # there is no word in 42
     for before, after in zip([row for row in ROWS if row["text"] != "42"], found, strict=True):
-        assert set(after) == {"text", "text_pair"}
+        assert set(after) == {"text", "text_pair", "copy_of"}
+        assert ROWS[after["copy_of"]] == before
         words = re.findall(r"[^\W\d_]+", before["text"])
         changed = re.findall(r"[^\W\d_]+", after["text"])
         assert all(ours.lower() != theirs.lower() for ours, theirs in zip(words, changed, strict=True))
@@ -126,7 +128,7 @@ def test_every_kind_has_its_texts_changed(kind, folder, model):
     if kind == "question_answering":
         task = task.model_copy(update={"text": ("question", "context")})
     (found,) = made([row], settings_of(folder, replace=1.0), model, task)
-    assert set(found) == fields
+    assert set(found) == fields | {"copy_of"}
     for name in fields:
         assert np.shape(found[name]) == np.shape(row[name])
         assert found[name] != row[name]
@@ -191,6 +193,31 @@ def test_parts_come_in_order_and_augmented_ones_last(tiny_model, quiet):
     alone = material.from_rows(ROWS, (), TASK, tokens, quiet).train
     assert alone.lasting == len(ROWS)
     assert "labelled" not in alone.batch([0])
+
+
+def test_rows_are_named_by_the_set_they_come_from(tiny_model, quiet):
+    tokens = material.tokens_of(tiny_model("bert", vocab_size=200).config, letters("bert"))
+    more = [kind_of(TASK).asked(text, TASK) for text in ("b b", "c c c", "d", "e e", "f")]
+    copies = [{**row, "copy_of": place} for row, place in zip(more[3:], (1, 4), strict=True)]
+    train = material.from_rows(ROWS, (), TASK, tokens, quiet, unlabelled=more[:3], augmented=copies).train
+    batches = [np.array([6, 0, 9]), np.array([3, 7, 8])]
+
+    def told(bad):
+        return rows_to_blame(train, batches, lambda indices: bool(np.isin(indices, bad).any()))
+
+    assert told([3]) == "in row 4 of train"
+    assert told([7]) == "in row 3 of unlabelled"
+    assert told([9]) == "in augmented copies of row 5 of train"
+    assert told([1]) == (
+        "somewhere in rows 1, 4 of train, rows 2, 3 of unlabelled, augmented copies of rows 2, 5 of train"
+    )
+
+
+def test_windows_are_named_by_their_row(tiny_model, quiet):
+    task = TASK.model_copy(update={"long": "mean", "max_length": 8})
+    tokens = material.tokens_of(tiny_model("bert", vocab_size=200).config, letters("bert"))
+    train = material.from_rows([{**ROWS[3], "text": "4 2 " * 20}, *ROWS[:2]], (), task, tokens, quiet).train
+    assert rows_to_blame(train, [np.array([1])], lambda _: True) == "in row 2 of train"
 
 
 def test_a_student_learns_from_them(folder, tiny_model, tiny_tokenizer, tiny_task, rows, tmp_path):

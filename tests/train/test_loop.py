@@ -49,8 +49,8 @@ class Seeing:
     def vocabulary(self):
         return self.encoded.vocabulary()
 
-    def rows_of(self, indices):
-        return self.encoded.rows_of(indices)
+    def origins(self, indices):
+        return self.encoded.origins(indices)
 
     def batch(self, indices):
         self.seen += indices.tolist()
