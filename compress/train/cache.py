@@ -2,10 +2,11 @@
 
 A teacher never changes: of the same text it says the same every time, up to the rounding that another padding brings.
 Its answers are always worth keeping, a few numbers an example; hidden states, queries, keys and values are kept of as
-many examples as the recipe's disk budget holds, counted from the first. What stands is read. Where any example of a
-batch is to be kept and is not here yet, the whole batch is run, and all is kept that any later phase will ask; else
-those examples alone are run that are never kept. So a training that is killed and goes on asks for the same batches,
-and ends in the same bits.
+many examples as the recipe's disk budget holds, counted from the first. A batch falls in two: the examples that have a
+place for all that is asked, and the others. The first are read; where any of them is not here yet, they are all run
+together, and all is kept that any later phase will ask. The others are run together in every epoch. So which examples
+run side by side, which moves the rounding, follows from the batch and never from what stands, and a training that is
+killed and goes on ends in the same bits.
 
 Values reach their files before the byte that says so. A power cut may still keep the byte and lose the values, so what
 was written before the machine was last started is not trusted, and such a cache begins anew.
@@ -17,13 +18,11 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 from transformers import PreTrainedModel
 
 from compress.console import Console
@@ -33,12 +32,14 @@ from compress.models.observe import Seen, Wanted
 from compress.recipe.training import Distill
 from compress.tasks import kind_of
 from compress.train.cache_plan import CachePlan, Key
+from compress.train.compiled import as_they_are
 from compress.train.kept import Form, Kept, Marks, Places
 from compress.train.objective import Batch, Examples
 from compress.train.plan import Plan
 from compress.train.processes import Processes
 from compress.train.restarts import FOLDER
-from compress.train.teachers import Answers, Teacher
+from compress.train.said import Chosen, Said, flat, picked, some, unflat, whole
+from compress.train.teachers import Answers, Keep, Teacher
 
 RESERVE = 2**30
 """Bytes of a disk that stay free for checkpoints and for others."""
@@ -49,12 +50,6 @@ MARKS = "stands"
 OF_PIECES = frozenset({"token_classification", "question_answering"})
 """The problems whose answers are one for each piece."""
 
-Keep = Callable[[Teacher, Wanted], Teacher]
-"""A teacher, and all that will ever be asked of its layers, becomes one whose words stay on disk."""
-
-Said = dict[Key, Tensor]
-"""All that a teacher says of a batch; each (examples, [pieces,] ...)."""
-
 
 class CachedTeacher:
     """Says what a teacher says, and asks it once for each example as long as the disk holds the answer."""
@@ -63,34 +58,34 @@ class CachedTeacher:
         self,
         teacher: Teacher,
         wanted: Wanted,
-        lengths: Places,
+        examples: Examples,
         work: Path,
         disk: int,
         *,
-        digest: str = "",
         of_pieces: bool = False,
+        compiles: bool = False,
         console: Console | None = None,
         label: str = "distill",
     ) -> None:
-        """Keep in a folder of ``work`` what is said of examples of these ``lengths``; a later `index` is never kept.
+        """Keep in a folder of ``work`` what is said of the ``examples`` that are lasting.
 
-        ``wanted`` is all that will ever be asked of layers, ``disk`` the most bytes, ``digest`` stands for what the
-        examples hold, and ``of_pieces`` tells whether answers are one for each piece.
+        ``wanted`` is all that will ever be asked of layers, ``disk`` the most bytes; ``of_pieces`` tells whether
+        answers are one for each piece, and ``compiles`` whether the teacher may have been compiled.
         """
         self._teacher = teacher
         self._wanted = wanted
-        self._lengths = lengths
+        self._examples = examples
+        self._ends: Places = np.cumsum(examples.pieces[: examples.lasting])
         self._work = work
         self._disk = disk
-        self._digest = digest
         self._of_pieces = of_pieces
+        self._compiles = compiles
         self._console = console or Console("quiet")
         self._label = label
         self._folder: Path | None = None
         self._kept: dict[Key, Kept] = {}
         self._marks: Marks
-        self.spared = 0.0
-        """Seconds that the teacher took for words that are kept."""
+        self._spared = 0.0
 
     @property
     def model(self) -> PreTrainedModel:
@@ -105,26 +100,35 @@ class CachedTeacher:
         """The teacher's: nothing else is said here."""
         return self._teacher.identity()
 
+    def begin(self) -> None:
+        """Open the files at the first update: the teacher runs in its precision then, and all processes are here."""
+        self._teacher.begin()
+        if self._folder is None:
+            self._open()
+
+    def spared(self) -> float:
+        """Seconds that the teacher took for words that are kept."""
+        return self._spared
+
     def __call__(self, batch: Batch, wanted: Wanted) -> tuple[Answers, Seen]:
         """From disk what stands there, from the teacher what does not."""
-        if self._folder is None:
-            self._open(batch)
         keys = self._keys(wanted)
         if not keys:
             return self._teacher(batch, wanted)
+        kept = {key: self._kept[key] for key in keys}  # still to be read if the disk is full and the files are given up
         index: Places = batch["index"].cpu().numpy()
-        new = self._marks.lack(index)
-        run = self._to_run(index, new, keys)
-        said: Said = {}
-        if len(run):
+        placed = np.all([each.has_place(index) for each in kept.values()], axis=0)
+        new = self._marks.lack(index) & placed
+        asked = []
+        if new.any():
             started = time.monotonic()
-            said = flat(*self._teacher(self._some(batch, run), self._wanted if new.any() else wanted))
-            self._keep(index, new, said)
-            self.spared += (time.monotonic() - started) * float((self._marks.stand(index) & new)[run].mean())
-        if not self._kept:  # the disk is full, and all of the batch was run
-            return unflat({key: said[key] for key in keys}, wanted)
+            asked.append(self._ask(batch, index, placed, self._wanted))
+            if self._kept:
+                self._spared += (time.monotonic() - started) * float(new[placed].mean())
+        if not placed.all():
+            asked.append(self._ask(batch, index, ~placed, wanted))
         stand = self._marks.stand(index)
-        return unflat({key: _whole(key, self._kept[key], index, stand, run, said, batch) for key in keys}, wanted)
+        return unflat({key: whole(key, each, index, stand, asked, batch) for key, each in kept.items()}, wanted)
 
     def _keys(self, wanted: Wanted) -> list[Key]:
         """All that is asked; nothing where some of it has no file."""
@@ -132,39 +136,31 @@ class CachedTeacher:
         layers: list[Key] = [(layer, part) for layer, parts in wanted.items() for part in sorted(parts)]
         return [*answers, *layers] if answers and self._kept.keys() >= set(layers) else []
 
-    def _to_run(self, index: Places, new: NDArray[np.bool_], keys: Sequence[Key]) -> Places:
-        """Where in the batch the examples stand that the teacher must be asked about."""
-        if new.any():
-            return np.arange(len(index))
-        return np.flatnonzero(~np.all([self._kept[key].has_place(index) for key in keys], axis=0))
-
-    def _some(self, batch: Batch, run: Places) -> Batch:
-        """A batch of some of the examples, as wide as the longest of them."""
-        shape = batch["input_ids"].shape
-        if len(run) == shape[0]:
-            return batch
-        chosen = torch.from_numpy(run).to(batch["input_ids"].device)
-        longest = int(batch["attention_mask"][chosen].sum(dim=1).max())
-        of_examples = {name: tensor[chosen] for name, tensor in batch.items() if tensor.shape[:1] == shape[:1]}
-        return {
-            name: tensor[:, :longest] if batch[name].shape == shape else tensor for name, tensor in of_examples.items()
-        }
-
-    def _keep(self, index: Places, new: NDArray[np.bool_], said: Said) -> None:
-        """Put all that has a place where it belongs, and then mark that it stands."""
-        if not new.any():
-            return
+    def _ask(self, batch: Batch, index: Places, chosen: Chosen, wanted: Wanted) -> tuple[Places, Said]:
+        """Where in the batch the chosen examples are, and what the teacher says of them; what has a place is kept."""
+        rows = np.flatnonzero(chosen)
+        with as_they_are(self._compiles and len(rows) < len(index)):  # each number of rows would be compiled by itself
+            said = flat(*self._teacher(some(batch, rows), wanted))
         try:
-            for key, kept in self._kept.items():
-                rows = np.flatnonzero(new & kept.has_place(index))
-                kept.put(index[rows], said[key][torch.from_numpy(rows).to(said[key].device)])
-            self._marks.add(index[new])
+            self._keep(index[rows], said)
         except OSError as error:
             self._give_up(error)
+        return rows, said
+
+    def _keep(self, index: Places, said: Said) -> None:
+        """Put what is new and has a place where it belongs, and then mark that it stands."""
+        if not self._kept:  # given up a moment ago
+            return
+        new = self._marks.lack(index)
+        for key, kept in self._kept.items():
+            rows = np.flatnonzero(new & kept.has_place(index))
+            if len(rows):
+                kept.put(index[rows], picked(said[key], rows))
+        self._marks.add(index[new])
 
     def _give_up(self, error: OSError) -> None:
         """Go on without a cache, and give its room back to the checkpoints."""
-        self._kept = {}
+        self._kept, self._spared = {}, 0.0
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._console.warn(
@@ -172,13 +168,13 @@ class CachedTeacher:
             "the training goes on without, and asks it in every epoch."
         )
 
-    def _open(self, batch: Batch) -> None:
+    def _open(self) -> None:
         """Go on with the files of this teacher and these examples, or begin them."""
-        folder = self._folder = self._work / f"teacher-{self._name(batch)}"
         processes = Processes()
+        folder = self._folder = self._work / f"teacher-{self._name(processes.device)}"
         try:
             if processes.is_main and self._plan(folder) is None:
-                self._begin(folder, batch)
+                self._begin(folder, processes.device)
         except OSError as error:
             self._give_up(error)
         processes.wait()
@@ -198,16 +194,19 @@ class CachedTeacher:
 
     def _opened(self, folder: Path, plan: CachePlan, key: Key) -> Kept:
         name = key[1] if key[0] is None else f"layer {key[0]} {key[1]}"
-        return Kept(folder / f"{name}.values", plan.forms[key], self._lengths[: plan.count(key)])
+        return Kept(folder / f"{name}.values", plan.forms[key], self._ends[: plan.count(key)])
 
-    def _begin(self, folder: Path, batch: Batch) -> None:
-        """Look at what the teacher says of one example, and plan."""
+    def _begin(self, folder: Path, device: torch.device) -> None:
+        """Look at what the teacher says of the first example, and plan."""
         shutil.rmtree(folder, ignore_errors=True)
-        said = flat(*self._teacher(self._some(batch, np.zeros(1, np.int64)), self._wanted))
+        first = self._examples.batch(np.zeros(1, np.int64))
+        said = flat(
+            *self._teacher({name: torch.from_numpy(array).to(device) for name, array in first.items()}, self._wanted)
+        )
         forms = {key: Form.of(tensor, key[0] is not None or self._of_pieces) for key, tensor in said.items()}
         folder.mkdir(parents=True)
         free = max(0, shutil.disk_usage(folder).free - RESERVE)
-        plan = CachePlan.within(min(self._disk, free), forms, self._lengths)
+        plan = CachePlan.within(min(self._disk, free), forms, self._ends)
         self._tell(plan, free)
         plan.write(folder, self._disk)
 
@@ -221,16 +220,14 @@ class CachedTeacher:
             return
         told = f"the teacher's answers to {counted(plan.answers, 'example')}"
         if self._wanted:
-            part = "all" if plan.layers == len(self._lengths) else f"{plan.layers:,}"
+            part = "all" if plan.layers == len(self._ends) else f"{plan.layers:,}"
             layers = ", ".join("embeddings" if layer < 0 else str(layer) for layer in sorted(self._wanted))
             told += f", and its layers ({layers}) of {part} of them"
         self._console.note(f"{self._label}: {told} stay on disk between epochs, up to {size(plan.most)} of {room}")
 
-    def _name(self, batch: Batch) -> str:
-        """Tells this teacher's words about these examples from others; the precision it speaks in is a part of that."""
-        device = batch["input_ids"].device.type
-        precision = str(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else "as it is"
-        told = repr([self._teacher.identity(), self._digest, len(self._lengths), device, precision])
+    def _name(self, device: torch.device) -> str:
+        """Tells this teacher's words about these examples from others; its weights are in the precision it runs in."""
+        told = repr([self._teacher.identity(), self._examples.digest(), len(self._ends), device.type])
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
@@ -251,53 +248,14 @@ def keeper(
     return lambda teacher, wanted: CachedTeacher(
         teacher,
         wanted,
-        examples.pieces[: examples.lasting],
+        examples,
         work / FOLDER,
         budget,
-        digest=examples.digest(),
         of_pieces=kind_of(task).problem in OF_PIECES,
+        compiles=settings.compile and processes.device.type == "cuda",
         console=console if processes.is_main else None,
         label=label,
     )
-
-
-def flat(answers: Answers, seen: Seen) -> Said:
-    """Everything under its key, with examples and pieces in front."""
-    said: Said = {(None, name): tensor for name, tensor in answers.items()}
-    for layer, parts in seen.items():
-        for part, tensor in parts.items():
-            said[layer, part] = tensor if part == "hidden" else tensor.transpose(1, 2)
-    return said
-
-
-def unflat(said: Said, wanted: Wanted) -> tuple[Answers, Seen]:
-    """The opposite of `flat`, for what is wanted."""
-    answers = {name: tensor for (layer, name), tensor in said.items() if layer is None}
-    seen: Seen = {layer: {} for layer in wanted}
-    for (layer, part), tensor in said.items():
-        if layer is not None:
-            seen[layer][part] = tensor if part == "hidden" else tensor.transpose(1, 2)
-    return answers, seen
-
-
-def _whole(
-    key: Key, kept: Kept, index: Places, stand: NDArray[np.bool_], run: Places, said: Said, batch: Batch
-) -> Tensor:
-    """One thing about all of a batch: read where it stands, as it was just said where it has no place."""
-    known = stand & kept.has_place(index)
-    if not known.any():
-        return said[key]
-    width, device = batch["input_ids"].shape[1], batch["input_ids"].device
-    whole = torch.from_numpy(kept.get(index, known, width)).view(kept.form.torch_dtype).to(device)
-    fresh = np.flatnonzero(~known[run])
-    if len(fresh):
-        values = said[key][torch.from_numpy(fresh).to(device)]
-        rows = torch.from_numpy(run[fresh]).to(device)
-        if kept.form.pieces:
-            whole[rows, : values.shape[1]] = values
-        else:
-            whole[rows] = values
-    return whole
 
 
 def size(count: int) -> str:

@@ -7,7 +7,7 @@ onto the disk since.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -41,14 +41,18 @@ class CachePlan:
     """Bytes that all of it takes."""
 
     @classmethod
-    def within(cls, disk: int, forms: Mapping[Key, Form], lengths: Places) -> CachePlan:
-        """Answers of all examples or nothing, and of what they leave of ``disk`` bytes the layers of the first ones."""
-        answers = _ends((form for (layer, _), form in forms.items() if layer is None), lengths)
-        layers = _ends((form for (layer, _), form in forms.items() if layer is not None), lengths)
-        if not len(lengths) or answers[-1] > disk:
+    def within(cls, disk: int, forms: Mapping[Key, Form], ends: Places) -> CachePlan:
+        """Answers of all examples or nothing, and of what they leave of ``disk`` bytes the layers of the first ones.
+
+        ``ends`` are the pieces of the examples up to and with each.
+        """
+        count = len(ends)
+        answers = sum(form.before(count, ends) for (layer, _), form in forms.items() if layer is None)
+        if not count or answers > disk:
             return cls(forms, 0, 0, 0)
-        count = int(np.searchsorted(layers, disk - answers[-1], side="right"))
-        return cls(forms, len(lengths), count, int(answers[-1] + (layers[count - 1] if count else 0)))
+        piece = sum(form.each for (layer, _), form in forms.items() if layer is not None)
+        layers = int(np.searchsorted(ends, (disk - answers) // piece, side="right")) if piece else count
+        return cls(forms, count, layers, answers + (piece * int(ends[layers - 1]) if layers else 0))
 
     def count(self, key: Key) -> int:
         """Of how many examples one thing is kept."""
@@ -82,9 +86,3 @@ class CachePlan:
 def boot() -> str:
     """What tells this run of the machine from the one before: what was written then may have been cut off by it."""
     return BOOT.read_text().strip() if BOOT.is_file() else str(round(psutil.boot_time()))
-
-
-def _ends(forms: Iterable[Form], lengths: Places) -> Places:
-    """Bytes of the first examples, up to and with each."""
-    sizes = [form.sizes(lengths) for form in forms]
-    return np.cumsum(np.sum(sizes, axis=0)) if sizes else np.zeros_like(lengths)

@@ -21,8 +21,7 @@ from compress.recipe.training import Distill, Student
 from compress.tasks.kind import Row
 from compress.train import material
 from compress.train.augment import augmented_rows, check_unanswered
-from compress.train.cache import Keep, keeper
-from compress.train.comparisons import TEACHER
+from compress.train.cache import keeper
 from compress.train.cross_scores import with_scores
 from compress.train.distillation import Distillation
 from compress.train.importance import importance_for
@@ -32,7 +31,7 @@ from compress.train.made import Made, save_made
 from compress.train.objective import Objective
 from compress.train.restarts import forget, rewound, train_best
 from compress.train.spaces import in_space_of, teacher_of
-from compress.train.teachers import Teacher, as_teacher, further_teachers
+from compress.train.teachers import Keep, Teacher, as_teacher, further_teachers
 from compress.train.vocabularies import check_embeddings, check_same_pieces
 
 
@@ -171,10 +170,7 @@ def objective_of(
 
     def make(student: PreTrainedModel, seed: int) -> Objective:
         pairs = maps(student, seed) if maps else None
-        made = Distillation(student, teacher, settings, task, seed, pairs=pairs)
-        if keep is not None:
-            made.teacher = keep(made.teacher, made.comparisons.ever(TEACHER))
-        return made
+        return Distillation(student, teacher, settings, task, seed, pairs=pairs, keep=keep)
 
     return make
 

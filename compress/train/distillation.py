@@ -19,13 +19,12 @@ from compress.models.families import layers_of
 from compress.models.observe import Seen, Wanted, observe_each
 from compress.recipe.training import Distill
 from compress.tasks import kind_of
-from compress.train.cache import CachedTeacher
 from compress.train.comparisons import STUDENT, TEACHER, Comparisons, Pair, follows_map
 from compress.train.cross_scores import check_margins
 from compress.train.layer_map import Pairs, layer_map
 from compress.train.objective import Batch, Losses, forward
 from compress.train.phases import HARD_LABEL, settles_in, stage_at, stages_of
-from compress.train.teachers import Answers, Teacher, as_teacher
+from compress.train.teachers import Answers, Keep, Teacher, as_teacher
 
 LABELLED = "labelled"
 """Of a batch: (examples,), one where the row's answer is a true one. Without it all are."""
@@ -62,8 +61,12 @@ class Distillation:
         seed: int = 0,
         *,
         pairs: Pairs | None = None,
+        keep: Keep | None = None,
     ) -> None:
-        """``pairs`` (student layer, teacher layer) come before the settings' layer map."""
+        """``pairs`` (student layer, teacher layer) come before the settings' layer map.
+
+        ``keep`` has what the teacher says stay on disk.
+        """
         check_margins(settings, task)
         self.task = task
         self.problem = kind_of(task).problem
@@ -80,7 +83,9 @@ class Distillation:
         self.projections = self._make_projections(student, seed)
         _check_observable(student, self.comparisons.ever(STUDENT))
         _check_observable(self.teacher.model, self.comparisons.ever(TEACHER))
-        self.begin(0.0)
+        if keep is not None:
+            self.teacher = keep(self.teacher, self.comparisons.ever(TEACHER))
+        self._weigh(0.0)
 
     def modules(self) -> Sequence[nn.Module]:
         """The projections, those of all phases."""
@@ -93,6 +98,10 @@ class Distillation:
 
     def begin(self, progress: float) -> None:
         """Weights move, and at a phase's beginning other losses count."""
+        self.teacher.begin()
+        self._weigh(progress)
+
+    def _weigh(self, progress: float) -> None:
         self.stage = stage_at(self.stages, progress)
         self.weights = self.stages[self.stage].weights(progress)
         self.ours = self.comparisons.parts(self.stage, self.weights, STUDENT)
@@ -104,7 +113,7 @@ class Distillation:
 
     def spared(self) -> float:
         """What the teacher took for words that stay on disk."""
-        return self.teacher.spared if isinstance(self.teacher, CachedTeacher) else 0.0
+        return self.teacher.spared()
 
     def teachers(self) -> Sequence[PreTrainedModel]:
         """All that may be asked."""

@@ -8,6 +8,7 @@ without one: a disk that is full is an error then, and through a map it would en
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import weakref
@@ -61,29 +62,33 @@ class Form:
         """Numbers of the same size."""
         return BITS[self.torch_dtype.itemsize]
 
-    def sizes(self, lengths: Places) -> Places:
-        """Bytes of each of these examples."""
-        each = self.torch_dtype.itemsize * int(np.prod(self.shape, dtype=np.int64))
-        return lengths * each if self.pieces else np.full_like(lengths, each)
+    @property
+    def each(self) -> int:
+        """Bytes of the values of one piece, or of those of the whole example."""
+        return self.torch_dtype.itemsize * math.prod(self.shape)
+
+    def before(self, example: int, ends: Places) -> int:
+        """Bytes of all examples before this one; ``ends`` are the pieces of the examples up to and with each."""
+        return self.each * (_ended(ends, example) if self.pieces else example)
 
 
 class Kept:
-    """One thing about examples 0 to ``len(lengths)``; it has no place for others."""
+    """One thing about examples 0 to ``len(ends)``; it has no place for others."""
 
-    def __init__(self, path: Path, form: Form, lengths: Places) -> None:
+    def __init__(self, path: Path, form: Form, ends: Places) -> None:
+        """``ends`` are the pieces of the examples up to and with each: one array for all things that are kept."""
         self.form = form
-        self._lengths = lengths
-        self._ends = np.cumsum(form.sizes(lengths))
-        self._stream, self._map = _opened(self, path, int(self._ends[-1]) if len(lengths) else 0)
+        self._ends = ends
+        self._stream, self._map = _opened(self, path, form.before(len(ends), ends))
 
     def has_place(self, index: Places) -> NDArray[np.bool_]:
         """For which of these examples."""
-        return index < len(self._lengths)
+        return index < len(self._ends)
 
     def put(self, index: Places, values: Tensor) -> None:
         """Write the values (examples, [pieces,] ...) of these examples, all of which have a place."""
         for example, each in zip(index.tolist(), as_bits(values), strict=True):
-            _write(self._stream, each[: self._lengths[example]] if self.form.pieces else each, self._start(example))
+            _write(self._stream, self._real(each, example), self.form.before(example, self._ends))
 
     def get(self, index: Places, where: NDArray[np.bool_], width: int) -> NDArray[Any]:
         """The bits of those of the examples that ``where`` marks, padded with zeros to ``width``; zeros for others."""
@@ -95,12 +100,15 @@ class Kept:
         return found
 
     def _read(self, example: int, into: NDArray[Any]) -> None:
-        into = into[: self._lengths[example]] if self.form.pieces else into
-        flat = np.frombuffer(self._map or b"", self.form.bits, count=into.size, offset=self._start(example))
+        into, start = self._real(into, example), self.form.before(example, self._ends)
+        flat = np.frombuffer(self._map or b"", self.form.bits, count=into.size, offset=start)
         into[...] = flat.reshape(into.shape)
 
-    def _start(self, example: int) -> int:
-        return int(self._ends[example - 1]) if example else 0
+    def _real(self, values: NDArray[Any], example: int) -> NDArray[Any]:
+        """An example's values without those of padding."""
+        if not self.form.pieces:
+            return values
+        return values[: _ended(self._ends, example + 1) - _ended(self._ends, example)]
 
 
 class Marks:
@@ -132,6 +140,11 @@ def as_bits(tensor: Tensor) -> NDArray[Any]:
     same = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[whole.element_size()]
     found: NDArray[Any] = whole.view(same).numpy()
     return found
+
+
+def _ended(ends: Places, count: int) -> int:
+    """Pieces of the first so many examples."""
+    return int(ends[count - 1]) if count else 0
 
 
 def _opened(owner: object, path: Path, size: int) -> tuple[int, mmap.mmap | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import torch
@@ -51,6 +51,18 @@ class Teacher(Protocol):
         """What tells it from other teachers: its weights."""
         ...
 
+    def begin(self) -> None:
+        """Told before each update, by all processes of a training, whether they will ask anything in it or not."""
+        ...
+
+    def spared(self) -> float:
+        """Seconds so far that no later epoch takes again."""
+        ...
+
+
+Keep = Callable[[Teacher, Wanted], Teacher]
+"""A teacher, and all that will ever be asked of its layers, becomes one whose words stay on disk."""
+
 
 class ModelTeacher:
     """One model, in eval mode."""
@@ -78,6 +90,13 @@ class ModelTeacher:
             digest.update(name.encode())
             digest.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
         return digest.hexdigest()
+
+    def begin(self) -> None:
+        """It is always ready."""
+
+    def spared(self) -> float:
+        """It takes as long each time."""
+        return 0.0
 
 
 class Ensemble:
@@ -109,6 +128,15 @@ class Ensemble:
     def identity(self) -> str:
         """Every teacher with its weight."""
         return " + ".join(f"{weight:g} {teacher.identity()}" for teacher, weight in self.teachers)
+
+    def begin(self) -> None:
+        """Every teacher is told."""
+        for teacher, _ in self.teachers:
+            teacher.begin()
+
+    def spared(self) -> float:
+        """Those of every teacher."""
+        return sum(teacher.spared() for teacher, _ in self.teachers)
 
 
 def as_teacher(given: PreTrainedModel | Teacher | Iterable[tuple[PreTrainedModel, float]]) -> Teacher:

@@ -1,7 +1,11 @@
 """What a teacher says, kept on disk: the same bits, whatever part of it stands."""
 
 import errno
+import json
+import random
 import shutil
+from contextlib import contextmanager
+from importlib import import_module
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,12 +15,14 @@ import torch
 from compress.console import Console
 from compress.models.shrink import build_student
 from compress.recipe.training import Distill, Student
+from compress.tasks import kind_of
 from compress.train import cache, distill_from_model
 from compress.train.cache import CachedTeacher, flat
 from compress.train.cache_plan import CachePlan
 from compress.train.distillation import Distillation
 from compress.train.kept import Form, Kept, Marks, as_bits
 from compress.train.teachers import Ensemble, ModelTeacher
+from compress.train.working import WorkingCopy
 
 WANTED = {-1: {"hidden"}, 1: {"hidden", "query", "value"}}
 MIB = 2**20
@@ -40,6 +46,12 @@ class Counting:
     def identity(self):
         return self._teacher.identity()
 
+    def begin(self):
+        self._teacher.begin()
+
+    def spared(self):
+        return self._teacher.spared()
+
 
 @pytest.fixture
 def teacher(tiny_model):
@@ -59,8 +71,18 @@ def batch_of(material):
     return make
 
 
-def cached(teacher, material, folder, disk=100 * MIB, lasting=None, wanted=WANTED, **options):
-    return CachedTeacher(teacher, wanted, material.train.pieces[:lasting], folder, disk, **options)
+def cached(teacher, material, folder, disk=100 * MIB, lasting=50, wanted=WANTED, digest="", begin=True, **options):
+    train = material.train
+    examples = SimpleNamespace(pieces=train.pieces, lasting=lasting, batch=train.batch, digest=lambda: digest)
+    made = CachedTeacher(teacher, wanted, examples, folder, disk, **options)
+    if begin:
+        made.begin()
+    return made
+
+
+def part_of_the_layers(material, count):
+    """Bytes for all answers, two classes each, and the layers of so many examples: four parts of 32 numbers a piece."""
+    return 4 * 2 * 50 + 4 * 4 * 32 * int(material.train.pieces[:count].sum())
 
 
 def same_bits(batch, ours, theirs):
@@ -81,9 +103,9 @@ def test_what_is_read_is_what_was_stored(dtype, pieces, tmp_path):
     lengths = np.array([3, 1, 4, 2])
     values = torch.randn(3, *([4] if pieces else []), 2, 5).to(dtype)
     values[0].flatten()[:3] = torch.tensor([float("nan"), float("inf"), -0.0]).to(dtype)
-    kept = Kept(tmp_path / "x", Form.of(values, pieces), lengths)
+    kept = Kept(tmp_path / "x", Form.of(values, pieces), np.cumsum(lengths))
     kept.put(np.array([2, 0, 3]), values)
-    again = Kept(tmp_path / "x", Form.of(values, pieces), lengths)
+    again = Kept(tmp_path / "x", Form.of(values, pieces), np.cumsum(lengths))
     assert again.has_place(np.array([0, 3, 4])).tolist() == [True, True, False]
     found = again.get(np.array([3, 1, 2, 0]), np.array([True, False, True, True]), 6)
     for place, (row, length) in enumerate([(2, 2), (None, 0), (0, 4), (1, 3)]):
@@ -140,41 +162,82 @@ def test_made_up_texts_go_past(teacher, material, batch_of, tmp_path):
     both = batch_of(3, 40, 4, 41)
     asked(both, WANTED)
     assert same_bits(both, asked(both, WANTED), asked(both, WANTED))
-    assert [rows for rows, _ in teacher.asked] == [1, 4, 2, 2]
-    longest = int(batch_of(40, 41)["attention_mask"].sum(dim=1).max())
-    assert teacher.asked[-1][1] == longest
+    assert [rows for rows, _ in teacher.asked] == [1, 2, 2, 2, 2]  # what is kept and what is not never run together
+    assert {width for _, width in teacher.asked[1:]} == {both["input_ids"].shape[1]}
     alone = batch_of(41, 42)
     assert same_bits(alone, asked(alone, WANTED), teacher(alone, WANTED))
     assert [path.stat().st_size for path in tmp_path.rglob("stands")] == [10]
 
 
 def test_a_budget_holds_the_layers_of_the_first_examples(teacher, material, batch_of, tmp_path):
-    lengths = material.train.pieces
-    answers, each = 4 * 2 * len(lengths), 4 * 32 * 4  # two classes; four parts of 32 numbers for each piece
-    disk = answers + int(lengths[:20].sum()) * each + 5
-    asked = cached(teacher, material, tmp_path, disk=disk)
+    disk = part_of_the_layers(material, 20)
+    asked = cached(teacher, material, tmp_path, disk=disk + 5)
     batch = batch_of(5, 25, 19, 20)
     first = asked(batch, WANTED)
-    second = asked(batch, WANTED)
-    assert [rows for rows, _ in teacher.asked] == [1, 4, 2]
-    for name, values in flat(*first).items():
-        assert torch.allclose(values[batch["attention_mask"].bool()] if name[0] is not None else values,
-                              flat(*second)[name][batch["attention_mask"].bool()] if name[0] is not None else values,
-                              atol=1e-5)  # fmt: skip
-    assert asked({**batch}, {})[0]["logits"].shape == (4, 2)
-    assert len(teacher.asked) == 3  # answers stand for all
-    kept = sum(path.stat().st_size for path in tmp_path.rglob("*.values"))
-    assert disk - 5 - each * 40 < kept <= disk
+    assert same_bits(batch, first, asked(batch, WANTED))
+    assert [rows for rows, _ in teacher.asked] == [1, 2, 2, 2]
+    assert torch.equal(asked(batch, {})[0]["logits"], first[0]["logits"])
+    assert len(teacher.asked) == 4  # answers stand for all
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*.values")) == disk
+
+
+def test_what_runs_together_does_not_depend_on_what_stands(teacher, material, batch_of, tmp_path):
+    disk, batch = part_of_the_layers(material, 20), batch_of(5, 25, 19, 20, 3)
+    fresh = cached(teacher, material, tmp_path / "fresh", disk=disk)(batch, WANTED)
+    begun = cached(teacher, material, tmp_path / "begun", disk=disk)
+    begun(batch, WANTED)
+    marks = next((tmp_path / "begun").rglob("stands"))
+    marks.write_bytes(b"".join(b"\1" if place == 19 else b"\0" for place in range(50)))  # killed while it marked
+    teacher.asked.clear()
+    assert same_bits(batch, fresh, begun(batch, WANTED))
+    assert [rows for rows, _ in teacher.asked] == [3, 2]
+
+
+def test_seconds_are_spared_by_what_later_epochs_read(teacher, material, batch_of, tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "time", SimpleNamespace(monotonic=lambda: float(sum(rows for rows, _ in teacher.asked))))
+    asked = cached(teacher, material, tmp_path, disk=part_of_the_layers(material, 20))
+    for indices, spared in (((5, 25, 19, 20), 2), ((5, 25, 19, 20), 2), ((30, 31), 2), ((5, 6), 3), ((1, 2, 3), 6)):
+        asked(batch_of(*indices), WANTED)
+        assert asked.spared() == spared
+    monkeypatch.setattr("os.pwrite", full)
+    asked(batch_of(7, 8), WANTED)
+    assert asked.spared() == 0.0
+
+
+def test_parts_of_a_batch_run_uncompiled(teacher, material, batch_of, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(cache, "as_they_are", contextmanager(lambda compiled: (yield seen.append(compiled))))
+    asked = cached(teacher, material, tmp_path, lasting=10, compiles=True)
+    for indices in ((0, 1), (2, 20, 3), (20, 21), (0, 1)):
+        asked(batch_of(*indices), WANTED)
+    assert seen == [False, True, True, False]
+
+
+def test_files_are_opened_where_all_processes_pass(teacher, material, batch_of, tiny_model, tiny_task, tmp_path):
+    """And not in a call that one with other rows may never make."""
+
+    def keep(own, wanted):
+        return cached(own, material, tmp_path, wanted=wanted, begin=False)
+
+    student = tiny_model("bert", num_hidden_layers=1)
+    objective = Distillation(student, teacher, Distill(losses={"soft_label": 1.0}), tiny_task, keep=keep)
+    assert not list(tmp_path.iterdir())
+    objective(student, batch_of(0, 1))  # before any training: nothing is kept
+    assert not list(tmp_path.iterdir())
+    objective.begin(0.0)
+    assert list(tmp_path.rglob("stands"))
+    objective.begin(0.1)
+    assert [rows for rows, _ in teacher.asked] == [2, 1]
 
 
 def test_plans_are_pure():
-    lengths = np.array([4, 2, 6])
+    ends = np.array([4, 6, 12])
     forms = {(None, "logits"): Form("float32", (2,), False), (0, "hidden"): Form("bfloat16", (8,), True)}
-    assert CachePlan.within(23, forms, lengths).answers == 0
+    assert CachePlan.within(23, forms, ends).answers == 0
     for disk, layers, most in ((24, 0, 24), (87, 0, 24), (88, 1, 88), (120, 2, 120), (10**6, 3, 216)):
-        plan = CachePlan.within(disk, forms, lengths)
+        plan = CachePlan.within(disk, forms, ends)
         assert (plan.answers, plan.layers, plan.most) == (3, layers, most)
-    assert CachePlan.within(100, forms, lengths[:0]).answers == 0
+    assert CachePlan.within(100, forms, ends[:0]).answers == 0
 
 
 def test_answers_that_do_not_fit_are_told(teacher, material, batch_of, tmp_path, capsys):
@@ -204,12 +267,23 @@ def test_a_disk_with_little_room_keeps_less(teacher, material, batch_of, tmp_pat
     assert sum(path.stat().st_size for path in tmp_path.rglob("*.values")) <= 1000
 
 
-def test_a_disk_that_fills_up_is_told_and_given_back(teacher, material, batch_of, tmp_path, capsys, monkeypatch):
-    asked = cached(teacher, material, tmp_path, console=Console())
+def full(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("indices", [(1, 2, 3), (1, 2, 30), (0, 1, 30)])
+def test_a_disk_that_fills_up_is_told_and_given_back(
+    indices, teacher, material, batch_of, tmp_path, capsys, monkeypatch
+):
+    asked = cached(teacher, material, tmp_path, console=Console(), disk=part_of_the_layers(material, 20))
     asked(batch_of(0, 1), WANTED)
-    monkeypatch.setattr("os.pwrite", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left on device")))
-    batch = batch_of(1, 2, 3)
-    assert same_bits(batch, asked(batch, WANTED), teacher(batch, WANTED))
+    monkeypatch.setattr("os.pwrite", full)
+    batch = batch_of(*indices)
+    real = batch["attention_mask"].bool()
+    ours, theirs = flat(*asked(batch, WANTED)), flat(*teacher(batch, WANTED))
+    for key, tensor in theirs.items():  # a part of these was read, or said beside others
+        places = real if key[0] is not None else ...
+        assert torch.allclose(ours[key][places], tensor[places], atol=1e-5), key
     assert "No space left on device" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
     assert same_bits(batch, asked(batch, WANTED), teacher(batch, WANTED))
@@ -232,7 +306,9 @@ def test_another_teacher_precision_or_data_is_never_read(tiny_model, teacher, ma
         other.classifier.weight.add_(1)
     other = Counting(other)
     assert same_bits(batch, cached(other, material, tmp_path)(batch, WANTED), other(batch, WANTED))
-    with torch.autocast("cpu", torch.bfloat16):
+    copy = WorkingCopy(teacher.model)
+    copy.refresh()
+    with copy.running():
         low = cached(teacher, material, tmp_path)
         low(batch, WANTED)
         assert low(batch, WANTED)[0]["logits"].dtype == torch.bfloat16
@@ -357,14 +433,58 @@ def test_a_training_that_goes_on_ends_in_the_same_bits(disk, distilled, tmp_path
     assert alike(whole, stopped, rtol=0, atol=0)
 
 
+@pytest.fixture
+def wide(tiny_model, tiny_tokenizer, tiny_task, monkeypatch):
+    """Distils a teacher wide enough for its rounding to depend on a batch's shape, on texts of few and many pieces."""
+    ask, draw, words = ModelTeacher.__call__, random.Random(0), tiny_tokenizer.convert_ids_to_tokens(range(4, 20))
+    texts = [" ".join(draw.choices(words, k=60 if place % 10 == 0 else draw.randint(2, 26))) for place in range(60)]
+    train = [{"text": text, "text_pair": None, "label": place % 2} for place, text in enumerate(texts)]
+    changed = [kind_of(tiny_task).asked(text[: len(text) // 2], tiny_task) for text in texts[:20]]
+    monkeypatch.setattr(import_module("compress.train.distill"), "augmented_rows", lambda *_: changed)
+
+    def run(work, stop=None):
+        calls = []
+
+        def watched(teacher, batch, wanted):
+            calls.append(batch)
+            if len(calls) == stop:
+                raise KeyboardInterrupt
+            return ask(teacher, batch, wanted)
+
+        monkeypatch.setattr(ModelTeacher, "__call__", watched)
+        sizes = {"hidden_size": 192, "num_attention_heads": 6, "intermediate_size": 384}
+        teacher = tiny_model("bert", **sizes, initializer_range=0.08)
+        student = build_student(teacher, Student(layers=1))
+        options = {"batch_size": 20, "checkpoint": {"steps": 3}, "cache": {"disk": 2_000_000}}
+        settings = Distill(**{**SETTINGS, **options, "losses": LOSSES})
+        task = tiny_task.model_copy(update={"max_length": 64})
+        return distill_from_model(teacher, student, tiny_tokenizer, train, train[:8], task, settings, work=work)
+
+    return run
+
+
+@pytest.mark.parametrize("stop", [6, 12], ids=["in the first epoch", "in the second"])
+def test_the_same_bits_where_the_budget_holds_a_part(stop, wide, tmp_path):
+    """With augmented rows, killed in the first epoch and in the second, between two checkpoints."""
+    whole = wide(tmp_path / "whole").state_dict()
+    with pytest.raises(KeyboardInterrupt):
+        wide(tmp_path / "stopped", stop)
+    plan = json.loads(next(tmp_path.rglob("plan.json")).read_text())
+    assert 0 < plan["layers"] < plan["answers"] == 60
+    assert alike(whole, wide(tmp_path / "stopped").state_dict(), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_losses_differ_by_no_more_than_padding(dtype, tiny_model, material, batch_of, tiny_task, tmp_path):
     student = tiny_model("bert", num_hidden_layers=1).to(dtype)
     model = tiny_model("bert").to(dtype)
     settings = Distill(losses=LOSSES, hard_label=0.0)
     fresh = Distillation(student, model, settings, tiny_task)
-    kept = Distillation(student, model, settings, tiny_task)
-    kept.teacher = cached(ModelTeacher(model), material, tmp_path, wanted=kept.comparisons.ever(1))
+
+    def keep(teacher, wanted):
+        return cached(teacher, material, tmp_path, wanted=wanted)
+
+    kept = Distillation(student, model, settings, tiny_task, keep=keep)
     with torch.no_grad():
         for first in range(0, 48, 8):
             kept(student, batch_of(*range(first, first + 8), width=32))

@@ -1,0 +1,68 @@
+"""What a teacher says of a batch as one table, of some of its examples, and put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from compress.models.observe import Seen, Wanted
+from compress.train.cache_plan import Key
+from compress.train.kept import Kept, Places
+from compress.train.objective import Batch
+from compress.train.teachers import Answers
+
+Said = dict[Key, Tensor]
+"""All that a teacher says of a batch; each (examples, [pieces,] ...)."""
+
+Chosen = NDArray[np.bool_]
+"""Some of a batch's examples."""
+
+
+def flat(answers: Answers, seen: Seen) -> Said:
+    """Everything under its key, with examples and pieces in front."""
+    said: Said = {(None, name): tensor for name, tensor in answers.items()}
+    for layer, parts in seen.items():
+        for part, tensor in parts.items():
+            said[layer, part] = tensor if part == "hidden" else tensor.transpose(1, 2)
+    return said
+
+
+def unflat(said: Said, wanted: Wanted) -> tuple[Answers, Seen]:
+    """The opposite of `flat`, for what is wanted."""
+    answers = {name: tensor for (layer, name), tensor in said.items() if layer is None}
+    seen: Seen = {layer: {} for layer in wanted}
+    for (layer, part), tensor in said.items():
+        if layer is not None:
+            seen[layer][part] = tensor if part == "hidden" else tensor.transpose(1, 2)
+    return answers, seen
+
+
+def some(batch: Batch, rows: Places) -> Batch:
+    """A batch of some of the examples, as wide as the whole."""
+    count = len(batch["index"])
+    if len(rows) == count:
+        return batch
+    return {name: picked(tensor, rows) for name, tensor in batch.items() if tensor.shape[:1] == (count,)}
+
+
+def picked(tensor: Tensor, rows: Places) -> Tensor:
+    """Some rows of a tensor, wherever it is."""
+    return tensor[torch.from_numpy(rows).to(tensor.device)]
+
+
+def whole(
+    key: Key, kept: Kept, index: Places, stand: Chosen, asked: Sequence[tuple[Places, Said]], batch: Batch
+) -> Tensor:
+    """One thing about all of a batch: read where it stands, as it was just said where it has no place."""
+    known, inputs = stand & kept.has_place(index), batch["input_ids"]
+    read = torch.from_numpy(kept.get(index, known, inputs.shape[1]))
+    found = read.view(kept.form.torch_dtype).to(inputs.device)
+    for rows, said in asked:
+        fresh = np.flatnonzero(~known[rows])
+        if len(fresh):
+            found[torch.from_numpy(rows[fresh]).to(inputs.device)] = picked(said[key], fresh)
+    return found
