@@ -94,7 +94,8 @@ class ShapeInfo(Info):
             low, high = min(values), max(values)
             return str(low) if low == high else f"{low}-{high}"
 
-        return f"{self.layers}x{self.hidden}, {span(self.heads)} heads, FFN {span(self.ffn)}"
+        heads = span(self.heads)
+        return f"{self.layers}x{self.hidden}, {heads} head{'' if heads == '1' else 's'}, FFN {span(self.ffn)}"
 
 
 class VariantInfo(Info):

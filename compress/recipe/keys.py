@@ -96,7 +96,7 @@ def takes_text(annotation: Any, value: str) -> bool:
         if get_origin(choice) is tuple and takes_text(get_args(choice)[0], value):
             return True
         if is_model(choice) and issubclass(choice, ShortForm):
-            return takes_text(choice.model_fields[choice.short_key()].annotation, value)
+            return takes_text(_annotation(choice.model_fields[choice.short_key()]), value)
     return False
 
 
@@ -141,7 +141,7 @@ def _words(annotation: Any) -> list[str]:
             words.append("a list")
         elif is_model(choice) or get_origin(choice) is Mapping:
             short = short_key(choice)
-            words += _words(choice.model_fields[short].annotation) if short else []
+            words += _words(_annotation(choice.model_fields[short])) if short else []
             words.append("a section of keys")
     return words
 

@@ -58,6 +58,10 @@ class Loss(ShortForm):
         return self.weight
 
 
+TARGET, OTHERS = 1.0, 8.0
+"""What the two parts of decoupled soft labels weigh."""
+
+
 class SoftLabel(Loss):
     """The teacher's answers, softened."""
 
@@ -65,10 +69,18 @@ class SoftLabel(Loss):
     """Divergence of softened distributions, squared difference of logits, or decoupled knowledge distillation."""
     temperature: Positive | None = None
     """By default that of the distillation."""
-    target: Weight = 1.0
+    target: Weight = TARGET
     """Decoupled: what the true class against all others weighs."""
-    others: Weight = 8.0
+    others: Weight = OTHERS
     """Decoupled: what the other classes among themselves weigh."""
+
+    @model_validator(mode="after")
+    def _knobs_are_the_form_s(self) -> SoftLabel:
+        if self.form == "mse" and self.temperature is not None:
+            raise ValueError("form: mse compares logits as they are and has no temperature")
+        if self.form != "decoupled" and (self.target, self.others) != (TARGET, OTHERS):
+            raise ValueError(f"target and others are parts of form: decoupled; {self.form} has none")
+        return self
 
     @model_validator(mode="after")
     def _parts_weigh_something(self) -> SoftLabel:
@@ -105,6 +117,13 @@ class Relation(Loss):
     divides both widths."""
     layer: int | None = Field(None, ge=0)
     """The teacher's layer, from 0, that the student's last one follows; by default the last."""
+
+    @field_validator("pairs")
+    @classmethod
+    def _each_once(cls, pairs: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(pairs)) < len(pairs):
+            raise ValueError("names a pair twice")
+        return pairs
 
     @property
     def sides(self) -> tuple[Side, ...]:

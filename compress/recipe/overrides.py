@@ -25,7 +25,11 @@ def split_override(text: str) -> tuple[KeyPath, Any]:
         raise Misplaced(f"'{text}' is no override; expected KEY=VALUE, such as distill.epochs=2")
     document = Document(value)
     if document.problems:
-        raise Misplaced(f"the value of '{text}' is {document.problems[0].message}")
+        problem = document.problems[0]
+        key = ".".join(map(str, problem.path))
+        raise Misplaced(
+            f"the value of '{text}' is {problem.message}" if not key else f"'{text}': {key} {problem.message}"
+        )
     return tuple(int(part) if part.isdigit() else part for part in key.split(".")), document.value
 
 

@@ -150,6 +150,10 @@ class Publish(ShortForm):
         return "to"
 
 
+NUMBERS = ("regression", "similarity", "retrieval")
+"""Kinds whose answers are numbers or embeddings, for which soft labels have one form."""
+
+
 class Recipe(Frozen):
     """The whole pipeline. Every part but task and teacher can be left out."""
 
@@ -173,6 +177,19 @@ class Recipe(Frozen):
     publish: Publish | None = None
     track: Annotated[str, named("trackers")] | None = None
     """An experiment tracker that Accelerate knows (`tensorboard`, `wandb`, `mlflow` …)."""
+
+    @model_validator(mode="after")
+    def _forms_have_classes(self) -> Recipe:
+        trained = {"distill": self.distill, "prune.recover": self.prune and self.prune.recover}
+        for part, settings in trained.items():
+            for phase in settings.told_phases() if settings else ():
+                soft = phase.losses.soft_label
+                if soft and soft.form != "kl" and self.task.kind in NUMBERS:
+                    raise ValueError(
+                        f"{part}: soft_label.form: {soft.form} does nothing for {self.task.kind}, "
+                        "whose answers are compared by their squared distance"
+                    )
+        return self
 
     @model_validator(mode="after")
     def _distinct_targets(self) -> Recipe:

@@ -105,6 +105,13 @@ class Student(ShortForm):
         return self
 
 
+def _beside_phases(value: Mapping[str, Any]) -> list[str]:
+    """The keys of losses that count from beginning to end."""
+    losses = value.get("losses") or {}
+    names = list(losses.chosen() if isinstance(losses, Losses) else losses)
+    return [*names, *(["hard_label"] if "hard_label" in value else [])]
+
+
 LAYERS = Losses(soft_label=SoftLabel(), hidden_state=HiddenState(), attention=Attention())
 ANSWERS = Losses(soft_label=SoftLabel(), hidden_state=HiddenState())
 
@@ -134,11 +141,16 @@ class FurtherTeacher(ShortForm):
         return "source"
 
 
-class Cache(Frozen):
+class Cache(ShortForm):
     """What the teacher said stays on disk between epochs."""
 
     disk: Annotated[int, size, Field(ge=0)] = 2 * 2**30
     """Bytes it may take; `2GiB`, `500MB`."""
+
+    @classmethod
+    def short_key(cls) -> str:
+        """`cache: 20GiB`."""
+        return "disk"
 
 
 class Augment(Frozen):
@@ -179,9 +191,23 @@ class Distill(Training):
     @classmethod
     def _losses_or_phases(cls, value: Any) -> Any:
         value = collect_losses(value)
-        if isinstance(value, Mapping) and value.get("phases") and ("losses" in value or "hard_label" in value):
-            raise ValueError("phases have losses of their own: write them there, or leave phases out")
+        if not isinstance(value, Mapping):
+            return value
+        if value.get("losses", LAYERS) is None:  # as `--set distill.losses=null` takes those of a recipe away
+            value = {key: entry for key, entry in value.items() if key != "losses"}
+        if value.get("phases") and (beside := _beside_phases(value)):
+            raise ValueError(
+                f"phases have losses of their own, and {', '.join(beside)} stand beside them: "
+                "write them there, or leave phases out"
+            )
         return value
+
+    @model_validator(mode="after")
+    def _texts_have_others(self) -> Distill:
+        alone = self.loss_names() & {"similarity", "contrast"}
+        if self.batch_size == 1 and alone:
+            raise ValueError(f"{', '.join(sorted(alone))}: compares the texts of a batch, and batch_size is 1")
+        return self
 
     @field_validator("phases")
     @classmethod

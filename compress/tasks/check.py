@@ -121,8 +121,12 @@ def _soft_label_problems(task: Task) -> Iterator[Problem]:
     if both := set(columns) & {*answers, *task.text}:
         yield Problem(path, f"the column '{both.pop()}' is also task.text or task.label")
     classes = task.labels or (answers if len(answers) > 1 else ())
-    if columns and not classes:
-        yield Problem(path, "needs task.labels: probabilities stand in the order of the classes")
+    if not columns or "soft_labels" not in KINDS[task.kind].settings:
+        return
+    if not classes:
+        yield Problem(
+            path, "needs task.labels, the classes: a list of probabilities follows their order, a mapping their names"
+        )
     elif len(columns) > 1 and len(columns) != len(classes):
         yield Problem(path, f"names {len(columns)} columns for {len(classes)} classes")
 

@@ -202,6 +202,7 @@ def test_a_corpus_is_a_path_and_a_source(monkeypatch):
         ("finetune=false", lambda recipe: recipe.finetune is False),
         ("name=a=b", lambda recipe: False),
         ("distill.cache.disk=1.5GiB", lambda recipe: recipe.distill.cache.disk == 3 * 2**29),
+        ("distill.cache=1.5GiB", lambda recipe: recipe.distill.cache.disk == 3 * 2**29),
         ("distill.teachers=[a/b]", lambda recipe: recipe.distill.teachers[0].source == "a/b"),
         (
             "distill.attention.form=scores",
@@ -236,6 +237,10 @@ def test_later_overrides_come_before_earlier_ones():
         ("seed", "'seed' is no override; expected KEY=VALUE"),
         ("=3", "is no override"),
         ("a..b=3", "is no override"),
+        (
+            "distill={epochs: 1, epochs: 4}",
+            "'distill={epochs: 1, epochs: 4}': epochs stands here twice (first in line 1)",
+        ),
         ("seed=[", "the value of 'seed=[' is not YAML"),
         ("targets.1.threads=2", "'targets' has 1 items; there is no targets.1"),
         ("targets.x.threads=2", "'targets' is a list; count its items from 0"),
@@ -300,8 +305,27 @@ def test_all_faults_at_once_in_order_with_lines():
             "distill.attention.form: expected kl or scores, got 'kll'; did you mean kl?",
         ),
         ("distill: {attention: {weight: {start: 0, end: 0}}}", "weighs nothing"),
+        ("distill: {layer_map: []}", "distill.layer_map: no pair is named"),
+        ("distill: {layer_map: [[-1, 1]]}", "distill.layer_map: layers count from 0"),
+        ("distill: {losses: 1, soft_label: 1}", "losses: expected a section with the names of losses as keys, got 1"),
+        ("distill: {losses: [soft_label], soft_label: 1}", "losses: expected a section with the names of losses"),
+        ("distill: {phases: [{share: 1, losses: 2, soft_label: 1}]}", "losses: expected a section with the names of"),
+        ("distill: {similarity: {distance: 0, angle: 0}}", "distance and angle weigh nothing"),
+        ("distill: {soft_label: {form: decoupled, target: 0, others: 0}}", "target and others weigh nothing"),
         ("distill: {phases: [{share: 0.5, attention: 1}]}", "distill.phases: the shares of all phases should make 1"),
         ("distill: {phases: [{share: 1, attention: 1}], soft_label: 1}", "phases have losses of their own"),
+        (
+            "distill: {phases: [{share: 1, attention: 1}], soft_label: 1, hard_label: 0}",
+            "and soft_label, hard_label stand beside them",
+        ),
+        ("distill: {soft_label: {form: mse, temperature: 9}}", "distill.soft_label: form: mse compares logits as they"),
+        (
+            "distill: {soft_label: {others: 2}}",
+            "distill.soft_label: target and others are parts of form: decoupled; kl",
+        ),
+        ("distill: {relation: {pairs: [qq, qq]}}", "distill.relation.pairs: names a pair twice"),
+        ("distill: {contrast: 1, batch_size: 1}", "contrast: compares the texts of a batch, and batch_size is 1"),
+        ("distill: {cache: 2 parsecs}", "distill.cache: expected"),
         ("distill: {cache: {disk: 2 parsecs}}", "distill.cache.disk: expected"),
         ("distill: {cache: true}", "distill.cache: expected"),
         ("distill: {augment: {copies: 1}}", "distill.augment.model: is missing"),
@@ -481,3 +505,17 @@ def test_budgets_that_are_none(written, told):
 def test_a_list_of_names_tells_which_there_are():
     told = faults(f"{LEAST}measure: {{robustness: true}}")
     assert told == ["line 3, measure.robustness: expected a list, got true (known: truncation, typos)"]
+
+
+def test_phases_can_be_set_over_losses_that_are_taken_away():
+    phases = "distill.phases=[{share: 1, soft_label: 2}]"
+    recipe = parse(LEAST + "distill: {losses: {attention: 1}, epochs: 2}\n", "distill.losses=null", phases)
+    assert recipe.distill.loss_names() == {"soft_label"}
+    assert recipe.distill.epochs == 2
+
+
+def test_forms_are_for_answers_that_are_chances():
+    task = "task: {name: t, kind: regression, data: {train: a.csv, test: b.csv}}\nteacher: minilm-l6\n"
+    (fault,) = faults(task + "prune: {ffn: 0.5, recover: {soft_label: {form: mse}}}\n")
+    assert "prune.recover: soft_label.form: mse does nothing for regression" in fault
+    parse(task + "distill: {soft_label: 2}\n")
