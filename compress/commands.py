@@ -95,7 +95,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     if options.dry_run:
         from compress.pipeline.run import check_only
 
-        check_only(prepare(options.recipe, options.overrides, _options(options)), _options(options))
+        check_only(prepare(options.recipe, options.overrides, _options(options)), _options(options), console)
         plan(options, console)
         return
     result = execute(prepare(options.recipe, options.overrides, _options(options)), _options(options), console)

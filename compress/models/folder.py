@@ -71,6 +71,7 @@ def load_model(
             f"{folder} keeps its own pooling, {config.pooling}; the task's {task.pooling} is for plain encoders"
         )
     model, drawn = _read(folder, config, head, seed)
+    _check_numbers(model, folder)
     if layout is not None and drawn and (weight := layout.projection()) is not None:
         set_projection(model, weight)
         drawn = []
@@ -227,6 +228,17 @@ def _read(folder: Path, config: PreTrainedConfig, head: Head, seed: int) -> tupl
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise ModelError(f"{folder / weights} cannot be read: {_first_line(error)}") from error
     return model, _drawn(model, report, folder)
+
+
+def _check_numbers(model: PreTrainedModel, folder: Path) -> None:
+    """Refuse weights that are no numbers: whoever learns from them, or goes on with them, learns nothing else."""
+    broken = [name for name, weight in model.named_parameters() if not bool(torch.isfinite(weight).all())]
+    if broken:
+        shown = ", ".join(broken[:3]) + (" …" if len(broken) > 3 else "")
+        raise ModelError(
+            f"{folder} holds weights that are not numbers (nan or inf), in {shown}.",
+            hint="the training that made it broke, or its file did; take an earlier checkpoint, or another model",
+        )
 
 
 def _drawn(model: PreTrainedModel, report: Mapping[str, Any], folder: Path) -> list[str]:

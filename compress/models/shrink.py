@@ -15,7 +15,8 @@ from compress.folder import TaskInfo
 from compress.models.embedding import SentenceEmbedding, embedding_size, fit_embedding, projection_of, set_projection
 from compress.models.factors import check_factors
 from compress.models.families import Family, family_of, head_size
-from compress.models.folder import load_model
+from compress.models.fetch import fetch
+from compress.models.folder import load_model, read_config
 from compress.models.heads import head_of
 from compress.models.shapes import from_config, shaped, told_shapes
 from compress.models.slicing import Importance, copy_weights, importance_of_nothing, importance_of_weights, sliced
@@ -88,6 +89,15 @@ def origin_of(
     if student.source is None:
         return teacher
     return load_model(place(student.source), task, student.revision, seed=seed)
+
+
+def start_of(teacher: PreTrainedConfig, student: Student) -> Start | None:
+    """Where the weights of a student come from; None where a checkpoint is taken as it is."""
+    if student.source is None:
+        return form_of(teacher, student).start
+    if not reshapes(student):
+        return None
+    return form_of(read_config(fetch(student.source, student.revision)), student).start
 
 
 def is_cut(config: PreTrainedConfig, student: Student) -> bool:

@@ -12,19 +12,27 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import try_to_load_from_cache
-from transformers import CONFIG_MAPPING
 
 from compress.cards import HubCheckpoint, find_teacher, locate
 from compress.data.tokens import check_length, longest_of
 from compress.environment import hub_state
 from compress.errors import CompressError, ModelError, UsageError
+from compress.folder import TaskInfo
 from compress.losses import LOSSES, LayerLoss
 from compress.models.families import family_named, require_prunable
-from compress.models.folder import read_config, refuse_exported, saved_embedding_size
-from compress.models.heads import head_named
+from compress.models.folder import refuse_exported, saved_embedding_size
 from compress.models.observe import part_path
-from compress.models.saved import EMBEDDING, saved_as
-from compress.models.shrink import form_of
+from compress.models.saved import EMBEDDING
+from compress.models.shrink import form_of, reshapes
+from compress.pipeline.following import (
+    check_labels,
+    check_layers,
+    check_pieces,
+    config_in,
+    student_widths,
+    teacher_widths,
+    tokenizer_of,
+)
 from compress.recipe.schema import Recipe, Task
 from compress.recipe.training import Distill
 from compress.sources import hub_address, where
@@ -32,10 +40,9 @@ from compress.tasks import kind_of
 from compress.train.augment import check_unanswered
 from compress.train.cross_scores import LOSS as MARGIN
 from compress.train.cross_scores import check_margins
-from compress.train.phases import stages_of
+from compress.train.doubts import doubts_about, doubts_about_start
 from compress.train.spaces import check_embedding
-from compress.train.teachers import check_head
-from compress.train.vocabularies import check_sizes
+from compress.train.vocabularies import OF_TEACHER, ONE_TOKENIZER, check_sizes
 
 Config = Mapping[str, Any]
 
@@ -46,10 +53,13 @@ UNKNOWN: Config = {}
 """Of a model on the hub that is not here yet nothing is known but its card."""
 
 
-def ability_faults(recipe: Recipe, due: Collection[str], cards: Sequence[Path] = ()) -> Iterator[str]:
+def ability_faults(
+    recipe: Recipe, due: Collection[str], cards: Sequence[Path] = (), task: TaskInfo | None = None
+) -> Iterator[str]:
     """Every part of the recipe that its teacher or student cannot go along with, as far as their configs tell.
 
-    ``due`` are the kinds of steps that will run: a teacher that stands need not be on the hub any more.
+    ``due`` are the kinds of steps that will run: a teacher that stands need not be on the hub any more. ``task`` has
+    the labels, where they are known before the data are read.
     """
     student = recipe.student
     try:
@@ -63,15 +73,29 @@ def ability_faults(recipe: Recipe, due: Collection[str], cards: Sequence[Path] =
     yield from _refusals("teacher", lambda: family_named(teacher["model_type"]) if teacher else None)
     yield from _refusals("student", lambda: _takes_shape(recipe, origin))
     yield from _refusals("student", lambda: _embeds_within(recipe, teacher, cards))
+    yield from _refusals("student", lambda: _reads_alike(recipe, cards))
     yield from _refusals("task", lambda: _reads_so_far(recipe, teacher, origin))
     if recipe.prune and origin:
         yield from _refusals("prune", lambda: require_prunable(family_named(origin["model_type"])))
     for part, settings in _distillations(recipe).items():
-        yield from _refusals(part, partial(stages_of, settings))
+        yield from _refusals(part, partial(_follows_layers, part, recipe, settings, teacher, origin))
         yield from _refusals(part, partial(_follows_margins, settings, recipe.task))
         yield from _refusals(part, partial(_says_words, settings, recipe.task, due))
-        yield from _refusals(part, partial(_teach_together, settings, recipe.task, teacher, due))
+        yield from _refusals(part, partial(_teach_together, settings, recipe, teacher, due, task, cards))
     yield from _refusals("distill", lambda: _shows_parts(recipe, [config for config in (teacher, origin) if config]))
+
+
+def ability_doubts(recipe: Recipe, cards: Sequence[Path] = ()) -> Iterator[str]:
+    """What will run and nobody may have wished, of a recipe that has no faults."""
+    for part, settings in _distillations(recipe).items():
+        yield from (f"{part}: {doubt}" for doubt in doubts_about(settings))
+    student = recipe.student
+    if student is None:
+        return
+    named = student if student.source else recipe.teacher
+    config = config_in(config_of(str(named.source), named.revision, cards, needed=False))
+    if config is not None and not (student.source and not reshapes(student)):
+        yield from (f"student: {doubt}" for doubt in doubts_about_start(form_of(config, student).start, student))
 
 
 def config_of(source: str, revision: str | None, cards: Sequence[Path] = (), *, needed: bool = True) -> Config:
@@ -108,8 +132,8 @@ def _refusals(part: str, attempt: Callable[[], object]) -> Iterator[str]:
 
 def _takes_shape(recipe: Recipe, origin: Config) -> None:
     """Refuse layers, widths and factors that cannot be had of what the student is made of."""
-    if recipe.student and origin.get("num_hidden_layers", origin.get("n_layers")):
-        form_of(CONFIG_MAPPING[origin["model_type"]].from_dict(dict(origin)), recipe.student)
+    if recipe.student and (config := config_in(origin)):
+        form_of(config, recipe.student)
 
 
 def _embeds_within(recipe: Recipe, teacher: Config, cards: Sequence[Path]) -> None:
@@ -117,6 +141,15 @@ def _embeds_within(recipe: Recipe, teacher: Config, cards: Sequence[Path]) -> No
     if recipe.student and recipe.student.embedding is not None:
         embeds = kind_of(recipe.task).head == EMBEDDING.name
         check_embedding(recipe.student, recipe.task.kind, _embedding_width(recipe, teacher, cards) if embeds else 0)
+
+
+def _reads_alike(recipe: Recipe, cards: Sequence[Path]) -> None:
+    """Refuse a checkpoint to start from that was trained on other pieces than the teacher."""
+    student = recipe.student
+    if student and student.source:
+        expected = tokenizer_of(recipe.teacher.source, recipe.teacher.revision, cards)
+        found = tokenizer_of(student.source, student.revision, cards)
+        check_pieces(student.source, found, expected, OF_TEACHER)
 
 
 def _embedding_width(recipe: Recipe, teacher: Config, cards: Sequence[Path]) -> int | None:
@@ -170,27 +203,41 @@ def _says_words(settings: Distill, task: Task, due: Collection[str]) -> None:
         )
 
 
-def _teach_together(settings: Distill, task: Task, teacher: Config, due: Collection[str]) -> None:
-    """Refuse a further teacher that has another kind of head, other pieces, or too few positions."""
+def _follows_layers(part: str, recipe: Recipe, settings: Distill, teacher: Config, origin: Config) -> None:
+    """Refuse losses with nothing to learn from, and layers that student or teacher will not have."""
+    student = student_widths(origin, recipe.student)
+    check_layers(settings, student, teacher_widths(teacher), pruned=part != "distill")
+
+
+def _teach_together(
+    settings: Distill,
+    recipe: Recipe,
+    teacher: Config,
+    due: Collection[str],
+    task: TaskInfo | None,
+    cards: Sequence[Path],
+) -> None:
+    """Refuse a further teacher that has another kind of head, other labels or pieces, or too few positions."""
+    expected = tokenizer_of(recipe.teacher.source, recipe.teacher.revision, cards) if settings.teachers else None
     for named in settings.teachers:
         who = f"teachers: {named.source}"
         config = config_of(named.source, named.revision, needed="distill" in due or "prune" in due)
         if not config:
             continue
         family_named(config["model_type"])
-        check_length(task.max_length, longest_of(config, config.get("pad_token_id") or 0), named.source)
+        check_length(recipe.task.max_length, longest_of(config, config.get("pad_token_id") or 0), named.source)
         if {"vocab_size"} <= config.keys() & teacher.keys():
             check_sizes(who, int(config["vocab_size"]), int(teacher["vocab_size"]))
-        folder = Path(named.source).expanduser()
-        if where(named.source, "teachers") == "folder":
-            check_head(who, saved_as(folder, read_config(folder)), head_named(kind_of(task).head))
+        check_labels(who, named, recipe.task, task)
+        check_pieces(who, tokenizer_of(named.source, named.revision), expected, ONE_TOKENIZER)
 
 
 def _shows_parts(recipe: Recipe, models: Sequence[Config]) -> None:
     """Refuse a loss on what a family does not show, such as the attention of one that fuses its queries."""
-    losses = {name for each in _distillations(recipe).values() for name in each.loss_names()}
-    for loss in (LOSSES[name] for name in sorted(losses)):
-        for part in loss.needs if isinstance(loss, LayerLoss) else ():
+    phases = [phase for each in _distillations(recipe).values() for phase in each.told_phases()]
+    for name, section in (chosen for phase in phases for chosen in phase.losses.chosen().items()):
+        loss = LOSSES[name]
+        for part in loss.parts(section) if isinstance(loss, LayerLoss) else ():
             for model in models:
                 part_path(family_named(model["model_type"]), part)
 

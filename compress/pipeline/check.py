@@ -9,10 +9,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from compress.cards import PackageCheckpoint, find_teacher, locate
+from compress.data.roles import load_roles
 from compress.errors import CompressError, UsageError
+from compress.folder import TaskInfo
 from compress.pipeline.graph import Plan, Step
 from compress.pipeline.store import StepStore
 from compress.sources import where
+from compress.tasks import task_info
 from compress.variants import VARIANTS
 
 LIBRARIES = {
@@ -32,21 +35,40 @@ RUNTIME_LIBRARIES = {"openvino": {"openvino": "openvino"}}
 ROOM_PER_MODEL = 8
 """Times the teacher's weights that a model may take on disk: itself, its variants and its training's checkpoint."""
 
-MODEL_STEPS = {"finetune", "distill", "prune"}
+LEARNING_STEPS = {"distill", "prune"}
+MODEL_STEPS = {"finetune", *LEARNING_STEPS}
 
 
-def check(plan: Plan, store: StepStore, forced: set[str], cards: Sequence[Path] = ()) -> None:
-    """Raise one error that names everything in the way; steps that stand ask for nothing."""
+def check(plan: Plan, store: StepStore, forced: set[str], cards: Sequence[Path] = ()) -> list[str]:
+    """Raise one error that names everything in the way; steps that stand ask for nothing.
+
+    Returns what is no fault and should be known before hours go into it.
+    """
     waiting = [step for step in plan.steps if step.name in forced or not store.record(step.name, step.fingerprint)]
     due = {step.kind for step in waiting}
     missing = [*_missing_libraries(plan, waiting)]
     faults = [*missing, *_place_faults(plan, store), *(_disk_faults(plan, store, cards) if due else ())]
-    if due & MODEL_STEPS and not missing:
+    models_due = bool(due & MODEL_STEPS) and not missing
+    if models_due:
         from compress.pipeline.abilities import ability_faults
 
-        faults += ability_faults(plan.recipe, due, cards)
+        faults += ability_faults(plan.recipe, due, cards, _task_of(plan, store))
     if faults:
         raise UsageError("\n  ".join(["the run cannot start:", *faults]))
+    if models_due and due & LEARNING_STEPS:
+        from compress.pipeline.abilities import ability_doubts
+
+        return list(ability_doubts(plan.recipe, cards))
+    return []
+
+
+def _task_of(plan: Plan, store: StepStore) -> TaskInfo | None:
+    """The task with its labels, where the recipe tells them or the data are read already."""
+    step = plan.step("data")
+    if store.record(step.name, step.fingerprint):
+        return load_roles(store.folder(step.name, step.fingerprint)).info.task_info
+    labels = plan.recipe.task.labels
+    return None if labels is None else task_info(plan.recipe.task, labels)
 
 
 def _missing_libraries(plan: Plan, waiting: Sequence[Step]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from compress.pipeline.graph import Competitor, Plan
 from compress.pipeline.portable import portable
 from compress.recipe.measuring import Measure, Target
 from compress.recipe.schema import Recipe
-from compress.recipe.training import Distill
+from compress.recipe.training import Distill, FurtherTeacher
 from compress.sources import folder_identity, identity
 from compress.variants import Variant, variants_for
 
@@ -86,7 +86,14 @@ def _add_models(plan: Plan, cards: Sequence[Path]) -> dict[str, str]:
         "finetune": recipe.finetune and effective(recipe.finetune),
         "seed": seed,
     }
-    run = partial(steps.finetune, teacher=recipe.teacher, settings=recipe.finetune, seed=seed, cards=tuple(cards))
+    run = partial(
+        steps.finetune,
+        teacher=recipe.teacher,
+        settings=recipe.finetune,
+        seed=seed,
+        cards=tuple(cards),
+        beside=_further_teachers(recipe),
+    )
     models = {"teacher": plan.add("finetune", "finetune", settings, ["data"], run, trains=True)}
     if recipe.student:
         student = effective(recipe.student)
@@ -105,6 +112,12 @@ def _add_models(plan: Plan, cards: Sequence[Path]) -> dict[str, str]:
         settings = {"prune": pruned, "parent": parent, "seed": seed}
         models["pruned"] = plan.add("prune", "prune", settings, needs, run, trains=True)
     return models
+
+
+def _further_teachers(recipe: Recipe) -> tuple[FurtherTeacher, ...]:
+    """Those that will teach beside the recipe's own."""
+    distill, recover = recipe.student and recipe.distill, recipe.prune and recipe.prune.recover
+    return (*(distill.teachers if distill else ()), *(recover.teachers if recover else ()))
 
 
 def _distilled(settings: Distill) -> dict[str, Any]:

@@ -148,16 +148,18 @@ def _execute(plan: Plan, options: Options, console: Console, launch: Launch) -> 
     if not launch.is_main:
         return Result(folder, executor.run(forced, options.until), None)
     with store.hold(f"run-{plan.recipe.name}", console):
-        check(plan, store, forced, options.cards)
+        for doubt in check(plan, store, forced, options.cards):
+            console.warn(doubt)
         _open_folder(folder, plan)
         outcome = executor.run(forced, options.until)
         report = _finish(folder, plan, store, outcome, console)
     return Result(folder, outcome, report)
 
 
-def check_only(plan: Plan, options: Options) -> None:
+def check_only(plan: Plan, options: Options, console: Console) -> None:
     """All that can be checked before the first step."""
-    check(plan, StepStore(options.root), forced_steps(plan, options), options.cards)
+    for doubt in check(plan, StepStore(options.root), forced_steps(plan, options), options.cards):
+        console.warn(doubt)
 
 
 def forced_steps(plan: Plan, options: Options) -> set[str]:

@@ -19,7 +19,7 @@ from compress.pipeline.workload import asks
 from compress.recipe.forms import Role
 from compress.recipe.measuring import Measure, Target
 from compress.recipe.schema import Task, Teacher
-from compress.recipe.training import Distill, Finetune, Prune, Student, Training
+from compress.recipe.training import Distill, Finetune, FurtherTeacher, Prune, Student, Training
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,11 +61,20 @@ def data(bench: Workbench, task: Task, seed: int) -> float:
 
 
 def finetune(
-    bench: Workbench, teacher: Teacher, settings: Finetune | Literal[False], seed: int, cards: Sequence[Path]
+    bench: Workbench,
+    teacher: Teacher,
+    settings: Finetune | Literal[False],
+    seed: int,
+    cards: Sequence[Path],
+    beside: Sequence[FurtherTeacher] = (),
 ) -> Done:
-    """Make the teacher: fine-tuned, or taken as it is."""
+    """Make the teacher: fine-tuned, or taken as it is. Those that will teach ``beside`` it are looked at first."""
+    from compress.data.roles import load_roles
     from compress.train.finetune import finetune as train
+    from compress.train.teachers import check_further
 
+    for named in beside:
+        check_further(named, load_roles(bench.inputs["data"]).info.task_info)
     made = train(
         teacher.source,
         bench.inputs["data"],

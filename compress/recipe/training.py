@@ -217,6 +217,15 @@ class Distill(Training):
             raise ValueError(f"the shares of all phases should make 1; they make {total:g}")
         return phases
 
+    @field_validator("layer_map")
+    @classmethod
+    def _pairs_name_layers(cls, layer_map: str | tuple[tuple[int, int], ...]) -> str | tuple[tuple[int, int], ...]:
+        if not layer_map:
+            raise ValueError("no pair is named: give some, [[0, 1], [1, 3]], or leave layer_map out")
+        if not isinstance(layer_map, str) and min(min(pair) for pair in layer_map) < 0:
+            raise ValueError("layers count from 0, the lowest")
+        return layer_map
+
     def loss_names(self) -> set[str]:
         """The losses that weigh anything in any phase."""
         return {name for phase in self.told_phases() for name in phase.losses.chosen()}

@@ -16,7 +16,7 @@ from compress.folder import TaskInfo
 from compress.models.embedding import embedding_size
 from compress.models.families import shape_of
 from compress.models.folder import fit_head, load_model, load_tokenizer
-from compress.models.shrink import build_student, place
+from compress.models.shrink import build_student, place, start_of
 from compress.recipe.training import Distill, Student
 from compress.tasks.kind import Row
 from compress.train import material
@@ -24,15 +24,17 @@ from compress.train.augment import augmented_rows, check_unanswered
 from compress.train.cache import keeper
 from compress.train.cross_scores import with_scores
 from compress.train.distillation import Distillation
+from compress.train.doubts import doubts_about, doubts_about_start, doubts_about_updates, started
 from compress.train.importance import importance_for
 from compress.train.layer_map import Pairs
 from compress.train.likeness import LayerMaps
 from compress.train.made import Made, save_made
 from compress.train.objective import Objective
+from compress.train.plan import Plan
 from compress.train.restarts import forget, rewound, train_best
 from compress.train.spaces import in_space_of, teacher_of
 from compress.train.teachers import Keep, Teacher, as_teacher, further_teachers
-from compress.train.vocabularies import check_embeddings, check_same_pieces
+from compress.train.vocabularies import OF_TEACHER, check_embeddings, check_same_pieces
 
 
 def distill(
@@ -65,6 +67,9 @@ def distill(
     if model is not own:
         console.note(f"{step}: of the teacher's embeddings the {embedding_size(model)} principal components are learnt")
 
+    start = start_of(model.config, student)
+    for doubt in (*doubts_about_start(start, student), *(doubts_about(settings) if settings else ())):
+        console.warn(f"{step}: {doubt}")
     further = further_teachers(settings, model, task, tokenizer) if settings else []
     importance = importance_for(student, model, train, task, tokens, seed)
 
@@ -79,6 +84,8 @@ def distill(
     learnt = material.from_rows(
         given, select, task, tokens, console, documents, unlabelled=unlabelled, augmented=augmented
     )
+    for doubt in doubts_about_updates(settings, Plan(learnt.train.lengths, settings, seed).total):
+        console.warn(f"{step}: {doubt}")
     maps = LayerMaps(model, settings, learnt.train, console, step)
     teachers = as_teacher([(model, 1.0), *further])
     made, result = train_best(
@@ -92,7 +99,7 @@ def distill(
         track=track,
         label=step,
     )
-    console.note(f"{step}: a student of {shape_of(made).text} from a teacher of {shape_of(model).text}")
+    console.note(f"{step}: a student of {shape_of(made).text} from a teacher of {shape_of(model).text}{started(start)}")
     return save_made(made, tokenizer, work, step, data, result, maps.last, len(augmented))
 
 
@@ -135,6 +142,9 @@ def distill_from_model(
         learnt = material.from_rows(
             given, select_rows, task, tokens, console, unlabelled=unlabelled_rows, augmented=augmented
         )
+        updates = Plan(learnt.train.lengths, settings, seed).total
+        for doubt in (*doubts_about(settings), *doubts_about_updates(settings, updates)):
+            console.warn(f"distill: {doubt}")
         trained, _ = train_best(
             rewound(student, settings),
             objective_of(
@@ -179,5 +189,4 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, student: Student) -> No
     """Both models read the same pieces, so a student's checkpoint must have been trained on them."""
     if student.source is not None:
         found = load_tokenizer(place(student.source), student.revision)
-        hint = "take a student that was trained with the teacher's tokenizer, or give a shape instead"
-        check_same_pieces(f"the student {student.source}", found, tokenizer, hint)
+        check_same_pieces(f"the student {student.source}", found, tokenizer, OF_TEACHER)

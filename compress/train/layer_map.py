@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compress.errors import ModelError
+from compress.errors import UsageError
 from compress.losses import LayerLoss
 from compress.models.observe import EMBEDDINGS
 from compress.models.shrink import choose_layers
@@ -24,7 +24,7 @@ def layer_map(wanted: str | Pairs, student: int, teacher: int) -> Pairs:
     if wanted == "uniform":  # a deeper student: several of its layers follow one of the teacher's
         return tuple((layer, layer * teacher // student) for layer in range(student))
     if student > teacher:
-        raise ModelError(
+        raise UsageError(
             f"layer_map: {wanted} pairs each of the student's {student} layers with one of the teacher's {teacher}.",
             hint="layer_map: uniform, or pairs [student, teacher]",
         )
@@ -39,14 +39,14 @@ def compared(loss: LayerLoss, section: Loss, mapped: Pairs, student: int, teache
         return mapped
     followed = section.layer if isinstance(section, Relation) and section.layer is not None else teacher - 1
     if followed >= teacher:
-        raise ModelError(f"relation.layer: {followed} is not there; the teacher has layers 0 to {teacher - 1}.")
+        raise UsageError(f"relation.layer: {followed} is not there; the teacher has layers 0 to {teacher - 1}.")
     return ((student - 1, followed),)
 
 
 def _checked(pairs: Pairs, student: int, teacher: int) -> Pairs:
     for ours, theirs in pairs:
         if not (0 <= ours < student and 0 <= theirs < teacher):
-            raise ModelError(
+            raise UsageError(
                 f"layer_map: [{ours}, {theirs}] names a layer that is not there; "
                 f"the student has layers 0 to {student - 1}, the teacher 0 to {teacher - 1}."
             )

@@ -61,6 +61,12 @@ def stages_of(settings: Distill) -> tuple[Stage, ...]:
     return tuple(stages)
 
 
+def idle_stages(stages: tuple[Stage, ...], updates: int) -> list[int]:
+    """Those that none of so many updates falls into."""
+    running = {stage_at(stages, update / updates) for update in range(updates)}
+    return [number for number in range(len(stages)) if number not in running]
+
+
 def stage_at(stages: tuple[Stage, ...], progress: float) -> int:
     """Which of them runs after this share of all updates."""
     return max(number for number, stage in enumerate(stages) if stage.begins <= progress + SLACK)

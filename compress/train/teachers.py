@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -23,7 +24,7 @@ from compress.models.saved import Saved, answers_task, output_names, saved_as
 from compress.recipe.training import Distill, FurtherTeacher
 from compress.tasks import kind_of
 from compress.train.objective import Batch, forward
-from compress.train.vocabularies import check_same_pieces
+from compress.train.vocabularies import ONE_TOKENIZER, check_same_pieces
 
 Answers = Mapping[str, Tensor]
 """A model's outputs by name: `logits`, `start_logits`, `sentence_embedding` …"""
@@ -160,10 +161,9 @@ def _further(
     named: FurtherTeacher, first: PreTrainedModel, task: TaskInfo, tokenizer: PreTrainedTokenizerBase
 ) -> PreTrainedModel:
     """One of them, with its answers in the task's order."""
-    who, folder = f"distill.teachers: {named.source}", fetch(named.source, named.revision)
+    who, folder = _who(named), check_further(named, task)
     config = read_config(folder)
-    check_answers(who, saved_as(folder, config), task)
-    check_same_pieces(who, load_tokenizer(folder), tokenizer, "take teachers that were trained with one tokenizer")
+    check_same_pieces(who, load_tokenizer(folder), tokenizer, ONE_TOKENIZER)
     check_length(task.max_length, longest_of(config.to_dict(), config.pad_token_id or 0), named.source)
     model = load_model(folder, task)
     if isinstance(model, SentenceEmbedding) and embedding_size(model) != embedding_size(first):
@@ -171,6 +171,17 @@ def _further(
             f"{who} makes embeddings of {embedding_size(model)} numbers, the first teacher {embedding_size(first)}."
         )
     return model
+
+
+def check_further(named: FurtherTeacher, task: TaskInfo) -> Path:
+    """The folder of a further teacher, which must answer the task."""
+    folder = fetch(named.source, named.revision)
+    check_answers(_who(named), saved_as(folder, read_config(folder)), task)
+    return folder
+
+
+def _who(named: FurtherTeacher) -> str:
+    return f"distill.teachers: {named.source}"
 
 
 def check_answers(who: str, saved: Saved, task: TaskInfo) -> None:

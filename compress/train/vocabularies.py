@@ -12,6 +12,9 @@ from compress.models.factors import vectors_of
 PADDED = 128
 """Embeddings are padded to a multiple of this at most: kernels like them."""
 
+OF_TEACHER = "take a student that was trained with the teacher's tokenizer, or give a shape instead"
+ONE_TOKENIZER = "take teachers that were trained with one tokenizer"
+
 
 def check_same_pieces(who: str, found: PreTrainedTokenizerBase, expected: PreTrainedTokenizerBase, hint: str) -> None:
     """Refuse a tokenizer whose vocabulary differs from the teacher's in any piece or its number."""

@@ -186,6 +186,18 @@ def test_missing_weights_of_the_encoder_are_refused(plain, tiny_task):
         load_model(folder, tiny_task)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_refused(value, plain, tiny_task):
+    folder = plain()
+    tensors = load_file(folder / SAFE)
+    tensors["bert.encoder.layer.1.output.dense.weight"][0, 0] = value
+    save_file(tensors, folder / SAFE, metadata={"format": "pt"})
+    with pytest.raises(
+        ModelError, match=r"weights that are not numbers .* in bert\.encoder\.layer\.1\.output\.dense\.weight"
+    ):
+        load_model(folder, tiny_task)
+
+
 def test_weights_of_another_size_are_refused(plain, tiny_task):
     folder = plain()
     config = json.loads((folder / CONFIG).read_text())

@@ -1,18 +1,25 @@
 """What a model cannot do is told before anything is trained."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from compress.cli import main
 from compress.errors import ModelError, UsageError
 from compress.folder import VariantInfo, read_info, write_info
+from compress.models.families import layers_of
 from compress.models.folder import load
+from compress.models.observe import observe
 from compress.models.tiny import write_tiny_model
 from compress.pipeline import abilities
 from compress.pipeline.abilities import ability_faults
+from compress.pipeline.following import teacher_widths
 from compress.pipeline.portable import portable
 from compress.pipeline.run import Options, prepare
+from compress.train.objective import forward
 
 EVERYTHING = ("data", "finetune", "distill", "prune")
 
@@ -21,9 +28,9 @@ EVERYTHING = ("data", "finetune", "distill", "prune")
 def faults(recipe_file, tmp_path):
     """The faults of the tiny recipe with these overrides."""
 
-    def find(*overrides, due=EVERYTHING):
+    def find(*overrides, due=EVERYTHING, task=None):
         plan = prepare(recipe_file, overrides, Options(runs=tmp_path / "runs"))
-        return list(ability_faults(plan.recipe, due))
+        return list(ability_faults(plan.recipe, due, task=task))
 
     return find
 
@@ -181,7 +188,9 @@ def test_a_phase_without_any_loss(faults):
 
 
 @pytest.mark.parametrize("part", ["distill", "prune.recover"])
-def test_further_teachers_that_cannot_teach_beside_the_recipe_s_own(part, faults, tiny_model, tiny_folder, tiny_task):
+def test_further_teachers_that_cannot_teach_beside_the_recipe_s_own(
+    part, faults, tiny_model, tiny_folder, tiny_task, tmp_path
+):
     def fault(*folders):
         named = ", ".join(str(folder) for folder in folders)
         return [told.removeprefix(f"{part}: ") for told in faults(f"{part}={{soft_label: 1.0, teachers: [{named}]}}")]
@@ -190,6 +199,9 @@ def test_further_teachers_that_cannot_teach_beside_the_recipe_s_own(part, faults
     other_head = tiny_folder(tiny_model("bert", head="ForTokenClassification", vocab_size=141), tags)
     good, many = tiny_folder(tiny_model("bert", vocab_size=141)), tiny_folder(tiny_model("bert", vocab_size=500))
     short = tiny_folder(tiny_model("bert", vocab_size=141, max_position_embeddings=16))
+    pieces = tmp_path / "teacher" / "tokenizer.json"
+    for folder in (good, many, other_head, short):
+        shutil.copy(pieces, folder)
     assert fault(good) == []
     assert fault(good, many)[0].startswith(f"teachers: {many} has word vectors for 500 pieces and the teacher for")
     assert fault(other_head)[0].startswith(f"teachers: {other_head} answers another question: its head is token-class")
@@ -206,3 +218,76 @@ def test_margins_that_nobody_tells_or_nothing_has(part, faults, tiny_folder, tin
     (fault,) = faults(*rows, named)
     assert fault.startswith(f"{part}: the loss margin compares an answer with documents that are none")
     assert faults(*rows, named, "task.hard_negatives=2") == []
+
+
+@pytest.mark.parametrize("part", ["distill", "prune.recover"])
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ("hidden_state: 1, layer_map: [[0, 5]]", "layer_map: [0, 5] names a layer that is not there; the student has"),
+        ("hidden_state: 1, layer_map: [[1, 1]]", "layer_map: [1, 1] names a layer that is not there; the student has"),
+        ("relation: {layer: 9}", "relation.layer: 9 is not there; the teacher has layers 0 to 1"),
+    ],
+)
+def test_layers_that_are_not_there_are_told_before_anything_is_trained(part, settings, told, faults):
+    (fault,) = faults("student.layers=1", f"{part}={{{settings}}}")
+    assert fault.startswith(f"{part}: {told}")
+
+
+def test_relation_heads_that_do_not_cut_both_widths(faults):
+    (fault,) = faults("distill={relation: {heads: 7}}")
+    assert fault.startswith("distill: 7 relation heads do not cut queries of")
+    assert faults("distill={relation: {heads: 4}}") == []
+
+
+@pytest.mark.parametrize("family", ["albert", "distilbert", "electra", "mobilebert", "roberta"])
+def test_depths_and_widths_of_every_family_are_those_of_its_models(family, tiny_model):
+    model = tiny_model(family)
+    told = model.config.to_dict()
+    with observe(model, range(len(layers_of(model))), ["query"]) as seen:
+        forward(model, {"input_ids": torch.tensor([[1, 2, 3]]), "attention_mask": torch.ones(1, 3, dtype=torch.long)})
+    shapes = [seen[layer]["query"].shape for layer in range(len(layers_of(model)))]
+    assert teacher_widths(told) == [shape[1] * shape[3] for shape in shapes]
+
+
+def test_labels_of_further_teachers_are_compared_once_they_are_known(
+    faults, tiny_model, tiny_folder, tiny_task, tmp_path
+):
+    names = tiny_task.model_copy(update={"labels": ("low", "high")})
+    other = tiny_folder(tiny_model("bert", ("low", "high"), vocab_size=141), names)
+    shutil.copy(tmp_path / "teacher" / "tokenizer.json", other)
+    override = f"distill={{soft_label: 1.0, teachers: [{other}]}}"
+    assert faults(override) == []
+    (fault,) = faults(override, task=tiny_task)
+    assert fault.startswith(
+        f"distill: teachers: {other} does not answer films: its answers are low, high; expected bad"
+    )
+
+
+def test_other_pieces_under_the_same_number_of_them(faults, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(tmp_path / "teacher", other)
+    content = json.loads((other / "tokenizer.json").read_text())
+    vocabulary = content["model"]["vocab"]
+    first, second = list(vocabulary)[-2:]
+    vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
+    (other / "tokenizer.json").write_text(json.dumps(content))
+    (fault,) = faults(f"student={other}")
+    assert fault.startswith(f"student: {other} has another vocabulary")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (["distill={soft_label: null}"], "distill: no loss asks the teacher: the student learns from the labels alone"),
+        (["distill={hidden_state: 1, hard_label: 0}"], "distill: no loss teaches answers"),
+        (["student.heads=8"], "student: the student starts from random weights"),
+        (["student.heads=8", "student.start=random"], None),
+        ([], None),
+    ],
+)
+def test_what_nobody_may_have_wished_is_told_before_it_runs(overrides, told, recipe_file, tmp_path, capsys):
+    sets = [part for override in overrides for part in ("--set", override)]
+    assert main(["run", str(recipe_file), "--runs", str(tmp_path / "runs"), "--dry-run", *sets]) == 0
+    warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning")]
+    assert [line.startswith(f"warning: {told}") for line in warnings] == ([True] if told else [])

@@ -232,7 +232,7 @@ def test_the_last_layer_follows_the_teacher_s_last_or_another(tiny_model, six, t
         objective(student, six)
         assert heard.asked == [{expected: {"query", "key", "value"}}]
         assert list(objective.ours) == [1]
-    with pytest.raises(ModelError, match=r"relation.layer: 4 is not there; the teacher has layers 0 to 3"):
+    with pytest.raises(UsageError, match=r"relation.layer: 4 is not there; the teacher has layers 0 to 3"):
         Distillation(student, teacher, Distill(losses={"relation": {"layer": 4}}), tiny_task)
 
 
@@ -316,5 +316,5 @@ def test_only_true_labels_are_learnt(pair, six, tiny_task):
 def test_another_layer_map_cannot_be(tiny_model, tiny_task):
     teacher = tiny_model("bert")
     for pairs in (((0, 2),), ((2, 0),)):
-        with pytest.raises(ModelError, match="names a layer that is not there"):
+        with pytest.raises(UsageError, match="names a layer that is not there"):
             Distillation(teacher, teacher, Distill(losses={"hidden_state": 1.0}, layer_map=pairs), tiny_task)

@@ -1,6 +1,6 @@
 import pytest
 
-from compress.errors import ModelError
+from compress.errors import UsageError
 from compress.train.layer_map import layer_map
 
 
@@ -20,7 +20,7 @@ def test_maps(wanted, student, teacher, pairs):
 
 
 def test_layers_that_are_not_there_are_named():
-    with pytest.raises(ModelError, match=r"\[2, 0\].*student has layers 0 to 1"):
+    with pytest.raises(UsageError, match=r"\[2, 0\].*student has layers 0 to 1"):
         layer_map(((2, 0),), 2, 6)
-    with pytest.raises(ModelError, match="layer_map: last"):
+    with pytest.raises(UsageError, match="layer_map: last"):
         layer_map("last", 3, 2)

@@ -1,0 +1,57 @@
+"""What a distillation may do that nobody wished, told before it begins: nothing here is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from compress.losses import LOSSES, AnswerLoss, LayerLoss
+from compress.models.shrink import Start
+from compress.recipe.training import Distill, Student
+from compress.train.phases import idle_stages, stages_of
+
+BEGAN: Mapping[Start, str] = {
+    "teacher": "with copies of whole layers (teacher)",
+    "slice": "with the most important parts of the layers (slice)",
+    "svd": "with the principal directions of the layers (svd)",
+    "random": "with random weights",
+}
+"""By the recipe's `start`."""
+
+
+def doubts_about(settings: Distill) -> Iterator[str]:
+    """What the losses of a recipe leave out."""
+    stages = stages_of(settings)
+    names = {name for stage in stages for name in stage.sections}
+    if not names:
+        yield "no loss asks the teacher: the student learns from the labels alone"
+    elif not any(isinstance(LOSSES[name], (AnswerLoss, LayerLoss)) for name in names):
+        yield "no loss asks the teacher: the student learns from the cross-encoder, and from labels by hard_label"
+    if not any(stage.answers for stage in stages):
+        yield (
+            "no loss teaches answers (soft_label, margin and hard_label weigh nothing): "
+            "layers learn, and the head stays as it begins"
+        )
+
+
+def doubts_about_start(start: Start | None, student: Student) -> Iterator[str]:
+    """A student that is drawn at random though nobody said so."""
+    if start == "random" and student.start != "random":
+        yield (
+            "the student starts from random weights: nothing of the model it is made of fits these widths "
+            "(start: slice would say why; start: random says that it is wished)"
+        )
+
+
+def started(start: Start | None) -> str:
+    """The end of the line that tells what a student was made of."""
+    return "" if start is None else f"; it began {BEGAN[start]}"
+
+
+def doubts_about_updates(settings: Distill, updates: int) -> Iterator[str]:
+    """Phases that are over before they begin."""
+    for number in idle_stages(stages_of(settings), updates):
+        share = settings.told_phases()[number].share
+        yield (
+            f"phase {number + 1} gets none of the {updates} updates, as its share is {share:g}: "
+            "its losses are never learnt from; more epochs, or a larger share"
+        )
