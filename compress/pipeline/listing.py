@@ -7,10 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pydantic.fields import FieldInfo
+
 from compress.cards import HubCheckpoint, list_recipes, list_students, list_teachers
 from compress.errors import CompressError, UsageError, nearest
 from compress.losses import LOSSES
 from compress.measure.robustness import PERTURBATIONS
+from compress.recipe import keys
+from compress.recipe.losses import Losses
+from compress.recipe.training import LAYERS
 from compress.report.result import REPORT_FILE, read_report
 from compress.tasks import KINDS
 from compress.tasks.named import NAMED_TASKS
@@ -91,7 +96,31 @@ def _recipes(options: argparse.Namespace) -> Rows:
 
 
 def _losses(options: argparse.Namespace) -> Rows:
-    return [{"name": name, "needs": list(loss.needs), "about": loss.about} for name, loss in LOSSES.items()]
+    return [
+        {
+            "name": name,
+            "by default": "yes" if name in LAYERS.chosen() else "",
+            "knobs": _knobs(name),
+            "needs": list(loss.needs),
+            "about": loss.about,
+        }
+        for name, loss in LOSSES.items()
+    ]
+
+
+def _knobs(loss: str) -> list[str]:
+    """Each with what it may be, or with what it is where nobody says: `form: kl|mse|decoupled`, `others: 8`."""
+    section = next(each for each in keys.alternatives(Losses.model_fields[loss].annotation) if keys.is_model(each))
+    return [_knob(name, field) for name, field in section.model_fields.items() if name != "weight"]
+
+
+def _knob(name: str, field: FieldInfo) -> str:
+    default = field.default
+    if isinstance(default, str):
+        return f"{name}: {keys.described(field.annotation).replace(' or ', ', ').replace(', ', '|')}"
+    if isinstance(default, tuple):
+        return f"{name}: [{', '.join(default)}]"
+    return name if default is None else f"{name}: {default:g}"
 
 
 def _variants(options: argparse.Namespace) -> Rows:
