@@ -1,9 +1,10 @@
 """`python -m benchmarks.distill_memory`: how much memory does a distillation take, and does it grow with the rows?
 
 MiniLM is distilled to three of its layers with hidden states, attention and soft labels, on rows of 128 pieces each.
-For each number of rows a fresh process reads prepared data, encodes all of it, trains some steps and tells the most
-memory that it ever had (VmHWM of Linux). That counts what it maps of files too, which the system takes back when others
-need it; what is left without that is told beside it.
+For each number of rows a fresh process reads prepared data, encodes all of it, trains some steps twice (the second time
+with another seed, so that what the teacher says is kept on disk, as in any training of several epochs) and tells the
+most memory that it ever had (VmHWM of Linux). That counts what it maps of files too, which the system takes back when
+others need it; what is left without that is told beside it.
 """
 
 from __future__ import annotations
@@ -109,7 +110,8 @@ def page(report: MemoryReport) -> str:
     lines = ["# How much memory does distillation take?", "", f"Made by {report.made_by}, begun {report.begun_at}."]
     if report.trial:
         lines += ["", "**A trial of the benchmark itself: its figures mean nothing.**"]
-    lines += ["", f"Rows of {LENGTH} pieces, batch {BATCH}, {report.steps} steps, {report.threads} thread(s), one CPU."]
+    work = f"Rows of {LENGTH} pieces, batch {BATCH}, twice {report.steps} steps"
+    lines += ["", f"{work}, {report.threads} thread(s), one CPU."]
     lines += ["", f"| {' | '.join(COLUMNS)} |", "|" + " ---: |" * 4 + " --- |"]
     lines += [f"| {' | '.join(cells(one).values())} |" for one in report.peaks]
     lines += ["", *(f"- {verdict}" for verdict in report.verdicts)]
@@ -233,7 +235,7 @@ def measure(work: Path, steps: int) -> None:
     from compress.train.distill import distill
 
     losses = {"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0}
-    settings = Distill.model_validate({"batch_size": BATCH, "max_steps": steps, "losses": losses})
+    settings = Distill.model_validate({"batch_size": BATCH, "max_steps": steps, "restarts": 2, "losses": losses})
     watch = Watch()
     watch.start()
     distill(work / "teacher", Student(layers=LAYERS), work / "data", settings, 0, work / "student")
