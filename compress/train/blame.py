@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import nn
+from transformers import PreTrainedModel
 
-from compress.train.objective import Examples
+from compress.train.objective import Batch, Examples, forward
 
 SHOWN = 10
 """Row numbers of each set that a message holds."""
@@ -24,6 +27,18 @@ def rows_to_blame(examples: Examples, batches: Sequence[NDArray[np.int64]], brea
     every = np.concatenate(batches)
     alone = np.array([index for index in every if breaks(np.array([index]))], dtype=np.int64)
     return f"in {_told(examples, alone)}" if len(alone) else f"somewhere in {_told(examples, every)}"
+
+
+def teacher_to_blame(teachers: Sequence[PreTrainedModel], batches: Iterable[Batch]) -> str | None:
+    """The first teacher that itself answers what is no number: the student has no part in that."""
+    for batch in batches:
+        for number, teacher in enumerate(teachers, 1):
+            nn.Module.to(teacher, batch["input_ids"].device)
+            with torch.no_grad():
+                answers = forward(teacher, batch).values()
+            if not all(bool(torch.isfinite(answer).all()) for answer in answers):
+                return f"the teacher {teacher.name_or_path or number}"
+    return None
 
 
 def _told(examples: Examples, indices: NDArray[np.int64]) -> str:

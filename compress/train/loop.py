@@ -26,13 +26,13 @@ from transformers import PreTrainedModel
 
 from compress.console import Console, Progress
 from compress.errors import CompressError
-from compress.recipe.training import Training
+from compress.recipe.training import Distill, Training
 from compress.train.batches import Batches
-from compress.train.blame import rows_to_blame
+from compress.train.blame import rows_to_blame, teacher_to_blame
 from compress.train.compiled import MULTIPLE, as_they_are, parts_of
 from compress.train.forecast import Forecaster, pair_weight
 from compress.train.learner import Learner
-from compress.train.objective import Examples, Objective
+from compress.train.objective import TASK, Examples, Objective
 from compress.train.optimizer import frozen
 from compress.train.plan import Plan
 from compress.train.precision import choose_precision
@@ -211,16 +211,25 @@ class Run:
         """Stop at a loss that is not a number, before it reaches the weights."""
         broken = [name for name, loss in losses.items() if not math.isfinite(loss)]
         if broken:
-            self._fail(f"the loss {broken[0]} became {losses[broken[0]]}")
+            called = "the task's loss" if broken[0] == TASK else f"the loss {broken[0]}"
+            self._fail(f"{called} became {losses[broken[0]]}")
 
     def _fail(self, what: str) -> None:
         rows = rows_to_blame(self.examples, self.plan.batches(self.state.done), self._breaks)
         kept = f"the checkpoint is kept that was saved after update {self._saved[1]}"
+        teacher = teacher_to_blame(self.objective.teachers(), map(self.batches, self.plan.batches(self.state.done)))
         raise CompressError(
             f"{what} at update {self.state.done + 1} of {self.plan.total}, {rows}; "
-            f"{kept if self._saved[1] else 'no checkpoint was due before'}.",
-            hint="look at these rows; or try a smaller learning_rate, a smaller weight for this loss, precision: fp32",
+            + (f"{teacher} itself answers what is no number; " if teacher else "")
+            + f"{kept if self._saved[1] else 'no checkpoint was due before'}.",
+            hint=self._advice(teacher),
         )
+
+    def _advice(self, teacher: str | None) -> str:
+        if teacher:
+            return f"look at {teacher}, or take another; precision: fp32 helps where only its numbers are too large"
+        weight = "a smaller weight for this loss, " if isinstance(self.settings, Distill) else ""
+        return f"look at these rows; or try a smaller learning_rate, {weight}precision: fp32"
 
     def _breaks(self, indices: NDArray[np.int64]) -> bool:
         """Whether these examples give a loss that is no number, without dropout."""

@@ -18,6 +18,8 @@ from compress.tasks import kind_of
 from compress.tasks.kind import Arrays
 
 Batch = Mapping[str, Tensor]
+TASK = "task"
+"""What the task's own loss is called where it is the only one."""
 Losses = dict[str, Tensor]
 """Already weighted; their sum is minimised. Each is a mean over the batch's rows."""
 
@@ -111,8 +113,8 @@ class TaskObjective:
         return ()
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
-        """The loss under the name `task`."""
-        return {"task": self.loss.function(forward(model, batch), batch, self.task)}
+        """The task's one loss."""
+        return {TASK: self.loss.function(forward(model, batch), batch, self.task)}
 
 
 def forward(model: PreTrainedModel, batch: Batch) -> Mapping[str, Tensor]:

@@ -1,8 +1,10 @@
 import io
 
 import pytest
+import torch
 
 from compress.console import Console
+from compress.errors import CompressError
 from compress.recipe.training import Distill, Student
 from compress.train import distill, distill_from_model
 from compress.train.doubts import doubts_about, doubts_about_start, doubts_about_updates
@@ -59,3 +61,27 @@ def test_so_does_one_of_models_in_memory(tiny_model, tiny_tokenizer, tiny_task, 
     teacher, student = tiny_model("bert"), tiny_model("bert")
     distill_from_model(teacher, student, tiny_tokenizer, rows(9), rows(4), tiny_task, settings, console=console)
     assert f"warning: distill: {ALONE}" in console.err.getvalue()
+
+
+def test_a_teacher_that_answers_no_numbers_is_named(tiny_model, tiny_tokenizer, tiny_task, rows):
+    good, broken = tiny_model("bert"), tiny_model("bert")
+    with torch.no_grad():
+        broken.classifier.bias[0] = float("nan")
+    settings = Distill(max_steps=1, precision="fp32", losses={"soft_label": 1.0})
+    teachers = [(good, 1.0), (broken, 1.0)]
+    with pytest.raises(
+        CompressError, match=r"soft_label became nan .*; the teacher 2 itself answers what is no"
+    ) as told:
+        distill_from_model(teachers, tiny_model("bert"), tiny_tokenizer, rows(9), rows(4), tiny_task, settings)
+    assert str(told.value.hint).startswith("look at the teacher 2, or take another")
+
+
+def test_a_student_that_breaks_by_itself_is_not_its_teacher_s_fault(tiny_model, tiny_tokenizer, tiny_task, rows):
+    student = tiny_model("bert")
+    with torch.no_grad():
+        student.classifier.bias[0] = float("nan")
+    settings = Distill(max_steps=1, precision="fp32", losses={"soft_label": 1.0})
+    with pytest.raises(CompressError, match="became nan") as told:
+        distill_from_model(tiny_model("bert"), student, tiny_tokenizer, rows(9), rows(4), tiny_task, settings)
+    assert "itself" not in str(told.value)
+    assert "a smaller weight for this loss" in str(told.value.hint)
