@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from compress.errors import ModelError, UsageError
+from compress.errors import UsageError
 from compress.losses.hidden_state import hidden_state
 from compress.models.families import FAMILIES
 from compress.models.observe import EMBEDDINGS, observe
