@@ -15,6 +15,7 @@ from compress.folder import ShapeInfo
 from compress.losses import LOSSES, AnswerLoss, LayerLoss
 from compress.measure.flops import per_piece
 from compress.measure.pace import Load, loads_of
+from compress.recipe.losses import Attention, Loss, Relation
 from compress.recipe.training import Distill, Training
 
 WEIGHT = 4
@@ -24,8 +25,13 @@ KEPT = 18.0, 4.0
 """Bytes in bf16 that a layer keeps of a piece for the way back, by hidden size and by FFN width: Korthikanti et al.,
 "Reducing Activation Recomputation in Large Transformer Models", 2022 (arXiv:2205.05198), section 4.1, without the
 attention maps, which fused attention does not keep."""
-FP32_MAPS = 3
-"""Attention maps that a layer keeps for the way back in fp32."""
+FP32_MAPS, FP32_PASSING = 3, 4
+"""Attention maps that every layer keeps for the way back in fp32 on a CPU, and that one layer makes on it."""
+BF16_MAPS = 2
+"""Those that every layer keeps in bf16 on a CPU, where attention is plain products (`compress/train/attention.py`): the
+map, and what dropout leaves of it."""
+MAPS = 2**18
+"""Numbers of attention maps that are held at once on a CPU, as in `compress/losses/maps.py`."""
 PROCESS = 500 * 2**20
 """Bytes of Python with torch and transformers in it."""
 
@@ -108,11 +114,18 @@ def memory(work: Workload, settings: Training) -> int:
     pieces, full = work.batch * work.longest, in_fp32(settings)
     wide = 2.0 if full else 1.4  # norms, sums and the loss stay in fp32
     kept = sum(KEPT[0] * work.student.hidden + KEPT[1] * ffn for ffn in work.student.ffn) * pieces * wide
-    if full:  # attention in fp32 with dropout is not fused on a CPU
-        kept += FP32_MAPS * WEIGHT * sum(work.student.heads) * pieces * work.longest
+    if not cuda_devices():  # where attention is not fused
+        kept += _attention(work.student.heads, full) * pieces * work.longest
     passing = sum(2 * WEIGHT * (each.hidden + max(each.ffn)) * pieces for each in work.teachers[:1])
     weights = LEARNING * work.student.parameters + WEIGHT * sum(each.parameters for each in work.teachers)
     return round(PROCESS + weights + kept + passing + _observed(work, settings) + _maps(work, settings))
+
+
+def _attention(heads: Sequence[int], full: bool) -> int:
+    """Bytes of attention maps for the way back, by pair of pieces."""
+    if full:
+        return WEIGHT * (FP32_MAPS * sum(heads) + FP32_PASSING * max(heads))
+    return WEIGHT // 2 * BF16_MAPS * sum(heads)
 
 
 def in_fp32(settings: Training) -> bool:
@@ -124,28 +137,45 @@ def in_fp32(settings: Training) -> bool:
 
 def _observed(work: Workload, settings: Training) -> float:
     """What hooks hold of the teacher's mapped layers while a batch is compared."""
-    return float(sum(_parts(work, settings).values()) * work.batch * work.longest)
+    return float(_looked_at(work, settings) * work.batch * work.longest)
 
 
 def _maps(work: Workload, settings: Training) -> float:
-    """Attention maps of student and teacher, of one pair of layers at a time, and what comes of them."""
+    """A few attention maps at a time, and what stays of them: gradients of the student's queries, keys and values."""
     if not isinstance(settings, Distill) or not settings.loss_names() & {"attention", "relation"}:
         return 0.0
-    heads = max(heads for each in (work.student, *work.teachers) for heads in each.heads)
-    return 4.0 * WEIGHT * work.batch * heads * work.longest**2
+    phases = [phase.losses.chosen().values() for phase in settings.told_phases()]
+    stay = max(sum(_compared(section, work.student.layers) for section in sections) for sections in phases)
+    vector = _number(settings) * work.student.hidden
+    return 4.0 * WEIGHT * max(MAPS, work.longest**2) + 2.0 * stay * vector * work.batch * work.longest
 
 
-def _parts(work: Workload, settings: Training) -> dict[str, int]:
-    """Bytes a piece that the losses look at in the teacher's layers, by loss."""
+def _compared(section: Loss, layers: int) -> int:
+    """How many times vectors are compared with vectors, map by map."""
+    if isinstance(section, Relation):
+        return len(section.pairs)
+    return layers if isinstance(section, Attention) else 0
+
+
+def _looked_at(work: Workload, settings: Training) -> int:
+    """Bytes a piece that the losses of all phases look at in the teacher's layers; what several look at, once."""
     if not isinstance(settings, Distill) or not work.teachers:
-        return {}
-    width, pairs = work.teachers[0].hidden * WEIGHT, work.student.layers
-    found = {name: LOSSES[name] for name in settings.loss_names()}
-    return {
-        name: width * len(loss.needs) * (pairs if loss.at == "mapped" else 1)
-        for name, loss in found.items()
-        if isinstance(loss, LayerLoss)
+        return 0
+    found = {
+        (loss.at, part)
+        for phase in settings.told_phases()
+        for name, section in phase.losses.chosen().items()
+        if isinstance(loss := LOSSES[name], LayerLoss)
+        for part in loss.parts(section)
     }
+    found -= {("last", part) for at, part in found if at == "mapped"}  # maps end at the last layer, but for a few
+    layers = sum(work.student.layers if at == "mapped" else 1 for at, _ in found)
+    return layers * work.teachers[0].hidden * _number(settings)
+
+
+def _number(settings: Training) -> int:
+    """Bytes of a number that a layer hands on."""
+    return WEIGHT if in_fp32(settings) else WEIGHT // 2
 
 
 def disk(work: Workload, settings: Training, classes: int) -> tuple[int, int]:
@@ -161,7 +191,7 @@ def cached(work: Workload, settings: Training, classes: int) -> int:
     if not isinstance(settings, Distill) or not settings.cache or not work.teachers or not work.updates[1]:
         return 0
     answers = WEIGHT * max(1, classes) * len(work.lengths)
-    layers = sum(_parts(work, settings).values()) * int(work.lengths.sum())
+    layers = _looked_at(work, settings) * int(work.lengths.sum())
     return min(answers + layers, settings.cache.disk) if answers <= settings.cache.disk else 0
 
 

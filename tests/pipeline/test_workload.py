@@ -66,28 +66,59 @@ def test_seconds_follow_length_depth_and_what_is_kept():
     assert looks == pytest.approx(2 * 500 * flops(SHAPE, 20) * 1e-12)
 
 
-def test_memory_holds_weights_and_the_longest_batch():
+def test_memory_holds_weights_and_the_longest_batch(monkeypatch):
+    monkeypatch.setattr("compress.pipeline.workload.cuda_devices", list)
     settings = Finetune(batch_size=32, precision="bf16")
     works = [workload(SHAPE, (), settings, Lengths(1000, np.full(9, size))) for size in (8, 128)]
     little, much = (memory(work, settings) for work in works)
     assert little > LEARNING * SHAPE.parameters
-    assert (much - little) / (32 * 120) == pytest.approx(1.4 * 6 * (18 * 384 + 4 * 1536), rel=1e-6)
+    monkeypatch.setattr("compress.pipeline.workload.cuda_devices", lambda: ["one"])
+    fused = [memory(work, settings) for work in works]
+    assert (fused[1] - fused[0]) / (32 * 120) == pytest.approx(1.4 * 6 * (18 * 384 + 4 * 1536), rel=1e-6)
+    monkeypatch.setattr("compress.pipeline.workload.cuda_devices", list)
+    assert much - fused[1] == 2 * 2 * 6 * 12 * 32 * 128**2  # two maps a layer
     full = memory(works[1], Finetune(batch_size=32, precision="fp32"))
-    assert full - much > 3 * 4 * 6 * 12 * 32 * 128**2  # attention maps too
+    layers = 6 * (18 * 384 + 4 * 1536) * 32 * 128
+    assert full - fused[1] == pytest.approx(4 * 12 * (3 * 6 + 4) * 32 * 128**2 + (2 - 1.4) * layers, rel=1e-6)
     asked = memory(workload(SHAPE, (SHAPE,), Distill(), SHORT), Distill())
     assert asked > memory(workload(SHAPE, (), Finetune(), SHORT), Finetune()) + 4 * SHAPE.parameters
 
 
 def test_disk_holds_what_the_teacher_said_within_the_budget():
-    everything = workload(SHAPE, (SHAPE,), Distill(), SHORT)
+    full = Distill(precision="fp32")
+    everything = workload(SHAPE, (SHAPE,), full, SHORT)
     wanted = 4 * 2 * 1000 + 1000 * 20 * 4 * 384 * 6 * 3  # logits; hidden, queries and keys of six pairs
-    assert cached(everything, Distill(), 2) == wanted
+    assert cached(everything, full, 2) == wanted
+    assert cached(everything, Distill(precision="bf16"), 2) == 8000 + (wanted - 8000) / 2
     assert cached(everything, Distill(cache={"disk": 1_000_000}), 2) == 1_000_000
     assert cached(everything, Distill(cache=False), 2) == 0
     assert cached(workload(SHAPE, (SHAPE,), Distill(epochs=1), SHORT), Distill(epochs=1), 2) == 0
-    during, left = disk(everything, Distill(), 2)
+    during, left = disk(everything, full, 2)
     assert during - wanted > 8 * 4 * SHAPE.parameters
     assert left < 5 * SHAPE.parameters
+
+
+def test_what_several_losses_look_at_is_counted_once():
+    def kept(**losses):
+        settings = Distill(losses=losses, precision="fp32")
+        return cached(workload(SHAPE, (SHAPE,), settings, SHORT), settings, 1) // 4000
+
+    part = 20 * 384
+    assert kept(hidden_state=1.0) == 1 + 6 * part
+    assert kept(hidden_state=1.0, similarity=1.0, contrast=1.0, embedding=1.0) == 1 + 7 * part
+    assert kept(similarity=1.0, contrast=1.0) == 1 + part
+    assert kept(relation={"pairs": ["vv"]}) == 1 + part
+    assert kept(relation=1.0) == 1 + 3 * part
+    assert kept(relation=1.0, attention=1.0) == 1 + 13 * part
+
+
+def test_of_maps_only_a_few_are_held():
+    def needed(length, **losses):
+        settings = Distill(losses={"soft_label": 1.0, **losses}, precision="bf16", batch_size=32)
+        return memory(workload(SHAPE, (SHAPE,), settings, Lengths(1000, np.full(9, length))), settings)
+
+    more = [needed(length, attention=1.0) - needed(length) for length in (64, 128, 256)]
+    assert more[2] - more[1] == pytest.approx(2 * (more[1] - more[0]), rel=1e-3)  # with pieces, not with their square
 
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name != "mobilebert"])
