@@ -227,7 +227,7 @@ def test_the_last_layer_follows_the_teacher_s_last_or_another(tiny_model, six, t
     student = build_student(teacher, Student(layers=2))
     for layer, expected in ((None, 3), (1, 1)):
         heard = Listening(teacher)
-        settings = Distill(losses={"relation": {"weight": 1.0, "layer": layer}}, hard_label=0.0, layer_map=())
+        settings = Distill(losses={"relation": {"weight": 1.0, "layer": layer}}, hard_label=0.0)
         objective = Distillation(student, heard, settings, tiny_task)
         objective(student, six)
         assert heard.asked == [{expected: {"query", "key", "value"}}]
