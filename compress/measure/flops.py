@@ -33,8 +33,10 @@ def flops(shape: ShapeInfo, length: int, batch: int = 1) -> int | None:
 
 
 def per_piece(shape: ShapeInfo) -> tuple[int, int] | None:
-    """Operations a piece, and operations a pair of pieces of one row: ``flops`` is the first times the length and the
-    second times its square."""
+    """Operations a piece, and a pair of pieces of one row.
+
+    ``flops`` is the first times the length and the second times its square.
+    """
     once, twice = flops(shape, 1), flops(shape, 2)
     if once is None or twice is None:
         return None
