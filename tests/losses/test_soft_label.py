@@ -37,7 +37,7 @@ def batch():
 
 
 def compared(problem, ours, theirs, temperature=T, arrays=None, about=LONG, **options):
-    settings = SoftLabel(temperature=temperature, **options)
+    settings = SoftLabel(temperature=None if options.get("form") == "mse" else temperature, **options)
     return soft_label(ours, theirs, arrays or batch(), about, problem, settings)
 
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from compress.console import Console
-from compress.errors import ModelError
+from compress.errors import UsageError
 from compress.folder import read_info
 from compress.models.observe import observe
 from compress.models.shrink import build_student
@@ -68,7 +68,7 @@ def test_nothing_is_measured_where_no_loss_looks_at_layers(tiny_model, material,
 def test_an_impossible_map_is_refused_before_anything_runs(tiny_model, material, monkeypatch):
     teacher = tiny_model("bert")
     monkeypatch.setattr(teacher, "forward", None)
-    with pytest.raises(ModelError, match="layer that is not there"):
+    with pytest.raises(UsageError, match="layer that is not there"):
         maps(teacher, material, layer_map=((0, 9),))(tiny_model("bert"), 0)
 
 
