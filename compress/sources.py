@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from compress.cards import PackageCheckpoint, available, find_student, find_teacher
+from compress.cards import PackageCheckpoint, available, find_student, find_teacher, locate
 from compress.errors import UsageError, nearest
 from compress.folder import combined_digest, digests, file_digest
+
+Found = TypeVar("Found")
 
 HUB_ID = re.compile(r"^[\w.-]+/[\w.-]+(@[\w./-]+)?$")
 
@@ -40,6 +42,24 @@ def where(
         f"no {kind.rstrip('s')} card is called '{source}'{nearest(source, known)}, and no folder either.",
         hint="give a card's name (compress ls), a local folder, or a hub id such as owner/name",
     )
+
+
+def folder_of(
+    source: str, revision: str | None, cards: Sequence[Path], from_hub: Callable[[str, str], Found]
+) -> Path | Found:
+    """Where the files of a teacher card, a folder's path or a hub id lie.
+
+    A package's weights are checked against their digest; of a repository on the hub ``from_hub`` tells.
+    """
+    place = where(source, "teachers", cards)
+    if place == "folder":
+        return Path(source).expanduser()
+    if place == "hub":
+        return from_hub(*hub_address(source, revision))
+    checkpoint = find_teacher(source, cards).checkpoint
+    if isinstance(checkpoint, PackageCheckpoint):
+        return locate(checkpoint)
+    return from_hub(checkpoint.hub, revision or checkpoint.revision)
 
 
 def identity(

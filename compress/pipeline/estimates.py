@@ -26,8 +26,6 @@ from compress.recipe.training import Distill, Training
 SAMPLE = 2_000
 """Rows of train whose lengths stand for all."""
 
-TRAINS = ("finetune", "distill", "prune")
-
 
 @dataclass(frozen=True)
 class Expected:

@@ -10,26 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from compress.cards import PackageCheckpoint, find_teacher, locate
 from compress.errors import CompressError
 from compress.folder import INFO_FILE, ShapeInfo, read_info
 from compress.measure.flops import GATED
 from compress.recipe.training import Prune, Student
-from compress.sources import hub_address, where
+from compress.sources import folder_of
 
 
 def local_folder(source: str, revision: str | None = None, cards: Sequence[Path] = ()) -> Path | None:
     """Where a source's files lie on this machine; the hub is not asked."""
     try:
-        place = where(source, "teachers", cards)
-        if place == "folder":
-            return Path(source).expanduser()
-        if place == "hub":
-            return _cached(*hub_address(source, revision))
-        checkpoint = find_teacher(source, cards).checkpoint
-        if isinstance(checkpoint, PackageCheckpoint):
-            return locate(checkpoint)
-        return _cached(checkpoint.hub, revision or checkpoint.revision)
+        return folder_of(source, revision, cards, _cached)
     except CompressError:
         return None
 
