@@ -27,10 +27,10 @@ def attention(
     """How far apart two layers' heads look, over heads and real tokens, as a mean over rows.
 
     - `kl`: ``KL(softmax(t) | softmax(s))`` of each line of attention. Wang et al., "MiniLM: Deep Self-Attention
-      Distillation for Task-Agnostic Compression", 2020 (arXiv:2002.10957), equation 7.
+      Distillation for Task-Agnostic Compression", 2020 (arXiv:2002.10957).
     - `scores`: ``(s - t)²`` of the scores before the softmax, as a mean over real tokens. It grows with the square of
       the scores, and it also fixes what a softmax does not see: a number added to a whole line. Jiao et al.,
-      "TinyBERT: Distilling BERT for Natural Language Understanding", 2020 (arXiv:1909.10351), equation 7.
+      "TinyBERT: Distilling BERT for Natural Language Understanding", 2020 (arXiv:1909.10351).
 
     With equal numbers of heads each follows its own. Else each of the student's follows the teacher's head that looks
     most like it in this batch, no two the same one while others are free: so a pruned head finds the one that it was.

@@ -19,7 +19,7 @@ def embedding(
 ) -> Tensor:
     """``|s - t|² / width`` of each real token's embedding (word, place and type together), as a mean over rows.
 
-    Jiao et al., "TinyBERT: Distilling BERT for Natural Language Understanding", 2020 (arXiv:1909.10351), equation 9.
+    Jiao et al., "TinyBERT: Distilling BERT for Natural Language Understanding", 2020 (arXiv:1909.10351).
     A student that starts with its teacher's embeddings, in the same width, has nothing to learn from it.
 
     Args:

@@ -21,7 +21,7 @@ def hidden_state(
 
     - `mse`: ``|s - t|² / width`` of each token's vector. It grows with the square of the vectors' lengths, so what it
       should weigh differs from teacher to teacher. Jiao et al., "TinyBERT: Distilling BERT for Natural Language
-      Understanding", 2020 (arXiv:1909.10351), equation 8.
+      Understanding", 2020 (arXiv:1909.10351).
     - `cosine`: ``1 - cos(s, t)`` of each token's vector, from 0 to 2 for any teacher; lengths are free. Sanh et al.,
       "DistilBERT, a distilled version of BERT", 2019 (arXiv:1910.01108).
     - `cls`: ``|s/|s| - t/|t||²`` of the first token alone, from 0 to 4; other tokens are free. Sun et al., "Patient

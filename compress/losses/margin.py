@@ -18,7 +18,7 @@ def margin(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: Tas
     """``(20 (q·p - q·n) - (s(q, p) - s(q, n)))²`` as a mean over a row's negatives n, then over rows.
 
     Hofstätter et al., "Improving Efficient Neural Ranking Models with Cross-Architecture Knowledge Distillation", 2020
-    (arXiv:2010.02666), equation 7. The cross-encoder's scores s are taken as they are: logits, whose differences are
+    (arXiv:2010.02666). The cross-encoder's scores s are taken as they are: logits, whose differences are
     log odds. The student's cosines are multiplied by 20, as for `documents`, where they are log odds too; unscaled, a
     margin of cosines ends at 2 and could not follow. A row without negatives costs nothing.
 

@@ -1,6 +1,6 @@
 """More texts to distil on: training texts in which a masked language model replaced some words.
 
-Jiao et al., "TinyBERT: Distilling BERT for Natural Language Understanding", 2020 (arXiv:1909.10351), section 4 and
+Jiao et al., "TinyBERT: Distilling BERT for Natural Language Understanding", 2020 (arXiv:1909.10351),
 algorithm 1: each word is replaced with some probability by one of those that are likeliest in its place. There a word
 of several pieces is replaced by its nearest neighbour among word vectors; here it is hidden as a single piece, which
 asks the same of the context and needs no second model. A changed row has no true answer: only teachers can tell it.
