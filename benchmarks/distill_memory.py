@@ -11,26 +11,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
-import signal
+import shutil
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-import compress
 from benchmarks.distill_throughput.contestants import Place, held
-from benchmarks.harness.__main__ import now
+from benchmarks.page import machine, made, table
+from benchmarks.report import Report, Store, beginning, carry_out, in_place, positive, run
+from compress import __version__
 from compress.console import Console, duration
-from compress.errors import CompressError
 from compress.measure.facts import Facts
 from compress.measure.link import last_words
 from compress.measure.placement import cores_for
-from compress.measure.surroundings import Surroundings, look
 from compress.pipeline.portable import without_paths
 
 SOURCE = "minilm-l6"
@@ -58,19 +55,24 @@ class Peak(Facts):
     seconds: float | None = None
     reason: str | None = "not run"
 
+    @property
+    def key(self) -> str:
+        """Its number of rows."""
+        return str(self.rows)
 
-class MemoryReport(Facts):
+
+class MemoryReport(Report):
     """Peaks of all processes of a run."""
 
-    schema_version: Literal[1] = 1
     about: Literal["distill_memory"] = "distill_memory"
-    begun_at: str
-    made_by: str
-    trial: bool = False
     steps: int
     threads: int
-    surroundings: Surroundings | None = None
     peaks: tuple[Peak, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether a process did not run."""
+        return any(one.reason for one in self.peaks)
 
     @property
     def growth(self) -> float | None:
@@ -107,25 +109,19 @@ def cells(one: Peak) -> dict[str, str]:
 
 def page(report: MemoryReport) -> str:
     """The report in Markdown."""
-    lines = ["# How much memory does distillation take?", "", f"Made by {report.made_by}, begun {report.begun_at}."]
-    if report.trial:
-        lines += ["", "**A trial of the benchmark itself: its figures mean nothing.**"]
-    work = f"Rows of {LENGTH} pieces, batch {BATCH}, twice {report.steps} steps"
-    lines += ["", f"{work}, {report.threads} thread(s), one CPU."]
-    lines += ["", f"| {' | '.join(COLUMNS)} |", "|" + " ---: |" * 4 + " --- |"]
-    lines += [f"| {' | '.join(cells(one).values())} |" for one in report.peaks]
-    lines += ["", *(f"- {verdict}" for verdict in report.verdicts)]
-    if report.surroundings is not None:
-        lines += ["", f"{report.surroundings.cpu}, Python {report.surroundings.python}."]
-    return "\n".join(lines) + "\n"
+    work = f"Rows of {LENGTH} pieces, batch {BATCH}, twice {report.steps} steps, {report.threads} thread(s), one CPU."
+    found = table(map(cells, report.peaks), COLUMNS, COLUMNS[:-1])
+    goals = "\n".join(f"- {verdict}" for verdict in report.verdicts)
+    blocks = ["# How much memory does distillation take?", made(report), work, found, goals, machine(report)]
+    return "\n\n".join(blocks) + "\n"
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.distill_memory", description="Memory of distillation.")
     parser.add_argument("--rows", type=_counts, help="numbers of rows, with commas between (default: 4000,400000)")
-    parser.add_argument("--steps", type=int, help=f"of training (default: {STEPS})")
-    parser.add_argument("--threads", type=int, default=2, help="default: 2")
+    parser.add_argument("--steps", type=positive, help=f"of training (default: {STEPS})")
+    parser.add_argument("--threads", type=positive, default=2, help="default: 2")
     parser.add_argument("--out", type=Path, help="folder of the report (default: reports/distill_memory)")
     parser.add_argument("--trial", action="store_true", help="in small, to see that it runs")
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
@@ -152,37 +148,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     console = Console("human")
     report = MemoryReport(
-        begun_at=now(),
-        made_by=f"compress {compress.__version__}",
-        trial=given.trial,
+        **beginning(command(given), given.trial),
         steps=given.steps,
         threads=given.threads,
-        surroundings=look(),
-        peaks=tuple(Peak(rows=count) for count in given.rows),
+        peaks=tuple(Peak(rows=rows) for rows in given.rows),
     )
+    store = Store(report, given.out, page)
+    return carry_out(store, console, lambda work: _all(given, work, store, console), show)
+
+
+def _all(given: argparse.Namespace, work: Path, store: Store[MemoryReport], console: Console) -> None:
+    """A process for each number of rows."""
     place = Place(given.threads, cores_for(given.threads))
-    try:
-        for number, count in enumerate(given.rows):
-            with tempfile.TemporaryDirectory(prefix="compress-memory-") as work:
-                found = one_process(Path(work).resolve(), count, given.steps, place, console)
-            peaks = (*report.peaks[:number], found, *report.peaks[number + 1 :])
-            report = report.model_copy(update={"peaks": peaks})
-            _write(report, given.out)
-    except CompressError as error:
-        console.error(error)
-        return error.exit_code
+    for rows in given.rows:
+        room = work / str(rows)
+        room.mkdir()
+        found = one_process(room, rows, given.steps, place, console)
+        shutil.rmtree(room)
+        store.update(peaks=in_place(store.report.peaks, found))
+
+
+def show(report: MemoryReport, console: Console) -> None:
+    """All processes, and the goals."""
     console.table([cells(one) for one in report.peaks], COLUMNS)
     for verdict in report.verdicts:
         console.line(verdict)
-    return 1 if any(one.reason for one in report.peaks) else 0
 
 
-def _write(report: MemoryReport, folder: Path | None) -> None:
-    if folder is None:
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "report.json").write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    (folder / "report.md").write_text(page(report), encoding="utf-8")
+def command(given: argparse.Namespace) -> str:
+    """The options that matter, as they could be typed."""
+    trial = ["--trial"] if given.trial else []
+    rows = ",".join(map(str, given.rows))
+    words = ["python -m benchmarks.distill_memory", *trial, f"--rows {rows} --steps {given.steps}"]
+    return " ".join([*words, f"--threads {given.threads}"])
 
 
 def one_process(work: Path, count: int, steps: int, place: Place, console: Console) -> Peak:
@@ -218,7 +216,7 @@ def make_data(work: Path, count: int) -> None:
     data = Data(**{role: str(work / f"{role}.jsonl") for role in files})
     prepare(Task(name="memory", kind="classification", data=data, max_length=LENGTH), 0, work / "data")
     task = load_roles(work / "data").info.task_info
-    told = FolderInfo(step="benchmark", made_by=f"compress {compress.__version__}", task=task)
+    told = FolderInfo(step="benchmark", made_by=f"compress {__version__}", task=task)
     save_model(load_model(SOURCE, task), tokenizer, work / "teacher", told)
 
 
@@ -264,6 +262,4 @@ def status(key: str) -> int:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    sys.exit(main())
+    run(main)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Literal
 
+from benchmarks.report import Report, in_place
 from compress.measure.facts import Facts
-from compress.measure.surroundings import Surroundings
 
 
 class Lane(Facts):
@@ -75,7 +75,7 @@ class Race(Facts):
 
     def with_lane(self, lane: Lane) -> Race:
         """The race with this lane in the place of the one with its key."""
-        return self.model_copy(update={"lanes": tuple(lane if one.key == lane.key else one for one in self.lanes)})
+        return self.model_copy(update={"lanes": in_place(self.lanes, lane)})
 
     @property
     def failed(self) -> bool:
@@ -83,15 +83,10 @@ class Race(Facts):
         return any(lane.reason is not None for lane in self.lanes)
 
 
-class ThroughputReport(Facts):
-    """All races of one run. It is written anew after every turn: a killed run keeps what it has."""
+class ThroughputReport(Report):
+    """All races of one run."""
 
-    schema_version: Literal[1] = 1
     about: Literal["distill_throughput"] = "distill_throughput"
-    begun_at: str
-    made_by: str
-    command: str
-    trial: bool = False
     data: str | None = None
     """Which rows, in words."""
     batch: int
@@ -100,10 +95,6 @@ class ThroughputReport(Facts):
     start_score: float | None = None
     """Of the student before it learns."""
     metric: str | None = None
-    surroundings: Surroundings | None = None
-    load_after: float | None = None
-    seconds: float | None = None
-    """None where the run did not come to its end."""
     races: tuple[Race, ...]
 
     @property

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from benchmarks.report import Report
 from compress.measure.facts import Facts, Score
-from compress.measure.surroundings import Surroundings
 
 
 class Turn(Facts):
@@ -67,28 +67,15 @@ class Row(Facts):
         return "yes" if self.passed else "no"
 
 
-class HarnessReport(Facts):
-    """All rows of one run and where it ran. It is written anew after every turn: a killed run keeps what it has."""
+class HarnessReport(Report):
+    """All rows of one run and where it ran."""
 
-    schema_version: Literal[1] = 1
     about: Literal["harness"] = "harness"
-    """Tells this apart from the report of a run, which stands in the same folder of reports."""
-    begun_at: str
-    made_by: str
-    command: str
-    """How to do the same again."""
-    trial: bool = False
-    """Far too short to decide anything."""
     model: str | None = None
     """Which weights were timed, in words."""
     batch: int = 1
     length: int = 128
     threads: int = 1
-    surroundings: Surroundings | None = None
-    load_after: float | None = None
-    """Load of the last minute when the run ended; the one before it began stands in the surroundings."""
-    seconds: float | None = None
-    """None where the run did not come to its end."""
     rows: tuple[Row, ...]
 
     @property

@@ -1,6 +1,5 @@
 """The command line, the clock, ratios and the page; that all contestants minimise the same; no race is run."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -156,15 +155,6 @@ def test_a_race_without_what_it_needs_is_not_run(tmp_path, monkeypatch):
     assert not planned.failed
     setting = race.Setting(Workshop(tmp_path), Place(1, None), rounds=1, rows=640, batch=32)
     assert list(race.race(CASES["cache"], planned, setting)) == []
-
-
-def test_the_report_is_written_with_every_turn(found, tmp_path):
-    report = ThroughputReport(begun_at="now", made_by="x", command="y", batch=32, threads=1, races=(found,))
-    store = command.Store(report, tmp_path / "out")
-    store.put(found.with_lane(found.lanes[1].model_copy(update={"speeds": (25.0,)})))
-    kept = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert kept["races"][0]["lanes"][1]["speeds"] == [25.0]
-    assert "did not come to its end" in (tmp_path / "out" / "report.md").read_text()
 
 
 def test_an_environment_that_cannot_be_installed_says_why(tmp_path, monkeypatch):

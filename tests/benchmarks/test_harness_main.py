@@ -13,6 +13,7 @@ from benchmarks.harness.model import Files
 from benchmarks.harness.rows import HarnessReport
 from benchmarks.harness.setting import Setting
 from benchmarks.harness.tools import BARE, BERT_PERF_TEST, ToolFailed
+from benchmarks.report import Store
 from compress.recipe.measuring import Measure
 
 
@@ -71,8 +72,8 @@ def test_goals_follow_the_number_of_sessions():
 def test_the_report_is_written_with_every_row(tmp_path):
     rows = beside.planned(("bare",))
     report = HarnessReport(begun_at="now", made_by="x", command="y", rows=tuple(rows))
-    store = command.Store(report, tmp_path / "out")
-    store.put(rows[0].model_copy(update={"passed": True, "reason": None, "found": "1 ms"}))
+    store = Store(report, tmp_path / "out", command.page)
+    command.keep(store, rows[0].model_copy(update={"passed": True, "reason": None, "found": "1 ms"}))
     kept = json.loads((tmp_path / "out" / "report.json").read_text())
     assert [row["passed"] for row in kept["rows"]] == [True, None]
     assert kept["rows"][0]["measured_at"]

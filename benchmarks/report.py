@@ -1,0 +1,152 @@
+"""What benchmarks share that publish what they find: a report that is kept while it grows, and a main around the work.
+
+Nothing that was found is lost: the report is written anew with every finding, so a run that is killed leaves a whole
+one. Its `about` tells it apart from the report of a run of the pipeline, which stands in the same folder of reports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+from compress import __version__
+from compress.console import Console
+from compress.errors import CompressError
+from compress.measure.facts import Facts
+from compress.measure.surroundings import Surroundings, look
+
+
+class Report(Facts):
+    """How it was made and where it ran; each benchmark adds its findings."""
+
+    schema_version: Literal[1] = 1
+    about: str
+    begun_at: str
+    made_by: str
+    command: str | None = None
+    """How to do the same again."""
+    trial: bool = False
+    """Far too short to decide anything."""
+    surroundings: Surroundings | None = None
+    load_after: float | None = None
+    """Load of the last minute when the run ended; the one before it began stands in the surroundings."""
+    seconds: float | None = None
+    """None where the run did not come to its end."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the exit code should say so."""
+        return False
+
+
+class Keyed(Protocol):
+    """A finding with a name of its own."""
+
+    @property
+    def key(self) -> str:
+        """The name."""
+        ...
+
+
+R = TypeVar("R", bound=Report)
+K = TypeVar("K", bound=Keyed)
+
+
+class Store(Generic[R]):
+    """A report on disk, written anew whenever something was found; without a folder it is kept in memory alone."""
+
+    def __init__(self, report: R, folder: Path | None, page: Callable[[R], str]) -> None:
+        self.report = report
+        self._folder, self._page = folder, page
+        self._start = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Since it was begun."""
+        return time.monotonic() - self._start
+
+    def update(self, **facts: object) -> None:
+        """Change the report and write it."""
+        self.report = self.report.model_copy(update=facts)
+        if self._folder is None:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        _write(self._folder / "report.json", self.report.model_dump_json(indent=2) + "\n")
+        _write(self._folder / "report.md", self._page(self.report))
+
+
+def _write(path: Path, text: str) -> None:
+    """Aside and renamed into place, so that a kill leaves the old or the new one."""
+    aside = path.with_name(f".{path.name}.new")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(path)
+
+
+def in_place(findings: Iterable[K], one: K) -> tuple[K, ...]:
+    """The findings with this one in the place of the one with its key."""
+    return tuple(one if each.key == one.key else each for each in findings)
+
+
+def beginning(command: str | None, trial: bool) -> dict[str, Any]:
+    """What a report says before anything was found."""
+    made_by = f"compress {__version__}"
+    return {"begun_at": now(), "made_by": made_by, "command": command, "trial": trial, "surroundings": look()}
+
+
+def now() -> str:
+    """This second, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def carry_out(
+    store: Store[R], console: Console, work: Callable[[Path], None], show: Callable[[R, Console], None]
+) -> int:
+    """Do the work in a folder that goes away, and show what was found, however it ends.
+
+    Returns 0, 1 where the report says that something failed, 130 where it was interrupted.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix=f"compress-{store.report.about}-") as folder:
+            work(Path(folder).resolve())
+        store.update(seconds=store.seconds, load_after=look().load)
+    except CompressError as error:
+        console.error(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        console.warn("interrupted; what was found so far is kept.")
+        return 130
+    finally:
+        show(store.report, console)
+    return 1 if store.report.failed else 0
+
+
+def positive(text: str) -> int:
+    """An option that is a number from 1 on."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("expected 1 or more")
+    return value
+
+
+def chosen(parser: argparse.ArgumentParser, option: str, text: str, known: Sequence[str]) -> tuple[str, ...]:
+    """An option that names some of what there is, with commas between."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        parser.error(f"{option}: there is no '{unknown[0]}'; expected some of {', '.join(known)}")
+    return names
+
+
+def run(main: Callable[[], int]) -> None:
+    """Be the program: nothing is looked for on the hub, and a stop cleans up like Ctrl-C."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sys.exit(main())
