@@ -1,8 +1,9 @@
-"""Which rows broke an update: they are asked one by one, once a loss is no number any more."""
+"""An update with something in it that is no number: its rows are asked one by one which of them broke it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -10,13 +11,48 @@ from numpy.typing import NDArray
 from torch import nn
 from transformers import PreTrainedModel
 
-from compress.train.objective import Batch, Examples, forward
+from compress.errors import CompressError
+from compress.recipe.training import Distill, Training
+from compress.train.gradients import Gradients
+from compress.train.objective import TASK, Batch, Examples, forward
 
 SHOWN = 10
 """Row numbers of each set that a message holds."""
 
 Breaks = Callable[[NDArray[np.int64]], bool]
 """Whether a batch of these examples gives a loss that is no number."""
+
+
+def what_broke(losses: Mapping[str, float], norm: float) -> str | None:
+    """What of an update is no number, in words; None where all is well."""
+    for name, loss in losses.items():
+        if not math.isfinite(loss):
+            called = "the task's loss" if name == TASK else f"the loss {name}"
+            return f"{called} became {loss}"
+    return None if math.isfinite(norm) else f"the gradient's norm became {norm}"
+
+
+def blamed(
+    what: str, update: int, saved: int, examples: Examples, gradients: Gradients, settings: Training
+) -> CompressError:
+    """The error that names who broke this update; ``saved`` is the one after which the last checkpoint was."""
+    batches = gradients.plan.batches(update)
+    rows = rows_to_blame(examples, batches, gradients.breaks)
+    teacher = teacher_to_blame(gradients.objective.teachers(), map(gradients.batches, batches))
+    kept = f"the checkpoint is kept that was saved after update {saved}"
+    return CompressError(
+        f"{what} at update {update + 1} of {gradients.plan.total}, {rows}; "
+        + (f"{teacher} itself answers what is no number; " if teacher else "")
+        + f"{kept if saved else 'no checkpoint was due before'}.",
+        hint=_advice(teacher, settings),
+    )
+
+
+def _advice(teacher: str | None, settings: Training) -> str:
+    if teacher:
+        return f"look at {teacher}, or take another; precision: fp32 helps where only its numbers are too large"
+    weight = "a smaller weight for this loss, " if isinstance(settings, Distill) else ""
+    return f"look at these rows; or try a smaller learning_rate, {weight}precision: fp32"
 
 
 def rows_to_blame(examples: Examples, batches: Sequence[NDArray[np.int64]], breaks: Breaks) -> str:

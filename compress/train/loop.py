@@ -12,27 +12,25 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 from transformers import PreTrainedModel
 
 from compress.console import Console, Progress
-from compress.errors import CompressError
-from compress.recipe.training import Distill, Training
+from compress.recipe.training import Training
 from compress.train.batches import Batches
-from compress.train.blame import rows_to_blame, teacher_to_blame
+from compress.train.blame import blamed, what_broke
 from compress.train.compiled import MULTIPLE, as_they_are, parts_of
 from compress.train.forecast import Forecaster, pair_weight
+from compress.train.gradients import Gradients, Summed
 from compress.train.learner import Learner
-from compress.train.objective import TASK, Examples, Objective
+from compress.train.objective import Examples, Objective
 from compress.train.optimizer import frozen
 from compress.train.plan import Plan
 from compress.train.precision import choose_precision
@@ -109,13 +107,13 @@ class Run:
         self.sign = 1.0 if larger_is_better else -1.0
         self.compiles = settings.compile and processes.device.type == "cuda" and bool(parts_of(model))
         pad_id = model.config.pad_token_id or 0
-        self.batches = Batches(examples, processes.device, pad_id, MULTIPLE if self.compiles else 1)
+        batches = Batches(examples, processes.device, pad_id, MULTIPLE if self.compiles else 1)
         self.plan = Plan(examples.lengths, settings, seed)
         self.precision = choose_precision(settings.precision, processes.device)
         extra = [module.to(processes.device) for module in objective.modules()]
         self.learner = Learner(model, extra, settings, self.precision, examples.vocabulary())
+        self.gradients = Gradients(objective, batches, self.plan, self.learner, processes)
         self.state = State()
-        self.norm = 0.0
         self._saved = (time.monotonic(), 0)
 
     def to_the_end(self, console: Console, label: str) -> dict[str, Any]:
@@ -156,100 +154,35 @@ class Run:
         started = time.monotonic()
         self.model.train()
         self.objective.begin(self.state.done / self.plan.total)
-        rows, losses, due = self._gradients()
-        self._check(losses)
-        self._step()
+        made = self.gradients.of(self.state.done, self._checkpoint_due())
+        self._check(made)
+        self._step(made.norm)
         seconds = time.monotonic() - started
-        self._count(rows, losses, seconds)
+        self._count(made, seconds)
         self.forecaster.updated(self.state, seconds)
-        shown = sum(losses.values())
-        progress.advance(
-            rows, f"loss {shown:.3f}" + ("" if self.state.score is None else f", best {self.state.score:.4f}")
-        )
+        shown = f"loss {sum(made.losses.values()):.3f}"
+        best = "" if self.state.score is None else f", best {self.state.score:.4f}"
+        progress.advance(made.rows, shown + best)
         if self.evaluate is not None and self.plan.evaluates_after(self.state.done):
             self._evaluate()
-        if due and self.state.done < self.plan.total:
+        if made.due and self.state.done < self.plan.total:
             self._save()
 
-    def _gradients(self) -> tuple[int, dict[str, float], bool]:
-        """Sum this update's gradients; returns its rows, its losses, and whether a checkpoint is due."""
-        batches = self.plan.batches(self.state.done)
-        rows = sum(len(batch) for batch in batches)
-        self.learner.begin()
-        sums: dict[str, Tensor] = {}
-        later = self.plan.batches(self.state.done + 1) if self.state.done + 1 < self.plan.total else []
-        for batch, then in zip(batches, [*batches[1:], *later[:1], None], strict=False):
-            for name, loss in self._share_of(batch, rows, then).items():
-                sums[name] = sums[name] + loss if name in sums else loss
-        names = list(sums)
-        wants = torch.tensor(float(self.processes.is_main and self._checkpoint_due()), device=self.processes.device)
-        values = self.processes.sum_gradients(self.learner.parameters, torch.stack([*sums.values(), wants]).float())
-        norm = self.learner.norm().float()
-        *told, due, self.norm = torch.cat([values, norm[None]]).tolist()  # the one wait for a GPU
-        return rows, dict(zip(names, told, strict=True)), due > 0
+    def _check(self, made: Summed) -> None:
+        """Stop at what is not a number, before it reaches the weights."""
+        if broken := what_broke(made.losses, made.norm):
+            raise blamed(broken, self.state.done, self._saved[1], self.examples, self.gradients, self.settings)
 
-    def _share_of(self, batch: NDArray[np.int64], rows: int, then: NDArray[np.int64] | None) -> dict[str, Tensor]:
-        """Add the gradients of this process's share of a batch; the losses come back weighted as they were added."""
-        mine, others = self._mine(batch), None if then is None else self._mine(then)
-        weight = len(mine) / rows if self.processes.rank < len(batch) else 0.0
-        tensors = self.batches(mine, others)
-        with self.learner.running():
-            losses = self.objective(self.model, tensors)
-            weighted = {name: loss.float() * weight for name, loss in losses.items()}
-            self.learner.add_gradients(torch.stack(list(weighted.values())).sum())
-        return {name: loss.detach() for name, loss in weighted.items()}
+    def _step(self, norm: float) -> None:
+        self.learner.step(self.plan.factor(self.state.done), norm, self.settings.clip)
 
-    def _mine(self, batch: NDArray[np.int64]) -> NDArray[np.int64]:
-        """This process's share of a batch.
-
-        A process without one runs a row that weighs nothing: every process must have the same gradients to sum.
-        """
-        mine = batch[self.processes.rank :: self.processes.count]
-        return mine if len(mine) else batch[:1]
-
-    def _check(self, losses: Mapping[str, float]) -> None:
-        """Stop at a loss that is not a number, before it reaches the weights."""
-        broken = [name for name, loss in losses.items() if not math.isfinite(loss)]
-        if broken:
-            called = "the task's loss" if broken[0] == TASK else f"the loss {broken[0]}"
-            self._fail(f"{called} became {losses[broken[0]]}")
-
-    def _fail(self, what: str) -> None:
-        rows = rows_to_blame(self.examples, self.plan.batches(self.state.done), self._breaks)
-        kept = f"the checkpoint is kept that was saved after update {self._saved[1]}"
-        teacher = teacher_to_blame(self.objective.teachers(), map(self.batches, self.plan.batches(self.state.done)))
-        raise CompressError(
-            f"{what} at update {self.state.done + 1} of {self.plan.total}, {rows}; "
-            + (f"{teacher} itself answers what is no number; " if teacher else "")
-            + f"{kept if self._saved[1] else 'no checkpoint was due before'}.",
-            hint=self._advice(teacher),
-        )
-
-    def _advice(self, teacher: str | None) -> str:
-        if teacher:
-            return f"look at {teacher}, or take another; precision: fp32 helps where only its numbers are too large"
-        weight = "a smaller weight for this loss, " if isinstance(self.settings, Distill) else ""
-        return f"look at these rows; or try a smaller learning_rate, {weight}precision: fp32"
-
-    def _breaks(self, indices: NDArray[np.int64]) -> bool:
-        """Whether these examples give a loss that is no number, without dropout."""
-        self.model.train(False)
-        with torch.no_grad(), self.learner.running():
-            losses = self.objective(self.model, self.batches(indices))
-        return not all(bool(torch.isfinite(loss)) for loss in losses.values())
-
-    def _step(self) -> None:
-        if not math.isfinite(self.norm):
-            self._fail(f"the gradient's norm became {self.norm}")
-        self.learner.step(self.plan.factor(self.state.done), self.norm, self.settings.clip)
-
-    def _count(self, rows: int, losses: Mapping[str, float], seconds: float) -> None:
+    def _count(self, made: Summed, seconds: float) -> None:
         state = self.state
-        state.done, state.rows, state.seconds = state.done + 1, state.rows + rows, state.seconds + seconds
-        state.add_losses(losses)
+        state.done, state.rows, state.seconds = state.done + 1, state.rows + made.rows, state.seconds + seconds
+        state.add_losses(made.losses)
         rate = self.settings.learning_rate * self.plan.factor(state.done - 1)
         self.processes.log(
-            {**{f"loss/{name}": loss for name, loss in losses.items()}, "learning_rate": rate}, state.done
+            {**{f"loss/{name}": loss for name, loss in made.losses.items()}, "learning_rate": rate}, state.done
         )
 
     def _evaluate(self) -> None:
