@@ -32,8 +32,12 @@ PLAIN_INTERVAL = 10.0
 class Progress(Protocol):
     """What a long piece of work reports to."""
 
-    def advance(self, amount: float = 1, note: str = "") -> None:
-        """So much more is done; ``note`` is shown beside it (a loss, a score) until the next one."""
+    def advance(self, amount: float = 1, note: str = "", left: str | None = None) -> None:
+        """So much more is done; ``note`` is shown beside it (a loss, a score) until the next one.
+
+        ``left`` says what is still to come where the caller knows better than the rate so far tells; nothing if it is
+        empty.
+        """
         ...
 
 
@@ -139,15 +143,14 @@ class Console:
 
     @contextmanager
     def _bar(self, total: float | None, label: str, unit: str) -> Iterator[Progress]:
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
         from rich.progress import Progress as Display
 
-        rate = TextColumn("{task.fields[rate]}")
-        note = TextColumn("{task.fields[note]}", markup=False)
+        rate, left, note = (TextColumn(f"{{task.fields[{field}]}}", markup=False) for field in ("rate", "left", "note"))
         name = TextColumn("{task.description}", markup=False)
         self._live = drawing(self.err)
         try:
-            columns = (name, BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn(), note)
+            columns = (name, BarColumn(), MofNCompleteColumn(), rate, left, note)
             with Display(*columns, console=self._live) as display:
                 yield Bar(display, total, label, unit)
         finally:
@@ -165,7 +168,7 @@ class Console:
 class Silent:
     """Progress that nobody asked to see."""
 
-    def advance(self, amount: float = 1, note: str = "") -> None:
+    def advance(self, amount: float = 1, note: str = "", left: str | None = None) -> None:
         """Say nothing."""
 
 
@@ -175,15 +178,17 @@ class Bar:
     def __init__(self, display: rich.progress.Progress, total: float | None, label: str, unit: str) -> None:
         self._display = display
         self._unit = unit
-        self._task = display.add_task(label, total=total, rate="", note="")
+        self._task = display.add_task(label, total=total, rate="", left="", note="")
         self._note = ""
 
-    def advance(self, amount: float = 1, note: str = "") -> None:
+    def advance(self, amount: float = 1, note: str = "", left: str | None = None) -> None:
         """Move the bar."""
         self._note = note or self._note
         task = self._display.tasks[0]
         rate = f"{throughput(task.speed)} {self._unit}/s" if task.speed else ""
-        self._display.update(self._task, advance=amount, rate=rate, note=self._note)
+        if left is None:
+            left = "" if task.time_remaining is None else f"{duration(task.time_remaining)} left"
+        self._display.update(self._task, advance=amount, rate=rate, left=left, note=self._note)
 
 
 class Lines:
@@ -202,14 +207,14 @@ class Lines:
         self._note = ""
         self._start = self._told = clock()
 
-    def advance(self, amount: float = 1, note: str = "") -> None:
+    def advance(self, amount: float = 1, note: str = "", left: str | None = None) -> None:
         """Count, and tell when the last line is old enough."""
         self._done += amount
         self._note = note or self._note
         now = self._clock()
         if now - self._told >= PLAIN_INTERVAL:
             self._told = now
-            self._say(self._describe(now - self._start))
+            self._say(self._describe(now - self._start, left))
 
     def close(self) -> None:
         """Tell the end of work that was long enough to be told about."""
@@ -217,13 +222,13 @@ class Lines:
         if elapsed >= PLAIN_INTERVAL:
             self._say(f"{self._label}: {self._done:g} {self._unit} in {duration(elapsed)}")
 
-    def _describe(self, elapsed: float) -> str:
+    def _describe(self, elapsed: float, left: str | None) -> str:
         rate = self._done / elapsed if elapsed > 0 else 0.0
         parts = [f"{self._done:g}/{self._total:g} {self._unit}" if self._total else f"{self._done:g} {self._unit}"]
         parts.append(f"{throughput(rate)} {self._unit}/s")
-        if self._total and rate > 0:
-            parts.append(f"{duration(max(0.0, self._total - self._done) / rate)} left")
-        return f"{self._label}: " + ", ".join(filter(None, [*parts, self._note]))
+        if left is None and self._total and rate > 0:
+            left = f"{duration(max(0.0, self._total - self._done) / rate)} left"
+        return f"{self._label}: " + ", ".join(filter(None, [*parts, left, self._note]))
 
 
 def throughput(rate: float) -> str:

@@ -157,6 +157,25 @@ def test_progress_in_a_log_is_a_line_now_and_then(monkeypatch):
     ]
 
 
+def test_what_is_left_may_be_told_by_who_knows_better():
+    said, now = [], [0.0]
+    lines = Lines(said.append, 100, "train", "rows", clock=lambda: now[0])
+    for left in ("2 s left in phase 1 of 2", ""):
+        now[0] += 10
+        lines.advance(10, "loss 0.5", left)
+    assert said == [
+        "train: 10/100 rows, 1.0 rows/s, 2 s left in phase 1 of 2, loss 0.5",
+        "train: 20/100 rows, 1.0 rows/s, loss 0.5",
+    ]
+
+
+def test_a_bar_shows_what_is_left():
+    told, _, err = make(terminal=True)
+    with told.progress(4, "train", "rows") as bar:
+        bar.advance(2, left="7 s left")
+    assert "7 s left" in err.getvalue()
+
+
 def test_short_work_leaves_no_line():
     told, _, err = make()
     with told.progress(2, "work") as bar:

@@ -26,7 +26,7 @@ class Ticker:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def advance(self, amount: float = 1, note: str = "") -> None:
+    def advance(self, amount: float = 1, note: str = "", left: str | None = None) -> None:
         """So many rows more."""
         self._clock.step(int(amount))
 

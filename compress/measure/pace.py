@@ -6,11 +6,15 @@ bucketed by length, so that one holds many times what another does and both can 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+LEAST = 5
+"""Updates that tell a pace; fewer are not believed."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,15 @@ class Pace:
     work_squared: float = 0.0
     work_seconds: float = 0.0
 
+    def __add__(self, other: Pace) -> Pace:
+        return Pace(
+            self.count + other.count,
+            self.work + other.work,
+            self.seconds + other.seconds,
+            self.work_squared + other.work_squared,
+            self.work_seconds + other.work_seconds,
+        )
+
     def add(self, work: float, seconds: float) -> None:
         """Count one update."""
         self.count += 1
@@ -76,3 +89,44 @@ class Pace:
         """Seconds that so many updates with so much work in them will take."""
         base, slope = self.line()
         return base * updates + slope * work
+
+
+@dataclass
+class Paces:
+    """Updates of the first epoch, and of later ones, where what a teacher said may be there already."""
+
+    first: Pace = field(default_factory=Pace)
+    later: Pace = field(default_factory=Pace)
+    spared: float = 0.0
+    """Seconds of the first ones that no later epoch takes again."""
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Paces:
+        """From the fields of these."""
+        return cls(Pace(**told["first"]), Pace(**told["later"]), told["spared"])
+
+    def __add__(self, other: Paces) -> Paces:
+        return Paces(self.first + other.first, self.later + other.later, self.spared + other.spared)
+
+    @property
+    def count(self) -> int:
+        """Updates that were seen."""
+        return self.first.count + self.later.count
+
+    @property
+    def known(self) -> bool:
+        """Whether they tell how long others will take."""
+        return max(self.first.count, self.later.count) >= LEAST
+
+    @property
+    def again(self) -> float:
+        """What a later update takes, as a share of one of the first epoch."""
+        if self.later.count >= LEAST and self.first.seconds:
+            return self.later.seconds / self.first.forecast(self.later.count, self.later.work)
+        return 1.0 - self.spared / self.first.seconds if self.first.seconds else 1.0
+
+    def forecast_later(self, updates: int, work: float) -> float:
+        """Seconds that so many updates of later epochs will take."""
+        if self.later.count >= LEAST:
+            return self.later.forecast(updates, work)
+        return self.again * self.first.forecast(updates, work)

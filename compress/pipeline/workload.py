@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +69,16 @@ class Workload:
     longest: int
     batch: int
     lengths: NDArray[np.int64]
+    phases: tuple[float, ...] = (1.0,)
+    """Shares of all updates, each with losses of its own."""
+
+    def parts(self) -> Iterator[tuple[float, float]]:
+        """What each phase has of the first epoch's updates, and of later ones."""
+        total, edge = sum(self.updates), self.updates[0]
+        for share, end in zip(self.phases, accumulate(self.phases), strict=True):
+            begins, ends = (end - share) * total, end * total
+            first, later = max(0.0, min(ends, edge) - begins), max(0.0, ends - max(begins, edge))
+            yield first / edge, later / (total - edge) if total > edge else 0.0
 
     def flops(self, load: Load) -> float:
         """Operations of updates: forwards and twice that backwards for the student, forwards for its teachers."""
@@ -100,6 +111,7 @@ def workload(student: ShapeInfo, teachers: Sequence[ShapeInfo], settings: Traini
         longest=int(every.max()),
         batch=settings.batch_size,
         lengths=every,
+        phases=tuple(phase.share for phase in settings.told_phases()) if isinstance(settings, Distill) else (1.0,),
     )
 
 

@@ -162,7 +162,7 @@ class Run:
         self.forecaster.updated(self.state, seconds)
         shown = f"loss {sum(made.losses.values()):.3f}"
         best = "" if self.state.score is None else f", best {self.state.score:.4f}"
-        progress.advance(made.rows, shown + best)
+        progress.advance(made.rows, shown + best, self.forecaster.left(self.state))
         if self.evaluate is not None and self.plan.evaluates_after(self.state.done):
             self._evaluate()
         if made.due and self.state.done < self.plan.total:

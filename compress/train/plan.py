@@ -1,4 +1,4 @@
-"""What one training does when, as a pure function of its settings: batches, rate, evaluations."""
+"""What one training does when, as a pure function of its settings: batches, rate, phases, evaluations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.data.batches import bucketed
-from compress.recipe.training import Training
+from compress.recipe.training import Distill, Training
+from compress.train.phases import stage_at, stages_of
 
 
 class Plan:
@@ -21,6 +22,8 @@ class Plan:
         wanted = math.ceil(settings.epochs * self.per_epoch)
         self.total = min(wanted, settings.max_steps or wanted)
         self.warmup = math.ceil(settings.warmup * self.total)
+        self._stages = stages_of(settings) if isinstance(settings, Distill) else ()
+        self.phases = len(self._stages) or 1
         self._lengths = lengths
         self._settings = settings
         self._seed = seed
@@ -44,6 +47,10 @@ class Plan:
         if self._settings.decay == "cosine":
             return 0.5 * (1 - math.cos(math.pi * left))
         return left if self._settings.decay == "linear" else 1.0
+
+    def phase(self, update: int) -> int:
+        """The phase of an update, counted from 0."""
+        return stage_at(self._stages, update / self.total) if self._stages else 0
 
     def evaluates_after(self, done: int) -> bool:
         """Whether to evaluate after so many updates: evenly within each epoch, and at the end."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from compress.measure.pace import Load, Pace
+from compress.measure.pace import Load, Paces
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,8 @@ class Cost:
 
     load: Load
     """Pieces of all updates, padding included."""
-    pace: Pace
-    """Of updates in the first epoch."""
-    later_pace: Pace
-    """Of updates in later ones, where what a teacher said may be there already."""
-    spared: float
-    """Seconds of the first epoch's updates that no later epoch takes again."""
+    phases: tuple[Paces, ...]
+    """How fast its updates were, phase by phase; one where the recipe tells none."""
     evaluating: float
     """Seconds that evaluations took."""
     forecasts: tuple[Mapping[str, Any], ...]
@@ -42,12 +38,15 @@ class Cost:
         """From the fields of `State`; nothing where an older version wrote them."""
         return cls(
             load=Load(told.get("pieces", 0), told.get("squares", 0)),
-            pace=Pace(**told.get("pace", {})),
-            later_pace=Pace(**told.get("later_pace", {})),
-            spared=told.get("spared", 0.0),
+            phases=tuple(Paces.of(each) for each in told.get("phases", ())),
             evaluating=told.get("evaluating", 0.0),
             forecasts=tuple(told.get("forecasts", ())),
         )
+
+    @property
+    def paces(self) -> Paces:
+        """Of all phases together."""
+        return sum(self.phases, Paces())
 
 
 @dataclass(frozen=True)
@@ -101,12 +100,8 @@ class State:
     """Squared padded lengths so far."""
     evaluating: float = 0.0
     """Seconds that evaluations took, which `seconds` holds too."""
-    spared: float = 0.0
-    """Seconds of the updates in `pace` that no later epoch takes again."""
-    pace: dict[str, Any] = field(default_factory=dict)
-    """Sums over updates of the first epoch, as `measure.pace.Pace` keeps them."""
-    later_pace: dict[str, Any] = field(default_factory=dict)
-    """The same of later epochs."""
+    phases: list[Paces] = field(default_factory=list)
+    """How fast updates are, phase by phase, as far as it has come."""
     forecasts: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
@@ -115,7 +110,14 @@ class State:
         known = {key: value for key, value in told.items() if key in cls.__dataclass_fields__}
         if "counted" not in told:
             known["counted"] = dict.fromkeys(told.get("sums", {}), told.get("since", 1))
+        known["phases"] = [Paces.of(each) for each in told.get("phases", ())]
         return cls(**known)
+
+    def paces(self, phase: int) -> Paces:
+        """Those of a phase."""
+        while len(self.phases) <= phase:
+            self.phases.append(Paces())
+        return self.phases[phase]
 
     def add_losses(self, losses: Mapping[str, float]) -> None:
         """Those of one update; one that weighs nothing at the time is not among them."""
