@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -18,6 +18,9 @@ PARTS: tuple[Part, ...] = (*ROLES, "corpus", "unlabelled")
 
 BESIDE: tuple[Part, ...] = ("corpus", "unlabelled")
 """Those of them that are no roles."""
+
+OF_DATA: tuple[Part, ...] = (*ROLES, "corpus")
+"""Those of them that every step needs: unlabelled texts are read apart, for distillation alone."""
 
 LIBRARIES: Mapping[str, str] = {
     "networkx": "networkx",
@@ -44,6 +47,12 @@ def entries(data: Data, part: Part) -> tuple[str, ...]:
     return () if given is None else (given,) if isinstance(given, str) else given
 
 
+def told(data: Data, part: Part) -> str:
+    """`test (dev.tsv)`: a role, the corpus or the unlabelled texts, with what the recipe gives for it."""
+    given = entries(data, part)
+    return f"{part} ({', '.join(given)})" if given else part
+
+
 def find_files(data: Data) -> dict[Role, tuple[Path, ...]]:
     """The files of each role that has any; a missing one is an error that names the nearest file beside it."""
     return {
@@ -60,22 +69,22 @@ def files_beside(data: Data, part: Part) -> tuple[Path, ...]:
     return tuple(_existing(Path(entry).expanduser(), part) for entry in entries(data, part))
 
 
-def contents_digest(data: Data) -> str:
-    """One digest of all that rows are read from: bytes of files by role, never their paths.
+def contents_digest(data: Data, parts: Collection[Part] = OF_DATA) -> str:
+    """One digest of all that the rows of ``parts`` are read from: bytes of files by role, never their paths.
 
     A hub set is known by its id, revision and splits, a builtin one by the versions of what it is gathered from.
     """
     digest = hashlib.sha256()
-    for line in _identity(data):
+    for line in _identity(data, parts):
         digest.update(f"{line}\n".encode())
     return digest.hexdigest()
 
 
-def _identity(data: Data) -> list[str]:
+def _identity(data: Data, parts: Collection[Part]) -> list[str]:
     if data.hub is not None:
-        splits = [f"{part} {entry}" for part in PARTS for entry in entries(data, part)]
+        splits = [f"{part} {entry}" for part in PARTS if part in parts for entry in entries(data, part)]
         return [f"hub {data.hub} {data.revision or 'main'}", *splits]
-    beside = [(part, path) for part in BESIDE for path in files_beside(data, part)]
+    beside = [(part, path) for part in BESIDE if part in parts for path in files_beside(data, part)]
     if data.builtin is not None:
         versions = source_versions(data.builtin)
         return [
@@ -83,7 +92,7 @@ def _identity(data: Data) -> list[str]:
             *(f"{name} {version}" for name, version in versions.items()),
             *_file_identities(beside, data),
         ]
-    files = [(role, path) for role, paths in find_files(data).items() for path in paths]
+    files = [(role, path) for role, paths in find_files(data).items() if role in parts for path in paths]
     return _file_identities([*files, *beside], data)
 
 

@@ -14,17 +14,17 @@ from typing import Literal
 from pydantic import ValidationError
 
 from compress.console import Console
-from compress.data.contents import ROLES, entries
+from compress.data.contents import ROLES, told
 from compress.data.documents import RoleWriter, corpus_documents, documents_of
 from compress.data.mining import add_hard_negatives
 from compress.data.reading import fitting, reader_of
-from compress.data.sources import Source, check_answers, open_sources, open_unlabelled, raw_labels
+from compress.data.sources import Source, check_answers, open_sources, raw_labels
 from compress.data.split import Marks, assign
-from compress.data.store import Rows, RowWriter
-from compress.data.tally import Tally
+from compress.data.store import Rows
+from compress.data.tally import Faults, Tally
 from compress.errors import DataError, first_fault
-from compress.folder import Info, TaskInfo
-from compress.recipe.forms import Part, Role
+from compress.folder import TaskInfo
+from compress.recipe.forms import Role
 from compress.recipe.schema import Task
 from compress.tasks import Row, kind_of, task_info
 from compress.tasks.check import task_problems
@@ -33,7 +33,7 @@ from compress.tasks.kind import BESIDE
 DATA_FILE = "data.json"
 
 
-class DataInfo(Info):
+class DataInfo(Faults):
     """What data.json tells of the prepared rows."""
 
     schema_version: Literal[1] = 1
@@ -48,20 +48,10 @@ class DataInfo(Info):
     """Test rows whose text also stands in train."""
     select_duplicates: int = 0
     """Select rows whose text also stands in train."""
-    empty_texts: int = 0
-    """Rows whose text, or first text of a pair, is empty."""
     documents: Mapping[Role, int] = {}
     """Documents among which the answers to a role's rows are searched."""
-    unlabelled: int = 0
-    """Rows without an answer, for distillation alone."""
     guessed: int = 0
     """Rows of train without a label, whose soft labels' likeliest class stands for it."""
-    unlabelled_duplicates: int = 0
-    """Test rows whose text also stands among the unlabelled ones."""
-    skipped: int = 0
-    """Rows that were left out because they do not fit the task, as `bad_rows: skip` asks."""
-    first_skipped: str | None = None
-    """Where the first of them stands and what is wrong with it."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -75,20 +65,13 @@ class Roles:
     def __init__(self, folder: Path, info: DataInfo) -> None:
         self.folder = folder
         self.info = info
-        self._rows: dict[str, Rows] = {}
+        self._rows: dict[Role, Rows] = {}
 
     def rows(self, role: Role) -> Rows:
         """The rows of a role, memory-mapped."""
-        return self._opened(role)
-
-    def unlabelled(self) -> Sequence[Row]:
-        """Rows without an answer, if any were given."""
-        return self._opened("unlabelled") if self.info.unlabelled else ()
-
-    def _opened(self, name: str) -> Rows:
-        if name not in self._rows:
-            self._rows[name] = Rows(self.folder, name)
-        return self._rows[name]
+        if role not in self._rows:
+            self._rows[role] = Rows(self.folder, role)
+        return self._rows[role]
 
     def documents(self, role: Role) -> Sequence[Row]:
         """What is searched for the answers to a role's rows; nothing for kinds that do not search."""
@@ -124,8 +107,6 @@ def prepare(task: Task, seed: int, work: Path, console: Console | None = None) -
     for role, source in sources.items():
         marks = marks_of(source, role, held if role == "train" else {}, task.data.limit, seed)
         _write(source, role, marks, task, labels, work, tally)
-    if (unlabelled := open_unlabelled(task)) is not None:
-        _write_unlabelled(unlabelled, task, labels, seed, work, tally)
     _check(tally, held, task, console)
     if task.hard_negatives:
         found = add_hard_negatives(work, "train", task.hard_negatives)
@@ -137,10 +118,8 @@ def prepare(task: Task, seed: int, work: Path, console: Console | None = None) -
         held_back=tuple(held),
         duplicates=tally.shared("test", "train"),
         select_duplicates=tally.shared("select", "train"),
-        empty_texts=tally.empty_texts,
-        unlabelled=tally.count("unlabelled"),
+        empty_texts=tally.empty_texts.total(),
         guessed=tally.guessed,
-        unlabelled_duplicates=tally.shared("test", "unlabelled"),
         documents={role: len(Rows(work, documents_of(role))) for role in ROLES[1:]} if kind.searches else {},
         skipped=tally.skipped.total(),
         first_skipped=next(iter(tally.first_skipped.values()), None),
@@ -202,17 +181,6 @@ def to_be_scored(row: Row) -> Row:
     return {name: value for name, value in row.items() if name not in BESIDE}
 
 
-def _write_unlabelled(source: Source, task: Task, labels: tuple[str, ...], seed: int, work: Path, tally: Tally) -> None:
-    """Write the rows without an answer, as many as a limit leaves."""
-    marks = marks_of(source, "train", {}, task.data.limit, seed)
-    read, skips = reader_of(task, labels, "unlabelled"), task.data.bad_rows == "skip"
-    with RowWriter(work, "unlabelled") as writer:
-        for number, raw, row in fitting(source, read, skips, partial(tally.skip, "unlabelled")):
-            if marks is None or is_marked(marks["train"], number, raw.where):
-                writer.add(row)
-                tally.add_asked("unlabelled", row)
-
-
 def is_marked(marks: Marks, number: int, where: str) -> bool:
     """Whether a row is among those marked; a row behind the last one counted is an error."""
     if number >= len(marks):
@@ -224,59 +192,35 @@ def _check(tally: Tally, held: Collection[Role], task: Task, console: Console) -
     """Refuse roles that cannot do their work."""
     for role in ROLES:
         if not tally.count(role):
-            raise DataError(
-                f"{_named(role, task)} has no rows left: {_why_none(tally, 'train' if role in held else role)}"
-            )
-    if task.data.unlabelled is not None and not tally.count("unlabelled"):
-        raise DataError(f"{_named('unlabelled', task)} has no rows left: {_why_none(tally, 'unlabelled')}")
+            left_out = tally.left_out("train" if role in held else role)
+            why = left_out or "there are too few to hold some back from train."
+            raise DataError(f"{told(task.data, role)} has no rows left: {why}")
     if not tally.varied("train"):
-        raise DataError(f"{_named('train', task)}: all answers are the same; there is nothing to tell apart.")
+        raise DataError(f"{told(task.data, 'train')}: all answers are the same; there is nothing to tell apart.")
     learnt = tally.per_class("train")
     for role in ROLES[1:]:
         unseen = [label for label, rows in tally.per_class(role).items() if rows and not learnt[label]]
         if not unseen:
             continue
-        message = f"{_named(role, task)} has rows of {', '.join(map(repr, unseen))}, and train has none"
+        message = f"{told(task.data, role)} has rows of {', '.join(map(repr, unseen))}, and train has none"
         # Chance can take a rare class out of train; a file that never had it is another matter.
         if task.data.limit is None and role not in held and task.soft_labels is None:
             raise DataError(f"{message}: a model cannot answer what it never saw.")
         console.warn(f"{message}.")
 
 
-def _why_none(tally: Tally, given: Part) -> str:
-    """Why there is no row of a role; ``given`` is the one that its rows were to come from."""
-    left_out = tally.skipped[given]
-    if not left_out:
-        return "there are too few to hold some back from train."
-    rows = f"the {left_out:,} rows" if left_out > 1 else "the one row"
-    return f"{rows} of {given} that do not fit the task were left out, the first: {tally.first_skipped[given]}"
-
-
-def _named(part: Part, task: Task) -> str:
-    given = entries(task.data, part)
-    return f"{part} ({', '.join(given)})" if given else part
-
-
 def _tell(info: DataInfo, console: Console) -> None:
     counted = ", ".join(f"{role} {info.counts[role]:,}" for role in ROLES)
     back = f"; {' and '.join(info.held_back)} held back from train" if info.held_back else ""
-    beside = f", unlabelled {info.unlabelled:,}" if info.unlabelled else ""
-    console.note(f"rows: {counted}{beside}{back}")
+    console.note(f"rows: {counted}{back}")
     if info.guessed:
-        told = "row has" if info.guessed == 1 else "rows have"
-        console.note(f"{info.guessed:,} {told} no label in train: the likeliest class of the soft labels stands for it")
+        rows = "row has" if info.guessed == 1 else "rows have"
+        console.note(f"{info.guessed:,} {rows} no label in train: the likeliest class of the soft labels stands for it")
     if info.documents:
         searched = ", ".join(f"{role} {count:,}" for role, count in info.documents.items())
         console.note(f"documents that are searched: {searched}")
     shared: dict[Role, int] = {"test": info.duplicates, "select": info.select_duplicates}
-    for role, rows in shared.items():
-        if rows:
-            console.warn(f"{rows:,} of {info.counts[role]:,} {role} rows have a text that also stands in train.")
-    if info.unlabelled_duplicates:
-        count = info.unlabelled_duplicates
-        console.warn(f"{count:,} of {info.counts['test']:,} test rows have a text that also stands in unlabelled.")
-    if info.skipped:
-        told = "row does not fit the task and is" if info.skipped == 1 else "rows do not fit the task and are"
-        console.warn(f"{info.skipped:,} {told} left out; the first: {info.first_skipped}")
-    if info.empty_texts:
-        console.warn(f"{info.empty_texts:,} {'row has' if info.empty_texts == 1 else 'rows have'} an empty text.")
+    for role, count in shared.items():
+        if count:
+            console.warn(f"{count:,} of {info.counts[role]:,} {role} rows have a text that also stands in train.")
+    info.warn(console)

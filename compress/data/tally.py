@@ -11,9 +11,30 @@ from collections.abc import Hashable
 import numpy as np
 from numpy.typing import NDArray
 
+from compress.console import Console
 from compress.errors import DataError
+from compress.folder import Info
 from compress.recipe.forms import Part
 from compress.tasks.kind import BESIDE, Kind, Row
+
+
+class Faults(Info):
+    """What was found amiss in rows while they were read."""
+
+    empty_texts: int = 0
+    """Rows whose text, or first text of a pair, is empty."""
+    skipped: int = 0
+    """Rows that were left out because they do not fit the task, as `bad_rows: skip` asks."""
+    first_skipped: str | None = None
+    """Where the first of them stands and what is wrong with it."""
+
+    def warn(self, console: Console) -> None:
+        """Tell what of it there is."""
+        if self.skipped:
+            told = "row does not fit the task and is" if self.skipped == 1 else "rows do not fit the task and are"
+            console.warn(f"{self.skipped:,} {told} left out; the first: {self.first_skipped}")
+        if self.empty_texts:
+            console.warn(f"{self.empty_texts:,} {'row has' if self.empty_texts == 1 else 'rows have'} an empty text.")
 
 
 class Tally:
@@ -25,7 +46,7 @@ class Tally:
         self._texts: dict[Part, array[int]] = defaultdict(lambda: array("Q"))
         self._apart: dict[Part, set[Hashable]] = defaultdict(set)
         self._classes: dict[Part, Counter[int]] = defaultdict(Counter)
-        self.empty_texts = 0
+        self.empty_texts: Counter[Part] = Counter()
         self.guessed = 0
         """Rows whose label is but the likeliest class of their soft labels."""
         self.skipped: Counter[Part] = Counter()
@@ -46,12 +67,20 @@ class Tally:
         asked = json.dumps({name: value for name, value in row.items() if name not in left_out}, sort_keys=True)
         digest = hashlib.blake2b(asked.encode(), digest_size=8).digest()
         self._texts[role].append(int.from_bytes(digest, "little"))
-        self.empty_texts += "" in row.values()
+        self.empty_texts[role] += "" in row.values()
 
     def skip(self, role: Part, fault: DataError) -> None:
         """Count a row of what was given for a role that does not fit."""
         self.skipped[role] += 1
         self.first_skipped.setdefault(role, fault.message)
+
+    def left_out(self, role: Part) -> str | None:
+        """What became of the rows of what was given for a role, none of which is left; None where there were none."""
+        count = self.skipped[role]
+        if not count:
+            return None
+        rows = f"the {count:,} rows" if count > 1 else "the one row"
+        return f"{rows} of {role} that do not fit the task were left out, the first: {self.first_skipped[role]}"
 
     def count(self, role: Part) -> int:
         """Rows of a role."""

@@ -14,6 +14,7 @@ from typing import Any
 from huggingface_hub import try_to_load_from_cache
 
 from compress.cards import HubCheckpoint, find_teacher, locate
+from compress.data.contents import entries
 from compress.data.tokens import check_length, longest_of
 from compress.environment import hub_state
 from compress.errors import CompressError, ModelError, UsageError
@@ -80,7 +81,9 @@ def ability_faults(
     for part, settings in _distillations(recipe).items():
         yield from _refusals(part, partial(_follows_layers, part, recipe, settings, teacher, origin))
         yield from _refusals(part, partial(_follows_margins, settings, recipe.task))
-        yield from _refusals(part, partial(_says_words, settings, recipe.task, due))
+        unlabelled = part == "distill" and bool(entries(recipe.task.data, "unlabelled"))
+        yield from _refusals(part, partial(check_unanswered, settings, unlabelled))
+        yield from _refusals(part, partial(_says_words, settings, due))
         yield from _refusals(part, partial(_teach_together, settings, recipe, teacher, due, task, cards))
     yield from _refusals("distill", lambda: _shows_parts(recipe, [config for config in (teacher, origin) if config]))
 
@@ -188,9 +191,8 @@ def _follows_margins(settings: Distill, task: Task) -> None:
         )
 
 
-def _says_words(settings: Distill, task: Task, due: Collection[str]) -> None:
-    """Refuse rows without an answer where a loss needs one, and a model for augmentation that says no words."""
-    check_unanswered(settings, task.data.unlabelled is not None)
+def _says_words(settings: Distill, due: Collection[str]) -> None:
+    """Refuse a model for augmentation that says no words."""
     if settings.augment is None:
         return
     source = settings.augment.model

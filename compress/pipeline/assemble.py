@@ -12,6 +12,7 @@ from compress.data.batches import encode_rows
 from compress.data.contents import find_files
 from compress.data.roles import Roles
 from compress.data.tokens import Tokens
+from compress.data.unlabelled import UNLABELLED, UnlabelledInfo, unlabelled_info
 from compress.environment import LIBRARIES, describe, versions
 from compress.folder import FolderInfo, LayerMap, ShapeInfo, find_info, read_info
 from compress.measure import Latency, footprint
@@ -132,18 +133,23 @@ class _Assembly:
         return {model: info.layer_map for model, info in told.items() if info is not None and info.layer_map}
 
     def _data(self) -> DataFacts:
-        info = self.assessor.roles.info
+        info, beside = self.assessor.roles.info, self._unlabelled()
         return DataFacts(
             source=_source(self.plan.recipe.task.data),
             digest=self.bench.records["data"].digest,
-            rows={**info.counts, **({"unlabelled": info.unlabelled} if info.unlabelled else {})},
+            rows={**info.counts, **({UNLABELLED: beside.count} if beside else {})},
             classes=info.per_class,
             documents=info.documents.get("test"),
             duplicates=info.duplicates,
-            skipped=info.skipped,
+            skipped=info.skipped + (beside.skipped if beside else 0),
             truncated=self._truncated(),
             examples_per_row=self.assessor.examples_per_row(),
         )
+
+    def _unlabelled(self) -> UnlabelledInfo | None:
+        """What is told of the texts without an answer, where the plan has some."""
+        folder = self.bench.inputs.get(UNLABELLED)
+        return unlabelled_info(folder) if folder else None
 
     def _truncated(self) -> dict[str, float]:
         """Of train as the teacher's tokenizer tells, of the other roles as the reference was scored."""

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from compress.data.roles import Roles, load_roles
 from compress.measure import Drawn, Quality, assess
+from compress.pipeline.answering import ANSWERS_FILE, LENGTHS, SCORED_FILE, SCORED_ROLES
 from compress.pipeline.graph import Competitor, Plan
-from compress.pipeline.steps import ANSWERS_FILE, LENGTHS, SCORED_FILE, SCORED_ROLES, SLICES_FILE
+from compress.pipeline.steps import SLICES_FILE
 from compress.pipeline.workbench import Workbench
 from compress.recipe.forms import Role
 from compress.recipe.measuring import Target

@@ -1,6 +1,6 @@
 """`compress plan --calibrate`: the model steps in miniature, on rows of the real data, so that their pace is known.
 
-The data step runs as it would in a run, and then stands. Everything else happens in a folder that is removed: each
+The rows are read as they would be in a run, and then stand. Everything else happens in a folder that is removed: each
 training makes a few updates in each of two epochs, so that what a teacher's kept words save is seen too.
 """
 
@@ -20,6 +20,7 @@ from compress.console import Console, duration
 from compress.data.documents import documents_of
 from compress.data.roles import DATA_FILE, Roles, load_roles
 from compress.data.store import RowWriter
+from compress.data.unlabelled import UNLABELLED
 from compress.errors import counted
 from compress.pipeline.estimates import Expected, training_of
 from compress.pipeline.execute import Executor
@@ -69,7 +70,8 @@ def calibrate(plan: Plan, options: Options, console: Console) -> dict[str, Calib
 
     store = StepStore(options.root)
     executor = Executor(plan, store, console, options.root / "calibrated.jsonl", Launch())
-    executor.run(set(), until="data")
+    read = [step.name for step in plan.steps if step.kind in ("data", UNLABELLED)]
+    executor.run(set(), until=read[-1])
     folders = {"data": store.folder("data", plan.step("data").fingerprint)}
     found: dict[str, Calibrated] = {}
     began = time.perf_counter()
@@ -95,7 +97,7 @@ def _try(step: Step, plan: Plan, folders: dict[str, Path], room: Path) -> Calibr
     data = room / f"{step.name}-data"
     _write_rows(load_roles(folders["data"]), settings, data)
     folders[step.name].mkdir()
-    inputs = {need: folders[need] for need in step.needs} | {"data": data}
+    inputs = {need: folders[need] for need in step.needs if need != UNLABELLED} | {"data": data}
     bench = Workbench(inputs=inputs, work=folders[step.name], console=Console("quiet"))
     began = time.perf_counter()
     done = _short(step, recipe)(bench)
@@ -140,7 +142,7 @@ def _write_rows(roles: Roles, settings: Training | None, folder: Path) -> None:
         if kind_of(roles.info.task_info).searches and role != "train":
             _copy(roles.documents(role), folder, documents_of(role), len(roles.documents(role)))
     counts = {role: min(limit, len(roles.rows(role))) for role, limit in limits.items()}
-    info = roles.info.model_copy(update={"counts": counts, "unlabelled": 0})
+    info = roles.info.model_copy(update={"counts": counts})
     (folder / DATA_FILE).write_text(info.model_dump_json(), encoding="utf-8")
 
 

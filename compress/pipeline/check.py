@@ -9,7 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from compress.cards import PackageCheckpoint, find_teacher, locate
+from compress.data.contents import entries
 from compress.data.roles import load_roles
+from compress.data.unlabelled import UNLABELLED
 from compress.errors import CompressError, UsageError
 from compress.folder import TaskInfo
 from compress.pipeline.graph import Plan, Step
@@ -20,6 +22,7 @@ from compress.variants import VARIANTS
 
 LIBRARIES = {
     "data": {"datasets": "train"},
+    "unlabelled": {"datasets": "train"},
     "floor": {"sklearn": "train"},
     "finetune": {"torch": "train", "transformers": "train", "accelerate": "train"},
     "distill": {"torch": "train", "transformers": "train", "accelerate": "train"},
@@ -55,11 +58,18 @@ def check(plan: Plan, store: StepStore, forced: set[str], cards: Sequence[Path] 
         faults += ability_faults(plan.recipe, due, cards, _task_of(plan, store))
     if faults:
         raise UsageError("\n  ".join(["the run cannot start:", *faults]))
+    doubts = [*_unread(plan)] if due else []
     if models_due and due & LEARNING_STEPS:
         from compress.pipeline.abilities import ability_doubts
 
-        return list(ability_doubts(plan.recipe, cards))
-    return []
+        doubts += ability_doubts(plan.recipe, cards)
+    return doubts
+
+
+def _unread(plan: Plan) -> Iterator[str]:
+    """Texts without an answer that are given, and that no step reads."""
+    if entries(plan.recipe.task.data, UNLABELLED) and all(step.kind != UNLABELLED for step in plan.steps):
+        yield "task.data.unlabelled is not read: only a student that is distilled learns from it, and there is none"
 
 
 def _task_of(plan: Plan, store: StepStore) -> TaskInfo | None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from compress.data.batches import encode_rows, for_training
 from compress.data.roles import DataInfo, Roles, load_roles
 from compress.data.tokens import Tokens
+from compress.data.unlabelled import UNLABELLED, unlabelled_info
 from compress.errors import CompressError
 from compress.folder import ShapeInfo
 from compress.pipeline.graph import Plan
@@ -57,7 +58,7 @@ class Estimates:
     def expected(self, kind: str) -> Expected | None:
         """A kind of step's training; None where it has none, or where too little is known."""
         settings = training_of(self._plan, kind)
-        student, lengths = self.shapes.get(kind), self._lengths(settings)
+        student, lengths = self.shapes.get(kind), self._lengths(kind)
         if not settings or student is None or lengths is None or self.info is None:
             return None
         teacher = self.shapes["finetune"]
@@ -111,15 +112,32 @@ class Estimates:
         except CompressError:
             return None
 
-    def _lengths(self, settings: Training | None) -> Lengths | None:
-        """Of the rows that a training reads: for a distillation with those without an answer and those made up."""
-        if self._roles is None or self._sample is None or not settings:
+    def rows(self, kind: str) -> int | None:
+        """Those that a kind of step trains on: with those without an answer, and those made up, where it reads them.
+
+        None where it does not train, and before what is counted has been read.
+        """
+        settings, beside = training_of(self._plan, kind), self._unlabelled if kind == "distill" else 0
+        if self.info is None or beside is None or not settings:
             return None
-        rows = self._roles.info.counts["train"]
-        if isinstance(settings, Distill):
-            copies = settings.augment.copies if settings.augment else 0
-            rows = rows * (1 + copies) + self._roles.info.unlabelled
-        return Lengths(round(rows * self._units), self._sample)
+        augment = settings.augment if isinstance(settings, Distill) else None
+        return self.info.counts["train"] * (1 + (augment.copies if augment else 0)) + beside
+
+    @cached_property
+    def _unlabelled(self) -> int | None:
+        """Rows without an answer; None where they are not read yet."""
+        if all(step.name != UNLABELLED for step in self._plan.steps):
+            return 0
+        folder = self._made(UNLABELLED)
+        try:
+            return unlabelled_info(folder).count if folder else None
+        except CompressError:
+            return None
+
+    def _lengths(self, kind: str) -> Lengths | None:
+        """Of the rows that a kind of step trains on."""
+        rows = self.rows(kind)
+        return None if rows is None or self._sample is None else Lengths(round(rows * self._units), self._sample)
 
     @property
     def _units(self) -> float:

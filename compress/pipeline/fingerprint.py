@@ -16,6 +16,7 @@ NO_EFFECT = frozenset({"checkpoint", "cache"})
 
 VERSIONS: dict[str, int] = {
     "data": 1,
+    "unlabelled": 1,
     "slices": 1,
     "floor": 1,
     "finetune": 1,

@@ -11,10 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from compress.data.contents import PARTS, contents_digest
+from compress.data.contents import PARTS, contents_digest, entries
 from compress.data.sources import check_columns
+from compress.data.unlabelled import UNLABELLED
 from compress.environment import cuda_devices, cuda_version, describe, driver_version, versions
-from compress.pipeline import steps
+from compress.pipeline import answering, steps, training
 from compress.pipeline.fingerprint import effective
 from compress.pipeline.graph import Competitor, Plan
 from compress.pipeline.portable import portable
@@ -51,11 +52,13 @@ def make_plan(recipe: Recipe, cards: Sequence[Path] = (), *, limits: bool = True
     plan = Plan(recipe)
     check_columns(recipe.task)
     _add_data(plan)
+    _add_unlabelled(plan)
+    _add_slices(plan)
     models = _add_models(plan, cards)
     _note_missing_targets(plan)
     for model, step in models.items():
         _add_variants(plan, model, step)
-    plan.add("floor", "floor", {"seed": recipe.seed}, ["data"], partial(steps.floor, seed=recipe.seed), optional=True)
+    _add_floor(plan)
     _add_measure(plan, limits)
     _add_report(plan)
     return plan
@@ -64,13 +67,38 @@ def make_plan(recipe: Recipe, cards: Sequence[Path] = (), *, limits: bool = True
 def _add_data(plan: Plan) -> None:
     recipe = plan.recipe
     task = effective(recipe.task)
-    read = set(PARTS)  # known by their contents, whatever they are called
-    data = {key: value for key, value in task.pop("data").items() if key not in read}
+    data = _without_unlabelled(task.pop("data"))
     del task["slices"]  # a step of their own notes them: asking for others makes no model again
     del task["name"]  # only what it is called: recipes about the same rows share them and their teacher
     data["contents"] = contents_digest(recipe.task.data)
     settings = {"task": task, "data": data, "seed": recipe.seed}
     plan.add("data", "data", settings, [], partial(steps.data, task=recipe.task, seed=recipe.seed))
+
+
+def _without_unlabelled(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What the roles' rows depend on besides their files, which are known by their contents and not by their names."""
+    kept = {key: value for key, value in data.items() if key not in PARTS}
+    if isinstance(kept["header"], Mapping):
+        kept["header"] = {part: header for part, header in kept["header"].items() if part != UNLABELLED} or True
+    return kept
+
+
+def _add_unlabelled(plan: Plan) -> None:
+    """Texts without an answer have a step of their own, for distillation alone: adding some changes no teacher."""
+    recipe, data = plan.recipe, plan.recipe.task.data
+    if not (entries(data, UNLABELLED) and recipe.student and recipe.distill):
+        return
+    settings = {
+        "contents": contents_digest(data, (UNLABELLED,)),
+        "columns": list(recipe.task.text),
+        "header": data.header.get(UNLABELLED, True) if isinstance(data.header, Mapping) else data.header,
+    }
+    run = partial(steps.unlabelled, task=recipe.task, seed=recipe.seed)
+    plan.add(UNLABELLED, UNLABELLED, settings, ["data"], run)
+
+
+def _add_slices(plan: Plan) -> None:
+    recipe = plan.recipe
     if recipe.task.slices:
         run = partial(steps.slices, task=recipe.task, seed=recipe.seed)
         plan.add("slices", "slices", {"columns": list(recipe.task.slices)}, ["data"], run, optional=True)
@@ -87,7 +115,7 @@ def _add_models(plan: Plan, cards: Sequence[Path]) -> dict[str, str]:
         "seed": seed,
     }
     run = partial(
-        steps.finetune,
+        training.finetune,
         teacher=recipe.teacher,
         settings=recipe.finetune,
         seed=seed,
@@ -100,12 +128,13 @@ def _add_models(plan: Plan, cards: Sequence[Path]) -> dict[str, str]:
         if recipe.student.source:
             student["source"] = identity(recipe.student.source, recipe.student.revision, cards)
         settings = {"student": student, "distill": recipe.distill and _distilled(recipe.distill), "seed": seed}
-        run = partial(steps.distill, student=recipe.student, settings=recipe.distill, seed=seed)
-        models["student"] = plan.add("distill", "distill", settings, ["data", "finetune"], run, trains=True)
+        run = partial(training.distill, student=recipe.student, settings=recipe.distill, seed=seed)
+        needs = ["data", "finetune", *(step.name for step in plan.steps if step.kind == UNLABELLED)]
+        models["student"] = plan.add("distill", "distill", settings, needs, run, trains=True)
     if recipe.prune:
         parent = models.get("student", models["teacher"])
         needs = list(dict.fromkeys(["data", "finetune", parent]))
-        run = partial(steps.prune, parent=parent, settings=recipe.prune, seed=seed)
+        run = partial(training.prune, parent=parent, settings=recipe.prune, seed=seed)
         pruned = effective(recipe.prune)
         if recipe.prune.recover:
             pruned["recover"] = _distilled(recipe.prune.recover)
@@ -183,9 +212,14 @@ def _add_answers(
         asked: dict[str, Any] = {"device": target.device, "batch": batch}
         if kind == "perturb":
             asked |= {"names": list(plan.recipe.measure.robustness), "seed": plan.recipe.seed}
-        run = partial(steps.score if kind == "score" else steps.perturb, parent=place, variant=variant, **asked)
+        run = partial(answering.score if kind == "score" else answering.perturb, parent=place, variant=variant, **asked)
         plan.add(name, kind, {"variant": variant.name, **asked}, ["data", place], run, optional=True)
     return name
+
+
+def _add_floor(plan: Plan) -> None:
+    seed = plan.recipe.seed
+    plan.add("floor", "floor", {"seed": seed}, ["data"], partial(answering.floor, seed=seed), optional=True)
 
 
 def _add_measure(plan: Plan, limits: bool) -> None:

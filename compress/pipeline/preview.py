@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,7 @@ def preview(plan: Plan, options: Options, calibrated: Mapping[str, Calibrated] |
         if expected and tried:
             estimate = tried.forecast(expected)
         else:
-            estimate = forecast(step, plan, records, machine, _train_rows(plan, store), expected)
+            estimate = forecast(step, plan, records, machine, estimates.rows(step.kind), expected)
         memory, disk = (expected.memory, expected.disk) if expected else (None, None)
         told = {"seconds": estimate.seconds, "memory": memory, "disk": disk, "basis": estimate.basis}
         rows.append({"step": step.name, "state": "begun" if started else "to do", **told})
@@ -61,13 +60,3 @@ def shown_step(row: dict[str, Any]) -> dict[str, Any]:
 
 def _size(count: int | None) -> str:
     return "" if count is None else size(count)
-
-
-def _train_rows(plan: Plan, store: StepStore) -> int | None:
-    """How many rows training has, once the data step has counted them."""
-    data = plan.step("data")
-    path = store.folder("data", data.fingerprint) / "data.json"
-    try:
-        return int(json.loads(path.read_bytes())["counts"]["train"])
-    except (OSError, KeyError, ValueError):
-        return None

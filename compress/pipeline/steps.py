@@ -1,49 +1,27 @@
 """What each kind of step does: read its inputs, call one function of its room, leave the result in its folder.
 
-A step returns how much work it did where later runs are forecast by that. Heavy libraries are imported inside, so that
-a plan, and a run that skips everything, load none of them.
+Those that train models stand in `training`, those that answer with them in `answering`. A step returns how much work it
+did where later runs are forecast by that. Heavy libraries are imported inside, so that a plan, and a run that skips
+everything, load none of them.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from compress.pipeline.graph import Done
-from compress.pipeline.rates import rates_of
-from compress.pipeline.shapes import shape_of_folder
 from compress.pipeline.workbench import Workbench
-from compress.pipeline.workload import asks
-from compress.recipe.forms import Role
 from compress.recipe.measuring import Measure, Target
-from compress.recipe.schema import Task, Teacher
-from compress.recipe.training import Distill, Finetune, FurtherTeacher, Prune, Student, Training
+from compress.recipe.schema import Task
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from compress.data.batches import Encoded
-    from compress.measure.predict import Searched
     from compress.pipeline.graph import Competitor, Plan
     from compress.tasks.kind import Given, Kind, Row
-    from compress.train.made import Made
     from compress.variants import Variant
 
-    Asked = tuple[Sequence[Row], Sequence[Row]]
-    """Rows, and the documents among which their answers are searched."""
-
-ANSWERS_FILE = "answers.npz"
-SCORED_FILE = "scored.json"
-
-SCORED_ROLES: tuple[Role, ...] = ("select", "test")
 SLICES_FILE = "slices.json"
 DISAGREEMENTS_FILE = "disagreements.jsonl"
 """Holds texts of the user's data: it stays in the run's folder, and is never published."""
-
-LENGTHS = "lengths"
-"""Key of the kept answers under which the pieces of each test row stand."""
 
 PARITY_ROWS, PARITY_BATCH = 128, 8
 """Rows of train, and rows together, on which a variant's answers are compared with its parent's."""
@@ -60,80 +38,12 @@ def data(bench: Workbench, task: Task, seed: int) -> float:
     return float(sum(info.counts.values()))
 
 
-def finetune(
-    bench: Workbench,
-    teacher: Teacher,
-    settings: Finetune | Literal[False],
-    seed: int,
-    cards: Sequence[Path],
-    beside: Sequence[FurtherTeacher] = (),
-) -> Done:
-    """Make the teacher: fine-tuned, or taken as it is. Those that will teach ``beside`` it are looked at first."""
+def unlabelled(bench: Workbench, task: Task, seed: int) -> float:
+    """Read the texts without an answer into a memory-mapped file."""
     from compress.data.roles import load_roles
-    from compress.train.finetune import finetune as train
-    from compress.train.teachers import check_further
+    from compress.data.unlabelled import prepare_unlabelled
 
-    for named in beside:
-        check_further(named, load_roles(bench.inputs["data"]).info.task_info)
-    made = train(
-        teacher.source,
-        bench.inputs["data"],
-        settings,
-        seed,
-        bench.work,
-        revision=teacher.revision,
-        cards=cards,
-        console=bench.console,
-        track=bench.track,
-    )
-    return _done(bench, made, settings)
-
-
-def distill(bench: Workbench, student: Student, settings: Distill | Literal[False], seed: int) -> Done:
-    """Make the student out of the teacher."""
-    from compress.train.distill import distill as train
-
-    made = train(
-        bench.inputs["finetune"],
-        student,
-        bench.inputs["data"],
-        settings,
-        seed,
-        bench.work,
-        console=bench.console,
-        track=bench.track,
-    )
-    return _done(bench, made, settings)
-
-
-def prune(bench: Workbench, parent: str, settings: Prune, seed: int) -> Done:
-    """Cut heads and neurons out of the student (or the teacher, where there is no student) and recover."""
-    from compress.prune.step import prune as cut
-
-    made = cut(
-        bench.inputs[parent],
-        bench.inputs["finetune"],
-        bench.inputs["data"],
-        settings,
-        seed,
-        bench.work,
-        console=bench.console,
-        track=bench.track,
-    )
-    return _done(bench, made, settings.recover)
-
-
-def _done(bench: Workbench, made: Made, settings: Training | Literal[False]) -> Done:
-    """The rows that went through a training, and how fast."""
-    from compress.data.roles import load_roles
-
-    if made.result is None or not settings or made.info.shape is None:
-        return Done(made.rows_seen)
-    teacher = shape_of_folder(bench.inputs.get("finetune"))
-    asked = (teacher,) * (1 + len(settings.teachers)) if teacher and isinstance(settings, Distill) else ()
-    select = load_roles(bench.inputs["data"]).info.counts["select"]
-    teachers = asked if asks(settings) else ()
-    return Done(made.rows_seen, rates_of(made.result, made.info.shape, teachers, select, settings.restarts))
+    return float(prepare_unlabelled(task, load_roles(bench.inputs["data"]), seed, bench.work, bench.console).count)
 
 
 def build(bench: Workbench, parent: str, variant: Variant) -> None:
@@ -158,100 +68,7 @@ def slices(bench: Workbench, task: Task, seed: int) -> None:
 
     info = load_roles(bench.inputs["data"]).info
     values = slice_values(task, info.labels, seed, info.counts["test"], bench.console)
-    _write(bench.work / SLICES_FILE, {"schema_version": 1, "columns": values})
-
-
-def score(bench: Workbench, parent: str, variant: Variant, device: Literal["cpu", "cuda"], batch: int) -> float:
-    """Answer every row of select and test with one variant, and keep the answers."""
-    import numpy as np
-
-    from compress.data.roles import load_roles
-
-    roles = load_roles(bench.inputs["data"])
-    rows: dict[str, Asked] = {role: (roles.rows(role), roles.documents(role)) for role in SCORED_ROLES}
-    kept, truncated, examples = {}, {}, {}
-    for role, answers, encoded, searched in _answered(bench, parent, variant, device, batch, rows):
-        kept[role], truncated[role] = answers, encoded.truncated
-        examples[role] = len(encoded) / len(encoded.counts)
-        if searched is not None:
-            truncated[f"{role}'s documents"] = searched.truncated
-        if role == "test":
-            row = np.repeat(np.arange(len(encoded.counts)), encoded.counts)
-            kept[LENGTHS] = np.bincount(row, weights=encoded.lengths).astype(np.int64)
-    np.savez(bench.work / ANSWERS_FILE, allow_pickle=False, **kept)
-    told = {"truncated": truncated, "examples": examples, "batch": batch, "device": device}
-    _write(bench.work / SCORED_FILE, {"schema_version": 1, **told})
-    return float(sum(len(kept[role]) for role in rows))
-
-
-def perturb(
-    bench: Workbench,
-    parent: str,
-    variant: Variant,
-    device: Literal["cpu", "cuda"],
-    batch: int,
-    names: Sequence[str],
-    seed: int,
-) -> float:
-    """Answer every row of test with its texts changed in each way of ``names``, and keep the answers by that name."""
-    import numpy as np
-
-    from compress.data.roles import load_roles
-    from compress.measure.robustness import PerturbedRows
-    from compress.tasks import kind_of
-
-    roles = load_roles(bench.inputs["data"])
-    kind, test, documents = kind_of(roles.info.task_info), roles.rows("test"), roles.documents("test")
-    rows: dict[str, Asked] = {name: (PerturbedRows(test, kind, name, seed), documents) for name in names}
-    kept = {name: answers for name, answers, *_ in _answered(bench, parent, variant, device, batch, rows)}
-    np.savez(bench.work / ANSWERS_FILE, allow_pickle=False, **kept)
-    return float(sum(map(len, kept.values())))
-
-
-def _answered(
-    bench: Workbench,
-    parent: str,
-    variant: Variant,
-    device: Literal["cpu", "cuda"],
-    batch: int,
-    rows: Mapping[str, Asked],
-) -> Iterator[tuple[str, NDArray[Any], Encoded, Searched | None]]:
-    """What one variant makes of each set of rows, the rows as it read them, and the documents they search.
-
-    Sets that follow each other and search the same documents have them embedded once. The task is the folder's own: it
-    has the thresholds that were tuned for this model.
-    """
-    from compress.data.tokens import Tokens
-    from compress.environment import usable_cores
-    from compress.folder import read_info
-    from compress.measure.predict import answer_rows, embed_documents
-    from compress.runtime import open_predictor
-    from compress.runtime.predictor import Place
-
-    folder = bench.inputs[parent]
-    predictor = open_predictor(folder, Place(device, usable_cores()), None if variant.build else variant.info)
-    task, tokens = read_info(folder).task, Tokens.load(folder)
-    assert task is not None  # every model of a run was made for its task
-    searched, embedded = None, None
-    for name, (given, documents) in rows.items():
-        if documents is not embedded:
-            searched = embed_documents(predictor.predict, documents, task, tokens, batch)
-            embedded = documents
-        yield name, *answer_rows(predictor.predict, given, task, tokens, batch, searched), searched
-
-
-def floor(bench: Workbench, seed: int) -> float:
-    """What something simple makes of the task."""
-    import numpy as np
-
-    from compress.data.roles import load_roles
-    from compress.measure.floor import floor_answers
-
-    roles = load_roles(bench.inputs["data"])
-    task = roles.info.task_info
-    answers = floor_answers(roles.rows("train"), roles.rows("test"), task, seed, roles.documents("test"))
-    np.savez(bench.work / ANSWERS_FILE, test=answers)
-    return float(roles.info.counts["train"])
+    bench.leave(SLICES_FILE, {"columns": values})
 
 
 def measure(
@@ -306,7 +123,3 @@ def report(bench: Workbench, plan: Plan) -> None:
     rows = load_roles(bench.inputs["data"]).rows("test")
     answer_fields = kind_of(made.task).answer_fields
     write_disagreements(bench.work / DISAGREEMENTS_FILE, rows, disagreements(made), answer_fields)
-
-
-def _write(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from compress.console import Console
 from compress.pipeline.store import StepRecord
@@ -29,3 +31,8 @@ class Workbench:
     """Absent inputs that did not fail: they need what this machine does not have, or another absent step."""
     track: str | None = None
     """The experiment tracker of training steps."""
+
+    def leave(self, name: str, facts: Mapping[str, Any]) -> None:
+        """Write facts into a JSON file of the working folder."""
+        told = json.dumps({"schema_version": 1, **facts}, indent=1)
+        (self.work / name).write_text(told + "\n", encoding="utf-8")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +13,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.console import Console
 from compress.data.roles import load_roles
-from compress.folder import TaskInfo
+from compress.data.tokens import Tokens
+from compress.folder import LayerMap, TaskInfo
 from compress.models.embedding import embedding_size
 from compress.models.families import shape_of
 from compress.models.folder import fit_head, load_model, load_tokenizer
@@ -31,10 +33,50 @@ from compress.train.likeness import LayerMaps
 from compress.train.made import Made, save_made
 from compress.train.objective import Objective
 from compress.train.plan import Plan
+from compress.train.record import TrainResult
 from compress.train.restarts import forget, rewound, train_best
 from compress.train.spaces import in_space_of, teacher_of
 from compress.train.teachers import Keep, Teacher, as_teacher, further_teachers
 from compress.train.vocabularies import OF_TEACHER, check_embeddings, check_same_pieces
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The rows that a student learns from, and those by which the best of its weights are chosen."""
+
+    train: Sequence[Row]
+    select: Sequence[Row]
+    documents: Sequence[Row] = ()
+    """Those among which the answers to select are searched, for kinds that search."""
+    unlabelled: Sequence[Row] = ()
+    """Rows without an answer but the teacher's."""
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Where a distillation works and speaks, and what it draws from."""
+
+    work: Path
+    console: Console
+    seed: int
+    track: str | None
+    step: str
+
+    def warn(self, doubts: Iterable[str]) -> None:
+        """Tell what will run and nobody may have wished."""
+        for doubt in doubts:
+            self.console.warn(f"{self.step}: {doubt}")
+
+
+@dataclass(frozen=True)
+class Taught:
+    """A student that has learnt."""
+
+    model: PreTrainedModel
+    result: TrainResult
+    layer_map: LayerMap | None
+    augmented: int
+    """Rows that were made up for it."""
 
 
 def distill(
@@ -48,59 +90,36 @@ def distill(
     step: str = "distill",
     console: Console | None = None,
     track: str | None = None,
+    unlabelled_rows: Sequence[Row] = (),
 ) -> Made:
     """Leave in ``work`` the model folder of a student, distilled from a teacher's folder on the rows of ``data``.
 
     With ``Student(source=FOLDER)`` a folder's own model is trained on, which is how a pruned one recovers. `False` for
-    the settings leaves the student as it is built.
+    the settings leaves the student as it is built. ``unlabelled_rows``, as a kind's `asked` makes them, have no answer
+    but the teacher's.
     """
-    console = console or Console("quiet")
-    roles = load_roles(data)
+    at = Workplace(work, console or Console("quiet"), seed, track, step)
+    roles, tokenizer = load_roles(data), load_tokenizer(teacher)
+    texts = Texts(roles.rows("train"), roles.rows("select"), roles.documents("select"), unlabelled_rows)
     task = roles.info.task_info
-    tokenizer = load_tokenizer(teacher)
     _check_tokenizer(tokenizer, student)
     own = load_model(teacher, task)
     tokens = material.tokens_of(own.config, tokenizer)
-    train, select, documents = roles.rows("train"), roles.rows("select"), roles.documents("select")
-    unlabelled = roles.unlabelled()
-    model = teacher_of(student, own, train, task, tokens)
-    if model is not own:
-        console.note(f"{step}: of the teacher's embeddings the {embedding_size(model)} principal components are learnt")
-
+    model = _in_reach(own, student, texts, task, tokens, at)
     start = start_of(model.config, student)
-    for doubt in (*doubts_about_start(start, student), *(doubts_about(settings) if settings else ())):
-        console.warn(f"{step}: {doubt}")
+    at.warn(doubts_about_start(start, student))
     further = further_teachers(settings, model, task, tokenizer) if settings else []
-    importance = importance_for(student, model, train, task, tokens, seed)
+    importance = importance_for(student, model, texts.train, task, tokens, seed)
 
     def build(seed: int) -> PreTrainedModel:
         return build_student(model, student, task, seed=seed, importance=importance)
 
     if settings is False:
         return save_made(build(seed), tokenizer, work, step, data)
-    check_unanswered(settings, bool(unlabelled))
-    given = with_scores(train, settings, task, work, console)
-    augmented = augmented_rows(train, settings.augment, task, seed, work, console)
-    learnt = material.from_rows(
-        given, select, task, tokens, console, documents, unlabelled=unlabelled, augmented=augmented
-    )
-    for doubt in doubts_about_updates(settings, Plan(learnt.train.lengths, settings, seed).total):
-        console.warn(f"{step}: {doubt}")
-    maps = LayerMaps(model, settings, learnt.train, console, step)
-    teachers = as_teacher([(model, 1.0), *further])
-    made, result = train_best(
-        build,
-        objective_of(teachers, settings, task, maps, keeper(settings, learnt.train, task, work, console, step)),
-        learnt,
-        settings,
-        seed=seed,
-        work=work,
-        console=console,
-        track=track,
-        label=step,
-    )
-    console.note(f"{step}: a student of {shape_of(made).text} from a teacher of {shape_of(model).text}{started(start)}")
-    return save_made(made, tokenizer, work, step, data, result, maps.last, len(augmented))
+    taught = _teach(build, [(model, 1.0), *further], texts, settings, task, tokens, at)
+    shapes = f"a student of {shape_of(taught.model).text} from a teacher of {shape_of(model).text}"
+    at.console.note(f"{step}: {shapes}{started(start)}")
+    return save_made(taught.model, tokenizer, work, step, data, taught.result, taught.layer_map, taught.augmented)
 
 
 def distill_from_model(
@@ -124,46 +143,74 @@ def distill_from_model(
     ``build_student`` makes a student of any shape. With a ``work`` folder this goes on from there after a kill.
     ``unlabelled_rows``, as a kind's `asked` makes them, have no answer but the teacher's.
     """
-    console = console or Console("quiet")
     settings = settings or Distill()
     (first, weight), *others = [(teacher, 1.0)] if isinstance(teacher, PreTrainedModel) else teacher
     models = [first, *(model for model, _ in others), student]
     for model in models:
         fit_head(model, task)
     check_embeddings(models, tokenizer)
+    tokens = material.tokens_of(first.config, tokenizer)
+    first = in_space_of(student, first, train_rows, task, tokens)
+    teachers = [(first, weight), *others, *further_teachers(settings, first, task, tokenizer)]
+    texts = Texts(train_rows, select_rows, unlabelled=unlabelled_rows)
     with ExitStack() as stack:
         work = work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        tokens = material.tokens_of(first.config, tokenizer)
-        first = in_space_of(student, first, train_rows, task, tokens)
-        others += further_teachers(settings, first, task, tokenizer)
-        check_unanswered(settings, bool(unlabelled_rows))
-        given = with_scores(train_rows, settings, task, work, console)
-        augmented = augmented_rows(train_rows, settings.augment, task, seed, work, console)
-        learnt = material.from_rows(
-            given, select_rows, task, tokens, console, unlabelled=unlabelled_rows, augmented=augmented
-        )
-        updates = Plan(learnt.train.lengths, settings, seed).total
-        for doubt in (*doubts_about(settings), *doubts_about_updates(settings, updates)):
-            console.warn(f"distill: {doubt}")
-        trained, _ = train_best(
-            rewound(student, settings),
-            objective_of(
-                as_teacher([(first, weight), *others]),
-                settings,
-                task,
-                LayerMaps(first, settings, learnt.train, console, "distill"),
-                keeper(settings, learnt.train, task, work, console, "distill"),
-            ),
-            learnt,
-            settings,
-            seed=seed,
-            work=work,
-            console=console,
-            track=track,
-            label="distill",
-        )
+        at = Workplace(work, console or Console("quiet"), seed, track, "distill")
+        taught = _teach(rewound(student, settings), teachers, texts, settings, task, tokens, at)
         forget(work)
-    return trained
+    return taught.model
+
+
+def _teach(
+    build: Callable[[int], PreTrainedModel],
+    teachers: Sequence[tuple[PreTrainedModel, float]],
+    texts: Texts,
+    settings: Distill,
+    task: TaskInfo,
+    tokens: Tokens,
+    at: Workplace,
+) -> Taught:
+    """Train what ``build`` makes to say and see what its teachers do; layers and their map are those of the first."""
+    at.warn(doubts_about(settings))
+    learnt, augmented = _lessons(texts, settings, task, tokens, at)
+    at.warn(doubts_about_updates(settings, Plan(learnt.train.lengths, settings, at.seed).total))
+    maps = LayerMaps(teachers[0][0], settings, learnt.train, at.console, at.step)
+    keep = keeper(settings, learnt.train, task, at.work, at.console, at.step)
+    model, result = train_best(
+        build,
+        objective_of(as_teacher(teachers), settings, task, maps, keep),
+        learnt,
+        settings,
+        seed=at.seed,
+        work=at.work,
+        console=at.console,
+        track=at.track,
+        label=at.step,
+    )
+    return Taught(model, result, maps.last, augmented)
+
+
+def _lessons(
+    texts: Texts, settings: Distill, task: TaskInfo, tokens: Tokens, at: Workplace
+) -> tuple[material.Material, int]:
+    """All rows as they are learnt from, encoded, and how many of them were made up."""
+    check_unanswered(settings, len(texts.unlabelled) > 0)
+    train = with_scores(texts.train, settings, task, at.work, at.console)
+    augmented = augmented_rows(texts.train, settings.augment, task, at.seed, at.work, at.console)
+    others = {"unlabelled": texts.unlabelled, "augmented": augmented}
+    learnt = material.from_rows(train, texts.select, task, tokens, at.console, texts.documents, **others)
+    return learnt, len(augmented)
+
+
+def _in_reach(
+    teacher: PreTrainedModel, student: Student, texts: Texts, task: TaskInfo, tokens: Tokens, at: Workplace
+) -> PreTrainedModel:
+    """The teacher as the student can follow it: where its embeddings are wider, the main directions of them."""
+    found = teacher_of(student, teacher, texts.train, task, tokens)
+    if found is not teacher:
+        size = embedding_size(found)
+        at.console.note(f"{at.step}: of the teacher's embeddings the {size} principal components are learnt")
+    return found
 
 
 def objective_of(

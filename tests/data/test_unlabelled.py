@@ -5,12 +5,14 @@ import json
 import numpy as np
 import pytest
 
+from compress.console import Console
 from compress.data.batches import encode_rows, for_training
-from compress.data.contents import contents_digest
+from compress.data.contents import OF_DATA, contents_digest
 from compress.data.joined import JoinedRows
 from compress.data.roles import load_roles, prepare
 from compress.data.sources import check_columns
 from compress.data.tokens import Tokens
+from compress.data.unlabelled import prepare_unlabelled, unlabelled_info, unlabelled_rows
 from compress.errors import DataError
 from compress.folder import TaskInfo
 from compress.recipe.schema import Data
@@ -78,7 +80,7 @@ KINDS = {
 
 @pytest.fixture
 def prepared(write, task_of, tmp_path):
-    """Prepares the rows of a kind with texts beside them; gives the roles."""
+    """Prepares the rows of a kind, then texts beside them; gives the roles and the folder of the texts."""
 
     def make(kind, unlabelled=None, name="more.jsonl", **changes):
         settings, train, given, _ = KINDS[kind]
@@ -89,21 +91,24 @@ def prepared(write, task_of, tmp_path):
             train=train, select=train, test=train, unlabelled=file, kind=kind, max_length=16, **{**settings, **changes}
         )
         check_columns(task)
-        folder = tmp_path / "prepared"
-        folder.mkdir()
-        prepare(task, 0, folder)
-        return load_roles(folder)
+        data, beside = tmp_path / "data", tmp_path / "beside"
+        data.mkdir()
+        beside.mkdir()
+        prepare(task, 0, data)
+        roles = load_roles(data)
+        prepare_unlabelled(task, roles, 0, beside)
+        return roles, beside
 
     return make
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_reads_them_and_puts_them_into_batches(prepared, kind, word_folder):
-    roles = prepared(kind)
-    assert list(roles.unlabelled()) == [KINDS[kind][-1]]
-    assert (roles.info.unlabelled, roles.info.counts["train"]) == (1, len(roles.rows("train")))
+    roles, beside = prepared(kind)
+    train, unlabelled = roles.rows("train"), unlabelled_rows(beside)
+    assert list(unlabelled) == [KINDS[kind][-1]]
+    assert (unlabelled_info(beside).count, roles.info.counts["train"]) == (1, len(train))
     task, tokens = roles.info.task_info, Tokens.load(word_folder)
-    train, unlabelled = roles.rows("train"), roles.unlabelled()
     encoded = encode_rows(JoinedRows(train, [unlabelled], task), task, tokens)
     alone = encode_rows(train, task, tokens)
     bare = encode_rows(unlabelled, task, tokens)
@@ -119,28 +124,41 @@ def test_every_kind_reads_them_and_puts_them_into_batches(prepared, kind, word_f
 
 
 def test_labels_are_not_looked_at(prepared):
-    roles = prepared("classification", lines({"text": "e", "label": "no class"}, {"text": "f", "label": None}))
-    assert [row["text"] for row in roles.unlabelled()] == ["e", "f"]
+    _, beside = prepared("classification", lines({"text": "e", "label": "no class"}, {"text": "f", "label": None}))
+    assert [row["text"] for row in unlabelled_rows(beside)] == ["e", "f"]
 
 
 def test_tags_are_not_needed(prepared):
-    roles = prepared("token_classification", "c\nd\n\ne\n", name="more.conll", header={"unlabelled": ["words"]})
-    assert [row["words"] for row in roles.unlabelled()] == [["c", "d"], ["e"]]
+    _, beside = prepared("token_classification", "c\nd\n\ne\n", name="more.conll", header={"unlabelled": ["words"]})
+    assert [row["words"] for row in unlabelled_rows(beside)] == [["c", "d"], ["e"]]
 
 
 def test_lists_of_candidates(prepared):
-    roles = prepared("ranking", lines({"text": "a", "candidate": ["b", "c"]}))
-    assert list(roles.unlabelled()) == [{"text": "a", "candidates": ["b", "c"]}]
+    _, beside = prepared("ranking", lines({"text": "a", "candidate": ["b", "c"]}))
+    assert list(unlabelled_rows(beside)) == [{"text": "a", "candidates": ["b", "c"]}]
 
 
 def test_a_limit_and_rows_that_do_not_fit(prepared):
     many = lines(*({"text": f"e {number}"} for number in range(10)), {"text": 5})
-    assert prepared("classification", many, limit=3, bad_rows="skip").info.unlabelled == 3
+    info = unlabelled_info(prepared("classification", many, limit=3, bad_rows="skip")[1])
+    assert (info.count, info.skipped) == (3, 1)
+    assert "row 11" in info.first_skipped
 
 
-def test_texts_that_stand_in_test_are_told(prepared):
-    info = prepared("classification", lines({"text": "a a"}, {"text": "new"})).info
-    assert info.unlabelled_duplicates == 1
+@pytest.mark.parametrize(("kind", "known"), [("classification", {"text": "a a"}), ("retrieval", {"query": "a c"})])
+def test_texts_that_stand_in_test_are_told(prepared, kind, known, write, task_of, tmp_path, capsys):
+    roles, beside = prepared(kind, lines(known, KINDS[kind][2]))
+    assert unlabelled_info(beside).duplicates == 1
+    settings, train, *_ = KINDS[kind]
+    files = {"train": write("t.jsonl", train), "unlabelled": write("u.jsonl", lines(known, {**known, **EMPTY[kind]}))}
+    task = task_of(**files, kind=kind, max_length=16, **settings)
+    prepare_unlabelled(task, roles, 0, tmp_path, Console("quiet"))
+    told = capsys.readouterr().err
+    assert f"1 of {roles.info.counts['test']} test rows have a text that also stands in unlabelled." in told
+    assert ("1 row has an empty text" in told) == (kind == "classification")
+
+
+EMPTY = {"classification": {"text": ""}, "retrieval": {"query": "e"}}
 
 
 @pytest.mark.parametrize(
@@ -178,14 +196,23 @@ def test_a_missing_file_names_its_key(write, task_of):
 def test_none_are_given(write, task_of, tmp_path):
     file = write("t.jsonl", LABELLED)
     prepare(task_of(train=file, select=file, test=file), 0, tmp_path)
-    roles = load_roles(tmp_path)
-    assert (roles.unlabelled(), roles.info.unlabelled) == ((), 0)
+    with pytest.raises(DataError, match="holds no unlabelled rows"):
+        unlabelled_info(tmp_path)
+    with pytest.raises(DataError, match="names nothing to read"):
+        prepare_unlabelled(task_of(train=file, select=file, test=file), load_roles(tmp_path), 0, tmp_path)
+    (tmp_path / "unlabelled.json").write_text("{}")
+    with pytest.raises(DataError, match=r"unlabelled.json cannot be read: count"):
+        unlabelled_info(tmp_path)
 
 
-def test_they_are_part_of_what_the_data_is(write):
+def test_they_are_no_part_of_what_the_roles_are(write):
     train, more = str(write("1.tsv", "x")), str(write("2.tsv", "y"))
-    digests = {contents_digest(Data(train=train, **beside)) for beside in ({}, {"unlabelled": more}, {"test": more})}
-    assert len(digests) == 3
+    alone, beside, other = (Data(train=train, **given) for given in ({}, {"unlabelled": more}, {"unlabelled": train}))
+    assert contents_digest(alone) == contents_digest(beside) != contents_digest(Data(train=train, test=more))
+    assert len({contents_digest(data, ("unlabelled",)) for data in (alone, beside, other)}) == 3
+    hub = Data(hub="a/b", train="train", unlabelled="more")
+    assert contents_digest(hub) == contents_digest(hub.model_copy(update={"unlabelled": None}))
+    assert contents_digest(hub, ("unlabelled",)) != contents_digest(hub, (*OF_DATA, "unlabelled"))
 
 
 def test_rows_keep_their_order_and_say_what_they_are():

@@ -8,10 +8,15 @@ import pytest
 
 import compress
 from compress.cli import main
-from compress.errors import UsageError
+from compress.console import Console
+from compress.errors import DataError, UsageError
+from compress.folder import read_info
 from compress.models.tiny import write_tiny_model
 from compress.pipeline import abilities
 from compress.pipeline.abilities import ability_faults
+from compress.pipeline.estimates import Estimates
+from compress.pipeline.execute import Executor
+from compress.pipeline.launch import Launch
 from compress.pipeline.portable import portable
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.store import StepStore
@@ -68,7 +73,84 @@ def test_unlabelled_texts_count_by_their_contents(plan_of, tmp_path):
         )
     )
     assert first == same
-    assert first["data"] != without["data"]
+    changed = {name for name, mark in first.items() if without.get(name) != mark}
+    assert {"unlabelled", "distill", "prune"} <= changed
+    assert not {"data", "finetune", "floor", "score-teacher-torch-fp32-cpu-b32"} & changed
+
+
+def test_only_distillation_needs_unlabelled_texts(plan_of, tmp_path):
+    given = f"task.data.unlabelled={tmp_path / 'more.csv'}"
+    plan = plan_of(given)
+    assert [step.name for step in plan.steps][:3] == ["data", "unlabelled", "finetune"]
+    assert [step.kind for step in plan.steps if "unlabelled" in step.needs] == ["distill", "report"]
+    for without in ([], [given, "student=null"], [given, "distill=false"], ["task.data.unlabelled=[]"]):
+        assert all(step.kind != "unlabelled" for step in plan_of(*without).steps)
+
+
+def test_what_tells_how_to_read_them_is_no_part_of_the_roles(plan_of, tmp_path):
+    (tmp_path / "bare.csv").write_text("grey and wet night\n")
+    given = [f"task.data.unlabelled={tmp_path / 'bare.csv'}", "task.data.header={unlabelled: [text]}"]
+    first, without = prints(plan_of(*given)), prints(plan_of())
+    assert first["data"] == without["data"]
+    other = prints(plan_of(*given[:1], "task.data.header={unlabelled: [text, ...]}"))
+    assert other["data"] == first["data"]
+    assert other["unlabelled"] != first["unlabelled"]
+    roles = prints(plan_of(given[0], "task.data.header={unlabelled: [text], select: [text, label]}"))
+    assert roles["data"] != without["data"]
+
+
+@pytest.mark.parametrize(("student", "told"), [("{layers: 1}", False), ("null", True)])
+def test_texts_that_nobody_reads_are_told(recipe, tmp_path, capsys, student, told):
+    given = ["--set", f"task.data.unlabelled={tmp_path / 'more.csv'}", "--set", f"student={student}", "--dry-run"]
+    assert main(["run", str(recipe), "--runs", str(tmp_path / "runs"), *given]) == 0
+    assert ("task.data.unlabelled is not read: " in capsys.readouterr().err) == told
+
+
+def test_columns_are_looked_at_before_anything_runs(plan_of, tmp_path):
+    (tmp_path / "more.csv").write_text("words\ngrey\n")
+    with pytest.raises(DataError, match=r"more.csv, row 1 .*there is no column 'text'"):
+        plan_of(f"task.data.unlabelled={tmp_path / 'more.csv'}")
+
+
+def test_how_many_rows_are_learnt_from_is_known_once_they_are_read(plan_of, tmp_path):
+    plan = plan_of(f"task.data.unlabelled={tmp_path / 'more.csv'}", "distill.augment={model: owner/words, copies: 2}")
+    store = StepStore(tmp_path / "runs")
+    executor = Executor(plan, store, Console("quiet"), tmp_path / "events.jsonl", Launch())
+    assert Estimates(plan, store).rows("finetune") is None
+    executor.run(set(), until="data")
+    assert {kind: Estimates(plan, store).rows(kind) for kind in ("finetune", "distill", "prune", "export")} == {
+        "finetune": 152,
+        "distill": None,
+        "prune": 152,
+        "export": None,
+    }
+    assert Estimates(plan, store).expected("distill") is None
+    executor.run(set(), until="unlabelled")
+    assert Estimates(plan, store).rows("distill") == 3 * 152 + 30
+    assert len(Estimates(plan, store).expected("distill").work.lengths) == 3 * 152 + 30
+
+
+def test_a_finished_run_takes_more_texts_without_another_teacher(finished_run, recipe, tmp_path, capsys):
+    shutil.copytree(finished_run.parent, tmp_path / "copy")
+    runs, events = tmp_path / "copy" / "runs", tmp_path / "copy" / "runs" / "tiny" / "events.jsonl"
+    before = len(events.read_text().splitlines())
+    given = ["--set", f"task.data.unlabelled={tmp_path / 'more.csv'}", "--until", "distill"]
+    assert main(["run", str(tmp_path / "copy" / "tiny.yaml"), "--runs", str(runs), *given]) == 0
+    told = [json.loads(line) for line in events.read_text().splitlines()[before:]]
+    ended = [(line["step"], line["event"]) for line in told if line["event"] != "started"]
+    assert ended == [
+        ("data", "skipped"),
+        ("unlabelled", "finished"),
+        ("finetune", "skipped"),
+        ("distill", "finished"),
+    ]
+    err = capsys.readouterr().err
+    assert "rows without an answer: 30" in err
+    assert "finetune: nothing changed, skipped" in err
+    parents = {parent.step for parent in read_info(next((runs / ".steps").glob("distill-*"))).parents}
+    assert "data" in parents
+    works = [record.work for record in StepStore(runs).records() if record.kind == "distill"]
+    assert sorted(works) == [2 * 152, 2 * (152 + 30)]
 
 
 def test_a_missing_model_is_told_at_once(plan_of, tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from compress.data.roles import load_roles, prepare
 from compress.errors import RecipeError
 from compress.measure import predict
 from compress.measure.robustness import PerturbedRows
-from compress.pipeline import steps
+from compress.pipeline import answering, steps
 from compress.pipeline.assessing import Assessor
 from compress.pipeline.graph import Competitor, Plan
 from compress.pipeline.names import NAMES
@@ -52,9 +52,9 @@ def scored(recipe, tmp_path: Path, tiny_folder):
     inputs = {"data": tmp_path / "data", "finetune": tiny_folder("bert", task)}
     console = Console("quiet")
     steps.slices(Workbench(inputs, tmp_path / "slices", console), recipe.task, recipe.seed)
-    steps.score(Workbench(inputs, tmp_path / "score", console), "finetune", VARIANT, "cpu", 16)
+    answering.score(Workbench(inputs, tmp_path / "score", console), "finetune", VARIANT, "cpu", 16)
     names, seed = recipe.measure.robustness, recipe.seed
-    steps.perturb(Workbench(inputs, tmp_path / "perturb", console), "finetune", VARIANT, "cpu", 16, names, seed)
+    answering.perturb(Workbench(inputs, tmp_path / "perturb", console), "finetune", VARIANT, "cpu", 16, names, seed)
     return {**inputs, **{name: tmp_path / name for name in ("slices", "score", "perturb")}}
 
 
@@ -89,7 +89,7 @@ def test_documents_are_embedded_once_for_all_changed_texts_and_cut_ones_are_told
     bench = Workbench({"data": tmp_path, "finetune": model}, tmp_path, Console("quiet"))
     seen, embed = [], predict.embed_documents
     monkeypatch.setattr(predict, "embed_documents", lambda *given: seen.append(given) or embed(*given))
-    steps.score(bench, "finetune", VARIANT, "cpu", 16)
+    answering.score(bench, "finetune", VARIANT, "cpu", 16)
     scored = json.loads((tmp_path / steps.SCORED_FILE).read_bytes())["truncated"]
     assert scored == {
         "select": 0.0,
@@ -98,7 +98,7 @@ def test_documents_are_embedded_once_for_all_changed_texts_and_cut_ones_are_told
         "test's documents": pytest.approx(28 / 40),
     }
     assert len(seen) == 2
-    steps.perturb(bench, "finetune", VARIANT, "cpu", 16, ("typos", "uppercase"), 0)
+    answering.perturb(bench, "finetune", VARIANT, "cpu", 16, ("typos", "uppercase"), 0)
     assert len(seen) == 3
     assert kept_in(tmp_path)["typos"]["found"].shape == (40, 40)
 

@@ -1,6 +1,5 @@
 """Augmentation: which words are replaced and by what, for every kind, once, and past the cache."""
 
-import json
 import re
 from random import Random
 
@@ -8,13 +7,11 @@ import numpy as np
 import pytest
 
 from compress.console import Console
-from compress.data.roles import load_roles, prepare
 from compress.errors import DataError, ModelError, UsageError
 from compress.folder import TaskInfo
 from compress.models.masked import Hidden, MaskedModel
 from compress.models.tiny import tiny_tokenizer as letters
 from compress.models.tiny import write_tiny_model
-from compress.recipe.schema import Task
 from compress.recipe.training import Augment, Distill
 from compress.tasks import kind_of
 from compress.train import augment as module
@@ -232,14 +229,3 @@ def test_a_student_learns_from_them(folder, tiny_model, tiny_tokenizer, tiny_tas
     given = {"settings": settings, "work": tmp_path, "unlabelled_rows": more}
     trained = distill_from_model(teacher, student, tiny_tokenizer, rows(12), rows(4), task, **given)
     assert all(bool(parameter.isfinite().all()) for parameter in trained.parameters())
-
-
-def test_a_prepared_folder_with_texts_beside_it(tmp_path):
-    lines = [json.dumps({"text": f"a {word}", "label": word}) for word in ("good", "bad", "good")]
-    (tmp_path / "t.jsonl").write_text("\n".join(lines))
-    (tmp_path / "u.jsonl").write_text(json.dumps({"text": "a plot"}))
-    files = {role: str(tmp_path / "t.jsonl") for role in ("train", "select", "test")}
-    task = Task(name="t", kind="classification", data={**files, "unlabelled": str(tmp_path / "u.jsonl")})
-    (tmp_path / "data").mkdir()
-    prepare(task, 0, tmp_path / "data")
-    assert [row["text"] for row in load_roles(tmp_path / "data").unlabelled()] == ["a plot"]
