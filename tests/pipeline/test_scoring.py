@@ -59,7 +59,7 @@ def scored(recipe, tmp_path: Path, tiny_folder):
 
 
 def kept_in(folder: Path) -> dict[str, np.ndarray]:
-    with np.load(folder / steps.ANSWERS_FILE, allow_pickle=False) as file:
+    with np.load(folder / answering.ANSWERS_FILE, allow_pickle=False) as file:
         return dict(file)
 
 
@@ -72,7 +72,7 @@ def test_answers_are_kept_and_those_to_changed_texts_apart(scored, recipe, tmp_p
     assert 3 <= kept["lengths"].min() <= kept["lengths"].max() <= 16
     changed = list(PerturbedRows(load_roles(scored["data"]).rows("test"), KINDS["classification"], "uppercase", 0))
     assert changed[3]["text"] == "SUN AND STORM NUMBER 3"
-    told = json.loads((scored["score"] / steps.SCORED_FILE).read_bytes())
+    told = json.loads((scored["score"] / answering.SCORED_FILE).read_bytes())
     assert {"select", "test"} <= set(told["truncated"])
     assert told["examples"] == {"select": 1.0, "test": 1.0}
 
@@ -90,7 +90,7 @@ def test_documents_are_embedded_once_for_all_changed_texts_and_cut_ones_are_told
     seen, embed = [], predict.embed_documents
     monkeypatch.setattr(predict, "embed_documents", lambda *given: seen.append(given) or embed(*given))
     answering.score(bench, "finetune", VARIANT, "cpu", 16)
-    scored = json.loads((tmp_path / steps.SCORED_FILE).read_bytes())["truncated"]
+    scored = json.loads((tmp_path / answering.SCORED_FILE).read_bytes())["truncated"]
     assert scored == {
         "select": 0.0,
         "select's documents": pytest.approx(0.5, abs=0.5),

@@ -89,6 +89,16 @@ def test_pruned_students_recover(tiny_model, tiny_folder, prepared, tmp_path):
     assert layer_shapes(load(tmp_path)) == [(4, 48), (4, 64)]
 
 
+def test_rows_without_an_answer_are_learnt_from_beside_those_of_train(tiny_folder, prepared, tmp_path):
+    more = [{"text": f"a {word} plot", "text_pair": None} for word in ("fine", "dull", "good")]
+    settings = Distill(**SETTINGS, losses={"soft_label": 1.0})
+    teacher = tiny_folder("bert")
+    (tmp_path / "alone").mkdir()
+    made = distill(teacher, Student(layers=1), prepared, settings, 0, tmp_path, unlabelled_rows=more)
+    alone = distill(teacher, Student(layers=1), prepared, settings, 0, tmp_path / "alone")
+    assert (made.rows_seen, alone.rows_seen) == (2 * 53, 2 * 50)
+
+
 def test_no_distillation_leaves_the_student_as_it_is_built(tiny_folder, prepared, tmp_path, same_weights):
     teacher = tiny_folder("bert")
     made = distill(teacher, Student(layers=1), prepared, False, 0, tmp_path)
