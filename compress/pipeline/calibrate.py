@@ -1,7 +1,8 @@
 """`compress plan --calibrate`: the model steps in miniature, on rows of the real data, so that their pace is known.
 
 The rows are read as they would be in a run, and then stand. Everything else happens in a folder that is removed: each
-training makes a few updates in each of two epochs, so that what a teacher's kept words save is seen too.
+training makes a few updates in each of two epochs, so that what a teacher's kept words save is seen too; in phases, two
+epochs of each.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from compress.pipeline.store import StepStore
 from compress.pipeline.workbench import Workbench
 from compress.recipe.forms import Role
 from compress.recipe.schema import Recipe
-from compress.recipe.training import Training
+from compress.recipe.training import Distill, Training
 from compress.tasks import kind_of
 
 UPDATES = 12
@@ -61,7 +62,8 @@ class Calibrated:
         rows = sum(work.updates) / work.per_epoch * len(work.lengths)
         scoring = self.batches * SCORING / rows * self.rates.operation * work.flops(work.first + work.later)
         seconds = expected.seconds(self.rates) + self.beside + scoring + expected.encoding
-        return Forecast(seconds, f"{2 * UPDATES} updates tried just now")
+        of_each = " of each phase" if self.rates.phases else ""
+        return Forecast(seconds, f"{2 * UPDATES} updates{of_each} tried just now")
 
 
 def calibrate(plan: Plan, options: Options, console: Console) -> dict[str, Calibrated]:
@@ -123,13 +125,22 @@ def _shortened(recipe: Recipe) -> Recipe:
     short: dict[str, Any] = {"epochs": 2.0, "max_steps": None, "restarts": 1, "patience": None, "evaluations": 1}
 
     def cut(settings: Any) -> Any:
-        return settings and settings.model_copy(update=short)
+        return settings and _phases_alike(settings.model_copy(update=short))
 
     prune = recipe.prune and recipe.prune.model_copy(
         update={"recover": cut(recipe.prune.recover), "batches": min(SCORED, recipe.prune.batches)}
     )
     changes = {"finetune": cut(recipe.finetune), "distill": cut(recipe.distill), "prune": prune}
     return recipe.model_copy(update=changes)
+
+
+def _phases_alike(settings: Training) -> Training:
+    """Every phase gets the epochs that a training without phases would."""
+    if not (isinstance(settings, Distill) and settings.phases):
+        return settings
+    count = len(settings.phases)
+    phases = tuple(phase.model_copy(update={"share": 1 / count}) for phase in settings.phases)
+    return settings.model_copy(update={"epochs": settings.epochs * count, "phases": phases})
 
 
 def _write_rows(roles: Roles, settings: Training | None, folder: Path) -> None:

@@ -10,6 +10,8 @@ from compress.pipeline.preview import preview, shown_step
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.store import StepStore
 
+PHASES = "prune.recover.phases=[{share: 0.75, hidden_state: 1.0}, {share: 0.25, soft_label: 1.0}]"
+
 
 @pytest.fixture(scope="module")
 def tried(tmp_path_factory):
@@ -17,7 +19,7 @@ def tried(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("calibrated")
     options = Options(runs=folder / "runs")
-    plan = prepare(write_tiny_recipe(folder), ["distill.max_steps=7"], options)
+    plan = prepare(write_tiny_recipe(folder), ["distill.max_steps=7", PHASES], options)
     return plan, options, calibrate(plan, options, Console("quiet"))
 
 
@@ -30,12 +32,19 @@ def test_every_training_is_tried_and_only_the_data_stand(tried):
     assert not list((store.steps / ".partial").glob("*"))
 
 
+def test_every_phase_is_tried_and_weighed_by_its_share(tried):
+    plan, options, found = tried
+    assert {kind: len(each.rates.phases) for kind, each in found.items()} == {"finetune": 0, "distill": 0, "prune": 2}
+    assert Estimates(plan, StepStore(options.root)).expected("prune").work.phases == (0.75, 0.25)
+
+
 def test_what_was_tried_comes_before_what_is_known(tried):
     plan, options, found = tried
     rows = {row["step"]: row for row in preview(plan, options, found)}
     assert rows["data"]["state"] == "stands"
     for name in ("finetune", "distill", "prune"):
-        assert rows[name]["basis"] == f"{2 * UPDATES} updates tried just now"
+        of_each = " of each phase" if name == "prune" else ""
+        assert rows[name]["basis"] == f"{2 * UPDATES} updates{of_each} tried just now"
         assert rows[name]["seconds"] > 0
         assert rows[name]["memory"] > rows[name]["disk"] > 0
     assert rows["report"]["memory"] is None
