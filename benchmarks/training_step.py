@@ -11,39 +11,26 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
-from transformers import BertConfig, BertForSequenceClassification, PreTrainedModel
+from transformers import PreTrainedModel
 
+from benchmarks.updates import MINILM, MOST, TASK, Drawn, Timed, bert, clock_of, trained
 from compress.console import Console
-from compress.data.joined import Origin, of_train
-from compress.folder import TaskInfo
 from compress.measure.flops import flops
 from compress.models.families import shape_of
 from compress.recipe.training import Distill, Training
-from compress.tasks.kind import Arrays
 from compress.train.distillation import Distillation
-from compress.train.loop import train
-from compress.train.objective import Batch, Examples, Losses, Objective, TaskObjective
+from compress.train.objective import Examples, Objective, TaskObjective
 from compress.train.plan import Plan
 
-BATCH, SHORT, LONG = 32, 25, 128
-PIECES = 30_522
+BATCH, SHORT, LONG = 32, 25, MOST
 SIDE = 4096
 WARM = 2
-TASK = TaskInfo(
-    name="drawn", kind="classification", text=("text",), labels=("a", "b"), metric="accuracy", max_length=LONG
-)
-MINILM = {"hidden_size": 384, "num_attention_heads": 12, "intermediate_size": 1536}
 LOSSES = {"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0, "hard_label": 0.0}
 
 
@@ -67,56 +54,6 @@ CPU = tuple(
 CUDA = (Case("BERT-base to 6 layers, 128 pieces", LONG, 6, 12, ()),)
 
 
-class Drawn:
-    """Rows of random pieces, common ones more often; about so many each as told, or exactly, where it is long."""
-
-    def __init__(self, rows: int, length: int) -> None:
-        drawn = np.random.default_rng(0)
-        spread = drawn.gamma(4.0, length / 4.0, rows).astype(np.int64).clip(4, 64)
-        self.lengths: NDArray[np.int64] = spread if length < LONG else np.full(rows, length)
-        self.pieces, self.lasting = self.lengths, rows
-        self.ids = drawn.zipf(1.2, (rows, self.lengths.max())) % PIECES
-
-    def digest(self) -> str:
-        """One draw."""
-        return "drawn"
-
-    def vocabulary(self) -> NDArray[np.int64]:
-        """The pieces that were drawn."""
-        return np.unique(np.append(self.ids, 0))
-
-    def origins(self, indices: NDArray[np.int64]) -> list[Origin]:
-        """They are rows."""
-        return [of_train(row) for row in indices.tolist()]
-
-    def batch(self, indices: NDArray[np.int64]) -> Arrays:
-        """As wide as the longest."""
-        lengths = self.lengths[indices]
-        mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.int64)
-        ids = self.ids[indices, : mask.shape[1]] * mask
-        beside = {"labels": indices % 2, "index": indices}
-        return {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(mask), **beside}
-
-
-class Timed:
-    """An objective that looks at the clock when an update begins."""
-
-    def __init__(self, objective: Objective, clock: Callable[[], float]) -> None:
-        self._objective, self._clock = objective, clock
-        self.modules, self.identity = objective.modules, objective.identity
-        self.settles, self.spared, self.teachers = objective.settles, objective.spared, objective.teachers
-        self.began: list[float] = []
-
-    def begin(self, progress: float) -> None:
-        """The update before it has ended."""
-        self.began.append(self._clock())
-        self._objective.begin(progress)
-
-    def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
-        """As told."""
-        return self._objective(model, batch)
-
-
 class Found(NamedTuple):
     """Of one case: seconds an update, the usual way and ours; operations and pieces an update; operations a second."""
 
@@ -129,8 +66,8 @@ class Found(NamedTuple):
 
 def measure(case: Case, updates: int, rounds: int, device: torch.device, compiled: bool) -> Found:
     """Let both take turns, in the order usual, ours, ours, usual."""
-    clock = _clock(device)
-    examples = Drawn(BATCH * (updates + WARM), case.length)
+    clock = clock_of(device)
+    examples = Drawn(BATCH * (updates + WARM), case.length, even=case.length == LONG)
     extra = {"compile": True} if compiled else {}
     settings = (
         Distill(epochs=1, precision="bf16", **LOSSES, **extra)
@@ -143,9 +80,12 @@ def measure(case: Case, updates: int, rounds: int, device: torch.device, compile
         rates.append(_rate(device, clock))
         for who in ("usual", "ours") if number % 2 == 0 else ("ours", "usual"):
             model, objective = _made(case, settings)
-            run = _ours if who == "ours" else _usual
-            taken[who] += run(model, Timed(objective, clock), examples, settings, device)
-        model, objective = _made(case, settings)
+            if who == "ours":
+                found = trained(model, objective, examples, settings, clock)
+            else:
+                found = _usual(model, Timed(objective, clock), examples, settings, device)
+            taken[who] += found[WARM:]
+    model, objective = _made(case, settings)
     pieces = [
         examples.batch(batch)["input_ids"].size
         for update in range(WARM, updates + WARM)
@@ -158,19 +98,10 @@ def measure(case: Case, updates: int, rounds: int, device: torch.device, compile
     return Found(usual, ours, work, statistics.fmean(pieces), max(rates))
 
 
-def _ours(
-    model: PreTrainedModel, objective: Timed, examples: Examples, settings: Training, device: torch.device
-) -> list[float]:
-    """Seconds of each update of the project's loop but the first ones."""
-    with tempfile.TemporaryDirectory() as folder:
-        train(model, objective, examples, settings, seed=0, work=Path(folder), console=Console("quiet"))
-    return [float(taken) for taken in np.diff(objective.began)[WARM:]]
-
-
 def _usual(
     model: PreTrainedModel, objective: Timed, examples: Examples, settings: Training, device: torch.device
 ) -> list[float]:
-    """Seconds of each update of a plain loop under autocast."""
+    """Seconds of each update of a plain loop under autocast but the last."""
     nn.Module.to(model, device).train()
     learning = list(model.parameters())
     optimizer = torch.optim.AdamW(learning, lr=settings.learning_rate, fused=True)
@@ -185,17 +116,15 @@ def _usual(
         torch.stack([loss.float() for loss in losses.values()]).sum().backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(learning, 1.0)
         optimizer.step()
-    return [float(taken) for taken in np.diff(objective.began)[WARM:]]
+    return objective.taken
 
 
 def _made(case: Case, settings: Training) -> tuple[PreTrainedModel, Objective]:
     torch.manual_seed(0)
-    width: dict[str, Any] = dict(case.width)
-    model = BertForSequenceClassification(BertConfig(num_hidden_layers=case.layers, **width))
+    model = bert(case.layers, dict(case.width))
     if not isinstance(settings, Distill):
         return model, TaskObjective(TASK)
-    teacher = BertForSequenceClassification(BertConfig(num_hidden_layers=case.taught_by, **width))
-    return model, Distillation(model, teacher, settings, TASK)
+    return model, Distillation(model, bert(case.taught_by, dict(case.width)), settings, TASK)
 
 
 def _work(model: PreTrainedModel, objective: Objective, examples: Examples, settings: Training, update: int) -> float:
@@ -215,16 +144,6 @@ def _rate(device: torch.device, clock: Callable[[], float]) -> float:
         _ = matrix @ matrix
         best = max(best, 2 * side**3 / (clock() - began))
     return best
-
-
-def _clock(device: torch.device) -> Callable[[], float]:
-    def after_the_device() -> float:
-        torch.cuda.synchronize(device)
-        return time.perf_counter()
-
-    if device.type == "cuda":
-        return after_the_device
-    return time.process_time if torch.get_num_threads() == 1 else time.perf_counter
 
 
 def table(cases: Sequence[tuple[Case, Found]]) -> list[tuple[str, ...]]:

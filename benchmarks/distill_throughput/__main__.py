@@ -15,8 +15,7 @@ from benchmarks.report import Store, beginning, carry_out, chosen, in_place, pos
 from compress.console import Console
 from compress.measure.placement import cores_for
 
-ROWS, LEARNT, ROUNDS = 1920, 8000, 3
-TRIAL_ROWS, TRIAL_LEARNT = 96, 512
+ROWS, TRIAL_ROWS, ROUNDS = 1920, 96, 3
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -37,7 +36,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     given.cases = chosen(parser, "--races", given.races, tuple(CASES))
     given.rounds = given.rounds or (1 if given.trial else ROUNDS)
     given.rows = given.rows or (TRIAL_ROWS if given.trial else ROWS)
-    given.learnt = TRIAL_LEARNT if given.trial else LEARNT
     if given.out is None and not given.trial:
         given.out = Path("reports/distill_throughput")
     return given
@@ -64,7 +62,7 @@ def _race(given: argparse.Namespace, work: Path, store: Store[ThroughputReport],
     from benchmarks.distill_throughput.material import PAIRS, Workshop
 
     torch.set_num_threads(given.threads)
-    workshop = Workshop(work, given.rows, given.learnt, console)
+    workshop = Workshop(work, console, given.rows, trial=given.trial)
     place = Place(given.threads, cores_for(given.threads))
     setting = Setting(workshop, place, given.rounds, given.rows, given.batch)
     store.update(data=workshop.source, metric=workshop.task.metric)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -18,27 +14,22 @@ import torch
 from safetensors.torch import load_file
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedModel
 
+from benchmarks.lesson import SOURCE, Lesson
 from compress import __version__
 from compress.console import Console
 from compress.data.batches import encode_rows
-from compress.data.builtin import cache_folder
-from compress.data.roles import Roles, load_roles, prepare
 from compress.data.tokens import Tokens
-from compress.errors import DataError
-from compress.folder import FolderInfo, TaskInfo
+from compress.folder import FolderInfo
 from compress.models.families import family_of, shape_of
 from compress.models.folder import load, load_tokenizer, save_model
 from compress.models.quiet import quiet
 from compress.models.shrink import build_student
-from compress.recipe.schema import Data, Task
-from compress.recipe.training import Finetune, Student
+from compress.recipe.training import Student
 from compress.tasks.kind import Row
 from compress.train.evaluate import evaluator
-from compress.train.finetune import finetune
 from compress.train.loop import Evaluate
 from compress.train.weights import put_weights
 
-SOURCE = "minilm-l6"
 PAIRS = ((0, 1), (1, 3), (2, 5))
 PAIRS_OF_BASE = ((0, 3), (1, 7), (2, 11))
 """Of a teacher of 12 layers; a student of three leaves most of a step to the teacher."""
@@ -57,68 +48,13 @@ class Material:
     """Of a row, on average."""
 
 
-def source_task(limit: int) -> tuple[Task, str]:
-    """SST-2 where COMPRESS_DATA has it, else the builtin docstrings; and which it is, in words."""
-    named = os.environ.get("COMPRESS_DATA")
-    folder = Path(named or "") / "glue" / "SST-2"
-    if named and not folder.is_dir():
-        raise DataError(
-            f"COMPRESS_DATA names a folder without {folder.relative_to(named)}.",
-            hint="unset it to run on the builtin docstrings",
-        )
-    if not named:
-        task = Task(name="docstrings", kind="classification", data=Data(builtin="docstrings", limit=limit))
-        return task, "builtin docstrings (COMPRESS_DATA names no folder with glue/SST-2)"
-    data = Data(train=str(folder / "train.tsv.gz"), test=str(folder / "dev.tsv.gz"), limit=limit)
-    labels = ("negative", "positive")
-    return Task(name="sst2", kind="classification", data=data, text=("sentence",), labels=labels), "SST-2"
-
-
-class Workshop:
+class Workshop(Lesson):
     """Makes what a race needs when it is first asked for, in a folder that goes away."""
 
-    def __init__(self, work: Path, rows: int, learnt: int, console: Console) -> None:
-        """``rows`` are the most that a race takes; the teacher is fine-tuned on ``learnt``."""
-        self.work, self.rows, self.learnt, self.console = work, rows, learnt, console
-        task, self.source = source_task(max(rows, learnt))
-        self._data = work / "data"
-        self._data.mkdir()
-        prepare(task, 0, self._data)
-
-    @cached_property
-    def roles(self) -> Roles:
-        """The prepared rows."""
-        return load_roles(self._data)
-
-    @property
-    def task(self) -> TaskInfo:
-        """The task that everybody learns."""
-        return self.roles.info.task_info
-
-    @cached_property
-    def teacher(self) -> Path:
-        """MiniLM, fine-tuned briefly: once for the same rows, and then kept in the cache folder."""
-        rows = list(islice(self.roles.rows("train"), self.learnt))
-        settings = Finetune(epochs=1, learning_rate=1e-4)
-        told = json.dumps(
-            [__version__, SOURCE, settings.model_dump(mode="json"), self.task.model_dump(mode="json"), rows]
-        )
-        kept = cache_folder() / "benchmarks" / f"teacher-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
-        if not kept.is_dir():
-            self.console.note(f"fine-tuning {SOURCE} on {len(rows)} rows …")
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".making-") as room:
-                finetune(SOURCE, self._data_of(self.learnt), settings, 0, Path(room) / "teacher")
-                (Path(room) / "teacher").replace(kept)
-        return kept
-
-    def _data_of(self, count: int) -> Path:
-        """The prepared rows with no more than so many to learn from."""
-        folder = self.work / f"data-{count}"
-        task, _ = source_task(count)
-        folder.mkdir()
-        prepare(task, 0, folder)
-        return folder
+    def __init__(self, work: Path, console: Console, rows: int, *, trial: bool) -> None:
+        """``rows`` are the most that a race takes."""
+        super().__init__(work, console, rows, trial=trial)
+        self.rows = rows
 
     def material(self, name: str) -> Material:
         """`short`, `full` or `base`."""
@@ -126,8 +62,8 @@ class Workshop:
         teacher = self.teacher_of_base if base else self.teacher
         pairs = PAIRS_OF_BASE if base else PAIRS
         tokens = Tokens.load(teacher)
-        rows = islice(self.roles.rows("train"), self.rows)
-        chosen = list(filled(list(rows), tokens) if name == "full" else rows)
+        rows = self.first("train", self.rows)
+        chosen = list(filled(rows, tokens)) if name == "full" else rows
         path = self.work / f"{name}.jsonl"
         return Material(teacher, self.student(teacher, pairs), path, pairs, self._write(path, chosen, tokens))
 

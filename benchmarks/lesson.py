@@ -1,0 +1,110 @@
+"""Rows of a task and a teacher that knows it, for benchmarks that want real ones."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import tempfile
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+from compress import __version__
+from compress.console import Console
+from compress.data.builtin import cache_folder
+from compress.data.roles import Roles, load_roles, prepare
+from compress.errors import DataError
+from compress.folder import TaskInfo
+from compress.recipe.schema import Data, Task
+from compress.recipe.training import Finetune
+from compress.tasks.kind import Row
+from compress.train.finetune import finetune
+
+SOURCE = "minilm-l6"
+LEARNT, TRIAL_LEARNT = 8000, 512
+"""Rows that the teacher is fine-tuned on."""
+
+
+def source_task(limit: int) -> tuple[Task, str]:
+    """SST-2 where COMPRESS_DATA has it, else the builtin docstrings; and which it is, in words."""
+    named = os.environ.get("COMPRESS_DATA")
+    folder = Path(named or "") / "glue" / "SST-2"
+    if named and not folder.is_dir():
+        raise DataError(
+            f"COMPRESS_DATA names a folder without {folder.relative_to(named)}.",
+            hint="unset it to run on the builtin docstrings",
+        )
+    if not named:
+        task = Task(name="docstrings", kind="classification", data=Data(builtin="docstrings", limit=limit))
+        return task, "builtin docstrings (COMPRESS_DATA names no folder with glue/SST-2)"
+    data = Data(train=str(folder / "train.tsv.gz"), test=str(folder / "dev.tsv.gz"), limit=limit)
+    labels = ("negative", "positive")
+    return Task(name="sst2", kind="classification", data=data, text=("sentence",), labels=labels), "SST-2"
+
+
+def add_teacher(parser: argparse.ArgumentParser) -> None:
+    """The option for a teacher that is there already."""
+    told = f"a finished teacher's folder (default: {SOURCE}, fine-tuned on {LEARNT} rows and kept in the cache folder)"
+    parser.add_argument("--teacher", help=told)
+
+
+class Lesson:
+    """Prepared rows, and a teacher's folder that is made when it is first asked for."""
+
+    def __init__(self, work: Path, console: Console, rows: int, *, trial: bool, teacher: str | None = None) -> None:
+        """``rows`` are the most that are asked for; where no ``teacher`` is given, one is fine-tuned."""
+        self.work, self.console, self._given = work, console, teacher
+        self.learnt = TRIAL_LEARNT if trial else LEARNT
+        task, self.source = source_task(max(rows, self.learnt))
+        self._data = work / "data"
+        self._data.mkdir()
+        prepare(task, 0, self._data)
+
+    @cached_property
+    def roles(self) -> Roles:
+        """The prepared rows."""
+        return load_roles(self._data)
+
+    @property
+    def task(self) -> TaskInfo:
+        """The task that everybody learns."""
+        return self.roles.info.task_info
+
+    def first(self, role: Literal["train", "test"], count: int) -> list[Row]:
+        """So many rows of a role."""
+        return list(islice(self.roles.rows(role), count))
+
+    @cached_property
+    def teacher(self) -> Path:
+        """The one that was given, if it answers this task; else MiniLM, fine-tuned briefly."""
+        if self._given is None:
+            return self._taught()
+        finetune(self._given, self._data, False, 0, self.work / "teacher", console=self.console)
+        return self.work / "teacher"
+
+    def _taught(self) -> Path:
+        """Fine-tuned once for the same rows, and then kept in the cache folder."""
+        rows = self.first("train", self.learnt)
+        settings = Finetune(epochs=1, learning_rate=1e-4)
+        told = json.dumps(
+            [__version__, SOURCE, settings.model_dump(mode="json"), self.task.model_dump(mode="json"), rows]
+        )
+        kept = cache_folder() / "benchmarks" / f"teacher-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+        if not kept.is_dir():
+            self.console.note(f"fine-tuning {SOURCE} on {len(rows)} rows …")
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".making-") as room:
+                finetune(SOURCE, self._data_of(self.learnt), settings, 0, Path(room) / "teacher")
+                (Path(room) / "teacher").replace(kept)
+        return kept
+
+    def _data_of(self, count: int) -> Path:
+        """The prepared rows with no more than so many to learn from."""
+        folder = self.work / f"data-{count}"
+        task, _ = source_task(count)
+        folder.mkdir()
+        prepare(task, 0, folder)
+        return folder
