@@ -13,7 +13,8 @@ from compress.folder import combined_digest, digests, file_digest
 
 Found = TypeVar("Found")
 
-HUB_ID = re.compile(r"^[\w.-]+/[\w.-]+(@[\w./-]+)?$")
+HUB_ID = re.compile(r"^(?!.*(?:--|\.\.))\w(?:[\w.-]*\w)?/\w(?:[\w.-]*\w)?(@[\w./-]+)?$", re.ASCII)
+"""`owner/name` or `owner/name@revision`, each starting and ending with a letter or digit, as the hub has them."""
 
 MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
 """What of a model folder is read: configuration, tokenizer, weights."""
@@ -95,8 +96,13 @@ def folder_identity(source: str) -> dict[str, Any]:
     return {"digest": combined_digest(told)}
 
 
-def _digest(folder: Path) -> str:
+def model_files(folder: Path) -> list[Path]:
+    """The files that make a model of a folder, or a UsageError where it is none."""
     files = sorted({path for pattern in MODEL_FILES for path in folder.glob(pattern) if path.name not in TOLD_FILES})
     if not any(path.name == "config.json" for path in files):
         raise UsageError(f"{folder} is no model folder: it has no config.json.")
-    return combined_digest({path.name: file_digest(path) for path in files})
+    return files
+
+
+def _digest(folder: Path) -> str:
+    return combined_digest({path.name: file_digest(path) for path in model_files(folder)})

@@ -63,7 +63,7 @@ def relation_heads(student: int, teacher: int, usual: int, asked: int | None) ->
     if asked not in able:
         near = sorted(sorted(able, key=lambda heads: abs(heads - asked))[:6])
         raise UsageError(
-            f"{asked} relation heads do not cut queries of {student} (student) and {teacher} (teacher) numbers evenly.",
+            f"relation.heads: {asked} do not cut queries of {student} (student) and {teacher} (teacher) evenly.",
             hint=f"relation: {{heads: ...}} with one of {', '.join(map(str, near))}, or without",
         )
     return asked

@@ -20,12 +20,13 @@ from compress.sources import folder_of
 def local_folder(source: str, revision: str | None = None, cards: Sequence[Path] = ()) -> Path | None:
     """Where a source's files lie on this machine; the hub is not asked."""
     try:
-        return folder_of(source, revision, cards, _cached)
+        return folder_of(source, revision, cards, cached)
     except CompressError:
         return None
 
 
-def _cached(name: str, revision: str) -> Path | None:
+def cached(name: str, revision: str) -> Path | None:
+    """Where the files of a repository of the hub lie on this machine."""
     try:
         from huggingface_hub import try_to_load_from_cache
     except ImportError:

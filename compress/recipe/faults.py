@@ -87,12 +87,14 @@ def _written(raw: Any, path: KeyPath) -> Any:
 
 
 def _told(path: KeyPath, faults: list[Any], raw: Any, names: Names) -> str:
-    # Our own words come before those of union members that refused the value for its type.
-    fault = next((entry for entry in faults if entry["type"] == "value_error"), faults[0])
+    # Our own words come before those of union members that refused the value for its type; limits do too.
+    own = [entry for entry in faults if entry["type"] == "value_error"]
+    telling = own or [entry for entry in faults if entry["type"].startswith(("greater_than", "less_than"))]
+    fault = (telling or faults)[0]
     if fault["loc"][-1:] == ("[key]",) and fault["type"] == "literal_error":
         return f"unknown key{nearest(str(path[-1]), _allowed(fault))}"
     annotation = keys.at(Recipe, path)
-    if fault["type"] != "value_error" and len({entry["type"] for entry in faults}) > 1 and annotation is not None:
+    if not telling and len({entry["type"] for entry in faults}) > 1 and annotation is not None:
         return f"expected {keys.described(annotation)}, got {shown(fault['input'])}{_choices(annotation, names)}"
     say = WORDS.get(fault["type"])
     if say is not None:

@@ -84,6 +84,14 @@ size = BeforeValidator(bytes_of)
 """A number of bytes that may carry a unit: `2GiB`."""
 
 
+def _with_its_defaults(value: Any) -> Any:
+    return {} if value is True else value
+
+
+switched = BeforeValidator(_with_its_defaults)
+"""A section that `false` switches off may be switched on by `true`, with all of its defaults: `cache: true`."""
+
+
 class Frozen(BaseModel):
     """Values, not objects: equal when their fields are, never changed in place."""
 

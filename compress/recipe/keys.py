@@ -9,19 +9,22 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import AfterValidator, BaseModel
 from pydantic.fields import FieldInfo
 
-from compress.recipe.forms import SIZES, UNITS, Known, ShortForm, duration, size
+from compress.recipe.forms import SIZES, UNITS, Known, ShortForm, duration, size, switched
 from compress.recipe.losses import Losses
 from compress.recipe.text import KeyPath
+
+MARKS = (duration, size, switched)
+"""What is written beside a type and lets more stand there than the type says."""
 
 PLAIN = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def alternatives(annotation: Any) -> Iterator[Any]:
-    """The members of a union, however it is written; else itself (`duration` and `size` too)."""
+    """The members of a union, however it is written; else itself (`MARKS` too)."""
     origin = get_origin(annotation)
     if origin is Annotated:
         yield from alternatives(get_args(annotation)[0])
-        yield from (mark for mark in get_args(annotation)[1:] if mark in (duration, size))
+        yield from (mark for mark in get_args(annotation)[1:] if mark in MARKS)
     elif origin in (Union, types.UnionType):
         for member in get_args(annotation):
             yield from alternatives(member)
@@ -42,7 +45,7 @@ def _below(annotation: Any, part: str | int) -> Iterator[Any]:
     for choice in alternatives(annotation):
         if is_model(choice) and part in choice.model_fields:
             yield _annotation(choice.model_fields[str(part)])
-        elif _has_losses(choice) and part in Losses.model_fields:
+        elif has_losses(choice) and part in Losses.model_fields:
             yield Losses.model_fields[str(part)].annotation
         elif get_origin(choice) is tuple and isinstance(part, int):
             yield get_args(choice)[0]
@@ -52,8 +55,32 @@ def _below(annotation: Any, part: str | int) -> Iterator[Any]:
 
 def _annotation(field: FieldInfo) -> Any:
     """A field's type as it was written: pydantic keeps the marks of an outermost Annotated apart."""
-    marks = [mark for mark in field.metadata if mark in (duration, size)]
+    marks = [mark for mark in field.metadata if mark in MARKS]
     return Annotated[field.annotation, *marks] if marks else field.annotation
+
+
+def as_written(value: Any, path: KeyPath) -> KeyPath:
+    """The path as the recipe ``value`` has it: a loss stands in `losses`, or beside it."""
+    found: KeyPath = ()
+    while path:
+        path = _to_the_loss(value, path)
+        found, value, path = (*found, path[0]), _child(value, path[0]), path[1:]
+    return found
+
+
+def _to_the_loss(section: Any, path: KeyPath) -> KeyPath:
+    if not isinstance(section, Mapping):
+        return path
+    within = section.get("losses")
+    if path[0] in Losses.model_fields and isinstance(within, Mapping) and path[0] in within:
+        return ("losses", *path)
+    return path[1:] if path[0] == "losses" and len(path) > 1 and path[1] in section else path
+
+
+def _child(value: Any, part: str | int) -> Any:
+    if isinstance(value, Mapping):
+        return value.get(part)
+    return value[part] if isinstance(value, list) and isinstance(part, int) and part < len(value) else None
 
 
 def is_model(annotation: Any) -> bool:
@@ -61,16 +88,16 @@ def is_model(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
-def _has_losses(annotation: Any) -> bool:
+def has_losses(annotation: Any) -> bool:
     """Whether losses may stand beside the keys of a section."""
-    return is_model(annotation) and "losses" in annotation.model_fields
+    return any(is_model(choice) and "losses" in choice.model_fields for choice in alternatives(annotation))
 
 
 def known_keys(annotation: Any) -> set[str]:
     """The keys of the sections that may stand here."""
     choices = [choice for choice in alternatives(annotation) if is_model(choice)]
     keys = {key for choice in choices for key in choice.model_fields}
-    return keys | set(Losses.model_fields) if any(map(_has_losses, choices)) else keys
+    return keys | set(Losses.model_fields) if has_losses(annotation) else keys
 
 
 def short_key(annotation: Any) -> str | None:
@@ -103,11 +130,18 @@ def takes_text(annotation: Any, value: str) -> bool:
 def takes_bool(annotation: Any, value: bool) -> bool:
     """Whether true or false may stand here."""
     choices = list(alternatives(annotation))
-    return bool in choices or any(get_origin(choice) is Literal and value in _bools(choice) for choice in choices)
+    if bool in choices or (value and switched in choices):
+        return True
+    return any(get_origin(choice) is Literal and value in _bools(choice) for choice in choices)
 
 
 def _bools(literal: Any) -> list[bool]:
     return [word for word in get_args(literal) if isinstance(word, bool)]
+
+
+def takes_nothing(annotation: Any) -> bool:
+    """Whether null is a value here."""
+    return type(None) in alternatives(annotation)
 
 
 def takes_number(annotation: Any) -> bool:
@@ -135,6 +169,8 @@ def _words(annotation: Any) -> list[str]:
             words.append("a duration such as 30s or 5m")
         elif choice == size:
             words.append("a size such as 500MB or 2GiB")
+        elif choice == switched:
+            words.append("true")
         elif get_origin(choice) is Literal:
             words += [str(word).lower() if isinstance(word, bool) else str(word) for word in get_args(choice)]
         elif get_origin(choice) is tuple:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from compress.errors import Problem, RecipeError, nearest
 from compress.recipe.faults import Names, schema_problems, wrong_scalars
+from compress.recipe.keys import as_written
 from compress.recipe.overrides import apply_overrides
 from compress.recipe.schema import Recipe
 from compress.recipe.text import Document, KeyPath, dump_yaml
@@ -91,12 +92,13 @@ class _Draft:
         """Take problems, with the line each key stands in; one that is already told is not told again."""
         told = {problem.path for problem in self.problems}
         for problem in problems:
-            if problem.path in told:
+            path = as_written(self.raw, problem.path)
+            if path in told:
                 continue
-            if self._from_override(problem.path):
-                self.problems.append(Problem(problem.path, f"{problem.message} (given by --set)"))
+            if self._from_override(path):
+                self.problems.append(Problem(path, f"{problem.message} (given by --set)"))
             else:
-                self.problems.append(Problem(problem.path, problem.message, self._document.line(problem.path)))
+                self.problems.append(Problem(path, problem.message, self._document.line(path)))
 
     def _from_override(self, path: KeyPath) -> bool:
         """Whether a path, or a section that stands in no file, came with an override."""

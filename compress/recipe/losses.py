@@ -8,11 +8,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from compress.recipe.forms import Count, Frozen, Positive, ShortForm, listed
 
 Weight = Annotated[float, Field(ge=0.0)]
+
+
+def _stays(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        raise ValueError("the weight of the true labels is one number; only weights of losses may move")
+    return value
+
+
+Unmoved = Annotated[float, BeforeValidator(_stays), Field(ge=0.0)]
+"""A weight that is the same from beginning to end."""
 
 Side = Literal["query", "key", "value"]
 
@@ -20,11 +37,21 @@ SIDES: dict[str, Side] = {"q": "query", "k": "key", "v": "value"}
 """The letters of relations."""
 
 
+MOVING = "a weight that moves is told by two keys, {start: 1.0, end: 0.0}"
+
+
 class Ramp(Frozen):
     """A weight that moves evenly: the first update of its phase has `start`, and after the last `end` is reached."""
 
     start: Weight
     end: Weight
+
+    @model_validator(mode="before")
+    @classmethod
+    def _begins_and_ends(cls, value: Any) -> Any:
+        if isinstance(value, Mapping) and set(value) != {"start", "end"}:
+            raise ValueError(f"{MOVING}; got {', '.join(map(str, value)) or 'nothing'}")
+        return value
 
     @model_validator(mode="after")
     def _weighs_something(self) -> Ramp:
@@ -38,6 +65,13 @@ class Loss(ShortForm):
 
     weight: float | Ramp = 1.0
     """A number, or `{start: 1.0, end: 0.0}` for one that moves."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _moves_below_its_weight(cls, value: Any) -> Any:
+        if isinstance(value, Mapping) and {"start", "end", "from", "to"} & set(value):
+            raise ValueError(f"{MOVING}, below weight: {{weight: {{start: 1.0, end: 0.0}}}}")
+        return value
 
     @field_validator("weight")
     @classmethod
@@ -192,4 +226,6 @@ def collect_losses(value: Any) -> Any:
         written = written.model_dump(exclude_none=True)
     if not isinstance(written, Mapping):
         raise ValueError(f"losses: expected a section with the names of losses as keys, got {written!r}")
+    if twice := sorted(loose.keys() & written.keys()):
+        raise ValueError(f"{', '.join(twice)}: stands both in losses and beside it; leave one of them out")
     return {**rest, "losses": {**written, **loose}}

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from compress.errors import Problem
 from compress.recipe import keys
+from compress.recipe.losses import Losses
 from compress.recipe.schema import Recipe
 from compress.recipe.text import Document, KeyPath
 
@@ -34,7 +35,10 @@ def split_override(text: str) -> tuple[KeyPath, Any]:
 
 
 def with_override(value: Any, path: KeyPath, new: Any) -> Any:
-    """A copy of the recipe's raw values with ``new`` at ``path``; sections on the way are made or written out."""
+    """A copy of the recipe's raw values with ``new`` at ``path``; sections on the way are made or written out.
+
+    `null` where no null can stand takes the key away.
+    """
     return _placed(value, path, new, Recipe, ())
 
 
@@ -51,6 +55,10 @@ def _placed(current: Any, path: KeyPath, new: Any, annotation: Any, done: KeyPat
             for index, item in enumerate(opened)
         ]
     key = str(part)
+    if key == "losses" and not rest and keys.has_losses(annotation):  # all of them, wherever they stand
+        opened = {name: entry for name, entry in opened.items() if name not in Losses.model_fields}
+    if new is None and not rest and below is not None and not keys.takes_nothing(below):
+        return {name: entry for name, entry in opened.items() if name != key}
     child = opened[key] if key in opened else _default(annotation, key, rest)
     return {**opened, key: _placed(child, rest, new, keys.at(annotation, (key,)), (*done, key))}
 
@@ -61,7 +69,7 @@ def _opened(current: Any, part: str | int, annotation: Any, done: KeyPath) -> di
         return [] if current is None else [current]
     if isinstance(current, (dict, list)):
         return current
-    if current is None or current is False:
+    if current is None or isinstance(current, bool):
         return {}
     short = keys.short_key(annotation)
     if short is None:
@@ -71,6 +79,8 @@ def _opened(current: Any, part: str | int, annotation: Any, done: KeyPath) -> di
 
 def _place(part: str | int, items: list[Any], done: KeyPath) -> int:
     name = ".".join(map(str, done))
+    if not items:
+        raise Misplaced(f"'{name}' has no items to set one of; set all of it: {name}=[...]")
     if not isinstance(part, int):
         raise Misplaced(f"'{name}' is a list; count its items from 0, such as {name}.0")
     if part >= len(items):
@@ -100,6 +110,7 @@ def apply_overrides(value: Any, overrides: Sequence[str]) -> tuple[Any, set[KeyP
     for text in overrides:
         try:
             path, new = split_override(text)
+            path = keys.as_written(value, path)
             value = with_override(value, path, new)
             changed.add(path)
         except Misplaced as fault:

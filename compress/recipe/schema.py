@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from compress.recipe.forms import FILE_NAME, Count, Frozen, Header, Part, Share, ShortForm, listed, named
+from compress.recipe.forms import FILE_NAME, Count, Frozen, Header, Part, Share, ShortForm, listed, named, switched
 from compress.recipe.measuring import Measure, Target
 from compress.recipe.training import Distill, Finetune, Prune, Student
 
@@ -150,10 +150,6 @@ class Publish(ShortForm):
         return "to"
 
 
-NUMBERS = ("regression", "similarity", "retrieval")
-"""Kinds whose answers are numbers or embeddings, for which soft labels have one form."""
-
-
 class Recipe(Frozen):
     """The whole pipeline. Every part but task and teacher can be left out."""
 
@@ -162,9 +158,9 @@ class Recipe(Frozen):
     seed: int = Field(0, ge=0, lt=2**31)
     task: Task
     teacher: Teacher
-    finetune: Finetune | Literal[False] = Finetune()
+    finetune: Annotated[Finetune | Literal[False], switched] = Finetune()
     student: Student | None = None
-    distill: Distill | Literal[False] = Distill()
+    distill: Annotated[Distill | Literal[False], switched] = Distill()
     prune: Prune | None = None
     quantize: Quantize | None = None
     export: Annotated[tuple[Annotated[str, named("formats")], ...], listed] = ("onnx",)
@@ -177,19 +173,6 @@ class Recipe(Frozen):
     publish: Publish | None = None
     track: Annotated[str, named("trackers")] | None = None
     """An experiment tracker that Accelerate knows (`tensorboard`, `wandb`, `mlflow` …)."""
-
-    @model_validator(mode="after")
-    def _forms_have_classes(self) -> Recipe:
-        trained = {"distill": self.distill, "prune.recover": self.prune and self.prune.recover}
-        for part, settings in trained.items():
-            for phase in settings.told_phases() if settings else ():
-                soft = phase.losses.soft_label
-                if soft and soft.form != "kl" and self.task.kind in NUMBERS:
-                    raise ValueError(
-                        f"{part}: soft_label.form: {soft.form} does nothing for {self.task.kind}, "
-                        "whose answers are compared by their squared distance"
-                    )
-        return self
 
     @model_validator(mode="after")
     def _distinct_targets(self) -> Recipe:

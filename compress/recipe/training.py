@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
-from compress.recipe.forms import Count, Frozen, Positive, Share, ShortForm, listed, size
-from compress.recipe.losses import Attention, HiddenState, Losses, SoftLabel, collect_losses
+from compress.recipe.forms import Count, Frozen, Positive, Share, ShortForm, listed, size, switched
+from compress.recipe.losses import Attention, HiddenState, Losses, SoftLabel, Unmoved, collect_losses
 
 
 class Checkpoints(Frozen):
@@ -108,7 +108,8 @@ class Student(ShortForm):
 def _beside_phases(value: Mapping[str, Any]) -> list[str]:
     """The keys of losses that count from beginning to end."""
     losses = value.get("losses") or {}
-    names = list(losses.chosen() if isinstance(losses, Losses) else losses)
+    chosen = losses.chosen() if isinstance(losses, Losses) else losses
+    names = [name for name, loss in chosen.items() if loss is not None]
     return [*names, *(["hard_label"] if "hard_label" in value else [])]
 
 
@@ -122,7 +123,7 @@ class Phase(Frozen):
     share: float = Field(gt=0.0, le=1.0)
     """Of all updates; the shares of all phases make one."""
     losses: Losses = Losses()
-    hard_label: Annotated[float, Field(ge=0.0)] = 0.0
+    hard_label: Unmoved = 0.0
 
     _losses = model_validator(mode="before")(collect_losses)
 
@@ -172,7 +173,7 @@ class Distill(Training):
     epochs: Positive = 3.0
     losses: Losses = LAYERS
     """Each loss's weight and knobs."""
-    hard_label: float = Field(0.5, ge=0.0)
+    hard_label: Unmoved = 0.5
     """The weight of the task's own loss on the true labels."""
     temperature: Positive = 4.0
     phases: tuple[Phase, ...] = ()
@@ -184,7 +185,7 @@ class Distill(Training):
     layers that are most alike on a sample of train."""
     teachers: Annotated[tuple[FurtherTeacher, ...], listed] = ()
     """Further teachers, whose answers are averaged with those of the recipe's own."""
-    cache: Cache | Literal[False] = Cache()
+    cache: Annotated[Cache | Literal[False], switched] = Cache()
     augment: Augment | None = None
 
     @model_validator(mode="before")
@@ -193,13 +194,15 @@ class Distill(Training):
         value = collect_losses(value)
         if not isinstance(value, Mapping):
             return value
-        if value.get("losses", LAYERS) is None:  # as `--set distill.losses=null` takes those of a recipe away
-            value = {key: entry for key, entry in value.items() if key != "losses"}
-        if value.get("phases") and (beside := _beside_phases(value)):
+        beside = _beside_phases(value)
+        if value.get("phases") and beside:
+            away = dict.fromkeys("hard_label=null" if name == "hard_label" else "losses=null" for name in beside)
             raise ValueError(
-                f"phases have losses of their own, and {', '.join(beside)} stand beside them: "
-                "write them there, or leave phases out"
+                f"phases have losses of their own; beside them in the way: {', '.join(beside)}. Write them there, "
+                f"or leave phases out (--set of this section's {' and '.join(away)} takes them away)"
             )
+        if value.get("losses", LAYERS) is None or value.get("phases"):  # nothing is left of them but their key
+            return {key: entry for key, entry in value.items() if key != "losses"}
         return value
 
     @model_validator(mode="after")
@@ -222,9 +225,18 @@ class Distill(Training):
     def _pairs_name_layers(cls, layer_map: str | tuple[tuple[int, int], ...]) -> str | tuple[tuple[int, int], ...]:
         if not layer_map:
             raise ValueError("no pair is named: give some, [[0, 1], [1, 3]], or leave layer_map out")
-        if not isinstance(layer_map, str) and min(min(pair) for pair in layer_map) < 0:
+        if isinstance(layer_map, str):
+            return layer_map
+        if min(min(pair) for pair in layer_map) < 0:
             raise ValueError("layers count from 0, the lowest")
+        if twice := next((pair for pair in layer_map if layer_map.count(pair) > 1), None):
+            raise ValueError(f"names the pair {list(twice)} twice, which would count twice")
         return layer_map
+
+    @model_serializer(mode="wrap")
+    def _without_what_phases_replace(self, told: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        replaced = ("losses", "hard_label") if self.phases else ()
+        return {key: value for key, value in told(self).items() if key not in replaced}
 
     def loss_names(self) -> set[str]:
         """The losses that weigh anything in any phase."""
@@ -261,7 +273,7 @@ class Prune(Frozen):
     """FFN widths are multiples of this: kernels like them."""
     even: bool = False
     """The same share from every layer."""
-    recover: Recover | Literal[False] = Recover()
+    recover: Annotated[Recover | Literal[False], switched] = Recover()
 
     @model_validator(mode="after")
     def _something_to_prune(self) -> Prune:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import combinations
 
 from compress.losses import LOSSES, AnswerLoss, LayerLoss
 from compress.models.shrink import Start
 from compress.recipe.training import Distill, Student
+from compress.train.layer_map import Pairs
 from compress.train.phases import idle_stages, stages_of
 
 BEGAN: Mapping[Start, str] = {
@@ -26,11 +28,23 @@ def doubts_about(settings: Distill) -> Iterator[str]:
         yield "no loss asks the teacher: the student learns from the labels alone"
     elif not any(isinstance(LOSSES[name], (AnswerLoss, LayerLoss)) for name in names):
         yield "no loss asks the teacher: the student learns from the cross-encoder, and from labels by hard_label"
+    if crossing := crossing_pairs(settings.layer_map):
+        (low, above), (high, below) = crossing
+        yield (
+            f"layer_map: [{low}, {above}] and [{high}, {below}] cross: "
+            "a higher layer of the student follows a lower one of the teacher"
+        )
     if not any(stage.answers for stage in stages):
         yield (
             "no loss teaches answers (soft_label, margin and hard_label weigh nothing): "
             "layers learn, and the head stays as it begins"
         )
+
+
+def crossing_pairs(pairs: str | Pairs) -> Pairs | None:
+    """The first two pairs of a map of which the higher student layer follows the lower teacher layer."""
+    ordered = () if isinstance(pairs, str) else sorted(pairs)
+    return next((two for two in combinations(ordered, 2) if two[0][0] < two[1][0] and two[0][1] > two[1][1]), None)
 
 
 def doubts_about_start(start: Start | None, student: Student) -> Iterator[str]:

@@ -53,7 +53,7 @@ def test_the_number_of_relation_heads():
 
 
 def test_heads_that_do_not_divide_are_refused_with_those_that_do():
-    with pytest.raises(UsageError, match=r"12 relation heads .* 128 \(student\) and 384 \(teacher\)") as caught:
+    with pytest.raises(UsageError, match=r"heads: 12 .* 128 \(student\) and 384 \(teacher\)") as caught:
         relation_heads(128, 384, 12, 12)
     assert "8, 16" in caught.value.hint
 

@@ -244,6 +244,9 @@ def test_later_overrides_come_before_earlier_ones():
         ("seed=[", "the value of 'seed=[' is not YAML"),
         ("targets.1.threads=2", "'targets' has 1 items; there is no targets.1"),
         ("targets.x.threads=2", "'targets' is a list; count its items from 0"),
+        ("distill.layer_map.0=[0, 1]", "'distill.layer_map' has no items to set one of; set all of it"),
+        ("teacher=null", "teacher: is missing"),
+        ("nothing=null", "nothing: unknown key"),
         ("teacher.source.x=2", "'teacher.source' is 'minilm-l6' and has no keys below it"),
         ("sead=3", "sead: unknown key; did you mean seed?"),
         ("gate.drop=3", "gate.drop: unknown key; did you mean max_drop?"),
@@ -279,8 +282,8 @@ def test_all_faults_at_once_in_order_with_lines():
         ("finetune: {batch_size: 1.5}", "finetune.batch_size: expected a whole number, got 1.5"),
         ("finetune: {decay: liner}", "expected linear, cosine or constant, got 'liner'; did you mean linear?"),
         ("finetune: {freeze: x}", "finetune.freeze: expected a whole number or embeddings, got 'x'"),
-        ("finetune:", "finetune: expected a section of keys or false, got nothing"),
-        ("finetune: true", "finetune: expected a section of keys or false, got true"),
+        ("finetune:", "finetune: expected a section of keys, false or true, got nothing"),
+        ("finetune: 3", "finetune: expected a section of keys, false or true, got 3"),
         ("gate: [1]", "gate: expected a section of keys, got a list"),
         ("gate: {strict: yes}", "gate.strict: expected true or false, got 'yes'"),
         ("gate: {max_drop: .inf}", "gate.max_drop: expected a number, got '.inf'"),
@@ -316,7 +319,8 @@ def test_all_faults_at_once_in_order_with_lines():
         ("distill: {phases: [{share: 1, attention: 1}], soft_label: 1}", "phases have losses of their own"),
         (
             "distill: {phases: [{share: 1, attention: 1}], soft_label: 1, hard_label: 0}",
-            "and soft_label, hard_label stand beside them",
+            "beside them in the way: soft_label, hard_label. Write them there, or leave phases out "
+            "(--set of this section's losses=null and hard_label=null takes them away)",
         ),
         ("distill: {soft_label: {form: mse, temperature: 9}}", "distill.soft_label: form: mse compares logits as they"),
         (
@@ -327,7 +331,12 @@ def test_all_faults_at_once_in_order_with_lines():
         ("distill: {contrast: 1, batch_size: 1}", "contrast: compares the texts of a batch, and batch_size is 1"),
         ("distill: {cache: 2 parsecs}", "distill.cache: expected"),
         ("distill: {cache: {disk: 2 parsecs}}", "distill.cache.disk: expected"),
-        ("distill: {cache: true}", "distill.cache: expected"),
+        ("distill: {cache: -1}", "distill.cache: should be greater than or equal to 0, got -1"),
+        ("distill: {layer_map: [[0, 1], [0, 1]]}", "distill.layer_map: names the pair [0, 1] twice"),
+        ("distill: {losses: {attention: 1}, attention: 2}", "distill: attention: stands both in losses and beside it"),
+        ("distill: {attention: {weight: {from: 1, to: 0}}}", "distill.attention.weight: a weight that moves is told"),
+        ("distill: {attention: {start: 1, end: 0}}", "distill.attention: a weight that moves is told by two keys"),
+        ("distill: {hard_label: {start: 1, end: 0}}", "distill.hard_label: the weight of the true labels is one num"),
         ("distill: {augment: {copies: 1}}", "distill.augment.model: is missing"),
         ("distill: {losses: {foo: 1}}", "distill.losses.foo: unknown key"),
         ("prune: {}", "prune: say how much"),
@@ -507,15 +516,38 @@ def test_a_list_of_names_tells_which_there_are():
     assert told == ["line 3, measure.robustness: expected a list, got true (known: truncation, typos)"]
 
 
-def test_phases_can_be_set_over_losses_that_are_taken_away():
+@pytest.mark.parametrize(
+    ("section", "overrides"),
+    [
+        ("{losses: {attention: 1}, epochs: 2}", ["distill.losses=null"]),
+        ("{attention: 1, epochs: 2, hard_label: 0}", ["distill.losses=null", "distill.hard_label=null"]),
+        ("{attention: 1, epochs: 2}", ["distill.attention=null"]),
+    ],
+)
+def test_phases_can_be_set_over_losses_that_are_taken_away(section, overrides):
     phases = "distill.phases=[{share: 1, soft_label: 2}]"
-    recipe = parse(LEAST + "distill: {losses: {attention: 1}, epochs: 2}\n", "distill.losses=null", phases)
-    assert recipe.distill.loss_names() == {"soft_label"}
-    assert recipe.distill.epochs == 2
+    for order in ([*overrides, phases], [phases, *overrides]):
+        recipe = parse(LEAST + f"distill: {section}\n", *order)
+        assert recipe.distill.loss_names() == {"soft_label"}
+        assert recipe.distill.epochs == 2
+        assert parse(dump_recipe(recipe)) == recipe
 
 
-def test_forms_are_for_answers_that_are_chances():
-    task = "task: {name: t, kind: regression, data: {train: a.csv, test: b.csv}}\nteacher: minilm-l6\n"
-    (fault,) = faults(task + "prune: {ffn: 0.5, recover: {soft_label: {form: mse}}}\n")
-    assert "prune.recover: soft_label.form: mse does nothing for regression" in fault
-    parse(task + "distill: {soft_label: 2}\n")
+@pytest.mark.parametrize("written", ["{soft_label: 1, attention: 1}", "{losses: {soft_label: 1, attention: 1}}"])
+@pytest.mark.parametrize("key", ["soft_label", "losses.soft_label"])
+def test_an_override_finds_a_loss_wherever_it_stands(written, key):
+    text = LEAST + f"distill: {written}\n"
+    losses = parse(text, f"distill.{key}.weight=3").distill.losses
+    assert losses == Losses(soft_label=SoftLabel(weight=3.0), attention=Attention())
+    assert parse(text, f"distill.{key}=null").distill.losses == Losses(attention=Attention())
+    assert parse(text, "distill.losses={relation: 1}").distill.loss_names() == {"relation"}
+    (fault,) = faults(text, f"distill.{key}=-1")
+    assert "soft_label: a loss cannot weigh less than zero, got -1 (given by --set)" in fault
+
+
+def test_null_takes_a_key_away_and_true_brings_its_defaults():
+    text = LEAST + "finetune: {epochs: 9, checkpoint: {minutes: 1}}\ndistill: {cache: 1KB}\n"
+    assert parse(text, "finetune.epochs=null").finetune.epochs == 3.0
+    assert parse(text, "finetune.checkpoint.minutes=null").finetune.checkpoint.minutes is None
+    assert parse(text, "finetune=null") == parse(text, "finetune=true")
+    assert parse(text, "distill.cache=true").distill.cache.disk == 2 * 2**30
