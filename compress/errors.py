@@ -101,6 +101,14 @@ def counted(count: int, one: str) -> str:
     return f"{count:,} {one}" if count == 1 else f"{count:,} {one}s"
 
 
+def room(count: float) -> str:
+    """Bytes of memory or of a disk: `2.0 GiB`, `15 bytes`."""
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if count >= unit:
+            return f"{count / unit:,.1f} {name}"
+    return f"{count:.0f} bytes"
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: the closest known one, and all of them while they are few."""
     names = sorted(map(str, known))

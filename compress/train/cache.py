@@ -26,7 +26,7 @@ import torch
 from transformers import PreTrainedModel
 
 from compress.console import Console
-from compress.errors import counted
+from compress.errors import counted, room
 from compress.folder import TaskInfo
 from compress.models.observe import Seen, Wanted
 from compress.recipe.training import Distill
@@ -212,18 +212,18 @@ class CachedTeacher:
 
     def _tell(self, plan: CachePlan, free: int) -> None:
         """One line about what is kept."""
-        room = f"{size(self._disk)} of distill.cache.disk"
+        limit = f"{room(self._disk)} of distill.cache.disk"
         if free < self._disk:
-            room = f"{size(free)} that the disk can spare"
+            limit = f"{room(free)} that the disk can spare"
         if not plan.answers:
-            self._console.warn(f"{self._label}: the teacher's answers alone take more than the {room}: none are kept.")
+            self._console.warn(f"{self._label}: the teacher's answers alone take more than the {limit}: none are kept.")
             return
         told = f"the teacher's answers to {counted(plan.answers, 'example')}"
         if self._wanted:
             part = "all" if plan.layers == len(self._ends) else f"{plan.layers:,}"
             layers = ", ".join("embeddings" if layer < 0 else str(layer) for layer in sorted(self._wanted))
             told += f", and its layers ({layers}) of {part} of them"
-        self._console.note(f"{self._label}: {told} stay on disk between epochs, up to {size(plan.most)} of {room}")
+        self._console.note(f"{self._label}: {told} stay on disk between epochs, up to {room(plan.most)} of {limit}")
 
     def _name(self, device: torch.device) -> str:
         """Tells this teacher's words about these examples from others; its weights are in the precision it runs in."""
@@ -256,11 +256,3 @@ def keeper(
         console=console if processes.is_main else None,
         label=label,
     )
-
-
-def size(count: int) -> str:
-    """Bytes for people."""
-    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if count >= unit:
-            return f"{count / unit:,.1f} {name}"
-    return f"{count} bytes"

@@ -14,7 +14,7 @@ from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
 from accelerate.utils import broadcast, gather
 from torch import Tensor, nn
 
-from compress.errors import MissingExtra, UsageError, nearest
+from compress.errors import CompressError, MissingExtra, UsageError, nearest
 
 PATIENCE = timedelta(hours=6)
 """How long processes wait for the main one, which evaluates and saves alone."""
@@ -49,7 +49,8 @@ class Processes:
 
     def wait(self) -> None:
         """Until all are here."""
-        self._accelerator.wait_for_everyone()
+        with _others_may_be_gone():
+            self._accelerator.wait_for_everyone()
 
     def sum_gradients(self, parameters: Sequence[nn.Parameter], values: Tensor) -> Tensor:
         """Add up every parameter's gradient over processes, and ``values`` with them in the same exchange.
@@ -61,7 +62,8 @@ class Processes:
             return values
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         flat = torch.cat([gradient.flatten() for gradient in gradients] + [values.to(torch.float32)])
-        summed: Tensor = self._accelerator.reduce(flat, reduction="sum")
+        with _others_may_be_gone():
+            summed: Tensor = self._accelerator.reduce(flat, reduction="sum")
         pieces = torch.split(summed, [gradient.numel() for gradient in gradients] + [len(values)])
         for gradient, piece in zip(gradients, pieces, strict=False):
             gradient.copy_(piece.view_as(gradient))
@@ -71,14 +73,15 @@ class Processes:
         """The main process's number, on all."""
         if self.count == 1:
             return value
-        shared: Tensor = broadcast(torch.tensor([value], dtype=torch.float64, device=self.device))
-        return shared.item()
+        with _others_may_be_gone():
+            shared: Tensor = broadcast(torch.tensor([value], dtype=torch.float64, device=self.device))
+            return shared.item()
 
     def share_weights(self, modules: Sequence[nn.Module]) -> None:
         """Start everywhere from the main process's weights."""
         if self.count > 1:
-            for module in modules:
-                for parameter in module.parameters():
+            with _others_may_be_gone():
+                for parameter in (each for module in modules for each in module.parameters()):
                     parameter.data.copy_(broadcast(parameter.data))
 
     def random_states(self) -> dict[str, Tensor]:
@@ -86,7 +89,8 @@ class Processes:
         states = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             states["cuda"] = torch.cuda.get_rng_state(self.device)
-        return {name: gather(state[None].to(self.device)).cpu() for name, state in states.items()}
+        with _others_may_be_gone():
+            return {name: gather(state[None].to(self.device)).cpu() for name, state in states.items()}
 
     def set_random_states(self, states: Mapping[str, Tensor]) -> None:
         """Go on with this process's row of what `random_states` gave."""
@@ -120,6 +124,18 @@ class Processes:
         """Tell the tracker, where there is one."""
         if self._accelerator.log_with:
             self._accelerator.log({key: value for key, value in values.items() if math.isfinite(value)}, step=step)
+
+
+@contextmanager
+def _others_may_be_gone() -> Iterator[None]:
+    """Around a word with the other processes: what gloo and NCCL say where one does not answer is not for people."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise CompressError(
+            f"another process of this training does not answer any more: {str(error).splitlines()[0]}",
+            hint="what it said last tells why; the same command again goes on from the last checkpoint",
+        ) from error
 
 
 def _check_tracker(name: str) -> None:
