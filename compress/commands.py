@@ -6,18 +6,14 @@ Imports are made where they are used, so that every command loads only what it n
 from __future__ import annotations
 
 import argparse
-import io
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compress.console import Console, duration
-from compress.errors import DataError, UsageError, nearest
+from compress.console import Console
+from compress.errors import UsageError, nearest
 
 if TYPE_CHECKING:
-    from compress.pipeline.calibrate import Calibrated
-    from compress.pipeline.graph import Plan
     from compress.pipeline.run import Options
     from compress.report.result import Report
 
@@ -57,48 +53,25 @@ def ls(options: argparse.Namespace, console: Console) -> None:
 
 
 def plan(options: argparse.Namespace, console: Console) -> None:
-    """Show the long form of a recipe and the state and forecast of its steps."""
-    from compress.pipeline.preview import preview, shown_step
+    """Show the long form of a recipe, the state and forecast of its steps, and what stands in the way of a run."""
+    from compress.pipeline.preview import show_plan
     from compress.pipeline.run import prepare
-    from compress.recipe.load import dump_recipe
 
     made = prepare(options.recipe, options.overrides, _options(options))
-    calibrated = _calibrated(made, options, console)
-    rows = preview(made, _options(options), calibrated)
-    if console.format == "json":
-        console.data({"recipe": made.recipe.model_dump(mode="json"), "steps": rows})
-        return
-    if console.format == "human":
-        console.line(dump_recipe(made.recipe))
-    console.table([shown_step(row) for row in rows], ["step", "state", "takes", "memory", "disk", "basis"])
-    known = [row["seconds"] for row in rows if row["state"] != "stands" and row["seconds"] is not None]
-    unknown = sum(row["state"] != "stands" and row["seconds"] is None for row in rows)
-    rest = f", and {unknown} steps that have not run here before" if unknown else ""
-    console.note(f"estimate: {duration(sum(known))}{rest}; nothing here is more than an estimate")
-    for title, reason in made.missing_targets.items():
-        console.warn(f"target {title} will not be measured: {reason}")
-
-
-def _calibrated(made: Plan, options: argparse.Namespace, console: Console) -> Mapping[str, Calibrated]:
-    """What a few updates of each training tell, where they are asked for."""
-    if not getattr(options, "calibrate", False):
-        return {}
-    from compress.pipeline.calibrate import calibrate
-
-    return calibrate(made, _options(options), console)
+    show_plan(made, _options(options), console, calibrated=options.calibrate)
 
 
 def run(options: argparse.Namespace, console: Console) -> None:
     """Run a recipe and show its ledger."""
     from compress.pipeline.run import execute, prepare
 
+    made = prepare(options.recipe, options.overrides, _options(options))
     if options.dry_run:
-        from compress.pipeline.run import check_only
+        from compress.pipeline.preview import show_plan
 
-        check_only(prepare(options.recipe, options.overrides, _options(options)), _options(options), console)
-        plan(options, console)
+        show_plan(made, _options(options), console, here=True)
         return
-    result = execute(prepare(options.recipe, options.overrides, _options(options)), _options(options), console)
+    result = execute(made, _options(options), console)
     if result.report is not None:
         _show(result.report, result.folder, console)
     result.raise_for_failures()
@@ -186,83 +159,11 @@ def verify(options: argparse.Namespace, console: Console) -> None:
 
 def predict(options: argparse.Namespace, console: Console) -> None:
     """Texts in, answers out."""
+    from compress.runtime.command import predict_and_show
     from compress.runtime.predictor import Place
-    from compress.runtime.text import TextModel, read_texts
 
-    model = TextModel.open(options.model, Place(options.device, options.threads))
-    parts = len(model.task.text)
-    given = _given_texts(options, parts, open_end=model.kind.open_end)
-    source, empty = None if options.texts else str(options.file or "stdin"), list[str]()
-    for batch in read_texts(given, options.batch, several=parts > 1, source=source, empty=empty.append):
-        places, texts = zip(*batch, strict=True)
-        for text, answer in zip(texts, model.predict(texts, options.batch, places), strict=True):
-            if console.format == "json":
-                console.jsonl({"text": text, **answer})
-            else:
-                console.line(_told(answer))
-    if empty:
-        lines = "1 line holds no text and has" if len(empty) == 1 else f"{len(empty):,} lines hold no text and have"
-        console.warn(f"{lines} no answer; the first: {empty[0]}.")
-
-
-def _told(answer: Mapping[str, object]) -> str:
-    """An answer's fields in one line; those that hold nothing are no answer, and said once."""
-    fields = [_shown(value) for value in answer.values() if value is not None]
-    return "\t".join(fields if len(fields) == len(answer) else ["no answer", *fields])
-
-
-def _shown(value: object) -> str:
-    """One field of an answer: a name, a number, several of them, or several with their own fields (entities)."""
-    if isinstance(value, float):
-        return f"{value:.4f}"
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_shown(entry)}" for name, entry in value.items())
-    if isinstance(value, (list, tuple)):
-        between = "; " if any(isinstance(each, dict) for each in value) else ", "
-        return between.join(map(_shown, value)) or "none"
-    return str(value)
-
-
-def _given_texts(options: argparse.Namespace, parts: int, *, open_end: bool) -> Iterable[str]:
-    """Texts as typed, else the lines of a file or of stdin; what is read together has tabs between.
-
-    Where a model reads several, words without tabs are taken so many at a time, or all of them together where there
-    may be any number (a question and its choices, a query and its candidates).
-    """
-    typed: list[str] = options.texts
-    if typed and options.file:
-        raise UsageError(f"texts are typed or read from --file, not both; got {len(typed)} typed and {options.file}.")
-    if not typed:
-        return _lines(options.file) if options.file else _stdin_lines()
-    for number, text in enumerate(typed, start=1):
-        if not text.isprintable() and any("\udc80" <= letter <= "\udcff" for letter in text):
-            raise UsageError(f"text {number} is not UTF-8.")
-    if parts == 1 or len(typed) == 1 or any("\t" in text for text in typed):
-        return typed
-    if open_end:
-        return ["\t".join(typed)]
-    if len(typed) % parts:
-        raise UsageError(f"this model reads {parts} texts at a time; got {len(typed)}, expected a multiple of {parts}.")
-    return ["\t".join(typed[start : start + parts]) for start in range(0, len(typed), parts)]
-
-
-def _lines(path: Path) -> Iterator[str]:
-    try:
-        with path.open(encoding="utf-8-sig") as stream:
-            yield from stream
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} cannot be read: byte 0x{error.object[error.start]:02x} is not UTF-8") from error
-
-
-def _stdin_lines() -> Iterator[str]:
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(encoding="utf-8", errors="strict")
-    try:
-        yield from sys.stdin
-    except UnicodeDecodeError as error:
-        raise DataError(f"stdin cannot be read: byte 0x{error.object[error.start]:02x} is not UTF-8") from error
+    place = Place(options.device, options.threads)
+    predict_and_show(options.model, options.texts, console, file=options.file, batch=options.batch, place=place)
 
 
 def doctor(options: argparse.Namespace, console: Console) -> int:

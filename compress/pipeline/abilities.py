@@ -6,18 +6,15 @@ Loads torch: asked only when a model step is due.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import try_to_load_from_cache
-
-from compress.cards import HubCheckpoint, find_teacher, locate
+from compress.cards import find_teacher
 from compress.data.contents import entries
 from compress.data.tokens import check_length, longest_of
-from compress.environment import hub_state
-from compress.errors import CompressError, ModelError, UsageError
+from compress.errors import ModelError, UsageError
 from compress.folder import TaskInfo
 from compress.losses import LOSSES, LayerLoss
 from compress.models.families import family_named, require_prunable
@@ -34,9 +31,11 @@ from compress.pipeline.following import (
     teacher_widths,
     tokenizer_of,
 )
+from compress.pipeline.idle import distillations
+from compress.pipeline.shapes import local_folder
 from compress.recipe.schema import Recipe, Task
 from compress.recipe.training import Distill
-from compress.sources import hub_address, where
+from compress.sources import where
 from compress.tasks import kind_of
 from compress.train.augment import check_unanswered
 from compress.train.cross_scores import LOSS as MARGIN
@@ -54,22 +53,19 @@ UNKNOWN: Config = {}
 """Of a model on the hub that is not here yet nothing is known but its card."""
 
 
-def ability_faults(
-    recipe: Recipe, due: Collection[str], cards: Sequence[Path] = (), task: TaskInfo | None = None
-) -> Iterator[str]:
+def ability_faults(recipe: Recipe, cards: Sequence[Path] = (), task: TaskInfo | None = None) -> Iterator[str]:
     """Every part of the recipe that its teacher or student cannot go along with, as far as their configs tell.
 
-    ``due`` are the kinds of steps that will run: a teacher that stands need not be on the hub any more. ``task`` has
-    the labels, where they are known before the data are read.
+    ``task`` has the labels, where they are known before the data are read.
     """
-    student = recipe.student
+    student, part = recipe.student, "teacher"
     try:
-        teacher = config_of(recipe.teacher.source, recipe.teacher.revision, cards, needed="finetune" in due)
-        origin = teacher
+        teacher = config_of(recipe.teacher.source, recipe.teacher.revision, cards)
+        origin, part = teacher, "student"
         if student and student.source:
-            origin = config_of(student.source, student.revision, cards, needed="distill" in due)
+            origin = config_of(student.source, student.revision, cards)
     except ModelError as error:
-        yield told(error)
+        yield f"{part}: {error.in_full}"
         return
     yield from _refusals("teacher", lambda: family_named(teacher["model_type"]) if teacher else None)
     yield from _refusals("student", lambda: _takes_shape(recipe, origin))
@@ -83,8 +79,8 @@ def ability_faults(
         yield from _refusals(part, partial(_follows_margins, settings, recipe.task))
         unlabelled = part == "distill" and bool(entries(recipe.task.data, "unlabelled"))
         yield from _refusals(part, partial(check_unanswered, settings, unlabelled))
-        yield from _refusals(part, partial(_says_words, settings, due))
-        yield from _refusals(part, partial(_teach_together, settings, recipe, teacher, due, task, cards))
+        yield from _refusals(part, partial(_says_words, settings))
+        yield from _refusals(part, partial(_teach_together, settings, recipe, teacher, task, cards))
     yield from _refusals("distill", lambda: _shows_parts(recipe, [config for config in (teacher, origin) if config]))
 
 
@@ -96,41 +92,25 @@ def ability_doubts(recipe: Recipe, cards: Sequence[Path] = ()) -> Iterator[str]:
     if student is None:
         return
     named = student if student.source else recipe.teacher
-    config = config_in(config_of(str(named.source), named.revision, cards, needed=False))
+    config = config_in(config_of(str(named.source), named.revision, cards))
     if config is not None and not (student.source and not reshapes(student)):
         yield from (f"student: {doubt}" for doubt in doubts_about_start(form_of(config, student).start, student))
 
 
-def config_of(source: str, revision: str | None, cards: Sequence[Path] = (), *, needed: bool = True) -> Config:
-    """The config.json behind a source, where it lies on this machine; else what a card tells of the family.
-
-    A checkpoint that is ``needed`` and would have to come from a hub that does not answer is refused.
-    """
-    place = where(source, "teachers", cards)
-    if place == "folder":
-        folder = Path(source).expanduser()
+def config_of(source: str, revision: str | None, cards: Sequence[Path] = ()) -> Config:
+    """The config.json behind a source, where it lies on this machine; else what a card tells of the family."""
+    folder = local_folder(source, revision, cards)
+    if folder is not None:
         refuse_exported(folder)
         return _read(folder / "config.json")
-    if place == "hub":
-        return _hub_config(*hub_address(source, revision), needed) or UNKNOWN
-    card = find_teacher(source, cards)
-    if isinstance(card.checkpoint, HubCheckpoint):
-        return _hub_config(card.checkpoint.hub, revision or card.checkpoint.revision, needed) or {
-            "model_type": card.family
-        }
-    return _read(locate(card.checkpoint) / "config.json")
-
-
-def told(error: CompressError) -> str:
-    """A failure as one line of many."""
-    return f"{error.message} ({error.hint})" if error.hint else error.message
+    return {"model_type": find_teacher(source, cards).family} if where(source, "teachers", cards) == "card" else UNKNOWN
 
 
 def _refusals(part: str, attempt: Callable[[], object]) -> Iterator[str]:
     try:
         attempt()
     except (ModelError, UsageError) as error:
-        yield f"{part}: {told(error)}"
+        yield f"{part}: {error.in_full}"
 
 
 def _takes_shape(recipe: Recipe, origin: Config) -> None:
@@ -170,8 +150,7 @@ def _reads_so_far(recipe: Recipe, teacher: Config, origin: Config) -> None:
 
 def _distillations(recipe: Recipe) -> dict[str, Distill]:
     """By the recipe's key, every training that follows another model."""
-    settings = {"distill": recipe.student and recipe.distill, "prune.recover": recipe.prune and recipe.prune.recover}
-    return {part: each for part, each in settings.items() if each}
+    return {".".join(map(str, path)): settings for path, settings in distillations(recipe)}
 
 
 def _follows_margins(settings: Distill, task: Task) -> None:
@@ -191,12 +170,12 @@ def _follows_margins(settings: Distill, task: Task) -> None:
         )
 
 
-def _says_words(settings: Distill, due: Collection[str]) -> None:
+def _says_words(settings: Distill) -> None:
     """Refuse a model for augmentation that says no words."""
     if settings.augment is None:
         return
     source = settings.augment.model
-    config = config_of(source, None, needed="distill" in due or "prune" in due)
+    config = config_of(source, None)
     classes = config.get("architectures") or ()
     if classes and not any(name.endswith(WORD_HEADS) for name in classes):
         raise ModelError(
@@ -215,7 +194,6 @@ def _teach_together(
     settings: Distill,
     recipe: Recipe,
     teacher: Config,
-    due: Collection[str],
     task: TaskInfo | None,
     cards: Sequence[Path],
 ) -> None:
@@ -223,7 +201,7 @@ def _teach_together(
     expected = tokenizer_of(recipe.teacher.source, recipe.teacher.revision, cards) if settings.teachers else None
     for named in settings.teachers:
         who = f"teachers: {named.source}"
-        config = config_of(named.source, named.revision, needed="distill" in due or "prune" in due)
+        config = config_of(named.source, named.revision)
         if not config:
             continue
         family_named(config["model_type"])
@@ -242,18 +220,6 @@ def _shows_parts(recipe: Recipe, models: Sequence[Config]) -> None:
         for part in loss.parts(section) if isinstance(loss, LayerLoss) else ():
             for model in models:
                 part_path(family_named(model["model_type"]), part)
-
-
-def _hub_config(name: str, revision: str, needed: bool) -> Config | None:
-    cached = try_to_load_from_cache(name, "config.json", revision=revision)
-    if isinstance(cached, str):
-        return _read(Path(cached))
-    if needed and (state := hub_state()) != "reachable":
-        raise ModelError(
-            f"{name}@{revision} is not on this machine; model hub: {state}.",
-            hint=f"where the hub is reachable, `hf download {name} --local-dir DIR`; then name DIR instead of {name}",
-        )
-    return None
 
 
 def _read(path: Path) -> Config:

@@ -1,4 +1,4 @@
-"""Before the first step: is everything there that the steps will need? All that is missing is told at once."""
+"""Before the first step: can the recipe run, and is everything here that its steps need? All is told at once."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from compress.cards import PackageCheckpoint, find_teacher, locate
 from compress.data.contents import entries
 from compress.data.roles import load_roles
 from compress.data.unlabelled import UNLABELLED
-from compress.errors import CompressError, UsageError
+from compress.errors import CompressError, UsageError, room
 from compress.folder import TaskInfo
 from compress.pipeline.graph import Plan, Step
+from compress.pipeline.origins import absent_models
 from compress.pipeline.store import StepStore
+from compress.recipe.training import Distill
 from compress.sources import where
 from compress.tasks import task_info
 from compress.variants import VARIANTS
@@ -42,32 +45,48 @@ LEARNING_STEPS = {"distill", "prune"}
 MODEL_STEPS = {"finetune", *LEARNING_STEPS}
 
 
-def check(plan: Plan, store: StepStore, forced: set[str], cards: Sequence[Path] = ()) -> list[str]:
-    """Raise one error that names everything in the way; steps that stand ask for nothing.
+@dataclass(frozen=True)
+class Findings:
+    """What was found before the first step."""
 
-    Returns what is no fault and should be known before hours go into it.
-    """
+    faults: list[str]
+    """Mistakes of the recipe, which can run nowhere."""
+    lacking: list[str]
+    """What this machine does not have: libraries, models, room."""
+    doubts: list[str]
+    """What is no fault and should be known before hours go into it."""
+
+    def refuse(self, *, here: bool = True) -> None:
+        """Raise one error that names everything in the way of a run, ``here`` or on any machine."""
+        found = [*(self.lacking if here else ()), *self.faults]
+        if found:
+            raise UsageError("\n  ".join(["the run cannot start:", *found]))
+
+
+def check(plan: Plan, store: StepStore, forced: set[str], cards: Sequence[Path] = ()) -> Findings:
+    """All that can be known without running anything; steps that stand ask for nothing."""
     waiting = [step for step in plan.steps if step.name in forced or not store.record(step.name, step.fingerprint)]
     due = {step.kind for step in waiting}
-    missing = [*_missing_libraries(plan, waiting)]
-    faults = [*missing, *_place_faults(plan, store), *(_disk_faults(plan, store, cards) if due else ())]
-    models_due = bool(due & MODEL_STEPS) and not missing
-    if models_due:
-        from compress.pipeline.abilities import ability_faults
+    libraries = [*_missing_libraries(plan, waiting)]
+    room = [*_place_faults(plan, store), *(_disk_faults(plan, store, cards) if due else ())]
+    absent = [*absent_models(plan.recipe, due, cards)]
+    faults, doubts = _of_models(plan, store, due, cards) if due & MODEL_STEPS and not libraries else ([], [])
+    return Findings(faults, [*libraries, *room, *absent], [*(_unread(plan) if due else ()), *doubts])
 
-        faults += ability_faults(plan.recipe, due, cards, _task_of(plan, store))
-    if faults:
-        raise UsageError("\n  ".join(["the run cannot start:", *faults]))
-    doubts = [*_unread(plan)] if due else []
-    if models_due and due & LEARNING_STEPS:
-        from compress.pipeline.abilities import ability_doubts
 
-        doubts += ability_doubts(plan.recipe, cards)
-    return doubts
+def _of_models(plan: Plan, store: StepStore, due: set[str], cards: Sequence[Path]) -> tuple[list[str], list[str]]:
+    """The faults and doubts that the models' configs show."""
+    from compress.pipeline.abilities import ability_doubts, ability_faults
+
+    faults = list(ability_faults(plan.recipe, cards, _task_of(plan, store)))
+    return faults, list(ability_doubts(plan.recipe, cards)) if due & LEARNING_STEPS and not faults else []
 
 
 def _unread(plan: Plan) -> Iterator[str]:
-    """Texts without an answer that are given, and that no step reads."""
+    """Sections that are written, and that no step reads: what they are for may have been left out on purpose."""
+    distill = plan.recipe.distill
+    if distill and distill != Distill() and not plan.recipe.student:
+        yield "distill is not read: there is no student that would be distilled"
     if entries(plan.recipe.task.data, UNLABELLED) and all(step.kind != UNLABELLED for step in plan.steps):
         yield "task.data.unlabelled is not read: only a student that is distilled learns from it, and there is none"
 
@@ -113,7 +132,7 @@ def _disk_faults(plan: Plan, store: StepStore, cards: Sequence[Path]) -> Iterato
     free = shutil.disk_usage(existing).free
     wanted = weights * ROOM_PER_MODEL * models
     if free < wanted:
-        yield f"disk: {free / 2**30:.1f} GiB free at {existing}, the run may need {wanted / 2**30:.1f} GiB"
+        yield f"disk: {room(free)} free at {existing}, the run may need {room(wanted)}"
 
 
 def _teacher_bytes(plan: Plan, cards: Sequence[Path]) -> int:

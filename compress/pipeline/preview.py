@@ -1,4 +1,4 @@
-"""What `compress plan` shows: each step, whether it stands, and what it will take (time, memory, disk: estimates)."""
+"""What `compress plan` shows: each step, whether it stands, what it will take (estimates), and what is in the way."""
 
 from __future__ import annotations
 
@@ -8,15 +8,50 @@ from typing import Any
 
 from compress.console import Console, duration
 from compress.environment import describe
-from compress.pipeline.calibrate import Calibrated
+from compress.pipeline.calibrate import Calibrated, calibrate
 from compress.pipeline.estimates import Estimates
 from compress.pipeline.execute import Executor
 from compress.pipeline.forecast import forecast
 from compress.pipeline.graph import Plan
 from compress.pipeline.launch import Launch
-from compress.pipeline.run import Options, forced_steps
+from compress.pipeline.run import Options, forced_steps, look_over
 from compress.pipeline.store import StepStore
+from compress.recipe.load import dump_recipe
 from compress.report.words import size
+
+
+def show_plan(plan: Plan, options: Options, console: Console, *, calibrated: bool = False, here: bool = False) -> None:
+    """Print the long form of a recipe and its steps, and refuse what a run would refuse.
+
+    What only this machine lacks is a warning, unless the run is to be ``here`` or its pace ``calibrated`` first.
+    """
+    found = look_over(plan, options)
+    if here or calibrated:
+        found.refuse()
+    rows = preview(plan, options, calibrate(plan, options, console) if calibrated else {})
+    for lack in found.lacking:
+        console.warn(f"a run cannot start on this machine: {lack}")
+    for doubt in found.doubts:
+        console.warn(doubt)
+    if console.format == "json":
+        console.data({"recipe": plan.recipe.model_dump(mode="json"), "steps": rows})
+    else:
+        if console.format == "human":
+            console.line(dump_recipe(plan.recipe))
+        console.table([shown_step(row) for row in rows], ["step", "state", "takes", "memory", "disk", "basis"])
+    found.refuse(here=False)
+    for title, reason in plan.missing_targets.items():
+        console.warn(f"target {title} will not be measured: {reason}")
+    if console.format != "json":
+        console.note(_sum(rows))
+
+
+def _sum(rows: list[dict[str, Any]]) -> str:
+    """The time of all steps that are still to run, as far as it is known."""
+    known = [row["seconds"] for row in rows if row["state"] != "stands" and row["seconds"] is not None]
+    unknown = sum(row["state"] != "stands" and row["seconds"] is None for row in rows)
+    rest = f", and {unknown} steps that have not run here before" if unknown else ""
+    return f"estimate: {duration(sum(known))}{rest}; nothing here is more than an estimate"
 
 
 def preview(plan: Plan, options: Options, calibrated: Mapping[str, Calibrated] | None = None) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ from compress.cards import find_recipe
 from compress.console import Console
 from compress.environment import LIBRARIES, versions
 from compress.errors import CompressError, GateMissed, UsageError
-from compress.pipeline.check import check
+from compress.pipeline.check import Findings, check
 from compress.pipeline.clean import LOCK_FILE, named_steps
 from compress.pipeline.execute import Executor, Outcome
 from compress.pipeline.graph import Plan
+from compress.pipeline.idle import idle_settings
 from compress.pipeline.launch import Launch, leave_group
 from compress.pipeline.names import NAMES
+from compress.pipeline.origins import origin_problems
 from compress.pipeline.plan import make_plan
 from compress.pipeline.resolve import resolve
 from compress.pipeline.smoke import SMOKE, smoke_recipe
@@ -32,9 +35,6 @@ from compress.report.judge import passing_at
 from compress.report.result import REPORT_FILE, Report, read_report
 from compress.tasks.check import task_problems
 from compress.tasks.named import KIND_DEFAULTS, NAMED_TASKS
-
-CHECKS = (lambda recipe: task_problems(recipe.task),)
-"""Faults that the schema cannot see because the rooms above it know them."""
 
 BESIDE = {DISAGREEMENTS_FILE}
 """What goes into the run's folder with the report."""
@@ -94,12 +94,13 @@ class Result:
 
 def read_recipe(source: RecipeSource, overrides: Sequence[str] = (), cards: Sequence[Path] = ()) -> Recipe:
     """Read a recipe from a file, a shipped recipe's name, or a mapping."""
+    checks = (lambda recipe: task_problems(recipe.task), idle_settings, partial(origin_problems, cards=cards))
     if isinstance(source, Mapping):
-        return parse_recipe(dump_yaml(dict(source)), "recipe", overrides, NAMES, NAMED_TASKS, CHECKS, KIND_DEFAULTS)
+        return parse_recipe(dump_yaml(dict(source)), "recipe", overrides, NAMES, NAMED_TASKS, checks, KIND_DEFAULTS)
     path = Path(source)
     if not path.is_file() and not path.suffix and path.name == str(source):
         path = find_recipe(str(source), cards)
-    return load_recipe(path, overrides, NAMES, NAMED_TASKS, CHECKS, KIND_DEFAULTS)
+    return load_recipe(path, overrides, NAMES, NAMED_TASKS, checks, KIND_DEFAULTS)
 
 
 def prepare(source: RecipeSource, overrides: Sequence[str] = (), options: Options = Options()) -> Plan:
@@ -148,7 +149,9 @@ def _execute(plan: Plan, options: Options, console: Console, launch: Launch) -> 
     if not launch.is_main:
         return Result(folder, executor.run(forced, options.until), None)
     with store.hold(f"run-{plan.recipe.name}", console):
-        for doubt in check(plan, store, forced, options.cards):
+        found = check(plan, store, forced, options.cards)
+        found.refuse()
+        for doubt in found.doubts:
             console.warn(doubt)
         _open_folder(folder, plan)
         outcome = executor.run(forced, options.until)
@@ -156,10 +159,9 @@ def _execute(plan: Plan, options: Options, console: Console, launch: Launch) -> 
     return Result(folder, outcome, report)
 
 
-def check_only(plan: Plan, options: Options, console: Console) -> None:
+def look_over(plan: Plan, options: Options) -> Findings:
     """All that can be checked before the first step."""
-    for doubt in check(plan, StepStore(options.root), forced_steps(plan, options), options.cards):
-        console.warn(doubt)
+    return check(plan, StepStore(options.root), forced_steps(plan, options), options.cards)
 
 
 def forced_steps(plan: Plan, options: Options) -> set[str]:

@@ -14,9 +14,10 @@ from compress.models.families import layers_of
 from compress.models.folder import load
 from compress.models.observe import observe
 from compress.models.tiny import write_tiny_model
-from compress.pipeline import abilities
+from compress.pipeline import origins, shapes
 from compress.pipeline.abilities import ability_faults
 from compress.pipeline.following import teacher_widths
+from compress.pipeline.origins import absent_models
 from compress.pipeline.portable import portable
 from compress.pipeline.run import Options, prepare
 from compress.train.objective import forward
@@ -30,15 +31,16 @@ def faults(recipe_file, tmp_path):
 
     def find(*overrides, due=EVERYTHING, task=None):
         plan = prepare(recipe_file, overrides, Options(runs=tmp_path / "runs"))
-        return list(ability_faults(plan.recipe, due, task=task))
+        return [*absent_models(plan.recipe, due), *ability_faults(plan.recipe, task=task)]
 
     return find
 
 
 @pytest.fixture
 def no_hub(monkeypatch):
-    monkeypatch.setattr(abilities, "hub_state", lambda: "not reachable")
-    monkeypatch.setattr(abilities, "try_to_load_from_cache", lambda *_, **__: None)
+    monkeypatch.setattr(origins, "hub_state", lambda: "not reachable")
+    for module in (origins, shapes):
+        monkeypatch.setattr(module, "cached", lambda *_: None)
 
 
 def test_the_tiny_recipe_has_none(faults):
@@ -78,7 +80,8 @@ def test_a_family_nobody_knows(faults, tmp_path):
 @pytest.mark.usefixtures("no_hub")
 def test_a_hub_student_is_missed_before_the_teacher_is_trained(faults):
     (fault,) = faults("student=bert-tiny")
-    assert fault.startswith("google/bert_uncased_L-2_H-128_A-2@main is not on this machine; model hub: not reachable")
+    assert fault.startswith("student: there is no folder google/bert_uncased_L-2_H-128_A-2, and google/bert_uncased_L-")
+    assert "_A-2@main is not on this machine; model hub: not reachable" in fault
     assert faults("student=bert-tiny", due=("prune",)) == []
 
 
@@ -160,7 +163,9 @@ def test_an_exported_winner_can_neither_teach_nor_learn(faults, tiny_folder):
     (folder / "model.safetensors").unlink()
     for part in ("teacher", "student"):
         (fault,) = faults(f"{part}={folder}", "distill={soft_label: 1.0}")
-        assert fault.startswith(f"{folder} holds an exported model (onnx-int8): it can be run, and neither loaded nor")
+        assert fault.startswith(
+            f"{part}: {folder} holds an exported model (onnx-int8): it can be run, and neither loaded nor"
+        )
         assert "lock.json" in fault
     with pytest.raises(ModelError, match="holds an exported model"):
         load(folder)
@@ -236,7 +241,7 @@ def test_layers_that_are_not_there_are_told_before_anything_is_trained(part, set
 
 def test_relation_heads_that_do_not_cut_both_widths(faults):
     (fault,) = faults("distill={relation: {heads: 7}}")
-    assert fault.startswith("distill: 7 relation heads do not cut queries of")
+    assert fault.startswith("distill: relation.heads: 7 do not cut queries of")
     assert faults("distill={relation: {heads: 4}}") == []
 
 
@@ -283,6 +288,11 @@ def test_other_pieces_under_the_same_number_of_them(faults, tmp_path):
         (["distill={hidden_state: 1, hard_label: 0}"], "distill: no loss teaches answers"),
         (["student.heads=8"], "student: the student starts from random weights"),
         (["student.heads=8", "student.start=random"], None),
+        (
+            ["student.layers=2", "distill={hidden_state: 1, layer_map: [[0, 1], [1, 0]]}"],
+            "distill: layer_map: [0, 1] and [1, 0] cross",
+        ),
+        (["student=null"], "distill is not read: there is no student that would be distilled"),
         ([], None),
     ],
 )
@@ -291,3 +301,36 @@ def test_what_nobody_may_have_wished_is_told_before_it_runs(overrides, told, rec
     assert main(["run", str(recipe_file), "--runs", str(tmp_path / "runs"), "--dry-run", *sets]) == 0
     warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning")]
     assert [line.startswith(f"warning: {told}") for line in warnings] == ([True] if told else [])
+
+
+PLANNED = ("student.layers=9", "distill={soft_label: 0, hard_label: 0}", "distill.margin=1")
+
+
+def told_by(command, recipe_file, runs, override, capsys, *flags):
+    code = main([command, str(recipe_file), "--runs", str(runs), "--set", override, *flags])
+    return code, capsys.readouterr()
+
+
+@pytest.mark.parametrize("override", PLANNED)
+def test_a_plan_ends_with_what_a_run_would_refuse(override, recipe_file, tmp_path, capsys):
+    code, planned = told_by("plan", recipe_file, tmp_path / "runs", override, capsys)
+    assert code == 2
+    assert "finetune" in planned.out
+    assert "estimate" not in planned.err
+    refused = told_by("run", recipe_file, tmp_path / "runs", override, capsys, "--dry-run")
+    assert refused == (2, (("", planned.err)))
+
+
+@pytest.mark.usefixtures("no_hub")
+@pytest.mark.parametrize("key", ["teacher", "student", "distill.teachers", "prune.recover.augment.model"])
+def test_a_model_that_is_not_here_is_in_the_way_of_this_machine_alone(key, recipe_file, tmp_path, capsys):
+    override = f"{key}=owner/none"
+    code, planned = told_by("plan", recipe_file, tmp_path / "runs", override, capsys)
+    assert code == 0
+    place = f"{key}.0" if key.endswith("teachers") else key
+    told = f"{place}: there is no folder owner/none, and owner/none@main is not on this machine"
+    assert f"warning: a run cannot start on this machine: {told}" in planned.err
+    run = told_by("run", recipe_file, tmp_path / "runs", override, capsys)
+    assert run[0] == 2
+    assert f"the run cannot start:\n  {told}" in run[1].err
+    assert told_by("plan", recipe_file, tmp_path / "runs", override, capsys, "--calibrate") == run

@@ -12,11 +12,12 @@ from compress.console import Console
 from compress.errors import DataError, UsageError
 from compress.folder import read_info
 from compress.models.tiny import write_tiny_model
-from compress.pipeline import abilities
+from compress.pipeline import origins
 from compress.pipeline.abilities import ability_faults
 from compress.pipeline.estimates import Estimates
 from compress.pipeline.execute import Executor
 from compress.pipeline.launch import Launch
+from compress.pipeline.origins import absent_models
 from compress.pipeline.portable import portable
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.store import StepStore
@@ -156,20 +157,19 @@ def test_a_finished_run_takes_more_texts_without_another_teacher(finished_run, r
 def test_a_missing_model_is_told_at_once(plan_of, tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="there is no folder"):
         plan_of(f"distill.augment.model={tmp_path / 'nowhere'}")
-    (fault,) = ability_faults(plan_of(f"distill.augment.model={tmp_path / 'teacher'}").recipe, ("distill",))
+    (fault,) = ability_faults(plan_of(f"distill.augment.model={tmp_path / 'teacher'}").recipe)
     assert fault.startswith("distill: augment.model: ")
     assert "holds a BertModel where a masked language model is expected" in fault
-    monkeypatch.setattr(abilities, "hub_state", lambda: "not reachable")
-    monkeypatch.setattr(abilities, "try_to_load_from_cache", lambda *_, **__: None)
-    (fault,) = ability_faults(plan_of("distill.augment.model=owner/words").recipe, ("distill",))
-    assert fault.startswith("distill: owner/words@main is not on this machine; model hub: not reachable")
+    monkeypatch.setattr(origins, "hub_state", lambda: "not reachable")
+    (fault,) = absent_models(plan_of("distill.augment.model=owner/words").recipe, ("distill",))
+    assert fault.startswith("distill.augment.model: there is no folder owner/words, and owner/words@main is not on")
 
 
 def test_a_rehearsal_has_a_tiny_model_of_its_own(plan_of):
     smoke = plan_of("distill.augment={model: owner/words, copies: 9}", smoke=True).recipe
     assert smoke.distill.augment.copies == 1
     assert Path(smoke.distill.augment.model).name == "masked-bert"
-    assert list(ability_faults(smoke, ("distill",))) == []
+    assert list(ability_faults(smoke)) == []
 
 
 def test_the_plan_prints_the_keys(recipe, tmp_path, capsys):

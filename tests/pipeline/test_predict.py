@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from compress.cli import main, parsed
-from compress.commands import _shown, _told
 from compress.folder import TaskInfo
+from compress.runtime.command import shown, told
 
 
 @pytest.fixture(scope="module")
@@ -106,15 +106,13 @@ def test_a_broken_description_is_told_without_the_words_of_a_library(tmp_path: P
 
 
 def test_answers_for_people() -> None:
-    assert _shown(0.25) == "0.2500"
-    assert _shown({"even": 0.5, "odd": 0.25}) == "even 0.5000, odd 0.2500"
-    assert _shown(["even", "odd"]) == "even, odd"
-    assert _shown([]) == "none"
-    assert (
-        _shown([{"type": "city", "start": 1}, {"type": "day", "start": 4}]) == "type city, start 1; type day, start 4"
-    )
+    assert shown(0.25) == "0.2500"
+    assert shown({"even": 0.5, "odd": 0.25}) == "even 0.5000, odd 0.2500"
+    assert shown(["even", "odd"]) == "even, odd"
+    assert shown([]) == "none"
+    assert shown([{"type": "city", "start": 1}, {"type": "day", "start": 4}]) == "type city, start 1; type day, start 4"
 
 
 def test_no_answer_for_people() -> None:
-    assert _told({"answer": None, "start": None, "end": None, "probability": 0.05}) == "no answer\t0.0500"
-    assert _told({"answer": "in Rome", "start": 3, "end": 10, "probability": 0.5}) == "in Rome\t3\t10\t0.5000"
+    assert told({"answer": None, "start": None, "end": None, "probability": 0.05}) == "no answer\t0.0500"
+    assert told({"answer": "in Rome", "start": 3, "end": 10, "probability": 0.5}) == "in Rome\t3\t10\t0.5000"
