@@ -68,10 +68,10 @@ def check(plan: Plan, store: StepStore, forced: set[str], cards: Sequence[Path] 
     waiting = [step for step in plan.steps if step.name in forced or not store.record(step.name, step.fingerprint)]
     due = {step.kind for step in waiting}
     libraries = [*_missing_libraries(plan, waiting)]
-    room = [*_place_faults(plan, store), *(_disk_faults(plan, store, cards) if due else ())]
+    places = [*_place_faults(plan, store), *(_disk_faults(plan, store, cards) if due else ())]
     absent = [*absent_models(plan.recipe, due, cards)]
     faults, doubts = _of_models(plan, store, due, cards) if due & MODEL_STEPS and not libraries else ([], [])
-    return Findings(faults, [*libraries, *room, *absent], [*(_unread(plan) if due else ()), *doubts])
+    return Findings(faults, [*libraries, *places, *absent], [*(_unread(plan) if due else ()), *doubts])
 
 
 def _of_models(plan: Plan, store: StepStore, due: set[str], cards: Sequence[Path]) -> tuple[list[str], list[str]]:

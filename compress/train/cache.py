@@ -219,7 +219,7 @@ class CachedTeacher:
             self._console.warn(f"{self._label}: the teacher's answers alone take more than the {limit}: none are kept.")
             return
         told = f"the teacher's answers to {counted(plan.answers, 'example')}"
-        if self._wanted:
+        if self._wanted and plan.layers:
             part = "all" if plan.layers == len(self._ends) else f"{plan.layers:,}"
             layers = ", ".join("embeddings" if layer < 0 else str(layer) for layer in sorted(self._wanted))
             told += f", and its layers ({layers}) of {part} of them"

@@ -117,7 +117,8 @@ def distill(
     if settings is False:
         return save_made(build(seed), tokenizer, work, step, data)
     taught = _teach(build, [(model, 1.0), *further], texts, settings, task, tokens, at)
-    shapes = f"a student of {shape_of(taught.model).text} from a teacher of {shape_of(model).text}"
+    who = "a student" if step == "distill" else "the pruned model"
+    shapes = f"{who} of {shape_of(taught.model).text} from a teacher of {shape_of(model).text}"
     at.console.note(f"{step}: {shapes}{started(start)}")
     return save_made(taught.model, tokenizer, work, step, data, taught.result, taught.layer_map, taught.augmented)
 

@@ -53,7 +53,7 @@ def finetune(
             hint="leave out `finetune: false`, so that it is trained",
         )
     if settings is False or (ready and settings.reuse):
-        console.note(f"{source} already answers {task.name}: it is taken as it is")
+        console.note(f"{source} already answers this task: it is taken as it is")
         return save_made(load_model(folder, task, console=console), tokenizer, work, "finetune", data)
     if other := other_task(folder, task):
         console.note(f"{source} was trained for another task ({other}): its head is left off and a new one is drawn")
