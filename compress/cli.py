@@ -10,7 +10,7 @@ from pathlib import Path
 
 from compress import __version__
 from compress.console import Console
-from compress.errors import CompressError
+from compress.errors import CompressError, unexpected
 
 INTERRUPTED = 130
 INTERRUPTION = "interrupted; what was finished is kept, the same command goes on from there"
@@ -49,10 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("COMPRESS_DEBUG") == "1":
             raise
-        text = f"{type(error).__name__}: {error}"
-        console.error(
-            CompressError(f"unexpected failure: {text}", hint="COMPRESS_DEBUG=1 shows where; please report it")
-        )
+        console.error(unexpected(error))
         return 1
 
 

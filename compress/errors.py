@@ -7,6 +7,8 @@ type. Only ``cli.py`` turns these into an exit.
 from __future__ import annotations
 
 import difflib
+import errno
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -64,6 +66,21 @@ class GateMissed(CompressError):
     """The run is complete, but no variant passed the recipe's gate."""
 
     exit_code = 3
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system says where a disk, a user's share of it or a file may grow no further."""
+
+
+def unexpected(error: Exception) -> CompressError:
+    """What nobody caught, as one message; a full disk is told as such, whichever library ran into it."""
+    told = f"{type(error).__name__}: {error}"
+    if any(os.strerror(number) in told for number in FULL):
+        return CompressError(
+            f"a file could not be written: {error}",
+            hint="make room; the same command again goes on from what stands, a training from its last checkpoint",
+        )
+    return CompressError(f"unexpected failure: {told}", hint="COMPRESS_DEBUG=1 shows where; please report it")
 
 
 @dataclass(frozen=True)

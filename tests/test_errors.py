@@ -1,4 +1,27 @@
-from compress.errors import room
+import errno
+
+import pytest
+from safetensors import SafetensorError
+
+from compress.errors import room, unexpected
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device", "model.onnx"),
+        SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+    ],
+)
+def test_a_full_disk_is_told_whoever_meets_it(error):
+    found = unexpected(error)
+    assert "could not be written" in found.message
+    assert "No space left on device" in found.message
+    assert "make room" in found.hint
+
+
+def test_what_nobody_knows_is_told_with_its_type():
+    assert unexpected(KeyError("x")).message == "unexpected failure: KeyError: 'x'"
 
 
 def test_bytes_are_told_in_the_unit_that_they_fill():
