@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from compress.losses.groups import FAR, Groups
+from compress.losses.softmax import softmax
 from compress.losses.vectors import lifted
 
 Sides = tuple[Tensor, Tensor]
@@ -59,7 +60,7 @@ def softmaxed(scores: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
     It puts the scores of padding far below all others. The softmax is quick on a CPU, where a logarithm of all of it,
     or an exponential, is several times as slow; both can be had from its largest number, which is never near zero.
     """
-    share = scores.add_(~real * FAR).softmax(dim=-1)
+    share = softmax(scores.add_(~real * FAR))
     return share, scores.amax(dim=-1, keepdim=True) - share.amax(dim=-1, keepdim=True).log()
 
 

@@ -17,6 +17,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from compress.losses.softmax import softmax, softmax_back
 from compress.train.dropout import keep_mask
 
 NAME = "compress-products"
@@ -79,8 +80,7 @@ class _Products(torch.autograd.Function):
             back = onto @ value[part].contiguous().transpose(-1, -2)
             if kept is not None:
                 back *= kept[part]
-            scores = torch._softmax_backward_data(back.float(), weights.float(), -1, torch.float32)
-            scores = scores.mul_(ctx.scale).to(query.dtype)
+            scores = softmax_back(back.float(), weights.float()).mul_(ctx.scale).to(query.dtype)
             found[0][part] = scores @ key[part]
             found[1][part] = scores.transpose(-1, -2) @ query[part]
         return (*found, None, None, None)
@@ -90,7 +90,7 @@ def _map(query: Tensor, key: Tensor, mask: Tensor | None, scale: float) -> Tenso
     scores = (query @ key.transpose(-1, -2)).float().mul_(scale)
     if mask is not None:
         scores += mask
-    return scores.softmax(dim=-1).to(query.dtype)
+    return softmax(scores).to(query.dtype)
 
 
 def _parts(query: Tensor, key: Tensor) -> list[slice]:
