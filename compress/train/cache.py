@@ -190,11 +190,21 @@ class CachedTeacher:
         """What stands there, if it holds all that will be asked (another student may follow other layers)."""
         plan = CachePlan.read(folder, self._disk)
         asked = {(layer, part) for layer, parts in self._wanted.items() for part in parts}
-        return plan if plan is not None and asked <= plan.forms.keys() else None
+        if plan is None or not asked <= plan.forms.keys():
+            return None
+        sizes = self._sizes(folder, plan).items()  # one that was cut off would be read as zeros
+        return plan if all(path.is_file() and path.stat().st_size == size for path, size in sizes) else None
 
     def _opened(self, folder: Path, plan: CachePlan, key: Key) -> Kept:
-        name = key[1] if key[0] is None else f"layer {key[0]} {key[1]}"
-        return Kept(folder / f"{name}.values", plan.forms[key], self._ends[: plan.count(key)])
+        return Kept(_values(folder, key), plan.forms[key], self._ends[: plan.count(key)])
+
+    def _sizes(self, folder: Path, plan: CachePlan) -> dict[Path, int]:
+        """All files and their bytes, holes included; none where nothing is kept."""
+        if not plan.answers:
+            return {}
+        forms = plan.forms.items()
+        values = {_values(folder, key): form.before(plan.count(key), self._ends) for key, form in forms}
+        return {folder / MARKS: plan.answers, **values}
 
     def _begin(self, folder: Path, device: torch.device) -> None:
         """Look at what the teacher says of the first example, and plan."""
@@ -208,6 +218,9 @@ class CachedTeacher:
         free = max(0, shutil.disk_usage(folder).free - RESERVE)
         plan = CachePlan.within(min(self._disk, free), forms, self._ends)
         self._tell(plan, free)
+        for path, size in self._sizes(folder, plan).items():
+            path.touch()
+            os.truncate(path, size)
         plan.write(folder, self._disk)
 
     def _tell(self, plan: CachePlan, free: int) -> None:
@@ -229,6 +242,12 @@ class CachedTeacher:
         """Tells this teacher's words about these examples from others; its weights are in the precision it runs in."""
         told = repr([self._teacher.identity(), self._examples.digest(), len(self._ends), device.type])
         return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+def _values(folder: Path, key: Key) -> Path:
+    """Where one thing is kept."""
+    name = key[1] if key[0] is None else f"layer {key[0]} {key[1]}"
+    return folder / f"{name}.values"
 
 
 def keeper(

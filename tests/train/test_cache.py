@@ -2,10 +2,12 @@
 
 import errno
 import json
+import os
 import random
 import shutil
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -323,6 +325,18 @@ def test_what_was_written_before_the_machine_was_started_is_not_trusted(
     monkeypatch.setattr("compress.train.cache_plan.boot", lambda: "later")
     cached(teacher, material, tmp_path)(batch_of(0, 1), WANTED)
     assert [rows for rows, _ in teacher.asked] == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize("damage", [lambda path: os.truncate(path, 8), Path.unlink])
+@pytest.mark.parametrize("which", ["logits.values", "layer 1 hidden.values", "stands", "plan.json"])
+def test_files_that_were_cut_off_are_not_read(which, damage, teacher, material, batch_of, tmp_path):
+    batch = batch_of(0, 1)
+    cached(teacher, material, tmp_path)(batch, WANTED)
+    (folder,) = tmp_path.glob("teacher-*")
+    damage(folder / which)
+    again = cached(teacher, material, tmp_path)
+    assert same_bits(batch, again(batch, WANTED), teacher(batch, WANTED))
+    assert [rows for rows, _ in teacher.asked] == [1, 2, 1, 2, 2]  # anew; the last one compares
 
 
 def test_what_a_later_phase_asks_is_kept_from_the_first_on(teacher, material, batch_of, tmp_path):
