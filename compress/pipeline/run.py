@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -135,8 +136,9 @@ def run(
 def execute(plan: Plan, options: Options, console: Console) -> Result:
     """Run a plan into its run folder."""
     launch = Launch.from_environment()
+    unheard = Console("quiet", err=StringIO())  # the main process says the same, warnings too
     try:
-        return _execute(plan, options, console if launch.is_main else Console("quiet"), launch)
+        return _execute(plan, options, console if launch.is_main else unheard, launch)
     finally:
         leave_group()
 

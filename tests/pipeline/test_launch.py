@@ -2,7 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from compress.console import Console
 from compress.errors import CompressError
+from compress.pipeline import run
 from compress.pipeline.launch import Launch
 
 LAUNCHED = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
@@ -28,6 +30,18 @@ def test_the_others_hear_what_the_main_process_tells(tmp_path: Path) -> None:
     assert other.hear(tmp_path, "finetune") == "stand"
     assert other.hear(tmp_path, "distill") == "run"
     assert other.hear(tmp_path, "prune") == "stop"
+
+
+def test_a_warning_is_told_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def warns(plan: object, options: object, console: Console, launch: Launch) -> None:
+        console.warn("something")
+
+    monkeypatch.setattr(run, "_execute", warns)
+    for rank in ("0", "1"):
+        for name, value in (LAUNCHED | {"RANK": rank}).items():
+            monkeypatch.setenv(name, value)
+        run.execute(None, None, Console())  # type: ignore[arg-type]
+    assert capsys.readouterr().err.count("something") == 1
 
 
 def test_an_orphan_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
