@@ -21,8 +21,8 @@ def contrast(
     """``-log softmax_j(cos(s_i, t_j) / temperature)[i]`` of each text i among all texts j, as a mean over rows.
 
     van den Oord et al., "Representation Learning with Contrastive Predictive Coding", 2018 (arXiv:1807.03748),
-    between student and teacher as in Tian et al., "Contrastive Representation Distillation", 2020
-    (arXiv:1910.10699).
+    between student and teacher as in Tian et al., "Contrastive Representation Distillation", 2020 (arXiv:1910.10699),
+    who tell a text from many that they remember, one yes or no each; here it is a softmax over the batch.
 
     Unlike most losses it depends on which rows share a batch: of n texts it starts near ``log n``, larger batches are
     harder and teach more, and a batch of one teaches nothing. Texts that are equal count half right each.

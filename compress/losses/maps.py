@@ -50,7 +50,10 @@ def compare_maps(ours: Sides, theirs: Sides, batch: Mapping[str, Tensor], distan
 
 
 def scores_of(looking: Tensor, looked_at: Tensor) -> Tensor:
-    """``a·b / √size`` (examples, heads, tokens, tokens), in single precision at least."""
+    """``a·b / √size`` (examples, heads, tokens, tokens), in single precision at least.
+
+    Products of halves are rounded to halves first: in bf16 that is up to 0.4 % of a score.
+    """
     return lifted(looking @ looked_at.transpose(-1, -2)).mul_(looking.shape[-1] ** -0.5)
 
 

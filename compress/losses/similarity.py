@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -15,8 +16,8 @@ from compress.losses.vectors import text_vectors
 if TYPE_CHECKING:
     from compress.recipe.losses import Similarity
 
-AT_ONCE = 1 << 22
-"""How many angles are held at once: those of 161 texts."""
+AT_ONCE = {"cpu": 1 << 22, "cuda": 1 << 26}
+"""How many angles are held at once: those of 161 texts, of 406 on a card."""
 SAME = 1e-6
 """Texts whose squared distance is below this share of the mean one are in one place, and have no direction."""
 
@@ -67,7 +68,7 @@ def _space(vectors: Tensor) -> _Space:
         products = vectors @ vectors.T
     lengths = products.diagonal()
     squares = lengths[:, None] + lengths - 2 * products
-    apart = squares > SAME * squares.detach().mean()
+    apart = ~(squares <= SAME * squares.detach().mean())  # what is no number is apart too, so that it is seen
     distances = squares.where(apart, 1.0).sqrt()
     return _Space(products, distances * apart, apart / distances)
 
@@ -82,13 +83,14 @@ def _distance(ours: _Space, theirs: _Space) -> Tensor:
 
 def _angle(ours: _Space, theirs: _Space) -> Tensor:
     """Huber's loss of the cosines of all angles; where there are many, made again for the gradient, a few at a time."""
-    texts = len(ours.products)
-    some = torch.split(torch.arange(texts, device=ours.products.device), max(1, AT_ONCE // texts**2))
+    texts, device = len(ours.products), ours.products.device
+    some = torch.split(torch.arange(texts, device=device), max(1, AT_ONCE.get(device.type, AT_ONCE["cpu"]) // texts**2))
     spaces = ours.products, ours.inverse, theirs.products, theirs.inverse
     if len(some) == 1:
         total = _angles_at(some[0], *spaces)
     else:
-        total = torch.stack([checkpoint(_angles_at, each, *spaces, use_reentrant=False) for each in some]).sum()
+        again = partial(checkpoint, _angles_at, use_reentrant=False, preserve_rng_state=False)  # nothing is random
+        total = torch.stack([again(each, *spaces) for each in some]).sum()
     return total / max(1, texts * (texts - 1) * (texts - 2))
 
 

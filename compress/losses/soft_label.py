@@ -136,5 +136,5 @@ def squared_distance(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 def floored(logits: Tensor) -> Tensor:
-    """Logits in which minus infinity is a number."""
-    return logits.nan_to_num(neginf=LEAST, posinf=-LEAST)
+    """Logits in which minus infinity is a number; what is no number stays none, and so does the loss."""
+    return logits.nan_to_num(nan=torch.nan, neginf=LEAST, posinf=-LEAST)

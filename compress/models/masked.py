@@ -79,8 +79,11 @@ class MaskedModel:
         lengths = torch.tensor([len(pieces) for pieces in encoded])
         seen = (torch.arange(width) < lengths[:, None]).long()
         asked = self._logits(ids, seen, (ids == self._mask).int().argmax(dim=1))
-        asked[:, ~self._words] = -torch.inf
-        best = asked.topk(min(most, int(self._words.sum())), dim=-1).indices.tolist()
+        best = (
+            asked.masked_fill(~self._words.to(asked.device), -torch.inf)
+            .topk(min(most, int(self._words.sum())), dim=-1)
+            .indices.tolist()
+        )
         return [[self._word(piece) for piece in line] for line in best]
 
     def _word(self, piece: int) -> str:
@@ -100,7 +103,7 @@ class MaskedModel:
         last = self._model.get_output_embeddings()
         with torch.no_grad(), given_instead(last, only_there):
             logits: Tensor = self._model(input_ids=ids.to(device), attention_mask=seen.to(device)).logits
-        return (logits[:, 0] if logits.shape[1] == 1 else logits[lines, place]).float().cpu()
+        return (logits[:, 0] if logits.shape[1] == 1 else logits[lines, place]).float()
 
     def _whole_words(self, size: int) -> Tensor:
         """Which pieces are words of letters by themselves."""

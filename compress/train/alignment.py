@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from compress.errors import ModelError
 from compress.train.layer_map import Pairs
 
 Features = Sequence[Tensor]
@@ -41,9 +42,10 @@ class Likeness:
 
     def matrix(self) -> Tensor:
         """CKA (student's layers, teacher's layers); 0 where a layer says the same of every token."""
-        ours, theirs = (torch.stack([_square(each).sqrt() for each in own]) for own in self._own)
+        ours, theirs = (_norms(whose, own) for whose, own in zip(("student", "teacher"), self._own, strict=True))
         shared = torch.stack([torch.stack([_square(each) for each in row]) for row in self._between])
-        return torch.nan_to_num(shared / (ours[:, None] * theirs), nan=0.0).cpu()
+        both = ours[:, None] * theirs
+        return (shared / both.where(both > 0, 1.0)).where(both > 0, 0.0).cpu()
 
 
 def assign(likeness: Tensor) -> Pairs:
@@ -81,6 +83,17 @@ def _product(one: Tensor, other: Tensor) -> Tensor:
 
 def _sums(one: list[Tensor], other: list[Tensor]) -> list[Tensor]:
     return [before.add_(more) for before, more in zip(one, other, strict=True)]
+
+
+def _norms(whose: str, own: list[Tensor]) -> Tensor:
+    """Of what each layer of a model says; refused where that is no number."""
+    norms = torch.stack([_square(each).sqrt() for each in own])
+    if broken := (~norms.isfinite()).nonzero().flatten().tolist():
+        raise ModelError(
+            f"layer {broken[0]} of the {whose} says what is no number, so its likeness to others cannot be measured.",
+            hint=f"look at the {whose}'s weights, or take another",
+        )
+    return norms
 
 
 def _square(sums: Tensor) -> Tensor:

@@ -145,6 +145,16 @@ def test_one_text_alone_teaches_nothing(name):
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
+@pytest.mark.parametrize("whose", [0, 1])
+def test_what_is_no_number_is_none_in_the_end(name, options, whose):
+    """So that the training stops, whichever of the two says it."""
+    both = states(), states(seed=9)
+    for part in both[whose].values():
+        part[1, ..., 0, :] = torch.nan  # of one text's first token
+    assert value(name, *both, batch_of(), **options).isnan()
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
 def test_vectors_of_zeros_are_finite(name, options):
     ours = {part: torch.zeros_like(each).requires_grad_() for part, each in states().items()}
     loss = value(name, ours, states(seed=9), batch_of(), **options)

@@ -151,6 +151,16 @@ def test_the_teacher_gets_no_gradient(problem, form):
 
 
 @pytest.mark.parametrize(("problem", "form"), ALL)
+@pytest.mark.parametrize("whose", [0, 1])
+def test_an_answer_that_is_no_number_is_seen(problem, form, whose):
+    """As the answer 0 a student would follow it, and no training would stop."""
+    both = outputs(problem), outputs(problem, seed=9)
+    for answer in both[whose].values():
+        answer[2, :1] = torch.nan
+    assert compared(problem, *both, form=form).isnan()
+
+
+@pytest.mark.parametrize(("problem", "form"), ALL)
 def test_half_precision_is_made_single_first(problem, form):
     ours, theirs = outputs(problem), outputs(problem, seed=9)
     halves = [{name: value.bfloat16() for name, value in each.items()} for each in (ours, theirs)]

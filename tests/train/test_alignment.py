@@ -3,6 +3,7 @@ import itertools
 import pytest
 import torch
 
+from compress.errors import ModelError
 from compress.train.alignment import Likeness, assign
 
 
@@ -46,6 +47,16 @@ def test_half_precision_and_layers_that_say_nothing():
     (features,) = layers(1, 6)
     assert likeness([features.bfloat16()], [features]).item() == pytest.approx(1.0, abs=1e-3)
     assert likeness([features], [torch.full((40, 4), 7.0)]).item() == 0.0
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_layer_that_says_no_number_is_refused(bad):
+    ours, theirs = layers(2, 5), layers(3, 5, seed=1)
+    theirs[1][7, 2] = bad
+    with pytest.raises(ModelError, match="layer 1 of the teacher says what is no number"):
+        likeness(ours, theirs)
+    with pytest.raises(ModelError, match="layer 1 of the student"):
+        likeness(theirs, ours)
 
 
 @pytest.mark.parametrize(("student", "teacher"), [(1, 1), (1, 4), (3, 3), (3, 6), (4, 2), (5, 1)])
