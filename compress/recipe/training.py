@@ -11,6 +11,10 @@ from compress.recipe.forms import Count, Frozen, Positive, Share, ShortForm, lis
 from compress.recipe.losses import Attention, HiddenState, Losses, SoftLabel, Unmoved, collect_losses
 
 
+CACHE = 2 * 2**30
+"""Bytes that what a teacher said may take of the disk where the recipe tells no other number."""
+
+
 class Checkpoints(Frozen):
     """How often training saves what it needs to go on; never part of a fingerprint."""
 
@@ -145,8 +149,13 @@ class FurtherTeacher(ShortForm):
 class Cache(ShortForm):
     """What the teacher said stays on disk between epochs."""
 
-    disk: Annotated[int, size, Field(ge=0)] = 2 * 2**30
-    """Bytes it may take; `2GiB`, `500MB`."""
+    disk: Annotated[int, size, Field(ge=0)] | None = None
+    """Bytes it may take; `2GiB`, `500MB`. Where none are told, 2 GiB, and on a GPU for answers alone."""
+
+    @property
+    def limit(self) -> int:
+        """The bytes, told or not."""
+        return CACHE if self.disk is None else self.disk
 
     @classmethod
     def short_key(cls) -> str:
@@ -165,6 +174,10 @@ class Augment(Frozen):
     """The share of words that are replaced."""
     candidates: Count = 15
     """Each replacement is drawn from so many of the likeliest."""
+
+
+TOGETHER = frozenset({"similarity", "contrast"})
+"""The losses that compare the texts of a batch among themselves."""
 
 
 class Distill(Training):
@@ -207,7 +220,7 @@ class Distill(Training):
 
     @model_validator(mode="after")
     def _texts_have_others(self) -> Distill:
-        alone = self.loss_names() & {"similarity", "contrast"}
+        alone = self.loss_names() & TOGETHER
         if self.batch_size == 1 and alone:
             raise ValueError(f"{', '.join(sorted(alone))}: compares the texts of a batch, and batch_size is 1")
         return self

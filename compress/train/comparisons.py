@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from compress.errors import UsageError
 from compress.losses import LOSSES, LayerLoss, Part
 from compress.models.observe import Wanted
+from compress.recipe.training import TOGETHER, Distill
 from compress.train.layer_map import Pairs, compared
 from compress.train.phases import Stage
 
@@ -60,6 +62,17 @@ class Comparisons:
     def ever_projected(self) -> list[Pair]:
         """Those of all phases, in order."""
         return sorted({pair for stage, pairs in enumerate(self._pairs) for pair in self.projected(stage, pairs)})
+
+
+def check_company(settings: Distill, processes: int) -> None:
+    """Refuse losses that compare the texts of a batch where a process sees no two of them: they would all be zero."""
+    alone, share = sorted(settings.loss_names() & TOGETHER), settings.batch_size // processes
+    if alone and share < 2:
+        raise UsageError(
+            f"{', '.join(alone)}: compares the texts of a batch, each process those of its own share, and a batch of "
+            f"{settings.batch_size} leaves {share} to some of {processes} processes.",
+            hint=f"distill.batch_size: {2 * processes} or more, or fewer processes",
+        )
 
 
 def follows_map(stages: Sequence[Stage]) -> bool:

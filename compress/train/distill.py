@@ -24,6 +24,7 @@ from compress.tasks.kind import Row
 from compress.train import material
 from compress.train.augment import augmented_rows, check_unanswered
 from compress.train.cache import keeper
+from compress.train.comparisons import check_company
 from compress.train.cross_scores import with_scores
 from compress.train.distillation import Distillation
 from compress.train.doubts import doubts_about, doubts_about_start, doubts_about_updates, started
@@ -33,6 +34,7 @@ from compress.train.likeness import LayerMaps
 from compress.train.made import Made, save_made
 from compress.train.objective import Objective
 from compress.train.plan import Plan
+from compress.train.processes import Processes
 from compress.train.record import TrainResult
 from compress.train.restarts import forget, rewound, train_best
 from compress.train.spaces import in_space_of, teacher_of
@@ -196,6 +198,7 @@ def _lessons(
 ) -> tuple[material.Material, int]:
     """All rows as they are learnt from, encoded, and how many of them were made up."""
     check_unanswered(settings, len(texts.unlabelled) > 0)
+    check_company(settings, Processes().count)
     train = with_scores(texts.train, settings, task, at.work, at.console)
     augmented = augmented_rows(texts.train, settings.augment, task, at.seed, at.work, at.console)
     others = {"unlabelled": texts.unlabelled, "augmented": augmented}

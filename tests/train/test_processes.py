@@ -1,7 +1,9 @@
 import pytest
 
-from compress.errors import CompressError
+from compress.errors import CompressError, UsageError
+from compress.recipe.training import Distill
 from compress.train import processes as of_a_training
+from compress.train.comparisons import check_company
 
 
 def test_a_process_that_is_gone_is_told_in_our_words(monkeypatch):
@@ -16,3 +18,12 @@ def test_a_process_that_is_gone_is_told_in_our_words(monkeypatch):
     assert "Connection reset by peer" in str(caught.value)
     assert "GLHF" not in str(caught.value)
     assert "checkpoint" in caught.value.hint
+
+
+@pytest.mark.parametrize("loss", ["similarity", "contrast"])
+def test_texts_of_a_batch_have_company_in_every_process(loss):
+    check_company(Distill(losses={loss: 1.0}, batch_size=4), 2)
+    check_company(Distill(losses={"soft_label": 1.0}, batch_size=2), 2)
+    with pytest.raises(UsageError, match=f"{loss}: .* leaves 1 to some of 2 processes") as caught:
+        check_company(Distill(losses={loss: 1.0}, batch_size=3), 2)
+    assert "4 or more" in caught.value.hint
