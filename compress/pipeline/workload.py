@@ -204,7 +204,7 @@ def cached(work: Workload, settings: Training, classes: int) -> int:
         return 0
     answers = WEIGHT * max(1, classes) * len(work.lengths)
     layers = _looked_at(work, settings) * int(work.lengths.sum())
-    return min(answers + layers, settings.cache.disk) if answers <= settings.cache.disk else 0
+    return min(answers + layers, settings.cache.limit) if answers <= settings.cache.limit else 0
 
 
 def _part(load: Load, share: float) -> Load:

@@ -10,7 +10,6 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 from compress.recipe.forms import Count, Frozen, Positive, Share, ShortForm, listed, size, switched
 from compress.recipe.losses import Attention, HiddenState, Losses, SoftLabel, Unmoved, collect_losses
 
-
 CACHE = 2 * 2**30
 """Bytes that what a teacher said may take of the disk where the recipe tells no other number."""
 

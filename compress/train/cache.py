@@ -63,6 +63,7 @@ class CachedTeacher:
         disk: int,
         *,
         of_pieces: bool = False,
+        layers: bool = True,
         compiles: bool = False,
         console: Console | None = None,
         label: str = "distill",
@@ -70,10 +71,12 @@ class CachedTeacher:
         """Keep in a folder of ``work`` what is said of the ``examples`` that are lasting.
 
         ``wanted`` is all that will ever be asked of layers, ``disk`` the most bytes; ``of_pieces`` tells whether
-        answers are one for each piece, and ``compiles`` whether the teacher may have been compiled.
+        answers are one for each piece, ``layers`` whether these are kept too, and ``compiles`` whether the teacher may
+        have been compiled.
         """
         self._teacher = teacher
-        self._wanted = wanted
+        self._wanted = wanted if layers else {}
+        self._passed = bool(wanted) and not layers
         self._examples = examples
         self._ends: Places = np.cumsum(examples.pieces[: examples.lasting])
         self._work = work
@@ -116,7 +119,7 @@ class CachedTeacher:
         if not keys:
             return self._teacher(batch, wanted)
         kept = {key: self._kept[key] for key in keys}  # still to be read if the disk is full and the files are given up
-        index: Places = batch["index"].cpu().numpy()
+        index: Places = batch["index"].numpy()
         placed = np.all([each.has_place(index) for each in kept.values()], axis=0)
         new = self._marks.lack(index) & placed
         asked = []
@@ -236,7 +239,10 @@ class CachedTeacher:
             part = "all" if plan.layers == len(self._ends) else f"{plan.layers:,}"
             layers = ", ".join("embeddings" if layer < 0 else str(layer) for layer in sorted(self._wanted))
             told += f", and its layers ({layers}) of {part} of them"
-        self._console.note(f"{self._label}: {told} stay on disk between epochs, up to {room(plan.most)} of {limit}")
+        told += f" stay on disk between epochs, up to {room(plan.most)} of {limit}"
+        if self._passed:
+            told += ", for updates that look at no layers: on a GPU these are kept where distill.cache tells a size"
+        self._console.note(f"{self._label}: {told}")
 
     def _name(self, device: torch.device) -> str:
         """Tells this teacher's words about these examples from others; its weights are in the precision it runs in."""
@@ -255,12 +261,14 @@ def keeper(
 ) -> Keep | None:
     """Has what a teacher says of these examples stay on disk, where the recipe wants that.
 
-    None where it would be for nothing: no example comes twice, or several machines share no disk.
+    None where it would be for nothing: no example comes twice, or several machines share no disk. On a GPU layers are
+    kept only where the recipe tells a size itself: there to ask the teacher again may be faster than to read them.
     """
     plan = Plan(examples.lengths, settings, 0)
     if not settings.cache or (plan.total <= plan.per_epoch and settings.restarts == 1):
         return None
-    processes, budget = Processes(), settings.cache.disk
+    processes, budget = Processes(), settings.cache
+    on_gpu = processes.device.type == "cuda"
     if int(os.environ.get("LOCAL_WORLD_SIZE", processes.count)) != processes.count:
         console.note(f"{label}: several machines share no disk, so what the teacher says is not kept")
         return None
@@ -269,9 +277,10 @@ def keeper(
         wanted,
         examples,
         work / FOLDER,
-        budget,
+        budget.limit,
         of_pieces=kind_of(task).problem in OF_PIECES,
-        compiles=settings.compile and processes.device.type == "cuda",
+        layers=budget.disk is not None or not on_gpu,
+        compiles=settings.compile and on_gpu,
         console=console if processes.is_main else None,
         label=label,
     )

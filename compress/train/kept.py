@@ -90,12 +90,12 @@ class Kept:
         for example, each in zip(index.tolist(), as_bits(values), strict=True):
             _write(self._stream, self._real(each, example), self.form.before(example, self._ends))
 
-    def get(self, index: Places, where: NDArray[np.bool_], width: int) -> NDArray[Any]:
-        """The bits of those of the examples that ``where`` marks, padded with zeros to ``width``; zeros for others."""
+    def get(self, index: Places, width: int) -> NDArray[Any]:
+        """The bits of these examples, all of which have a place, padded with zeros to ``width``."""
         shape = (len(index), width, *self.form.shape) if self.form.pieces else (len(index), *self.form.shape)
         found = np.zeros(shape, self.form.bits)
-        for place in np.flatnonzero(where):
-            self._read(int(index[place]), found[place])
+        for example, each in zip(index.tolist(), found, strict=True):
+            self._read(example, each)
         release(self._map)
         return found
 

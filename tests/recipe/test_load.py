@@ -550,4 +550,4 @@ def test_null_takes_a_key_away_and_true_brings_its_defaults():
     assert parse(text, "finetune.epochs=null").finetune.epochs == 3.0
     assert parse(text, "finetune.checkpoint.minutes=null").finetune.checkpoint.minutes is None
     assert parse(text, "finetune=null") == parse(text, "finetune=true")
-    assert parse(text, "distill.cache=true").distill.cache.disk == 2 * 2**30
+    assert parse(text, "distill.cache=true").distill.cache.limit == 2 * 2**30

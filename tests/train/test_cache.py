@@ -109,12 +109,11 @@ def test_what_is_read_is_what_was_stored(dtype, pieces, tmp_path):
     kept.put(np.array([2, 0, 3]), values)
     again = Kept(tmp_path / "x", Form.of(values, pieces), np.cumsum(lengths))
     assert again.has_place(np.array([0, 3, 4])).tolist() == [True, True, False]
-    found = again.get(np.array([3, 1, 2, 0]), np.array([True, False, True, True]), 6)
-    for place, (row, length) in enumerate([(2, 2), (None, 0), (0, 4), (1, 3)]):
+    found = again.get(np.array([3, 2, 0]), 6)
+    for place, (row, length) in enumerate([(2, 2), (0, 4), (1, 3)]):
         expected = np.zeros_like(found[0])
-        if row is not None:
-            there = slice(0, length) if pieces else ...
-            expected[there] = as_bits(values)[row][there]
+        there = slice(0, length) if pieces else ...
+        expected[there] = as_bits(values)[row][there]
         assert np.array_equal(found[place], expected)
 
 
@@ -181,6 +180,18 @@ def test_a_budget_holds_the_layers_of_the_first_examples(teacher, material, batc
     assert torch.equal(asked(batch, {})[0]["logits"], first[0]["logits"])
     assert len(teacher.asked) == 4  # answers stand for all
     assert sum(path.stat().st_size for path in tmp_path.rglob("*.values")) == disk
+
+
+def test_only_what_stands_is_read(teacher, material, batch_of, tmp_path, monkeypatch):
+    read, get = [], Kept.get
+    monkeypatch.setattr(Kept, "get", lambda kept, index, width: read.append(index.tolist()) or get(kept, index, width))
+    asked = cached(teacher, material, tmp_path, disk=part_of_the_layers(material, 20))
+    asked(batch_of(5, 25, 19, 30), {1: {"hidden"}})
+    assert read == [[5, 25, 19, 30], [5, 19]]  # the answers, and the layer
+    read.clear()
+    beyond = batch_of(26, 31, 41)
+    assert same_bits(beyond, asked(beyond, WANTED), teacher(beyond, WANTED))
+    assert read == [[26, 31, 41]]
 
 
 def test_what_runs_together_does_not_depend_on_what_stands(teacher, material, batch_of, tmp_path):
@@ -258,6 +269,29 @@ def test_what_is_kept_is_told_once(teacher, material, batch_of, tmp_path, capsys
     cached(teacher, material, tmp_path, console=Console())(batch_of(0, 1), WANTED)
     assert not capsys.readouterr().err
     assert [rows for rows, _ in teacher.asked] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("device", "size", "kept"), [("cuda", None, False), ("cuda", "2GiB", True), ("cpu", None, True)]
+)
+def test_on_a_gpu_layers_are_kept_where_a_size_is_told(
+    device, size, kept, teacher, material, batch_of, tiny_task, tmp_path, capsys, monkeypatch
+):
+    here = SimpleNamespace(device=torch.device(device), count=1, is_main=True)
+    monkeypatch.setattr(cache, "Processes", lambda: here)
+    settings = Distill(epochs=2, batch_size=8, cache={} if size is None else size)
+    keep = cache.keeper(settings, material.train, tiny_task, tmp_path, Console(), "distill")
+    here.device, here.wait = torch.device("cpu"), lambda: None
+    asked, batch = keep(teacher, WANTED), batch_of(0, 1, 2)
+    asked.begin()
+    for _ in range(2):
+        assert same_bits(batch, asked(batch, WANTED), teacher(batch, WANTED))
+        assert same_bits(batch, asked(batch, {}), teacher(batch, {}))
+    assert len(list(tmp_path.rglob("layer*.values"))) == (4 if kept else 0)
+    told = capsys.readouterr().err
+    assert told.count("the teacher's answers to 50 examples") == 1
+    assert ("on a GPU" in told, ", and its layers" in told) == (not kept, kept)
+    assert len(teacher.asked) == (6 if kept else 8)  # the look at one example, four to compare, and what was not read
 
 
 def test_a_disk_with_little_room_keeps_less(teacher, material, batch_of, tmp_path, capsys, monkeypatch):
