@@ -65,7 +65,7 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = group["full_rate"] * factor
         if clip is not None and norm > clip:
-            nn.utils.clip_grads_with_norm_(self.parameters, clip, torch.tensor(norm))
+            nn.utils.clip_grads_with_norm_(self.parameters, clip, torch.full((), norm, device=self.model.device))
         self.optimizer.step()
         if self.words:
             self.words.spread()
