@@ -56,7 +56,8 @@ def right_classes(problem: str, teacher: Tensor, batch: Mapping[str, Tensor]) ->
     told = groups.first(labels) if problem == "single_label_classification" else groups.padded(labels).argmax(dim=1)
     if "labelled" not in batch:
         return told
-    return torch.where(groups.first(batch["labelled"]) > 0, told, likeliest)
+    labelled = batch["labelled"].to(told.device, non_blocking=True)  # the host knows it too
+    return torch.where(groups.first(labelled) > 0, told, likeliest)
 
 
 TRUE = ("single_label_classification", "choice")

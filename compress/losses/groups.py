@@ -19,47 +19,58 @@ FAR = -1e9
 
 @dataclass(frozen=True)
 class Groups:
-    """The rows of a batch; as many as ``len``."""
+    """The rows of a batch. How many and how large they are the host knows, so that nothing here waits for a device."""
 
     row: Tensor
     """The row of each example (examples,): int64, ascending from 0, none left out."""
+    rows: int
+    most: int
+    """How many examples the largest row has."""
 
     @classmethod
     def of(cls, batch: Mapping[str, Tensor]) -> Groups:
-        """As the batch's `group` says."""
-        if "group" in batch:
-            return cls(batch["group"])
+        """As the batch's `group` says, which is best on the host, wherever the rest is."""
+        if isinstance(batch, Grouped):
+            return batch.groups
         ids = batch["input_ids"]
-        return cls(torch.arange(len(ids), device=ids.device))
+        if "group" not in batch:
+            return cls(torch.arange(len(ids), device=ids.device), len(ids), 1)
+        return cls.numbered(batch["group"], ids.device)
+
+    @classmethod
+    def numbered(cls, group: Tensor, device: torch.device) -> Groups:
+        """By the number of each example's row (examples,), for tensors on a device."""
+        counts = torch.bincount(group)
+        return cls(group.to(device, non_blocking=True), len(counts), int(counts.max()))
 
     @cached_property
     def counts(self) -> Tensor:
         """How many examples each row has (rows,)."""
-        return torch.bincount(self.row)
+        return self.row.new_zeros(self.rows).index_add_(0, self.row, torch.ones_like(self.row))
+
+    @cached_property
+    def starts(self) -> Tensor:
+        """The first example of each row (rows,)."""
+        return self.counts.cumsum(dim=0) - self.counts
 
     @cached_property
     def place(self) -> Tensor:
         """Where each example stands among those of its row (examples,), from 0."""
-        starts = self.counts.cumsum(dim=0) - self.counts
-        return torch.arange(len(self.row), device=self.row.device) - starts[self.row]
+        return torch.arange(len(self.row), device=self.row.device) - self.starts[self.row]
 
     @cached_property
     def there(self) -> Tensor:
         """True where `padded` holds an example (rows, most)."""
-        places = torch.arange(int(self.counts.max()), device=self.row.device)
-        return places < self.counts[:, None]
-
-    def __len__(self) -> int:
-        return len(self.counts)
+        return torch.arange(self.most, device=self.row.device) < self.counts[:, None]
 
     def padded(self, values: Tensor, fill: float = 0.0) -> Tensor:
         """The examples of each row side by side: (examples, ...) becomes (rows, most, ...)."""
-        beside = values.new_full((*self.there.shape, *values.shape[1:]), fill)
+        beside = values.new_full((self.rows, self.most, *values.shape[1:]), fill)
         return beside.index_put((self.row, self.place), values)
 
     def first(self, values: Tensor) -> Tensor:
         """What the first example of each row has: (examples, ...) becomes (rows, ...)."""
-        return values[self.place == 0]
+        return values[self.starts]
 
     def mean(self, values: Tensor) -> Tensor:
         """The mean over each row's examples: (examples, ...) becomes (rows, ...)."""
@@ -74,9 +85,18 @@ class Groups:
         """
         real = counted.float()
         things = real.sum(dim=1)
-        of_row = things.new_zeros(len(self)).index_add_(0, self.row, things)
-        return real / (of_row.clamp(min=1) * len(self))[self.row, None]
+        of_row = things.new_zeros(self.rows).index_add_(0, self.row, things)
+        return real / (of_row.clamp(min=1) * self.rows)[self.row, None]
 
     def of_examples(self) -> Tensor:
         """What each example weighs (examples,) in a mean over a row's examples and then over rows."""
-        return 1.0 / (self.counts * len(self))[self.row]
+        return 1.0 / (self.counts * self.rows)[self.row]
+
+
+class Grouped(dict[str, Tensor]):
+    """A batch whose groups are made once for all of its losses."""
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Made when the first loss asks."""
+        return Groups.of(dict(self))

@@ -19,7 +19,8 @@ def over_rows(chosen: Tensor, outputs: Tensors, batch: Tensors, loss: Callable[[
     mean over the chosen ones would give the only one of its batch the weight of all.
 
     Args:
-        chosen: true for each example (examples,) of a row that counts; the same for all examples of a row.
+        chosen: true for each example (examples,) of a row that counts; the same for all examples of a row. It decides
+            what is computed, so it is best on the host.
         outputs: of the model, each (examples, ...).
         batch: as the model was given it, each (examples, ...); `group` where rows are several examples.
         loss: (outputs, batch) -> mean over rows.
@@ -28,14 +29,15 @@ def over_rows(chosen: Tensor, outputs: Tensors, batch: Tensors, loss: Callable[[
         return next(iter(outputs.values()))[:0].sum().float()  # zero, with gradients that are zero
     if bool(chosen.all()):
         return loss(outputs, batch)
-    fewer = _of_examples(chosen, batch)
-    share = len(Groups.of(fewer)) / len(Groups.of(batch))
-    return share * loss(_of_examples(chosen, outputs), fewer)
+    places = chosen.nonzero()[:, 0]
+    fewer = _of_examples(places, batch)
+    share = Groups.of(fewer).rows / Groups.of(batch).rows
+    return share * loss(_of_examples(places, outputs), fewer)
 
 
-def _of_examples(chosen: Tensor, tensors: Tensors) -> dict[str, Tensor]:
-    """The chosen examples of everything; rows are numbered anew."""
-    picked = {name: tensor[chosen] for name, tensor in tensors.items()}
+def _of_examples(places: Tensor, tensors: Tensors) -> dict[str, Tensor]:
+    """These examples of everything, wherever it is; rows are numbered anew."""
+    picked = {name: tensor[places.to(tensor.device, non_blocking=True)] for name, tensor in tensors.items()}
     if "group" in picked:
         picked["group"] = torch.unique(picked["group"], return_inverse=True)[1]
     return picked

@@ -18,7 +18,7 @@ TOLD = "soft_labels"
 
 
 def brings(batch: Mapping[str, Tensor]) -> Tensor:
-    """Which examples (examples,) have probabilities of their own."""
+    """Which examples (examples,) have probabilities of their own; told without a wait where they are on the host."""
     return batch[TOLD].isfinite().all(dim=-1)
 
 
@@ -33,8 +33,9 @@ def told_answers(
         task: how windows are pooled.
         problem: the task kind's.
     """
-    given = answers_given(batch[TOLD], task, problem)
-    own = brings(batch)[:, None]
+    device = batch["input_ids"].device
+    given = answers_given(batch[TOLD].to(device, non_blocking=True), task, problem)
+    own = brings(batch)[:, None].to(device, non_blocking=True)
     return {
         name: torch.where(own, answer, theirs[name].float()) if theirs else answer for name, answer in given.items()
     }

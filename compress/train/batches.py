@@ -11,10 +11,14 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from compress.tasks.kind import BESIDE
 from compress.tasks.token_classification import UNLABELLED
 from compress.train.objective import Examples
 
 Indices = NDArray[np.int64]
+
+OF_HOST = ("index", "group", *BESIDE)
+"""What of a batch decides what is run stays with the host, which would have to wait for a device to tell it."""
 
 
 class Batches:
@@ -31,13 +35,21 @@ class Batches:
         self._thread = ThreadPoolExecutor(1, "batches") if device.type == "cuda" else None
         self._waiting: tuple[Indices, Future[dict[str, Tensor]]] | None = None
 
+    @property
+    def look_ahead(self) -> bool:
+        """Whether it helps to tell the next batch."""
+        return self._thread is not None
+
     def __call__(self, indices: Indices, then: Indices | None = None) -> dict[str, Tensor]:
-        """The batch of these examples on the device; ``then`` those of the next call, where they are known."""
+        """The batch of these examples, on the device but for `OF_HOST`; ``then`` those of the next call, if known."""
         arrays = self._made(indices)
         if self._thread is not None and then is not None:
             self._waiting = then, self._thread.submit(self._make, then)
         # Copies from pinned memory run beside the computation; the device keeps the order.
-        return {name: array.to(self._device, non_blocking=True) for name, array in arrays.items()}
+        return {
+            name: array if name in OF_HOST else array.to(self._device, non_blocking=True)
+            for name, array in arrays.items()
+        }
 
     def _made(self, indices: Indices) -> dict[str, Tensor]:
         waiting, self._waiting = self._waiting, None

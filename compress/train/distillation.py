@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from compress.errors import ModelError
 from compress.folder import TaskInfo
 from compress.losses import LOSSES, TASK_LOSSES, AnswerLoss, BatchLoss, LayerLoss
+from compress.losses.groups import Grouped
 from compress.losses.subset import over_rows
 from compress.losses.told import TOLD, brings, told_answers
 from compress.models.families import layers_of
@@ -121,6 +122,7 @@ class Distillation:
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """Each loss under its name in the recipe, the task's own as `hard_label`."""
+        batch = Grouped(batch)
         wanted, theirs = self._ask_teacher(batch)  # before the student, whose activations stay for the gradients
         with observe_each(model, self.ours) as ours:
             outputs = forward(model, batch)

@@ -61,6 +61,15 @@ def test_a_cpu_looks_not_ahead():
     assert batches._examples.asked == [[0]]
 
 
+def test_what_decides_what_is_run_stays_with_the_host():
+    class Rows(Counting):
+        def batch(self, indices):
+            return {**super().batch(indices), "index": indices, "group": indices, "soft_labels": indices}
+
+    batch = Batches(Rows(), torch.device("meta"))(array(0, 1))
+    assert {name for name, each in batch.items() if each.device == CPU} == {"index", "group", "soft_labels"}
+
+
 def test_batches_are_as_wide_as_a_multiple():
     batches = Batches(Counting(), CPU, pad_id=7, multiple=4)
     batch = batches(array(0, 5))

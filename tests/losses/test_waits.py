@@ -1,0 +1,85 @@
+"""No loss waits for a GPU to tell what it holds.
+
+On torch's `meta` device tensors have shapes and no values, so that whoever asks for one fails. What the host knows of a
+batch stays on the host, as `compress.train.batches` leaves it there.
+"""
+
+from contextlib import nullcontext
+
+import pytest
+import torch
+
+from compress.losses import LOSSES, TASK_LOSSES
+from compress.losses.groups import Groups
+from compress.losses.subset import over_rows
+from compress.losses.told import told_answers
+from compress.recipe.losses import SoftLabel
+from compress.train.batches import OF_HOST
+from tests.losses import test_soft_label, test_task_losses
+from tests.losses.helpers import drawn, task
+from tests.losses.layers import CASES, batch_of, section, states
+
+PROBLEMS = sorted(TASK_LOSSES)
+
+
+@pytest.fixture(autouse=True)
+def without_autocast(monkeypatch):
+    """It knows no `meta` device."""
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
+
+
+def away(tensors, learns=False):
+    """The same on a device that tells nothing, but for what stays with the host."""
+    moved = {name: each if name in OF_HOST else each.to("meta") for name, each in tensors.items()}
+    return {name: each.requires_grad_() if learns else each for name, each in moved.items()}
+
+
+def test_nothing_is_counted_where_each_example_is_a_row(monkeypatch):
+    monkeypatch.setattr(torch, "bincount", None)
+    assert Groups.of(batch_of()).of_examples().tolist() == pytest.approx([1 / 3] * 3)
+
+
+@pytest.mark.parametrize("group", [None, [0, 0, 1]])
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_layers(name, options, group):
+    ours, theirs = away(states(), learns=True), away(states(seed=9))
+    loss = LOSSES[name].function(ours, theirs, away(batch_of(group=group)), section(name, **options))
+    loss.backward()
+    assert loss.device.type == "meta"
+
+
+@pytest.mark.parametrize("form", test_soft_label.FORMS)
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_answers(problem, form):
+    ours, theirs = away(test_soft_label.outputs(problem), learns=True), away(test_soft_label.outputs(problem, seed=9))
+    arrays = test_soft_label.batch()
+    if problem == "single_label_classification":
+        arrays |= {"labels": torch.zeros(6, dtype=torch.int64), "labelled": torch.tensor([1.0, 1, 0, 1, 1, 1])}
+    test_soft_label.compared(problem, ours, theirs, arrays=away(arrays), form=form).backward()
+
+
+@pytest.mark.parametrize("long", ["mean", "max", "attention"])
+@pytest.mark.parametrize("problem", [problem for problem in PROBLEMS if problem != "retrieval"])
+def test_true_answers(problem, long):
+    """But for retrieval's, which looks for texts that are the same."""
+    outputs, batch, about = test_task_losses.cases(long)[problem]
+    TASK_LOSSES[problem].function(away(outputs, learns=True), away(batch), about).backward()
+
+
+def test_true_answers_of_some_rows():
+    chosen = torch.tensor([True, True, False, True, True, True])
+    outputs, batch, about = test_task_losses.cases()["single_label_classification"]
+
+    def loss(ours, few):
+        assert Groups.of(few).rows == 2
+        return TASK_LOSSES["single_label_classification"].function(ours, few, about)
+
+    over_rows(chosen, away(outputs, learns=True), away(batch), loss).backward()
+
+
+def test_answers_that_rows_bring():
+    brought = torch.tensor([[0.5, 0.5], [torch.nan, torch.nan], [0.9, 0.1]])
+    batch = away({**batch_of(), "soft_labels": brought})
+    theirs = told_answers(away({"logits": drawn(3, 2)}), batch, task(), "single_label_classification")
+    ours = away({"logits": drawn(3, 2, seed=1)}, learns=True)
+    LOSSES["soft_label"].function(ours, theirs, batch, task(), "single_label_classification", SoftLabel()).backward()
