@@ -45,11 +45,11 @@ class Gradients:
         rows = sum(len(batch) for batch in batches)
         self.learner.begin()
         sums: dict[str, Tensor] = {}
-        later = self.plan.batches(update + 1) if update + 1 < self.plan.total else []
+        later = self.plan.batches(update + 1) if self.batches.look_ahead and update + 1 < self.plan.total else []
         for batch, then in zip(batches, [*batches[1:], *later[:1], None], strict=False):
             for name, loss in self._share_of(batch, rows, then).items():
                 sums[name] = sums[name] + loss if name in sums else loss
-        wants = torch.tensor(float(self.processes.is_main and due), device=self.processes.device)
+        wants = torch.full((), float(self.processes.is_main and due), device=self.processes.device)  # not copied
         values = self.processes.sum_gradients(self.learner.parameters, torch.stack([*sums.values(), wants]).float())
         norm = self.learner.norm().float()
         *told, wanted, length = torch.cat([values, norm[None]]).tolist()  # the one wait for a GPU

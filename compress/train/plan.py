@@ -27,7 +27,7 @@ class Plan:
         self._lengths = lengths
         self._settings = settings
         self._seed = seed
-        self._epoch = lru_cache(maxsize=1)(self._batches_of_epoch)
+        self._epoch = lru_cache(maxsize=2)(self._batches_of_epoch)  # where one ends, the next is looked at too
 
     def batches(self, update: int) -> list[NDArray[np.int64]]:
         """The examples of each batch of an update."""
