@@ -110,7 +110,7 @@ def _forward(
     scaling: float | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """What transformers calls; anything but bf16 on a CPU goes to torch's own attention."""
+    """What transformers calls, on a CPU; what is not plain or in another precision goes to torch's own attention."""
     scores = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
     heavy = scores > MOST and not dropout and query.requires_grad
     if heavy or not _is_plain(module, query, key, value, others):
@@ -123,11 +123,11 @@ def _forward(
 
 
 def _is_plain(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, others: Mapping[str, Any]) -> bool:
-    """Whether it is bf16 on a CPU, each head with its own keys, all tokens seen from everywhere."""
+    """Whether it is in bf16, each head with its own keys, all tokens seen from everywhere."""
     causal = others.get("is_causal")
     causal = getattr(module, "is_causal", True) if causal is None else causal
     alike = query.shape[:2] == key.shape[:2] and query.shape[-1] == value.shape[-1]
-    small = query.dtype == torch.bfloat16 and query.device.type == "cpu"
+    small = query.dtype == torch.bfloat16
     return small and alike and not causal and others.get("position_bias") is None
 
 
@@ -137,7 +137,7 @@ AttentionMaskInterface.register(NAME, sdpa_mask)
 
 @contextmanager
 def quick_attention(model: PreTrainedModel) -> Iterator[None]:
-    """Within the block the model attends by products, where it would ask torch for fused attention."""
+    """Within the block a model on a CPU attends by products, where it would ask torch for fused attention."""
     before = model.config._attn_implementation
     if before == "sdpa":
         model.config._attn_implementation = NAME

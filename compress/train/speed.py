@@ -34,11 +34,11 @@ def at_speed(
         if device.type == "cpu":
             stack.enter_context(kept_memory())
             stack.enter_context(quick_dropout(model))
+            for each in (model, *teachers) if precision == "bf16" else ():
+                stack.enter_context(quick_attention(each))
         if words is not None:
             stack.enter_context(words.sparse())
         if precision == "bf16":
-            for each in (model, *teachers):
-                stack.enter_context(quick_attention(each))
             for teacher in teachers:
                 nn.Module.to(teacher, device)
                 copy = WorkingCopy(teacher)
