@@ -53,7 +53,8 @@ class WorkingCopy:
         finally:
             hook.remove()
             found = [parameter.grad for parameter in self._parameters]
-            self._put(full, [_added(old, new) for old, new in zip(before, found, strict=True)])
+            self._put(full, before)
+            _add(self._parameters, found)
 
     def _put(self, tensors: Sequence[Tensor], gradients: Gradients) -> None:
         for parameter, tensor, gradient in zip(self._parameters, tensors, gradients, strict=True):
@@ -66,7 +67,15 @@ def _in_bf16(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
     return output.to(torch.bfloat16)
 
 
-def _added(old: Tensor | None, new: Tensor | None) -> Tensor | None:
-    if new is None:
-        return old
-    return new.float() if old is None else old.add_(new)
+def _add(parameters: Sequence[nn.Parameter], gradients: Gradients) -> None:
+    """Add gradients in bf16 to those in fp32, all in two calls: on a GPU one for each would take longer to launch."""
+    given = [(parameter, new) for parameter, new in zip(parameters, gradients, strict=True) if new is not None]
+    begun = [(parameter, new) for parameter, new in given if parameter.grad is None]
+    old = [(parameter.grad, new) for parameter, new in given if parameter.grad is not None]
+    if old:
+        torch._foreach_add_([gradient for gradient, _ in old], [new for _, new in old])
+    if begun:
+        first = [torch.empty_like(parameter) for parameter, _ in begun]
+        torch._foreach_copy_(first, [new for _, new in begun])
+        for (parameter, _), gradient in zip(begun, first, strict=True):
+            parameter.grad = gradient
