@@ -60,13 +60,14 @@ class Processes:
         """
         if self.count == 1:
             return values
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        flat = torch.cat([gradient.flatten() for gradient in gradients] + [values.to(torch.float32)])
+        given = [parameter for parameter in parameters if parameter.grad is not None]
+        gradients = [parameter.grad.flatten() for parameter in given if parameter.grad is not None]
+        flat = torch.cat([*gradients, values.to(torch.float32)])
         with _others_may_be_gone():
-            summed: Tensor = self._accelerator.reduce(flat, reduction="sum")
-        pieces = torch.split(summed, [gradient.numel() for gradient in gradients] + [len(values)])
-        for gradient, piece in zip(gradients, pieces, strict=False):
-            gradient.copy_(piece.view_as(gradient))
+            torch.distributed.all_reduce(flat)
+        pieces = torch.split(flat, [parameter.numel() for parameter in given] + [len(values)])
+        for parameter, piece in zip(given, pieces, strict=False):
+            parameter.grad = piece.view_as(parameter)  # where it stands: nothing is copied back
         return pieces[-1]
 
     def from_main(self, value: float) -> float:
