@@ -27,7 +27,10 @@ Narrow = Callable[[Tensor, int], Tensor]
 
 @dataclass(frozen=True)
 class Importance:
-    """How much each part of a model matters, as `train.importance` measures it on data."""
+    """How much each part of a model matters, as `train.importance` measures it on data: means over pieces.
+
+    Only ranks and ratios count. All of it is on the CPU, wherever the model is.
+    """
 
     hidden: Tensor
     """Of each hidden dimension (hidden,)."""
@@ -46,12 +49,13 @@ def importance_of_weights(model: PreTrainedModel) -> Importance:
     carries it into the output. How dimensions go together is read from the weights that write to them.
     """
     family, shapes, layers = family_of(model), layer_shapes(model), layers_of(model)
-    outputs = [part(layer, family.attention_output).weight.detach() for layer in layers]
-    downs = [part(layer, family.ffn_out).weight.detach() for layer in layers]
+    outputs = [part(layer, family.attention_output).weight.detach().cpu() for layer in layers]
+    downs = [part(layer, family.ffn_out).weight.detach().cpu() for layer in layers]
     modules = [module for layer in layers for module in layer.modules()]
     norms = [dict(module.named_parameters()) for module in modules if isinstance(module, nn.LayerNorm)]
-    gains = torch.stack([norm["weight"].detach() for norm in norms])
-    biases = torch.stack([norm["bias"].detach() for norm in norms if "bias" in norm] or [torch.zeros_like(gains[0])])
+    gains = torch.stack([norm["weight"].detach().cpu() for norm in norms])
+    shifts = [norm["bias"].detach().cpu() for norm in norms if "bias" in norm]
+    biases = torch.stack(shifts or [torch.zeros_like(gains[0])])
     written = torch.stack([weight @ weight.T for weight in (*outputs, *downs)]).sum(dim=0)
     sizes = written.diagonal().sqrt().clamp(min=torch.finfo(written.dtype).tiny)
     heads = [weight.reshape(len(weight), count, -1) for weight, (count, _) in zip(outputs, shapes, strict=True)]

@@ -7,6 +7,7 @@ give it, a head by the norm of its output, a neuron by the mean size of its acti
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -48,8 +49,11 @@ def importance_for(
     origin = origin_of(teacher, student, task, seed)
     if not is_cut(origin.config, student):
         return None
+    device = origin.device
     nn.Module.to(origin, Processes().device)
-    return measure(origin, _sample(rows, task, tokens, seed))
+    found = measure(origin, _sample(rows, task, tokens, seed))
+    nn.Module.to(origin, device)
+    return found
 
 
 def measure(model: PreTrainedModel, batches: Iterable[Batch]) -> Importance:
@@ -70,47 +74,50 @@ def measure(model: PreTrainedModel, batches: Iterable[Batch]) -> Importance:
 
 
 class _Sums:
-    """What hooks add up, by the module that they watch."""
+    """What hooks add up over pieces: by the module that they watch, and of layer norms, which count alike, together."""
 
     real: Tensor
     """(rows, pieces): which of the current batch are no padding."""
 
     def __init__(self) -> None:
-        self._totals: dict[tuple[str, nn.Module], Tensor] = {}
+        self._totals: dict[tuple[str, nn.Module | None], Tensor] = {}
+        self._pieces: Counter[tuple[str, nn.Module | None]] = Counter()
 
-    def add(self, what: str, module: nn.Module, value: Tensor) -> None:
-        """Add a batch's sum."""
-        exact = value.cpu().double()
-        self._totals[what, module] = self._totals.get((what, module), 0) + exact
+    def add(self, what: str, module: nn.Module | None, pieces: int, value: Tensor) -> None:
+        """Add the sum over so many pieces."""
+        exact = value.double()
+        if (what, module) in self._totals:
+            self._totals[what, module] += exact
+        else:
+            self._totals[what, module] = exact
+        self._pieces[what, module] += pieces
 
     def states(self, module: nn.Module, inputs: Any, output: Tensor) -> None:
         """A hook on a layer norm."""
         states = output[self.real].float()
-        self.add("hidden", module, states.abs().sum(dim=0))
-        self.add("moments", module, states.T @ states)
+        self.add("hidden", None, len(states), states.abs().sum(dim=0))
+        self.add("moments", None, len(states), states.T @ states)
 
     def heads(self, size: int, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         """A hook on the part that takes the heads' outputs."""
         outputs = inputs[0][self.real].float()
-        self.add("heads", module, outputs.view(len(outputs), -1, size).norm(dim=-1).sum(dim=0))
+        sizes = outputs.view(len(outputs), -1, size).norm(dim=-1)
+        self.add("heads", module, len(sizes), sizes.sum(dim=0))
 
     def neurons(self, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         """A hook on the part that takes the neurons' activations."""
-        self.add("neurons", module, inputs[0][self.real].float().abs().sum(dim=0))
+        sizes = inputs[0][self.real].float().abs()
+        self.add("neurons", module, len(sizes), sizes.sum(dim=0))
 
     def importance(self, model: PreTrainedModel) -> Importance:
-        """All of it, by depth; the layer norms count alike."""
+        """All of it, by depth."""
         family, layers = family_of(model), layers_of(model)
+        heads = [self._mean("heads", part(layer, family.attention_output)) for layer in layers]
+        neurons = [self._mean("neurons", part(layer, family.ffn_out)) for layer in layers]
+        return Importance(self._mean("hidden"), heads, neurons, self._mean("moments"))
 
-        def mean(what: str) -> Tensor:
-            found = [total for (each, _), total in self._totals.items() if each == what]
-            return torch.stack(found).mean(dim=0).float()
-
-        def of(what: str, path: str) -> list[Tensor]:
-            return [self._totals[what, part(layer, path)].float() for layer in layers]
-
-        heads, neurons = of("heads", family.attention_output), of("neurons", family.ffn_out)
-        return Importance(mean("hidden"), heads, neurons, mean("moments"))
+    def _mean(self, what: str, module: nn.Module | None = None) -> Tensor:
+        return (self._totals[what, module] / self._pieces[what, module]).float().cpu()
 
 
 @contextmanager
