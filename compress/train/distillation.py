@@ -25,6 +25,7 @@ from compress.train.cross_scores import check_margins
 from compress.train.layer_map import Pairs, layer_map
 from compress.train.objective import Batch, Losses, forward
 from compress.train.phases import HARD_LABEL, settles_in, stage_at, stages_of
+from compress.train.reach import check_reach
 from compress.train.teachers import Answers, Keep, Teacher, as_teacher
 
 LABELLED = "labelled"
@@ -84,6 +85,7 @@ class Distillation:
         self.projections = self._make_projections(student, seed)
         _check_observable(student, self.comparisons.ever(STUDENT))
         _check_observable(self.teacher.model, self.comparisons.ever(TEACHER))
+        check_reach(student, settings, self.stages, self.comparisons, self.projections)
         if keep is not None:
             self.teacher = keep(self.teacher, self.comparisons.ever(TEACHER))
         self._weigh(0.0)

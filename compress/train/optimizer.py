@@ -35,6 +35,8 @@ def make_optimizer(
             decay = settings.weight_decay if parameter.ndim > 1 else 0.0
             learning = words.learning if words and parameter is words.table.weight else parameter
             groups.setdefault((rate, decay), []).append(learning)
+    if not groups:
+        raise ModelError(f"no weight of the model is left to learn (freeze: {settings.freeze}).", hint="freeze less")
     described: list[dict[str, Any]] = [
         {"params": parameters, "lr": rate, "full_rate": rate, "weight_decay": decay}
         for (rate, decay), parameters in groups.items()

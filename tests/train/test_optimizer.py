@@ -16,6 +16,14 @@ def rates(model, **settings):
     }
 
 
+def test_a_model_of_which_nothing_learns_is_refused(tiny_model):
+    model = tiny_model("bert").bert
+    with frozen(model, 2):
+        model.pooler.requires_grad_(False)
+        with pytest.raises(ModelError, match=r"no weight of the model is left to learn \(freeze: 2\)"):
+            rates(model, freeze=2)
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_parameter_learns_once(name, tiny_model):
     model = tiny_model(name)
