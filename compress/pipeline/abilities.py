@@ -77,7 +77,7 @@ def ability_faults(recipe: Recipe, cards: Sequence[Path] = (), task: TaskInfo | 
     for part, settings in _distillations(recipe).items():
         yield from _refusals(part, partial(_follows_layers, part, recipe, settings, teacher, origin))
         yield from _refusals(part, partial(_follows_margins, settings, recipe.task))
-        unlabelled = part == "distill" and bool(entries(recipe.task.data, "unlabelled"))
+        unlabelled = bool(entries(recipe.task.data, "unlabelled"))
         yield from _refusals(part, partial(check_unanswered, settings, unlabelled))
         yield from _refusals(part, partial(_says_words, settings))
         yield from _refusals(part, partial(_teach_together, settings, recipe, teacher, task, cards))

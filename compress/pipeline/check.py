@@ -88,7 +88,7 @@ def _unread(plan: Plan) -> Iterator[str]:
     if distill and distill != Distill() and not plan.recipe.student:
         yield "distill is not read: there is no student that would be distilled"
     if entries(plan.recipe.task.data, UNLABELLED) and all(step.kind != UNLABELLED for step in plan.steps):
-        yield "task.data.unlabelled is not read: only a student that is distilled learns from it, and there is none"
+        yield "task.data.unlabelled is not read: no student is distilled, and no pruned model recovers"
 
 
 def _task_of(plan: Plan, store: StepStore) -> TaskInfo | None:

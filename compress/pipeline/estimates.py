@@ -117,10 +117,10 @@ class Estimates:
 
         None where it does not train, and before what is counted has been read.
         """
-        settings, beside = training_of(self._plan, kind), self._unlabelled if kind == "distill" else 0
+        settings = training_of(self._plan, kind)
+        augment, beside = (settings.augment, self._unlabelled) if isinstance(settings, Distill) else (None, 0)
         if self.info is None or beside is None or not settings:
             return None
-        augment = settings.augment if isinstance(settings, Distill) else None
         return self.info.counts["train"] * (1 + (augment.copies if augment else 0)) + beside
 
     @cached_property

@@ -86,7 +86,7 @@ def _without_unlabelled(data: Mapping[str, Any]) -> dict[str, Any]:
 def _add_unlabelled(plan: Plan) -> None:
     """Texts without an answer have a step of their own, for distillation alone: adding some changes no teacher."""
     recipe, data = plan.recipe, plan.recipe.task.data
-    if not (entries(data, UNLABELLED) and recipe.student and recipe.distill):
+    if not (entries(data, UNLABELLED) and (_distills(recipe) or _recovers(recipe))):
         return
     settings = {
         "contents": contents_digest(data, (UNLABELLED,)),
@@ -122,6 +122,7 @@ def _add_models(plan: Plan, cards: Sequence[Path]) -> dict[str, str]:
         cards=tuple(cards),
         beside=_further_teachers(recipe),
     )
+    unlabelled = [step.name for step in plan.steps if step.kind == UNLABELLED]
     models = {"teacher": plan.add("finetune", "finetune", settings, ["data"], run, trains=True)}
     if recipe.student:
         student = effective(recipe.student)
@@ -129,11 +130,11 @@ def _add_models(plan: Plan, cards: Sequence[Path]) -> dict[str, str]:
             student["source"] = identity(recipe.student.source, recipe.student.revision, cards)
         settings = {"student": student, "distill": recipe.distill and _distilled(recipe.distill), "seed": seed}
         run = partial(training.distill, student=recipe.student, settings=recipe.distill, seed=seed)
-        needs = ["data", "finetune", *(step.name for step in plan.steps if step.kind == UNLABELLED)]
+        needs = ["data", "finetune", *(unlabelled if _distills(recipe) else ())]
         models["student"] = plan.add("distill", "distill", settings, needs, run, trains=True)
     if recipe.prune:
         parent = models.get("student", models["teacher"])
-        needs = list(dict.fromkeys(["data", "finetune", parent]))
+        needs = list(dict.fromkeys(["data", "finetune", parent, *(unlabelled if _recovers(recipe) else ())]))
         run = partial(training.prune, parent=parent, settings=recipe.prune, seed=seed)
         pruned = effective(recipe.prune)
         if recipe.prune.recover:
@@ -141,6 +142,14 @@ def _add_models(plan: Plan, cards: Sequence[Path]) -> dict[str, str]:
         settings = {"prune": pruned, "parent": parent, "seed": seed}
         models["pruned"] = plan.add("prune", "prune", settings, needs, run, trains=True)
     return models
+
+
+def _distills(recipe: Recipe) -> bool:
+    return bool(recipe.student and recipe.distill)
+
+
+def _recovers(recipe: Recipe) -> bool:
+    return bool(recipe.prune and recipe.prune.recover)
 
 
 def _further_teachers(recipe: Recipe) -> tuple[FurtherTeacher, ...]:

@@ -19,6 +19,7 @@ from compress.recipe.schema import Teacher
 from compress.recipe.training import Distill, Finetune, FurtherTeacher, Prune, Student, Training
 
 if TYPE_CHECKING:
+    from compress.tasks.kind import Row
     from compress.train.made import Made
 
 
@@ -55,7 +56,6 @@ def distill(bench: Workbench, student: Student, settings: Distill | Literal[Fals
     """Make the student out of the teacher; texts without an answer are learnt from where the plan has some."""
     from compress.train.distill import distill as train
 
-    beside = bench.inputs.get(UNLABELLED)
     made = train(
         bench.inputs["finetune"],
         student,
@@ -65,7 +65,7 @@ def distill(bench: Workbench, student: Student, settings: Distill | Literal[Fals
         bench.work,
         console=bench.console,
         track=bench.track,
-        unlabelled_rows=unlabelled_rows(beside) if beside else (),
+        unlabelled_rows=_unlabelled(bench),
     )
     return _done(bench, made, settings)
 
@@ -83,8 +83,15 @@ def prune(bench: Workbench, parent: str, settings: Prune, seed: int) -> Done:
         bench.work,
         console=bench.console,
         track=bench.track,
+        unlabelled_rows=_unlabelled(bench),
     )
     return _done(bench, made, settings.recover)
+
+
+def _unlabelled(bench: Workbench) -> Sequence[Row]:
+    """Texts without an answer, where the plan has some."""
+    folder = bench.inputs.get(UNLABELLED)
+    return unlabelled_rows(folder) if folder else ()
 
 
 def _done(bench: Workbench, made: Made, settings: Training | Literal[False]) -> Done:

@@ -52,6 +52,7 @@ def prune(
     *,
     console: Console | None = None,
     track: str | None = None,
+    unlabelled_rows: Sequence[Row] = (),
 ) -> Made:
     """Leave in ``work`` the model folder of ``student`` with fewer heads and neurons, recovered on ``data``.
 
@@ -64,6 +65,7 @@ def prune(
         work: receives the result; what a killed attempt left there is gone on with.
         console: where progress goes.
         track: an experiment tracker for the recovery.
+        unlabelled_rows: rows that have no answer but the teacher's, which the recovery reads too.
     """
     console = console or Console("quiet")
     processes = Processes()
@@ -72,7 +74,16 @@ def prune(
     processes.wait()
     origin = Student(source=str(work / CUT))
     made = distill(
-        teacher or student, origin, data, settings.recover, seed, work, step="prune", console=console, track=track
+        teacher or student,
+        origin,
+        data,
+        settings.recover,
+        seed,
+        work,
+        step="prune",
+        console=console,
+        track=track,
+        unlabelled_rows=unlabelled_rows,
     )
     processes.wait()  # all have read what is removed now
     if processes.is_main:
@@ -93,6 +104,7 @@ def prune_from_model(
     work: Path | None = None,
     console: Console | None = None,
     track: str | None = None,
+    unlabelled_rows: Sequence[Row] = (),
 ) -> PreTrainedModel:
     """A pruned copy of ``model``, recovered on canonical rows after ``teacher`` (or after ``model`` itself)."""
     console = console or Console("quiet")
@@ -115,6 +127,7 @@ def prune_from_model(
         work=work,
         console=console,
         track=track,
+        unlabelled_rows=unlabelled_rows,
     )
 
 

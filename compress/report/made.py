@@ -31,7 +31,7 @@ def _facts(report: Report, model: str, making: Making) -> dict[str, str]:
     further = [_teacher(each) for each in settings.get("teachers") or ()]
     if further:
         facts["teachers"] = ", ".join(["the teacher", *further])
-    return {**facts, "rows": _rows(report, model, settings, making)}
+    return {**facts, "rows": _rows(report, settings, making)}
 
 
 def settings_of(recipe: Section, model: str) -> Section | None:
@@ -69,14 +69,11 @@ def _teacher(further: Section) -> str:
     return f"{further['source']}{'' if weight == 1.0 else f' (weighs {weight:g})'}"
 
 
-def _rows(report: Report, model: str, settings: Section, making: Making) -> str:
-    """`6,000 of train, 2,000 unlabelled, 6,000 augmented (words by bert-base-uncased)`.
-
-    Unlabelled rows are the student's alone: a pruned model recovers on those of train.
-    """
+def _rows(report: Report, settings: Section, making: Making) -> str:
+    """`6,000 of train, 2,000 unlabelled, 6,000 augmented (words by bert-base-uncased)`."""
     counts = report.data.rows
     told = [f"{counts['train']:,} of train"] if "train" in counts else []
-    if model == "student" and counts.get("unlabelled"):
+    if counts.get("unlabelled"):
         told.append(f"{counts['unlabelled']:,} unlabelled")
     if augment := settings.get("augment"):
         count = f"{making.augmented:,} " if making.augmented is not None else ""

@@ -83,8 +83,11 @@ def test_only_distillation_needs_unlabelled_texts(plan_of, tmp_path):
     given = f"task.data.unlabelled={tmp_path / 'more.csv'}"
     plan = plan_of(given)
     assert [step.name for step in plan.steps][:3] == ["data", "unlabelled", "finetune"]
-    assert [step.kind for step in plan.steps if "unlabelled" in step.needs] == ["distill", "report"]
-    for without in ([], [given, "student=null"], [given, "distill=false"], ["task.data.unlabelled=[]"]):
+    assert [step.kind for step in plan.steps if "unlabelled" in step.needs] == ["distill", "prune", "report"]
+    recovered = plan_of(given, "student=null")
+    assert [step.kind for step in recovered.steps if "unlabelled" in step.needs] == ["prune", "report"]
+    nobody = [given, "student=null", "prune.recover=false"], [given, "distill=false", "prune=null"]
+    for without in ([], *nobody, ["task.data.unlabelled=[]"]):
         assert all(step.kind != "unlabelled" for step in plan_of(*without).steps)
 
 
@@ -100,9 +103,10 @@ def test_what_tells_how_to_read_them_is_no_part_of_the_roles(plan_of, tmp_path):
     assert roles["data"] != without["data"]
 
 
-@pytest.mark.parametrize(("student", "told"), [("{layers: 1}", False), ("null", True)])
-def test_texts_that_nobody_reads_are_told(recipe, tmp_path, capsys, student, told):
-    given = ["--set", f"task.data.unlabelled={tmp_path / 'more.csv'}", "--set", f"student={student}", "--dry-run"]
+@pytest.mark.parametrize(("left_out", "told"), [([], False), (["student=null", "prune.recover=false"], True)])
+def test_texts_that_nobody_reads_are_told(recipe, tmp_path, capsys, left_out, told):
+    sets = [f"--set={each}" for each in (f"task.data.unlabelled={tmp_path / 'more.csv'}", *left_out)]
+    given = [*sets, "--dry-run"]
     assert main(["run", str(recipe), "--runs", str(tmp_path / "runs"), *given]) == 0
     assert ("task.data.unlabelled is not read: " in capsys.readouterr().err) == told
 
@@ -122,12 +126,13 @@ def test_how_many_rows_are_learnt_from_is_known_once_they_are_read(plan_of, tmp_
     assert {kind: Estimates(plan, store).rows(kind) for kind in ("finetune", "distill", "prune", "export")} == {
         "finetune": 152,
         "distill": None,
-        "prune": 152,
+        "prune": None,
         "export": None,
     }
     assert Estimates(plan, store).expected("distill") is None
     executor.run(set(), until="unlabelled")
     assert Estimates(plan, store).rows("distill") == 3 * 152 + 30
+    assert Estimates(plan, store).rows("prune") == 152 + 30
     assert len(Estimates(plan, store).expected("distill").work.lengths) == 3 * 152 + 30
 
 

@@ -69,12 +69,12 @@ def test_a_pruned_model_has_a_column_of_its_own(report):
     assert cells(found, "pruned")["learns from"] == "soft_label 3 (kl), hard_label 0.5"
 
 
-def test_only_the_student_learns_from_unlabelled_rows(report):
+def test_a_recovery_reads_unlabelled_rows_too(report):
     both = {"student": Making(start="layer 1"), "pruned": Making(start="the student, pruned")}
     prune = {"heads": 0.5, "recover": {"soft_label": 1.0}}
     found = report({"soft_label": 1.0}, both, {"train": 60, "unlabelled": 25}, prune=prune)
     assert cells(found)["rows"] == "60 of train, 25 unlabelled"
-    assert cells(found, "pruned")["rows"] == "60 of train"
+    assert cells(found, "pruned")["rows"] == "60 of train, 25 unlabelled"
 
 
 def test_pages_show_it_and_old_reports_do_without(report, make_report):
