@@ -256,5 +256,5 @@ def _config(config: PreTrainedConfig, form: Form) -> PreTrainedConfig:
 def _fresh(origin: PreTrainedModel, config: PreTrainedConfig, seed: int) -> PreTrainedModel:
     """A model of the same head with weights drawn from the seed."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would set those of GPUs for good
         return from_config(head_of(origin).model_class(type(config)), config)

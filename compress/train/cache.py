@@ -6,7 +6,7 @@ many examples as the recipe's disk budget holds, counted from the first. A batch
 place for all that is asked, and the others. The first are read; where any of them is not here yet, they are all run
 together, and all is kept that any later phase will ask. The others are run together in every epoch. So which examples
 run side by side, which moves the rounding, follows from the batch and never from what stands, and a training that is
-killed and goes on ends in the same bits.
+killed and goes on ends in the same bits on a CPU, and on a GPU as close as its sums allow.
 
 Values reach their files before the byte that says so. A power cut may still keep the byte and lose the values, so what
 was written before the machine was last started is not trusted, and such a cache begins anew.

@@ -172,7 +172,7 @@ class Distillation:
         if widths[0] == widths[1]:
             return {}
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed would set those of GPUs for good
             return {pair: nn.Linear(*widths, bias=False) for pair in self.comparisons.ever_projected()}
 
 

@@ -1,8 +1,9 @@
 """The one training loop: fine-tuning, distillation and recovery differ only in the objective they hand to it.
 
-A training can be killed at any moment and goes on from its last checkpoint to the same weights, bit for bit (on the
-same machine, with the same threads and processes): batches and rates are pure functions of the update's number, and
-everything else, the random generators included, stands in the checkpoint. Started on several processes, each takes
+A training can be killed at any moment and goes on from its last checkpoint to the same weights: on a CPU bit for bit
+(the same machine, threads and processes), on a GPU, some of whose sums come in any order, up to rounding. Batches and
+rates are pure functions of the update's number, and everything else, the random generators included, stands in the
+checkpoint. Started on several processes, each takes
 its share of every batch; gradients are summed with each row weighing the same, so the result is that of one process
 up to rounding (and up to dropout, which every process draws for its own rows). Retrieval is the exception: a query is
 told from the documents of the other rows of its own process only, so more processes mean fewer negatives.

@@ -61,8 +61,8 @@ class WordVectors:
 def word_vectors(model: PreTrainedModel, pieces: NDArray[np.int64]) -> WordVectors | None:
     """The rows of a model's word vectors that learn on these pieces; None where the whole table must.
 
-    That is on a GPU, where a dense gradient costs nothing and sums up in the same order each time; and where the
-    table is frozen, or used by another part of the model too.
+    That is on a GPU, which fills a dense gradient quickly; and where the table is frozen, or used by another part of
+    the model too.
     """
     table = model.get_input_embeddings()
     if not isinstance(table, nn.Embedding) or table.weight.device.type != "cpu" or not table.weight.requires_grad:
