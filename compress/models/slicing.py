@@ -227,7 +227,7 @@ def _head_axes(origin: PreTrainedModel, fresh: PreTrainedModel, stream: Stream) 
     readers = [path for path, both in narrowed.items() if both == (False, True)]
     if not dense or not readers or isinstance(origin, SentenceEmbedding):
         return {}
-    weights = torch.cat([pairs[path][0].weight.detach() for path in readers])
+    weights = torch.cat([pairs[path][0].weight.detach().cpu() for path in readers])
     kept = best(weights.norm(dim=0), pairs[dense[0]][1].out_features)
     features = partial(picked, kept, weights.shape[1])
     norms = [path for path, module in origin.named_modules() if isinstance(module, nn.LayerNorm)]

@@ -1,11 +1,12 @@
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from compress.models.families import FAMILIES, family_of, head_size, layer_shapes, layers_of, part
 from compress.models.quiet import quiet
 from compress.models.shrink import build_student
-from compress.models.slicing import Importance, best, importance_of_weights, picked, sliced
+from compress.models.slicing import Importance, Stream, best, copy_weights, importance_of_weights, picked, sliced
 from compress.recipe.training import Student
 
 SLICED = [name for name, family in FAMILIES.items() if family.resizable]
@@ -199,3 +200,24 @@ def test_an_embedding_student_stays_in_its_teachers_space(tiny_model, batch):
     kill_heads(teacher, [3])
     student = build_student(teacher, Student(hidden=24, ffn=64))
     torch.testing.assert_close(answers(student, batch), answers(teacher, batch), atol=1e-4, rtol=1e-3)
+
+
+def as_on_a_gpu(model, mode):
+    """Its parameters have a device and a shape, and no numbers: operations that mix devices fail."""
+    for module in model.modules():
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            fake = FakeTensor(mode, parameter.detach().to("meta"), torch.device("cuda:0"))
+            setattr(module, name, nn.Parameter(fake))
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_model_on_a_gpu_is_cut(head, tiny_model):
+    teacher = tiny_model("bert", head=head)
+    student = tiny_model("bert", head=head, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, head_size=8)
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    as_on_a_gpu(teacher, mode)
+    with mode:
+        found = importance_of_weights(teacher)
+        assert {each.device.type for each in (found.hidden, *found.heads, *found.neurons, found.moments)} == {"cpu"}
+        for basis in (None, torch.empty(32, 16)):
+            copy_weights(teacher, student, [1], found, Stream(32, torch.arange(16), 1.0, basis))

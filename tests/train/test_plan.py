@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 
+from compress.data.batches import bucketed
 from compress.recipe.training import Training
+from compress.train import plan as plans
 from compress.train.plan import Plan
 
 LENGTHS = np.arange(50) % 13 + 3
@@ -70,3 +72,17 @@ def test_rates_of_other_decays():
 def test_evaluations_are_spread_over_the_epoch_and_end_with_the_last(settings, expected):
     made = plan(**settings)
     assert [done for done in range(1, made.total + 1) if made.evaluates_after(done)] == expected
+
+
+def test_each_epoch_is_made_once(monkeypatch):
+    """Though the next update's batches are asked for, and a forecast asks for those of the last one again."""
+    made = []
+    monkeypatch.setattr(plans, "bucketed", lambda *given: made.append(given[-1]) or bucketed(*given))
+    wanted = plan(epochs=4)
+    for update in range(wanted.total):
+        wanted.batches(update)
+        if update + 1 < wanted.total:
+            wanted.batches(update + 1)
+        wanted.batches(update)
+        wanted.rows_from(update)
+    assert made == [0, 1, 2, 3]

@@ -96,3 +96,23 @@ def test_an_error_brings_the_weights_back(tiny_model):
     with pytest.raises(ZeroDivisionError), copy.running():
         1 / 0  # noqa: B018
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+
+
+def test_all_gradients_are_added_in_one_call(tiny_model, monkeypatch):
+    """Also where a batch reaches fewer parameters than the one before."""
+    calls = []
+    for do in (torch._foreach_copy_, torch._foreach_add_):
+        name = do.__name__
+        monkeypatch.setattr(torch, name, lambda *lists, name=name, do=do: calls.append(name) or do(*lists))
+    model = tiny_model("bert")
+    copy = WorkingCopy(model)
+    copy.refresh()
+    calls.clear()
+    for heads in (True, False):
+        with copy.running():
+            output = model(**batch_of(model)).logits if heads else model.bert(**batch_of(model)).last_hidden_state
+            output.float().sum().backward()
+    with copy.running():
+        pass
+    assert calls == ["_foreach_copy_", "_foreach_add_"]
+    assert gradients(model)["classifier.weight"] is not None
