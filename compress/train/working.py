@@ -68,7 +68,7 @@ def _in_bf16(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
 
 
 def _add(parameters: Sequence[nn.Parameter], gradients: Gradients) -> None:
-    """Add gradients in bf16 to those in fp32, all together: a GPU would wait for a call for each of an update's first."""
+    """Add gradients in bf16 to those in fp32, all together: on a GPU each call costs a launch."""
     given = [(parameter, new) for parameter, new in zip(parameters, gradients, strict=True) if new is not None]
     begun = [(parameter, new) for parameter, new in given if parameter.grad is None]
     old = [(parameter.grad, new) for parameter, new in given if parameter.grad is not None]

@@ -59,6 +59,7 @@ def test_a_cpu_looks_not_ahead():
     batches = Batches(Counting(), CPU)
     batches(array(0), array(1))
     assert batches._examples.asked == [[0]]
+    assert not batches.look_ahead
 
 
 def test_what_decides_what_is_run_stays_with_the_host():
