@@ -72,15 +72,15 @@ class CachePlan:
         """The plan that stands there; None where there is none that can be gone on with."""
         try:
             told = json.loads((folder / FILE).read_bytes())
-        except (OSError, ValueError):
+            if (told["schema_version"], told["boot"], told["disk"]) != (SCHEMA_VERSION, boot(), disk):
+                return None
+            forms = {
+                (layer, name): Form(form["dtype"], tuple(form["shape"]), form["pieces"])
+                for layer, name, form in told["forms"]
+            }
+            return cls(forms, told["answers"], told["layers"], told["most"])
+        except (OSError, ValueError, KeyError, TypeError):  # none there, or not as it was written
             return None
-        if (told.get("schema_version"), told.get("boot"), told.get("disk")) != (SCHEMA_VERSION, boot(), disk):
-            return None
-        forms = {
-            (layer, name): Form(form["dtype"], tuple(form["shape"]), form["pieces"])
-            for layer, name, form in told["forms"]
-        }
-        return cls(forms, told["answers"], told["layers"], told["most"])
 
 
 def boot() -> str:

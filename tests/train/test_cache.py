@@ -361,7 +361,7 @@ def test_what_was_written_before_the_machine_was_started_is_not_trusted(
     assert [rows for rows, _ in teacher.asked] == [1, 2, 1, 2]
 
 
-@pytest.mark.parametrize("damage", [lambda path: os.truncate(path, 8), Path.unlink])
+@pytest.mark.parametrize("damage", [lambda path: os.truncate(path, 8), lambda path: path.write_text("[]"), Path.unlink])
 @pytest.mark.parametrize("which", ["logits.values", "layer 1 hidden.values", "stands", "plan.json"])
 def test_files_that_were_cut_off_are_not_read(which, damage, teacher, material, batch_of, tmp_path):
     batch = batch_of(0, 1)
