@@ -35,6 +35,7 @@ from compress.train.cache_plan import CachePlan, Key
 from compress.train.compiled import as_they_are
 from compress.train.kept import Form, Kept, Marks, Places
 from compress.train.objective import Batch, Examples
+from compress.train.phases import stages_of
 from compress.train.plan import Plan
 from compress.train.processes import Processes
 from compress.train.restarts import FOLDER
@@ -261,11 +262,13 @@ def keeper(
 ) -> Keep | None:
     """Has what a teacher says of these examples stay on disk, where the recipe wants that.
 
-    None where it would be for nothing: no example comes twice, or several machines share no disk. On a GPU layers are
-    kept only where the recipe tells a size itself: there to ask the teacher again may be faster than to read them.
+    None where it would be for nothing: no loss asks, no example comes twice, or several machines share no disk. On a
+    GPU layers are kept only where the recipe tells a size itself: there to ask the teacher again may be faster than to
+    read them.
     """
     plan = Plan(examples.lengths, settings, 0)
-    if not settings.cache or (plan.total <= plan.per_epoch and settings.restarts == 1):
+    once = plan.total <= plan.per_epoch and settings.restarts == 1
+    if not settings.cache or once or not any(stage.asks_teacher for stage in stages_of(settings)):
         return None
     processes, budget = Processes(), settings.cache
     on_gpu = processes.device.type == "cuda"

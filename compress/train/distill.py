@@ -27,7 +27,7 @@ from compress.train.cache import keeper
 from compress.train.comparisons import check_company
 from compress.train.cross_scores import with_scores
 from compress.train.distillation import Distillation
-from compress.train.doubts import doubts_about, doubts_about_start, doubts_about_updates, started
+from compress.train.doubts import doubts_about, doubts_about_further, doubts_about_start, doubts_about_updates, started
 from compress.train.importance import importance_for
 from compress.train.layer_map import Pairs
 from compress.train.likeness import LayerMaps
@@ -174,7 +174,7 @@ def _teach(
     at: Workplace,
 ) -> Taught:
     """Train what ``build`` makes to say and see what its teachers do; layers and their map are those of the first."""
-    at.warn(doubts_about(settings))
+    at.warn([*doubts_about(settings), *doubts_about_further(settings, texts.train, texts.unlabelled)])
     learnt, augmented = _lessons(texts, settings, task, tokens, at)
     at.warn(doubts_about_updates(settings, Plan(learnt.train.lengths, settings, at.seed).total))
     maps = LayerMaps(teachers[0][0], settings, learnt.train, at.console, at.step)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
-from compress.losses import LOSSES, AnswerLoss, LayerLoss
 from compress.models.shrink import Start
 from compress.recipe.training import Distill, Student
+from compress.tasks.kind import Row
 from compress.train.layer_map import Pairs
 from compress.train.phases import idle_stages, stages_of
 
@@ -26,7 +26,7 @@ def doubts_about(settings: Distill) -> Iterator[str]:
     names = {name for stage in stages for name in stage.sections}
     if not names:
         yield "no loss asks the teacher: the student learns from the labels alone"
-    elif not any(isinstance(LOSSES[name], (AnswerLoss, LayerLoss)) for name in names):
+    elif not any(stage.asks_teacher for stage in stages):
         yield "no loss asks the teacher: the student learns from the cross-encoder, and from labels by hard_label"
     if crossing := crossing_pairs(settings.layer_map):
         (low, above), (high, below) = crossing
@@ -39,6 +39,12 @@ def doubts_about(settings: Distill) -> Iterator[str]:
             "no loss teaches answers (soft_label, margin and hard_label weigh nothing): "
             "layers learn, and the head stays as it begins"
         )
+
+
+def doubts_about_further(settings: Distill, train: Sequence[Row], unlabelled: Sequence[Row]) -> Iterator[str]:
+    """Further teachers whose answers nobody follows; all rows of train bring answers of their own, or none does."""
+    if settings.teachers and train[0].get("soft_labels") is not None and not (len(unlabelled) or settings.augment):
+        yield "every row brings the answers that are learnt, so those of distill.teachers are not"
 
 
 def crossing_pairs(pairs: str | Pairs) -> Pairs | None:

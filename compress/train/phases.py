@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compress.errors import UsageError
-from compress.losses import LOSSES, LayerLoss
+from compress.losses import LOSSES, AnswerLoss, LayerLoss
 from compress.recipe.losses import Loss, SoftLabel
 from compress.recipe.training import Distill, Phase
 
@@ -43,6 +43,11 @@ class Stage:
     def answers(self) -> bool:
         """Whether it teaches the model to answer, and not only its layers."""
         return self.hard_label > 0 or any(not isinstance(LOSSES[name], LayerLoss) for name in self.sections)
+
+    @property
+    def asks_teacher(self) -> bool:
+        """Whether a loss compares answers or layers with the teacher's."""
+        return any(isinstance(LOSSES[name], (AnswerLoss, LayerLoss)) for name in self.sections)
 
 
 def stages_of(settings: Distill) -> tuple[Stage, ...]:

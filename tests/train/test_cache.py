@@ -455,7 +455,9 @@ def test_restarts_share_what_was_said(distilled, tmp_path):
     assert distilled(tmp_path, restarts=3, epochs=1)[1] == 51
 
 
-@pytest.mark.parametrize("settings", [{"epochs": 1}, {"epochs": 0.5}, {"max_steps": 7}, {"cache": False}])
+@pytest.mark.parametrize(
+    "settings", [{"epochs": 1}, {"epochs": 0.5}, {"max_steps": 7}, {"cache": False}, {"losses": {}, "hard_label": 1.0}]
+)
 def test_nothing_is_kept_for_nothing(settings, distilled, tmp_path, capsys):
     distilled(tmp_path, console=Console(), **settings)
     assert "stay on disk" not in capsys.readouterr().err

@@ -7,7 +7,7 @@ from compress.console import Console
 from compress.errors import CompressError
 from compress.recipe.training import Distill, Student
 from compress.train import distill, distill_from_model
-from compress.train.doubts import doubts_about, doubts_about_start, doubts_about_updates
+from compress.train.doubts import doubts_about, doubts_about_further, doubts_about_start, doubts_about_updates
 
 ALONE = "no loss asks the teacher: the student learns from the labels alone"
 HALVES = [{"share": 0.999, "hidden_state": 1}, {"share": 0.001, "soft_label": 1}]
@@ -29,6 +29,15 @@ HALVES = [{"share": 0.999, "hidden_state": 1}, {"share": 0.001, "soft_label": 1}
 def test_losses_that_leave_something_out(settings, told):
     found = list(doubts_about(Distill.model_validate(settings)))
     assert [found.startswith(begin) for found, begin in zip(found, told, strict=True)] == [True] * len(told)
+
+
+def test_further_teachers_that_nobody_follows():
+    settings = Distill(teachers=["elsewhere"])
+    own, plain = [{"text": "a", "soft_labels": [0.1, 0.9]}], [{"text": "a"}]
+    assert list(doubts_about_further(settings, own, [])) != []
+    assert list(doubts_about_further(settings, own, plain)) == []
+    assert list(doubts_about_further(settings, plain, [])) == []
+    assert list(doubts_about_further(Distill(), own, [])) == []
 
 
 def test_a_start_nobody_asked_for():
