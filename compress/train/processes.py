@@ -134,7 +134,7 @@ def _others_may_be_gone() -> Iterator[None]:
         yield
     except RuntimeError as error:
         raise CompressError(
-            f"another process of this training does not answer any more: {str(error).splitlines()[0]}",
+            f"another process of this training does not answer any more: {str(error).splitlines()[0].split('. ')[0]}",
             hint="what it said last tells why; the same command again goes on from the last checkpoint",
         ) from error
 

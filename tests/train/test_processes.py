@@ -9,7 +9,7 @@ from compress.train.comparisons import check_company
 
 def test_a_process_that_is_gone_is_told_in_our_words(monkeypatch):
     def broken(tensor):
-        raise RuntimeError("[pair.cc:537] Connection reset by peer\nGLHF!")
+        raise RuntimeError("[pair.cc:537] Connection reset by peer. Check the logs. GLHF!")
 
     processes = of_a_training.Processes()
     processes.count = 2
