@@ -27,13 +27,13 @@ from compress.errors import CompressError
 from compress.models import build_student, load
 from compress.recipe.training import Distill, Student
 from compress.train.batches import Batches, widened
+from compress.train.bf16_weights import WorkingCopy
 from compress.train.cache import keeper
 from compress.train.distillation import Distillation
 from compress.train.material import from_rows
 from compress.train.objective import Examples, Objective
 from compress.train.plan import Plan
 from compress.train.speed import at_speed
-from compress.train.working import WorkingCopy
 
 LOSSES = {"hidden_state": 1.0, "attention": 1.0, "relation": 1.0, "soft_label": 1.0}
 WIDER = 16

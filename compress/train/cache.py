@@ -31,15 +31,15 @@ from compress.folder import TaskInfo
 from compress.models.observe import Seen, Wanted
 from compress.recipe.training import Distill
 from compress.tasks import kind_of
+from compress.train.cache_file import Form, Kept, Marks, Places
 from compress.train.cache_plan import CachePlan, Key
+from compress.train.cache_table import Chosen, Said, flat, picked, some, unflat, whole
 from compress.train.compiled import as_they_are
-from compress.train.kept import Form, Kept, Marks, Places
 from compress.train.objective import Batch, Examples
 from compress.train.phases import stages_of
 from compress.train.plan import Plan
 from compress.train.processes import Processes
 from compress.train.restarts import FOLDER
-from compress.train.said import Chosen, Said, flat, picked, some, unflat, whole
 from compress.train.teachers import Answers, Keep, Teacher
 
 RESERVE = 2**30

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from compress.train.kept import Form, Places
+from compress.train.cache_file import Form, Places
 
 SCHEMA_VERSION = 1
 

@@ -30,8 +30,8 @@ from compress.train.distillation import Distillation
 from compress.train.doubts import doubts_about, doubts_about_further, doubts_about_start, doubts_about_updates, started
 from compress.train.importance import importance_for
 from compress.train.layer_map import Pairs
-from compress.train.likeness import LayerMaps
 from compress.train.made import Made, save_made
+from compress.train.measured_map import LayerMaps
 from compress.train.objective import Objective
 from compress.train.plan import Plan
 from compress.train.processes import Processes

@@ -15,7 +15,7 @@ def layer_map(wanted: str | Pairs, student: int, teacher: int) -> Pairs:
     """Pairs (student layer, teacher layer), counted from 0, for models of these depths.
 
     `uniform` spreads the student over the teacher and pairs the last layers; `last` and `first` follow that many of the
-    teacher's last or first layers, one by one. `measured` needs both models: `LayerMaps` in likeness.py makes it.
+    teacher's last or first layers, one by one. `measured` needs both models: `LayerMaps` in measured_map.py makes it.
     """
     if not isinstance(wanted, str):
         return _checked(wanted, student, teacher)

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from compress.recipe.training import Training
+from compress.train.bf16_weights import WorkingCopy
 from compress.train.optimizer import make_optimizer
-from compress.train.rows import word_vectors
 from compress.train.weights import put_weights, under, weights
-from compress.train.working import WorkingCopy
+from compress.train.word_vectors import word_vectors
 
 
 class Learner:

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from compress.errors import ModelError
 from compress.models.families import base_of, family_of, layers_of
 from compress.recipe.training import Training
-from compress.train.rows import WordVectors
+from compress.train.word_vectors import WordVectors
 
 
 def make_optimizer(

@@ -10,11 +10,11 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from compress.train.attention import quick_attention
+from compress.train.bf16_weights import WorkingCopy
 from compress.train.compiled import compiled
 from compress.train.dropout import quick_dropout
 from compress.train.memory import kept_memory
-from compress.train.rows import WordVectors
-from compress.train.working import WorkingCopy
+from compress.train.word_vectors import WordVectors
 
 
 @contextmanager

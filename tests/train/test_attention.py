@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from compress.models.families import FAMILIES, family_of
 from compress.train import attention as attentions
 from compress.train.attention import attention, quick_attention
-from compress.train.working import WorkingCopy
+from compress.train.bf16_weights import WorkingCopy
 
 SHAPE = 5, 3, 7, 4
 

@@ -19,12 +19,12 @@ from compress.models.shrink import build_student
 from compress.recipe.training import Distill, Student
 from compress.tasks import kind_of
 from compress.train import cache, distill_from_model
+from compress.train.bf16_weights import WorkingCopy
 from compress.train.cache import CachedTeacher, flat
+from compress.train.cache_file import Form, Kept, Marks, as_bits
 from compress.train.cache_plan import CachePlan
 from compress.train.distillation import Distillation
-from compress.train.kept import Form, Kept, Marks, as_bits
 from compress.train.teachers import Ensemble, ModelTeacher
-from compress.train.working import WorkingCopy
 
 WANTED = {-1: {"hidden"}, 1: {"hidden", "query", "value"}}
 MIB = 2**20

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compress.models.observe import Seen, Wanted
+from compress.train.cache_file import Kept, Places
 from compress.train.cache_plan import Key
-from compress.train.kept import Kept, Places
 from compress.train.objective import Batch
 from compress.train.teachers import Answers
 

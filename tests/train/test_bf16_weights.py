@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from compress.models.families import FAMILIES, base_of, family_of
+from compress.train.bf16_weights import WorkingCopy
 from compress.train.optimizer import frozen
-from compress.train.working import WorkingCopy
 
 IDS = torch.tensor([[2, 5, 6, 3], [2, 7, 3, 0]])
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from compress.errors import ModelError
-from compress.train.alignment import Likeness, assign
+from compress.train.cka import Likeness, assign
 
 
 def by_definition(ours, theirs):

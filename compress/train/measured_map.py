@@ -14,7 +14,7 @@ from compress.folder import LayerMap
 from compress.models.families import layers_of
 from compress.models.observe import observe
 from compress.recipe.training import Distill
-from compress.train.alignment import Likeness, assign
+from compress.train.cka import Likeness, assign
 from compress.train.comparisons import follows_map
 from compress.train.layer_map import Pairs, layer_map
 from compress.train.objective import Examples, forward

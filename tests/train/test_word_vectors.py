@@ -5,7 +5,7 @@ from torch import nn
 
 from compress.recipe.training import Training
 from compress.train.optimizer import frozen, make_optimizer
-from compress.train.rows import word_vectors
+from compress.train.word_vectors import word_vectors
 
 PIECES = np.array([0, 2, 3, 5, 6, 7])
 BATCHES = [torch.tensor([[2, 5, 6, 3]]), torch.tensor([[2, 7, 3, 0], [2, 5, 5, 3]])]

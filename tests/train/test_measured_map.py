@@ -9,9 +9,9 @@ from compress.models.observe import observe
 from compress.models.shrink import build_student
 from compress.recipe.training import Distill, Student
 from compress.train import distill
-from compress.train.alignment import Likeness
-from compress.train.likeness import PIECES, LayerMaps, measure_likeness
-from compress.train.likeness import _sample as sample
+from compress.train.cka import Likeness
+from compress.train.measured_map import PIECES, LayerMaps, measure_likeness
+from compress.train.measured_map import _sample as sample
 
 SETTINGS = {"epochs": 1, "batch_size": 8, "learning_rate": 1e-3, "precision": "fp32"}
 FOLLOWS = {"hidden_state": 1.0}
