@@ -29,7 +29,8 @@ from compress.train.objective import Examples, Objective, TaskObjective
 from compress.train.plan import Plan
 
 BATCH, SHORT, LONG = 32, 25, MOST
-SIDE = 4096
+SIDES = {"cpu": 2048, "cuda": 8192}
+"""Of the large product: so large that its rate is the most there is."""
 WARM = 2
 LOSSES = {"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0, "hard_label": 0.0}
 
@@ -44,6 +45,7 @@ class Case:
     taught_by: int = 0
     """Layers of the teacher; none where there is no teacher."""
     width: tuple[tuple[str, int], ...] = tuple(MINILM.items())
+    rows: int = BATCH
 
 
 CPU = tuple(
@@ -51,7 +53,10 @@ CPU = tuple(
     for name, layers, taught_by in (("fine-tuning MiniLM", 6, 0), ("MiniLM to 3 layers", 3, 6))
     for length in (SHORT, LONG)
 )
-CUDA = (Case("BERT-base to 6 layers, 128 pieces", LONG, 6, 12, ()),)
+CUDA = tuple(
+    Case(f"BERT-base to 6 layers, 128 pieces, {rows} rows", LONG, 6, 12, (), rows)
+    for rows in (BATCH, 4 * BATCH, 16 * BATCH)
+)
 
 
 class Found(NamedTuple):
@@ -67,8 +72,8 @@ class Found(NamedTuple):
 def measure(case: Case, updates: int, rounds: int, device: torch.device, compiled: bool) -> Found:
     """Let both take turns, in the order usual, ours, ours, usual."""
     clock = clock_of(device)
-    examples = Drawn(BATCH * (updates + WARM), case.length, even=case.length == LONG)
-    extra = {"compile": True} if compiled else {}
+    examples = Drawn(case.rows * (updates + WARM), case.length, even=case.length == LONG)
+    extra = {"batch_size": case.rows, **({"compile": True} if compiled else {})}
     settings = (
         Distill(epochs=1, precision="bf16", **LOSSES, **extra)
         if case.taught_by
@@ -137,7 +142,7 @@ def _work(model: PreTrainedModel, objective: Objective, examples: Examples, sett
 
 def _rate(device: torch.device, clock: Callable[[], float]) -> float:
     """Operations a second of a large product in bf16: the best of some."""
-    side = SIDE * (4 if device.type == "cuda" else 1) // 2
+    side = SIDES[device.type]
     matrix, best = torch.randn(side, side, device=device, dtype=torch.bfloat16), 0.0
     for _ in range(5):
         began = clock()
@@ -177,6 +182,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="cases whose name holds this")
     parser.add_argument("--compile", action="store_true", help="ours with torch.compile")
     options = parser.parse_args(arguments)
+    if (options.device == "cuda") != torch.cuda.is_available():
+        there = (
+            "has a GPU, which trainings take: --device cuda, or hide it" if options.device == "cpu" else "has no GPU"
+        )
+        parser.error(f"this machine {there}")
     torch.set_num_threads(options.threads)
     device = torch.device(options.device)
     console, found = Console(), []
