@@ -1,10 +1,14 @@
-"""What the documentation shows is a recipe: of measuring with every key of `measure`, of tasks one for every kind."""
+"""What the documentation shows is a recipe: of measuring with every key of `measure`, of tasks one for every kind.
+
+Its pages are short, and their links lead somewhere.
+"""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from compress.pipeline.idle import idle_settings
 from compress.pipeline.names import NAMES
 from compress.recipe.load import parse_recipe
 from compress.recipe.measuring import Measure
@@ -15,6 +19,32 @@ from compress.tasks.named import KIND_DEFAULTS, NAMED_TASKS
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "measuring.md"
 TASKS = (DOCS / "tasks.md").read_text(encoding="utf-8")
+PAGES = sorted(DOCS.glob("*.md"))
+LEARNING = [DOCS / f"{name}.md" for name in ("distilling", "students-and-teachers", "training-cost")]
+WHOLE = {"task": "sst2", "teacher": "any", "student": "any"}
+"""What stands around a section that is shown by itself."""
+
+
+def shown_sections(page: Path) -> list[str]:
+    """The recipes and sections of a page; students, which stand one below the other, each by itself."""
+    blocks = re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    return [each for block in blocks for each in (block.splitlines() if block.startswith("student:") else [block])]
+
+
+@pytest.mark.parametrize("section", [section for page in LEARNING for section in shown_sections(page)])
+def test_the_sections_that_are_shown_of_training_read(section):
+    around = "".join(f"{key}: {value}\n" for key, value in WHOLE.items() if f"\n{key}:" not in f"\n{section}")
+    parse_recipe(f"{around}{section}", "docs", (), NAMES, NAMED_TASKS, kinds=KIND_DEFAULTS, checks=[idle_settings])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_is_short_and_its_links_lead_somewhere(page):
+    text = page.read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 200
+    targets = [target.partition("#") for target in re.findall(r"\]\((?!https?:)([^)]+)\)", text)]
+    for file, _, part in targets:
+        assert (page.parent / file).exists()
+        assert not part or f"# {part}" in (page.parent / file).read_text(encoding="utf-8")
 
 
 def test_the_documented_recipe_reads_and_leaves_out_no_key_of_measure():
