@@ -11,6 +11,7 @@ from compress.errors import UsageError
 from compress.folder import VariantInfo
 from compress.measure import Job, ratio, time_jobs
 from compress.measure import link as link_module
+from compress.measure import session
 from compress.measure.crew import TURN_PATIENCE, TURN_TIMES, Crew
 from compress.measure.latency import Latency
 from compress.measure.link import Link, Lost, last_words, worker_environment
@@ -95,11 +96,18 @@ def test_a_bare_file_is_timed_too(small):
     assert time_jobs([Job("a", small / "model.onnx", None, HERE, length=5)], [], QUICK)["a"].timed
 
 
+def each_generation_starts(patch):
+    """Its processes anew, however long that takes on a busy machine."""
+    patch.setattr(session, "lifetime", lambda start_seconds: 1)
+
+
 @pytest.fixture(scope="module")
 def generations(small, wide) -> dict[str, Latency]:
     """Three generations of processes, and callers at the end."""
     settings = Measure(rounds=6, processes=3, seconds=0.02, bootstrap=100, callers=(1, 3))
-    return time_jobs([Job("small", small, None, HERE), Job("wide", wide, None, HERE)], TEXTS, settings)
+    with pytest.MonkeyPatch.context() as patch:
+        each_generation_starts(patch)
+        return time_jobs([Job("small", small, None, HERE), Job("wide", wide, None, HERE)], TEXTS, settings)
 
 
 def test_rounds_are_spread_over_fresh_processes(generations):
@@ -130,6 +138,7 @@ def test_callers_ask_at_once(generations):
 
 
 def test_who_starts_first_changes(small, wide, monkeypatch):
+    each_generation_starts(monkeypatch)
     started: list[str] = []
     sent = Link.send
 
