@@ -9,9 +9,8 @@ import pytest
 
 from compress.errors import UsageError
 from compress.folder import VariantInfo
-from compress.measure import Job, ratio, time_jobs
+from compress.measure import Job, ratio, session, time_jobs
 from compress.measure import link as link_module
-from compress.measure import session
 from compress.measure.crew import TURN_PATIENCE, TURN_TIMES, Crew
 from compress.measure.latency import Latency
 from compress.measure.link import Link, Lost, last_words, worker_environment
