@@ -203,7 +203,8 @@ def cached(work: Workload, settings: Training, classes: int) -> int:
     if not isinstance(settings, Distill) or not settings.cache or not work.teachers or not work.updates[1]:
         return 0
     answers = WEIGHT * max(1, classes) * len(work.lengths)
-    layers = _looked_at(work, settings) * int(work.lengths.sum())
+    told = settings.cache.disk is not None or not cuda_devices()  # on a GPU layers are kept for a size that is told
+    layers = _looked_at(work, settings) * int(work.lengths.sum()) if told else 0
     return min(answers + layers, settings.cache.limit) if answers <= settings.cache.limit else 0
 
 

@@ -42,6 +42,9 @@ from compress.train.processes import Processes
 from compress.train.restarts import FOLDER
 from compress.train.teachers import Answers, Keep, Teacher
 
+ON_GPU = "on a GPU what its layers say is kept where distill.cache tells a size"
+"""Why less is kept there than the recipe may seem to ask for."""
+
 RESERVE = 2**30
 """Bytes of a disk that stay free for checkpoints and for others."""
 
@@ -242,7 +245,7 @@ class CachedTeacher:
             told += f", and its layers ({layers}) of {part} of them"
         told += f" stay on disk between epochs, up to {room(plan.most)} of {limit}"
         if self._passed:
-            told += ", for updates that look at no layers: on a GPU these are kept where distill.cache tells a size"
+            told += f", for updates that look at no layers: {ON_GPU}"
         self._console.note(f"{self._label}: {told}")
 
     def _name(self, device: torch.device) -> str:
@@ -262,16 +265,20 @@ def keeper(
 ) -> Keep | None:
     """Has what a teacher says of these examples stay on disk, where the recipe wants that.
 
-    None where it would be for nothing: no loss asks, no example comes twice, or several machines share no disk. On a
-    GPU layers are kept only where the recipe tells a size itself: there to ask the teacher again may be faster than to
-    read them.
+    None where it would be for nothing: no loss asks, no example comes twice, several machines share no disk, or all
+    that asks looks at layers that are not kept. On a GPU they are kept only where the recipe tells a size itself: there
+    to ask the teacher again may be faster than to read them.
     """
-    plan = Plan(examples.lengths, settings, 0)
+    plan, asking = Plan(examples.lengths, settings, 0), [stage for stage in stages_of(settings) if stage.asks_teacher]
     once = plan.total <= plan.per_epoch and settings.restarts == 1
-    if not settings.cache or once or not any(stage.asks_teacher for stage in stages_of(settings)):
+    if not settings.cache or once or not asking:
         return None
     processes, budget = Processes(), settings.cache
     on_gpu = processes.device.type == "cuda"
+    layers = budget.disk is not None or not on_gpu
+    if not layers and all(stage.sees_layers for stage in asking):
+        console.note(f"{label}: the teacher is asked in every epoch: {ON_GPU}")
+        return None
     if int(os.environ.get("LOCAL_WORLD_SIZE", processes.count)) != processes.count:
         console.note(f"{label}: several machines share no disk, so what the teacher says is not kept")
         return None
@@ -282,7 +289,7 @@ def keeper(
         work / FOLDER,
         budget.limit,
         of_pieces=kind_of(task).problem in OF_PIECES,
-        layers=budget.disk is not None or not on_gpu,
+        layers=layers,
         compiles=settings.compile and on_gpu,
         console=console if processes.is_main else None,
         label=label,

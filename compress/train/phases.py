@@ -49,6 +49,11 @@ class Stage:
         """Whether a loss compares answers or layers with the teacher's."""
         return any(isinstance(LOSSES[name], (AnswerLoss, LayerLoss)) for name in self.sections)
 
+    @property
+    def sees_layers(self) -> bool:
+        """Whether a loss compares layers with the teacher's."""
+        return any(isinstance(LOSSES[name], LayerLoss) for name in self.sections)
+
 
 def stages_of(settings: Distill) -> tuple[Stage, ...]:
     """The phases in order; refused where one has nothing to learn from."""

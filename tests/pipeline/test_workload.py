@@ -84,7 +84,8 @@ def test_memory_holds_weights_and_the_longest_batch(monkeypatch):
     assert asked > memory(workload(SHAPE, (), Finetune(), SHORT), Finetune()) + 4 * SHAPE.parameters
 
 
-def test_disk_holds_what_the_teacher_said_within_the_budget():
+def test_disk_holds_what_the_teacher_said_within_the_budget(monkeypatch):
+    monkeypatch.setattr("compress.pipeline.workload.cuda_devices", list)
     full = Distill(precision="fp32")
     everything = workload(SHAPE, (SHAPE,), full, SHORT)
     wanted = 4 * 2 * 1000 + 1000 * 20 * 4 * 384 * 6 * 3  # logits; hidden, queries and keys of six pairs
@@ -96,9 +97,14 @@ def test_disk_holds_what_the_teacher_said_within_the_budget():
     during, left = disk(everything, full, 2)
     assert during - wanted > 8 * 4 * SHAPE.parameters
     assert left < 5 * SHAPE.parameters
+    monkeypatch.setattr("compress.pipeline.workload.cuda_devices", lambda: ["one"])
+    assert cached(everything, full, 2) == 8000
+    assert cached(everything, Distill(precision="fp32", cache="2GiB"), 2) == wanted
 
 
-def test_what_several_losses_look_at_is_counted_once():
+def test_what_several_losses_look_at_is_counted_once(monkeypatch):
+    monkeypatch.setattr("compress.pipeline.workload.cuda_devices", list)
+
     def kept(**losses):
         settings = Distill(losses=losses, precision="fp32")
         return cached(workload(SHAPE, (SHAPE,), settings, SHORT), settings, 1) // 4000

@@ -271,6 +271,9 @@ def test_what_is_kept_is_told_once(teacher, material, batch_of, tmp_path, capsys
     assert [rows for rows, _ in teacher.asked] == [1, 2]
 
 
+HALVES = [{"share": 0.5, "hidden_state": 1.0}, {"share": 0.5, "soft_label": 1.0}]
+
+
 @pytest.mark.parametrize(
     ("device", "size", "kept"), [("cuda", None, False), ("cuda", "2GiB", True), ("cpu", None, True)]
 )
@@ -279,7 +282,7 @@ def test_on_a_gpu_layers_are_kept_where_a_size_is_told(
 ):
     here = SimpleNamespace(device=torch.device(device), count=1, is_main=True)
     monkeypatch.setattr(cache, "Processes", lambda: here)
-    settings = Distill(epochs=2, batch_size=8, cache={} if size is None else size)
+    settings = Distill(epochs=2, batch_size=8, phases=HALVES, cache={} if size is None else size)
     keep = cache.keeper(settings, material.train, tiny_task, tmp_path, Console(), "distill")
     here.device, here.wait = torch.device("cpu"), lambda: None
     asked, batch = keep(teacher, WANTED), batch_of(0, 1, 2)
@@ -292,6 +295,18 @@ def test_on_a_gpu_layers_are_kept_where_a_size_is_told(
     assert told.count("the teacher's answers to 50 examples") == 1
     assert ("on a GPU" in told, ", and its layers" in told) == (not kept, kept)
     assert len(teacher.asked) == (6 if kept else 8)  # the look at one example, four to compare, and what was not read
+
+
+@pytest.mark.parametrize(("device", "kept"), [("cuda", False), ("cpu", True)])
+def test_answers_that_no_update_would_read_are_not_kept(
+    device, kept, material, tiny_task, tmp_path, capsys, monkeypatch
+):
+    here = SimpleNamespace(device=torch.device(device), count=1, is_main=True)
+    monkeypatch.setattr(cache, "Processes", lambda: here)
+    settings = Distill(epochs=2, losses={"soft_label": 1.0, "hidden_state": 1.0})
+    found = cache.keeper(settings, material.train, tiny_task, tmp_path, Console(), "distill")
+    assert (found is not None) == kept
+    assert ("distill: the teacher is asked in every epoch: on a GPU" in capsys.readouterr().err) != kept
 
 
 def test_a_disk_with_little_room_keeps_less(teacher, material, batch_of, tmp_path, capsys, monkeypatch):
