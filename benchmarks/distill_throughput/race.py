@@ -13,7 +13,6 @@ from benchmarks.distill_throughput.material import Material, Workshop
 
 WARM_UP = 3
 """Steps that are not timed."""
-LEFT_OUT = "left out by --only"
 
 
 @dataclass(frozen=True)

@@ -32,12 +32,14 @@ from compress.pipeline.following import (
     tokenizer_of,
 )
 from compress.pipeline.idle import distillations
+from compress.pipeline.launch import Launch
 from compress.pipeline.shapes import local_folder
 from compress.recipe.schema import Recipe, Task
 from compress.recipe.training import Distill
 from compress.sources import where
 from compress.tasks import kind_of
 from compress.train.augment import check_unanswered
+from compress.train.comparisons import check_company
 from compress.train.cross_scores import LOSS as MARGIN
 from compress.train.cross_scores import check_margins
 from compress.train.doubts import doubts_about, doubts_about_start
@@ -79,6 +81,7 @@ def ability_faults(recipe: Recipe, cards: Sequence[Path] = (), task: TaskInfo | 
         yield from _refusals(part, partial(_follows_margins, settings, recipe.task))
         unlabelled = bool(entries(recipe.task.data, "unlabelled"))
         yield from _refusals(part, partial(check_unanswered, settings, unlabelled))
+        yield from _refusals(part, partial(check_company, settings, Launch.from_environment().world))
         yield from _refusals(part, partial(_says_words, settings))
         yield from _refusals(part, partial(_teach_together, settings, recipe, teacher, task, cards))
     yield from _refusals("distill", lambda: _shows_parts(recipe, [config for config in (teacher, origin) if config]))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from compress.cards import find_teacher
+from compress.pipeline.launch import Launch
 from compress.recipe.losses import Losses
 from compress.recipe.measuring import Grid, Measure
 from compress.recipe.schema import Publish, Recipe
@@ -25,8 +26,8 @@ SMOKE = ".smoke"
 """The folder of smoke runs, below that of all runs."""
 ROWS = 96
 """Rows of each role."""
-STEPS = 2
-"""Optimizer steps of each training."""
+STEPS, BATCH = 2, 8
+"""Optimizer steps of each training, and rows of each batch."""
 NARROW: Mapping[str, int] = {"hidden": 24, "ffn": 48, "factors": 8}
 """What stands for a student's widths; the teacher has 32, and an FFN of 64."""
 FAMILY = "bert"
@@ -38,7 +39,9 @@ def smoke_recipe(recipe: Recipe, root: Path, cards: Sequence[Path]) -> Recipe:
     folder = root / f"teacher-{_family(recipe.teacher.source, cards)}"
     if not folder.is_dir():
         _write_tiny(folder, _family(recipe.teacher.source, cards))
-    short = {"max_steps": STEPS, "batch_size": 8, "restarts": 1, "evaluations": 1, "precision": "fp32", "freeze": None}
+    batch = max(BATCH, 2 * Launch.from_environment().world)  # some losses want two texts in each process
+    short: dict[str, Any] = {"max_steps": STEPS, "batch_size": batch, "restarts": 1, "evaluations": 1}
+    short |= {"precision": "fp32", "freeze": None}
     changes: dict[str, Any] = {
         "task": recipe.task.model_copy(update={"data": recipe.task.data.model_copy(update={"limit": ROWS})}),
         "teacher": recipe.teacher.model_copy(update={"source": str(folder), "revision": None}),

@@ -71,7 +71,7 @@ def check_company(settings: Distill, processes: int) -> None:
         raise UsageError(
             f"{', '.join(alone)}: compares the texts of a batch, each process those of its own share, and a batch of "
             f"{settings.batch_size} leaves {share} to some of {processes} processes.",
-            hint=f"distill.batch_size: {2 * processes} or more, or fewer processes",
+            hint=f"batch_size: {2 * processes} or more, or fewer processes",
         )
 
 

@@ -53,6 +53,16 @@ def test_more_layers_than_the_teacher_has(faults):
     ]
 
 
+def test_texts_that_would_be_alone_in_their_processes(faults, monkeypatch):
+    alone = ("prune.recover.losses.similarity=1", "prune.recover.batch_size=16")
+    assert faults(*alone) == []
+    monkeypatch.setenv("WORLD_SIZE", "16")
+    monkeypatch.setenv("RANK", "0")
+    (fault,) = faults(*alone)
+    assert fault.startswith("prune.recover: similarity: compares the texts of a batch")
+    assert "(batch_size: 32 or more" in fault
+
+
 def test_a_family_that_cannot_be_pruned_nor_observed(faults, tmp_path):
     write_tiny_model(tmp_path / "modern", "modernbert")
     pruned, observed = faults(f"teacher={tmp_path / 'modern'}")

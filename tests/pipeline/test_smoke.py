@@ -60,3 +60,10 @@ def test_every_phase_gets_an_update_and_layers_are_there(small):
     assert (relation.layer, relation.heads) == (None, None)
     assert found.phases[0].losses.soft_label.form == "mse"
     assert found.layer_map == ((0, 1),)
+
+
+def test_every_process_gets_two_texts(small, monkeypatch):
+    assert small({"layers": 3}).distill.batch_size == 8
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    monkeypatch.setenv("RANK", "0")
+    assert small({"layers": 3}).distill.batch_size == 16
