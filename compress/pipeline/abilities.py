@@ -31,7 +31,6 @@ from compress.pipeline.following import (
     teacher_widths,
     tokenizer_of,
 )
-from compress.pipeline.idle import distillations
 from compress.pipeline.launch import Launch
 from compress.pipeline.shapes import local_folder
 from compress.recipe.schema import Recipe, Task
@@ -153,7 +152,7 @@ def _reads_so_far(recipe: Recipe, teacher: Config, origin: Config) -> None:
 
 def _distillations(recipe: Recipe) -> dict[str, Distill]:
     """By the recipe's key, every training that follows another model."""
-    return {".".join(map(str, path)): settings for path, settings in distillations(recipe)}
+    return {".".join(map(str, path)): settings for path, settings in recipe.distillations()}
 
 
 def _follows_margins(settings: Distill, task: Task) -> None:
@@ -217,7 +216,7 @@ def _teach_together(
 
 def _shows_parts(recipe: Recipe, models: Sequence[Config]) -> None:
     """Refuse a loss on what a family does not show, such as the attention of one that fuses its queries."""
-    phases = [phase for each in _distillations(recipe).values() for phase in each.told_phases()]
+    phases = [phase for _, settings in recipe.distillations() for phase in settings.told_phases()]
     for name, section in (chosen for phase in phases for chosen in phase.losses.chosen().items()):
         loss = LOSSES[name]
         for part in loss.parts(section) if isinstance(loss, LayerLoss) else ():

@@ -20,21 +20,13 @@ MAPPED = [name for name, loss in LOSSES.items() if isinstance(loss, LayerLoss) a
 
 def idle_settings(recipe: Recipe) -> Iterator[Problem]:
     """Every setting of a distillation that does nothing as the recipe stands; defaults are never told."""
-    for path, settings in distillations(recipe):
+    for path, settings in recipe.distillations():
         yield from _idle_forms(path, settings, recipe.task.kind)
         yield from _idle_temperature(path, settings, recipe.task.kind)
         yield from _idle_map(path, settings)
 
 
-def distillations(recipe: Recipe) -> Iterator[tuple[KeyPath, Distill]]:
-    """Every training that follows another model, with its place in the recipe."""
-    if recipe.student and recipe.distill:
-        yield ("distill",), recipe.distill
-    if recipe.prune and recipe.prune.recover:
-        yield ("prune", "recover"), recipe.prune.recover
-
-
-def soft_labels(path: KeyPath, settings: Distill) -> Iterator[tuple[KeyPath, SoftLabel]]:
+def _soft_labels(path: KeyPath, settings: Distill) -> Iterator[tuple[KeyPath, SoftLabel]]:
     """The soft labels that count in any phase, with their places."""
     for number, phase in enumerate(settings.told_phases()):
         soft = phase.losses.chosen().get("soft_label")
@@ -46,7 +38,7 @@ def soft_labels(path: KeyPath, settings: Distill) -> Iterator[tuple[KeyPath, Sof
 def _idle_forms(path: KeyPath, settings: Distill, kind: str) -> Iterator[Problem]:
     if kind not in NUMBERS:
         return
-    for place, soft in soft_labels(path, settings):
+    for place, soft in _soft_labels(path, settings):
         told = f"does nothing for {kind}, whose answers are compared by their squared distance"
         if soft.form != "kl":
             yield Problem((*place, "form"), f"{soft.form} {told}")
@@ -55,7 +47,7 @@ def _idle_forms(path: KeyPath, settings: Distill, kind: str) -> Iterator[Problem
 
 
 def _idle_temperature(path: KeyPath, settings: Distill, kind: str) -> Iterator[Problem]:
-    reads = [soft for _, soft in soft_labels(path, settings) if soft.form != "mse" and soft.temperature is None]
+    reads = [soft for _, soft in _soft_labels(path, settings) if soft.form != "mse" and soft.temperature is None]
     if settings.temperature != Distill().temperature and (not reads or kind in NUMBERS):
         yield Problem(
             (*path, "temperature"),

@@ -10,7 +10,6 @@ from typing import Literal
 
 from compress.environment import hub_state
 from compress.errors import CompressError, Problem, UsageError
-from compress.pipeline.idle import distillations
 from compress.pipeline.shapes import cached
 from compress.recipe.schema import Recipe
 from compress.recipe.text import KeyPath
@@ -34,7 +33,7 @@ def named_models(recipe: Recipe) -> Iterator[Named]:
     yield Named(("teacher",), recipe.teacher.source, recipe.teacher.revision, "finetune")
     if recipe.student and recipe.student.source:
         yield Named(("student",), recipe.student.source, recipe.student.revision, "distill", "students")
-    for path, settings in distillations(recipe):
+    for path, settings in recipe.distillations():
         for place, further in enumerate(settings.teachers):
             yield Named((*path, "teachers", place), further.source, further.revision, str(path[0]))
         if settings.augment:
@@ -53,7 +52,7 @@ def origin_problems(recipe: Recipe, cards: Sequence[Path] = ()) -> Iterator[Prob
             continue
         if local and named.revision is not None:
             yield Problem((*named.path, "revision"), f"{named.source} is a folder, and only the hub has revisions")
-    for path, settings in distillations(recipe):
+    for path, settings in recipe.distillations():
         folder = settings.cross_encoder
         if folder is not None and not Path(folder).expanduser().is_dir():
             yield Problem((*path, "cross_encoder"), f"there is no folder {folder}.")

@@ -86,7 +86,7 @@ def _without_unlabelled(data: Mapping[str, Any]) -> dict[str, Any]:
 def _add_unlabelled(plan: Plan) -> None:
     """Texts without an answer have a step of their own, for distillation alone: adding some changes no teacher."""
     recipe, data = plan.recipe, plan.recipe.task.data
-    if not (entries(data, UNLABELLED) and (_distills(recipe) or _recovers(recipe))):
+    if not (entries(data, UNLABELLED) and any(recipe.distillations())):
         return
     settings = {
         "contents": contents_digest(data, (UNLABELLED,)),
@@ -130,11 +130,11 @@ def _add_models(plan: Plan, cards: Sequence[Path]) -> dict[str, str]:
             student["source"] = identity(recipe.student.source, recipe.student.revision, cards)
         settings = {"student": student, "distill": recipe.distill and _distilled(recipe.distill), "seed": seed}
         run = partial(training.distill, student=recipe.student, settings=recipe.distill, seed=seed)
-        needs = ["data", "finetune", *(unlabelled if _distills(recipe) else ())]
+        needs = ["data", "finetune", *(unlabelled if recipe.distill else ())]
         models["student"] = plan.add("distill", "distill", settings, needs, run, trains=True)
     if recipe.prune:
         parent = models.get("student", models["teacher"])
-        needs = list(dict.fromkeys(["data", "finetune", parent, *(unlabelled if _recovers(recipe) else ())]))
+        needs = list(dict.fromkeys(["data", "finetune", parent, *(unlabelled if recipe.prune.recover else ())]))
         run = partial(training.prune, parent=parent, settings=recipe.prune, seed=seed)
         pruned = effective(recipe.prune)
         if recipe.prune.recover:
@@ -144,18 +144,9 @@ def _add_models(plan: Plan, cards: Sequence[Path]) -> dict[str, str]:
     return models
 
 
-def _distills(recipe: Recipe) -> bool:
-    return bool(recipe.student and recipe.distill)
-
-
-def _recovers(recipe: Recipe) -> bool:
-    return bool(recipe.prune and recipe.prune.recover)
-
-
 def _further_teachers(recipe: Recipe) -> tuple[FurtherTeacher, ...]:
     """Those that will teach beside the recipe's own."""
-    distill, recover = recipe.student and recipe.distill, recipe.prune and recipe.prune.recover
-    return (*(distill.teachers if distill else ()), *(recover.teachers if recover else ()))
+    return tuple(teacher for _, settings in recipe.distillations() for teacher in settings.teachers)
 
 
 def _distilled(settings: Distill) -> dict[str, Any]:

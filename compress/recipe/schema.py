@@ -7,13 +7,14 @@ that the caller passes as validation context, so that adding a method never edit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from compress.recipe.forms import FILE_NAME, Count, Frozen, Header, Part, Share, ShortForm, listed, named, switched
 from compress.recipe.measuring import Measure, Target
+from compress.recipe.text import KeyPath
 from compress.recipe.training import Distill, Finetune, Prune, Student
 
 
@@ -181,3 +182,10 @@ class Recipe(Frozen):
         if twice:
             raise ValueError(f"targets: two are called {', '.join(twice)}; give them names")
         return self
+
+    def distillations(self) -> Iterator[tuple[KeyPath, Distill]]:
+        """Every training that follows another model, with its place here."""
+        if self.student and self.distill:
+            yield ("distill",), self.distill
+        if self.prune and self.prune.recover:
+            yield ("prune", "recover"), self.prune.recover

@@ -42,7 +42,7 @@ from compress.train.processes import Processes
 from compress.train.restarts import FOLDER
 from compress.train.teachers import Answers, Keep, Teacher
 
-ON_GPU = "on a GPU what its layers say is kept where distill.cache tells a size"
+ON_GPU = "on a GPU what its layers say is kept where `cache` tells a size"
 """Why less is kept there than the recipe may seem to ask for."""
 
 RESERVE = 2**30
@@ -232,7 +232,7 @@ class CachedTeacher:
 
     def _tell(self, plan: CachePlan, free: int) -> None:
         """One line about what is kept."""
-        limit = f"{room(self._disk)} of distill.cache.disk"
+        limit = f"{room(self._disk)} of cache.disk"
         if free < self._disk:
             limit = f"{room(free)} that the disk can spare"
         if not plan.answers:
