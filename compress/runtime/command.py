@@ -1,4 +1,4 @@
-"""The command: texts as they were typed in, or those of a file or of stdin; answers a line each."""
+"""`compress predict`: answers, a line each, to texts that were typed in, or those of a file or of stdin."""
 
 from __future__ import annotations
 
