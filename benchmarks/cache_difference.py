@@ -22,18 +22,18 @@ from transformers import PreTrainedModel
 from benchmarks.lesson import Lesson, add_teacher
 from benchmarks.report import positive
 from compress.console import Console
-from compress.data.tokens import Tokens
+from compress.data.tokenizer import Tokens
 from compress.errors import CompressError
 from compress.models import build_student, load
-from compress.recipe.training import Distill, Student
-from compress.train.batches import Batches, widened
-from compress.train.bf16_weights import WorkingCopy
-from compress.train.cache import keeper
-from compress.train.distillation import Distillation
-from compress.train.material import from_rows
+from compress.recipe.training_schema import Distill, Student
+from compress.train.core.device_batches import Batches, widened
+from compress.train.core.training_data import from_rows
+from compress.train.core.update_schedule import Plan
+from compress.train.distillation.distill_objective import Distillation
+from compress.train.fast_paths.bf16_weights import WorkingCopy
+from compress.train.fast_paths.fast_training import at_speed
 from compress.train.objective import Examples, Objective
-from compress.train.plan import Plan
-from compress.train.speed import at_speed
+from compress.train.teacher_cache.cache import keeper
 
 LOSSES = {"hidden_state": 1.0, "attention": 1.0, "relation": 1.0, "soft_label": 1.0}
 WIDER = 16

@@ -22,9 +22,9 @@ import torch
 from benchmarks.report import positive
 from benchmarks.updates import MINILM, TASK, Drawn, bert, clock_of, trained
 from compress.console import Console
-from compress.recipe.training import Distill
-from compress.train.cache import keeper
-from compress.train.distillation import Distillation
+from compress.recipe.training_schema import Distill
+from compress.train.distillation.distill_objective import Distillation
+from compress.train.teacher_cache.cache import keeper
 
 BATCH, LENGTH, WARM = 32, 64, 1
 TEACHER, STUDENT = 12, 3

@@ -25,10 +25,10 @@ from benchmarks.page import machine, made, table
 from benchmarks.report import Report, Store, beginning, carry_out, in_place, positive, run
 from compress import __version__
 from compress.console import Console, duration
-from compress.measure.facts import Facts
-from compress.measure.link import last_words
-from compress.measure.placement import cores_for
-from compress.pipeline.portable import without_paths
+from compress.measure.result_base import Facts
+from compress.measure.timing.cpu_affinity import cores_for
+from compress.measure.timing.worker_process import last_words
+from compress.pipeline.strip_paths import without_paths
 
 SOURCE = "minilm-l6"
 LAYERS = (1, 3, 5)
@@ -201,9 +201,9 @@ def one_process(work: Path, count: int, steps: int, place: Place, console: Conso
 
 def make_data(work: Path, count: int) -> None:
     """Prepare ``count`` rows of words that are one piece each, a few more to select on, and the teacher's folder."""
-    from compress.data.roles import load_roles, prepare
-    from compress.folder import FolderInfo
-    from compress.models.folder import load_model, load_tokenizer, save_model
+    from compress.data.splits.prepare_splits import load_roles, prepare
+    from compress.model_info import FolderInfo
+    from compress.models.load_save import load_model, load_tokenizer, save_model
     from compress.recipe.schema import Data, Task
 
     tokenizer = load_tokenizer(SOURCE)
@@ -229,7 +229,7 @@ def made_up(words: Sequence[str], count: int, seed: str) -> Iterator[dict[str, s
 
 def measure(work: Path, steps: int) -> None:
     """In a process of its own: distil, and write down the most memory that it took."""
-    from compress.recipe.training import Distill, Student
+    from compress.recipe.training_schema import Distill, Student
     from compress.train.distill import distill
 
     losses = {"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0}

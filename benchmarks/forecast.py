@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from compress.console import Console, duration
-from compress.pipeline.calibrate import calibrate
-from compress.pipeline.estimates import Estimates
+from compress.pipeline.forecast.cost_estimates import Estimates
+from compress.pipeline.forecast.trial_updates import calibrate
 from compress.pipeline.graph import Plan
 from compress.pipeline.run import Options, execute, prepare
-from compress.pipeline.store import StepRecord, StepStore
+from compress.pipeline.step_store import StepRecord, StepStore
 
 LEAST, MOST = 0.8, 1.25
 TRIAL = ("task.data.limit=600", "finetune.epochs=1", "distill.epochs=2")

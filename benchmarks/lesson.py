@@ -14,13 +14,13 @@ from typing import Literal
 
 from compress import __version__
 from compress.console import Console
-from compress.data.builtin import cache_folder
-from compress.data.roles import Roles, load_roles, prepare
+from compress.data.loading.quickstart_dataset import cache_folder
+from compress.data.splits.prepare_splits import Roles, load_roles, prepare
 from compress.errors import DataError
-from compress.folder import TaskInfo
+from compress.model_info import TaskInfo
 from compress.recipe.schema import Data, Task
-from compress.recipe.training import Finetune
-from compress.tasks.kind import Row
+from compress.recipe.training_schema import Finetune
+from compress.tasks.base import Row
 from compress.train.finetune import finetune
 
 SOURCE = "minilm-l6"

@@ -26,9 +26,9 @@ from benchmarks.distill_memory import status
 from benchmarks.report import positive
 from compress.console import Console
 from compress.errors import CompressError
-from compress.losses.relation import relation
-from compress.recipe.losses import Relation
-from compress.train.memory import kept_memory
+from compress.losses.distillation.relation import relation
+from compress.recipe.loss_schema import Relation
+from compress.train.fast_paths.malloc_tuning import kept_memory
 
 WIDTH, HEADS = 384, 12
 SIDES = {"q": "query", "k": "key", "v": "value"}
@@ -134,7 +134,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.error(CompressError("only Linux tells the most memory that a process had."))
         return CompressError.exit_code
     forks = get_context("forkserver")
-    forks.set_forkserver_preload(["compress.train.memory", "compress.losses.relation"])  # libraries are read once
+    forks.set_forkserver_preload(
+        ["compress.train.fast_paths.malloc_tuning", "compress.losses.distillation.relation"]
+    )  # libraries are read once
     with ProcessPoolExecutor(1, forks, max_tasks_per_child=1) as fresh:
         for case in TRIAL if given.trial else ALL:
             found: dict[str, list[Cost]] = {way: [] for way in WAYS}

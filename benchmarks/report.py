@@ -20,8 +20,8 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 from compress import __version__
 from compress.console import Console
 from compress.errors import CompressError
-from compress.measure.facts import Facts
-from compress.measure.surroundings import Surroundings, look
+from compress.measure.interference.machine_snapshot import Surroundings, look
+from compress.measure.result_base import Facts
 
 
 class Report(Facts):

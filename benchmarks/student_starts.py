@@ -21,16 +21,16 @@ from transformers import PreTrainedModel
 from benchmarks.lesson import Lesson, add_teacher
 from benchmarks.report import positive
 from compress.console import Console
-from compress.data.batches import encode_rows
-from compress.data.tokens import Tokens
+from compress.data.encode import encode_rows
+from compress.data.tokenizer import Tokens
 from compress.errors import CompressError
-from compress.measure.predict import answers
+from compress.measure.answer_rows import answers
 from compress.models import build_student, load, load_tokenizer
-from compress.recipe.training import Distill, Student
+from compress.recipe.training_schema import Distill, Student
 from compress.tasks import kind_of
 from compress.train.distill import distill_from_model
+from compress.train.distillation.activation_importance import importance_for
 from compress.train.evaluate import runs
-from compress.train.importance import importance_for
 
 TEST, TRIAL_TEST = 2000, 64
 RATE = 1e-4

@@ -21,12 +21,12 @@ from transformers import PreTrainedModel
 
 from benchmarks.updates import MINILM, MOST, TASK, Drawn, Timed, bert, clock_of, trained
 from compress.console import Console
-from compress.measure.flops import flops
+from compress.measure.resources.flops import flops
 from compress.models.families import shape_of
-from compress.recipe.training import Distill, Training
-from compress.train.distillation import Distillation
+from compress.recipe.training_schema import Distill, Training
+from compress.train.core.update_schedule import Plan
+from compress.train.distillation.distill_objective import Distillation
 from compress.train.objective import Examples, Objective, TaskObjective
-from compress.train.plan import Plan
 
 BATCH, SHORT, LONG = 32, 25, MOST
 SIDES = {"cpu": 2048, "cuda": 8192}

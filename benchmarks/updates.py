@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedModel
 
 from compress.console import Console
-from compress.data.joined import Origin, of_train
-from compress.folder import TaskInfo
-from compress.recipe.training import Training
-from compress.tasks.kind import Arrays
+from compress.data.splits.concatenated_rows import Origin, of_train
+from compress.model_info import TaskInfo
+from compress.recipe.training_schema import Training
+from compress.tasks.base import Arrays
 from compress.train.loop import train
 from compress.train.objective import Batch, Examples, Losses, Objective
 

@@ -14,9 +14,9 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from compress.export import export_from_model as export_from_model
     from compress.measure.bench import bench as bench
-    from compress.models.folder import load as load
+    from compress.models.load_save import load as load
     from compress.pipeline.run import run as run
-    from compress.prune.step import prune_from_model as prune_from_model
+    from compress.prune.prune_step import prune_from_model as prune_from_model
     from compress.quantize import quantize_folder as quantize_folder
     from compress.runtime import open as open
     from compress.train.distill import distill_from_model as distill_from_model
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 PUBLIC = {
     "run": "compress.pipeline.run:run",
-    "load": "compress.models.folder:load",
+    "load": "compress.models.load_save:load",
     "open": "compress.runtime:open",
     "bench": "compress.measure.bench:bench",
     "finetune_from_model": "compress.train.finetune:finetune_from_model",
     "distill_from_model": "compress.train.distill:distill_from_model",
-    "prune_from_model": "compress.prune.step:prune_from_model",
+    "prune_from_model": "compress.prune.prune_step:prune_from_model",
     "export_from_model": "compress.export:export_from_model",
     "quantize_folder": "compress.quantize:quantize_folder",
 }

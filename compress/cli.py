@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parsed(arguments)
     console = Console(options.format)
     try:
-        from compress.commands import COMMANDS
+        from compress.command_handlers import COMMANDS
 
         return COMMANDS[options.command](options, console) or 0
     except KeyboardInterrupt:

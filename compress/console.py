@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 
 from compress.errors import CompressError
-from compress.tables import PIPE, as_table, blocks, cell, drawing, fits, plain
+from compress.terminal_table import PIPE, as_table, blocks, cell, drawing, fits, plain
 
 if TYPE_CHECKING:
     import rich.console

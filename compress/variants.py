@@ -15,10 +15,10 @@ from typing import Literal
 from compress.console import Console
 from compress.errors import UsageError, nearest
 from compress.export import FORMATS, ONNX_FP32, OPENVINO_FP32
-from compress.folder import FolderInfo, VariantInfo
+from compress.model_info import FolderInfo, VariantInfo
 from compress.quantize import ONNX_INT8, QUANTIZERS
 from compress.runtime import RUNTIMES
-from compress.runtime.known import (
+from compress.runtime.model_formats import (
     BF16,
     COMPILED,
     COMPILED_BF16,
@@ -29,7 +29,7 @@ from compress.runtime.known import (
     GRAPH_FP16,
     TENSORRT,
 )
-from compress.tasks.kind import Arrays
+from compress.tasks.base import Arrays
 
 __all__ = ["FORMATS", "QUANTIZERS", "VARIANTS", "Variant", "variant_named", "variants_for"]
 

@@ -102,7 +102,7 @@ def tiny_tokenizer():
 @pytest.fixture(scope="session")
 def tiny_task():
     """The task that tiny models answer."""
-    from compress.folder import TaskInfo
+    from compress.model_info import TaskInfo
 
     labels = ("bad", "good")
     return TaskInfo(
@@ -115,7 +115,7 @@ def tiny_folder(tmp_path_factory, tiny_tokenizer, tiny_task):
     """Makes the model folder of a tiny model, of a family's name or of a model: ``tiny_folder("bert")``."""
 
     def make(model, task=tiny_task):
-        from compress.folder import FolderInfo
+        from compress.model_info import FolderInfo
         from compress.models import save_model
 
         made = make_tiny(model) if isinstance(model, str) else model

@@ -6,7 +6,7 @@ import yaml
 from compress import cards
 from compress.cards import HubCheckpoint, PackageCheckpoint, StudentCard, TeacherCard
 from compress.errors import MissingExtra, ModelError, UsageError
-from compress.recipe.training import Distill, Finetune
+from compress.recipe.training_schema import Distill, Finetune
 
 TEACHERS = {
     "albert-base",

@@ -51,9 +51,9 @@ def test_exit_codes(monkeypatch: pytest.MonkeyPatch, failure: BaseException, cod
 
 
 def commands_table() -> dict[str, object]:
-    from compress import commands
+    from compress import command_handlers
 
-    return commands.COMMANDS  # type: ignore[return-value]
+    return command_handlers.COMMANDS  # type: ignore[return-value]
 
 
 def test_json_goes_to_stdout_alone(capsys: pytest.CaptureFixture[str]) -> None:

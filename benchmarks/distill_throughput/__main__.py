@@ -13,7 +13,7 @@ from benchmarks.distill_throughput.race import Setting, planned, race
 from benchmarks.distill_throughput.rows import ThroughputReport
 from benchmarks.report import Store, beginning, carry_out, chosen, in_place, positive, run
 from compress.console import Console
-from compress.measure.placement import cores_for
+from compress.measure.timing.cpu_affinity import cores_for
 
 ROWS, TRIAL_ROWS, ROUNDS = 1920, 96, 3
 

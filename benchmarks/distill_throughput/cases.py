@@ -77,7 +77,7 @@ CASES = {
             {"uncached": 2.0},
             share=0.25,
             epochs=2,
-            needs="compress.train.cache",
+            needs="compress.train.teacher_cache.cache",
         ),
     )
 }

@@ -13,8 +13,8 @@ from typing import Any
 from benchmarks.distill_throughput.environments import TEXTBREWER, TORCHDISTILL, Environment
 from benchmarks.distill_throughput.job import ANSWER, Job
 from benchmarks.harness.tools import held_to
-from compress.measure.link import last_words, worker_environment
-from compress.pipeline.portable import without_paths
+from compress.measure.timing.worker_process import last_words, worker_environment
+from compress.pipeline.strip_paths import without_paths
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 3600.0

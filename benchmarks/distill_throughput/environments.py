@@ -11,9 +11,9 @@ import venv
 from dataclasses import dataclass
 from pathlib import Path
 
-from compress.data.builtin import cache_folder
-from compress.measure.link import last_words
-from compress.pipeline.portable import without_paths
+from compress.data.loading.quickstart_dataset import cache_folder
+from compress.measure.timing.worker_process import last_words
+from compress.pipeline.strip_paths import without_paths
 
 TORCH = "torch==2.13.0"
 """Always pinned: a plain `torch` may be another build of several gigabytes."""

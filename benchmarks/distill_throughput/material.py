@@ -17,18 +17,18 @@ from transformers import BertConfig, BertForSequenceClassification, PreTrainedMo
 from benchmarks.lesson import SOURCE, Lesson
 from compress import __version__
 from compress.console import Console
-from compress.data.batches import encode_rows
-from compress.data.tokens import Tokens
-from compress.folder import FolderInfo
+from compress.data.encode import encode_rows
+from compress.data.tokenizer import Tokens
+from compress.model_info import FolderInfo
 from compress.models.families import family_of, shape_of
-from compress.models.folder import load, load_tokenizer, save_model
-from compress.models.quiet import quiet
-from compress.models.shrink import build_student
-from compress.recipe.training import Student
-from compress.tasks.kind import Row
+from compress.models.load_save import load, load_tokenizer, save_model
+from compress.models.silence_transformers import quiet
+from compress.models.student.build_student import build_student
+from compress.recipe.training_schema import Student
+from compress.tasks.base import Row
+from compress.train.core.state_dict import put_weights
 from compress.train.evaluate import evaluator
 from compress.train.loop import Evaluate
-from compress.train.weights import put_weights
 
 PAIRS = ((0, 1), (1, 3), (2, 5))
 PAIRS_OF_BASE = ((0, 3), (1, 7), (2, 11))

@@ -11,13 +11,13 @@ from safetensors.torch import save_file
 
 from benchmarks.distill_throughput.job import STUDENT, Clock, Job, take_part
 from compress.console import Console, Progress
-from compress.folder import read_info
+from compress.model_info import read_info
 from compress.models import load
-from compress.models.folder import load_tokenizer
-from compress.recipe.training import Distill
+from compress.models.load_save import load_tokenizer
+from compress.recipe.training_schema import Distill
+from compress.train.core.precision import choose_precision
+from compress.train.core.state_dict import weights
 from compress.train.distill import distill_from_model
-from compress.train.precision import choose_precision
-from compress.train.weights import weights
 
 
 class Ticker:

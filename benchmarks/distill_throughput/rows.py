@@ -7,7 +7,7 @@ from statistics import median
 from typing import Literal
 
 from benchmarks.report import Report, in_place
-from compress.measure.facts import Facts
+from compress.measure.result_base import Facts
 
 
 class Lane(Facts):

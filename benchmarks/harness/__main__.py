@@ -14,8 +14,8 @@ from benchmarks.harness.rows import HarnessReport, Row
 from benchmarks.harness.setting import Setting
 from benchmarks.report import Store, beginning, carry_out, chosen, in_place, now, positive, run
 from compress.console import Console
-from compress.measure.placement import cores_for
-from compress.recipe.measuring import Measure
+from compress.measure.timing.cpu_affinity import cores_for
+from compress.recipe.measure_schema import Measure
 
 BESIDE = ("bare", "bert_perf_test", "benchmark_app")
 ITSELF: dict[str, Callable[[Setting], Iterator[Row]]] = {

@@ -25,10 +25,10 @@ from benchmarks.harness.tools import (
 from benchmarks.harness.verdicts import CLOSE, beside_tool
 from compress.environment import describe_cpu
 from compress.errors import CompressError
-from compress.folder import VariantInfo
-from compress.measure.latency import Job, Latency
-from compress.measure.session import time_jobs
-from compress.pipeline.portable import without_paths
+from compress.measure.timing.latency import Job, Latency
+from compress.measure.timing.timing_session import time_jobs
+from compress.model_info import VariantInfo
+from compress.pipeline.strip_paths import without_paths
 from compress.runtime import WAYS
 
 OURS = "ours"

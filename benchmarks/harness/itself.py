@@ -13,8 +13,8 @@ from benchmarks.harness.rows import Pairing, Row
 from benchmarks.harness.setting import Setting, run_session
 from benchmarks.harness.tools import held_to
 from compress.environment import usable_cores
-from compress.measure.latency import Job
-from compress.measure.noise import MOST_BESIDE
+from compress.measure.interference.interference import MOST_BESIDE
+from compress.measure.timing.latency import Job
 
 HANDICAP = 0.03
 """Share of each call's time by which a twin is slowed."""

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from compress.errors import MissingExtra
-from compress.folder import TaskInfo
-from compress.measure.workload import fixed_arrays
+from compress.measure.timing.timing_inputs import fixed_arrays
+from compress.model_info import TaskInfo
 
 TEACHER = "minilm-l6"
 """The card whose weights come with the `quickstart` extra."""
@@ -38,7 +38,7 @@ class Files:
 def make_files(work: Path, batch: int, length: int) -> Files:
     """Make everything in ``work``. Nothing comes from the hub."""
     from compress.export import export_from_model
-    from compress.models.folder import load_model, load_tokenizer
+    from compress.models.load_save import load_model, load_tokenizer
     from compress.quantize import quantize_folder
 
     try:
@@ -72,7 +72,7 @@ def _write_random(folder: Path) -> None:
     import torch
     from transformers import BertConfig, BertModel
 
-    from compress.models.quiet import quiet
+    from compress.models.silence_transformers import quiet
     from compress.models.tiny import tiny_tokenizer
 
     config = BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)

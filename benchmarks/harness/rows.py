@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from benchmarks.report import Report
-from compress.measure.facts import Facts, Score
+from compress.measure.result_base import Facts, Score
 
 
 class Turn(Facts):

@@ -11,10 +11,10 @@ from benchmarks.harness.model import Files
 from benchmarks.harness.rows import Pairing
 from benchmarks.harness.tools import held_to
 from compress.errors import CompressError
-from compress.measure.latency import Job, Latency, ratio
-from compress.measure.session import time_jobs
-from compress.pipeline.portable import without_paths
-from compress.recipe.measuring import Measure
+from compress.measure.timing.latency import Job, Latency, ratio
+from compress.measure.timing.timing_session import time_jobs
+from compress.pipeline.strip_paths import without_paths
+from compress.recipe.measure_schema import Measure
 from compress.runtime.predictor import Place
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.harness import bare_loop
-from compress.measure.link import last_words, worker_environment
-from compress.pipeline.portable import without_paths
+from compress.measure.timing.worker_process import last_words, worker_environment
+from compress.pipeline.strip_paths import without_paths
 
 PATIENCE = 180.0
 """Seconds after which a tool is given up."""

@@ -12,13 +12,13 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from compress.environment.bounds import cgroup_folders, core_quota, memory_limit, usable_cores
-from compress.environment.condition import Condition, describe_condition
+from compress.environment.cgroup_limits import cgroup_folders, core_quota, memory_limit, usable_cores
 from compress.environment.cpu import Cpu, describe_cpu, read_cpuinfo, read_sysctl
-from compress.environment.devices import Gpu, cuda_devices, cuda_version, driver_version
-from compress.environment.hub import HUB, hub_state
+from compress.environment.cpu_state import Condition, describe_condition
+from compress.environment.cuda_info import Gpu, cuda_devices, cuda_version, driver_version
+from compress.environment.hub_status import HUB, hub_state
 from compress.environment.libraries import BY_HAND, LIBRARIES, require, versions
-from compress.environment.system import UNKNOWN
+from compress.environment.os_probe import UNKNOWN
 
 __all__ = [
     "BY_HAND",

@@ -8,8 +8,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from compress.environment.bounds import usable_cores
-from compress.environment.system import UNKNOWN, output
+from compress.environment.cgroup_limits import usable_cores
+from compress.environment.os_probe import UNKNOWN, output
 
 # The name in /proc/cpuinfo, and ours. Only what changes how fast or how exactly INT8 and bf16 run.
 _X86 = {

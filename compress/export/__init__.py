@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from compress.console import Console
 from compress.errors import UsageError, nearest
-from compress.folder import FolderInfo, TaskInfo, VariantInfo
+from compress.model_info import FolderInfo, TaskInfo, VariantInfo
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -49,7 +49,7 @@ def export_from_model(
         form: a key of `FORMATS`.
         console: where the outcome is told.
     """
-    from compress.models.folder import save_model
+    from compress.models.load_save import save_model
 
     if form not in FORMATS:
         raise UsageError(f"no export format is called '{form}'{nearest(form, FORMATS)}")

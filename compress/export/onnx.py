@@ -14,18 +14,18 @@ from torch.onnx.errors import OnnxExporterError
 from transformers import PreTrainedModel
 
 from compress.console import Console
-from compress.data.tokens import TOKENIZER_FILE
+from compress.data.tokenizer import TOKENIZER_FILE
 from compress.errors import ModelError
 from compress.export import ONNX_FP32
-from compress.export.finish import finish
 from compress.export.parity import TOLERANCE
-from compress.folder import FolderInfo, find_info
+from compress.export.write_onnx_variant import finish
+from compress.model_info import FolderInfo, find_info
 from compress.models.families import family_of, shape_of
-from compress.models.folder import load, load_tokenizer
+from compress.models.load_save import load, load_tokenizer
 from compress.runtime import FP32
 from compress.runtime.predictor import ONE_THREAD
 from compress.runtime.torch_eager import TorchPredictor
-from compress.tasks.kind import Arrays
+from compress.tasks.base import Arrays
 
 OPSET = 20
 """The first with GELU as one operator: on MiniLM 4 % faster in fp32 and 11 % in INT8 than opset 18. Later ones bring

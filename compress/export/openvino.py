@@ -8,15 +8,15 @@ from pathlib import Path
 from compress.console import Console
 from compress.errors import ModelError
 from compress.export import OPENVINO_FP32
-from compress.export.around import copy_companions, told_of, write_with_parity
 from compress.export.parity import TOLERANCE
-from compress.folder import FolderInfo, read_info
+from compress.export.write_variant import copy_companions, told_of, write_with_parity
+from compress.model_info import FolderInfo, read_info
 from compress.runtime import open_predictor
-from compress.runtime.failures import load_failure
-from compress.runtime.known import FILES
+from compress.runtime.model_formats import FILES
 from compress.runtime.onnx_runtime import existing_onnx
 from compress.runtime.openvino_runtime import OPENVINO_ERRORS, load_openvino
-from compress.tasks.kind import Arrays
+from compress.runtime.runtime_errors import load_failure
+from compress.tasks.base import Arrays
 
 
 def export_openvino(

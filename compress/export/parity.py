@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.errors import ModelError
-from compress.export.decisions import kept, of_pieces, real
-from compress.folder import TaskInfo
+from compress.export.prediction_agreement import kept, of_pieces, real
+from compress.model_info import TaskInfo
 from compress.runtime.predictor import Predictor
-from compress.tasks.kind import Arrays
+from compress.tasks.base import Arrays
 
 SHAPES = ((1, 3), (2, 9), (3, 17), (8, 33), (5, 64))
 """(rows, length) of the made-up batches: none is the shape that the exporter traced, one is as short as texts get."""

@@ -13,14 +13,14 @@ from pathlib import Path
 
 from compress.console import Console
 from compress.errors import ModelError
-from compress.export.around import copy_companions, told_of, write_with_parity
-from compress.folder import FolderInfo, read_info
+from compress.export.write_variant import copy_companions, told_of, write_with_parity
+from compress.model_info import FolderInfo, read_info
 from compress.runtime import open_predictor
-from compress.runtime.known import TENSORRT
+from compress.runtime.model_formats import TENSORRT
 from compress.runtime.onnx_runtime import ONNX_FILE, existing_onnx
 from compress.runtime.onnx_tensorrt import check_tensorrt
 from compress.runtime.predictor import Place
-from compress.tasks.kind import Arrays
+from compress.tasks.base import Arrays
 
 
 def export_tensorrt(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compress.folder import TaskInfo
+    from compress.model_info import TaskInfo
 
 __all__ = ["LOSSES", "TASK_LOSSES", "AnswerLoss", "BatchLoss", "LayerLoss", "Part"]
 
@@ -83,59 +83,66 @@ class LayerLoss:
 
 
 TASK_LOSSES: Mapping[str, BatchLoss] = {
-    "single_label_classification": BatchLoss("compress.losses.classes:classes", "the right class"),
-    "multi_label_classification": BatchLoss("compress.losses.several_labels:several_labels", "each class, yes or no"),
-    "regression": BatchLoss("compress.losses.number:number", "the number, squared error"),
-    "token_classification": BatchLoss("compress.losses.tags:tags", "the tag of each word"),
+    "single_label_classification": BatchLoss("compress.losses.task.cross_entropy:classes", "the right class"),
+    "multi_label_classification": BatchLoss("compress.losses.task.bce:several_labels", "each class, yes or no"),
+    "regression": BatchLoss("compress.losses.task.mse:number", "the number, squared error"),
+    "token_classification": BatchLoss("compress.losses.task.token_ce:tags", "the tag of each word"),
     "question_answering": BatchLoss(
-        "compress.losses.spans:spans", "where the answer starts and ends", needs=("start", "end", "context")
+        "compress.losses.task.span_ce:spans", "where the answer starts and ends", needs=("start", "end", "context")
     ),
-    "choice": BatchLoss("compress.losses.choice:choice", "the right choice"),
-    "ranking": BatchLoss("compress.losses.ranking:ranking", "the right candidates above the others"),
-    "similarity": BatchLoss("compress.losses.cosine:cosine", "how alike two texts are, squared error"),
+    "choice": BatchLoss("compress.losses.task.multiple_choice_ce:choice", "the right choice"),
+    "ranking": BatchLoss("compress.losses.task.listwise_ce:ranking", "the right candidates above the others"),
+    "similarity": BatchLoss("compress.losses.task.cosine_mse:cosine", "how alike two texts are, squared error"),
     "retrieval": BatchLoss(
-        "compress.losses.documents:documents", "a question's document among all of the batch", needs=("part",)
+        "compress.losses.task.in_batch_negatives:documents",
+        "a question's document among all of the batch",
+        needs=("part",),
     ),
 }
 """By a kind's `problem`: what its models are trained on where there are true answers."""
 
 LOSSES: Mapping[str, AnswerLoss | LayerLoss | BatchLoss] = {
-    "soft_label": AnswerLoss("compress.losses.soft_label:soft_label", "the teacher's answers, softened"),
+    "soft_label": AnswerLoss("compress.losses.distillation.soft_label:soft_label", "the teacher's answers, softened"),
     "hidden_state": LayerLoss(
-        "compress.losses.hidden_state:hidden_state", "what each layer hands on", needs=("hidden",), projected=True
+        "compress.losses.distillation.hidden_state:hidden_state",
+        "what each layer hands on",
+        needs=("hidden",),
+        projected=True,
     ),
     "embedding": LayerLoss(
-        "compress.losses.embedding:embedding",
+        "compress.losses.distillation.embedding:embedding",
         "what the embeddings hand to the first layer",
         needs=("hidden",),
         at="embeddings",
         projected=True,
     ),
     "attention": LayerLoss(
-        "compress.losses.attention:attention", "where each word looks, from queries and keys", needs=("query", "key")
+        "compress.losses.distillation.attention:attention",
+        "where each word looks, from queries and keys",
+        needs=("query", "key"),
     ),
     "relation": LayerLoss(
-        "compress.losses.relation:relation",
+        "compress.losses.distillation.relation:relation",
         "how alike queries, keys and values of a text are among themselves",
         needs=("query", "key", "value"),
         at="last",
         chosen=True,
     ),
     "similarity": LayerLoss(
-        "compress.losses.similarity:similarity",
+        "compress.losses.distillation.similarity:similarity",
         "how the texts of a batch lie to each other",
         needs=("hidden",),
         at="last",
     ),
     "contrast": LayerLoss(
-        "compress.losses.contrast:contrast",
+        "compress.losses.distillation.contrast:contrast",
         "a text's own teacher among those of the batch",
         needs=("hidden",),
         at="last",
         projected=True,
     ),
     "margin": BatchLoss(
-        "compress.losses.margin:margin",
+        "compress.losses.distillation.margin:margin",
         "how much better a document is than another, as a cross-encoder says (retrieval)",
         needs=("scores",),
     ),

@@ -12,7 +12,7 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from compress.errors import ModelError, nearest
-from compress.folder import ShapeInfo
+from compress.model_info import ShapeInfo
 
 UNEVEN = "compress-"
 """Prefix of the model_type of our uneven shapes (`compress-bert`)."""

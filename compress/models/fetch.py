@@ -9,7 +9,7 @@ from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
 from compress.errors import ModelError
-from compress.sources import folder_of
+from compress.model_sources import folder_of
 
 SMALL_FILES = ("config.json", "tokenizer*", "special_tokens_map.json", "vocab*", "merges.txt", "*.model")
 EMBEDDING_FILES = ("modules.json", "*_Pooling/config.json", "*_Dense/config.json", "*_Dense/model.safetensors")

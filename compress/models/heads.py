@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from compress.errors import ModelError, nearest
-from compress.models.embedding import SUFFIX, AutoModelForSentenceEmbedding
+from compress.models.embedding_model import SUFFIX, AutoModelForSentenceEmbedding
 
 
 @dataclass(frozen=True)

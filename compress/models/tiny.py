@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrained
 
 from compress.errors import ModelError, nearest
 from compress.models.families import FAMILIES, UNEVEN, Family
-from compress.models.quiet import quiet
+from compress.models.silence_transformers import quiet
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 HIDDEN, LAYERS, HEADS, FFN = 32, 2, 4, 64

@@ -16,11 +16,11 @@ from typing import Any, Literal
 from compress.console import Console
 from compress.environment import LIBRARIES, describe, versions
 from compress.errors import CompressError, NotHere
-from compress.folder import INFO_FILE, Parent, read_info, write_info
+from compress.model_info import INFO_FILE, Parent, read_info, write_info
 from compress.pipeline.graph import Done, Plan, Step
-from compress.pipeline.launch import Launch
-from compress.pipeline.store import InputRecord, StepRecord, StepStore, content_digest
-from compress.pipeline.workbench import Workbench
+from compress.pipeline.step_context import Workbench
+from compress.pipeline.step_store import InputRecord, StepRecord, StepStore, content_digest
+from compress.pipeline.torchrun_launch import Launch
 
 Status = Literal["stood", "ran", "failed", "left out"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from compress.errors import UsageError, nearest
 from compress.pipeline.fingerprint import fingerprint
-from compress.pipeline.rates import Rates
-from compress.pipeline.workbench import Workbench
+from compress.pipeline.forecast.throughput_history import Rates
+from compress.pipeline.step_context import Workbench
 from compress.recipe.schema import Recipe
 from compress.variants import Variant
 

@@ -11,18 +11,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from compress.data.contents import PARTS, contents_digest, entries
-from compress.data.sources import check_columns
-from compress.data.unlabelled import UNLABELLED
+from compress.data.loading.data_digest import PARTS, contents_digest, entries
+from compress.data.loading.row_sources import check_columns
+from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.environment import cuda_devices, cuda_version, describe, driver_version, versions
-from compress.pipeline import answering, steps, training
+from compress.model_sources import folder_identity, identity
 from compress.pipeline.fingerprint import effective
 from compress.pipeline.graph import Competitor, Plan
-from compress.pipeline.portable import portable
-from compress.recipe.measuring import Measure, Target
+from compress.pipeline.steps import run_steps, scoring_steps, training_steps
+from compress.pipeline.strip_paths import portable
+from compress.recipe.measure_schema import Measure, Target
 from compress.recipe.schema import Recipe
-from compress.recipe.training import Distill, FurtherTeacher
-from compress.sources import folder_identity, identity
+from compress.recipe.training_schema import Distill, FurtherTeacher
 from compress.variants import Variant, variants_for
 
 SCORING_BATCH = 32
@@ -72,7 +72,7 @@ def _add_data(plan: Plan) -> None:
     del task["name"]  # only what it is called: recipes about the same rows share them and their teacher
     data["contents"] = contents_digest(recipe.task.data)
     settings = {"task": task, "data": data, "seed": recipe.seed}
-    plan.add("data", "data", settings, [], partial(steps.data, task=recipe.task, seed=recipe.seed))
+    plan.add("data", "data", settings, [], partial(run_steps.data, task=recipe.task, seed=recipe.seed))
 
 
 def _without_unlabelled(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,14 +93,14 @@ def _add_unlabelled(plan: Plan) -> None:
         "columns": list(recipe.task.text),
         "header": data.header.get(UNLABELLED, True) if isinstance(data.header, Mapping) else data.header,
     }
-    run = partial(steps.unlabelled, task=recipe.task, seed=recipe.seed)
+    run = partial(run_steps.unlabelled, task=recipe.task, seed=recipe.seed)
     plan.add(UNLABELLED, UNLABELLED, settings, ["data"], run)
 
 
 def _add_slices(plan: Plan) -> None:
     recipe = plan.recipe
     if recipe.task.slices:
-        run = partial(steps.slices, task=recipe.task, seed=recipe.seed)
+        run = partial(run_steps.slices, task=recipe.task, seed=recipe.seed)
         plan.add("slices", "slices", {"columns": list(recipe.task.slices)}, ["data"], run, optional=True)
 
 
@@ -115,7 +115,7 @@ def _add_models(plan: Plan, cards: Sequence[Path]) -> dict[str, str]:
         "seed": seed,
     }
     run = partial(
-        training.finetune,
+        training_steps.finetune,
         teacher=recipe.teacher,
         settings=recipe.finetune,
         seed=seed,
@@ -129,13 +129,13 @@ def _add_models(plan: Plan, cards: Sequence[Path]) -> dict[str, str]:
         if recipe.student.source:
             student["source"] = identity(recipe.student.source, recipe.student.revision, cards)
         settings = {"student": student, "distill": recipe.distill and _distilled(recipe.distill), "seed": seed}
-        run = partial(training.distill, student=recipe.student, settings=recipe.distill, seed=seed)
+        run = partial(training_steps.distill, student=recipe.student, settings=recipe.distill, seed=seed)
         needs = ["data", "finetune", *(unlabelled if recipe.distill else ())]
         models["student"] = plan.add("distill", "distill", settings, needs, run, trains=True)
     if recipe.prune:
         parent = models.get("student", models["teacher"])
         needs = list(dict.fromkeys(["data", "finetune", parent, *(unlabelled if recipe.prune.recover else ())]))
-        run = partial(training.prune, parent=parent, settings=recipe.prune, seed=seed)
+        run = partial(training_steps.prune, parent=parent, settings=recipe.prune, seed=seed)
         pruned = effective(recipe.prune)
         if recipe.prune.recover:
             pruned["recover"] = _distilled(recipe.prune.recover)
@@ -193,7 +193,7 @@ def _add_build(plan: Plan, model: str, step: str, variant: Variant, places: Mapp
         return step
     kind = "quantize" if variant.method else "export"
     parent = places[variant.needs] if variant.needs else step
-    run = partial(steps.build, parent=parent, variant=variant)
+    run = partial(run_steps.build, parent=parent, variant=variant)
     return plan.add(
         f"{kind}-{model}-{variant.name}", kind, {"variant": variant.name}, ["data", parent], run, optional=True
     )
@@ -212,14 +212,16 @@ def _add_answers(
         asked: dict[str, Any] = {"device": target.device, "batch": batch}
         if kind == "perturb":
             asked |= {"names": list(plan.recipe.measure.robustness), "seed": plan.recipe.seed}
-        run = partial(answering.score if kind == "score" else answering.perturb, parent=place, variant=variant, **asked)
+        run = partial(
+            scoring_steps.score if kind == "score" else scoring_steps.perturb, parent=place, variant=variant, **asked
+        )
         plan.add(name, kind, {"variant": variant.name, **asked}, ["data", place], run, optional=True)
     return name
 
 
 def _add_floor(plan: Plan) -> None:
     seed = plan.recipe.seed
-    plan.add("floor", "floor", {"seed": seed}, ["data"], partial(answering.floor, seed=seed), optional=True)
+    plan.add("floor", "floor", {"seed": seed}, ["data"], partial(scoring_steps.floor, seed=seed), optional=True)
 
 
 def _add_measure(plan: Plan, limits: bool) -> None:
@@ -239,7 +241,7 @@ def _add_measure(plan: Plan, limits: bool) -> None:
     }
     needs = list(dict.fromkeys(["data", *(competitor.step for competitor in plan.competitors)]))
     run = partial(
-        steps.measure,
+        run_steps.measure,
         targets=present,
         settings=recipe.measure,
         competitors=tuple(plan.competitors),
@@ -270,4 +272,4 @@ def _add_report(plan: Plan) -> None:
         "missing": dict(plan.missing_targets),
     }
     needs = [step.name for step in plan.steps]
-    plan.add("report", "report", settings, needs, partial(steps.report, plan=plan))
+    plan.add("report", "report", settings, needs, partial(run_steps.report, plan=plan))

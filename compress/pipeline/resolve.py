@@ -10,10 +10,10 @@ from pydantic import ValidationError
 
 from compress.cards import HubCheckpoint, StudentCard, find_student, find_teacher
 from compress.errors import UsageError
-from compress.pipeline.names import NAMES
+from compress.model_sources import where
+from compress.pipeline.preflight.allowed_names import NAMES
 from compress.recipe.schema import Recipe
-from compress.recipe.training import Distill, Finetune, Student, Training
-from compress.sources import where
+from compress.recipe.training_schema import Distill, Finetune, Student, Training
 
 Section = TypeVar("Section", bound=Training)
 

@@ -15,27 +15,27 @@ from compress.cards import find_recipe
 from compress.console import Console
 from compress.environment import LIBRARIES, versions
 from compress.errors import CompressError, GateMissed, UsageError
-from compress.pipeline.check import Findings, check
-from compress.pipeline.clean import LOCK_FILE, named_steps
+from compress.pipeline.commands.clean import LOCK_FILE, named_steps
+from compress.pipeline.commands.smoke import SMOKE, smoke_recipe
 from compress.pipeline.execute import Executor, Outcome
 from compress.pipeline.graph import Plan
-from compress.pipeline.idle import idle_settings
-from compress.pipeline.launch import Launch, leave_group
-from compress.pipeline.names import NAMES
-from compress.pipeline.origins import origin_problems
 from compress.pipeline.plan import make_plan
+from compress.pipeline.preflight.allowed_names import NAMES
+from compress.pipeline.preflight.model_availability import origin_problems
+from compress.pipeline.preflight.preflight import Findings, check
+from compress.pipeline.preflight.unused_settings import idle_settings
 from compress.pipeline.resolve import resolve
-from compress.pipeline.smoke import SMOKE, smoke_recipe
-from compress.pipeline.steps import DISAGREEMENTS_FILE
-from compress.pipeline.store import StepStore, write_aside
-from compress.pipeline.winners import copy_winners, publish_winner
+from compress.pipeline.step_store import StepStore, write_aside
+from compress.pipeline.steps.copy_winners import copy_winners, publish_winner
+from compress.pipeline.steps.run_steps import DISAGREEMENTS_FILE
+from compress.pipeline.torchrun_launch import Launch, leave_group
 from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
 from compress.recipe.schema import Recipe
-from compress.recipe.text import dump_yaml
-from compress.report.judge import passing_at
-from compress.report.result import REPORT_FILE, Report, read_report
-from compress.tasks.check import task_problems
-from compress.tasks.named import KIND_DEFAULTS, NAMED_TASKS
+from compress.recipe.yaml_lines import dump_yaml
+from compress.report.report_schema import REPORT_FILE, Report, read_report
+from compress.select.select_winner import passing_at
+from compress.tasks.presets import KIND_DEFAULTS, NAMED_TASKS
+from compress.tasks.validate_task import task_problems
 
 BESIDE = {DISAGREEMENTS_FILE}
 """What goes into the run's folder with the report."""

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from compress.errors import ModelError
 from compress.models.families import Family, family_of, head_size, layer_shapes, layers_of, part, require_prunable
-from compress.models.shapes import set_heads, settled
+from compress.models.nonuniform_models import set_heads, settled
 
 
 def cut(model: PreTrainedModel, heads: Sequence[Sequence[int]], ffn: Sequence[Sequence[int]]) -> PreTrainedModel:

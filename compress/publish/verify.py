@@ -19,9 +19,9 @@ from pathlib import Path
 
 from compress.environment import require
 from compress.errors import ModelError, UsageError
-from compress.folder import CHUNK, file_digest
-from compress.publish.digests import DIGESTS_FILE, Digests, FileDigest, parse_digests
-from compress.sources import HUB_ID
+from compress.model_info import CHUNK, file_digest
+from compress.model_sources import HUB_ID
+from compress.publish.checksums import DIGESTS_FILE, Digests, FileDigest, parse_digests
 
 TIMEOUT = 30.0
 """Seconds without a byte after which a download is given up."""

@@ -10,7 +10,7 @@ from pkgutil import resolve_name
 
 from compress.console import Console
 from compress.errors import UsageError, nearest
-from compress.folder import VariantInfo, read_info
+from compress.model_info import VariantInfo, read_info
 
 QUANTIZERS = {"int8": {"onnx": "compress.quantize.int8_dynamic:quantize_int8_dynamic"}}
 """What a recipe's `quantize` may name -> for each export format the function that builds it, imported when called."""

@@ -18,12 +18,12 @@ from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
 from compress.console import Console
 from compress.errors import ModelError
-from compress.export.finish import finish
-from compress.folder import FolderInfo, read_info
+from compress.export.write_onnx_variant import finish
+from compress.model_info import FolderInfo, read_info
 from compress.quantize import ONNX_INT8
 from compress.runtime import open_predictor
 from compress.runtime.onnx_runtime import find_onnx
-from compress.tasks.kind import Arrays
+from compress.tasks.base import Arrays
 
 QUANTIZED = ["MatMul", "Gemm", "Gather"]
 """Products, and embeddings: rows of INT8 under one scale a table added a tenth to the drift of MiniLM's logits and took

@@ -11,11 +11,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from compress.errors import Problem, RecipeError, nearest
-from compress.recipe.faults import Names, schema_problems, wrong_scalars
-from compress.recipe.keys import as_written
 from compress.recipe.overrides import apply_overrides
 from compress.recipe.schema import Recipe
-from compress.recipe.text import Document, KeyPath, dump_yaml
+from compress.recipe.schema_lookup import as_written
+from compress.recipe.validation_errors import Names, schema_problems, wrong_scalars
+from compress.recipe.yaml_lines import Document, KeyPath, dump_yaml
 
 Tasks = Mapping[str, Mapping[str, Any]]
 """Parts of a recipe's task by the name of a task, or of a kind."""

@@ -8,10 +8,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from compress.errors import Problem
-from compress.recipe import keys
-from compress.recipe.losses import Losses
+from compress.recipe import schema_lookup
+from compress.recipe.loss_schema import Losses
 from compress.recipe.schema import Recipe
-from compress.recipe.text import Document, KeyPath
+from compress.recipe.yaml_lines import Document, KeyPath
 
 
 class Misplaced(Exception):
@@ -47,7 +47,7 @@ def _placed(current: Any, path: KeyPath, new: Any, annotation: Any, done: KeyPat
         return new
     part, rest = path[0], path[1:]
     opened = _opened(current, part, annotation, done)
-    below = keys.at(annotation, (part,))
+    below = schema_lookup.at(annotation, (part,))
     if isinstance(opened, list):
         place = _place(part, opened, done)
         return [
@@ -55,23 +55,23 @@ def _placed(current: Any, path: KeyPath, new: Any, annotation: Any, done: KeyPat
             for index, item in enumerate(opened)
         ]
     key = str(part)
-    if key == "losses" and not rest and keys.has_losses(annotation):  # all of them, wherever they stand
+    if key == "losses" and not rest and schema_lookup.has_losses(annotation):  # all of them, wherever they stand
         opened = {name: entry for name, entry in opened.items() if name not in Losses.model_fields}
-    if new is None and not rest and below is not None and not keys.takes_nothing(below):
+    if new is None and not rest and below is not None and not schema_lookup.takes_nothing(below):
         return {name: entry for name, entry in opened.items() if name != key}
     child = opened[key] if key in opened else _default(annotation, key, rest)
-    return {**opened, key: _placed(child, rest, new, keys.at(annotation, (key,)), (*done, key))}
+    return {**opened, key: _placed(child, rest, new, schema_lookup.at(annotation, (key,)), (*done, key))}
 
 
 def _opened(current: Any, part: str | int, annotation: Any, done: KeyPath) -> dict[str, Any] | list[Any]:
     """What stands here as something with keys or places: a short form is written out, nothing becomes a section."""
-    if isinstance(part, int) and keys.takes_list(annotation) and not isinstance(current, list):
+    if isinstance(part, int) and schema_lookup.takes_list(annotation) and not isinstance(current, list):
         return [] if current is None else [current]
     if isinstance(current, (dict, list)):
         return current
     if current is None or isinstance(current, bool):
         return {}
-    short = keys.short_key(annotation)
+    short = schema_lookup.short_key(annotation)
     if short is None:
         raise Misplaced(f"'{'.'.join(map(str, done))}' is {current!r} and has no keys below it")
     return {short: current}
@@ -92,8 +92,8 @@ def _default(annotation: Any, key: str, rest: KeyPath) -> Any:
     """The schema's default list where a place in it is set, so that `targets.0.threads=2` finds the default target."""
     if not (rest and isinstance(rest[0], int)):
         return None
-    for choice in keys.alternatives(annotation):
-        if keys.is_model(choice) and key in choice.model_fields:
+    for choice in schema_lookup.alternatives(annotation):
+        if schema_lookup.is_model(choice) and key in choice.model_fields:
             default = choice.model_fields[key].default
             return [_plain(item) for item in default] if isinstance(default, tuple) else None
     return None
@@ -110,7 +110,7 @@ def apply_overrides(value: Any, overrides: Sequence[str]) -> tuple[Any, set[KeyP
     for text in overrides:
         try:
             path, new = split_override(text)
-            path = keys.as_written(value, path)
+            path = schema_lookup.as_written(value, path)
             value = with_override(value, path, new)
             changed.add(path)
         except Misplaced as fault:

@@ -12,10 +12,21 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from compress.recipe.forms import FILE_NAME, Count, Frozen, Header, Part, Share, ShortForm, listed, named, switched
-from compress.recipe.measuring import Measure, Target
-from compress.recipe.text import KeyPath
-from compress.recipe.training import Distill, Finetune, Prune, Student
+from compress.recipe.field_types import (
+    FILE_NAME,
+    Count,
+    Frozen,
+    Header,
+    Part,
+    Share,
+    ShortForm,
+    listed,
+    named,
+    switched,
+)
+from compress.recipe.measure_schema import Measure, Target
+from compress.recipe.training_schema import Distill, Finetune, Prune, Student
+from compress.recipe.yaml_lines import KeyPath
 
 
 class Data(Frozen):

@@ -7,8 +7,8 @@ chance explains there was nothing to keep, and that ratio means nothing.
 
 from __future__ import annotations
 
-from compress.measure.quality import Quality
-from compress.report.result import AtTarget, Report
+from compress.measure.quality.quality_result import Quality
+from compress.report.report_schema import AtTarget, Report
 
 CHANCE = 0.05
 """A difference counts where chance explains it in fewer cases than this."""

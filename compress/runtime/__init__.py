@@ -13,12 +13,22 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from compress.errors import ModelError, NotHere, nearest
-from compress.folder import FolderInfo, VariantInfo
-from compress.runtime.known import AS_IT_IS, BF16, FP16, FP32, WAYS, Form, ModelFile, describe_model_file, way_named
+from compress.model_info import FolderInfo, VariantInfo
+from compress.runtime.model_formats import (
+    AS_IT_IS,
+    BF16,
+    FP16,
+    FP32,
+    WAYS,
+    Form,
+    ModelFile,
+    describe_model_file,
+    way_named,
+)
 from compress.runtime.predictor import ONE_THREAD, Place, Predictor, TimedOnDevice
 
 if TYPE_CHECKING:
-    from compress.runtime.text import TextModel
+    from compress.runtime.text_model import TextModel
 
 __all__ = [
     "BF16",
@@ -121,7 +131,7 @@ def open(folder: str | Path, place: Place | None = None) -> TextModel:
         folder: a model folder or an exported one.
         place: where it runs; by default on one thread of the CPU, or on CUDA where its runtime knows nothing else.
     """
-    from compress.runtime.text import TextModel
+    from compress.runtime.text_model import TextModel
 
     return TextModel.open(Path(folder), place=place or _usual_place(Path(folder)))
 

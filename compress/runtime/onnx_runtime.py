@@ -13,12 +13,12 @@ from onnxruntime.capi import onnxruntime_pybind11_state as states
 
 from compress.environment import describe_cpu
 from compress.errors import ModelError, NotHere, nearest
-from compress.folder import FolderInfo, VariantInfo
-from compress.runtime.failures import first_line, load_failure, run_failure
-from compress.runtime.known import FILES
+from compress.model_info import FolderInfo, VariantInfo
+from compress.runtime.device_info import describe_place
+from compress.runtime.model_formats import FILES
 from compress.runtime.predictor import Place, check_inputs
-from compress.runtime.surroundings import describe_place
-from compress.tasks.kind import Arrays
+from compress.runtime.runtime_errors import first_line, load_failure, run_failure
+from compress.tasks.base import Arrays
 
 ONNX_FILE = FILES["onnx"][0]
 

@@ -8,9 +8,9 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
-from compress.data.builtin import cache_folder
+from compress.data.loading.quickstart_dataset import cache_folder
 from compress.errors import ModelError, NotHere
-from compress.folder import FolderInfo, VariantInfo, combined_digest, file_digest
+from compress.model_info import FolderInfo, VariantInfo, combined_digest, file_digest
 from compress.runtime.onnx_runtime import (
     PROVIDERS,
     OnnxPredictor,

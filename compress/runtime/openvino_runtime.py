@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from compress.environment import require
 from compress.errors import ModelError, nearest
-from compress.folder import FolderInfo, VariantInfo
-from compress.runtime.failures import load_failure, run_failure
-from compress.runtime.known import describe_model_file
+from compress.model_info import FolderInfo, VariantInfo
+from compress.runtime.device_info import describe_place
+from compress.runtime.model_formats import describe_model_file
 from compress.runtime.predictor import Place, check_inputs
-from compress.runtime.surroundings import describe_place
-from compress.tasks.kind import Arrays
+from compress.runtime.runtime_errors import load_failure, run_failure
+from compress.tasks.base import Arrays
 
 TYPES: dict[str, type[np.generic]] = {"i64": np.int64, "i32": np.int32, "boolean": np.bool_, "f32": np.float32}
 """Array types that models take, by OpenVINO's name for them."""

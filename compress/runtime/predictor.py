@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from numpy.typing import NDArray
 
 from compress.errors import ModelError
-from compress.tasks.kind import Arrays
+from compress.tasks.base import Arrays
 
 
 @dataclass(frozen=True)

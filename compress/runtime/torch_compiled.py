@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from compress.environment import require
 from compress.errors import ModelError, NotHere
-from compress.folder import FolderInfo, VariantInfo
-from compress.runtime.failures import first_line, is_memory
+from compress.model_info import FolderInfo, VariantInfo
 from compress.runtime.predictor import Place
+from compress.runtime.runtime_errors import first_line, is_memory
 from compress.runtime.torch_eager import CudaPredictor, TorchPredictor, load_on, tensors
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from compress.environment import require
 from compress.errors import ModelError, NotHere, nearest
-from compress.folder import FolderInfo, VariantInfo
-from compress.runtime.failures import load_failure, run_failure
+from compress.model_info import FolderInfo, VariantInfo
+from compress.runtime.device_info import describe_place
 from compress.runtime.predictor import Place, check_inputs
-from compress.runtime.surroundings import describe_place
-from compress.tasks.kind import Arrays
+from compress.runtime.runtime_errors import load_failure, run_failure
+from compress.tasks.base import Arrays
 
 if TYPE_CHECKING:
     import torch
@@ -145,7 +145,7 @@ def load_on(
     """A model on its device in its precision, and the arrays that it takes."""
     torch = require("torch", "train")
     from compress.models.families import family_of
-    from compress.models.folder import load
+    from compress.models.load_save import load
 
     if variant.precision not in PRECISIONS:
         raise ModelError(f"torch has no precision '{variant.precision}'{nearest(variant.precision, PRECISIONS)}")

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from compress.folder import FolderInfo, VariantInfo
+from compress.model_info import FolderInfo, VariantInfo
 from compress.runtime.predictor import Place
 from compress.runtime.torch_eager import CudaPredictor, device_time, load_on, tensors, to_arrays
-from compress.tasks.kind import Arrays
+from compress.tasks.base import Arrays
 
 if TYPE_CHECKING:
     import torch

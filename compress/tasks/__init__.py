@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compress.errors import UsageError, nearest
-from compress.folder import TaskInfo
+from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks.classification import Classification
-from compress.tasks.kind import Arrays, Encode, Encoding, Example, Given, Kind, Metric, RawRow, Row
-from compress.tasks.multi_label import MultiLabel
-from compress.tasks.multiple_choice import MultipleChoice
-from compress.tasks.question_answering import QuestionAnswering
-from compress.tasks.ranking import Ranking
-from compress.tasks.regression import Regression
-from compress.tasks.retrieval import Retrieval
-from compress.tasks.similarity import Similarity
-from compress.tasks.token_classification import TokenClassification
+from compress.tasks.base import Arrays, Encode, Encoding, Example, Given, Kind, Metric, RawRow, Row
+from compress.tasks.kinds.classification import Classification
+from compress.tasks.kinds.multi_label import MultiLabel
+from compress.tasks.kinds.multiple_choice import MultipleChoice
+from compress.tasks.kinds.question_answering import QuestionAnswering
+from compress.tasks.kinds.ranking import Ranking
+from compress.tasks.kinds.regression import Regression
+from compress.tasks.kinds.retrieval import Retrieval
+from compress.tasks.kinds.text_similarity import Similarity
+from compress.tasks.kinds.token_classification import TokenClassification
 
 __all__ = [
     "KINDS",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from compress.train.core.train_state import Evaluation, TrainResult
 from compress.train.distill import distill, distill_from_model
 from compress.train.finetune import finetune, finetune_from_model
 from compress.train.loop import train
-from compress.train.made import Made
-from compress.train.record import Evaluation, TrainResult
+from compress.train.save_trained import Made
 
 __all__ = [
     "Evaluation",

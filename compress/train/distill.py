@@ -12,34 +12,40 @@ from typing import Literal
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.console import Console
-from compress.data.roles import load_roles
-from compress.data.tokens import Tokens
-from compress.folder import LayerMap, TaskInfo
-from compress.models.embedding import embedding_size
+from compress.data.splits.prepare_splits import load_roles
+from compress.data.tokenizer import Tokens
+from compress.model_info import LayerMap, TaskInfo
+from compress.models.embedding_model import embedding_size
 from compress.models.families import shape_of
-from compress.models.folder import fit_head, load_model, load_tokenizer
-from compress.models.shrink import build_student, place, start_of
-from compress.recipe.training import Distill, Student
-from compress.tasks.kind import Row
-from compress.train import material
-from compress.train.augment import augmented_rows, check_unanswered
-from compress.train.cache import keeper
-from compress.train.comparisons import check_company
-from compress.train.cross_scores import with_scores
-from compress.train.distillation import Distillation
-from compress.train.doubts import doubts_about, doubts_about_further, doubts_about_start, doubts_about_updates, started
-from compress.train.importance import importance_for
-from compress.train.layer_map import Pairs
-from compress.train.made import Made, save_made
-from compress.train.measured_map import LayerMaps
+from compress.models.load_save import fit_head, load_model, load_tokenizer
+from compress.models.student.build_student import build_student, place, start_of
+from compress.recipe.training_schema import Distill, Student
+from compress.tasks.base import Row
+from compress.train.core import training_data
+from compress.train.core.distributed import Processes
+from compress.train.core.seed_restarts import forget, rewound, train_best
+from compress.train.core.train_state import TrainResult
+from compress.train.core.update_schedule import Plan
+from compress.train.distillation.activation_importance import importance_for
+from compress.train.distillation.augment import augmented_rows, check_unanswered
+from compress.train.distillation.cka_layer_map import LayerMaps
+from compress.train.distillation.cross_encoder_scores import with_scores
+from compress.train.distillation.distill_objective import Distillation
+from compress.train.distillation.embedding_projection import in_space_of, teacher_of
+from compress.train.distillation.layer_map import Pairs
+from compress.train.distillation.layer_pairs import check_company
+from compress.train.distillation.sanity_warnings import (
+    doubts_about,
+    doubts_about_further,
+    doubts_about_start,
+    doubts_about_updates,
+    started,
+)
+from compress.train.distillation.teachers import Keep, Teacher, as_teacher, further_teachers
+from compress.train.distillation.tokenizer_checks import OF_TEACHER, check_embeddings, check_same_pieces
 from compress.train.objective import Objective
-from compress.train.plan import Plan
-from compress.train.processes import Processes
-from compress.train.record import TrainResult
-from compress.train.restarts import forget, rewound, train_best
-from compress.train.spaces import in_space_of, teacher_of
-from compress.train.teachers import Keep, Teacher, as_teacher, further_teachers
-from compress.train.vocabularies import OF_TEACHER, check_embeddings, check_same_pieces
+from compress.train.save_trained import Made, save_made
+from compress.train.teacher_cache.cache import keeper
 
 
 @dataclass(frozen=True)
@@ -106,7 +112,7 @@ def distill(
     task = roles.info.task_info
     _check_tokenizer(tokenizer, student)
     own = load_model(teacher, task)
-    tokens = material.tokens_of(own.config, tokenizer)
+    tokens = training_data.tokens_of(own.config, tokenizer)
     model = _in_reach(own, student, texts, task, tokens, at)
     start = start_of(model.config, student)
     at.warn(doubts_about_start(start, student))
@@ -152,7 +158,7 @@ def distill_from_model(
     for model in models:
         fit_head(model, task)
     check_embeddings(models, tokenizer)
-    tokens = material.tokens_of(first.config, tokenizer)
+    tokens = training_data.tokens_of(first.config, tokenizer)
     first = in_space_of(student, first, train_rows, task, tokens)
     teachers = [(first, weight), *others, *further_teachers(settings, first, task, tokenizer)]
     texts = Texts(train_rows, select_rows, unlabelled=unlabelled_rows)
@@ -195,14 +201,14 @@ def _teach(
 
 def _lessons(
     texts: Texts, settings: Distill, task: TaskInfo, tokens: Tokens, at: Workplace
-) -> tuple[material.Material, int]:
+) -> tuple[training_data.Material, int]:
     """All rows as they are learnt from, encoded, and how many of them were made up."""
     check_unanswered(settings, len(texts.unlabelled) > 0)
     check_company(settings, Processes().count)
     train = with_scores(texts.train, settings, task, at.work, at.console)
     augmented = augmented_rows(texts.train, settings.augment, task, at.seed, at.work, at.console)
     others = {"unlabelled": texts.unlabelled, "augmented": augmented}
-    learnt = material.from_rows(train, texts.select, task, tokens, at.console, texts.documents, **others)
+    learnt = training_data.from_rows(train, texts.select, task, tokens, at.console, texts.documents, **others)
     return learnt, len(augmented)
 
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import torch
 from transformers import PreTrainedModel
 
-from compress.data.batches import encode_rows
-from compress.data.tokens import Tokens
-from compress.folder import TaskInfo
-from compress.measure.predict import Run, answers, embeddings
+from compress.data.encode import encode_rows
+from compress.data.tokenizer import Tokens
+from compress.measure.answer_rows import Run, answers, embeddings
+from compress.model_info import TaskInfo
 from compress.models.heads import head_of
 from compress.tasks import kind_of
-from compress.tasks.kind import Arrays, Row
+from compress.tasks.base import Arrays, Row
 from compress.train.loop import Evaluate
 from compress.train.objective import forward
 

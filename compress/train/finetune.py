@@ -11,17 +11,17 @@ from typing import Literal
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.console import Console
-from compress.data.roles import load_roles
+from compress.data.splits.prepare_splits import load_roles
 from compress.errors import ModelError
-from compress.folder import TaskInfo
+from compress.model_info import TaskInfo
 from compress.models.fetch import fetch
-from compress.models.folder import fit_head, has_head, load_model, load_tokenizer, other_task, read_config
-from compress.recipe.training import Finetune
-from compress.tasks.kind import Row
-from compress.train import material
-from compress.train.made import Made, save_made
+from compress.models.load_save import fit_head, has_head, load_model, load_tokenizer, other_task, read_config
+from compress.recipe.training_schema import Finetune
+from compress.tasks.base import Row
+from compress.train.core import training_data
+from compress.train.core.seed_restarts import forget, rewound, train_best
 from compress.train.objective import Objective, TaskObjective
-from compress.train.restarts import forget, rewound, train_best
+from compress.train.save_trained import Made, save_made
 
 
 def finetune(
@@ -60,7 +60,7 @@ def finetune(
     model, result = train_best(
         lambda seed: load_model(folder, task, seed=seed, console=console),
         objective_of(task),
-        material.from_data(data, material.tokens_of(read_config(folder), tokenizer), console),
+        training_data.from_data(data, training_data.tokens_of(read_config(folder), tokenizer), console),
         settings,
         seed=seed,
         work=work,
@@ -94,11 +94,11 @@ def finetune_from_model(
         work = work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         settings = settings or Finetune()
         fit_head(model, task)
-        tokens = material.tokens_of(model.config, tokenizer)
+        tokens = training_data.tokens_of(model.config, tokenizer)
         trained, _ = train_best(
             rewound(model, settings),
             objective_of(task),
-            material.from_rows(train_rows, select_rows, task, tokens, console),
+            training_data.from_rows(train_rows, select_rows, task, tokens, console),
             settings,
             seed=seed,
             work=work,

@@ -24,22 +24,22 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from compress.console import Console, Progress
-from compress.recipe.training import Training
-from compress.train.batches import Batches
-from compress.train.blame import blamed, what_broke
-from compress.train.compiled import MULTIPLE, as_they_are, parts_of
-from compress.train.forecast import Forecaster, pair_weight
-from compress.train.gradients import Gradients, Summed
-from compress.train.learner import Learner
+from compress.recipe.training_schema import Training
+from compress.train.core.checkpoints import Store, identity
+from compress.train.core.device_batches import Batches
+from compress.train.core.distributed import Processes
+from compress.train.core.eta import Forecaster, pair_weight
+from compress.train.core.gradients import Gradients, Summed
+from compress.train.core.model_and_optimizer import Learner
+from compress.train.core.nan_diagnosis import blamed, what_broke
+from compress.train.core.optimizer import frozen
+from compress.train.core.precision import choose_precision
+from compress.train.core.state_dict import put_weights, under, weights
+from compress.train.core.train_state import Cost, Evaluation, State, TrainResult
+from compress.train.core.update_schedule import Plan
+from compress.train.fast_paths.fast_training import at_speed
+from compress.train.fast_paths.torch_compile import MULTIPLE, as_they_are, parts_of
 from compress.train.objective import Examples, Objective
-from compress.train.optimizer import frozen
-from compress.train.plan import Plan
-from compress.train.precision import choose_precision
-from compress.train.processes import Processes
-from compress.train.record import Cost, Evaluation, State, TrainResult
-from compress.train.speed import at_speed
-from compress.train.store import Store, identity
-from compress.train.weights import put_weights, under, weights
 
 Evaluate = Callable[[PreTrainedModel], float]
 

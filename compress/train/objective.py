@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from compress.data.joined import Origin
-from compress.folder import TaskInfo
+from compress.data.splits.concatenated_rows import Origin
 from compress.losses import TASK_LOSSES
+from compress.model_info import TaskInfo
 from compress.models.families import family_of
 from compress.tasks import kind_of
-from compress.tasks.kind import Arrays
+from compress.tasks.base import Arrays
 
 Batch = Mapping[str, Tensor]
 TASK = "task"

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.harness.rows import Pairing, Row
-from compress.measure.facts import Score
+from compress.measure.result_base import Score
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from benchmarks.distill_throughput.environments import TORCH, Environment, NotIn
 from benchmarks.distill_throughput.job import Clock, Job
 from benchmarks.distill_throughput.page import page
 from benchmarks.distill_throughput.rows import Lane, Race, Ratio, ThroughputReport
-from compress.losses.attention import attention
-from compress.losses.hidden_state import hidden_state
-from compress.losses.soft_label import soft_label
-from compress.recipe.losses import Attention, HiddenState, SoftLabel
+from compress.losses.distillation.attention import attention
+from compress.losses.distillation.hidden_state import hidden_state
+from compress.losses.distillation.soft_label import soft_label
+from compress.recipe.loss_schema import Attention, HiddenState, SoftLabel
 
 
 def test_defaults_are_all_contestants_in_all_races():
@@ -222,7 +222,7 @@ def test_batches_are_as_long_as_their_longest_row():
 
 def test_rows_are_filled_with_the_texts_behind_them(tiny_folder):
     from benchmarks.distill_throughput.material import filled
-    from compress.data.tokens import Tokens
+    from compress.data.tokenizer import Tokens
 
     tokens = Tokens.load(tiny_folder("bert"))
     rows = [{"text": "a bad film", "label": 0}, {"text": "great fun", "label": 1}]

@@ -14,7 +14,7 @@ from benchmarks.harness.rows import HarnessReport
 from benchmarks.harness.setting import Setting
 from benchmarks.harness.tools import BARE, BERT_PERF_TEST, ToolFailed
 from benchmarks.report import Store
-from compress.recipe.measuring import Measure
+from compress.recipe.measure_schema import Measure
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks import cache_difference, cache_speed, lesson, relation_memory, student_starts
-from compress.recipe.losses import Relation
+from compress.recipe.loss_schema import Relation
 from compress.recipe.schema import Data, Task
 
 

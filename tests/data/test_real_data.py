@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from compress.data.roles import prepare
+from compress.data.splits.prepare_splits import prepare
 from compress.errors import DataError
 from compress.recipe.load import parse_recipe
-from compress.tasks.named import NAMED_TASKS
+from compress.tasks.presets import NAMED_TASKS
 
 STS_TEST = "[genre, file, year, id, score, sentence1, sentence2, ...]"
 

@@ -10,10 +10,10 @@ from compress.errors import ModelError
 from compress.export import export_from_model
 from compress.export.onnx import export_onnx
 from compress.export.openvino import export_openvino
-from compress.folder import digests, read_info
+from compress.model_info import digests, read_info
 from compress.models.families import FAMILIES
 from compress.runtime import WAYS, open_predictor
-from compress.runtime.text import TextModel
+from compress.runtime.text_model import TextModel
 
 pytest.importorskip("openvino", reason="openvino is not installed")
 TEXTS = ["a good film", "bad plot"]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from compress.errors import ModelError
-from compress.export.decisions import MARGIN
 from compress.export.parity import compare, made_up_sample
-from compress.export.session import WORTH, fastest
+from compress.export.prediction_agreement import MARGIN
+from compress.export.tune_ort_session import WORTH, fastest
 
 
 class Fixed:

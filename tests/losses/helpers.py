@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from compress.folder import TaskInfo
+from compress.model_info import TaskInfo
 
 ROWS = 4
 

@@ -5,7 +5,7 @@ import math
 import torch
 
 from compress.losses import LOSSES
-from compress.recipe.losses import Losses
+from compress.recipe.loss_schema import Losses
 from tests.losses.helpers import drawn
 
 EXAMPLES, TOKENS, WIDTH, HEADS, SIZE = 3, 5, 8, 4, 6

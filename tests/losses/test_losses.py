@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from compress.losses import LOSSES, TASK_LOSSES, LayerLoss
-from compress.recipe.losses import Losses
+from compress.recipe.loss_schema import Losses
 from tests.losses.layers import CASES, EXAMPLES, LAYERS, LENGTHS, OF_BATCH, batch_of, padded, section, states, value
 
 OF_ROWS = [(name, options) for name, options in CASES if name not in OF_BATCH]

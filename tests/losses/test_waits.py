@@ -1,7 +1,7 @@
 """No loss waits for a GPU to tell what it holds.
 
 On torch's `meta` device tensors have shapes and no values, so that whoever asks for one fails. What the host knows of a
-batch stays on the host, as `compress.train.batches` leaves it there.
+batch stays on the host, as `compress.train.core.device_batches` leaves it there.
 """
 
 from contextlib import nullcontext
@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from compress.losses import LOSSES, TASK_LOSSES
-from compress.losses.groups import Groups
-from compress.losses.subset import over_rows
-from compress.losses.told import told_answers
-from compress.recipe.losses import SoftLabel
-from compress.train.batches import OF_HOST
+from compress.losses.tensor_ops.row_groups import Groups
+from compress.losses.tensor_ops.row_subset import over_rows
+from compress.losses.tensor_ops.soft_targets import told_answers
+from compress.recipe.loss_schema import SoftLabel
+from compress.train.core.device_batches import OF_HOST
 from tests.losses import test_soft_label, test_task_losses
 from tests.losses.helpers import drawn, task
 from tests.losses.layers import CASES, batch_of, section, states

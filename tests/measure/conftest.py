@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from compress.folder import FolderInfo, ShapeInfo, TaskInfo, VariantInfo, write_info
+from compress.model_info import FolderInfo, ShapeInfo, TaskInfo, VariantInfo, write_info
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *["good", "bad", "film", "plot", "is", "the", "a", "very", "not"]]
 TASK = TaskInfo(

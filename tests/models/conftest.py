@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from compress.models.families import family_of, head_size, layers_of, part
-from compress.models.shapes import set_heads
+from compress.models.nonuniform_models import set_heads
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from compress.errors import CompressError, GateMissed
-from compress.folder import VariantInfo
-from compress.measure.latency import Latency
+from compress.measure.timing.latency import Latency
+from compress.model_info import VariantInfo
 from compress.pipeline.execute import Outcome
 from compress.pipeline.run import Result
-from compress.report.result import AtTarget, GateResult, LedgerRow, Report, TargetFacts, Verdict
+from compress.report.report_schema import AtTarget, GateResult, LedgerRow, Report, TargetFacts, Verdict
 
 UNTIMED = Latency(status="not measured", reason="the budget is too small")
 VARIANT = VariantInfo(name="onnx-fp32", format="onnx", precision="fp32", runtime="onnxruntime")

@@ -1,5 +1,5 @@
 from compress.pipeline.fingerprint import effective, fingerprint
-from compress.recipe.training import Checkpoints, Distill, Finetune
+from compress.recipe.training_schema import Checkpoints, Distill, Finetune
 
 
 def test_equal_settings_in_any_order_have_one_fingerprint() -> None:

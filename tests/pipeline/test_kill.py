@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from compress.folder import file_digest
-from compress.report.result import read_report
+from compress.model_info import file_digest
+from compress.report.report_schema import read_report
 
 pytestmark = pytest.mark.slow
 

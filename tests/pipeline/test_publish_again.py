@@ -6,11 +6,11 @@ import pytest
 
 from compress.cli import main
 from compress.console import Console
-from compress.folder import read_info, write_info
-from compress.pipeline.store import copy_aside
-from compress.pipeline.winners import publish_winner
+from compress.model_info import read_info, write_info
+from compress.pipeline.step_store import copy_aside
+from compress.pipeline.steps.copy_winners import publish_winner
 from compress.recipe.schema import Publish
-from compress.report.result import read_report
+from compress.report.report_schema import read_report
 
 
 def test_another_targets_winner_takes_the_place_of_what_was_published(finished_run: Path, tmp_path: Path) -> None:

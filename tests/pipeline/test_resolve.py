@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from compress.errors import UsageError
-from compress.pipeline.names import NAMES
+from compress.pipeline.preflight.allowed_names import NAMES
 from compress.pipeline.resolve import resolve
-from compress.recipe.losses import HiddenState, Losses, SoftLabel
+from compress.recipe.loss_schema import HiddenState, Losses, SoftLabel
 from compress.recipe.schema import Recipe
 
 

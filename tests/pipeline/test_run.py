@@ -9,9 +9,9 @@ import pytest
 import compress
 from compress.cli import main
 from compress.errors import UsageError
-from compress.folder import read_info
+from compress.model_info import read_info
 from compress.pipeline.run import Options, prepare
-from compress.report.result import read_report
+from compress.report.report_schema import read_report
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 import compress
 from compress.cli import main
 from compress.models.tiny import write_tiny_model
-from compress.report.result import read_report
+from compress.report.report_schema import read_report
 
 RECIPE = """\
 task:

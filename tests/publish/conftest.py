@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from compress.folder import Parent, read_info, write_info
-from compress.measure.latency import Latency
-from compress.publish.zoo import publish
-from compress.report.judge import judged
-from compress.report.result import Report
+from compress.measure.timing.latency import Latency
+from compress.model_info import Parent, read_info, write_info
+from compress.publish.local_zoo import publish
+from compress.report.report_schema import Report
+from compress.select.select_winner import judged
 from tests.measure.conftest import write_variant
 from tests.report.conftest import VARIANTS, MakeReport, full_report, latency, made_report
 

@@ -10,11 +10,11 @@ import compress.quantize.int8_dynamic as int8
 from compress.console import Console
 from compress.errors import ModelError, UsageError
 from compress.export.onnx import export_onnx
-from compress.folder import digests, read_info
+from compress.model_info import digests, read_info
 from compress.quantize import quantize_folder
 from compress.quantize.int8_dynamic import quantize_int8_dynamic, quantize_int8_dynamic_model, shares_weights
 from compress.runtime import onnx_runtime
-from compress.runtime.text import TextModel
+from compress.runtime.text_model import TextModel
 
 
 @pytest.fixture(scope="module")

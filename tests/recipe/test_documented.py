@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from compress.pipeline.idle import idle_settings
-from compress.pipeline.names import NAMES
+from compress.pipeline.preflight.allowed_names import NAMES
+from compress.pipeline.preflight.unused_settings import idle_settings
 from compress.recipe.load import parse_recipe
-from compress.recipe.measuring import Measure
+from compress.recipe.measure_schema import Measure
 from compress.tasks import KINDS
-from compress.tasks.check import task_problems
-from compress.tasks.named import KIND_DEFAULTS, NAMED_TASKS
+from compress.tasks.presets import KIND_DEFAULTS, NAMED_TASKS
+from compress.tasks.validate_task import task_problems
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "measuring.md"

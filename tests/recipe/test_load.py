@@ -4,12 +4,12 @@ import pytest
 
 from compress.errors import Problem, RecipeError
 from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
-from compress.recipe.losses import Attention, HiddenState, Losses, SoftLabel
-from compress.recipe.measuring import Target
+from compress.recipe.loss_schema import Attention, HiddenState, Losses, SoftLabel
+from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Teacher
-from compress.recipe.training import Student
+from compress.recipe.training_schema import Student
 from compress.tasks import KINDS
-from compress.tasks.named import NAMED_TASKS
+from compress.tasks.presets import NAMED_TASKS
 
 NAMES = {
     "task kinds": KINDS,

@@ -6,13 +6,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from compress.folder import TaskInfo, VariantInfo
-from compress.measure.facts import Score
-from compress.measure.footprint import Footprint
-from compress.measure.latency import Latency, Noise, UnderLoad, timing
-from compress.measure.limits import Limits, Shares
-from compress.measure.memory import ServingMemory
-from compress.measure.quality import (
+from compress.measure.interference.machine_snapshot import Surroundings
+from compress.measure.quality.quality_result import (
     Bin,
     Calibration,
     ClassScore,
@@ -22,10 +17,14 @@ from compress.measure.quality import (
     Quality,
     SliceScore,
 )
-from compress.measure.rates import Rate
-from compress.measure.surroundings import Surroundings
-from compress.report.judge import judged
-from compress.report.result import (
+from compress.measure.resources.footprint import Footprint
+from compress.measure.resources.serving_memory import ServingMemory
+from compress.measure.result_base import Score
+from compress.measure.roofline.roofline import Limits, Shares
+from compress.measure.roofline.roofline_result import Rate
+from compress.measure.timing.latency import Latency, Noise, UnderLoad, timing
+from compress.model_info import TaskInfo, VariantInfo
+from compress.report.report_schema import (
     AtTarget,
     DataFacts,
     GridCell,
@@ -36,6 +35,7 @@ from compress.report.result import (
     StepCost,
     TargetFacts,
 )
+from compress.select.select_winner import judged
 
 SURROUNDINGS = Surroundings(
     looked_at="2026-11-20T12:00:00Z",

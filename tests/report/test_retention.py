@@ -2,13 +2,13 @@
 
 import pytest
 
-from compress.measure.facts import Score
-from compress.measure.quality import Difference, Quality
-from compress.report.judge import judged
-from compress.report.quality_tables import retention
-from compress.report.render import render_html, render_markdown
+from compress.measure.quality.quality_result import Difference, Quality
+from compress.measure.result_base import Score
+from compress.report.pages.render import render_html, render_markdown
 from compress.report.retention import kept_above_floor, teacher_is_above_floor
-from compress.report.tables import comparisons, ledger
+from compress.report.tables.ledger_tables import comparisons, ledger
+from compress.report.tables.quality_tables import retention
+from compress.select.select_winner import judged
 
 
 def floor_of(quality_of, value: float, p_value: float) -> Quality:

@@ -10,7 +10,7 @@ import pytest
 from compress.errors import ModelError, NotHere
 from compress.export.tensorrt import export_tensorrt
 from compress.runtime import onnx_tensorrt, open_predictor
-from compress.runtime.known import TENSORRT
+from compress.runtime.model_formats import TENSORRT
 from compress.runtime.onnx_runtime import OnnxPredictor
 from compress.runtime.onnx_tensorrt import PROVIDER, TensorrtPredictor, engine, weights_beside
 from compress.runtime.predictor import Place

@@ -10,7 +10,7 @@ import torch
 
 from compress.errors import ModelError, NotHere
 from compress.runtime import open_predictor
-from compress.runtime.known import COMPILED, COMPILED_BF16
+from compress.runtime.model_formats import COMPILED, COMPILED_BF16
 from compress.runtime.predictor import Place
 
 KINDS = [((3, 9), (8, 33), (2, 64)), ((1, 9), (1, 30))]
@@ -139,7 +139,7 @@ def test_no_helper_processes_stay_behind(tiny_folder):
 import numpy as np, psutil
 from pathlib import Path
 from compress.runtime import open_predictor
-from compress.runtime.known import COMPILED
+from compress.runtime.model_formats import COMPILED
 predictor = open_predictor(Path({str(tiny_folder("distilbert"))!r}), variant=COMPILED)
 predictor.predict({{name: np.ones((2, 5), dtype=np.int64) for name in predictor.inputs}})
 print(len(psutil.Process().children(recursive=True)))

@@ -8,7 +8,7 @@ import torch
 
 from compress.errors import NotHere
 from compress.runtime import TimedOnDevice, open_predictor, torch_graph
-from compress.runtime.known import GRAPH_BF16, GRAPH_FP16
+from compress.runtime.model_formats import GRAPH_BF16, GRAPH_FP16
 from compress.runtime.predictor import Place
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")

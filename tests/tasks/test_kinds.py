@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from compress.errors import ModelError, UsageError
-from compress.folder import TaskInfo
+from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks import KINDS, Encoding, kind_of, primary_metric, task_info
-from compress.tasks.named import KIND_DEFAULTS
+from compress.tasks.presets import KIND_DEFAULTS
 
 
 def task_of(kind, **more):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from compress.data.batches import encode_rows
-from compress.data.tokens import Tokens
-from compress.folder import TaskInfo
+from compress.data.encode import encode_rows
+from compress.data.tokenizer import Tokens
+from compress.model_info import TaskInfo
 from compress.tasks import KINDS
 
 LABELS = ("x", "y")

@@ -2,17 +2,17 @@
 
 import pytest
 
-from compress.data import roles
-from compress.measure.floor import floor_answers
+from compress.data.splits import prepare_splits
+from compress.measure.baselines import floor_answers
 from compress.recipe.load import merged
 from compress.recipe.schema import Task
 from compress.tasks import kind_of
-from compress.tasks.named import NAMED_TASKS
+from compress.tasks.presets import NAMED_TASKS
 
 
 def prepared(name, data, work):
     task = Task.model_validate(merged(NAMED_TASKS[name], {"data": {role: str(path) for role, path in data.items()}}))
-    return roles.prepare(task, seed=0, work=work), roles.load_roles(work)
+    return prepare_splits.prepare(task, seed=0, work=work), prepare_splits.load_roles(work)
 
 
 @pytest.mark.parametrize(("part", "train", "test", "skipped"), [("easy", 2142, 548, 131), ("challenge", 1095, 291, 32)])

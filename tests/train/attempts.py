@@ -13,14 +13,14 @@ import signal
 import sys
 from pathlib import Path
 
-import compress.train.made as made
-import compress.train.store as store
-from compress.models.folder import load_model
-from compress.recipe.training import Checkpoints, Distill, Finetune, Student
+import compress.train.core.checkpoints as store
+import compress.train.save_trained as made
+from compress.models.load_save import load_model
+from compress.recipe.training_schema import Checkpoints, Distill, Finetune, Student
+from compress.train.core.checkpoints import Store
 from compress.train.distill import distill
 from compress.train.finetune import finetune
 from compress.train.loop import Run
-from compress.train.store import Store
 
 COMMON = {"epochs": 3, "batch_size": 8, "learning_rate": 3e-3, "precision": "bf16", "evaluations": 2}
 

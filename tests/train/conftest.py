@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from compress.console import Console
-from compress.data.roles import prepare
+from compress.data.splits.prepare_splits import prepare
 from compress.recipe.schema import Task
-from compress.train import material as materials
+from compress.train.core import training_data as materials
 
 
 @pytest.fixture(autouse=True)

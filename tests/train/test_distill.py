@@ -2,15 +2,15 @@ import pytest
 import torch
 
 from compress.errors import ModelError, UsageError
-from compress.folder import read_info
 from compress.losses import LOSSES
+from compress.model_info import read_info
 from compress.models.families import FAMILIES, layer_shapes, layers_of
-from compress.models.folder import load
-from compress.models.shrink import build_student
-from compress.recipe.losses import Losses
-from compress.recipe.training import Distill, Student
+from compress.models.load_save import load
+from compress.models.student.build_student import build_student
+from compress.recipe.loss_schema import Losses
+from compress.recipe.training_schema import Distill, Student
 from compress.train import distill, distill_from_model
-from compress.train.distillation import Distillation
+from compress.train.distillation.distill_objective import Distillation
 
 SETTINGS = {"epochs": 2, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
 ALL = {"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0}

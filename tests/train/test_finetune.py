@@ -5,12 +5,12 @@ import torch
 
 from compress.console import Console
 from compress.errors import ModelError
-from compress.folder import read_info
+from compress.model_info import read_info
 from compress.models.families import FAMILIES
-from compress.models.folder import load, load_model
-from compress.recipe.training import Finetune
+from compress.models.load_save import load, load_model
+from compress.recipe.training_schema import Finetune
 from compress.train import finetune, finetune_from_model
-from compress.train.material import from_rows, tokens_of
+from compress.train.core.training_data import from_rows, tokens_of
 
 SETTINGS = {"epochs": 4, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
 

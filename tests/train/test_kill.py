@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compress.folder import digests
+from compress.model_info import digests
 
 ATTEMPTS = Path(__file__).with_name("attempts.py")
 

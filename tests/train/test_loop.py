@@ -7,14 +7,14 @@ import torch
 
 from compress.console import Console
 from compress.errors import CompressError, MissingExtra, ModelError, UsageError
-from compress.measure.predict import answers
-from compress.recipe.training import Checkpoints, Training
-from compress.train import material as materials
+from compress.measure.answer_rows import answers
+from compress.recipe.training_schema import Checkpoints, Training
+from compress.train.core import training_data as materials
+from compress.train.core.precision import choose_precision
+from compress.train.core.train_state import State
 from compress.train.evaluate import runs
 from compress.train.loop import train
 from compress.train.objective import TaskObjective
-from compress.train.precision import choose_precision
-from compress.train.record import State
 
 SETTINGS = {"epochs": 2, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
 
@@ -376,7 +376,9 @@ def test_precision_follows_the_device(monkeypatch):
     cpu = torch.device("cpu")
     assert choose_precision("bf16", cpu) == "bf16"
     for has, expected in ((True, "bf16"), (False, "fp32"), (None, "fp32")):
-        monkeypatch.setattr("compress.train.precision.describe_cpu", lambda has=has: type("Cpu", (), {"has_bf16": has}))
+        monkeypatch.setattr(
+            "compress.train.core.precision.describe_cpu", lambda has=has: type("Cpu", (), {"has_bf16": has})
+        )
         assert choose_precision("auto", cpu) == expected
 
 
@@ -408,7 +410,7 @@ def test_unknown_trackers_are_refused(tiny_model, material, tmp_path, monkeypatc
             work=tmp_path,
             track="tensorbord",
         )
-    monkeypatch.setattr("compress.train.processes.get_available_trackers", list)
+    monkeypatch.setattr("compress.train.core.distributed.get_available_trackers", list)
     with pytest.raises(MissingExtra, match="wandb"):
         train(
             tiny_model("bert"),

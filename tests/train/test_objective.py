@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from compress.data.batches import encode_rows, for_training
+from compress.data.encode import encode_rows, for_training
 from compress.errors import UsageError
-from compress.folder import TaskInfo
+from compress.model_info import TaskInfo
 from compress.models.heads import head_named
-from compress.recipe.training import Distill
+from compress.recipe.training_schema import Distill
 from compress.tasks import KINDS, kind_of
-from compress.train.distillation import Distillation
-from compress.train.material import tokens_of
+from compress.train.core.training_data import tokens_of
+from compress.train.distillation.distill_objective import Distillation
 from compress.train.objective import TaskObjective, forward
 
 TEXTS = ["a very good film", "it was so dull", "great plot", "the film is not bad or dull but fine"]

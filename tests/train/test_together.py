@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compress.data.roles import load_roles
-from compress.folder import read_info
+from compress.data.splits.prepare_splits import load_roles
+from compress.model_info import read_info
 
 TOGETHER = Path(__file__).with_name("together.py")
 

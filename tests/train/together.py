@@ -11,11 +11,11 @@ from pathlib import Path
 import torch
 
 from compress.console import Console
-from compress.data.roles import load_roles
-from compress.measure.predict import answers
-from compress.models.folder import load_model, load_tokenizer
-from compress.recipe.training import Checkpoints, Distill, Finetune, Student
-from compress.train import material as materials
+from compress.data.splits.prepare_splits import load_roles
+from compress.measure.answer_rows import answers
+from compress.models.load_save import load_model, load_tokenizer
+from compress.recipe.training_schema import Checkpoints, Distill, Finetune, Student
+from compress.train.core import training_data as materials
 from compress.train.distill import distill
 from compress.train.evaluate import runs
 from compress.train.finetune import finetune

@@ -15,18 +15,18 @@ from pathlib import Path
 
 from compress import __version__
 from compress.console import Console, duration
-from compress.data.tokens import TOKENIZER_FILE
+from compress.data.tokenizer import TOKENIZER_FILE
 from compress.errors import CompressError
-from compress.measure.bench.models import Entry, check_text, chosen_base, read_models, texts_read
-from compress.measure.bench.result import Bench, Comparison, Contender, Timed
-from compress.measure.bench.words import Cells, Length, read_lines, with_lengths
-from compress.measure.foreign import tokenizer_folder
-from compress.measure.latency import Job, Latency, ratio
-from compress.measure.limits import Limits, Shares, known_limits, machine_limits, shares
-from compress.measure.session import time_jobs
-from compress.measure.surroundings import look
-from compress.measure.workload import Text
-from compress.recipe.measuring import Measure, Target
+from compress.measure.bench.bench_models import Entry, check_text, chosen_base, read_models, texts_read
+from compress.measure.bench.bench_result import Bench, Comparison, Contender, Timed
+from compress.measure.bench.parse_options import Cells, Length, read_lines, with_lengths
+from compress.measure.interference.machine_snapshot import look
+from compress.measure.roofline.roofline import Limits, Shares, known_limits, machine_limits, shares
+from compress.measure.timing.latency import Job, Latency, ratio
+from compress.measure.timing.timing_inputs import Text
+from compress.measure.timing.timing_session import time_jobs
+from compress.measure.timing.untasked_texts import tokenizer_folder
+from compress.recipe.measure_schema import Measure, Target
 from compress.runtime.predictor import Place
 
 DEFAULT_LENGTH = 128

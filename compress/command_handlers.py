@@ -1,0 +1,227 @@
+"""What each command does: call one function of the library, print what it returns.
+
+Imports are made where they are used, so that every command loads only what it needs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compress.console import Console
+from compress.errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    from compress.pipeline.run import Options
+    from compress.report.report_schema import Report
+
+
+def init(options: argparse.Namespace, console: Console) -> None:
+    """Write a recipe to fill in."""
+    from compress.pipeline.commands.init_template import write_starter
+
+    path = write_starter(
+        options.path,
+        task=options.task,
+        train=options.train,
+        text=options.text,
+        label=options.label,
+        kind=options.kind,
+        teacher=options.teacher,
+        student=options.student,
+        cards=options.cards,
+    )
+    console.data({"recipe": str(path)}, f"{path} is written; next: compress plan {path}")
+
+
+def ls(options: argparse.Namespace, console: Console) -> None:
+    """List what there is."""
+    from compress.pipeline.commands.listing import LISTINGS, listing
+
+    if options.what is None:
+        rows = [{"what": what, "names": [row["name"] for row in listing(what, options)]} for what in LISTINGS]
+        console.table(rows, ["what", "names"])
+        return
+    if options.what not in LISTINGS:
+        raise UsageError(f"there is no list of '{options.what}'{nearest(options.what, LISTINGS)}")
+    rows = listing(options.what, options)
+    if not rows and console.format == "human":
+        console.note(f"no {options.what} here")
+    console.table(rows)
+
+
+def plan(options: argparse.Namespace, console: Console) -> None:
+    """Show the long form of a recipe, the state and forecast of its steps, and what stands in the way of a run."""
+    from compress.pipeline.commands.plan_command import show_plan
+    from compress.pipeline.run import prepare
+
+    made = prepare(options.recipe, options.overrides, _options(options))
+    show_plan(made, _options(options), console, calibrated=options.calibrate)
+
+
+def run(options: argparse.Namespace, console: Console) -> None:
+    """Run a recipe and show its ledger."""
+    from compress.pipeline.run import execute, prepare
+
+    made = prepare(options.recipe, options.overrides, _options(options))
+    if options.dry_run:
+        from compress.pipeline.commands.plan_command import show_plan
+
+        show_plan(made, _options(options), console, here=True)
+        return
+    result = execute(made, _options(options), console)
+    if result.report is not None:
+        _show(result.report, result.folder, console)
+    result.raise_for_failures()
+    if not options.smoke:
+        result.raise_for_gate()
+
+
+def clean(options: argparse.Namespace, console: Console) -> None:
+    """Remove steps that no run names."""
+    from compress.pipeline.commands.clean import clean as remove
+
+    rows = remove(options.runs, dry_run=options.dry_run)
+    freed = sum(row["bytes"] for row in rows)
+    verb = "would free" if options.dry_run else "freed"
+    if console.format != "human" or rows:
+        console.table(rows, ["folder", "bytes", "why"])
+    console.note(f"{verb} {freed / 2**20:.1f} MiB in {len(rows)} folders")
+
+
+def report(options: argparse.Namespace, console: Console) -> None:
+    """Show a finished run's ledger again and draw its report anew."""
+    from compress.pipeline.commands.listing import run_folder
+    from compress.report.pages.render import write_pages
+    from compress.report.report_schema import read_report
+
+    folder = run_folder(options.run, options.runs)
+    facts = read_report(folder)
+    if folder.is_dir():
+        write_pages(folder, facts)
+    _show(facts, folder, console)
+
+
+def bench(options: argparse.Namespace, console: Console) -> None:
+    """Time models side by side."""
+    from compress.measure.bench.bench_command import bench_and_show
+
+    names = ("targets", "grid", "callers", "rounds", "seconds", "budget", "texts", "against", "output", "limits")
+    bench_and_show(options.models, console, **{name: getattr(options, name) for name in names})
+
+
+def export(options: argparse.Namespace, console: Console) -> None:
+    """Export a model folder, and quantize it if asked."""
+    from compress.pipeline.commands.export_command import export_folder
+
+    info = export_folder(options.model, options.to, options.form, options.quantize, console=console)
+    name = info.variant.name if info.variant else "model"
+    console.data({"folder": str(options.to), "variant": info.variant}, f"{options.to} holds {name}")
+
+
+def publish(options: argparse.Namespace, console: Console) -> None:
+    """Publish a finished run's winner."""
+    from compress.pipeline.commands.listing import run_folder
+    from compress.pipeline.steps.copy_winners import publish_winner
+    from compress.recipe.schema import Publish
+    from compress.report.report_schema import read_report
+
+    folder = run_folder(options.run, options.runs)
+    facts = read_report(folder)
+    target = options.target or next((verdict.target for verdict in facts.verdicts if verdict.winner), facts.titles[0])
+    place = publish_winner(folder, facts, Publish(to=options.to, name=options.name), console, target)
+    if options.hub and place:
+        from compress.publish.hub_push import push
+
+        console.note(f"pushed: {push(place, options.hub)}")
+    console.data({"published": str(place)}, str(place))
+
+
+def pull(options: argparse.Namespace, console: Console) -> None:
+    """Fetch a published model."""
+    from compress.publish.verify import pull as fetch
+
+    place = fetch(options.source, options.to or Path(options.source.rstrip("/").rpartition("/")[2]))
+    console.data({"folder": str(place)}, f"{place}: every file has its published digest")
+
+
+def verify(options: argparse.Namespace, console: Console) -> None:
+    """Check a published model's files."""
+    from compress.publish.verify import verify as check
+
+    count = check(options.model)
+    console.data(
+        {"folder": str(options.model), "files": count}, f"{options.model}: {count} files have their published digests"
+    )
+
+
+def predict(options: argparse.Namespace, console: Console) -> None:
+    """Texts in, answers out."""
+    from compress.runtime.predict_command import predict_and_show
+    from compress.runtime.predictor import Place
+
+    place = Place(options.device, options.threads)
+    predict_and_show(options.model, options.texts, console, file=options.file, batch=options.batch, place=place)
+
+
+def doctor(options: argparse.Namespace, console: Console) -> int:
+    """Say what works here and what does not."""
+    from compress.doctor import doctor_rows
+
+    rows = doctor_rows(options.runs)
+    console.table([{"check": row.check, "value": row.value, "ok": row.ok, "remedy": row.remedy} for row in rows])
+    return 0
+
+
+def _show(report: Report, folder: Path, console: Console) -> None:
+    """The ledger of each target, then the winners."""
+    from compress.report.tables.ledger_tables import ledger
+
+    if console.format == "json":
+        console.data(report)
+        return
+    if console.format == "human":
+        for target in report.targets:
+            table = ledger(report, target.title)
+            console.table(table.rows, table.columns, title=f"{report.name} on {target.title}")
+    run = folder if folder.is_dir() else folder.parent
+    for verdict in report.verdicts:
+        place = run / "winner" / verdict.target
+        told = f"{verdict.target}: {verdict.winner or 'no winner'}: {verdict.why}"
+        console.line(told if console.format == "human" else str(place if verdict.winner else ""))
+    for remark in report.remarks:
+        console.note(remark)
+    if folder.is_dir():
+        console.note(f"report: {folder / 'report.html'}")
+
+
+def _options(options: argparse.Namespace) -> Options:
+    from compress.pipeline.run import Options
+
+    return Options(
+        runs=options.runs,
+        cards=tuple(options.cards),
+        begin=getattr(options, "begin", None),
+        until=getattr(options, "until", None),
+        force=getattr(options, "force", False),
+        smoke=options.smoke,
+    )
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace, Console], int | None]] = {
+    "init": init,
+    "ls": ls,
+    "plan": plan,
+    "run": run,
+    "clean": clean,
+    "report": report,
+    "bench": bench,
+    "export": export,
+    "publish": publish,
+    "pull": pull,
+    "verify": verify,
+    "predict": predict,
+    "doctor": doctor,
+}

@@ -1,0 +1,1 @@
+"""Raw rows from files, hub sets and the quickstart data."""

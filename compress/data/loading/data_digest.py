@@ -1,0 +1,130 @@
+"""What data is, whatever it is called: existing files, and a digest of contents for fingerprints."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from importlib import metadata
+from pathlib import Path
+
+from compress.errors import DataError, UsageError, nearest
+from compress.model_info import file_digest
+from compress.recipe.field_types import Part, Role
+from compress.recipe.schema import Data
+
+ROLES: tuple[Role, ...] = ("train", "select", "test")
+PARTS: tuple[Part, ...] = (*ROLES, "corpus", "unlabelled")
+"""Keys of task.data that name files or splits."""
+
+BESIDE: tuple[Part, ...] = ("corpus", "unlabelled")
+"""Those of them that are no roles."""
+
+OF_DATA: tuple[Part, ...] = (*ROLES, "corpus")
+"""Those of them that every step needs: unlabelled texts are read apart, for distillation alone."""
+
+LIBRARIES: Mapping[str, str] = {
+    "networkx": "networkx",
+    "numpy": "numpy",
+    "pandas": "pandas",
+    "scikit-learn": "sklearn",
+    "scipy": "scipy",
+    "sympy": "sympy",
+    "torch": "torch",
+    "transformers": "transformers",
+}
+"""Distributions that the train extra brings by itself or through what it needs, and what each is imported as."""
+
+BUILTIN_SOURCES: Mapping[str, Mapping[str, str]] = {"docstrings": LIBRARIES}
+"""Sets that are built here, and the distributions each is gathered from."""
+
+BUILTIN_VERSION = 1
+"""Raised when the way of gathering changes, so that nothing made in the old way is taken for the new."""
+
+
+def entries(data: Data, part: Part) -> tuple[str, ...]:
+    """What the recipe gives for a role, the corpus or as unlabelled: files, or splits of a hub set."""
+    given: str | tuple[str, ...] | None = getattr(data, part)
+    return () if given is None else (given,) if isinstance(given, str) else given
+
+
+def told(data: Data, part: Part) -> str:
+    """`test (dev.tsv)`: a role, the corpus or the unlabelled texts, with what the recipe gives for it."""
+    given = entries(data, part)
+    return f"{part} ({', '.join(given)})" if given else part
+
+
+def find_files(data: Data) -> dict[Role, tuple[Path, ...]]:
+    """The files of each role that has any; a missing one is an error that names the nearest file beside it."""
+    return {
+        role: tuple(_existing(Path(entry).expanduser(), role) for entry in given)
+        for role in ROLES
+        if (given := entries(data, role))
+    }
+
+
+def files_beside(data: Data, part: Part) -> tuple[Path, ...]:
+    """The files of what is no role: of the corpus, or of unlabelled texts."""
+    if data.hub is not None:
+        return ()
+    return tuple(_existing(Path(entry).expanduser(), part) for entry in entries(data, part))
+
+
+def contents_digest(data: Data, parts: Collection[Part] = OF_DATA) -> str:
+    """One digest of all that the rows of ``parts`` are read from: bytes of files by role, never their paths.
+
+    A hub set is known by its id, revision and splits, a builtin one by the versions of what it is gathered from.
+    """
+    digest = hashlib.sha256()
+    for line in _identity(data, parts):
+        digest.update(f"{line}\n".encode())
+    return digest.hexdigest()
+
+
+def _identity(data: Data, parts: Collection[Part]) -> list[str]:
+    if data.hub is not None:
+        splits = [f"{part} {entry}" for part in PARTS if part in parts for entry in entries(data, part)]
+        return [f"hub {data.hub} {data.revision or 'main'}", *splits]
+    beside = [(part, path) for part in BESIDE if part in parts for path in files_beside(data, part)]
+    if data.builtin is not None:
+        versions = source_versions(data.builtin)
+        return [
+            f"builtin {data.builtin} {BUILTIN_VERSION}",
+            *(f"{name} {version}" for name, version in versions.items()),
+            *_file_identities(beside, data),
+        ]
+    files = [(role, path) for role, paths in find_files(data).items() if role in parts for path in paths]
+    return _file_identities([*files, *beside], data)
+
+
+def _file_identities(files: Iterable[tuple[Part, Path]], data: Data) -> list[str]:
+    return [f"{part} {data.format or ''.join(path.suffixes)} {file_digest(path)}" for part, path in files]
+
+
+def source_versions(builtin: str) -> dict[str, str]:
+    """The versions of the distributions that a builtin set is gathered from."""
+    if builtin not in BUILTIN_SOURCES:
+        raise UsageError(f"no builtin set is called '{builtin}'{nearest(builtin, BUILTIN_SOURCES)}.")
+    versions, missing = dict[str, str](), list[str]()
+    for name in BUILTIN_SOURCES[builtin]:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        raise DataError(
+            f"the builtin set '{builtin}' is gathered from installed packages; not installed: {', '.join(missing)}.",
+            hint="pip install 'compress-encoders[train,quickstart]'",
+        )
+    return versions
+
+
+def _existing(path: Path, role: str) -> Path:
+    if path.is_dir():
+        raise DataError(f"task.data.{role}: {path} is a folder where a file is expected.")
+    if path.is_file():
+        return path
+    beside = path.parent
+    if not beside.is_dir():
+        raise DataError(f"task.data.{role}: there is no file {path}, and no folder {beside} either.")
+    guess = nearest(path.name, [entry.name for entry in beside.iterdir() if entry.is_file()])
+    raise DataError(f"task.data.{role}: there is no file {path}{guess}")

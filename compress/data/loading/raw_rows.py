@@ -1,0 +1,213 @@
+"""Raw rows, streamed from files and hub sets: a mapping by column, with the place each row came from.
+
+Nothing is repaired and nothing skipped: a row that does not fit its header, a broken line or a cut file is an error
+that names file, row and line. Only empty lines at the end of a file are taken for what they are.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from compress.data.loading.conll import sentence_rows
+from compress.data.loading.hub_datasets import hub_rows
+from compress.data.loading.json_files import document_rows, unique_keys
+from compress.data.loading.text_decoding import reading, text_lines
+from compress.errors import DataError
+from compress.recipe.field_types import Header, Part
+from compress.recipe.schema import Data
+from compress.tasks.base import RawRow
+
+EXTENSIONS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+    ".conll": "conll",
+    ".bio": "conll",
+    ".iob": "conll",
+}
+
+AND_MORE = "..."
+"""The end of a list of columns behind which rows may hold more."""
+
+
+class Line(NamedTuple):
+    """The fields of one row of a table, before they have names."""
+
+    number: int
+    """Line in the file, from 1."""
+    fields: Sequence[str]
+
+
+def file_rows(path: Path, data: Data, role: Part) -> Iterator[RawRow]:
+    """The rows of one file; a file without any is an error."""
+    form = data.format or format_of(path)
+    if form == "parquet":
+        rows = _parquet_rows(path)
+    elif form == "jsonl":
+        rows = _json_rows(path, data)
+    elif form == "json":
+        rows = document_rows(path, data.encoding, role)
+    elif form == "conll":
+        rows = sentence_rows(path, data.encoding, _header(data, role), tagged=role != "unlabelled")
+    else:
+        rows = _table_rows(path, data, role, form)
+    empty = True
+    for row in rows:
+        empty = False
+        yield row
+    if empty:
+        raise DataError(f"{path} has no rows.")
+
+
+def split_rows(data: Data, split: str, names: bool) -> Iterator[RawRow]:
+    """The rows of one split of a hub set; ``names`` asks for class names where the set holds class numbers."""
+    for number, values in enumerate(hub_rows(data, split, names), 1):
+        yield RawRow(f"{data.hub} {split}, row {number}", values)
+
+
+def format_of(path: Path) -> str:
+    """What a file's name says it is, `.gz` aside."""
+    name = path.with_suffix("") if path.suffix == ".gz" else path
+    if name.suffix not in EXTENSIONS:
+        known = ", ".join(EXTENSIONS)
+        raise DataError(
+            f"{path}: the name does not tell the format (known: {known}, each also with .gz).",
+            hint="task.data.format says it: csv, tsv, jsonl, json, conll or parquet",
+        )
+    return EXTENSIONS[name.suffix]
+
+
+def _table_rows(path: Path, data: Data, role: Part, form: str) -> Iterator[RawRow]:
+    quoting = data.quoting if data.quoting is not None else form == "csv"
+    delimiter = "," if form == "csv" else "\t"
+    lines = _without_trailing(_quoted(path, data, delimiter) if quoting else _plain(path, data, delimiter), path)
+    columns, more, rows = _columns(lines, _header(data, role), path)
+    for number, line in enumerate(rows, 1):
+        where = f"{path}, row {number} (line {line.number})"
+        if len(line.fields) != len(columns) and not (more and len(line.fields) > len(columns)):
+            raise _ragged(where, line, columns, quoting)
+        yield RawRow(where, dict(zip(columns, line.fields, strict=False)))
+
+
+def _header(data: Data, role: Part) -> Header:
+    return data.header.get(role, True) if isinstance(data.header, Mapping) else data.header
+
+
+def _columns(lines: Iterator[Line], header: Header, path: Path) -> tuple[Sequence[str], bool, Iterable[Line]]:
+    """The columns' names, whether rows may go on behind them, and the lines that are rows."""
+    if isinstance(header, tuple):
+        more = header[-1:] == (AND_MORE,)
+        return _distinct(header[:-1] if more else header, path), more, lines
+    first = next(lines, None)
+    if first is None:
+        raise DataError(f"{path} is empty.")
+    if header:
+        return _distinct(first.fields, path), False, lines
+    return [str(index) for index in range(len(first.fields))], False, _chained(first, lines)
+
+
+def _chained(first: Line, rest: Iterator[Line]) -> Iterator[Line]:
+    yield first
+    yield from rest
+
+
+def _distinct(columns: Sequence[str], path: Path) -> Sequence[str]:
+    twice = sorted({column for column in columns if column and columns.count(column) > 1})
+    if twice:
+        raise DataError(f"{path}: two columns are called {', '.join(map(repr, twice))}.")
+    return columns
+
+
+def _ragged(where: str, line: Line, columns: Sequence[str], quoting: bool) -> DataError:
+    listing = ", ".join(columns)
+    if quoting:
+        hint = "a text with the delimiter in it must stand in quotes"
+    else:
+        hint = "task.data.quoting: true reads quotes around fields"
+    return DataError(
+        f"{where} has {len(line.fields)} fields where {len(columns)} are expected ({listing}).",
+        hint=f"{hint}; task.data.header tells about files without a header",
+    )
+
+
+def _plain(path: Path, data: Data, delimiter: str) -> Iterator[Line]:
+    for number, line in enumerate(text_lines(path, data.encoding, newline="\n"), 1):
+        text = line.removesuffix("\n").removesuffix("\r")
+        yield Line(number, text.split(delimiter) if text else [])
+
+
+def _quoted(path: Path, data: Data, delimiter: str) -> Iterator[Line]:
+    reader = csv.reader(text_lines(path, data.encoding, newline=""), delimiter=delimiter, strict=True)
+    start = 1
+    while True:
+        try:
+            fields = next(reader, None)
+        except csv.Error as error:
+            raise DataError(
+                f"{path}, line {start}: the quotes do not close or do not enclose a whole field ({error}).",
+                hint="task.data.quoting: false takes quotes as they stand",
+            ) from error
+        if fields is None:
+            return
+        yield Line(start, fields)
+        start = reader.line_num + 1
+
+
+def _without_trailing(lines: Iterator[Line], path: Path) -> Iterator[Line]:
+    """Drop empty lines at the end; one in the middle is a row that lost its content."""
+    empty: int | None = None
+    for line in lines:
+        if not line.fields:
+            empty = empty or line.number
+        elif empty is not None:
+            raise DataError(f"{path}, line {empty} is empty, and rows follow it.")
+        else:
+            yield line
+
+
+def _json_rows(path: Path, data: Data) -> Iterator[RawRow]:
+    empty, row = 0, 0
+    for number, line in enumerate(text_lines(path, data.encoding, newline="\n"), 1):
+        if not line.strip():
+            empty = empty or number
+            continue
+        if empty:
+            raise DataError(f"{path}, line {empty} is empty, and rows follow it.")
+        row += 1
+        where = f"{path}, row {row} (line {number})"
+        yield RawRow(where, _json_object(line, where))
+
+
+def _json_object(line: str, where: str) -> dict[str, Any]:
+    try:
+        values = json.loads(line, object_pairs_hook=unique_keys)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where} is not JSON: {error}.", hint="a jsonl file holds one JSON object a line") from error
+    if not isinstance(values, dict):
+        raise DataError(f"{where} is a JSON {type(values).__name__} where an object is expected, one a line.")
+    return values
+
+
+def _parquet_rows(path: Path) -> Iterator[RawRow]:
+    from compress.environment import require
+
+    pyarrow = require("pyarrow", "train")
+    from pyarrow import parquet
+
+    with reading(path):
+        try:
+            file = parquet.ParquetFile(path)
+            number = 0
+            for batch in file.iter_batches(batch_size=1024):
+                for values in batch.to_pylist():
+                    number += 1
+                    yield RawRow(f"{path}, row {number}", values)
+        except pyarrow.ArrowException as error:
+            raise DataError(f"{path} is no parquet file that can be read: {error}") from error

@@ -1,0 +1,112 @@
+"""Where a task's raw rows come from: files, hub splits or a builtin set; each can be read again from the start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from compress.console import Console
+from compress.data.loading.data_digest import ROLES, entries, files_beside, find_files
+from compress.data.loading.quickstart_dataset import builtin_rows
+from compress.data.loading.raw_rows import file_rows, split_rows
+from compress.data.splits.corpus import check_corpus
+from compress.errors import DataError
+from compress.recipe.field_types import Part, Role
+from compress.recipe.schema import Data, Task
+from compress.tasks import RawRow, kind_of
+from compress.tasks.parsing.columns import label_columns, pick, soft_columns
+from compress.tasks.parsing.probability_columns import has_label
+
+Source = Callable[[], Iterator[RawRow]]
+"""Gives all rows of a role, from the first one, each time it is called."""
+
+
+def open_sources(task: Task, console: Console, named: bool | None = None) -> dict[Role, Source]:
+    """How to read each role that is given; train always is.
+
+    Lines that belong together are one row already. ``named`` asks for class names where a hub set holds class numbers:
+    by default where the recipe names no classes.
+    """
+    return {role: _gathered(source, task) for role, source in _line_sources(task, console, named).items()}
+
+
+def open_unlabelled(task: Task) -> Source | None:
+    """How to read the texts without an answer, if any are given."""
+    data = task.data
+    if not entries(data, "unlabelled"):
+        return None
+    if data.hub is not None:
+        source = _splits(data, "unlabelled", named=False)
+    else:
+        source = _files(files_beside(data, "unlabelled"), data, "unlabelled")
+    return _gathered(source, task, answered=False)
+
+
+def _gathered(source: Source, task: Task, answered: bool = True) -> Source:
+    return lambda: kind_of(task).gathered(source(), task, answered)
+
+
+def _line_sources(task: Task, console: Console, named: bool | None) -> dict[Role, Source]:
+    data = task.data
+    if data.builtin is not None:
+        name = data.builtin
+        return {"train": lambda: builtin_rows(name, console)}
+    if data.hub is not None:
+        names = task.labels is None if named is None else named
+        return {role: _splits(data, role, names) for role in ROLES if entries(data, role)}
+    return {role: _files(paths, data, role) for role, paths in find_files(data).items()}
+
+
+def check_columns(task: Task) -> None:
+    """Look at the first row of every file: whether it can be read and has the columns of the task."""
+    if task.data.hub is not None or task.data.builtin is not None:
+        return
+    files = find_files(task.data)
+    sliced = "test" if "test" in files else "train"
+    for role, paths in files.items():
+        more = list(task.slices) if role == sliced else []
+        if role == "train":
+            more += [*(() if task.negatives is None else (task.negatives,)), *soft_columns(task)]
+        for path in paths:
+            first = next(file_rows(path, task.data, role))
+            answer = label_columns(task)
+            if role == "train" and soft_columns(task) and not has_label(first.values, task):
+                check_answers(task, first.where)
+                answer = ()
+            for column in (*task.text, *answer, *more):
+                pick(first.values, column, task, first.where)
+    for path in files_beside(task.data, "unlabelled"):
+        first = next(file_rows(path, task.data, "unlabelled"))
+        for column in task.text:
+            pick(first.values, column, task, first.where)
+    check_corpus(task)
+
+
+def check_answers(task: Task, where: str) -> None:
+    """Refuse to hold back rows that have no true label from train: it is what select and test are scored by."""
+    missing = [role for role in ROLES[1:] if not entries(task.data, role)]
+    if missing:
+        label, roles = ", ".join(label_columns(task)), " and ".join(missing)
+        raise DataError(
+            f"{where} has soft labels and no label ({label}), and {roles} would be held back from train: scores need "
+            "true labels.",
+            hint=f"task.data.{missing[0]} names a file of labelled rows",
+        )
+
+
+def raw_labels(rows: Iterable[RawRow], task: Task) -> Iterator[Any]:
+    """The values of the label columns, as they stand."""
+    columns = label_columns(task)
+    for row in rows:
+        for column in columns:
+            yield pick(row.values, column, task, row.where)
+
+
+def _splits(data: Data, part: Part, named: bool) -> Source:
+    return lambda: chain.from_iterable(split_rows(data, split, named) for split in entries(data, part))
+
+
+def _files(paths: Iterable[Path], data: Data, part: Part) -> Source:
+    return lambda: chain.from_iterable(file_rows(path, data, part) for path in paths)

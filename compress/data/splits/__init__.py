@@ -1,0 +1,1 @@
+"""Rows by role (train, select, test), checked and stored on disk."""

@@ -1,0 +1,226 @@
+"""From raw data to the three roles: checked canonical rows on disk, read by every later step.
+
+**train** learns, **select** decides (checkpoints, gate, winner), **test** is scored once at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from compress.console import Console
+from compress.data.hard_negatives import add_hard_negatives
+from compress.data.loading.data_digest import ROLES, told
+from compress.data.loading.parse_rows import fitting, reader_of
+from compress.data.loading.row_sources import Source, check_answers, open_sources, raw_labels
+from compress.data.splits.corpus import RoleWriter, corpus_documents, documents_of
+from compress.data.splits.row_statistics import Faults, Tally
+from compress.data.splits.row_store import Rows
+from compress.data.splits.split_indices import Marks, assign
+from compress.errors import DataError, first_fault
+from compress.model_info import TaskInfo
+from compress.recipe.field_types import Role
+from compress.recipe.schema import Task
+from compress.tasks import Row, kind_of, task_info
+from compress.tasks.base import BESIDE
+from compress.tasks.validate_task import task_problems
+
+DATA_FILE = "data.json"
+
+
+class DataInfo(Faults):
+    """What data.json tells of the prepared rows."""
+
+    schema_version: Literal[1] = 1
+    task_info: TaskInfo
+    counts: Mapping[Role, int]
+    """Rows of each role."""
+    per_class: Mapping[Role, Mapping[str, int]] = {}
+    """Rows of each class (multi-label: rows that have it); empty for regression."""
+    held_back: tuple[Role, ...] = ()
+    """Roles that were held back from train because nothing was given for them."""
+    duplicates: int = 0
+    """Test rows whose text also stands in train."""
+    select_duplicates: int = 0
+    """Select rows whose text also stands in train."""
+    documents: Mapping[Role, int] = {}
+    """Documents among which the answers to a role's rows are searched."""
+    guessed: int = 0
+    """Rows of train without a label, whose soft labels' likeliest class stands for it."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The classes in order."""
+        return self.task_info.labels
+
+
+class Roles:
+    """The prepared rows of a folder."""
+
+    def __init__(self, folder: Path, info: DataInfo) -> None:
+        self.folder = folder
+        self.info = info
+        self._rows: dict[Role, Rows] = {}
+
+    def rows(self, role: Role) -> Rows:
+        """The rows of a role, memory-mapped."""
+        if role not in self._rows:
+            self._rows[role] = Rows(self.folder, role)
+        return self._rows[role]
+
+    def documents(self, role: Role) -> Sequence[Row]:
+        """What is searched for the answers to a role's rows; nothing for kinds that do not search."""
+        return Rows(self.folder, documents_of(role)) if kind_of(self.info.task_info).searches else ()
+
+
+def load_roles(folder: Path) -> Roles:
+    """Open what ``prepare`` wrote."""
+    path = folder / DATA_FILE
+    try:
+        info = DataInfo.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"{folder} holds no prepared data: {error.strerror}.") from error
+    except ValidationError as error:
+        raise DataError(f"{path} cannot be read: {first_fault(error)}") from error
+    return Roles(folder, info)
+
+
+def prepare(task: Task, seed: int, work: Path, console: Console | None = None) -> DataInfo:
+    """Read and check the data of ``task``, and write each role's rows and data.json into ``work``.
+
+    Rows are streamed. Files are read a second time only where something must be known first: the classes where the
+    recipe does not name them, the number of rows where some are held back or left out.
+    """
+    problems = task_problems(task)
+    if problems:
+        raise DataError("\n  ".join(["the task cannot be prepared:", *map(str, problems)]))
+    console = console or Console("quiet")
+    kind, sources = kind_of(task), open_sources(task, console)
+    labels = kind.labels(raw_labels(sources["train"](), task), task)
+    held = held_back(task, sources)
+    tally = Tally(kind, labels)
+    for role, source in sources.items():
+        marks = marks_of(source, role, held if role == "train" else {}, task.data.limit, seed)
+        _write(source, role, marks, task, labels, work, tally)
+    _check(tally, held, task, console)
+    if task.hard_negatives:
+        found = add_hard_negatives(work, "train", task.hard_negatives)
+        console.note(f"hard negatives: a row of train has {found:.1f} on average; {task.hard_negatives} are asked for")
+    info = DataInfo(
+        task_info=task_info(task, labels),
+        counts={role: tally.count(role) for role in ROLES},
+        per_class={role: tally.per_class(role) for role in ROLES} if labels else {},
+        held_back=tuple(held),
+        duplicates=tally.shared("test", "train"),
+        select_duplicates=tally.shared("select", "train"),
+        empty_texts=tally.empty_texts.total(),
+        guessed=tally.guessed,
+        documents={role: len(Rows(work, documents_of(role))) for role in ROLES[1:]} if kind.searches else {},
+        skipped=tally.skipped.total(),
+        first_skipped=next(iter(tally.first_skipped.values()), None),
+    )
+    _tell(info, console)
+    (work / DATA_FILE).write_text(info.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return info
+
+
+def held_back(task: Task, given: Collection[Role]) -> dict[Role, float]:
+    """The shares of train that are held back as the roles for which nothing is ``given``."""
+    shares: dict[Role, float] = {"select": task.data.select_share, "test": task.data.test_share}
+    return {role: share for role, share in shares.items() if role not in given}
+
+
+def marks_of(
+    source: Source, role: Role, held: Mapping[Role, float], limit: int | None, seed: int
+) -> Mapping[Role, Marks] | None:
+    """Which rows of a source go to which role; None where all stay in their own."""
+    if not held and limit is None:
+        return None
+    return assign(sum(1 for _ in source()), seed, held, limit, rest=role)
+
+
+def _write(
+    source: Source,
+    role: Role,
+    marks: Mapping[Role, Marks] | None,
+    task: Task,
+    labels: tuple[str, ...],
+    work: Path,
+    tally: Tally,
+) -> None:
+    """Write a source's rows to the roles that get them; every row is checked, also those that a limit leaves out."""
+    with ExitStack() as files:
+        targets = [role] if marks is None else list(marks)
+        writers = {target: files.enter_context(RoleWriter(work, target, kind_of(task))) for target in targets}
+        read, skips = reader_of(task, labels, role), task.data.bad_rows == "skip"
+        for number, raw, row in fitting(source, read, skips, partial(tally.skip, role)):
+            if row.get("labelled") is False:
+                check_answers(task, raw.where)
+            for target, writer in writers.items():
+                if marks is None or is_marked(marks[target], number, raw.where):
+                    for kept in writer.add(row if target == "train" else to_be_scored(row)):
+                        tally.add(target, kept)
+        _add_corpus(writers, task)
+
+
+def _add_corpus(writers: Mapping[Role, RoleWriter], task: Task) -> None:
+    """Add the documents of the corpus to those that are searched on test."""
+    test = writers.get("test")
+    if test is not None and test.documents is not None:
+        for words in corpus_documents(task):
+            test.documents.number(words)
+
+
+def to_be_scored(row: Row) -> Row:
+    """A row as it is scored: by its true answer alone."""
+    return {name: value for name, value in row.items() if name not in BESIDE}
+
+
+def is_marked(marks: Marks, number: int, where: str) -> bool:
+    """Whether a row is among those marked; a row behind the last one counted is an error."""
+    if number >= len(marks):
+        raise DataError(f"{where} was not there a moment ago: the file changed while it was read.")
+    return bool(marks[number])
+
+
+def _check(tally: Tally, held: Collection[Role], task: Task, console: Console) -> None:
+    """Refuse roles that cannot do their work."""
+    for role in ROLES:
+        if not tally.count(role):
+            left_out = tally.left_out("train" if role in held else role)
+            why = left_out or "there are too few to hold some back from train."
+            raise DataError(f"{told(task.data, role)} has no rows left: {why}")
+    if not tally.varied("train"):
+        raise DataError(f"{told(task.data, 'train')}: all answers are the same; there is nothing to tell apart.")
+    learnt = tally.per_class("train")
+    for role in ROLES[1:]:
+        unseen = [label for label, rows in tally.per_class(role).items() if rows and not learnt[label]]
+        if not unseen:
+            continue
+        message = f"{told(task.data, role)} has rows of {', '.join(map(repr, unseen))}, and train has none"
+        # Chance can take a rare class out of train; a file that never had it is another matter.
+        if task.data.limit is None and role not in held and task.soft_labels is None:
+            raise DataError(f"{message}: a model cannot answer what it never saw.")
+        console.warn(f"{message}.")
+
+
+def _tell(info: DataInfo, console: Console) -> None:
+    counted = ", ".join(f"{role} {info.counts[role]:,}" for role in ROLES)
+    back = f"; {' and '.join(info.held_back)} held back from train" if info.held_back else ""
+    console.note(f"rows: {counted}{back}")
+    if info.guessed:
+        rows = "row has" if info.guessed == 1 else "rows have"
+        console.note(f"{info.guessed:,} {rows} no label in train: the likeliest class of the soft labels stands for it")
+    if info.documents:
+        searched = ", ".join(f"{role} {count:,}" for role, count in info.documents.items())
+        console.note(f"documents that are searched: {searched}")
+    shared: dict[Role, int] = {"test": info.duplicates, "select": info.select_duplicates}
+    for role, count in shared.items():
+        if count:
+            console.warn(f"{count:,} of {info.counts[role]:,} {role} rows have a text that also stands in train.")
+    info.warn(console)

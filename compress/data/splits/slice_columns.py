@@ -1,0 +1,61 @@
+"""The values of columns by which scores are told apart, for the rows of test and in their order.
+
+They are read apart from the rows themselves: a model is made from texts and answers alone, so asking for another slice
+makes nothing again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from compress.console import Console
+from compress.data.loading.parse_rows import fitting, reader_of
+from compress.data.loading.row_sources import open_sources
+from compress.data.splits.prepare_splits import held_back, is_marked, marks_of
+from compress.errors import DataError
+from compress.recipe.field_types import Role
+from compress.recipe.schema import Task
+from compress.tasks.base import RawRow
+from compress.tasks.parsing.columns import EMPTY, is_missing, label_name, pick
+
+LONGEST = 60
+"""Characters kept of a value: a name, not a text."""
+
+
+def slice_values(task: Task, labels: tuple[str, ...], seed: int, rows: int, console: Console) -> dict[str, list[str]]:
+    """By column of ``task.slices``, the value of each of the ``rows`` of test, as ``roles.prepare`` chose them."""
+    values: dict[str, list[str]] = {column: [] for column in task.slices}
+    for raw in _test_rows(task, labels, seed, console):
+        for column, found in values.items():
+            found.append(value_name(pick(raw.values, column, task, raw.where), column, raw.where))
+    for column, found in values.items():
+        if len(found) != rows:
+            raise DataError(f"'{column}' has {len(found)} values for {rows} rows of test: the data changed meanwhile.")
+    return values
+
+
+def value_name(value: Any, column: str, where: str) -> str:
+    """A value as its slice is called; text of any length is cut, and what is no single value is refused."""
+    if is_missing(value):
+        return EMPTY
+    if isinstance(value, (list, tuple, dict)):
+        raise DataError(
+            f"{where}: column '{column}' holds a {type(value).__name__} where task.slices expects one value."
+        )
+    name = " ".join(label_name(value).split())
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+
+
+def _test_rows(task: Task, labels: tuple[str, ...], seed: int, console: Console) -> Iterator[RawRow]:
+    sources = open_sources(task, console, named=True)
+    role: Role = "test" if "test" in sources else "train"
+    source = sources[role]
+    held = held_back(task, sources) if role == "train" else {}
+    marks = marks_of(source, role, held, task.data.limit, seed)
+    skips = task.data.bad_rows == "skip"
+    read = reader_of(task, labels, role)
+    rows = ((number, raw) for number, raw, _ in fitting(source, read, skips)) if skips else enumerate(source())
+    for number, raw in rows:
+        if marks is None or is_marked(marks["test"], number, raw.where):
+            yield raw

@@ -1,0 +1,44 @@
+"""Which rows are held back: pure functions of the number of rows, a seed and the shares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compress.recipe.field_types import Role
+
+Marks = NDArray[np.bool_]
+
+
+def assign(count: int, seed: int, held: Mapping[Role, float], limit: int | None, rest: Role) -> dict[Role, Marks]:
+    """Which of ``count`` rows each role gets: first the shares held back, at least one row each, then ``rest``.
+
+    ``limit`` leaves at most so many rows in each role, taken from all over the file: the first rows of a file sorted
+    by label would be of one class.
+    """
+    order = np.argsort(scrambled(count, seed), kind="stable")
+    marks: dict[Role, Marks] = {}
+    start = 0
+    for role, share in held.items():
+        size = max(1, round(share * count))
+        marks[role] = _marked(order[start : start + size][:limit], count)
+        start += size
+    marks[rest] = _marked(order[start:][:limit], count)
+    return marks
+
+
+def scrambled(count: int, seed: int) -> NDArray[np.uint64]:
+    """A random-looking number for each row, made of the seed and the row's place alone (splitmix64's mixing)."""
+    mixed = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= np.uint64(seed) << np.uint64(32) | np.uint64(seed)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 0x9E3779B97F4A7C15)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def _marked(places: NDArray[np.int64], count: int) -> Marks:
+    marks = np.zeros(count, dtype=np.bool_)
+    marks[places] = True
+    return marks

@@ -1,0 +1,58 @@
+"""What of the machine this process may use: cores and memory, within its affinity and its container."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from pathlib import Path
+
+from compress.environment.os_probe import read
+
+CGROUP = Path("/sys/fs/cgroup")
+OWN = Path("/proc/self/cgroup")
+
+
+def usable_cores(cgroup: Path = CGROUP, own: Path = OWN) -> int:
+    """Cores that this process may use: its affinity, and the quota of its container (whole cores, at least one)."""
+    affinity = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return max(1, int(min(affinity, core_quota(cgroup, own) or math.inf)))
+
+
+def core_quota(cgroup: Path = CGROUP, own: Path = OWN) -> float | None:
+    """Cores' worth of time that the container grants; None where it does not limit them."""
+    quota = min((_quota(folder) for folder in cgroup_folders(cgroup, own, "cpu")), default=math.inf)
+    return None if math.isinf(quota) else quota
+
+
+def memory_limit(cgroup: Path = CGROUP, own: Path = OWN) -> int:
+    """Bytes of memory that this process may use: the machine's, or its container's where that is less."""
+    import psutil
+
+    limits = [int(psutil.virtual_memory().total)]
+    for folder in cgroup_folders(cgroup, own, "memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            text = read(folder / name)
+            if text.isdigit():
+                limits.append(int(text))
+    return min(limits)
+
+
+def cgroup_folders(root: Path, own: Path, controller: str) -> list[Path]:
+    """The folders whose limits bind this process: its own group and all above it (v2), or the controller's (v1)."""
+    folders = [root, root / controller]
+    for line in read(own).splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "" or controller in controllers.split(","):
+            start = root if controllers == "" else root / controller
+            parts = [part for part in path.split("/") if part and part != ".."]
+            folders += [start.joinpath(*parts[: end + 1]) for end in range(len(parts))]
+    return folders
+
+
+def _quota(folder: Path) -> float:
+    """Cores' worth of time that a group may use; infinite where it is not limited."""
+    allowed, _, period = read(folder / "cpu.max").partition(" ")
+    if not allowed:
+        allowed, period = read(folder / "cpu.cfs_quota_us"), read(folder / "cpu.cfs_period_us")
+    return int(allowed) / int(period) if allowed.isdigit() and period.isdigit() and int(period) else math.inf

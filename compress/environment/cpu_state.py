@@ -1,0 +1,145 @@
+"""How the machine is set and what else it does: whatever makes two timings of one thing differ.
+
+Linux tells most of it under /sys and /proc; elsewhere, and in containers that hide it, a field is None.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from compress.environment.os_probe import number, read
+
+SYS = Path("/sys")
+PROC = Path("/proc")
+
+MAKERS = {
+    "qemu": "qemu",
+    "kvm": "kvm",
+    "amazon ec2": "amazon ec2",
+    "google": "google compute engine",
+    "vmware": "vmware",
+    "virtualbox": "virtualbox",
+    "innotek": "virtualbox",
+    "microsoft": "hyper-v",
+    "xen": "xen",
+    "parallels": "parallels",
+    "alibaba": "alibaba cloud",
+    "openstack": "openstack",
+    "digitalocean": "digitalocean",
+    "firecracker": "firecracker",
+}
+"""Words of a virtual machine's maker, and what it is called here. Real machines bear some of them too (Microsoft's),
+so they count only where the processor says that it is virtual."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a timing depends on beside the hardware; None where the system does not tell."""
+
+    governor: str | None = None
+    """How frequencies are chosen; several names where cores differ."""
+    frequency: tuple[float, float] | None = None
+    """Lowest and highest that any core may be set to, in MHz."""
+    turbo: bool | None = None
+    power: str | None = None
+    """`mains` or `battery`."""
+    load: float | None = None
+    """Processes that ran or wanted to, on average over the last minute, on all cores of the machine."""
+    hypervisor: str | None = None
+    """Its name, or `unnamed`; None where none shows."""
+    last_level_cache: int | None = None
+    """Bytes."""
+    threads_per_core: int | None = None
+
+
+def describe_condition(sys_root: Path = SYS, proc_root: Path = PROC) -> Condition:
+    """Look at the system's own files."""
+    cpu = sys_root / "devices/system/cpu"
+    governors = {read(path) for path in cpu.glob("cpu[0-9]*/cpufreq/scaling_governor")} - {""}
+    siblings = read(cpu / "cpu0/topology/thread_siblings_list")
+    return Condition(
+        governor=", ".join(sorted(governors)) or None,
+        frequency=_frequency(cpu),
+        turbo=_turbo(cpu),
+        power=_power(),
+        load=_load(),
+        hypervisor=_hypervisor(sys_root, proc_root),
+        last_level_cache=_last_level_cache(cpu / "cpu0/cache"),
+        threads_per_core=count_cores(siblings) if siblings else None,
+    )
+
+
+def count_cores(text: str) -> int:
+    """How many a kernel's list names: `0,32` and `0-1` are two."""
+    count = 0
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        count += int(last or first) - int(first) + 1
+    return count
+
+
+def _frequency(cpu: Path) -> tuple[float, float] | None:
+    """The kernel counts in kHz."""
+    lows = [number(path) for path in cpu.glob("cpu[0-9]*/cpufreq/scaling_min_freq")]
+    highs = [number(path) for path in cpu.glob("cpu[0-9]*/cpufreq/scaling_max_freq")]
+    low = min((each for each in lows if each), default=None)
+    high = max((each for each in highs if each), default=None)
+    return (low / 1e3, high / 1e3) if low and high else None
+
+
+def _turbo(cpu: Path) -> bool | None:
+    switched_off = number(cpu / "intel_pstate/no_turbo")
+    if switched_off is not None:
+        return switched_off == 0
+    boost = number(cpu / "cpufreq/boost")
+    return None if boost is None else boost == 1
+
+
+def _power() -> str | None:
+    """Known only where there is a battery."""
+    import psutil
+
+    battery = psutil.sensors_battery() if sys.platform in {"linux", "darwin", "win32"} else None
+    if battery is None or battery.power_plugged is None:
+        return None
+    return "mains" if battery.power_plugged else "battery"
+
+
+def _load() -> float | None:
+    """None on Windows, which keeps no such average."""
+    if sys.platform == "win32":
+        return None
+
+    try:
+        return os.getloadavg()[0]
+    except OSError:
+        return None
+
+
+def _hypervisor(sys_root: Path, proc_root: Path) -> str | None:
+    if "microsoft" in platform.release().lower():
+        return "hyper-v"  # Linux within Windows
+    if name := read(sys_root / "hypervisor/type"):
+        return name
+    if "hypervisor" not in _flags(proc_root):
+        return None
+    dmi = sys_root / "class/dmi/id"
+    said = " ".join(read(dmi / name) for name in ("sys_vendor", "product_name", "bios_vendor")).lower()
+    return next((name for word, name in MAKERS.items() if word in said), "unnamed")
+
+
+def _flags(proc_root: Path) -> set[str]:
+    lines = read(proc_root / "cpuinfo").splitlines()
+    return set(next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), []))
+
+
+def _last_level_cache(cache: Path) -> int | None:
+    """The size of the cache farthest from the core, as the first core sees it."""
+    sizes = {number(index / "level") or 0: read(index / "size") for index in cache.glob("index[0-9]*")}
+    size = sizes[max(sizes)] if sizes else ""
+    units = {"K": 2**10, "M": 2**20, "G": 2**30}
+    return int(size[:-1]) * units[size[-1]] if size and size[-1] in units and size[:-1].isdigit() else None

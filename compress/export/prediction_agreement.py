@@ -1,0 +1,62 @@
+"""Which decisions of a model another one keeps; what neither rounding nor quantizing could keep is left out."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compress.model_info import TaskInfo
+from compress.tasks import KINDS
+from compress.tasks.base import Arrays
+
+MARGIN = 0.02
+"""Where the reference's logits are closer than this it has no decision that could be kept."""
+
+SPANS = ("start_logits", "end_logits")
+EACH_PIECE = (*SPANS, "last_hidden_state")
+"""Outputs with a value a piece, whatever the model. Logits have one where they have three axes."""
+
+
+def of_pieces(name: str, values: NDArray[np.float32]) -> bool:
+    """Whether an output tells something of each piece, so that it has padding."""
+    return name in EACH_PIECE or (name == "logits" and values.ndim == 3)
+
+
+def real(name: str, values: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:
+    """An output without what it holds of padding."""
+    return values[mask == 1] if of_pieces(name, values) else values
+
+
+def kept(expected: Arrays, got: Arrays, batch: Arrays, task: TaskInfo | None) -> NDArray[np.bool_]:
+    """For every decision that the reference is clear about, whether it is kept; none where outputs decide nothing.
+
+    A row has one, or one for each label, each piece, or each end of the answer. Numbers, embeddings, and the scores of
+    choices and candidates mean nothing by themselves.
+    """
+    mask = batch["attention_mask"]
+    if set(SPANS) <= expected.keys():
+        ends = [(_among(expected[name], mask), _among(got[name], mask)) for name in SPANS]
+        return np.concatenate([_same_best(*pair) for pair in ends])
+    problem = KINDS[task.kind].problem if task else None
+    if "logits" not in expected:
+        return np.empty(0, dtype=bool)
+    ours, theirs = (real("logits", outputs["logits"], mask) for outputs in (expected, got))
+    if task is not None and task.labels:  # behind the labels may stand how much a window has to say
+        ours, theirs = ours[..., : len(task.labels)], theirs[..., : len(task.labels)]
+    if problem == "multi_label_classification":
+        return np.asarray(((ours > 0) == (theirs > 0))[np.abs(ours) > MARGIN])
+    if problem not in (None, "single_label_classification", "token_classification") or ours.shape[-1] < 2:
+        return np.empty(0, dtype=bool)
+    return _same_best(ours, theirs)
+
+
+def _among(values: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Scores of pieces (rows, pieces), so low at padding that it never wins."""
+    return np.where(mask == 1, values, -np.inf)
+
+
+def _same_best(ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Whether the highest of the last axis is in the same place, where the reference has a clear one."""
+    ordered = np.sort(ours, axis=-1)
+    clear = ordered[..., -1] - ordered[..., -2] > MARGIN
+    return np.asarray((ours.argmax(-1) == theirs.argmax(-1))[clear])

@@ -1,0 +1,1 @@
+"""Distillation losses, one a file, named after the recipe key."""

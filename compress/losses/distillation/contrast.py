@@ -1,0 +1,41 @@
+"""Contrast: each text's own teacher is told from those of all other texts of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from compress.losses.tensor_ops.masked_mean import mean_over_examples
+from compress.losses.tensor_ops.vector_ops import same_shape, text_vectors, unit
+
+if TYPE_CHECKING:
+    from compress.recipe.loss_schema import Contrast
+
+
+def contrast(
+    student: Mapping[str, Tensor], teacher: Mapping[str, Tensor], batch: Mapping[str, Tensor], settings: Contrast
+) -> Tensor:
+    """``-log softmax_j(cos(s_i, t_j) / temperature)[i]`` of each text i among all texts j, as a mean over rows.
+
+    van den Oord et al., "Representation Learning with Contrastive Predictive Coding", 2018 (arXiv:1807.03748),
+    between student and teacher as in Tian et al., "Contrastive Representation Distillation", 2020 (arXiv:1910.10699),
+    who tell a text from many that they remember, one yes or no each; here it is a softmax over the batch.
+
+    Unlike most losses it depends on which rows share a batch: of n texts it starts near ``log n``, larger batches are
+    harder and teach more, and a batch of one teaches nothing. Texts that are equal count half right each.
+
+    Args:
+        student: `hidden` (examples, tokens, width), already projected to the teacher's width where they differ.
+        teacher: `hidden` of the same shape; it gets no gradient.
+        batch: `attention_mask` (examples, tokens), one for real tokens; `group` where rows are several examples.
+        settings: `temperature`: a smaller one looks at the most similar texts alone, and its gradient grows with its
+            inverse; `pool`: what stands for a text, its first token's vector or the mean of all.
+    """
+    ours, theirs = same_shape(student["hidden"], teacher["hidden"])
+    ours, theirs = (unit(text_vectors(each, batch, settings.pool)) for each in (ours, theirs))
+    with torch.autocast(ours.device.type, enabled=False):  # a product in bf16 is coarse once divided by 0.05
+        scores = ours @ theirs.T / settings.temperature
+    return mean_over_examples(-scores.log_softmax(dim=1).diagonal(), batch)

@@ -1,0 +1,32 @@
+"""Embeddings: the student's layers are handed what the teacher's are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from compress.losses.tensor_ops.masked_mean import mean_over_tokens
+from compress.losses.tensor_ops.vector_ops import same_shape, squared_lengths
+
+if TYPE_CHECKING:
+    from compress.recipe.loss_schema import Embedding
+
+
+def embedding(
+    student: Mapping[str, Tensor], teacher: Mapping[str, Tensor], batch: Mapping[str, Tensor], settings: Embedding
+) -> Tensor:
+    """``|s - t|² / width`` of each real token's embedding (word, place and type together), as a mean over rows.
+
+    Jiao et al., "TinyBERT: Distilling BERT for Natural Language Understanding", 2020 (arXiv:1909.10351).
+    A student that starts with its teacher's embeddings, in the same width, has nothing to learn from it.
+
+    Args:
+        student: `hidden` (examples, tokens, width): what the embeddings hand on, projected to the teacher's width.
+        teacher: `hidden` of the same shape; it gets no gradient.
+        batch: `attention_mask` (examples, tokens), one for real tokens; `group` where rows are several examples.
+        settings: it has no knobs but its weight.
+    """
+    ours, theirs = same_shape(student["hidden"], teacher["hidden"])
+    return mean_over_tokens(squared_lengths(ours - theirs) / ours.shape[-1], batch)

@@ -1,0 +1,42 @@
+"""Hidden states: the student's layers say what the teacher's mapped layers say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from compress.losses.tensor_ops.masked_mean import mean_over_examples, mean_over_tokens
+from compress.losses.tensor_ops.vector_ops import same_shape, squared_lengths, unit
+
+if TYPE_CHECKING:
+    from compress.recipe.loss_schema import HiddenState
+
+
+def hidden_state(
+    student: Mapping[str, Tensor], teacher: Mapping[str, Tensor], batch: Mapping[str, Tensor], settings: HiddenState
+) -> Tensor:
+    """How far the outputs of one layer are from those of another, over real tokens, as a mean over rows.
+
+    - `mse`: ``|s - t|² / width`` of each token's vector. It grows with the square of the vectors' lengths, so what it
+      should weigh differs from teacher to teacher. Jiao et al., "TinyBERT: Distilling BERT for Natural Language
+      Understanding", 2020 (arXiv:1909.10351).
+    - `cosine`: ``1 - cos(s, t)`` of each token's vector, from 0 to 2 for any teacher; lengths are free. Sanh et al.,
+      "DistilBERT, a distilled version of BERT", 2019 (arXiv:1910.01108).
+    - `cls`: ``|s/|s| - t/|t||²`` of the first token alone, from 0 to 4; other tokens are free. Sun et al., "Patient
+      Knowledge Distillation for BERT Model Compression", 2019 (arXiv:1908.09355).
+
+    Args:
+        student: `hidden` (examples, tokens, width), already projected to the teacher's width where they differ.
+        teacher: `hidden` of the same shape; it gets no gradient.
+        batch: `attention_mask` (examples, tokens), one for real tokens; `group` where rows are several examples.
+        settings: its `form`.
+    """
+    ours, theirs = same_shape(student["hidden"], teacher["hidden"])
+    if settings.form == "mse":
+        return mean_over_tokens(squared_lengths(ours - theirs) / ours.shape[-1], batch)
+    if settings.form == "cosine":
+        # Half the squared distance at length one is 1 - cos, and exactly zero for what is equal, in halves too.
+        return mean_over_tokens(squared_lengths(unit(ours) - unit(theirs)) / 2, batch)
+    return mean_over_examples(squared_lengths(unit(ours[:, 0]) - unit(theirs[:, 0])), batch)

@@ -1,0 +1,1 @@
+"""The tasks' own losses, one a file."""

@@ -1,0 +1,30 @@
+"""Any number of classes: each a yes or no of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from compress.losses.tensor_ops.pool_window_logits import pooled
+from compress.losses.tensor_ops.row_groups import Groups
+
+if TYPE_CHECKING:
+    from compress.model_info import TaskInfo
+
+
+def several_labels(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
+    """``-y log s(z) - (1 - y) log(1 - s(z))`` with the logistic function s, as a mean over classes and rows.
+
+    Nam et al., "Large-scale Multi-label Text Classification - Revisiting Neural Networks", 2013 (arXiv:1312.5419).
+
+    Args:
+        outputs: `logits` (examples, classes), with one more output where windows are weighed.
+        batch: `labels` (examples, classes) float32, 0 or 1; `group` where rows are several windows.
+        task: how windows are pooled (`long`).
+    """
+    groups = Groups.of(batch)
+    logits = pooled(outputs["logits"].float(), groups, task.long)
+    return F.binary_cross_entropy_with_logits(logits, groups.first(batch["labels"]))

@@ -1,0 +1,30 @@
+"""One class of several: the cross-entropy of the right one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from compress.losses.tensor_ops.pool_window_logits import pooled
+from compress.losses.tensor_ops.row_groups import Groups
+
+if TYPE_CHECKING:
+    from compress.model_info import TaskInfo
+
+
+def classes(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
+    """``-log softmax(z)[y]`` of each row's pooled logits z and class y, as a mean over rows.
+
+    Bridle, "Probabilistic Interpretation of Feedforward Classification Network Outputs", 1990.
+
+    Args:
+        outputs: `logits` (examples, classes), with one more output where windows are weighed.
+        batch: `labels` (examples,) int64, the same for all windows of a row; `group` where rows are several windows.
+        task: how windows are pooled (`long`).
+    """
+    groups = Groups.of(batch)
+    logits = pooled(outputs["logits"].float(), groups, task.long)
+    return F.cross_entropy(logits, groups.first(batch["labels"]))

@@ -1,0 +1,53 @@
+"""Find the right document: a question's own among all documents of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from compress.losses.tensor_ops.row_groups import FAR, Groups
+
+if TYPE_CHECKING:
+    from compress.model_info import TaskInfo
+
+QUERY, POSITIVE, NEGATIVE = 0, 1, 2
+"""What a batch's `part` tells of each example."""
+
+SCALE = 20.0
+"""Cosines lie between -1 and 1, too near to each other for a softmax; this is a temperature of 0.05."""
+
+
+def documents(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
+    """``-log softmax(20 q·d)[positive]`` of each query q over all documents d of the batch, as a mean over rows.
+
+    Henderson et al., "Efficient Natural Language Response Suggestion for Smart Reply", 2017 (arXiv:1705.00652), for
+    in-batch negatives; Karpukhin et al., "Dense Passage Retrieval for Open-Domain Question Answering", 2020
+    (arXiv:2004.04906), for hard ones. Documents are the positives and negatives of every row. A document whose text is
+    known to be right (that of the positive of this query, or of an equal query elsewhere in the batch) is no negative.
+    A batch of one row without negatives costs nothing: a softmax over one document is one.
+
+    Unlike other losses it depends on which rows share a batch: larger batches are harder, and teach more.
+
+    Args:
+        outputs: `sentence_embedding` (examples, width), of length one.
+        batch: `part` (examples,): 0 query, 1 positive (one of each a row), 2 negatives; `group` and `input_ids`.
+        task: not looked at.
+    """
+    embeddings, part, row = outputs["sentence_embedding"].float(), batch["part"], Groups.of(batch).row
+    queries, documents = part == QUERY, part != QUERY
+    with torch.autocast(embeddings.device.type, enabled=False):  # a product in bf16 is coarse once multiplied by 20
+        scores = SCALE * embeddings[queries] @ embeddings[documents].T
+    own = (row[queries][:, None] == row[documents]) & (part[documents] == POSITIVE)
+    scores = scores.masked_fill(_known(batch["input_ids"], part) & ~own, FAR)
+    return -scores.log_softmax(dim=1)[own].mean()
+
+
+def _known(input_ids: Tensor, part: Tensor) -> Tensor:
+    """Whether a document's text is a positive of a query's text, in any row (rows, documents)."""
+    text: Tensor = torch.unique(input_ids, dim=0, return_inverse=True)[1]
+    queries, positives, documents = text[part == QUERY], text[part == POSITIVE], text[part != QUERY]
+    asked, right = queries[:, None] == queries, positives[:, None] == documents
+    return asked.float() @ right.float() > 0

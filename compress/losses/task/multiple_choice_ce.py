@@ -1,0 +1,31 @@
+"""One right choice of several: its cross-entropy among the scores of its row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from compress.losses.tensor_ops.logit_views import of_choices
+from compress.losses.tensor_ops.row_groups import Groups
+
+if TYPE_CHECKING:
+    from compress.model_info import TaskInfo
+
+
+def choice(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
+    """``-log softmax(z)[right]`` over the scores z of each row's choices, as a mean over rows.
+
+    Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", 2018
+    (arXiv:1810.04805), section 4.4. Rows may have different numbers of choices; one choice alone teaches nothing, for
+    its softmax is one.
+
+    Args:
+        outputs: `logits` (examples, 1): an example is a question with one of its choices.
+        batch: `labels` (examples,) float32, 1 for the right choice and 0 for others; `group` (examples,).
+        task: not looked at.
+    """
+    (view,) = of_choices(outputs, batch, task)
+    right = Groups.of(batch).padded(batch["labels"].float())
+    return -(view.logits.log_softmax(dim=1) * right).sum(dim=1).mean()

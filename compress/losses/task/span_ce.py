@@ -1,0 +1,34 @@
+"""A passage of a text: cross-entropy of where it starts and of where it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from compress.losses.tensor_ops.logit_views import of_places
+
+if TYPE_CHECKING:
+    from compress.model_info import TaskInfo
+
+
+def spans(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
+    """The mean of ``-log softmax(s)[start]`` and ``-log softmax(e)[end]``, as a mean over windows, then rows.
+
+    Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", 2018
+    (arXiv:1810.04805), sections 4.2 and 4.3. Only what can be an answer competes: the context's pieces, and [CLS],
+    which stands for "no answer here". The question and padding do not.
+
+    Args:
+        outputs: `start_logits` and `end_logits` (examples, tokens).
+        batch: `start` and `end` (examples,) int64, 0 for no answer; `context` (examples, tokens), one for its pieces.
+        task: not looked at.
+    """
+    losses = [
+        (F.cross_entropy(view.logits, batch[name], reduction="none") * view.weight).sum()
+        for name, view in zip(("start", "end"), of_places(outputs, batch, task), strict=True)
+    ]
+    return torch.stack(losses).mean()

@@ -1,0 +1,146 @@
+"""What a sliding window reaches at question answering: of the sentence nearest to the question a name or number.
+
+The sentence is the one that shares most with the question, the name the one nearest to the shared words. After the
+baseline of Richardson et al. (MCTest, 2013), with which SQuAD was published beside its logistic regression. Words weigh
+the more the fewer contexts they stand in. Where training has questions without an answer, how much must be shared for
+an answer to be given is tuned on some of its rows.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compress.model_info import TaskInfo
+from compress.tasks import kind_of
+from compress.tasks.base import Row
+from compress.tasks.kinds.question_answering import fields_of
+
+WORD = re.compile(r"\w+(?:[.,'-]\w+)*%?")
+SENTENCE_END = re.compile(r"[.!?]['\")\]]*\s+(?=[A-Z\d\"'(\[])")
+NUMBERS = ("when", "many", "much", "year", "old", "percentage", "long", "far", "century", "date")
+"""Words of questions that ask for a number."""
+LONGEST = 6
+"""Words of an answer, at most."""
+TUNED_ON = 1000
+"""Training rows on which the threshold is tuned, at most."""
+
+
+class Word(NamedTuple):
+    """A word of a context with its place."""
+
+    text: str
+    start: int
+    end: int
+
+
+class Passage(NamedTuple):
+    """An answer by its characters, and which share of the question its sentence has."""
+
+    start: int
+    end: int
+    shared: float
+
+
+def sliding_window(
+    train_rows: Sequence[Row], test_rows: Sequence[Row], task: TaskInfo, seed: int = 0, documents: Sequence[Row] = ()
+) -> NDArray[Any]:
+    """Answers on ``test_rows`` in the form of the task's kind."""
+    kind, chosen = kind_of(task), _sample(train_rows, seed)
+    weights = word_weights(row["context"] for row in chosen)
+    tried = _answers(chosen, weights)
+    tuned = kind.tuned(tried, kind.gold(chosen), task)
+    return kind.redecided(_answers(test_rows, weights), tuned)
+
+
+def word_weights(contexts: Iterator[str]) -> Mapping[str, float]:
+    """How much each word tells: the logarithm of one in how many contexts has it; `""` stands for words of none."""
+    found, total = Counter[str](), 0
+    for context in contexts:
+        total += 1
+        found.update({word.lower() for word in WORD.findall(context)})
+    return {"": math.log(1 + total), **{word: math.log((1 + total) / count) for word, count in found.items()}}
+
+
+def best_passage(question: str, context: str, weights: Mapping[str, float]) -> Passage:
+    """The answer of one row."""
+    asked = {word: weights.get(word, weights[""]) for word in map(str.lower, WORD.findall(question))}
+    sentences = list(_sentences(context))
+    if not sentences:
+        return Passage(-1, -1, 0.0)
+    shares = [sum(asked[word] for word in {each.text.lower() for each in words} & asked.keys()) for words in sentences]
+    best = max(range(len(sentences)), key=shares.__getitem__)
+    words = max(_candidates(sentences[best], asked), key=lambda span: _closeness(span, sentences[best], asked))
+    first, last = sentences[best][words[0]], sentences[best][words[1]]
+    return Passage(first.start, last.end, shares[best] / (sum(asked.values()) or 1.0))
+
+
+def _sentences(context: str) -> Iterator[list[Word]]:
+    ends = [*(match.end() for match in SENTENCE_END.finditer(context)), len(context)]
+    start = 0
+    for end in ends:
+        words = [Word(found.group(), found.start(), found.end()) for found in WORD.finditer(context, start, end)]
+        if words:
+            yield words
+        start = end
+
+
+def _candidates(words: Sequence[Word], asked: Mapping[str, float]) -> list[tuple[int, int]]:
+    """First and last word of what may answer: runs of names, or numbers where one is asked for; else single words."""
+    wants_number = any(word in asked for word in NUMBERS)
+
+    def fits(place: int) -> bool:
+        text = words[place].text
+        looks = text[0].isdigit() if wants_number else text[0].isupper() or text[0].isdigit()
+        return looks and text.lower() not in asked and (place > 0 or text[0].isdigit() or len(text) > 3)
+
+    marks = [fits(place) for place in range(len(words))]
+    runs = list(_runs(marks))
+    others = [(place, place) for place, word in enumerate(words) if word.text.lower() not in asked]
+    return runs or others or [(0, min(len(words), LONGEST) - 1)]
+
+
+def _runs(marks: Sequence[bool]) -> Iterator[tuple[int, int]]:
+    """Neighbouring places that are marked, `LONGEST` at most together."""
+    start = None
+    for place, marked in enumerate([*marks, False]):
+        if start is not None and (not marked or place - start == LONGEST):
+            yield start, place - 1
+            start = None
+        if marked and start is None:
+            start = place
+
+
+def _closeness(span: tuple[int, int], words: Sequence[Word], asked: Mapping[str, float]) -> float:
+    """The weight of the question's words in the sentence, each the less the further it is from the candidate."""
+    near = 0.0
+    for place, word in enumerate(words):
+        weight = asked.get(word.text.lower())
+        if weight is not None:
+            near += weight / max(1, span[0] - place, place - span[1])
+    return near
+
+
+def _answers(rows: Sequence[Row], weights: Mapping[str, float]) -> NDArray[Any]:
+    """Passages as the kind keeps them; what is shared is their score, and no answer scores zero."""
+    found = [(row["context"], best_passage(row["question"], row["context"], weights)) for row in rows]
+    width = max((passage.end - passage.start for _, passage in found), default=0)
+    lines = [
+        (context[max(0, at.start) : max(0, at.end)], at.start, at.end, at.shared, 0.0, at.shared, at.start >= 0, 1.0)
+        for context, at in found
+    ]
+    return np.array(lines, dtype=fields_of(width))
+
+
+def _sample(rows: Sequence[Row], seed: int) -> list[Row]:
+    """All rows, or some by seed, in their order."""
+    if len(rows) <= TUNED_ON:
+        return list(rows)
+    chosen = np.sort(np.random.default_rng(seed).choice(len(rows), TUNED_ON, replace=False))
+    return [rows[int(index)] for index in chosen]

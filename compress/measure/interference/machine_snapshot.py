@@ -1,0 +1,85 @@
+"""What a timing rests on: the machine, how it is set, and what else it was doing, as far as the system tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from compress.environment import core_quota, cuda_version, describe, driver_version
+from compress.measure.result_base import Facts
+
+
+class Surroundings(Facts):
+    """The machine around a measurement; None where the system does not tell. No names, no addresses."""
+
+    looked_at: str
+    """When, in UTC."""
+    fingerprint: str
+    """Equal on machines whose CPU timings may be compared."""
+    system: str
+    python: str
+    cpu: str
+    machine: str
+    """x86_64, aarch64 …"""
+    instructions: tuple[str, ...] | None = None
+    cores: int
+    """What this process may use."""
+    cores_of_machine: int
+    threads_per_core: int | None = None
+    core_quota: float | None = None
+    """Cores' worth of time that the container grants; None where it does not limit them."""
+    memory: int
+    """Bytes that this process may use."""
+    memory_of_machine: int | None = None
+    last_level_cache: int | None = None
+    """Bytes."""
+    governor: str | None = None
+    """How the system chooses frequencies."""
+    frequency: tuple[float, float] | None = None
+    """Lowest and highest that the processor may be set to, in MHz."""
+    turbo: bool | None = None
+    power: str | None = None
+    """`mains` or `battery`."""
+    load: float | None = None
+    """Processes that wanted to run, on average over the last minute, all cores together."""
+    hypervisor: str | None = None
+    """`qemu`, `hyper-v` …, or `unnamed` where it does not say which; None where none shows."""
+    accelerator: str | None = None
+    accelerator_memory: int | None = None
+    driver: str | None = None
+    cuda: str | None = None
+    """The CUDA version that torch was built for, or else the driver's newest."""
+    versions: Mapping[str, str] = {}
+
+
+def look(device: bool = False) -> Surroundings:
+    """Look at this machine.
+
+    Args:
+        device: at its accelerator too, which imports torch where it is installed (over a second).
+    """
+    import psutil
+
+    found = describe(devices=device)
+    accelerator = found.gpus[0] if found.gpus else None
+    return Surroundings(
+        looked_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        fingerprint=found.fingerprint,
+        system=found.system,
+        python=found.python,
+        cpu=found.cpu.model,
+        machine=found.cpu.machine,
+        instructions=found.cpu.instructions,
+        cores=found.cpu.cores,
+        cores_of_machine=found.cpu.cores_of_machine,
+        core_quota=core_quota(),
+        memory=found.memory,
+        memory_of_machine=int(psutil.virtual_memory().total),
+        **asdict(found.condition),
+        accelerator=accelerator.name if accelerator else None,
+        accelerator_memory=accelerator.memory if accelerator else None,
+        driver=driver_version() if accelerator else None,
+        cuda=cuda_version() if accelerator else None,
+        versions=found.versions,
+    )

@@ -1,0 +1,1 @@
+"""Scores with confidence intervals, paired tests, and where a model is weak."""

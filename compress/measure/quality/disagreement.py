@@ -1,0 +1,79 @@
+"""The rows on which a model and its teacher are furthest apart: where to look when a score is lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compress.errors import CompressError
+from compress.measure.quality.bootstrap_scorer import Answers
+from compress.measure.quality.quality_result import Disagreement
+from compress.model_info import TaskInfo
+from compress.tasks.base import Kind, Row
+
+MOST = 20
+"""Rows that are told."""
+
+FLOOR = 0.05
+"""Distance from which rows with the same decision are told: of probabilities, or in spreads of the right answers where
+there are no decisions. Below it are the last digits of another runtime or precision."""
+
+
+def most_apart(
+    kind: Kind, task: TaskInfo, answers: Answers, teachers: Answers, gold: NDArray[Any], most: int = MOST
+) -> tuple[Disagreement, ...]:
+    """The ``most`` rows that are furthest apart: other decisions first, then those beyond ``FLOOR``; there may be none.
+
+    Of either the furthest come first, of equals the earlier ones.
+    """
+    distances = kind.distance(answers, teachers)
+    if distances is None:
+        return ()
+    same = kind.same(answers, teachers)
+    flipped = np.zeros(len(distances), dtype=np.bool_) if same is None else ~same
+    floor = FLOOR * kind.spread(gold, task)
+    order = np.lexsort((-distances, ~flipped))[:most]  # stable: of equals the earlier ones
+    rows = order[flipped[order] | (distances[order] > floor)]
+    ours, theirs, true = (
+        kind.words(answers[rows], task),
+        kind.words(teachers[rows], task),
+        kind.gold_words(gold[rows], task),
+    )
+    return tuple(
+        Disagreement(row=int(row), distance=float(distances[row]), ours=our, teachers=their, gold=right)
+        for row, our, their, right in zip(rows, ours, theirs, true, strict=True)
+    )
+
+
+def write_disagreements(
+    path: Path,
+    rows: Sequence[Row],
+    found: Mapping[str, Sequence[Disagreement]],
+    answer_fields: Sequence[str] = Kind.answer_fields,
+) -> int:
+    """Write the disagreements of each model (by its key in the report) with the texts of the rows; returns how many.
+
+    One JSON object a line, without the ``answer_fields`` of the rows, whose answers stand there in words. The file
+    holds rows of the user's data: it stays beside the run and is never published.
+    """
+    lines = [
+        {"model": model, **each.model_dump(mode="json"), **_texts(rows[each.row], answer_fields)}
+        for model, disagreements in found.items()
+        for each in disagreements
+    ]
+    try:
+        with path.open("w", encoding="utf-8") as stream:
+            stream.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    except OSError as error:
+        raise CompressError(f"{path} cannot be written: {error.strerror or error}.") from error
+    return len(lines)
+
+
+def _texts(row: Row, answer_fields: Sequence[str]) -> dict[str, Any]:
+    """The fields of a row but its answer and those that are empty."""
+    return {name: value for name, value in row.items() if name not in answer_fields and value is not None}

@@ -1,0 +1,1 @@
+"""Size, operations, memory and energy of a model."""

@@ -1,0 +1,52 @@
+"""How many operations one forward pass takes, from the shape alone: what a perfect kernel could not avoid.
+
+Counted are the matrix products of the encoder, two operations (a multiplication and an addition) for each pair of
+numbers: query, key, value and output of every layer with its own heads, the two products of attention (over all pairs
+of pieces, also where a model masks most of them, because the common kernels compute them all), the FFN (three products
+where it is gated), and the widening of narrow word vectors. Not counted: looking up embeddings (no arithmetic);
+softmax, activations and normalisation (no matrix products, about one percent); pooler and classifier, which see one
+piece of each row (about 1 / (12 x layers x length) of the whole).
+"""
+
+from __future__ import annotations
+
+from compress.model_info import ShapeInfo
+
+GATED = ("modernbert",)
+"""Families whose FFN has a third product, the gate."""
+NOT_COUNTED = ("mobilebert",)
+"""Families whose layers are built otherwise, with bottlenecks and stacked FFNs that a shape does not tell."""
+
+
+def flops(shape: ShapeInfo, length: int, batch: int = 1) -> int | None:
+    """Operations of one forward pass over ``batch`` rows of ``length`` pieces each.
+
+    None for families whose layers are built otherwise, and for folders that do not tell their head size.
+    """
+    if shape.family in NOT_COUNTED or shape.head_size is None:
+        return None
+    narrow = shape.embedding_size
+    piece = 2 * narrow * shape.hidden if narrow is not None else 0
+    for heads, ffn in zip(shape.heads, shape.ffn, strict=True):
+        piece += _layer(shape, heads * shape.head_size, ffn, length)
+    return batch * length * piece
+
+
+def per_piece(shape: ShapeInfo) -> tuple[int, int] | None:
+    """Operations a piece, and a pair of pieces of one row.
+
+    ``flops`` is the first times the length and the second times its square.
+    """
+    once, twice = flops(shape, 1), flops(shape, 2)
+    if once is None or twice is None:
+        return None
+    pair = (twice - 2 * once) // 2
+    return once - pair, pair
+
+
+def _layer(shape: ShapeInfo, width: int, ffn: int, length: int) -> int:
+    """Operations of one layer for one piece that attends to ``length`` others."""
+    projections = 4 * 2 * shape.hidden * width
+    attention = 2 * 2 * length * width
+    products = 3 if shape.family in GATED else 2
+    return projections + attention + products * 2 * shape.hidden * ffn

@@ -1,0 +1,108 @@
+"""How big a model is: its parameters, its operations, and the bytes of every file that predicting needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from glob import escape
+from pathlib import Path
+
+from compress.errors import ModelError
+from compress.measure.resources.flops import flops
+from compress.measure.result_base import Facts
+from compress.model_info import COMPANIONS, INFO_FILE, VariantInfo, read_info
+from compress.runtime import runtime_of
+from compress.runtime.model_formats import TORCH_WEIGHTS, describe_model_file
+
+WEIGHTS = (".safetensors", ".onnx", ".onnx.data", ".onnx_data", ".bin", ".pt", ".pth")
+"""Endings of files that hold weights (an ONNX model above 2 GB keeps them beside it)."""
+TOLD_ONLY = ("README.md", "LICENSE", "digests.json", ".gitattributes")
+"""Files of a published folder that tell about the model and are not read to predict."""
+TOLD_FOLDERS = ("report",)
+LENGTHS = (128,)
+"""Word pieces at which operations are told."""
+
+
+class Footprint(Facts):
+    """The size of one model folder or variant."""
+
+    parameters: int | None
+    """None where the folder does not say (a bare ONNX file)."""
+    embedding_parameters: int | None
+    """Of them, those that are only looked up."""
+    bytes_total: int
+    """All files that predicting needs: weights, config, tokenizer."""
+    bytes_weights: int
+    flops_at: Mapping[int, int] = {}
+    """Operations to answer one row of so many word pieces, as `flops` counts them; empty where it cannot."""
+
+    @property
+    def encoder_parameters(self) -> int | None:
+        """Parameters without embeddings."""
+        if self.parameters is None or self.embedding_parameters is None:
+            return None
+        return self.parameters - self.embedding_parameters
+
+
+def needed_files(model: Path, variant: VariantInfo | None = None) -> list[Path]:
+    """The files that predicting reads; none where there is no model.
+
+    Args:
+        model: a folder of ours, which holds one model and little else; a folder from elsewhere, which may hold it in
+            several forms beside the remains of its training; or a bare file.
+        variant: how it is to run, where not as the plainest that it holds.
+    """
+    if model.is_dir() and (model / INFO_FILE).is_file():
+        return _all_but_told(model)
+    try:
+        found = describe_model_file(model, runtime_of(variant).reads if variant else ())
+    except ModelError:
+        return []
+    weights = _graph_files(found.graph) if found.graph else _torch_weights(model)
+    companions = [model / name for name in COMPANIONS] if model.is_dir() else []
+    return [*(path for path in companions if path.is_file()), *weights]
+
+
+def _all_but_told(folder: Path) -> list[Path]:
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+        and path.name not in TOLD_ONLY
+        and path.relative_to(folder).parts[0] not in TOLD_FOLDERS
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    ]
+
+
+def _graph_files(graph: Path) -> list[Path]:
+    """A graph with its weights, where they are files of their own."""
+    if graph.suffix.lower() == ".xml":
+        return [graph, graph.with_suffix(".bin")]
+    return [graph, *sorted(graph.parent.glob(f"{escape(graph.name)}[._]data"))]
+
+
+def _torch_weights(folder: Path) -> list[Path]:
+    """The weights that are read, as one file or as an index and its parts."""
+    for name in TORCH_WEIGHTS:
+        if (folder / name).is_file():
+            return [folder / name]
+        if (folder / f"{name}.index.json").is_file():
+            stem, _, ending = name.rpartition(".")
+            return [folder / f"{name}.index.json", *sorted(folder.glob(f"{stem}-*-of-*.{ending}"))]
+    return []
+
+
+def footprint(folder: Path, variant: VariantInfo | None = None) -> Footprint:
+    """Measure a model folder, a variant's folder or a bare file, run as ``variant`` where that is not told by it."""
+    files = needed_files(folder, variant)
+    weights = [path for path in files if path.name.endswith(WEIGHTS)]
+    if not weights:
+        raise ModelError(f"{folder} holds no weights.", hint=f"expected a file that ends in {', '.join(WEIGHTS)}")
+    shape = read_info(folder).shape if (folder / INFO_FILE).is_file() else None
+    counts = {length: flops(shape, length) for length in LENGTHS} if shape else {}
+    return Footprint(
+        parameters=shape.parameters if shape else None,
+        embedding_parameters=shape.embedding_parameters if shape else None,
+        bytes_total=sum(path.stat().st_size for path in files),
+        bytes_weights=sum(path.stat().st_size for path in weights),
+        flops_at={length: count for length, count in counts.items() if count is not None},
+    )

@@ -1,0 +1,1 @@
+"""The machine's limits: its fastest matrix product and memory traffic."""

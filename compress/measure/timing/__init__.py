@@ -1,0 +1,1 @@
+"""Latency and throughput: worker processes that take turns."""

@@ -1,0 +1,108 @@
+"""Where a teacher or student comes from, and its identity in fingerprints: contents, never paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from compress.cards import PackageCheckpoint, available, find_student, find_teacher, locate
+from compress.errors import UsageError, nearest
+from compress.model_info import combined_digest, digests, file_digest
+
+Found = TypeVar("Found")
+
+HUB_ID = re.compile(r"^(?!.*(?:--|\.\.))\w(?:[\w.-]*\w)?/\w(?:[\w.-]*\w)?(@[\w./-]+)?$", re.ASCII)
+"""`owner/name` or `owner/name@revision`, each starting and ending with a letter or digit, as the hub has them."""
+
+MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
+"""What of a model folder is read: configuration, tokenizer, weights."""
+
+
+TOLD_FILES = ("step.json", "trainer_state.json")
+"""What tells of how a model came about and is no part of it."""
+
+
+def where(
+    source: str, kind: Literal["teachers", "students"], cards: Sequence[Path] = ()
+) -> Literal["card", "folder", "hub"]:
+    """Tell what ``source`` names: a card comes first, `./name` always means a folder."""
+    known = available(kind, cards)
+    if source in known:
+        return "card"
+    if Path(source).expanduser().is_dir():
+        return "folder"
+    if Path(source).expanduser().is_file():
+        raise UsageError(f"{source} is a file; expected a model folder, a card or a hub id.")
+    if HUB_ID.match(source) and not source.startswith("."):
+        return "hub"
+    if "/" in source or source.startswith((".", "~")):
+        raise UsageError(f"there is no folder {source}.", hint="a hub id reads owner/name; compress ls shows the cards")
+    raise UsageError(
+        f"no {kind.rstrip('s')} card is called '{source}'{nearest(source, known)}, and no folder either.",
+        hint="give a card's name (compress ls), a local folder, or a hub id such as owner/name",
+    )
+
+
+def folder_of(
+    source: str, revision: str | None, cards: Sequence[Path], from_hub: Callable[[str, str], Found]
+) -> Path | Found:
+    """Where the files of a teacher card, a folder's path or a hub id lie.
+
+    A package's weights are checked against their digest; of a repository on the hub ``from_hub`` tells.
+    """
+    place = where(source, "teachers", cards)
+    if place == "folder":
+        return Path(source).expanduser()
+    if place == "hub":
+        return from_hub(*hub_address(source, revision))
+    checkpoint = find_teacher(source, cards).checkpoint
+    if isinstance(checkpoint, PackageCheckpoint):
+        return locate(checkpoint)
+    return from_hub(checkpoint.hub, revision or checkpoint.revision)
+
+
+def identity(
+    source: str, revision: str | None, cards: Sequence[Path] = (), kind: Literal["teachers", "students"] = "teachers"
+) -> dict[str, Any]:
+    """What makes two sources the same model: hub id and revision, a digest of weights, or a digest of files."""
+    place = where(source, kind, cards)
+    if place == "folder":
+        return {"digest": _digest(Path(source).expanduser())}
+    if place == "hub":
+        name, chosen = hub_address(source, revision)
+        return {"hub": name, "revision": chosen}
+    checkpoint = find_teacher(source, cards).checkpoint if kind == "teachers" else find_student(source, cards).start
+    if isinstance(checkpoint, PackageCheckpoint):
+        return {"sha256": checkpoint.sha256}
+    if isinstance(checkpoint, str):
+        return {"start": checkpoint}
+    return {"hub": checkpoint.hub, "revision": revision or checkpoint.revision}
+
+
+def hub_address(source: str, revision: str | None = None) -> tuple[str, str]:
+    """The repository and revision that a hub id means."""
+    name, _, pinned = source.partition("@")
+    return name, revision or pinned or "main"
+
+
+def folder_identity(source: str) -> dict[str, Any]:
+    """What makes two folders the same model, whatever its form: a digest of all their files."""
+    folder = Path(source).expanduser()
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {source}.")
+    told = {name: digest for name, digest in digests(folder).items() if name not in TOLD_FILES}
+    return {"digest": combined_digest(told)}
+
+
+def model_files(folder: Path) -> list[Path]:
+    """The files that make a model of a folder, or a UsageError where it is none."""
+    files = sorted({path for pattern in MODEL_FILES for path in folder.glob(pattern) if path.name not in TOLD_FILES})
+    if not any(path.name == "config.json" for path in files):
+        raise UsageError(f"{folder} is no model folder: it has no config.json.")
+    return files
+
+
+def _digest(folder: Path) -> str:
+    return combined_digest({path.name: file_digest(path) for path in model_files(folder)})

@@ -1,0 +1,102 @@
+"""What a checkpoint says it answers, whether that is what a task asks, and how a config says what a task asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedConfig
+
+from compress.model_info import TaskInfo, find_info
+from compress.models.families import family_of
+from compress.models.heads import HEADS, Head, head_named, head_of_class
+from compress.models.sentence_transformers_format import is_embedding_folder
+from compress.tasks import kind_of
+
+EMBEDDING, SPANS = HEADS["sentence-embedding"], HEADS["question-answering"]
+THEIRS = ("single_label_classification", "multi_label_classification", "regression")
+"""The only problems that transformers lets a config name."""
+OF_EMBEDDINGS = ("pooling", "sentence_size")
+CHOICE = "ForMultipleChoice"
+SCORES_CHOICES_ALIKE = ("bert", "distilbert", "albert", "mobilebert", "modernbert")
+"""Families whose multiple-choice classes score a choice as their sequence-classification classes score a text: by
+weights of the same names. The others have another head there."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """The head of a checkpoint."""
+
+    head: Head | None
+    """None where it is none of ours (a pretraining head)."""
+    names: tuple[str, ...] = ()
+    """What each output stands for."""
+    problem: str | None = None
+    """What its outputs were trained for, where it says so."""
+
+
+def saved_as(folder: Path, config: PreTrainedConfig) -> Saved:
+    """From compress.json, the files of sentence-transformers, or the class that the config names."""
+    info = find_info(folder)
+    if info is not None and info.task is not None:
+        kind = kind_of(info.task)
+        return Saved(head_named(kind.head), names_in(config), kind.problem)
+    if is_embedding_folder(folder):
+        return Saved(EMBEDDING)
+    classes = config.architectures or ()
+    if any(name.endswith(CHOICE) for name in classes) and family_of(config).name in SCORES_CHOICES_ALIKE:
+        return Saved(HEADS["sequence-classification"], ("score",), "choice")
+    head = next(filter(None, (head_of_class(name) for name in classes)), None)
+    return Saved(head, names_in(config), config.problem_type)
+
+
+def answers_task(saved: Saved, task: TaskInfo) -> bool:
+    """Whether a checkpoint answers the task: the same labels by name, or as many numbers that mean the same."""
+    kind = kind_of(task)
+    if saved.head is not head_named(kind.head):
+        return False
+    if saved.head in (EMBEDDING, SPANS):
+        return True
+    if not task.labels:
+        return len(saved.names) == kind.outputs(task) and saved.problem in (None, kind.problem)
+    return sorted(map(plain, saved.names)) == sorted(map(plain, output_names(task)))
+
+
+def label_order(saved: Saved, task: TaskInfo) -> list[int]:
+    """Where each output that the task asks for stands in the checkpoint's head; nothing where outputs have no names."""
+    places = {plain(name): index for index, name in enumerate(saved.names)}
+    return [places[plain(name)] for name in output_names(task)] if task.labels else []
+
+
+def output_names(task: TaskInfo) -> tuple[str, ...]:
+    """What the head's outputs stand for: the labels or one number, and how much a window has to say."""
+    kind = kind_of(task)
+    if kind.head == SPANS.name:
+        return ("start", "end")
+    names, outputs = task.labels or ("score",), kind.outputs(task)
+    return (*names, *["weight"] * (outputs - len(names)))[:outputs]
+
+
+def config_for(config: PreTrainedConfig, task: TaskInfo) -> PreTrainedConfig:
+    """The config with the task's outputs, and with its loss where transformers knows it."""
+    kind = kind_of(task)
+    if kind.head != EMBEDDING.name:
+        names = output_names(task)
+        config.id2label = dict(enumerate(names))
+        config.label2id = {name: index for index, name in enumerate(names)}
+        for name in set(OF_EMBEDDINGS) & set(vars(config)):
+            delattr(config, name)
+    config.update({"problem_type": kind.problem if kind.problem in THEIRS else None})
+    return config
+
+
+def names_in(config: PreTrainedConfig) -> tuple[str, ...]:
+    """The classes of a checkpoint's head, in order."""
+    named = {int(index): str(label) for index, label in (config.id2label or {}).items()}
+    return tuple(named[index] for index in sorted(named))
+
+
+def plain(label: Any) -> str:
+    """How labels are compared."""
+    return str(label).strip().casefold()

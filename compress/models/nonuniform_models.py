@@ -1,0 +1,200 @@
+"""Uneven shapes: models that transformers' own configs cannot tell, as checkpoints that describe themselves.
+
+Plain transformers rebuilds every layer from one number of heads and one FFN width, with heads that share the hidden
+size among them, and looks word vectors up in one table; so it cannot load what pruning, slicing or factorising leaves.
+Here each such family gets a config with a model_type of its own (`compress-bert`) that lists the layers' shapes and the
+factors, and for every head a model class that takes this form before weights are read. Importing `compress.models`
+registers both with the Auto classes: `AutoModelForSequenceClassification.from_pretrained(folder)` and `pipeline()` then
+work, bit for bit, without remote code.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import (
+    AutoConfig,
+    BertConfig,
+    DistilBertConfig,
+    ElectraConfig,
+    ModernBertConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+    RobertaConfig,
+    XLMRobertaConfig,
+)
+
+from compress.errors import ModelError
+from compress.models.families import (
+    UNEVEN,
+    Family,
+    family_of,
+    head_size,
+    layer_shapes,
+    layers_of,
+    part,
+)
+from compress.models.heads import HEADS, head_of
+from compress.models.student.factorised_embeddings import factors_of, put_factors
+
+PLAIN: dict[str, type[PreTrainedConfig]] = {
+    "bert": BertConfig,
+    "roberta": RobertaConfig,
+    "xlm-roberta": XLMRobertaConfig,
+    "electra": ElectraConfig,
+    "distilbert": DistilBertConfig,
+    "modernbert": ModernBertConfig,
+}
+"""transformers' own config of each family that has uneven shapes; a ModernBERT's are its factors alone."""
+
+
+def _uneven_config(name: str, plain: type[PreTrainedConfig]) -> type[PreTrainedConfig]:
+    """The family's config with the fields that uneven shapes need (transformers makes it a dataclass)."""
+    fields = {"layer_shapes": list[dict[str, int]] | None, "head_size": int | None, "factors": int | None}
+    members = {"model_type": UNEVEN + name, "__annotations__": fields, "__module__": __name__, **dict.fromkeys(fields)}
+    return type(f"Compress{plain.__name__}", (plain,), members | {"__doc__": f"A {name} of an uneven shape."})
+
+
+UNEVEN_CONFIGS = {name: _uneven_config(name, plain) for name, plain in PLAIN.items()}
+"""The config of each family's uneven shapes."""
+
+
+class Uneven:
+    """Mixed in before a plain model class: builds it, then gives its layers and vectors the form the config tells."""
+
+    def __init__(self, config: PreTrainedConfig, *args: Any, **kwargs: Any) -> None:
+        super().__init__(config, *args, **kwargs)  # type: ignore[call-arg]
+        assert isinstance(self, PreTrainedModel)
+        if self.config.factors is not None:
+            put_factors(self, self.config.factors)
+        if family_of(self).prunable:
+            _cut_layers(self)
+
+
+def _cut_layers(model: PreTrainedModel) -> None:
+    """Give every layer fresh linear parts of the listed shape; their weights are read or set afterwards."""
+    config, family = model.config, family_of(model)
+    if not config.layer_shapes or len(config.layer_shapes) != config.num_hidden_layers:
+        listed = len(config.layer_shapes or ())
+        raise ModelError(f"the config lists shapes for {listed} layers, expected {config.num_hidden_layers}.")
+    size, hidden = head_size(model), int(config.hidden_size)
+    for layer, shape in zip(layers_of(model), config.layer_shapes, strict=True):
+        width, ffn = shape["heads"] * size, shape["ffn"]
+        widths = {path: (hidden, width) for path in (family.query, family.key, family.value) if path is not None}
+        widths |= {
+            family.attention_output: (width, hidden),
+            family.ffn_in: (hidden, ffn),
+            family.ffn_out: (ffn, hidden),
+        }
+        for path, (entering, leaving) in widths.items():
+            if (part(layer, path).in_features, part(layer, path).out_features) != (entering, leaving):
+                layer.set_submodule(path, nn.Linear(entering, leaving))
+                model._init_weights(layer.get_submodule(path))  # type: ignore[no-untyped-call]
+        set_heads(layer, family, shape["heads"], size)
+
+
+def set_heads(layer: nn.Module, family: Family, heads: int, size: int) -> None:
+    """Tell a layer's attention module how many heads its linear parts hold, and how wide each is."""
+    attention = layer.get_submodule(family.attention)
+    values = dict.fromkeys(family.heads_attributes, heads) | {"attention_head_size": size, "scaling": size**-0.5}
+    for name, value in values.items():
+        setattr(attention, name, value)
+
+
+def _uneven_class(plain: type[PreTrainedModel], config: type[PreTrainedConfig]) -> type[PreTrainedModel]:
+    """The class that loads ``plain`` models with uneven layers, e.g. CompressBertForSequenceClassification."""
+    name = f"Compress{plain.__name__}"
+    members = {"config_class": config, "__module__": __name__, "__doc__": f"{plain.__name__} with uneven layers."}
+    return type(name, (Uneven, plain), members)
+
+
+def register() -> None:
+    """Make the Auto classes know the uneven shapes; called once, when `compress.models` is imported."""
+    for name, uneven in UNEVEN_CONFIGS.items():
+        AutoConfig.register(uneven.model_type, uneven)
+        for head in HEADS.values():
+            head.auto.register(uneven, _uneven_class(head.model_class(PLAIN[name]), uneven))
+
+
+def settled(model: PreTrainedModel) -> PreTrainedModel:
+    """The model in the class whose config tells its shape: plain where transformers can hold it, uneven where not.
+
+    Pruning changes layers in place and leaves config and class behind; this catches them up. Weights are copied into
+    a new model, unless nothing has to change.
+    """
+    shapes, config, factors = layer_shapes(model), model.config, factors_of(model)
+    plain = plain_holds(config, int(config.hidden_size), shapes, head_size(model), factors)
+    if told_shapes(config) == shapes and plain != config.model_type.startswith(UNEVEN):
+        return model
+    fitting = shaped(config, int(config.hidden_size), shapes, head_size(model), factors)
+    with torch.random.fork_rng(devices=[]):  # the weights drawn here are overwritten
+        fresh = from_config(head_of(model).model_class(type(fitting)), fitting, config._attn_implementation)
+    fresh.load_state_dict(model.state_dict())
+    nn.Module.to(fresh, device=model.device, dtype=model.dtype)
+    fresh.train(model.training)
+    return fresh
+
+
+def from_config(cls: type[PreTrainedModel], config: PreTrainedConfig, attention: str = "sdpa") -> PreTrainedModel:
+    """A model with fresh weights, drawn from torch's global generator."""
+    model: PreTrainedModel = cls._from_config(config, attn_implementation=attention)  # type: ignore[no-untyped-call]
+    return model
+
+
+def plain_holds(
+    config: PreTrainedConfig, hidden: int, shapes: Sequence[tuple[int, int]], size: int, factors: int | None = None
+) -> bool:
+    """Whether transformers' own config can tell a shape: heads that make up the hidden size, one FFN width, a table."""
+    even = not family_of(config).prunable or (len(set(shapes)) == 1 and shapes[0][0] * size == hidden)
+    return even and factors is None
+
+
+def told_shapes(config: PreTrainedConfig) -> list[tuple[int, int]]:
+    """(heads, FFN width) of each layer as the config has it."""
+    if config.model_type.startswith(UNEVEN) and config.layer_shapes:
+        return [(shape["heads"], shape["ffn"]) for shape in config.layer_shapes]
+    ffn = int(getattr(config, family_of(config).ffn_key))
+    return [(int(config.num_attention_heads), ffn)] * int(config.num_hidden_layers)
+
+
+REPLACED = ("model_type", "layer_shapes", "head_size", "factors", "architectures")
+
+
+def shaped(
+    config: PreTrainedConfig, hidden: int, shapes: Sequence[tuple[int, int]], size: int, factors: int | None = None
+) -> PreTrainedConfig:
+    """A copy of a config with another shape, of the plain class where that can hold it and of the uneven one where not.
+
+    Args:
+        config: of any model of the family.
+        hidden: the hidden size.
+        shapes: (heads, FFN width) of each layer.
+        size: of a head.
+        factors: numbers a piece, where word vectors are a product.
+    """
+    family = family_of(config)
+    plain = plain_holds(config, hidden, shapes, size, factors)
+    fitting = _of_class(config, (PLAIN if plain else UNEVEN_CONFIGS).get(family.name, type(config)))
+    heads, ffn = max(heads for heads, _ in shapes), max(ffn for _, ffn in shapes)
+    fitting.hidden_size, fitting.num_hidden_layers = hidden, len(shapes)
+    setattr(fitting, family.ffn_key, ffn)
+    # Plain classes want heads that divide the hidden size, also where their layers are cut to others afterwards.
+    fitting.num_attention_heads = heads if hidden % heads == 0 else math.gcd(heads, hidden)
+    if not plain:
+        fitting.factors = factors
+        fitting.head_size = size
+        fitting.layer_shapes = [{"heads": heads, "ffn": ffn} for heads, ffn in shapes] if family.prunable else None
+    return fitting
+
+
+def _of_class(config: PreTrainedConfig, wanted: type[PreTrainedConfig]) -> PreTrainedConfig:
+    if type(config) is wanted:
+        return copy.deepcopy(config)
+    kept = {key: value for key, value in config.to_dict().items() if key not in REPLACED}
+    fitting: PreTrainedConfig = wanted.from_dict(kept)
+    return fitting

@@ -1,0 +1,126 @@
+"""The folders of sentence-transformers: read as embedding models of ours, and written beside ours.
+
+modules.json lists what a text goes through, a folder each: the encoder, pooling, where wanted a linear layer, and
+bringing to length one. https://sbert.net describes the files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from compress.errors import ModelError
+from compress.models.embedding_model import POOLINGS, embedding_size, projection_of
+
+MODULES = "modules.json"
+TYPES = "sentence_transformers.models."
+"""Where all of its versions look for modules."""
+POOLING, DENSE, NORMALIZE = "1_Pooling", "2_Dense", "Normalize"
+KNOWN = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Dense"])
+"""What a text may go through here, and after it Normalize: embeddings here always have length one."""
+LINEAR = "torch.nn.modules.linear.Identity"
+WEIGHTS, WEIGHT = "model.safetensors", "linear.weight"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a folder of sentence-transformers makes one vector of the encoder's."""
+
+    pooling: str
+    size: int | None = None
+    """Width of its linear layer, where it has one."""
+    weights: Path | None = None
+
+    def projection(self) -> Tensor | None:
+        """The weight of its linear layer (size, width)."""
+        return None if self.weights is None else load_file(self.weights)[WEIGHT]
+
+
+def is_embedding_folder(folder: Path) -> bool:
+    """Whether sentence-transformers would make embeddings with it (it keeps cross-encoders in such folders too)."""
+    return "Pooling" in [_kind(module) for module in _modules(folder)]
+
+
+def read_layout(folder: Path) -> Layout:
+    """What modules.json and the folders it names say, or a ModelError for what has no place here."""
+    modules = _modules(folder)
+    kinds = [_kind(module) for module in modules]
+    if (kinds[:-1] if kinds[-1:] == [NORMALIZE] else kinds) not in KNOWN:
+        raise ModelError(
+            f"{folder / MODULES} makes embeddings by {', '.join(kinds)}; known here is Transformer, Pooling and, after "
+            "them, Dense and Normalize."
+        )
+    pooling = _pooling(folder / str(modules[1].get("path")) / "config.json")
+    return _dense(folder / str(modules[2].get("path")), pooling) if "Dense" in kinds else Layout(pooling)
+
+
+def write_layout(folder: Path, model: PreTrainedModel, max_length: int | None) -> None:
+    """Write beside an embedding model what sentence-transformers reads; texts are cut at ``max_length`` pieces."""
+    projection = projection_of(model)
+    parts = {"": "Transformer", POOLING: "Pooling", **({DENSE: "Dense"} if projection is not None else {})}
+    parts[f"{len(parts)}_{NORMALIZE}"] = NORMALIZE
+    listed = [
+        {"idx": place, "name": str(place), "path": path, "type": TYPES + kind}
+        for place, (path, kind) in enumerate(parts.items())
+    ]
+    _write(folder / MODULES, listed)
+    _write(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
+    width, pooling = int(model.config.hidden_size), model.config.pooling
+    modes = {f"pooling_mode_{name}": name.startswith(pooling) for name in ("cls_token", "mean_tokens")}
+    _write(folder / POOLING / "config.json", {"word_embedding_dimension": width, **modes})
+    if projection is not None:
+        size = embedding_size(model)
+        settings = {"in_features": width, "out_features": size, "bias": False, "activation_function": LINEAR}
+        _write(folder / DENSE / "config.json", settings)
+        save_file({WEIGHT: projection.contiguous()}, folder / DENSE / WEIGHTS, {"format": "pt"})
+
+
+def _modules(folder: Path) -> list[Mapping[str, Any]]:
+    return list(_read(folder / MODULES)) if (folder / MODULES).is_file() else []
+
+
+def _kind(module: Mapping[str, Any]) -> str:
+    """`Pooling` of `sentence_transformers.models.Pooling`: versions differ in where their classes live."""
+    return str(module.get("type")).rpartition(".")[2]
+
+
+def _pooling(path: Path) -> str:
+    """The one way in which pieces are pooled, in the words of old versions (a switch each) or of new ones."""
+    config = _read(path)
+    switches = {name.removeprefix("pooling_mode_") for name, on in config.items() if on is True}
+    short = {"cls_token": "cls", "mean_tokens": "mean"}
+    told = config.get("pooling_mode") or sorted(short.get(name, name) for name in switches - {"include_prompt"})
+    ways = [told] if isinstance(told, str) else list(told)
+    if len(ways) != 1 or ways[0] not in POOLINGS:
+        raise ModelError(f"{path} pools by {' and '.join(ways) or 'nothing'}; known here: {', '.join(POOLINGS)}.")
+    return str(ways[0])
+
+
+def _dense(folder: Path, pooling: str) -> Layout:
+    config = _read(folder / "config.json")
+    bent = config.get("bias", True) or config.get("activation_function") != LINEAR or config.get("use_residual")
+    if bent or not (folder / WEIGHTS).is_file():
+        raise ModelError(
+            f"{folder} is no linear layer without bias in {WEIGHTS}, and embeddings here have no other: it has the "
+            f"activation {str(config.get('activation_function')).rpartition('.')[2]}, bias: {config.get('bias', True)}."
+        )
+    return Layout(pooling, int(config["out_features"]), folder / WEIGHTS)
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read: {error}") from error
+
+
+def _write(path: Path, content: Any) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Building a student: fewer layers, narrower layers, factorised embeddings."""

@@ -1,0 +1,257 @@
+"""A narrower model cut out of a wide one: the hidden dimensions, heads and FFN neurons that matter most stay.
+
+Muralidharan et al., "Compact Language Models via Pruning and Knowledge Distillation" (Minitron), 2024
+(arXiv:2407.14679). The hidden dimensions are one set for the whole model, because all layers add to the same vectors;
+heads and neurons are chosen in each layer. What stays keeps its order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from compress.errors import ModelError
+from compress.models.embedding_model import SentenceEmbedding
+from compress.models.families import Family, base_of, family_of, head_size, layer_shapes, layers_of, part
+from compress.models.student.factorised_embeddings import FactoredEmbedding, factors_of, put_table, table_of, vectors_of
+
+Narrow = Callable[[Tensor, int], Tensor]
+"""Takes a tensor and one of its dimensions, and gives it fewer entries there."""
+
+
+@dataclass(frozen=True)
+class Importance:
+    """How much each part of a model matters, as `train.importance` measures it on data: means over pieces.
+
+    Only ranks and ratios count. All of it is on the CPU, wherever the model is.
+    """
+
+    hidden: Tensor
+    """Of each hidden dimension (hidden,)."""
+    heads: Sequence[Tensor]
+    """By layer (heads,)."""
+    neurons: Sequence[Tensor]
+    """By layer (FFN width,)."""
+    moments: Tensor
+    """Mean products of two hidden dimensions (hidden, hidden); its principal directions are those of `svd`."""
+
+
+def importance_of_weights(model: PreTrainedModel) -> Importance:
+    """A stand-in where there is no data, made of the weights that give hidden states their values.
+
+    A hidden dimension counts by the gain and bias with which norms give it, a head or neuron by the size of what
+    carries it into the output. How dimensions go together is read from the weights that write to them.
+    """
+    family, shapes, layers = family_of(model), layer_shapes(model), layers_of(model)
+    outputs = [part(layer, family.attention_output).weight.detach().cpu() for layer in layers]
+    downs = [part(layer, family.ffn_out).weight.detach().cpu() for layer in layers]
+    modules = [module for layer in layers for module in layer.modules()]
+    norms = [dict(module.named_parameters()) for module in modules if isinstance(module, nn.LayerNorm)]
+    gains = torch.stack([norm["weight"].detach().cpu() for norm in norms])
+    shifts = [norm["bias"].detach().cpu() for norm in norms if "bias" in norm]
+    biases = torch.stack(shifts or [torch.zeros_like(gains[0])])
+    written = torch.stack([weight @ weight.T for weight in (*outputs, *downs)]).sum(dim=0)
+    sizes = written.diagonal().sqrt().clamp(min=torch.finfo(written.dtype).tiny)
+    heads = [weight.reshape(len(weight), count, -1) for weight, (count, _) in zip(outputs, shapes, strict=True)]
+    return Importance(
+        hidden=(gains.square() + biases.square()).sqrt().mean(dim=0),
+        heads=[weight.square().sum(dim=(0, 2)).sqrt() for weight in heads],
+        neurons=[weight.norm(dim=0) for weight in downs],
+        moments=(gains.T @ gains * (written / sizes / sizes[:, None]) + biases.T @ biases) / len(norms),
+    )
+
+
+def importance_of_nothing(model: PreTrainedModel) -> Importance:
+    """For copies, of which everything stays: all parts alike."""
+    hidden = int(model.config.hidden_size)
+    shapes = layer_shapes(model)
+    return Importance(
+        hidden=torch.ones(hidden),
+        heads=[torch.ones(heads) for heads, _ in shapes],
+        neurons=[torch.ones(ffn) for _, ffn in shapes],
+        moments=torch.eye(hidden),
+    )
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The hidden dimensions of the student, in terms of the teacher's."""
+
+    hidden: int
+    """How many dimensions the teacher has."""
+    kept: Tensor
+    """Those that stay, in order (width,)."""
+    gain: float
+    """How much smaller a layer norm's outputs would become without correction.
+
+    A norm brings what is left to variance one, though the dimensions that stay had more than their share of it:
+    hidden / width times their share, and that is the gain's square.
+    """
+    basis: Tensor | None = None
+    """Directions (hidden, width) that stand in the place of the dimensions that stay."""
+
+    @property
+    def matrix(self) -> Tensor:
+        """(hidden, width): what each dimension of the student is made of."""
+        return torch.eye(self.hidden)[:, self.kept] if self.basis is None else self.basis
+
+    def states(self, tensor: Tensor, dim: int) -> Tensor:
+        """Narrow what reads or writes hidden states."""
+        if self.basis is None:
+            return picked(self.kept, self.hidden, tensor, dim)
+        narrowed: Tensor = torch.tensordot(tensor, self.basis.to(tensor), dims=([dim], [0]))
+        return narrowed.movedim(-1, dim)
+
+    def norm(self, tensor: Tensor, dim: int) -> Tensor:
+        """Narrow the weight of a layer norm, which works on each dimension by itself."""
+        return picked(self.kept, self.hidden, tensor, dim) * self.gain
+
+
+def picked(kept: Tensor, count: int, tensor: Tensor, dim: int) -> Tensor:
+    """The ``kept`` of ``count`` entries; where several parts stand one after the other (Q, K and V), of each."""
+    blocks = range(0, tensor.shape[dim], count)
+    return tensor.index_select(dim, torch.cat([kept + start for start in blocks]).to(tensor.device))
+
+
+def best(importance: Tensor, count: int) -> Tensor:
+    """The ``count`` most important, in their order."""
+    return torch.sort(torch.sort(importance, descending=True, stable=True).indices[:count]).values
+
+
+def sliced(importance: Importance, width: int) -> Stream:
+    """The most important hidden dimensions."""
+    kept = best(importance.hidden, width)
+    return Stream(len(importance.hidden), kept, gain_of(importance.moments, torch.eye(len(importance.hidden))[:, kept]))
+
+
+def gain_of(moments: Tensor, basis: Tensor) -> float:
+    """See `Stream.gain`; ``basis`` (hidden, width) has orthonormal columns."""
+    hidden, width = basis.shape
+    share = float((basis.T @ moments @ basis).trace() / moments.trace())
+    return math.sqrt(share * hidden / width)
+
+
+def copy_weights(
+    origin: PreTrainedModel, fresh: PreTrainedModel, chosen: Sequence[int], importance: Importance, stream: Stream
+) -> None:
+    """Fill ``fresh`` from ``origin``: everything outside the layers, and the chosen layers in their new places.
+
+    Every part is narrowed to the shape that ``fresh`` has; where that is the same it is copied as it is.
+    """
+    done = {id(module) for layer in layers_of(fresh) for module in layer.modules()}
+    done |= {id(module) for module in _set_vectors(origin, fresh, stream)}
+    axes = _head_axes(origin, fresh, stream)
+    for path, module in fresh.named_modules():
+        if id(module) not in done:
+            _copy_own(origin.get_submodule(path), module, axes.get(path) or _axes_of(module, stream))
+    family, size, theirs = family_of(origin), head_size(origin), layers_of(origin)
+    for layer, index in zip(layers_of(fresh), chosen, strict=True):
+        axes = _layer_axes(family, size, layer, importance.heads[index], importance.neurons[index], stream)
+        for path, module in layer.named_modules():
+            _copy_own(theirs[index].get_submodule(path), module, axes.get(path) or _axes_of(module, stream))
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """How the parameters of one module are narrowed."""
+
+    rows: Narrow
+    columns: Narrow
+    bias: Narrow
+
+
+def _axes_of(module: nn.Module, stream: Stream) -> _Axes:
+    """Of a module that knows nothing but hidden states."""
+    return _Axes(stream.norm if isinstance(module, nn.LayerNorm) else stream.states, stream.states, stream.states)
+
+
+def _layer_axes(
+    family: Family, size: int, layer: nn.Module, heads: Tensor, neurons: Tensor, stream: Stream
+) -> dict[str, _Axes]:
+    """By path of a linear part, how the teacher's is narrowed to the shape of ``layer``."""
+    width, ffn = part(layer, family.attention_output).in_features, part(layer, family.ffn_out).in_features
+    channels = torch.arange(len(heads) * size).reshape(len(heads), size)
+    head = partial(picked, channels[best(heads, width // size)].flatten(), channels.numel())
+    neuron = partial(picked, best(neurons, ffn), len(neurons))
+    readers = (family.query, family.key, family.value, family.query_key_value)
+    return {path: _Axes(head, stream.states, head) for path in readers if path is not None} | {
+        family.attention_output: _Axes(stream.states, head, stream.states),
+        family.ffn_in: _Axes(neuron, stream.states, neuron),
+        family.ffn_out: _Axes(stream.states, neuron, stream.states),
+    }
+
+
+def _copy_own(theirs: nn.Module, ours: nn.Module, axes: _Axes) -> None:
+    """Copy the parameters that a module has itself, narrowed in each dimension in which it is smaller."""
+    given = dict(theirs.named_parameters(recurse=False))
+    for name, target in ours.named_parameters(recurse=False):
+        if name not in given:
+            # A ModernBERT's first layer has no norm before its attention.
+            raise ModelError(
+                "the teacher's first layer lacks a norm that all others have, so it can only be the student's first.",
+                hint="list the student's layers in the teacher's order",
+            )
+        value = given[name].detach()
+        for dim, narrow in enumerate([axes.bias] if name == "bias" else [axes.rows, axes.columns][: value.ndim]):
+            if value.shape[dim] != target.shape[dim]:
+                value = narrow(value, dim)
+        with torch.no_grad():
+            target.copy_(value)
+
+
+def _set_vectors(origin: PreTrainedModel, fresh: PreTrainedModel, stream: Stream) -> list[nn.Module]:
+    """Set factorised word vectors where the teacher has others; returns the modules that are set."""
+    ours = vectors_of(fresh)
+    if not isinstance(ours, FactoredEmbedding) or factors_of(origin) == ours.embedding_dim:
+        return []
+    table = table_of(vectors_of(origin))
+    put_table(ours, table if table.shape[1] == ours.widen.out_features else stream.states(table, 1))
+    return list(ours.modules())
+
+
+def _head_axes(origin: PreTrainedModel, fresh: PreTrainedModel, stream: Stream) -> dict[str, _Axes]:
+    """How the parts of a head are narrowed that makes features of its own out of the hidden states.
+
+    Behind a dense layer and its activation stand features, and no hidden states: those stay that the last layer weighs
+    most, whatever stays of the hidden states.
+    """
+    pairs = _outer_linears(origin, fresh)
+    narrowed = {path: (_narrows(*pair, 0), _narrows(*pair, 1)) for path, pair in pairs.items()}
+    dense = [path for path, both in narrowed.items() if both == (True, True)]
+    readers = [path for path, both in narrowed.items() if both == (False, True)]
+    if not dense or not readers or isinstance(origin, SentenceEmbedding):
+        return {}
+    weights = torch.cat([pairs[path][0].weight.detach().cpu() for path in readers])
+    kept = best(weights.norm(dim=0), pairs[dense[0]][1].out_features)
+    features = partial(picked, kept, weights.shape[1])
+    norms = [path for path, module in origin.named_modules() if isinstance(module, nn.LayerNorm)]
+    return (
+        {path: _Axes(features, features, features) for path in norms if path not in _names_of_base(origin)}
+        | {path: _Axes(features, stream.states, features) for path in dense}
+        | {path: _Axes(stream.states, features, stream.states) for path in readers}
+    )
+
+
+def _names_of_base(model: PreTrainedModel) -> set[str]:
+    inside = {id(module) for module in base_of(model).modules()}
+    return {path for path, module in model.named_modules() if id(module) in inside}
+
+
+def _outer_linears(origin: PreTrainedModel, fresh: PreTrainedModel) -> dict[str, tuple[nn.Linear, nn.Linear]]:
+    """The linear parts outside the layers and word vectors, of both models."""
+    known = {id(module) for each in (*layers_of(fresh), vectors_of(fresh)) for module in each.modules()}
+    return {
+        path: (part(origin, path), module)
+        for path, module in fresh.named_modules()
+        if isinstance(module, nn.Linear) and id(module) not in known
+    }
+
+
+def _narrows(old: nn.Linear, new: nn.Linear, dim: int) -> bool:
+    return old.weight.shape[dim] != new.weight.shape[dim]

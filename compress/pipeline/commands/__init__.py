@@ -1,0 +1,1 @@
+"""The library functions behind single commands: plan, export, ls, init, clean, run --smoke."""

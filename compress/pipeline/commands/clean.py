@@ -1,0 +1,67 @@
+"""Remove what no run names: steps, finished or half built."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from compress.errors import CompressError
+from compress.pipeline.step_store import StepStore
+
+LOCK_FILE = "lock.json"
+
+
+def clean(runs: Path, *, dry_run: bool = False) -> list[dict[str, Any]]:
+    """Remove every step folder below ``runs`` that no run's lock.json names; what a living process holds stays."""
+    store = StepStore(runs)
+    named = _named(runs)
+    rows = []
+    for folder, why in [*_finished(store), *_partial(store)]:
+        if folder.name in named or store.is_held(folder.name):
+            continue
+        rows.append({"folder": str(folder), "bytes": _size(folder), "why": why})
+        if not dry_run:
+            store.discard(folder)
+    if not dry_run:
+        for leftover in (".trash", ".launch"):
+            shutil.rmtree(store.steps / leftover, ignore_errors=True)
+    return rows
+
+
+def _named(runs: Path) -> set[str]:
+    """The step folders that runs name; a lock that cannot be read stops everything, for it may name any of them."""
+    named: set[str] = set()
+    for lock in runs.glob(f"*/{LOCK_FILE}"):
+        named |= named_steps(lock)
+    return named
+
+
+def named_steps(lock: Path) -> set[str]:
+    """The folders of the steps that a run's lock names, those of an earlier run whose report still stands with them."""
+    try:
+        content = json.loads(lock.read_bytes())
+        return {*content["steps"].values(), *content.get("earlier", ())}
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise CompressError(
+            f"{lock} cannot be read, so which steps its run needs is unknown; nothing is removed.",
+            hint=f"delete {lock.parent}, and run its recipe again",
+        ) from error
+
+
+def _finished(store: StepStore) -> list[tuple[Path, str]]:
+    folders = [path for path in sorted(store.steps.glob("*")) if path.is_dir() and not path.name.startswith(".")]
+    return [(folder, "no run names it") for folder in folders]
+
+
+def _partial(store: StepStore) -> list[tuple[Path, str]]:
+    return [
+        (folder, "half built, and no run names it")
+        for folder in sorted((store.steps / ".partial").glob("*"))
+        if folder.is_dir()
+    ]
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

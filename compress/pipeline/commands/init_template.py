@@ -1,0 +1,91 @@
+"""What `compress init` writes: the shortest recipe that runs, with the keys one looks for next as comments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from compress.cards import available
+from compress.data.loading.row_sources import check_columns
+from compress.errors import UsageError, nearest
+from compress.model_sources import where
+from compress.pipeline.preflight.allowed_names import NAMES
+from compress.recipe.load import parse_recipe
+from compress.tasks import KINDS
+from compress.tasks.presets import KIND_DEFAULTS, NAMED_TASKS
+
+TEMPLATE = """\
+# compress plan {path}     what will run, with every default
+# compress run {path}      run it; run it again to go on where it stopped
+{task}
+teacher: {teacher}          # a card (compress ls teachers), a folder, or a hub id owner/name@revision
+finetune: {{epochs: 3}}
+student: {student}         # a card (compress ls students), a folder, or a shape: {{layers: 3}}
+distill: {{epochs: 3, soft_label: 1.0, hidden_state: 1.0, attention: 1.0}}
+prune: {{heads: 0.25, ffn: 0.5}}   # shares removed; or to: {{parameters: 0.3}}, the share left
+quantize: int8
+gate: {{max_drop: 0.01}}    # what the winner may lose against the teacher: one point
+targets: [cpu]            # or {{device: cpu, threads: 4, batch: 8}}, or cuda
+publish: zoo/
+"""
+
+OF_DATA = {
+    "range": "  range: [0.0, 1.0]       # the labels of two texts that have nothing in common, and that mean the same"
+}
+"""Settings that only the one who knows the rows can give, each as its default's line."""
+
+
+def write_starter(
+    path: Path,
+    *,
+    task: str | None,
+    train: str | None,
+    text: Sequence[str] | None,
+    label: str | None,
+    kind: str | None,
+    teacher: str,
+    student: str,
+    cards: Sequence[Path] = (),
+) -> Path:
+    """Write a recipe that loads and whose files have its columns; nothing that is there is overwritten."""
+    if path.exists():
+        raise UsageError(f"{path} is there already.", hint="give another name, or delete it first")
+    if task is not None and task not in NAMED_TASKS:
+        raise UsageError(
+            f"no task is called '{task}'{nearest(task, NAMED_TASKS)}", hint="or --train FILE for your own rows"
+        )
+    if kind is not None and kind not in KINDS:
+        raise UsageError(f"no task kind is called '{kind}'{nearest(kind, KINDS)}")
+    if train is None and task is None and (kind or text or label):
+        raise UsageError("--train FILE is missing: a kind and its columns are about rows of your own.")
+    where(teacher, "teachers", cards)
+    if student not in available("students", cards):
+        where(student, "students", cards)
+    content = TEMPLATE.format(path=path, task=_task(task, train, text, label, kind), teacher=teacher, student=student)
+    recipe = parse_recipe(content, str(path), (), NAMES, NAMED_TASKS, kinds=KIND_DEFAULTS)
+    check_columns(recipe.task)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def _task(task: str | None, train: str | None, text: Sequence[str] | None, label: str | None, kind: str | None) -> str:
+    """The recipe's task: a named one, the user's own file, or the one that needs no data."""
+    own = {"kind": kind, "text": list(text) if text else None, "label": label}
+    own = {key: value for key, value in own.items() if value is not None}
+    if train is None and not own:
+        return f"task: {task or 'docstrings'}"
+    section: dict[str, Any] = {"name": task} if task else {"kind": "classification"}
+    section.update(own)
+    if train:
+        section["data"] = {"train": train, **({} if task else {"test_share": 0.1})}
+    found = yaml.safe_dump({"task": section}, sort_keys=False, default_flow_style=None, allow_unicode=True).strip()
+    return "\n".join([found, *(line for name, line in OF_DATA.items() if name in _settings(task, section))])
+
+
+def _settings(task: str | None, section: Mapping[str, Any]) -> tuple[str, ...]:
+    """The settings that the kind of a user's own rows reads; a named task gives them itself."""
+    return () if task else KINDS[section["kind"]].settings

@@ -1,0 +1,1 @@
+"""Estimated time, memory and disk of a plan."""

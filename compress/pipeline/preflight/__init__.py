@@ -1,0 +1,1 @@
+"""Checks made before the first step runs."""

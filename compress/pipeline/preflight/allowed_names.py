@@ -1,0 +1,21 @@
+"""The names a recipe may use, gathered from the tables of the rooms that own them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from compress.measure.quality.robustness import PERTURBATIONS
+from compress.tasks import KINDS
+from compress.variants import FORMATS, QUANTIZERS, VARIANTS
+
+TRACKERS = ("tensorboard", "wandb", "mlflow", "comet_ml", "aim", "clearml", "dvclive", "swanlab", "trackio")
+"""Experiment trackers that Accelerate brings; each needs its own library installed."""
+
+NAMES: Mapping[str, Collection[str]] = {
+    "task kinds": KINDS,
+    "quantizers": QUANTIZERS,
+    "formats": FORMATS,
+    "variants": VARIANTS,
+    "perturbations": PERTURBATIONS,
+    "trackers": TRACKERS,
+}

@@ -1,0 +1,277 @@
+"""The report of a run: every figure comes from a step's folder, nothing is computed twice and nothing is filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+
+from compress.data.encode import encode_rows
+from compress.data.loading.data_digest import find_files
+from compress.data.splits.prepare_splits import Roles
+from compress.data.splits.unlabelled_texts import UNLABELLED, UnlabelledInfo, unlabelled_info
+from compress.data.tokenizer import Tokens
+from compress.environment import LIBRARIES, describe, versions
+from compress.measure import Latency
+from compress.measure.baselines import floor_of
+from compress.measure.quality.quality_result import Disagreement
+from compress.measure.resources.footprint import Footprint, footprint
+from compress.measure.roofline.roofline import Shares, shares
+from compress.model_info import FolderInfo, LayerMap, ShapeInfo, find_info, read_info
+from compress.pipeline.graph import Competitor, Plan
+from compress.pipeline.step_context import Workbench
+from compress.pipeline.steps.measure_step import Measured, read_measured
+from compress.pipeline.steps.provenance import makings
+from compress.pipeline.steps.score_answers import TEACHER, Assessor
+from compress.pipeline.strip_paths import pathless, portable, without_paths
+from compress.recipe.measure_schema import Target
+from compress.recipe.schema import Data
+from compress.report.report_schema import (
+    AtTarget,
+    DataFacts,
+    LedgerRow,
+    Machine,
+    Report,
+    Rules,
+    StepCost,
+    TargetFacts,
+    limits_of,
+)
+from compress.select.select_winner import judged
+from compress.variants import Variant
+
+MODEL_STEPS = {"teacher": "finetune", "student": "distill", "pruned": "prune"}
+"""Which step makes which model."""
+
+TOLD_ROWS = 10_000
+"""Rows of train that tell how many of its texts are cut, at most."""
+
+
+def assemble(plan: Plan, bench: Workbench) -> Report:
+    """Gather the facts of all steps and judge them."""
+    return judged(_Assembly(plan, bench).report())
+
+
+def disagreements(report: Report) -> dict[str, Sequence[Disagreement]]:
+    """By row, where it and the teacher are furthest apart; a target is named where answers differ from the first's."""
+    found: dict[str, Sequence[Disagreement]] = {}
+    for row in report.rows:
+        for title, place in row.targets.items():
+            given = place.test.disagreements if place.test else ()
+            if given and found.setdefault(row.key, given) != given:
+                found[f"{row.key} at {title}"] = given
+    return found
+
+
+@dataclass
+class _Assembly:
+    plan: Plan
+    bench: Workbench
+
+    @cached_property
+    def assessor(self) -> Assessor:
+        return Assessor(self.plan, self.bench)
+
+    @cached_property
+    def measured(self) -> Measured:
+        folder = self.bench.inputs.get("measure")
+        return Measured.model_validate(pathless(read_measured(folder).model_dump())) if folder else Measured()
+
+    def _failure(self, step: str) -> str | None:
+        """Why a step failed, without places of this machine: the report may be published."""
+        reason = self.bench.failures.get(step)
+        return reason and without_paths(reason)
+
+    def report(self) -> Report:
+        recipe = self.plan.recipe
+        competitors = self.plan.competitors
+        quantize = recipe.quantize
+        return Report(
+            name=recipe.name,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            versions=versions(LIBRARIES),
+            machine=_machine(self.plan),
+            recipe=portable(recipe),
+            task=self.assessor.roles.info.task_info.model_copy(update={"name": recipe.task.name}),
+            data=self._data(),
+            rules=Rules(
+                max_drop=recipe.gate.max_drop,
+                strict=recipe.gate.strict,
+                max_class_drop=recipe.gate.max_class_drop,
+                quantize_max_drop=quantize.max_drop if quantize else None,
+                rank_by=recipe.rank_by,
+            ),
+            targets=tuple(self._target(target) for target in recipe.targets),
+            steps=tuple(self._step(step.name) for step in self.plan.steps if step.kind != "report"),
+            rows=tuple(self._row(competitor) for competitor in competitors),
+            teacher=TEACHER,
+            unquantized={
+                made.key: f"{made.model}/{made.variant.needs}"
+                for made in competitors
+                if made.variant.method is not None
+            },
+            floor=self.assessor.floor(),
+            floor_name=floor_of(recipe.task.kind).name,
+            floor_reason=self._failure("floor"),
+            grid=self.measured.grid,
+            surroundings=self.measured.surroundings,
+            limits=self.measured.limits,
+            layer_maps=self._layer_maps(),
+            makings=makings(recipe, self._folders()),
+        )
+
+    def _folders(self) -> dict[str, Path]:
+        """By model, the folder of the step that made it, where it is there."""
+        steps = MODEL_STEPS.items()
+        return {model: self.bench.inputs[step] for model, step in steps if step in self.bench.inputs}
+
+    def _layer_maps(self) -> dict[str, LayerMap]:
+        """By model, the map that its folder tells."""
+        told = {model: find_info(folder) for model, folder in self._folders().items()}
+        return {model: info.layer_map for model, info in told.items() if info is not None and info.layer_map}
+
+    def _data(self) -> DataFacts:
+        info, beside = self.assessor.roles.info, self._unlabelled()
+        return DataFacts(
+            source=_source(self.plan.recipe.task.data),
+            digest=self.bench.records["data"].digest,
+            rows={**info.counts, **({UNLABELLED: beside.count} if beside else {})},
+            classes=info.per_class,
+            documents=info.documents.get("test"),
+            duplicates=info.duplicates,
+            skipped=info.skipped + (beside.skipped if beside else 0),
+            truncated=self._truncated(),
+            examples_per_row=self.assessor.examples_per_row(),
+        )
+
+    def _unlabelled(self) -> UnlabelledInfo | None:
+        """What is told of the texts without an answer, where the plan has some."""
+        folder = self.bench.inputs.get(UNLABELLED)
+        return unlabelled_info(folder) if folder else None
+
+    def _truncated(self) -> dict[str, float]:
+        """Of train as the teacher's tokenizer tells, of the other roles as the reference was scored."""
+        folder = self.bench.inputs.get("finetune")
+        of_train = {} if folder is None else {"train": _truncated_of_train(self.assessor.roles, folder)}
+        return of_train | self.assessor.truncated()
+
+    def _target(self, target: Target) -> TargetFacts:
+        reason = self.plan.missing_targets.get(target.title)
+        return TargetFacts(
+            title=target.title,
+            device=target.device,
+            threads=target.threads,
+            batch=target.batch,
+            length=target.length,
+            present=reason is None,
+            reason=reason,
+        )
+
+    def _step(self, name: str) -> StepCost:
+        record = self.bench.records.get(name)
+        step = self.plan.step(name)
+        if record is None:
+            return StepCost(
+                name=name,
+                fingerprint=step.fingerprint,
+                seconds=None,
+                status="skipped" if name in self.bench.left_out else "failed",
+                reason=self._failure(name),
+            )
+        return StepCost(
+            name=name, fingerprint=step.fingerprint, seconds=record.seconds, reused=name in self.bench.reused
+        )
+
+    def _row(self, competitor: Competitor) -> LedgerRow:
+        folder = self.bench.inputs.get(competitor.step)
+        row = LedgerRow(model=competitor.model, step=MODEL_STEPS[competitor.model], variant=competitor.variant.info)
+        if folder is None:
+            status = "not measured" if competitor.step in self.bench.left_out else "failed"
+            return row.model_copy(update={"status": status, "reason": self._failure(competitor.step)})
+        info, size = read_info(folder), footprint(folder)
+        return row.model_copy(
+            update={
+                "variant": info.variant or competitor.variant.info,
+                "shape": info.shape.text if info.shape else None,
+                "footprint": size,
+                "cost_seconds": self._cost(competitor.step),
+                "targets": {
+                    target.title: self._at(competitor, target, info, size)
+                    for target in self._places(competitor.variant)
+                },
+            }
+        )
+
+    def _places(self, variant: Variant) -> list[Target]:
+        """The targets where a variant runs, or is missed."""
+        there = {*variant.devices, *variant.absent}
+        return [target for target in self.plan.recipe.targets if target.device in there]
+
+    def _cost(self, step: str) -> float:
+        """The seconds of ``step`` and of everything it was made from."""
+        needed, waiting = set[str](), [step]
+        while waiting:
+            name = waiting.pop()
+            if name not in needed:
+                needed.add(name)
+                waiting += self.plan.step(name).needs
+        return round(sum(self.bench.records[name].seconds for name in needed if name in self.bench.records), 3)
+
+    def _at(self, competitor: Competitor, target: Target, info: FolderInfo, size: Footprint) -> AtTarget:
+        latency = self._latency(competitor, target)
+        return AtTarget(
+            select=self.assessor.quality(competitor, target, "select"),
+            test=self.assessor.quality(competitor, target, "test"),
+            latency=latency,
+            shares=self._shares(competitor, target, latency, info.shape, size),
+            serving=self.measured.serving.get(f"{target.device} t{target.threads} {competitor.key}", ()),
+        )
+
+    def _latency(self, competitor: Competitor, target: Target) -> Latency:
+        found = self.measured.latencies.get(f"{target.title} {competitor.key}")
+        reasons = (
+            self.plan.missing_targets.get(target.title),
+            competitor.variant.absent.get(target.device),
+            self._failure("measure"),
+            "it was not timed",
+        )
+        return found or Latency(status="not measured", reason=next(filter(None, reasons)))
+
+    def _shares(
+        self, competitor: Competitor, target: Target, latency: Latency, shape: ShapeInfo | None, size: Footprint
+    ) -> Shares | None:
+        """What the row used of the machine there; None where it was not timed."""
+        limits = limits_of(self.measured.limits, target.device, target.threads)
+        if not latency.timed or limits is None or shape is None:
+            return None
+        return shares(latency, shape, limits, competitor.variant.precision, size.bytes_weights, target.batch)
+
+
+def _truncated_of_train(roles: Roles, folder: Path) -> float:
+    """The share of rows at even steps through train of which a model does not see everything."""
+    rows = roles.rows("train")
+    step = -(-len(rows) // TOLD_ROWS)
+    few = [rows[index] for index in range(0, len(rows), step)]
+    return encode_rows(few, roles.info.task_info, Tokens.load(folder)).truncated
+
+
+def _source(data: Data) -> str:
+    """What a reader calls the data: never a path of this machine."""
+    if data.hub or data.builtin:
+        return data.hub or f"builtin {data.builtin}"
+    return ", ".join(path.name for paths in find_files(data).values() for path in paths)
+
+
+def _machine(plan: Plan) -> Machine:
+    found = describe(devices=any(target.device == "cuda" for target in plan.recipe.targets))
+    return Machine(
+        name=found.cpu.model,
+        system=found.system,
+        cores=found.cpu.cores,
+        instructions=found.cpu.instructions or (),
+        memory=found.memory,
+        accelerator=found.gpus[0].name if found.gpus else None,
+        fingerprint=found.fingerprint,
+    )

@@ -1,0 +1,120 @@
+"""The steps that answer: every variant on select and test, on changed texts, and something simple for comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from compress.pipeline.step_context import Workbench
+from compress.recipe.field_types import Role
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from compress.data.encode import Encoded
+    from compress.measure.answer_rows import Searched
+    from compress.tasks.base import Row
+    from compress.variants import Variant
+
+    Asked = tuple[Sequence[Row], Sequence[Row]]
+    """Rows, and the documents among which their answers are searched."""
+
+ANSWERS_FILE = "answers.npz"
+SCORED_FILE = "scored.json"
+
+SCORED_ROLES: tuple[Role, ...] = ("select", "test")
+LENGTHS = "lengths"
+"""Key of the kept answers under which the pieces of each test row stand."""
+
+
+def score(bench: Workbench, parent: str, variant: Variant, device: Literal["cpu", "cuda"], batch: int) -> float:
+    """Answer every row of select and test with one variant, and keep the answers."""
+    import numpy as np
+
+    from compress.data.splits.prepare_splits import load_roles
+
+    roles = load_roles(bench.inputs["data"])
+    rows: dict[str, Asked] = {role: (roles.rows(role), roles.documents(role)) for role in SCORED_ROLES}
+    kept, truncated, examples = {}, {}, {}
+    for role, answers, encoded, searched in _answered(bench, parent, variant, device, batch, rows):
+        kept[role], truncated[role] = answers, encoded.truncated
+        examples[role] = len(encoded) / len(encoded.counts)
+        if searched is not None:
+            truncated[f"{role}'s documents"] = searched.truncated
+        if role == "test":
+            row = np.repeat(np.arange(len(encoded.counts)), encoded.counts)
+            kept[LENGTHS] = np.bincount(row, weights=encoded.lengths).astype(np.int64)
+    np.savez(bench.work / ANSWERS_FILE, allow_pickle=False, **kept)
+    told = {"truncated": truncated, "examples": examples, "batch": batch, "device": device}
+    bench.leave(SCORED_FILE, told)
+    return float(sum(len(kept[role]) for role in rows))
+
+
+def perturb(
+    bench: Workbench,
+    parent: str,
+    variant: Variant,
+    device: Literal["cpu", "cuda"],
+    batch: int,
+    names: Sequence[str],
+    seed: int,
+) -> float:
+    """Answer every row of test with its texts changed in each way of ``names``, and keep the answers by that name."""
+    import numpy as np
+
+    from compress.data.splits.prepare_splits import load_roles
+    from compress.measure.quality.robustness import PerturbedRows
+    from compress.tasks import kind_of
+
+    roles = load_roles(bench.inputs["data"])
+    kind, test, documents = kind_of(roles.info.task_info), roles.rows("test"), roles.documents("test")
+    rows: dict[str, Asked] = {name: (PerturbedRows(test, kind, name, seed), documents) for name in names}
+    kept = {name: answers for name, answers, *_ in _answered(bench, parent, variant, device, batch, rows)}
+    np.savez(bench.work / ANSWERS_FILE, allow_pickle=False, **kept)
+    return float(sum(map(len, kept.values())))
+
+
+def _answered(
+    bench: Workbench,
+    parent: str,
+    variant: Variant,
+    device: Literal["cpu", "cuda"],
+    batch: int,
+    rows: Mapping[str, Asked],
+) -> Iterator[tuple[str, NDArray[Any], Encoded, Searched | None]]:
+    """What one variant makes of each set of rows, the rows as it read them, and the documents they search.
+
+    Sets that follow each other and search the same documents have them embedded once. The task is the folder's own: it
+    has the thresholds that were tuned for this model.
+    """
+    from compress.data.tokenizer import Tokens
+    from compress.environment import usable_cores
+    from compress.measure.answer_rows import answer_rows, embed_documents
+    from compress.model_info import read_info
+    from compress.runtime import open_predictor
+    from compress.runtime.predictor import Place
+
+    folder = bench.inputs[parent]
+    predictor = open_predictor(folder, Place(device, usable_cores()), None if variant.build else variant.info)
+    task, tokens = read_info(folder).task, Tokens.load(folder)
+    assert task is not None  # every model of a run was made for its task
+    searched, embedded = None, None
+    for name, (given, documents) in rows.items():
+        if documents is not embedded:
+            searched = embed_documents(predictor.predict, documents, task, tokens, batch)
+            embedded = documents
+        yield name, *answer_rows(predictor.predict, given, task, tokens, batch, searched), searched
+
+
+def floor(bench: Workbench, seed: int) -> float:
+    """What something simple makes of the task."""
+    import numpy as np
+
+    from compress.data.splits.prepare_splits import load_roles
+    from compress.measure.baselines import floor_answers
+
+    roles = load_roles(bench.inputs["data"])
+    task = roles.info.task_info
+    answers = floor_answers(roles.rows("train"), roles.rows("test"), task, seed, roles.documents("test"))
+    np.savez(bench.work / ANSWERS_FILE, test=answers)
+    return float(roles.info.counts["train"])

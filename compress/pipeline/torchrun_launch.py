@@ -1,0 +1,84 @@
+"""Running under `torchrun` or `accelerate launch`: only training happens on all processes.
+
+The main process decides for every training step whether it stands or runs and writes that down; the others wait for
+the word, take part, and wait for the next. They wait on files, never in a collective, because exports and measurements
+in between take longer than any collective's patience.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from compress.errors import CompressError
+from compress.pipeline.step_store import write_aside
+
+POLL_SECONDS = 0.2
+
+Action = Literal["run", "stand", "stop"]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """This process's place among those started together."""
+
+    rank: int = 0
+    world: int = 1
+    identity: str = ""
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process decides, writes and speaks."""
+        return self.rank == 0
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Launch:
+        """Read the launcher's variables; a plain start is a world of one."""
+        world = int(environment.get("WORLD_SIZE", "1"))
+        if world <= 1:
+            return cls()
+        marks = [environment.get(name, "") for name in ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT")]
+        one_machine = environment.get("LOCAL_WORLD_SIZE") == str(world)
+        # Processes on one machine share their launcher, whose number and start no other launch has.
+        marks.append(f"{os.getppid()}-{_started(os.getppid())}" if one_machine else "")
+        return cls(int(environment["RANK"]), world, "-".join(filter(None, marks)).replace("/", "_"))
+
+    def tell(self, steps: Path, step: str, action: Action) -> None:
+        """Let the other processes know what becomes of a training step (or, with `stop`, that no more will come)."""
+        if self.world > 1:
+            write_aside(self._word(steps, step), json.dumps({"action": action}))
+
+    def hear(self, steps: Path, step: str) -> Action:
+        """Wait for the main process's word on ``step``."""
+        word, stop = self._word(steps, step), self._word(steps, "stop")
+        launcher = os.getppid()
+        while not word.exists():
+            if stop.exists():
+                return "stop"
+            if os.getppid() != launcher:
+                raise CompressError("the launcher of this process has ended.")
+            time.sleep(POLL_SECONDS)
+        action: Action = json.loads(word.read_text())["action"]
+        return action
+
+    def _word(self, steps: Path, step: str) -> Path:
+        return steps / ".launch" / self.identity / f"{step}.json"
+
+
+def _started(process: int) -> float:
+    import psutil
+
+    return float(psutil.Process(process).create_time())
+
+
+def leave_group() -> None:
+    """Leave the group of processes that training joined; torch warns of those that end within it."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()

@@ -1,0 +1,147 @@
+"""Numbers as people read them, the same way in the terminal, the pages and the model card."""
+
+from __future__ import annotations
+
+from compress.measure.result_base import Score
+
+ABSENT = "–"
+MEANINGLESS = "not meaningful"
+
+IN_CAPITALS = {"f1": "F1", "mrr": "MRR", "map": "MAP", "ndcg": "nDCG", "mse": "MSE"}
+NAMES = {"spearman": "Spearman", "pearson": "Pearson", "matthews": "Matthews"}
+"""Those named after people."""
+
+
+def metric(name: str) -> str:
+    """A metric as people write it: `macro F1`, `recall@10`, `exact match`."""
+    words = name.replace("_at_", "@").split("_")
+    return " ".join(_metric_word(word) for word in words)
+
+
+def _metric_word(word: str) -> str:
+    name, at, depth = word.partition("@")
+    return IN_CAPITALS.get(name, NAMES.get(name, name)) + at + depth
+
+
+def bare(name: str) -> str:
+    """A name without its article: `bag of words`."""
+    return name.removeprefix("a ").removeprefix("an ").removeprefix("the ")
+
+
+def score(value: float | None, larger_is_better: bool = True) -> str:
+    """A score from 0 to 1 as points (`90.4`); an error as it is (`0.0312`)."""
+    if value is None:
+        return ABSENT
+    return f"{100 * value:.1f}" if larger_is_better else f"{value:.4f}"
+
+
+def points(value: float | None, larger_is_better: bool = True) -> str:
+    """A difference of scores with its unit: `0.3 points`, or the plain number for an error."""
+    if value is None:
+        return ABSENT
+    if not larger_is_better:
+        return f"{value:.4f}"
+    shown = f"{100 * value:.2f}".rstrip("0").rstrip(".")
+    shown = "0" if shown in ("-0", "") else shown
+    return f"{shown} point{'' if shown == '1' else 's'}"
+
+
+def signed(value: float | None, larger_is_better: bool = True) -> str:
+    """A gain with its sign: `+0.3`, `−1.2` (a true minus, so that columns line up)."""
+    if value is None:
+        return ABSENT
+    shown = f"{100 * value:+.1f}" if larger_is_better else f"{value:+.4f}"
+    return ("±" + shown[1:] if float(shown) == 0 else shown).replace("-", "−")
+
+
+def interval(found: Score | None, larger_is_better: bool = True) -> str:
+    """The two ends: `88.9 to 92.0`."""
+    return ABSENT if found is None else f"{score(found.low, larger_is_better)} to {score(found.high, larger_is_better)}"
+
+
+def times(value: float | None) -> str:
+    """A factor with three digits: `0.97×`, `4.21×`, `19.2×`, `104×`."""
+    if value is None:
+        return ABSENT
+    return f"{value:.0f}×" if value >= 99.95 else f"{value:.1f}×" if value >= 9.995 else f"{value:.2f}×"
+
+
+def milliseconds(value: float | None) -> str:
+    """A duration of a call: `0.612 ms`, `11.6 ms`, `1,204 ms`."""
+    if value is None:
+        return ABSENT
+    return f"{value:,.0f} ms" if value >= 100 else f"{value:.3g} ms" if value >= 0.01 else f"{value:.4f} ms"
+
+
+def size(count: float | None) -> str:
+    """Bytes in decimal units, as download sizes are given: `13.9 MB`."""
+    if count is None:
+        return ABSENT
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}" if count < 100 * scale else f"{count / scale:.0f} {unit}"
+    return f"{count:.0f} B"
+
+
+def count(value: float | None) -> str:
+    """A large number in short: `22.7 M`, `1,821`."""
+    if value is None:
+        return ABSENT
+    return f"{value / 1e6:.1f} M" if value >= 1e6 else f"{value:,.0f}"
+
+
+def seconds(value: float | None) -> str:
+    """A duration of a step: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`."""
+    if value is None:
+        return ABSENT
+    if value < 9.95:
+        return f"{value:.1f} s"
+    whole = round(value)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
+
+
+def percent(value: float | None) -> str:
+    """A share: `98.7 %`."""
+    return ABSENT if value is None else f"{100 * value:.1f} %"
+
+
+def probability(value: float | None) -> str:
+    """A p-value: `0.04`, `< 0.001`."""
+    if value is None:
+        return ABSENT
+    return "< 0.001" if value < 0.001 else f"{value:.2g}"
+
+
+def operations(value: float | None) -> str:
+    """Operations of one answer: `2.41 GFLOP`."""
+    return ABSENT if value is None else f"{_thousands(value)}FLOP"
+
+
+def rate(value: float | None) -> str:
+    """Operations a second: `143 Gop/s`."""
+    return ABSENT if value is None else f"{_thousands(value)}op/s"
+
+
+def traffic(value: float | None) -> str:
+    """Bytes a second: `11.2 GB/s`."""
+    return ABSENT if value is None else f"{size(value)}/s"
+
+
+def joules(value: float | None) -> str:
+    """Energy of one answer: `3.1 mJ`, `0.42 J`."""
+    if value is None:
+        return ABSENT
+    return f"{value:.3g} J" if value >= 0.1 else f"{1e3 * value:.3g} mJ"
+
+
+def _thousands(value: float) -> str:
+    """Three digits and a unit's first letter."""
+    for letter, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= 0.9995 * scale:
+            return f"{value / scale:.3g} {letter}"
+    return f"{value:.3g} "

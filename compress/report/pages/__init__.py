@@ -1,0 +1,1 @@
+"""The report's pages: Markdown, HTML and the index of published reports."""

@@ -1,0 +1,1 @@
+"""The report's tables: rows of text for the terminal, Markdown and HTML."""

@@ -1,0 +1,1 @@
+"""Gate and winner: which variant of a run is chosen on each target."""

@@ -1,0 +1,1 @@
+"""From model outputs to answers: spans, windows, thresholds, neighbours. Pure numpy."""

@@ -1,0 +1,1 @@
+"""Task kinds, one a file."""

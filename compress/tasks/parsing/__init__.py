@@ -1,0 +1,1 @@
+"""From the values of raw rows to what a task kind understands."""

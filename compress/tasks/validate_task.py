@@ -1,0 +1,160 @@
+"""What can be wrong with a task before any row is read, all of it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from compress.errors import Problem, nearest
+from compress.recipe.schema import Task
+from compress.tasks import KINDS, Kind
+from compress.tasks.parsing.columns import label_columns, soft_columns
+
+OF_SOME = (
+    "labels",
+    "first_label",
+    "soft_labels",
+    "long",
+    "overlap",
+    "max_windows",
+    "max_answer",
+    "scheme",
+    "pooling",
+    "range",
+    "negatives",
+    "hard_negatives",
+)
+"""Settings that only some kinds read: those in their `settings`."""
+OF_WINDOWS = ("overlap", "max_windows")
+
+
+def task_problems(task: Task) -> list[Problem]:
+    """Every fault of ``task`` that its settings alone show; paths start at ``task``."""
+    if task.kind not in KINDS:
+        unknown = Problem(("task", "kind"), f"no task kind is called '{task.kind}'{nearest(task.kind, KINDS)}")
+        return [unknown, *_column_problems(task), *_source_problems(task)]
+    kind = KINDS[task.kind]
+    about_kind = [*_kind_problems(task, kind), *_setting_problems(task, kind), *kind.problems(task)]
+    return [*about_kind, *_column_problems(task), *_source_problems(task)]
+
+
+def _kind_problems(task: Task, kind: Kind) -> Iterator[Problem]:
+    """What the kind has not, or has not so many of."""
+    metrics = [metric.name for metric in kind.metrics]
+    if task.metric is not None and task.metric not in metrics:
+        yield Problem(("task", "metric"), f"{kind.name} has no metric '{task.metric}'{nearest(task.metric, metrics)}")
+    least, most = kind.columns
+    if len(task.text) < least or (most is not None and len(task.text) > most):
+        span = "1 column" if (least, most) == (1, 1) else f"{_span(least, most)} columns"
+        yield Problem(("task", "text"), f"{kind.name} reads {span} of text, got {len(task.text)}")
+    if kind.label_columns is not None and len(label_columns(task)) > kind.label_columns:
+        several = [name for name, other in KINDS.items() if other.label_columns is None]
+        room = "one label column" if kind.label_columns == 1 else f"{kind.label_columns} label columns at most"
+        yield Problem(("task", "label"), f"{kind.name} has {room}; kind: {several[0]} has several")
+    if task.data.corpus is not None and not kind.searches:
+        yield Problem(("task", "data", "corpus"), f"{kind.name} searches no documents")
+
+
+def _span(least: int, most: int | None) -> str:
+    if most is None:
+        return f"{least} or more"
+    return str(least) if least == most else f"{least} to {most}"
+
+
+def _setting_problems(task: Task, kind: Kind) -> Iterator[Problem]:
+    """Settings that would do nothing, and those that cannot be meant."""
+    for name in OF_SOME:
+        if name not in kind.settings and _is_set(task, name):
+            yield Problem(("task", name), _unread(name, kind))
+    cut = "long" in kind.settings and task.long == "cut"
+    for name in OF_WINDOWS if cut else ():
+        if _is_set(task, name):
+            yield Problem(("task", name), "is about windows, and long: cut has none; long: mean has")
+    if task.overlap is not None and task.overlap >= task.max_length:
+        told = f"neighbouring windows of {task.max_length} pieces (max_length) cannot share {task.overlap}"
+        yield Problem(("task", "overlap"), told)
+    if task.negatives is not None and task.negatives in (*task.text, *label_columns(task)):
+        yield Problem(("task", "negatives"), f"the column '{task.negatives}' is also task.text or task.label")
+
+
+def _is_set(task: Task, name: str) -> bool:
+    default: Any = Task.model_fields[name].get_default()
+    return bool(getattr(task, name) != default)
+
+
+def _unread(name: str, kind: Kind) -> str:
+    if name in ("labels", "first_label"):
+        return f"{kind.name} has no classes"
+    if name == "soft_labels" and kind.name == "regression":
+        return "does nothing for regression: what somebody else answered is a number, and so a label (task.label)"
+    readers = [other.name for other in KINDS.values() if name in other.settings]
+    return f"does nothing for {kind.name}" + (f"; it is for {', '.join(readers)}" if readers else "")
+
+
+def _column_problems(task: Task) -> Iterator[Problem]:
+    columns = label_columns(task)
+    if not columns:
+        yield Problem(("task", "label"), "names no column")
+    if len(set(columns)) < len(columns):
+        yield Problem(("task", "label"), "names a column twice")
+    if set(columns) & set(task.text):
+        yield Problem(("task", "label"), f"the column '{(set(columns) & set(task.text)).pop()}' is also task.text")
+    if len(set(task.text)) < len(task.text):
+        yield Problem(("task", "text"), "names the same column twice")
+    if len(set(task.slices)) < len(task.slices):
+        yield Problem(("task", "slices"), "names the same column twice")
+    yield from _soft_label_problems(task)
+    if set(task.slices) & set(task.text):
+        yield Problem(
+            ("task", "slices"), f"the column '{(set(task.slices) & set(task.text)).pop()}' is the text itself"
+        )
+    yield from _class_problems(task.labels or ())
+
+
+def _soft_label_problems(task: Task) -> Iterator[Problem]:
+    """Columns of probabilities that are something else too, and those whose classes are not known in order."""
+    path, columns, answers = ("task", "soft_labels"), soft_columns(task), label_columns(task)
+    if task.soft_labels == ():
+        yield Problem(path, "names no column")
+    if len(set(columns)) < len(columns):
+        yield Problem(path, "names a column twice")
+    if both := set(columns) & {*answers, *task.text}:
+        yield Problem(path, f"the column '{both.pop()}' is also task.text or task.label")
+    classes = task.labels or (answers if len(answers) > 1 else ())
+    if not columns or "soft_labels" not in KINDS[task.kind].settings:
+        return
+    if not classes:
+        yield Problem(
+            path, "needs task.labels, the classes: a list of probabilities follows their order, a mapping their names"
+        )
+    elif len(columns) > 1 and len(columns) != len(classes):
+        yield Problem(path, f"names {len(columns)} columns for {len(classes)} classes")
+
+
+def _class_problems(labels: tuple[str, ...]) -> Iterator[Problem]:
+    twice = sorted({label for label in labels if labels.count(label) > 1})
+    if twice:
+        yield Problem(("task", "labels"), f"names {', '.join(map(repr, twice))} twice")
+    if not all(label.strip() for label in labels):
+        yield Problem(("task", "labels"), "a class needs a name")
+
+
+def _source_problems(task: Task) -> Iterator[Problem]:
+    data, path = task.data, ("task", "data")
+    files = {role for role in ("train", "select", "test") if getattr(data, role)}
+    if data.hub is not None and data.builtin is not None:
+        yield Problem(path, "gives both a hub set and a builtin one")
+    if data.builtin is not None and files:
+        yield Problem(path, f"a builtin set brings its own rows; {', '.join(sorted(files))} cannot be given beside it")
+    if data.builtin is None and "train" not in files:
+        what = "the hub set's split" if data.hub is not None else "a file"
+        yield Problem((*path, "train"), f"is missing: {what} to learn from")
+    if "select" not in files and not data.select_share:
+        yield Problem((*path, "select"), "is missing, and select_share: 0 holds nothing back for it")
+    if "test" not in files and not data.test_share:
+        yield Problem(
+            (*path, "test"), "is missing: give labelled rows, or hold some of train back with test_share: 0.1"
+        )
+    held = sum(share for role, share in (("select", data.select_share), ("test", data.test_share)) if role not in files)
+    if held >= 1:
+        yield Problem(path, f"select_share and test_share hold back {held:.0%} of train: nothing is left")

@@ -1,0 +1,150 @@
+"""What a training leaves on disk so that it can be killed at any moment: checkpoints, the best weights, the result.
+
+Tensors are safetensors and the rest is JSON; nothing is pickled. Everything is written aside and renamed, so that
+what has its name is whole. A checkpoint names the best weights that belong to it, and those stay until a later
+checkpoint has taken over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from compress.errors import ModelError
+from compress.recipe.training_schema import Training
+from compress.train.objective import Examples, Objective
+
+SCHEMA_VERSION = 1
+TENSORS, STATE, RESULT = "tensors.safetensors", "state.json", "result.json"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A training as it stood."""
+
+    state: dict[str, Any]
+    tensors: dict[str, Tensor]
+
+
+class Store:
+    """The folder of one training. ``identity`` tells trainings apart: another one's files are never gone on with."""
+
+    def __init__(self, folder: Path, identity: str) -> None:
+        self.folder = folder
+        self._identity = identity
+
+    def latest(self) -> Checkpoint | None:
+        """The last checkpoint, where there is one."""
+        found = self._checkpoints()
+        if not found:
+            return None
+        state = self._read_json(found[-1] / STATE)
+        return Checkpoint(state, self._read_tensors(found[-1] / TENSORS))
+
+    def save(self, done: int, state: Mapping[str, Any], tensors: Mapping[str, Tensor], best: int | None) -> None:
+        """Write a checkpoint; older ones, and best weights that are not ``best``, go once it stands."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        aside = self.folder / ".aside"
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir()
+        save_file(dict(tensors), aside / TENSORS)
+        self._write_json(aside / STATE, state)
+        _flush(aside / TENSORS)
+        old = self._checkpoints()
+        aside.replace(self.folder / f"checkpoint-{done:08d}")
+        for folder in old:
+            shutil.rmtree(folder)
+        self._drop_best(keep={best})
+
+    def save_best(self, done: int, tensors: Mapping[str, Tensor]) -> None:
+        """Write the best weights so far; those that the last checkpoint names stay beside them."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        aside = self.folder / ".best"
+        save_file(dict(tensors), aside)
+        _flush(aside)
+        aside.replace(self._best(done))
+        found = self._checkpoints()
+        named = self._read_json(found[-1] / STATE).get("best_at") if found else None
+        self._drop_best(keep={done, named})
+
+    def best(self, done: int) -> dict[str, Tensor]:
+        """The weights that were best after so many updates."""
+        return self._read_tensors(self._best(done))
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Write the result; only the weights it names stay."""
+        aside = self.folder / ".result"
+        self._write_json(aside, result)
+        aside.replace(self.folder / RESULT)
+        for folder in self._checkpoints():
+            shutil.rmtree(folder)
+        self._drop_best(keep={result["best_at"]})
+
+    def result(self) -> dict[str, Any] | None:
+        """The result of a training that came to its end."""
+        path = self.folder / RESULT
+        return self._read_json(path) if path.is_file() else None
+
+    def _checkpoints(self) -> list[Path]:
+        return sorted(self.folder.glob("checkpoint-*"))
+
+    def _best(self, done: int) -> Path:
+        return self.folder / f"best-{done:08d}.safetensors"
+
+    def _drop_best(self, keep: set[int | None]) -> None:
+        kept = {self._best(done) for done in keep if done is not None}
+        for path in self.folder.glob("best-*.safetensors"):
+            if path not in kept:
+                path.unlink()
+
+    def _write_json(self, path: Path, content: Mapping[str, Any]) -> None:
+        told = {"schema_version": SCHEMA_VERSION, "identity": self._identity, **content}
+        path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+        _flush(path)
+
+    def _read_json(self, path: Path) -> dict[str, Any]:
+        try:
+            content: dict[str, Any] = json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise ModelError(f"{path} cannot be read: {error}", hint=f"remove {self.folder} to train anew") from error
+        if (content.get("schema_version"), content.get("identity")) != (SCHEMA_VERSION, self._identity):
+            raise ModelError(
+                f"{self.folder} holds another training: its settings, data or model differ from the ones given.",
+                hint="give another work folder, or remove this one to train anew",
+            )
+        return content
+
+    def _read_tensors(self, path: Path) -> dict[str, Tensor]:
+        try:
+            return load_file(path)
+        except (OSError, SafetensorError) as error:
+            raise ModelError(f"{path} cannot be read: {error}", hint=f"remove {self.folder} to train anew") from error
+
+
+def _flush(path: Path) -> None:
+    """Have the file on the disk before it gets its name: a rename may otherwise outlive the contents in a power cut."""
+    with path.open("rb") as stream:
+        os.fsync(stream.fileno())
+
+
+def identity(model: PreTrainedModel, objective: Objective, examples: Examples, settings: Training, seed: int) -> str:
+    """What tells one training from another: what changes its result, but for the weights that the model begins with."""
+    shapes = [
+        (name, list(parameter.shape))
+        for module in (model, *objective.modules())
+        for name, parameter in module.named_parameters()
+    ]
+    told = settings.model_dump(mode="json", exclude={"checkpoint", "restarts", "cache"})
+    every = [told, seed, shapes, objective.identity(), examples.digest()]
+    return hashlib.sha256(json.dumps(every).encode()).hexdigest()

@@ -1,0 +1,77 @@
+"""The batches of a training on its device; on a GPU the next one is made while this one is at work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from compress.tasks.base import BESIDE
+from compress.tasks.kinds.token_classification import UNLABELLED
+from compress.train.objective import Examples
+
+Indices = NDArray[np.int64]
+
+OF_HOST = ("index", "group", *BESIDE)
+"""What of a batch decides what is run stays with the host, which would have to wait for a device to tell it."""
+
+
+class Batches:
+    """Makes batches. Which one comes next is known beforehand, so a thread can make it meanwhile.
+
+    On a CPU there is nothing to gain: the thread would take the time from the training.
+    """
+
+    def __init__(self, examples: Examples, device: torch.device, pad_id: int = 0, multiple: int = 1) -> None:
+        """With a ``multiple`` every batch is as wide as one, so that there are few widths."""
+        self._examples = examples
+        self._device = device
+        self._pad_id, self._multiple = pad_id, multiple
+        self._thread = ThreadPoolExecutor(1, "batches") if device.type == "cuda" else None
+        self._waiting: tuple[Indices, Future[dict[str, Tensor]]] | None = None
+
+    @property
+    def look_ahead(self) -> bool:
+        """Whether it helps to tell the next batch."""
+        return self._thread is not None
+
+    def __call__(self, indices: Indices, then: Indices | None = None) -> dict[str, Tensor]:
+        """The batch of these examples, on the device but for `OF_HOST`; ``then`` those of the next call, if known."""
+        arrays = self._made(indices)
+        if self._thread is not None and then is not None:
+            self._waiting = then, self._thread.submit(self._make, then)
+        # Copies from pinned memory run beside the computation; the device keeps the order.
+        return {
+            name: array if name in OF_HOST else array.to(self._device, non_blocking=True)
+            for name, array in arrays.items()
+        }
+
+    def _made(self, indices: Indices) -> dict[str, Tensor]:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and np.array_equal(waiting[0], indices):
+            return waiting[1].result()
+        return self._make(indices)
+
+    def _make(self, indices: Indices) -> dict[str, Tensor]:
+        batch = {name: torch.from_numpy(array) for name, array in self._examples.batch(indices).items()}
+        if self._multiple > 1:
+            batch = widened(batch, self._pad_id, self._multiple)
+        pinned = self._device.type == "cuda"
+        return {name: tensor.pin_memory() for name, tensor in batch.items()} if pinned else batch
+
+
+def widened(batch: Mapping[str, Tensor], pad_id: int, multiple: int) -> dict[str, Tensor]:
+    """The batch with more padding, up to the next multiple; only what stands for pieces gets wider."""
+    width = batch["input_ids"].shape[1]
+    more = -width % multiple
+    fills = {"input_ids": pad_id, "attention_mask": 0, "token_type_ids": 0, "context": 0}
+    labels = batch.get("labels")
+    if labels is not None and labels.ndim == 2 and not labels.is_floating_point():  # a tag for each piece
+        fills["labels"] = UNLABELLED
+    wide = {name: F.pad(batch[name], (0, more), value=fill) for name, fill in fills.items() if name in batch}
+    return {**batch, **wide}

@@ -1,0 +1,82 @@
+"""What a training works on: encoded rows of train, and a score on select."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+
+from compress.console import Console
+from compress.data.encode import encode_rows, for_training
+from compress.data.splits.concatenated_rows import JoinedRows
+from compress.data.splits.prepare_splits import load_roles
+from compress.data.tokenizer import Tokens
+from compress.model_info import TaskInfo
+from compress.models.silence_transformers import quiet
+from compress.tasks import primary_metric
+from compress.tasks.base import Row
+from compress.train.evaluate import evaluator
+from compress.train.loop import Evaluate
+from compress.train.objective import Examples
+
+
+@dataclass(frozen=True)
+class Material:
+    """Encoded rows and the way to tell whether a model got better."""
+
+    task: TaskInfo
+    train: Examples
+    evaluate: Evaluate | None
+    larger_is_better: bool
+
+
+def from_rows(
+    train: Sequence[Row],
+    select: Sequence[Row],
+    task: TaskInfo,
+    tokens: Tokens,
+    console: Console,
+    documents: Sequence[Row] = (),
+    *,
+    unlabelled: Sequence[Row] = (),
+    augmented: Sequence[Row] = (),
+) -> Material:
+    """Encode canonical rows; without select rows nothing is evaluated and the last weights are kept.
+
+    Args:
+        train: rows with their answers.
+        select: rows by which models are compared.
+        task: what all of them ask.
+        tokens: what cuts texts into pieces.
+        console: told how many rows are cut.
+        documents: those among which the answers to select are searched, for kinds that search.
+        unlabelled: rows without an answer, encoded behind those of train.
+        augmented: changed rows of train, without an answer, encoded last; their examples are not counted as `lasting`.
+    """
+    joined = JoinedRows(train, [unlabelled, augmented], task) if len(unlabelled) or len(augmented) else None
+    encoded = encode_rows(train if joined is None else joined, task, tokens)
+    if joined is not None:
+        encoded.origin_of = joined.origin
+    encoded.lasting = int(encoded.counts[: len(train) + len(unlabelled)].sum())
+    if encoded.truncated:
+        console.note(f"{encoded.truncated:.1%} of the training rows are too long and cut")
+    evaluate = evaluator(select, task, tokens, documents) if len(select) else None
+    return Material(task, for_training(encoded, task), evaluate, primary_metric(task).larger_is_better)
+
+
+def from_data(data: Path, tokens: Tokens, console: Console) -> Material:
+    """Encode the roles of a prepared data folder."""
+    roles = load_roles(data)
+    task, documents = roles.info.task_info, roles.documents("select")
+    return from_rows(roles.rows("train"), roles.rows("select"), task, tokens, console, documents)
+
+
+def tokens_of(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> Tokens:
+    """The light tokenizer of a model, by way of the files that its folder will have (it may have come with others)."""
+    with tempfile.TemporaryDirectory() as folder, quiet():
+        config.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        return Tokens.load(Path(folder), config.name_or_path or "in memory")

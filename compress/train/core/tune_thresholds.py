@@ -1,0 +1,30 @@
+"""The thresholds of a trained model: found on select, kept in its compress.json, and inherited by its exports."""
+
+from __future__ import annotations
+
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from compress.data.splits.prepare_splits import Roles
+from compress.measure.answer_rows import answer_rows, embed_documents
+from compress.model_info import TaskInfo
+from compress.tasks import kind_of
+from compress.train.core.distributed import Processes
+from compress.train.core.training_data import tokens_of
+from compress.train.evaluate import BATCH, runs
+
+
+def tuned_task(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, roles: Roles) -> TaskInfo:
+    """The task of ``roles`` with what is best for this model on select; as it is where nothing is to be tuned."""
+    task, rows = roles.info.task_info, roles.rows("select")
+    kind = kind_of(task)
+    if not kind.has_threshold(rows):
+        return task
+    device, was_training = model.device, model.training
+    nn.Module.to(model, Processes().device).train(False)
+    tokens = tokens_of(model.config, tokenizer)
+    run = runs(model)
+    searched = embed_documents(run, roles.documents("select"), task, tokens, BATCH)
+    answers, _ = answer_rows(run, rows, task, tokens, BATCH, searched)
+    nn.Module.to(model, device).train(was_training)
+    return kind.tuned(answers, kind.gold(rows), task)

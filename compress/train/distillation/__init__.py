@@ -1,0 +1,1 @@
+"""Distillation: objective, layer maps, teachers, and the checks made before it starts."""

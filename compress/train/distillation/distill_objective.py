@@ -1,0 +1,188 @@
+"""The distillation objective: what a student loses against its teacher's answers and inner states."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from compress.errors import ModelError
+from compress.losses import LOSSES, TASK_LOSSES, AnswerLoss, BatchLoss, LayerLoss
+from compress.losses.tensor_ops.row_groups import Grouped
+from compress.losses.tensor_ops.row_subset import over_rows
+from compress.losses.tensor_ops.soft_targets import TOLD, brings, told_answers
+from compress.model_info import TaskInfo
+from compress.models.families import layers_of
+from compress.models.forward_hooks import Seen, Wanted, observe_each
+from compress.recipe.training_schema import Distill
+from compress.tasks import kind_of
+from compress.train.distillation.cross_encoder_scores import check_margins
+from compress.train.distillation.frozen_check import check_reach
+from compress.train.distillation.layer_map import Pairs, layer_map
+from compress.train.distillation.layer_pairs import STUDENT, TEACHER, Comparisons, Pair, follows_map
+from compress.train.distillation.phases import HARD_LABEL, settles_in, stage_at, stages_of
+from compress.train.distillation.teachers import Answers, Keep, Teacher, as_teacher
+from compress.train.objective import Batch, Losses, forward
+
+LABELLED = "labelled"
+"""Of a batch: (examples,), one where the row's answer is a true one. Without it all are."""
+
+
+class Moment(NamedTuple):
+    """One batch as student and teacher see it."""
+
+    batch: Batch
+    outputs: Answers
+    """The student's."""
+    wanted: Answers
+    """What its answers should be; empty where no loss asks."""
+    ours: Seen
+    theirs: Seen
+    projected: Mapping[Pair, Tensor]
+    """The student's hidden states in the teacher's width, where they differ."""
+
+
+class Distillation:
+    """Losses of a student against a teacher, which runs in eval mode, without gradients, on the same batch.
+
+    Only losses that weigh something at the time are computed, only what they need is observed, at their layers alone,
+    and a teacher that none of them needs does not run. Where hidden sizes differ, each pair of layers gets a linear
+    projection for all losses that compare it; it is trained with the student and dropped afterwards.
+    """
+
+    def __init__(
+        self,
+        student: PreTrainedModel,
+        teacher: PreTrainedModel | Teacher,
+        settings: Distill,
+        task: TaskInfo,
+        seed: int = 0,
+        *,
+        pairs: Pairs | None = None,
+        keep: Keep | None = None,
+    ) -> None:
+        """``pairs`` (student layer, teacher layer) come before the settings' layer map.
+
+        ``keep`` has what the teacher says stay on disk.
+        """
+        check_margins(settings, task)
+        self.task = task
+        self.problem = kind_of(task).problem
+        self.teacher = as_teacher(teacher)
+        self.stages = stages_of(settings)
+        self.losses: dict[str, AnswerLoss | LayerLoss | BatchLoss] = {
+            **LOSSES,
+            HARD_LABEL: TASK_LOSSES[self.problem],
+        }
+        depths = len(layers_of(student)), len(layers_of(self.teacher.model))
+        if follows_map(self.stages):
+            pairs = _some(layer_map(settings.layer_map, *depths) if pairs is None else pairs)
+        self.comparisons = Comparisons(self.stages, pairs or (), *depths)
+        self.projections = self._make_projections(student, seed)
+        _check_observable(student, self.comparisons.ever(STUDENT))
+        _check_observable(self.teacher.model, self.comparisons.ever(TEACHER))
+        check_reach(student, settings, self.stages, self.comparisons, self.projections)
+        if keep is not None:
+            self.teacher = keep(self.teacher, self.comparisons.ever(TEACHER))
+        self._weigh(0.0)
+
+    def modules(self) -> Sequence[nn.Module]:
+        """The projections, those of all phases."""
+        return list(self.projections.values())
+
+    def identity(self) -> str:
+        """The task, and who teaches."""
+        told = f"{self.task.model_dump_json()} {self.teacher.identity()}"
+        return hashlib.sha256(told.encode()).hexdigest()
+
+    def begin(self, progress: float) -> None:
+        """Weights move, and at a phase's beginning other losses count."""
+        self.teacher.begin()
+        self._weigh(progress)
+
+    def _weigh(self, progress: float) -> None:
+        self.stage = stage_at(self.stages, progress)
+        self.weights = self.stages[self.stage].weights(progress)
+        self.ours = self.comparisons.parts(self.stage, self.weights, STUDENT)
+        self.theirs = self.comparisons.parts(self.stage, self.weights, TEACHER)
+
+    def settles(self) -> bool:
+        """From the last phase on that teaches answers."""
+        return self.stage >= settles_in(self.stages)
+
+    def spared(self) -> float:
+        """What the teacher took for words that stay on disk."""
+        return self.teacher.spared()
+
+    def teachers(self) -> Sequence[PreTrainedModel]:
+        """All that may be asked."""
+        return self.teacher.models()
+
+    def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
+        """Each loss under its name in the recipe, the task's own as `hard_label`."""
+        batch = Grouped(batch)
+        wanted, theirs = self._ask_teacher(batch)  # before the student, whose activations stay for the gradients
+        with observe_each(model, self.ours) as ours:
+            outputs = forward(model, batch)
+        moment = Moment(batch, outputs, wanted, ours, theirs, self._projected(ours))
+        return {name: weight * self._loss(name, moment) for name, weight in self.weights.items()}
+
+    def _ask_teacher(self, batch: Batch) -> tuple[Answers, Seen]:
+        """What the student's answers and layers are compared with; a teacher runs only for what rows do not tell."""
+        follows = any(isinstance(self.losses[name], AnswerLoss) for name in self.weights)
+        told = follows and TOLD in batch
+        answers: tuple[Answers, Seen] = {}, {}
+        if self.theirs or (follows and not (told and bool(brings(batch).all()))):
+            answers = self.teacher(batch, self.theirs)
+        return (told_answers(answers[0], batch, self.task, self.problem), answers[1]) if told else answers
+
+    def _loss(self, name: str, moment: Moment) -> Tensor:
+        loss, section = self.losses[name], self.stages[self.stage].sections.get(name)
+        if isinstance(loss, LayerLoss):
+            return self._over_pairs(name, loss, moment)
+        if isinstance(loss, AnswerLoss):
+            return loss.function(moment.outputs, moment.wanted, moment.batch, self.task, self.problem, section)
+        if name == HARD_LABEL and LABELLED in moment.batch:
+            true = moment.batch[LABELLED] > 0
+            return over_rows(true, moment.outputs, moment.batch, lambda ours, few: loss.function(ours, few, self.task))
+        return loss.function(moment.outputs, moment.batch, self.task)
+
+    def _over_pairs(self, name: str, loss: LayerLoss, moment: Moment) -> Tensor:
+        """A layer loss averaged over the pairs it compares, so that its weight does not depend on the depth."""
+        section, found = self.stages[self.stage].sections[name], []
+        for pair in self.comparisons.pairs(self.stage, name):
+            student = dict(moment.ours[pair[0]])
+            if loss.projected and pair in moment.projected:
+                student["hidden"] = moment.projected[pair]
+            found.append(loss.function(student, moment.theirs[pair[1]], moment.batch, section))
+        return torch.stack(found).mean()
+
+    def _projected(self, ours: Seen) -> dict[Pair, Tensor]:
+        """The student's hidden states as losses of now want them, made once for all of them."""
+        wanted = self.comparisons.projected(self.stage, self.weights)
+        every = self.projections.items()
+        return {pair: projection(ours[pair[0]]["hidden"]) for pair, projection in every if pair in wanted}
+
+    def _make_projections(self, student: PreTrainedModel, seed: int) -> dict[Pair, nn.Linear]:
+        widths = int(student.config.hidden_size), int(self.teacher.model.config.hidden_size)
+        if widths[0] == widths[1]:
+            return {}
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed would set those of GPUs for good
+            return {pair: nn.Linear(*widths, bias=False) for pair in self.comparisons.ever_projected()}
+
+
+def _some(pairs: Pairs) -> Pairs:
+    if not pairs:
+        raise ModelError("layer_map is empty, so hidden states and attention have nothing to compare.")
+    return pairs
+
+
+def _check_observable(model: PreTrainedModel, wanted: Wanted) -> None:
+    """Meet what cannot be observed now and not in the first step of training."""
+    with observe_each(model, wanted):
+        pass

@@ -1,0 +1,63 @@
+"""What a training step leaves behind and tells."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from compress import __version__
+from compress.data.splits.prepare_splits import load_roles
+from compress.model_info import FolderInfo, LayerMap
+from compress.models.families import family_of, shape_of
+from compress.models.load_save import save_model
+from compress.train.core.seed_restarts import forget
+from compress.train.core.train_state import TrainResult
+from compress.train.core.tune_thresholds import tuned_task
+
+
+@dataclass(frozen=True)
+class Made:
+    """A model folder that a step wrote."""
+
+    info: FolderInfo
+    result: TrainResult | None
+    """How the training went; None where nothing was trained."""
+
+    @property
+    def rows_seen(self) -> float:
+        """Training rows that went through the model."""
+        return float(self.result.rows) if self.result else 0.0
+
+
+def save_made(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    work: Path,
+    step: str,
+    data: Path,
+    result: TrainResult | None = None,
+    layer_map: LayerMap | None = None,
+    augmented: int | None = None,
+) -> Made:
+    """Write the folder of a model for the task of ``data``, with the thresholds that are best for it.
+
+    Then what the training kept for going on is removed. Of several processes only the main one does all this.
+    """
+    is_main, roles = int(os.environ.get("RANK", "0")) == 0, load_roles(data)
+    task = tuned_task(model, tokenizer, roles) if is_main else roles.info.task_info
+    info = FolderInfo(
+        step=step,
+        made_by=f"compress {__version__}",
+        task=task,
+        shape=shape_of(model),
+        inputs=family_of(model).inputs,
+        layer_map=layer_map,
+        augmented=augmented,
+    )
+    if is_main:
+        save_model(model, tokenizer, work, info)
+        forget(work)
+    return Made(info, result)

@@ -1,0 +1,1 @@
+"""The teacher's outputs, cached on disk between epochs."""

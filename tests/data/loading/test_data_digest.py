@@ -1,0 +1,66 @@
+"""Identity of data: contents and order, never paths."""
+
+import pytest
+
+from compress.data.loading.data_digest import contents_digest, find_files
+from compress.errors import DataError, UsageError
+from compress.recipe.schema import Data
+
+
+def digest(**roles):
+    return contents_digest(
+        Data(**{role: str(path) if not isinstance(path, list) else path for role, path in roles.items()})
+    )
+
+
+def test_paths_do_not_count_contents_do(write, tmp_path):
+    one, same, other = write("1.tsv", "x"), write("2.tsv", "x"), write("3.tsv", "y")
+    assert digest(train=one, test=other) == digest(train=same, test=other)
+    assert digest(train=one, test=other) != digest(train=other, test=one)
+    assert digest(train=one) != digest(train=one, select=one)
+    assert digest(train=[str(one), str(other)]) != digest(train=[str(other), str(one)])
+
+
+def test_hub_sets_are_known_by_name_revision_and_splits():
+    base = digest(hub="a/b", train="train")
+    assert base == digest(hub="a/b", train="train", revision="main")
+    assert (
+        len({base, digest(hub="a/c", train="train"), digest(hub="a/b", train="t"), digest(hub="a/b", revision="1")})
+        == 4
+    )
+
+
+def test_builtin_sets_are_known_by_their_sources(monkeypatch):
+    versions = {"value": "1"}
+    monkeypatch.setattr("importlib.metadata.version", lambda name: versions["value"])
+    first = digest(builtin="docstrings")
+    assert first == digest(builtin="docstrings")
+    versions["value"] = "2"
+    assert first != digest(builtin="docstrings")
+
+
+def test_unknown_builtin_set():
+    with pytest.raises(UsageError, match="did you mean docstrings"):
+        digest(builtin="docstring")
+
+
+def test_builtin_set_without_its_sources(monkeypatch):
+    from importlib import metadata
+
+    def absent(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.version", absent)
+    with pytest.raises(DataError, match="not installed: networkx") as fault:
+        digest(builtin="docstrings")
+    assert "train" in fault.value.hint
+
+
+def test_missing_files_name_the_nearest(write, tmp_path):
+    write("train.tsv", "x")
+    with pytest.raises(DataError, match=r"task\.data\.train.*did you mean train\.tsv"):
+        find_files(Data(train=str(tmp_path / "trian.tsv")))
+    with pytest.raises(DataError, match=r"no folder .*nowhere either"):
+        find_files(Data(test=str(tmp_path / "nowhere" / "a.tsv")))
+    with pytest.raises(DataError, match="is a folder"):
+        find_files(Data(select=str(tmp_path)))

@@ -1,0 +1,105 @@
+import os
+
+import pytest
+
+from compress.environment import cgroup_limits, cpu_state, cuda_info
+from compress.environment.cpu_state import count_cores, describe_condition
+
+
+def write(root, files):
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    return root
+
+
+CPU = "devices/system/cpu"
+
+
+def test_a_whole_machine(tmp_path):
+    files = {
+        f"{CPU}/cpu0/cpufreq/scaling_governor": "powersave",
+        f"{CPU}/cpu1/cpufreq/scaling_governor": "performance",
+        f"{CPU}/cpu0/cpufreq/scaling_min_freq": "800000",
+        f"{CPU}/cpu0/cpufreq/scaling_max_freq": "3500000",
+        f"{CPU}/cpu1/cpufreq/scaling_min_freq": "400000",
+        f"{CPU}/cpu1/cpufreq/scaling_max_freq": "2500000",
+        f"{CPU}/intel_pstate/no_turbo": "0",
+        f"{CPU}/cpu0/topology/thread_siblings_list": "0,32",
+        f"{CPU}/cpu0/cache/index2/level": "2",
+        f"{CPU}/cpu0/cache/index2/size": "2048K",
+        f"{CPU}/cpu0/cache/index3/level": "3",
+        f"{CPU}/cpu0/cache/index3/size": "32M",
+        "class/dmi/id/sys_vendor": "QEMU",
+    }
+    proc = write(tmp_path / "proc", {"cpuinfo": "processor : 0\nflags : sse2 hypervisor"})
+    found = describe_condition(write(tmp_path / "sys", files), proc)
+    assert found.governor == "performance, powersave"
+    assert found.frequency == (400.0, 3500.0)
+    assert found.turbo is True
+    assert found.hypervisor == "qemu"
+    assert found.last_level_cache == 32 * 2**20
+    assert found.threads_per_core == 2
+
+
+def test_a_system_that_tells_nothing(tmp_path):
+    found = describe_condition(tmp_path / "sys", tmp_path / "proc")
+    assert (found.governor, found.frequency, found.turbo) == (None, None, None)
+    assert (found.hypervisor, found.last_level_cache, found.threads_per_core) == (None, None, None)
+
+
+def test_a_real_machine_of_a_maker_that_also_makes_virtual_ones(tmp_path):
+    system = write(tmp_path / "sys", {"class/dmi/id/sys_vendor": "Microsoft Corporation"})
+    assert describe_condition(system, write(tmp_path / "proc", {"cpuinfo": "flags : sse2"})).hypervisor is None
+
+
+def test_a_virtual_machine_without_a_name(tmp_path):
+    proc = write(tmp_path / "proc", {"cpuinfo": "flags : hypervisor"})
+    assert describe_condition(tmp_path / "sys", proc).hypervisor == "unnamed"
+
+
+@pytest.mark.parametrize(("boost", "turbo"), [("1", True), ("0", False)])
+def test_turbo_where_the_driver_calls_it_boost(tmp_path, boost, turbo):
+    system = write(tmp_path / "sys", {f"{CPU}/cpufreq/boost": boost})
+    assert describe_condition(system, tmp_path).turbo is turbo
+
+
+def test_a_load_that_cannot_be_read(tmp_path, monkeypatch):
+    def refuse():
+        raise OSError
+
+    monkeypatch.setattr(os, "getloadavg", refuse)
+    assert describe_condition(tmp_path, tmp_path).load is None
+
+
+def test_power_is_known_where_there_is_a_battery(monkeypatch):
+    psutil = pytest.importorskip("psutil")
+    for plugged, told in ((True, "mains"), (False, "battery"), (None, None)):
+        battery = type("Battery", (), {"power_plugged": plugged})
+        monkeypatch.setattr(psutil, "sensors_battery", lambda battery=battery: battery, raising=False)
+        assert cpu_state._power() == told
+    monkeypatch.setattr(psutil, "sensors_battery", lambda: None, raising=False)
+    assert cpu_state._power() is None
+
+
+@pytest.mark.parametrize(("text", "count"), [("0", 1), ("0,32", 2), ("0-3", 4), ("0-1,8-9", 4)])
+def test_lists_of_cores(text, count):
+    assert count_cores(text) == count
+
+
+def test_the_quota_of_a_container(tmp_path):
+    own = tmp_path / "own"
+    own.write_text("0::/\n")
+    assert cgroup_limits.core_quota(tmp_path, own) is None
+    (tmp_path / "cpu.max").write_text("150000 100000\n")
+    assert cgroup_limits.core_quota(tmp_path, own) == 1.5
+
+
+def test_the_driver_and_its_cuda(monkeypatch):
+    monkeypatch.setattr(cuda_info, "output", lambda command: "550.54.15\n550.54.15\n")
+    assert cuda_info.driver_version() == "550.54.15"
+    monkeypatch.setattr(cuda_info, "output", lambda command: "No devices were found\n")
+    assert cuda_info.driver_version() is None
+    assert cuda_info.read_cuda_version("| Driver Version: 550.54   CUDA Version: 12.4 |") == "12.4"
+    assert cuda_info.read_cuda_version("") is None

@@ -1,0 +1,87 @@
+import math
+
+import pytest
+import torch
+
+from compress.losses.distillation.decoupled import decoupled_distance, right_classes
+from compress.losses.distillation.soft_label import soft_label, softmax_distance
+from compress.recipe.loss_schema import SoftLabel
+from tests.losses.helpers import drawn, grouped, pieces, task
+
+ROWS, CLASSES, T = 4, 3, 2.0
+RIGHT = torch.tensor([2, 0, 1, 1])
+
+
+def by_hand(ours, theirs, right, target, others):
+    """One row, by plain sums."""
+    chances = [[math.exp(value / T) for value in each] for each in (theirs, ours)]
+    p, q = ([value / sum(each) for value in each] for each in chances)
+    first = p[right] * math.log(p[right] / q[right])
+    first += (1 - p[right]) * math.log((1 - p[right]) / (1 - q[right]))
+    rest = [at for at in range(len(p)) if at != right]
+    second = 0.0
+    for at in rest:
+        a, b = p[at] / (1 - p[right]), q[at] / (1 - q[right])
+        second += a * math.log(a / b)
+    return T**2 * (target * first + others * second)
+
+
+@pytest.mark.parametrize(("target", "others"), [(1.0, 8.0), (0.0, 1.0), (2.0, 0.0)])
+def test_both_parts_are_weighed_apart(target, others):
+    ours, theirs = drawn(ROWS, CLASSES), drawn(ROWS, CLASSES, seed=1)
+    found = decoupled_distance(ours, theirs, RIGHT, T, target, others)
+    expected = [
+        by_hand(*row, target, others) for row in zip(ours.tolist(), theirs.tolist(), RIGHT.tolist(), strict=True)
+    ]
+    assert found.tolist() == pytest.approx(expected, rel=1e-4, abs=1e-6)
+
+
+def test_the_parts_make_up_the_whole_divergence():
+    ours, theirs = drawn(ROWS, CLASSES), drawn(ROWS, CLASSES, seed=1)
+    first, second = (decoupled_distance(ours, theirs, RIGHT, T, *weights) for weights in ((1.0, 0.0), (0.0, 1.0)))
+    sure = (theirs / T).softmax(dim=-1).gather(-1, RIGHT[:, None])[:, 0]
+    assert torch.allclose(first + (1 - sure) * second, softmax_distance(ours, theirs, T), atol=1e-6)
+
+
+def test_of_two_classes_there_is_one_other():
+    ours, theirs = drawn(ROWS, 2), drawn(ROWS, 2, seed=1)
+    found = decoupled_distance(ours, theirs, RIGHT.clamp(max=1), T, 1.0, 8.0)
+    assert torch.allclose(found, softmax_distance(ours, theirs, T), atol=1e-6)
+
+
+def test_a_row_tells_its_true_class():
+    teacher = torch.eye(CLASSES)[[0, 0, 0, 2]]
+    batch = {**pieces(ROWS, 2), "labels": RIGHT}
+    assert right_classes("single_label_classification", teacher, batch).tolist() == RIGHT.tolist()
+    batch["labelled"] = torch.tensor([1.0, 1.0, 0.0, 0.0])
+    assert right_classes("single_label_classification", teacher, batch).tolist() == [2, 0, 0, 2]
+    del batch["labels"]
+    assert right_classes("single_label_classification", teacher, batch).tolist() == [0, 0, 0, 2]
+
+
+def test_windows_of_a_row_have_one_true_class():
+    batch = {**pieces(5, 2), "labels": torch.tensor([2, 2, 0, 1, 1]), "group": grouped([2, 1, 2])}
+    batch["labelled"] = torch.tensor([1.0, 1.0, 0.0, 1.0, 1.0])
+    assert right_classes("single_label_classification", torch.eye(3), batch).tolist() == [2, 1, 1]
+
+
+def test_the_right_choice_is_the_true_class():
+    batch = {**pieces(5, 2), "labels": torch.tensor([0.0, 1.0, 0.0, 0.0, 1.0]), "group": grouped([2, 3])}
+    assert right_classes("choice", drawn(2, 3), batch).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("problem", ["ranking", "token_classification", "question_answering"])
+def test_elsewhere_the_teacher_says_what_is_true(problem):
+    teacher = torch.eye(CLASSES)
+    batch = {**pieces(3, 2), "labels": torch.tensor([[-100, 1]] * 3)}
+    assert right_classes(problem, teacher, batch).tolist() == [0, 1, 2]
+
+
+def test_rows_without_a_label_may_say_anything_there():
+    ours, theirs = {"logits": drawn(ROWS, CLASSES)}, {"logits": drawn(ROWS, CLASSES, seed=1)}
+    settings = SoftLabel(form="decoupled", temperature=T, target=1.0, others=2.0)
+    likeliest = theirs["logits"].argmax(dim=-1)
+    batch = {**pieces(ROWS, 2), "labels": torch.full((ROWS,), -100), "labelled": torch.zeros(ROWS)}
+    found = soft_label(ours, theirs, batch, task(), "single_label_classification", settings)
+    expected = decoupled_distance(ours["logits"], theirs["logits"], likeliest, T, 1.0, 2.0).mean()
+    assert found.item() == pytest.approx(expected.item(), rel=1e-6)

@@ -1,0 +1,69 @@
+import pytest
+import torch
+
+from compress.losses.distillation.margin import margin
+from tests.losses.helpers import pieces, slope_of, task, unit
+
+PART = [0, 1, 2, 0, 1, 2, 2, 2]
+GROUP = [0, 0, 0, 1, 1, 1, 1, 1]
+SCORES = [0.0, 4.0, -1.0, 0.0, 6.5, 7.0, 1.0, -3.0]
+
+
+def made(part=PART, group=GROUP, scores=SCORES):
+    batch = {"part": torch.tensor(part), "group": torch.tensor(group), "scores": torch.tensor(scores)}
+    return {"sentence_embedding": unit(len(part), 8)}, {**pieces(len(part), 3), **batch}
+
+
+def test_it_is_the_squared_difference_of_margins():
+    outputs, batch = made()
+    vectors = outputs["sentence_embedding"].tolist()
+
+    def cosine(a, b):
+        return sum(x * y for x, y in zip(vectors[a], vectors[b], strict=True))
+
+    rows = []
+    for query, positive, negatives in ((0, 1, [2]), (3, 4, [5, 6, 7])):
+        apart = [
+            20 * (cosine(query, positive) - cosine(query, other)) - (SCORES[positive] - SCORES[other])
+            for other in negatives
+        ]
+        rows.append(sum(each**2 for each in apart) / len(apart))
+    assert margin(outputs, batch, task()).item() == pytest.approx(sum(rows) / 2, rel=1e-4)
+
+
+def test_margins_that_are_followed_cost_nothing():
+    outputs, batch = made()
+    vectors = outputs["sentence_embedding"]
+    query = vectors[torch.tensor([0, 0, 0, 3, 3, 3, 3, 3])]
+    scores = 20 * (query * vectors).sum(dim=1) + 7.0  # the same for all documents: margins stay
+    assert margin(outputs, {**batch, "scores": scores}, task()).item() == pytest.approx(0.0, abs=1e-6)
+
+
+def test_the_gradient_is_the_slope():
+    outputs, batch = made(scores=[score / 10 for score in SCORES])
+    slope_of(lambda at: margin({"sentence_embedding": at}, batch, task()) / 100, outputs["sentence_embedding"])
+
+
+def test_it_reaches_queries_and_documents():
+    outputs, batch = made()
+    vectors = outputs["sentence_embedding"].requires_grad_(True)
+    margin(outputs, batch, task()).backward()
+    assert (vectors.grad.abs().sum(dim=1) > 0).all()
+
+
+def test_a_row_without_negatives_costs_nothing():
+    outputs, batch = made([0, 1], [0, 0], [0.0, 3.0])
+    vectors = outputs["sentence_embedding"].requires_grad_(True)
+    loss = margin(outputs, batch, task())
+    loss.backward()
+    assert loss.item() == 0.0
+    assert torch.isfinite(vectors.grad).all()
+
+
+def test_half_precision_is_made_single_first():
+    outputs, batch = made()
+    half = outputs["sentence_embedding"].bfloat16()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = margin({"sentence_embedding": half}, batch, task())
+    assert found.dtype == torch.float32
+    assert found.item() == pytest.approx(margin({"sentence_embedding": half.float()}, batch, task()).item(), rel=1e-6)

@@ -1,0 +1,75 @@
+import numpy as np
+import pytest
+import torch
+
+from compress.losses.tensor_ops.pool_window_logits import pooled
+from compress.losses.tensor_ops.row_groups import Grouped, Groups
+from compress.tasks.decoding.window_pooling import pooled as pooled_by_numpy
+from tests.losses.helpers import drawn, grouped, slope_of
+
+COUNTS = [2, 1, 3]
+
+
+def rows_of(counts):
+    return Groups.numbered(grouped(counts), torch.device("cpu"))
+
+
+def test_examples_of_a_row_stand_side_by_side():
+    groups, values = rows_of(COUNTS), drawn(6, 2)
+    assert (groups.rows, groups.most) == (3, 3)
+    assert groups.there.tolist() == [[True, True, False], [True, False, False], [True, True, True]]
+    found = groups.padded(values, fill=-7.0)
+    assert found.shape == (3, 3, 2)
+    assert torch.equal(found[groups.there], values)
+    assert (found[~groups.there] == -7.0).all()
+    assert torch.equal(groups.first(values), values[[0, 2, 3]])
+
+
+def test_means_are_those_of_each_row():
+    groups, values = rows_of(COUNTS), drawn(6, 2)
+    expected = [part.mean(dim=0).tolist() for part in values.split(COUNTS)]
+    assert groups.mean(values).tolist() == [pytest.approx(line) for line in expected]
+    assert groups.mean(values[:, 0]).tolist() == pytest.approx([line[0] for line in expected])
+
+
+def test_without_groups_each_example_is_a_row():
+    groups = Groups.of({"input_ids": torch.zeros(4, 2, dtype=torch.int64)})
+    assert groups.counts.tolist() == [1, 1, 1, 1]
+    assert Groups.of({"input_ids": torch.zeros(2, 2), "group": torch.tensor([0, 0])}).counts.tolist() == [2]
+
+
+def test_all_losses_of_a_batch_share_its_groups():
+    plain = {"input_ids": torch.zeros(6, 2), "group": grouped(COUNTS)}
+    batch = Grouped(plain)
+    assert Groups.of(batch) is Groups.of(batch)
+    assert torch.equal(Groups.of(batch).counts, Groups.of(plain).counts)
+
+
+def test_weights_make_rows_weigh_the_same():
+    counted = torch.tensor([[1, 1], [1, 0], [0, 0], [1, 0], [0, 0], [1, 1]])
+    weights = rows_of(COUNTS).weights(counted)
+    expected = [[1 / 9, 1 / 9], [1 / 9, 0], [0, 0], [1 / 9, 0], [0, 0], [1 / 9, 1 / 9]]
+    assert weights.tolist() == [pytest.approx(line) for line in expected]
+
+
+@pytest.mark.parametrize("how", ["cut", "mean", "max", "attention"])
+@pytest.mark.parametrize("scale", [1.0, 500.0])
+def test_pooling_is_that_of_numpy(how, scale):
+    counts = [1] * 6 if how == "cut" else COUNTS
+    logits = scale * drawn(6, 4)
+    expected = pooled_by_numpy(logits.double().numpy(), counts, how)
+    found = pooled(logits, rows_of(counts), how)
+    assert found.shape == expected.shape
+    assert np.allclose(found.numpy(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("how", ["mean", "max", "attention"])
+def test_the_gradient_of_pooling_is_its_slope(how):
+    slope_of(lambda logits: pooled(logits, rows_of(COUNTS), how).square().sum(), drawn(6, 4))
+
+
+@pytest.mark.parametrize("how", ["mean", "max", "attention"])
+def test_one_window_is_pooled_to_itself(how):
+    logits = drawn(3, 4)
+    expected = logits[:, :-1] if how == "attention" else logits
+    assert torch.allclose(pooled(logits, rows_of([1, 1, 1]), how), expected)

@@ -1,0 +1,74 @@
+import pytest
+import torch
+
+from compress.losses.tensor_ops import token_maps
+from compress.losses.tensor_ops.row_groups import FAR
+from compress.losses.tensor_ops.token_maps import compare_maps, divergence, squared
+from tests.losses.layers import EXAMPLES, HEADS, TOKENS, batch_of, states
+
+
+def both():
+    ours, theirs = states(), states(seed=9)
+    return tuple(
+        (each["query"].requires_grad_(each is ours), each["key"].requires_grad_(each is ours))
+        for each in (ours, theirs)
+    )
+
+
+def found(distance):
+    ours, theirs = both()
+    loss = compare_maps(ours, theirs, batch_of(), distance)
+    (3 * loss).backward()
+    return loss.item(), ours[0].grad, ours[1].grad
+
+
+def plain(distance):
+    """Everything at once, with the gradient of autograd."""
+    ours, theirs = both()
+    mask = batch_of()["attention_mask"]
+    scores = [a @ b.transpose(-1, -2) / a.shape[-1] ** 0.5 for a, b in (ours, theirs)]
+    if distance is divergence:
+        given, wanted = (each.masked_fill(mask[:, None, None] == 0, FAR).log_softmax(dim=-1) for each in scores)
+        lines = (wanted.exp() * (wanted - given)).sum(dim=-1)
+    else:
+        lines = ((scores[0] - scores[1]) ** 2 * mask[:, None, None]).sum(dim=-1) / mask.sum(dim=1)[:, None, None]
+    rows = (lines.mean(dim=1) * mask).sum(dim=1) / mask.sum(dim=1)
+    (3 * rows.mean()).backward()
+    return rows.mean().item(), ours[0].grad, ours[1].grad
+
+
+@pytest.mark.parametrize("distance", [divergence, squared])
+@pytest.mark.parametrize("at_once", [1, 2, 3, HEADS, HEADS + 1, 2 * HEADS, EXAMPLES * HEADS])
+def test_a_few_maps_at_a_time_are_what_all_at_once_are(distance, at_once, monkeypatch):
+    monkeypatch.setattr(token_maps, "AT_ONCE", {"cpu": at_once * TOKENS**2})
+    (loss, *slopes), (expected, *wanted) = found(distance), plain(distance)
+    assert loss == pytest.approx(expected, rel=1e-5)
+    for slope, want in zip(slopes, wanted, strict=True):
+        assert torch.allclose(slope, want, atol=1e-6)
+
+
+def test_gradients_lie_in_memory_as_the_vectors_do():
+    """So that turning them back into those of a linear layer copies nothing."""
+    _, query, _ = found(divergence)
+    assert query.transpose(1, 2).is_contiguous()
+
+
+def test_the_largest_number_of_maps_is_kept(monkeypatch):
+    sizes = []
+    monkeypatch.setattr(token_maps, "AT_ONCE", {"cpu": 2 * TOKENS**2})
+
+    def seen(ours, theirs, real):
+        sizes.append(ours.numel())
+        return divergence(ours, theirs, real)
+
+    assert found(seen)[0] == pytest.approx(plain(divergence)[0], rel=1e-5)
+    assert max(sizes) <= 2 * TOKENS**2
+    assert sum(sizes) == EXAMPLES * HEADS * TOKENS**2
+
+
+def test_nothing_is_kept_where_no_gradient_is_wanted():
+    ours, theirs = both()
+    with torch.no_grad():
+        loss = compare_maps(ours, theirs, batch_of(), divergence)
+    assert loss.grad_fn is None
+    assert compare_maps(theirs, theirs, batch_of(), divergence).item() == pytest.approx(0.0, abs=1e-7)

@@ -1,0 +1,99 @@
+import numpy as np
+import pytest
+
+from compress.errors import UsageError
+from compress.measure.baselines import bag_of_words as floor
+from compress.measure.baselines import floor_of
+from compress.measure.baselines.bag_of_words import bag_of_words, overlap, words
+from compress.model_info import TaskInfo
+from compress.tasks import KINDS
+
+GOOD, BAD = ["great", "fun", "bright", "warm"], ["dull", "grim", "weak", "cold"]
+
+
+def task(kind: str, *labels: str) -> TaskInfo:
+    metric = KINDS[kind].metrics[0].name
+    return TaskInfo(name="t", kind=kind, text=("text",), labels=labels, metric=metric, max_length=32)
+
+
+def films(count: int, seed: int) -> list[dict]:
+    random = np.random.default_rng(seed)
+    rows = []
+    for _ in range(count):
+        label = int(random.integers(2))
+        chosen = random.choice(GOOD if label else BAD, 2)
+        rows.append({"text": f"the film was {chosen[0]} and {chosen[1]}", "text_pair": None, "label": label})
+    return rows
+
+
+def test_it_learns_words():
+    kind, train, test = KINDS["classification"], films(200, 0), films(60, 1)
+    about = task("classification", "bad", "good")
+    answers = bag_of_words(train, test, about)
+    assert answers.shape == (60, 2)
+    assert kind.score(answers, kind.gold(test), about)["accuracy"] > 0.95
+    assert (answers == bag_of_words(train, test, about)).all()
+
+
+def test_pairs_tell_what_both_texts_have():
+    random = np.random.default_rng(0)
+    vocabulary = [f"w{number}" for number in range(300)]
+    rows = []
+    for number in range(400):
+        first = list(random.choice(vocabulary, 6))
+        second = first[:5] if number % 2 else list(random.choice(vocabulary, 5))
+        rows.append({"text": " ".join(first), "text_pair": " ".join(second), "label": number % 2})
+    about = task("classification", "other", "same")
+    kind = KINDS["classification"]
+    answers = bag_of_words(rows[:300], rows[300:], about)
+    assert kind.score(answers, kind.gold(rows[300:]), about)["accuracy"] > 0.9
+
+
+def test_scores_by_ridge():
+    kind = KINDS["regression"]
+    rows = [{**row, "label": 4.0 * row["label"] + 0.5} for row in films(200, 0)]
+    answers = bag_of_words(rows[:150], rows[150:], task("regression"))
+    assert answers.shape == (50,)
+    assert kind.score(answers, kind.gold(rows[150:]), task("regression"))["pearson"] > 0.95
+
+
+def test_each_label_on_its_own_and_one_that_never_occurs():
+    rows = [{**row, "label": [float(row["label"]), 1.0 - row["label"], 0.0]} for row in films(200, 0)]
+    about = task("multi_label", "good", "bad", "never")
+    answers = bag_of_words(rows[:150], rows[150:], about)
+    assert answers.shape == (50, 3)
+    assert (answers[:, 2] == 0.0).all()
+    kind = KINDS["multi_label"]
+    assert kind.score(answers, kind.gold(rows[150:]), about)["micro_f1"] > 0.95
+
+
+def test_a_class_that_the_sample_lacks_keeps_probability_zero(monkeypatch):
+    about = task("classification", "bad", "good", "rare")
+    answers = bag_of_words(films(100, 0), films(20, 1), about)
+    assert answers.shape == (20, 3)
+    assert (answers[:, 2] == 0.0).all()
+    only = [{**row, "label": 1} for row in films(20, 0)]
+    assert bag_of_words(only, films(5, 1), about).argmax(axis=1).tolist() == [1] * 5
+
+
+def test_large_sets_are_sampled_by_seed(monkeypatch):
+    monkeypatch.setattr(floor, "MOST_ROWS", 50)
+    chosen = floor._sample(1000, seed=3)
+    assert len(set(chosen.tolist())) == 50
+    assert (chosen == floor._sample(1000, seed=3)).all()
+    assert (chosen != floor._sample(1000, seed=4)).any()
+
+
+def test_features_of_a_row():
+    pair = {"text": "A cat sat.", "text_pair": "The cat!"}
+    assert words(pair) == ["a", "cat", "sat", "a cat", "cat sat", "2 the", "2 cat", "2 the cat", "both cat"]
+    assert overlap(pair) == pytest.approx(1 / 4)
+    assert overlap({"text": "alone", "text_pair": None}) == 0.0
+
+
+def test_a_kind_without_a_floor_says_so():
+    about = TaskInfo(name="t", kind="tokens", text=("text",), metric="f1", max_length=8)
+    with pytest.raises(UsageError, match="no bag of words for the kind 'tokens'"):
+        bag_of_words([], [], about)
+    with pytest.raises(UsageError, match="nothing simple is known that answers the kind 'tokens'"):
+        floor_of("tokens")

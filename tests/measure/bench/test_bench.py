@@ -1,0 +1,262 @@
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from compress import measure
+from compress.console import Console
+from compress.errors import CompressError, NotHere, UsageError
+from compress.measure.bench import bench
+from compress.measure.bench.bench_command import bench_and_show
+from compress.measure.bench.bench_result import Bench
+from compress.measure.bench.parse_options import Cells
+from compress.measure.result_base import Score
+from compress.measure.roofline.roofline import Limits
+from compress.measure.timing.latency import Latency, Timing
+from compress.recipe.measure_schema import Measure, Target
+
+CPU = Target(device="cpu")
+SHORT = Measure(rounds=3, seconds=0.02)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """A session that times nothing: it tells what it was asked, and every job is as slow as its name is long."""
+    seen = []
+
+    def stand_in(jobs, texts, settings, *, seed, console, given_up):
+        seen.append((jobs, texts, settings))
+        return {job.key: Latency(status="measured", model=timing(len(job.key)), lengths=(8,)) for job in jobs}
+
+    monkeypatch.setattr(measure.bench, "time_jobs", stand_in)
+    return seen
+
+
+def timing(value):
+    score = Score(value=value, low=0.9 * value, high=1.1 * value)
+    return Timing(p50=score, p95=None, p99=None, spread=0.0, calls=9, round_medians=(value, value, value))
+
+
+def test_models_side_by_side_as_ratios_to_the_first(small, wide, tmp_path):
+    missing = str(tmp_path / "gone")
+    found = bench([str(wide), str(small), missing], settings=SHORT)
+    (session,) = found.targets
+    assert list(session.models) == [str(wide), str(small), missing]
+    assert session.models[str(wide)].ratio.value == pytest.approx(1.0)
+    ratio = session.models[str(small)].ratio
+    assert ratio.low <= ratio.value <= ratio.high
+    assert session.models[missing].latency.status == "failed"
+    assert session.models[missing].ratio is None
+    assert found.models[0].footprint.bytes_weights > found.models[1].footprint.bytes_weights
+    assert found.models[2].footprint is None
+
+
+def test_texts_give_their_own_lengths(small, tmp_path):
+    (tmp_path / "texts.txt").write_text("good film\n\na very bad plot\n")
+    found = bench([str(small)], CPU, texts=tmp_path / "texts.txt", settings=SHORT)
+    assert found.texts == 2
+    assert found.targets[0].length == "data"
+    assert found.targets[0].models[str(small)].latency.end_to_end.calls > 0
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_a_tokenizer_is_enough_for_the_lengths_of_texts(small, tmp_path, bare):
+    (tmp_path / "texts.txt").write_text("good film\ta plot\na very bad plot\tgood\n")
+    foreign = shutil.copytree(small, tmp_path / "foreign")
+    (foreign / "compress.json").unlink()
+    name = str(foreign / "model.onnx" if bare else foreign)
+    latency = bench([name], CPU, texts=tmp_path / "texts.txt", settings=SHORT).targets[0].models[name].latency
+    assert latency.timed
+    assert sorted(latency.lengths) == [7, 8]
+    assert latency.end_to_end is None
+    assert "does not say which task it answers" in latency.reason
+    (foreign / "tokenizer.json").unlink()
+    latency = bench([name], CPU, texts=tmp_path / "texts.txt", settings=SHORT).targets[0].models[name].latency
+    assert (latency.status, "no tokenizer.json" in latency.reason) == ("not measured", True)
+
+
+def test_what_it_leaves_can_be_read_again(small):
+    found = bench([str(small)], settings=SHORT)
+    assert Bench.model_validate_json(found.model_dump_json()) == found
+
+
+def test_a_target_without_a_length_is_timed_at_128_pieces(asked, small):
+    bench([str(small)], [CPU, Target(device="cpu", length=16)])
+    assert [jobs[0].length for jobs, _, _ in asked] == [128, 16]
+
+
+def test_a_target_s_own_length_comes_before_texts(asked, small, tmp_path):
+    (tmp_path / "texts.txt").write_text("good film\n")
+    bench([str(small)], [CPU, Target(device="cpu", length=16)], texts=tmp_path / "texts.txt")
+    assert [jobs[0].length for jobs, _, _ in asked] == [None, 16]
+
+
+def test_a_grid_is_looked_at_on_every_place_once(asked, small):
+    targets = [Target(device="cpu", batch=8), Target(device="cpu", length=32), Target(device="cpu", threads=2)]
+    found = bench([str(small)], targets, grid=Cells(batch=(1, 8), length=(16, 32)), settings=Measure(callers=[1, 2]))
+    cells = [(one.threads, one.batch, one.length) for one in found.grid]
+    assert cells == [(threads, batch, length) for threads in (1, 2) for batch in (1, 8) for length in (16, 32)]
+    assert len(asked) == 3 + 8 - 1  # one cell is the second target's own
+    assert [bool(settings.callers) for _, _, settings in asked] == [True] * 3 + [False] * 7
+
+
+def test_a_side_that_the_grid_leaves_out_is_the_target_s_own(asked, small):
+    found = bench([str(small)], Target(device="cpu", length=16), grid=Cells(batch=(1, 4)))
+    assert [(one.batch, one.length) for one in found.grid] == [(1, 16), (4, 16)]
+
+
+def test_a_model_at_a_length_that_it_cannot_read(asked, small, wide, tmp_path):
+    folder = tmp_path / "roberta"
+    folder.mkdir()
+    (folder / "config.json").write_text(
+        '{"model_type": "roberta", "max_position_embeddings": 66, "pad_token_id": 1, "vocab_size": 9}'
+    )
+    (folder / "model.onnx").write_bytes((small / "model.onnx").read_bytes())
+    for length, status in ((64, "measured"), (65, "not measured")):
+        found = bench([str(folder), str(wide)], Target(device="cpu", length=length))
+        assert found.targets[0].models[str(folder)].latency.status == status
+        assert found.targets[0].models[str(wide)].latency.status == "measured"
+    assert "64 pieces at most" in found.targets[0].models[str(folder)].latency.reason
+
+
+def test_limits_are_told_where_known_and_measured_when_asked(asked, small, monkeypatch):
+    limits = Limits(
+        device="cpu", device_name="a processor", threads=1, bandwidth=1e9, measured_at="now", fingerprint="f"
+    )
+    monkeypatch.setattr(measure.bench, "known_limits", lambda threads, device: None)
+    monkeypatch.setattr(measure.bench, "machine_limits", lambda threads, device, console: limits)
+    assert bench([str(small)]).limits == ()
+    bare = str(small / "model.onnx")
+    found = bench([str(small), bare], limits=True)
+    assert found.limits == (limits,)
+    assert found.targets[0].models[str(small)].shares.bandwidth is not None
+    assert "does not tell its shape" in found.targets[0].models[bare].shares.reason
+
+
+def test_limits_that_cannot_be_measured_are_a_warning(asked, small, monkeypatch, capsys):
+    def refuse(threads, device, console):
+        raise NotHere("no such device.")
+
+    monkeypatch.setattr(measure.bench, "machine_limits", refuse)
+    assert bench([str(small)], limits=True, console=Console()).limits == ()
+    assert "no such device" in capsys.readouterr().err
+
+
+def test_texts_are_for_models_with_a_tokenizer(asked, small, tmp_path):
+    (tmp_path / "texts.txt").write_text("good film\n")
+    bare = str(shutil.copy(small / "model.onnx", tmp_path))
+    found = bench([bare, str(small)], texts=tmp_path / "texts.txt")
+    assert found.targets[0].models[bare].latency.status == "not measured"
+    assert found.targets[0].models[str(small)].latency.timed
+
+
+def test_what_is_finished_is_kept_after_every_session(asked, small):
+    seen = []
+    bench([str(small)], [CPU, Target(device="cpu", length=16)], grid=Cells(batch=(4,)), kept=seen.append)
+    assert [(len(one.targets), len(one.grid)) for one in seen] == [(1, 0), (2, 0), (2, 1), (2, 2)]
+
+
+def test_a_model_against_itself(small):
+    found = bench([str(small), str(small)], settings=SHORT)
+    assert list(found.targets[0].models) == [str(small), f"{small} (2)"]
+    assert found.targets[0].models[f"{small} (2)"].ratio is not None
+
+
+class TestCommand:
+    def test_nothing_timed_is_a_failure_after_the_rows(self, tmp_path, capsys):
+        with pytest.raises(CompressError, match="nothing could be timed"):
+            bench_and_show([str(tmp_path / "gone.onnx")], Console("quiet"))
+        assert "there is no file" in capsys.readouterr().out
+
+    def test_json_is_one_object(self, asked, small, capsys):
+        bench_and_show([str(small)], Console("json"), grid=["batch=1,8"])
+        told = json.loads(capsys.readouterr().out)
+        assert told["schema_version"] == 1
+        assert told["targets"][0]["models"][str(small)]["latency"]["status"] == "measured"
+        assert [cell["batch"] for cell in told["grid"]] == [1, 8]
+        assert told["surroundings"]["cpu"]
+
+    def test_a_start_that_broke_the_budget_is_not_tried_again(self, small, monkeypatch):
+        seen = []
+
+        def stand_in(jobs, texts, settings, *, seed, console, given_up):
+            seen.append(dict(given_up))
+            given_up["these models"] = "too slow"
+            return {job.key: Latency(status="not measured", reason="too slow") for job in jobs}
+
+        monkeypatch.setattr(measure.bench, "time_jobs", stand_in)
+        bench([str(small)], [CPU, Target(device="cpu", batch=2)])
+        assert seen == [{}, {"these models": "too slow"}]
+
+    @pytest.mark.parametrize(("format", "shown"), [("human", True), ("quiet", True), ("json", False)])
+    def test_an_interruption_shows_what_was_finished(self, asked, small, capsys, monkeypatch, tmp_path, format, shown):
+        once = measure.bench.time_jobs
+
+        def interrupted(*given, **named):
+            if asked:
+                raise KeyboardInterrupt
+            return once(*given, **named)
+
+        monkeypatch.setattr(measure.bench, "time_jobs", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            bench_and_show(
+                [str(small)], Console(format), targets=["cpu", "cpu,batch=2"], output=tmp_path / "bench.json"
+            )
+        assert ("measured" in capsys.readouterr().out) == shown
+        assert len(Bench.model_validate_json((tmp_path / "bench.json").read_bytes()).targets) == 1
+
+    def test_the_output_is_the_same_object(self, asked, small, capsys, tmp_path):
+        path = tmp_path / "bench.json"
+        for _ in range(2):  # an earlier bench is replaced
+            bench_and_show([str(small)], Console("json"), output=path)
+            assert json.loads(path.read_text()) == json.loads(capsys.readouterr().out)
+        assert [each.name for each in tmp_path.iterdir()] == ["bench.json"]
+
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        [
+            ("bench.txt", "ends in .json"),
+            ("none/bench.json", "there is no folder"),
+            ("folder.json", "is a folder"),
+            ("config.json", "holds something else"),
+        ],
+    )
+    def test_an_output_that_cannot_be_meant(self, asked, small, tmp_path, name, message):
+        (tmp_path / "folder.json").mkdir()
+        (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+        with pytest.raises(UsageError, match=message):
+            bench_and_show([str(small)], Console("quiet"), output=tmp_path / name)
+        assert not asked
+        assert (tmp_path / "config.json").read_text() == '{"model_type": "bert"}'
+
+    def test_a_budget_for_several_sessions_is_foretold(self, asked, small, capsys):
+        bench_and_show([str(small)], Console(), grid=["batch=1,8,16"], budget="20s")
+        assert "3 sessions of 20 s each: 1 min" in capsys.readouterr().err
+
+    def test_a_disk_that_is_full_costs_the_file_alone(self, asked, small, capsys, monkeypatch, tmp_path):
+        def full(self, *given, **named):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("pathlib.Path.write_text", full)
+        with pytest.raises(CompressError, match=r"bench\.json cannot be written: No space left on device") as raised:
+            bench_and_show([str(small)], Console(), grid=["batch=1,8"], output=tmp_path / "bench.json")
+        assert raised.value.exit_code == 1
+        told = capsys.readouterr()
+        assert "measured" in told.out
+        assert told.err.count("No space left") == 1  # once for all sessions
+        assert len(asked) == 2
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_disk_that_has_room_again_is_forgiven(self, asked, small, monkeypatch, tmp_path):
+        write, refused = Path.write_text, [True]
+
+        def full_once(self, *given, **named):
+            if refused:
+                refused.pop()
+                raise OSError(28, "No space left on device")
+            return write(self, *given, **named)
+
+        monkeypatch.setattr("pathlib.Path.write_text", full_once)
+        bench_and_show([str(small)], Console("quiet"), grid=["batch=1,8"], output=tmp_path / "bench.json")
+        assert len(Bench.model_validate_json((tmp_path / "bench.json").read_bytes()).grid) == 2

@@ -1,0 +1,135 @@
+import shutil
+
+import pytest
+
+from compress.errors import UsageError
+from compress.measure.bench.bench_models import check_text, chosen_base, read_models, texts_read
+from compress.model_info import read_info, write_info
+
+
+def one(word):
+    (entry,) = read_models([str(word)])
+    return entry
+
+
+def test_folders_and_files(small):
+    assert one(small).path == small
+    assert one(small / "model.onnx").path == small / "model.onnx"
+    assert one(small).variant is None
+    assert one(small).size.bytes_weights > 0
+
+
+def test_a_way_to_run_stands_after_the_last_colon(small):
+    entry = one(f"{small / 'model.onnx'}:openvino")
+    assert (entry.path, entry.variant.runtime) == (small / "model.onnx", "openvino")
+    assert entry.name == f"{small / 'model.onnx'}:openvino"
+
+
+def test_by_its_own_variant_s_name_a_folder_runs_as_it_is(small):
+    assert one(f"{small}:onnx-fp32").variant is None
+
+
+def test_a_path_may_have_colons_of_its_own(small, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(small, "C:models")
+    assert one("C:models").path is not None
+    assert one("C:models:openvino").variant.name == "openvino"
+    shutil.copytree(small, "a:openvino")
+    assert one("a:openvino").variant is None
+    assert "C:\\none.onnx" in one("C:\\none.onnx").reason
+
+
+def test_an_unknown_way_is_told_before_anything_is_timed(small):
+    with pytest.raises(UsageError, match="cannot run as 'openvno'; did you mean openvino"):
+        read_models([f"{small}:openvno"])
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("none.onnx", "there is no file or folder none.onnx"),
+        ("none.xml", "there is no file or folder none.xml"),
+        ("./none", "there is no file or folder ./none"),
+        ("models/nonne", "there is no file or folder models/nonne; did you mean none"),
+        ("minilm-l7", "did you mean minilm-l6"),
+        ("notes.txt", "no runtime knows a file that ends in .txt"),
+        ("models", "models is a folder without a model"),
+        ("models/none", "models/none is an empty folder"),
+        ("nowhere", "no file, folder or card is called 'nowhere'"),
+    ],
+)
+def test_models_that_are_not_there_say_why(tmp_path, monkeypatch, word, reason):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models" / "none").mkdir(parents=True)
+    (tmp_path / "notes.txt").write_text("no model")
+    entry = one(word)
+    assert entry.path is None
+    assert reason in entry.reason
+    assert (entry.size, entry.task, entry.reach) == (None, None, None)
+
+
+def test_a_hub_id_is_fetched(small, monkeypatch):
+    fetch = pytest.importorskip("compress.models.fetch")
+    asked = []
+    monkeypatch.setattr(fetch, "fetch", lambda name: asked.append(name) or small)
+    entry = one("owner/name@v1:torch-bf16")
+    assert (asked, entry.path, entry.variant.name) == (["owner/name@v1"], small, "torch-bf16")
+
+
+@pytest.mark.parametrize("words", [[], [""], [":openvino"]])
+def test_no_model_is_bad_usage(words):
+    with pytest.raises(UsageError):
+        read_models(words)
+
+
+def test_a_model_given_twice_is_told_apart(small, wide):
+    names = [entry.name for entry in read_models([str(small), str(wide), str(small), str(small)])]
+    assert names == [str(small), str(wide), f"{small} (2)", f"{small} (3)"]
+
+
+def test_the_base_is_the_first_or_the_one_named():
+    assert chosen_base(None, ["a", "b"]) == "a"
+    assert chosen_base("b", ["a", "b"]) == "b"
+    with pytest.raises(UsageError, match=r"--against techer: .*did you mean teacher"):
+        chosen_base("techer", ["teacher", "student"])
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"max_position_embeddings": "many"}'])
+def test_a_config_that_tells_no_reach(small, tmp_path, content):
+    shutil.copytree(small, tmp_path / "model")
+    (tmp_path / "model" / "config.json").write_text(content)
+    assert one(tmp_path / "model").reach is None
+
+
+@pytest.mark.parametrize(
+    ("way", "precision"),
+    [("", "fp32"), (":onnx-fp32", "fp32"), (":openvino", "fp32"), (":onnxruntime", "fp32"), (":openvino-bf16", "bf16")],
+)
+def test_a_folder_knows_its_precision_whichever_runtime_it_runs_in(small, way, precision):
+    assert one(f"{small}{way}").precision == precision
+
+
+def test_a_bare_file_does_not_tell_its_precision(small):
+    assert one(f"{small / 'model.onnx'}:openvino").precision == "unknown"
+
+
+def test_what_is_no_model_of_ours_names_all_that_a_model_may_be():
+    reason = one("nowhere").reason
+    assert ".onnx or .xml" in reason
+    assert "teacher" not in reason
+
+
+def test_tasks_tell_whether_texts_are_pairs(small):
+    assert texts_read([one(small)]) == (1, 1)
+    assert texts_read([one(small / "none.onnx")]) is None
+
+
+@pytest.mark.parametrize("kind", ["ranking", "multiple_choice"])
+def test_a_question_stands_before_any_number_of_texts(small, tmp_path, kind):
+    folder, info = shutil.copytree(small, tmp_path / "copy"), read_info(small)
+    task = info.task.model_copy(update={"kind": kind, "text": ("query", "candidate")})
+    write_info(folder, info.model_copy(update={"task": task}))
+    assert texts_read([one(folder)]) == (2, None)
+    check_text(("what ?", "sun", "rain"), [one(folder)])
+    with pytest.raises(UsageError, match="reads a question and"):
+        check_text(("what ?",), [one(folder)])

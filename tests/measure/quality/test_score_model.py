@@ -1,0 +1,219 @@
+import numpy as np
+import pytest
+
+from compress.errors import ModelError, UsageError
+from compress.measure import Drawn, assess
+from compress.measure.quality.quality_result import Quality
+from compress.measure.quality.significance import bootstrap
+from compress.model_info import TaskInfo
+from compress.tasks import KINDS
+
+CLASSES = TaskInfo(
+    name="t", kind="classification", text=("text",), labels=("a", "b", "c"), metric="accuracy", max_length=8
+)
+LABELS = CLASSES.model_copy(update={"kind": "multi_label", "metric": "micro_f1"})
+SCORES = CLASSES.model_copy(update={"kind": "regression", "metric": "spearman", "labels": ()})
+
+
+def noisy(gold: np.ndarray, wrong: int) -> np.ndarray:
+    """Certain answers, of which the first ``wrong`` are one class off."""
+    decided = gold.copy()
+    decided[:wrong] = (decided[:wrong] + 1) % 3
+    return np.eye(3, dtype=np.float32)[decided]
+
+
+@pytest.fixture
+def gold() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 3, 400)
+
+
+def test_classification_scores_classes_and_difference(gold):
+    kind = KINDS["classification"]
+    answers, teacher = noisy(gold, 60), noisy(gold, 20)
+    found = assess(kind, CLASSES, answers, gold, teacher_answers=teacher, resampling=200, truncated=0.1, batch=8)
+    assert found.primary.value == pytest.approx(0.85)
+    assert found.primary.low < 0.85 < found.primary.high
+    assert found.versus_teacher is not None
+    assert found.versus_teacher.value == pytest.approx(-0.10)
+    assert found.versus_teacher.high < 0
+    assert found.versus_teacher.test == "mcnemar"
+    assert found.versus_teacher.p_value < 1e-6
+    assert found.agreement_with_teacher == pytest.approx(0.90)
+    assert sum(entry.rows for entry in found.per_class.values()) == 400
+    for index, label in enumerate(CLASSES.labels):
+        members = gold == index
+        decided = answers.argmax(1) == index
+        recall, precision = (members & decided).sum() / members.sum(), (members & decided).sum() / decided.sum()
+        score = found.per_class[label]
+        assert (score.recall, score.precision) == pytest.approx((recall, precision))
+        assert score.f1 == pytest.approx(2 * recall * precision / (recall + precision))
+    assert (found.truncated, found.batch, found.larger_is_better) == (0.1, 8, True)
+
+
+def test_a_metric_that_is_no_share_of_right_rows_is_bootstrapped(gold):
+    task = CLASSES.model_copy(update={"metric": "matthews"})
+    found = assess(
+        KINDS["classification"], task, noisy(gold, 60), gold, teacher_answers=noisy(gold, 20), resampling=200
+    )
+    assert found.versus_teacher is not None
+    assert found.versus_teacher.test == "paired bootstrap"
+
+
+def test_equal_models_differ_by_nothing(gold):
+    answers = noisy(gold, 40)
+    found = assess(KINDS["classification"], CLASSES, answers, gold, unquantized_answers=answers, resampling=100)
+    difference = found.versus_unquantized
+    assert difference is not None
+    assert (difference.value, difference.low, difference.high, difference.p_value) == (0.0, 0.0, 0.0, 1.0)
+    assert found.versus_teacher is None
+    assert found.agreement_with_teacher is None
+
+
+def test_multi_label_classes_and_agreement():
+    gold = np.random.default_rng(0).integers(0, 2, (100, 3)).astype(np.float32)
+    answers = gold.copy()
+    answers[:, 1] = 0.0  # the second label is never found
+    found = assess(KINDS["multi_label"], LABELS, answers, gold, teacher_answers=gold, resampling=100)
+    assert [found.per_class[label].recall for label in "abc"] == [1.0, 0.0, 1.0]
+    assert found.per_class["b"].rows == int(gold[:, 1].sum())
+    assert found.per_class["b"].precision is None  # nothing was taken for it
+    assert found.per_class["b"].f1 == 0.0
+    assert found.agreement_with_teacher == pytest.approx(1.0 - gold[:, 1].mean())
+
+
+def test_regression_has_no_decisions():
+    gold = np.linspace(0, 5, 80)
+    kind = KINDS["regression"]
+    found = assess(kind, SCORES, gold[::-1].copy(), gold, teacher_answers=gold, resampling=100)
+    assert found.primary.value == pytest.approx(-1.0)
+    assert found.per_class == {}
+    assert found.agreement_with_teacher is None
+    assert found.versus_teacher is not None
+    assert found.versus_teacher.test == "paired bootstrap"
+
+
+def test_an_error_metric_turns_its_difference_around():
+    gold = np.linspace(0, 5, 80)
+    task = SCORES.model_copy(update={"metric": "mse"})
+    found = assess(KINDS["regression"], task, gold + 1.0, gold, teacher_answers=gold + 0.5, resampling=100)
+    assert found.larger_is_better is False
+    assert found.primary.value == pytest.approx(1.0)
+    assert found.versus_teacher is not None
+    assert found.versus_teacher.value == pytest.approx(-0.75)
+
+
+def test_bad_answers_are_refused(gold):
+    kind = KINDS["classification"]
+    broken = noisy(gold, 0)
+    broken[3, 1] = np.nan
+    with pytest.raises(ModelError, match="not finite numbers on 1 of 400 rows"):
+        assess(kind, CLASSES, broken, gold)
+    with pytest.raises(ModelError, match="399 answers were given for 400 rows"):
+        assess(kind, CLASSES, noisy(gold, 0)[1:], gold)
+    with pytest.raises(ModelError, match="no rows to score"):
+        assess(kind, CLASSES, noisy(gold, 0)[:0], gold[:0])
+    with pytest.raises(UsageError, match="no metric called 'acuracy'; did you mean accuracy"):
+        assess(kind, CLASSES.model_copy(update={"metric": "acuracy"}), noisy(gold, 0), gold)
+
+
+def test_perfect_scores_of_another_metric_are_not_taken_for_shares():
+    gold = np.array([0, 1, 2] * 20)
+    task = CLASSES.model_copy(update={"metric": "macro_f1"})
+    found = assess(KINDS["classification"], task, noisy(gold, 0), gold, teacher_answers=noisy(gold, 0), resampling=100)
+    assert found.versus_teacher is not None
+    assert found.versus_teacher.test == "paired bootstrap"
+
+
+def test_only_test_is_looked_at_closely(gold):
+    kind, answers, teacher = KINDS["classification"], noisy(gold, 60), noisy(gold, 20)
+    more = {
+        "teacher_answers": teacher,
+        "lengths": np.arange(400),
+        "slices": {"source": ["web", "book"] * 200},
+        "perturbed": {"typos": noisy(gold, 90)},
+    }
+    found = assess(kind, CLASSES, answers, gold, resampling=100, **more)
+    assert found.calibration is not None
+    assert [score.name for score in found.by_length] == [
+        "0-99 pieces",
+        "100-199 pieces",
+        "200-299 pieces",
+        "300-399 pieces",
+    ]
+    assert {score.name: score.rows for score in found.slices["source"]} == {"book": 200, "web": 200}
+    assert [(each.name, each.primary.value) for each in found.robustness] == [("typos", pytest.approx(310 / 400))]
+    assert found.robustness[0].change.value == pytest.approx(-30 / 400)
+    assert found.robustness[0].change.test == "mcnemar"
+    assert {each.row for each in found.disagreements} <= set(range(20, 60))
+    hidden = assess(kind, CLASSES, answers, gold, role="select", resampling=100, **more)
+    assert (hidden.calibration, hidden.by_length, hidden.slices) == (None, (), {})
+    assert (hidden.robustness, hidden.disagreements) == ((), ())
+    assert hidden.primary == found.primary
+
+
+def test_what_was_kept_before_these_facts_existed_still_loads(gold):
+    found = assess(KINDS["classification"], CLASSES, noisy(gold, 60), gold, resampling=100)
+    kept = found.model_dump(mode="json")
+    for name in ("calibration", "by_length", "slices", "robustness", "disagreements"):
+        del kept[name]
+    for score in kept["per_class"].values():
+        del score["precision"], score["f1"]
+    assert Quality.model_validate(kept).calibration is None
+
+
+class Counting:
+    """A kind that counts how often its draws are scored."""
+
+    def __init__(self, kind):
+        self.kind = kind
+        self.scored = 0
+
+    def __getattr__(self, name):
+        return getattr(self.kind, name)
+
+    def score_draws(self, *arguments):
+        self.scored += 1
+        return self.kind.score_draws(*arguments)
+
+
+def test_each_set_of_answers_is_scored_once_whoever_is_compared_with_it(gold):
+    kind = Counting(KINDS["classification"])
+    drawn = Drawn(kind, CLASSES, resampling=100, seed=3)
+    teacher, student = noisy(gold, 20), noisy(gold, 60)
+    found = [assess(kind, CLASSES, student, gold, teacher_answers=teacher.copy(), drawn=drawn) for _ in range(3)]
+    assert kind.scored == 2
+    assert (
+        found[0]
+        == found[1]
+        == assess(KINDS["classification"], CLASSES, student, gold, teacher_answers=teacher, resampling=100, seed=3)
+    )
+
+
+@pytest.mark.parametrize("rows", [40, 700])
+def test_draws_are_the_same_kept_or_drawn_again(rows, monkeypatch):
+    kept = Drawn(KINDS["classification"], CLASSES, resampling=100)
+    monkeypatch.setattr("compress.measure.quality.bootstrap_scorer.KEPT", 0)
+    again = Drawn(KINDS["classification"], CLASSES, resampling=100)
+    first, second, third = (np.concatenate(list(each.times(rows))) for each in (kept, kept, again))
+    assert (first == second).all()
+    assert (first == third).all()
+    assert (first.sum(axis=1) == rows).all()
+
+
+@pytest.mark.parametrize("name", ["classification", "multi_label", "regression"])
+def test_intervals_agree_with_scoring_one_draw_after_another(name):
+    random = np.random.default_rng(4)
+    labels = () if name == "regression" else ("a", "b", "c")
+    task = CLASSES.model_copy(update={"kind": name, "metric": KINDS[name].metrics[0].name, "labels": labels})
+    if name == "classification":
+        gold, answers = random.integers(0, 3, 60), random.random((60, 3)).astype(np.float32)
+    elif name == "multi_label":
+        gold, answers = random.integers(0, 2, (60, 3)).astype(np.float32), random.random((60, 3)).astype(np.float32)
+    else:
+        gold, answers = random.integers(0, 5, 60).astype(np.float32), random.random(60).astype(np.float32)
+    found = assess(KINDS[name], task, answers, gold, resampling=100, seed=9)
+    for metric, score in found.scores.items():
+        slow = bootstrap(
+            lambda rows, metric=metric: KINDS[name].score(answers[rows], gold[rows], task)[metric], 60, 100, seed=9
+        )
+        assert (score.value, score.low, score.high) == pytest.approx((slow.value, slow.low, slow.high), abs=1e-12)

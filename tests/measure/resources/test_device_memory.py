@@ -1,0 +1,80 @@
+"""Memory on an accelerator, by a stand-in for NVML: no device is needed."""
+
+import os
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from compress.measure.timing.process_limits import OnDevice, device_memory
+
+
+class NVMLError(Exception):
+    pass
+
+
+@pytest.fixture
+def nvml(monkeypatch):
+    """NVML with these processes on its one device, as number and bytes; an error instead where one is given."""
+
+    def make(*processes, refuse=None):
+        def running(handle):
+            if refuse:
+                raise NVMLError(refuse)
+            return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in processes]
+
+        told = SimpleNamespace(
+            NVMLError=NVMLError,
+            nvmlInit=lambda: None,
+            nvmlDeviceGetCount=lambda: 1,
+            nvmlDeviceGetHandleByIndex=lambda index: index,
+            nvmlDeviceGetName=lambda handle: "H200",
+            nvmlDeviceGetComputeRunningProcesses=running,
+        )
+        monkeypatch.setitem(sys.modules, "pynvml", told)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    return make
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    """Torch as far as memory is concerned, used on CUDA or not."""
+
+    def make(used):
+        cuda = SimpleNamespace(is_initialized=lambda: used, max_memory_allocated=lambda: 5)
+        monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+
+    return make
+
+
+def test_nothing_is_held_from_the_cpu(nvml):
+    nvml((os.getpid(), 7))
+    assert device_memory("cpu") == OnDevice()
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_all_runtimes_are_told_of_alike(nvml, torch, used):
+    nvml((1, 9), (os.getpid(), 7))
+    torch(used)
+    found = device_memory("cuda")
+    assert (found.bytes, found.source) == (7, "NVML: the process, with what CUDA itself takes")
+
+
+@pytest.mark.parametrize("processes", [(), ((os.getpid(), None),)])
+def test_torch_tells_its_own_where_nvml_does_not(nvml, torch, processes):
+    nvml(*processes)
+    torch(used=True)
+    assert device_memory("cuda").bytes == 5
+    assert "torch" in device_memory("cuda").source
+    torch(used=False)
+    assert device_memory("cuda").bytes is None
+    assert "NVML does not tell this process's" in device_memory("cuda").source
+
+
+def test_reasons_are_told(nvml, torch, monkeypatch):
+    torch(used=False)
+    nvml(refuse="Not Supported")
+    assert device_memory("cuda") == OnDevice(None, "memory on the device is not measured: NVML says: Not Supported")
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert "pip install 'compress-encoders[gpu]'" in device_memory("cuda").source

@@ -1,0 +1,75 @@
+import pytest
+
+from compress.measure.resources.serving_memory import ServingMemory, serving_memory
+from compress.measure.timing.subprocess_task import Failed, Placed, ask_apart
+
+HERE = (
+    "from compress.measure.timing.subprocess_task import Placed, answer_apart\n"
+    "from compress.measure.resources.serving_memory import ServingMemory\n"
+)
+MEBI = 2**20
+
+
+def test_serving_one_by_one_and_in_batches(wide):
+    one, many = serving_memory(wide, None, "cpu", (1, 256), length=32)
+    assert (one.batch, many.batch, one.length) == (1, 256, 32)
+    assert one.reason is None
+    assert 20 * MEBI < one.resident <= one.peak
+    assert many.peak > one.peak + 8 * MEBI  # the word vectors of 256 rows alone take 16 MiB
+    assert one.device is None
+
+
+def test_a_batch_that_does_not_fit(small):
+    [found] = serving_memory(small, None, "cpu", (2**50,), length=128)
+    assert found.reason == f"a batch of {2**50} rows of 128 pieces does not fit in memory"
+    assert (found.resident, found.peak) == (None, None)
+
+
+def test_a_model_that_is_not_there(tmp_path):
+    [found] = serving_memory(tmp_path, None, "cpu", (1,))
+    assert "is an empty folder" in found.reason
+    assert "Traceback" not in found.reason
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Writes a module that a process of its own can run."""
+
+    def write(text):
+        (tmp_path / "odd_worker.py").write_text(HERE + text)
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        return "odd_worker"
+
+    return write
+
+
+def ask(name, patience=60.0):
+    return ask_apart(name, Placed(device="cpu", threads=1), ServingMemory, patience)
+
+
+def test_a_process_that_prints_is_understood(module):
+    answer = "answer_apart(Placed, lambda asked: print('noise') or ServingMemory(batch=asked.threads))"
+    assert ask(module(answer)) == ServingMemory(batch=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+            "ended by SIGKILL, as happens when memory runs out",
+        ),
+        ("raise ValueError('odd')", "ValueError: odd"),
+        ("raise SystemExit(3)", "ended with exit code 3"),
+        ("print('nonsense')", "cannot be read: 'nonsense"),
+        ("raise MemoryError", "MemoryError"),
+    ],
+)
+def test_however_a_process_ends_there_is_a_reason(module, text, reason):
+    with pytest.raises(Failed, match=reason):
+        ask(module(text))
+
+
+def test_a_process_that_hangs_is_ended(module):
+    with pytest.raises(Failed, match="no answer within 1 s"):
+        ask(module("import time; time.sleep(60)"), 1.0)

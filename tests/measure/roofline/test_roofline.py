@@ -1,0 +1,252 @@
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from compress.environment import Gpu
+from compress.errors import ModelError, NotHere
+from compress.measure.resources.flops import flops
+from compress.measure.result_base import Score
+from compress.measure.roofline import cpu_matmul_bench, roofline
+from compress.measure.roofline.cpu_matmul_bench import CPU_KERNELS, Kernel, time_kernels, time_products, time_traffic
+from compress.measure.roofline.roofline import Limits, known_limits, machine_limits, shares
+from compress.measure.roofline.roofline_result import Found, Rate, ranked
+from compress.measure.timing.latency import Latency, Noise, Timing
+from compress.measure.timing.subprocess_task import Failed
+from compress.model_info import ShapeInfo
+
+SHAPE = ShapeInfo(
+    family="bert",
+    hidden=64,
+    heads=(4, 4),
+    ffn=(128, 128),
+    vocabulary=100,
+    parameters=90_000,
+    embedding_parameters=20_000,
+    head_size=16,
+)
+FOUND = Found(
+    rates={
+        "fp32": (Rate(value=2e11, kernel="best", size="1x1x1"), Rate(value=1e11, kernel="next", size="1x1x1")),
+        "bandwidth": (Rate(value=1e10, kernel="copy", size="1 MiB"),),
+    },
+    missing={"torch _int_mm": "torch is needed here and is not installed."},
+)
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    """Counts how often kernels were timed, and answers for them."""
+    monkeypatch.setenv("COMPRESS_CACHE", str(tmp_path))
+    calls = []
+
+    def answer(module, question, kind, patience):
+        calls.append(question)
+        return FOUND
+
+    monkeypatch.setattr(roofline, "ask_apart", answer)
+    return calls
+
+
+def test_limits_are_measured_once(asked):
+    assert known_limits(1) is None
+    first = machine_limits(1)
+    assert known_limits(1) == first
+    assert (first.fp32.kernel, first.bf16, first.bandwidth, first.bandwidth_kernel) == ("best", None, 1e10, "copy")
+    assert (first.device, first.threads, first.missing) == ("cpu", 1, FOUND.missing)
+    assert machine_limits(1) == first
+    assert len(asked) == 1
+    assert machine_limits(1, again=True).fp32 == first.fp32
+    assert len(asked) == 2
+
+
+def test_what_a_busy_machine_reached_is_measured_again_and_the_best_counts(asked, monkeypatch):
+    looks = iter([(2e11, 0.5), (1e11, 0.3), (3e11, 0.4), (9e11, 0.0)])
+
+    def answer(module, question, kind, patience):
+        asked.append(question)
+        value, load = next(looks)
+        return Found(rates={"fp32": (Rate(value=value, kernel="k", size=""),)}, noise=Noise(other_load=load))
+
+    monkeypatch.setattr(roofline, "ask_apart", answer)
+    first = machine_limits(1)
+    assert first.unstable == "other work took 50% of its cores"
+    assert first.measured_at
+    assert known_limits(1) is None  # an unstable value is none to rely on later
+    assert [(machine_limits(1).fp32.value, len(asked)) for _ in range(4)] == [
+        (2e11, 2),
+        (3e11, 3),
+        (9e11, 4),
+        (9e11, 4),
+    ]
+    found = known_limits(1)
+    assert (found.unstable, found.looks) == (None, 4)
+
+
+def test_an_accelerator_has_one_limit_for_any_number_of_threads(asked, monkeypatch):
+    monkeypatch.setattr(roofline, "cuda_devices", lambda: (Gpu("An Accelerator", 2**30),))
+    found = [machine_limits(threads, "cuda") for threads in (1, 4)]
+    assert len(asked) == 1
+    assert [each.threads for each in found] == [1, 4]
+    assert known_limits(4, "cuda") == found[1]
+    assert (known_limits(1), known_limits(2, "cuda").threads) == (None, 2)
+
+
+def test_other_libraries_have_other_limits(asked, monkeypatch):
+    machine_limits(1)
+    monkeypatch.setattr(roofline, "versions", lambda names: {"numpy": "99"})
+    machine_limits(1)
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"device": "cpu"}'])
+def test_a_cache_that_cannot_be_read_is_measured_again(asked, tmp_path, content):
+    machine_limits(1)
+    [path] = (tmp_path / "limits").iterdir()
+    path.write_text(content)
+    machine_limits(1)
+    assert len(asked) == 2
+    assert json.loads(path.read_text())["device"] == "cpu"
+
+
+def test_a_cache_that_cannot_be_written_is_no_failure(asked, tmp_path, monkeypatch):
+    (tmp_path / "limits").write_text("a file where the folder would be")
+    assert machine_limits(1).fp32.kernel == "best"
+
+
+def test_a_process_that_failed_is_told_and_not_kept(asked, tmp_path, monkeypatch):
+    def fail(module, question, kind, patience):
+        raise Failed("the process was ended by SIGKILL")
+
+    monkeypatch.setattr(roofline, "ask_apart", fail)
+    with pytest.raises(ModelError, match="limits could not be measured: the process was ended by SIGKILL"):
+        machine_limits(1)
+    assert not (tmp_path / "limits").exists()
+
+
+def test_more_threads_than_cores(asked):
+    with pytest.raises(NotHere, match="10000 threads were asked for"):
+        machine_limits(10_000)
+    assert known_limits(10_000) is None
+    assert not asked
+
+
+def test_a_device_that_is_not_there(asked, monkeypatch):
+    monkeypatch.setattr(roofline, "cuda_devices", lambda: ())
+    with pytest.raises(NotHere, match="no CUDA device"):
+        machine_limits(1, "cuda")
+
+
+def timed(milliseconds, lengths):
+    score = Score(value=milliseconds, low=milliseconds, high=milliseconds)
+    timing = Timing(p50=score, p95=None, p99=None, spread=0.0, calls=1, round_medians=(milliseconds,))
+    return Latency(status="measured", model=timing, lengths=lengths)
+
+
+LIMITS = Limits(
+    device="cpu",
+    device_name="x",
+    threads=1,
+    fp32=Rate(value=1e11, kernel="best", size=""),
+    bandwidth=1e9,
+    measured_at="",
+    fingerprint="",
+)
+
+
+def test_shares_are_of_the_middle_call():
+    found = shares(timed(1.0, (8, 16, 64)), SHAPE, LIMITS, "fp32", 360_000, 2)
+    assert found.operations_per_second == pytest.approx(flops(SHAPE, 16, 2) / 1e-3)
+    assert found.compute == pytest.approx(flops(SHAPE, 16, 2) / 1e-3 / 1e11)
+    assert found.bandwidth == pytest.approx(4 * 70_000 / 1e-3 / 1e9)
+    assert (found.kernel, found.reason) == ("best", None)
+
+
+def test_no_more_is_read_than_there_is():
+    assert shares(timed(1.0, (8,)), SHAPE, LIMITS, "fp32", 1000).bytes_per_second == pytest.approx(1e6)
+
+
+def test_shares_without_what_they_need():
+    assert shares(Latency(status="failed", reason="x"), SHAPE, LIMITS, "fp32", 1).reason == "it was not timed"
+    assert "lengths" in shares(timed(1.0, ()), SHAPE, LIMITS, "fp32", 1).reason
+    other = shares(timed(1.0, (8,)), SHAPE, LIMITS, "int8", 100_000)
+    assert (other.compute, other.kernel, other.reason) == (None, None, "no int8 limit was measured")
+    assert other.bandwidth is not None
+    silent = SHAPE.model_copy(update={"head_size": None})
+    assert "not known" in shares(timed(1.0, (8,)), silent, LIMITS, "fp32", 1).reason
+
+
+def test_the_best_size_of_a_kernel_counts():
+    kernel = Kernel("numpy", "fp32", CPU_KERNELS[0].make)
+    rates, missing = time_products((kernel,), ((4, 4, 4), (64, 64, 64)), 1, 0.002)
+    assert (len(rates), missing) == (4, {})
+    [rate] = ranked(rates)["fp32"]
+    assert rate.size == "64x64x64"
+    assert rate.value == max(rate.value for _, rate in rates) > 0
+
+
+def test_a_kernel_that_is_not_there_has_a_reason(monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    found, missing = time_products(CPU_KERNELS, ((8, 8, 8),), 1, 0.0)
+    assert {rate.kernel for _, rate in found} == {"numpy matmul"}
+    assert set(missing) == {kernel.name for kernel in CPU_KERNELS} - {"numpy matmul"}
+    assert "compress-encoders[train]" in missing["torch _int_mm"]
+
+
+def test_a_kernel_that_fails_late_sets_no_limit():
+    def make(size, threads):
+        if size[0] > 4:
+            raise RuntimeError("no kernel for this\nat all")
+        return lambda: None
+
+    found, missing = time_products((Kernel("odd", "fp32", make),), ((4, 4, 4), (8, 8, 8)), 1, 0.0)
+    assert found == []
+    assert missing == {"odd": "no kernel for this"}
+
+
+def test_onnx_products_are_right():
+    pytest.importorskip("onnx")
+    left, right = cpu_matmul_bench.floats(3, 4), cpu_matmul_bench.floats(4, 5)
+    [out] = cpu_matmul_bench.onnx_product("MatMul", left, right, 1)()
+    np.testing.assert_allclose(out, left @ right, rtol=1e-5)
+    small = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    signed = np.arange(-6, 6, dtype=np.int8).reshape(3, 4)
+    [out] = cpu_matmul_bench.onnx_product("MatMulInteger", small, signed, 1)()
+    np.testing.assert_array_equal(out, small.astype(np.int32) @ signed.astype(np.int32))
+
+
+def test_traffic_is_of_reading_and_of_copying():
+    found = time_traffic(2, 2**16, 0.0)
+    assert [rate.kernel for rate in found] == ["numpy sum (reads)", "numpy copy (reads and writes)"]
+    assert all(rate.value > 0 for rate in found)
+    with pytest.raises(NotHere):
+        time_traffic(1, 0)
+
+
+def test_arrays_for_traffic_leave_the_memory_to_others(monkeypatch):
+    monkeypatch.setattr(cpu_matmul_bench, "memory_limit", lambda: 2**20)
+    assert cpu_matmul_bench.traffic_bytes() == 2**20 // 16
+
+
+@pytest.mark.slow
+def test_a_machine_for_real(tmp_path, monkeypatch):
+    monkeypatch.setenv("COMPRESS_CACHE", str(tmp_path))
+    found = machine_limits(1)
+    assert found.fp32.value > 1e9
+    assert found.int8.value > 1e9
+    assert found.bandwidth > 1e8
+    assert found.kernels["fp32"][0] == found.fp32
+    assert known_limits(1) == (None if found.unstable else found)
+
+
+@pytest.mark.gpu
+def test_an_accelerator_for_real():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("there is no CUDA device")
+    found = time_kernels(cpu_matmul_bench.Placed(device="cuda", threads=1))
+    assert {"fp32", "bf16", "fp16", "int8", "bandwidth"} == set(found.rates)
+    assert found.rates["bf16"][0].value > found.rates["fp32"][0].value
+    assert found.rates["bandwidth"][0].value > 1e10

@@ -1,0 +1,124 @@
+"""Intervals of ratios: the arithmetic, and how often they are right in simulated sessions."""
+
+import numpy as np
+import pytest
+
+from compress.measure.timing.clustered_ci import (
+    NORMAL,
+    SESSION_SPREAD,
+    clustered,
+    coarser,
+    student,
+    trimmed_mean,
+    typical,
+)
+from compress.recipe.measure_schema import Measure
+
+DEFAULTS = Measure()
+SESSIONS = 400
+
+
+def simulated(
+    random: np.random.Generator, slowed: float, bias: float, burst: float, session: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Logarithms of the ratios of one session of two models, and the process that took each.
+
+    Every process has a speed of its own (``bias`` is the standard deviation), every turn some noise, the machine
+    drifts from turn to turn, some turns meet a burst of other work, and all processes of one of the models share
+    something for as long as the session lasts (``session`` is its standard deviation).
+    """
+    processes, rounds = DEFAULTS.processes, DEFAULTS.rounds // DEFAULTS.processes
+    turns = 2 * processes * rounds
+    machine = np.cumsum(random.normal(0, 0.002, turns)) + random.normal(0, 0.008, turns)
+    machine += np.where(random.random(turns) < burst, random.uniform(0.03, 0.3, turns), 0.0)
+    own = random.normal(0, bias, (processes, 1, 2))
+    times = machine.reshape(processes, rounds, 2)
+    times[:, 1::2] = times[:, 1::2, ::-1]  # every second round goes the other way around
+    times = times + own
+    slowed += random.normal(0, session)
+    return (times[..., 1] - times[..., 0] + np.log1p(slowed)).ravel(), np.repeat(np.arange(processes), rounds)
+
+
+def told_apart(slowed: float, bias: float, burst: float, session: float = 0.0, known: float = 0.0) -> float:
+    """The share of sessions whose interval leaves out 1, if so much is ``known`` of what a session shares."""
+    random = np.random.default_rng(0)
+    found = [clustered(*simulated(random, slowed, bias, burst, session), processes=2) for _ in range(SESSIONS)]
+    return float(np.mean([abs(middle) > np.hypot(half, NORMAL * known) for middle, half in found]))
+
+
+@pytest.mark.parametrize(("bias", "burst"), [(0.0, 0.0), (0.005, 0.01), (0.01, 0.02), (0.01, 0.05), (0.02, 0.03)])
+def test_equal_models_are_told_apart_in_one_session_of_twenty(bias, burst):
+    assert told_apart(0.0, bias, burst) < 0.08
+
+
+@pytest.mark.parametrize(("bias", "burst"), [(0.005, 0.01), (0.01, 0.02), (0.01, 0.05)])
+def test_three_percent_are_told_apart_in_nine_sessions_of_ten(bias, burst):
+    assert told_apart(0.03, bias, burst) > 0.95
+
+
+@pytest.mark.parametrize("bias", [0.002, 0.005, 0.01])
+def test_what_a_session_shares_is_in_the_interval_of_a_ratio(bias):
+    assert told_apart(0.0, bias, 0.01, SESSION_SPREAD, SESSION_SPREAD) < 0.08
+    assert told_apart(0.0, bias, 0.01, SESSION_SPREAD) > 0.1  # as it was before
+    assert told_apart(0.03, bias, 0.01, SESSION_SPREAD, SESSION_SPREAD) > 0.95
+
+
+def test_resampling_rounds_alone_is_sure_of_what_is_not_so():
+    """Why there are more processes than one: their difference is taken for the models'."""
+    random = np.random.default_rng(0)
+    wrong = 0
+    for _ in range(SESSIONS):
+        logarithms, _ = simulated(random, 0.0, 0.0, 0.02)
+        logarithms += random.normal(0, 0.01 * np.sqrt(2))  # the same two processes in all rounds
+        drawn = np.median(logarithms[random.integers(0, len(logarithms), (200, len(logarithms)))], axis=1)
+        low, high = np.quantile(drawn, [0.025, 0.975])
+        wrong += not low <= 0.0 <= high
+    assert wrong / SESSIONS > 0.4
+
+
+def test_few_processes_do_not_make_an_interval_narrow():
+    values = np.zeros(10)
+    assert clustered(values, [])[1] == pytest.approx(1.96 * 0.01, rel=0.01)
+    assert clustered(values, [0] * 5 + [1] * 5, processes=2)[1] == pytest.approx(1.96 * 0.01, rel=0.01)
+    assert clustered(np.array([0.1]), []) == (0.1, pytest.approx(1.96 * 0.01, rel=0.01))
+    assert clustered(values, [0] * 3 + [1] * 3 + [2] * 4)[1] == 0.0
+
+
+def test_a_disturbed_turn_and_a_disturbed_process_do_not_decide():
+    owners = np.repeat(np.arange(10), 3)
+    values = np.tile([0.0, 0.001, -0.001], 10)
+    values[4] = 0.5
+    values[owners == 7] = 0.3
+    middle, half = clustered(values, owners)
+    assert abs(middle) < 1e-9
+    assert half < 0.001
+
+
+def test_a_trimmed_mean_loses_the_freedom_of_what_is_cut():
+    values = np.arange(10.0)
+    middle, half = trimmed_mean(values, trimmed=0.1)
+    assert middle == 4.5
+    winsorized = np.array([1, 1, 2, 3, 4, 5, 6, 7, 8, 8.0])
+    assert half == pytest.approx(student(7) * winsorized.std(ddof=1) * np.sqrt(10) / 8)
+    assert trimmed_mean(values, trimmed=0.0)[1] == pytest.approx(student(9) * values.std(ddof=1) / np.sqrt(10))
+
+
+def test_student():
+    assert student(1) == pytest.approx(12.706, abs=1e-3)
+    assert student(40) == pytest.approx(2.0211, abs=1e-4)
+    assert student(1000) == pytest.approx(1.9623, abs=1e-4)
+    with pytest.raises(ValueError, match="one value has no spread"):
+        student(0)
+
+
+def test_the_coarser_clusters_hold_the_finer_ones():
+    assert coarser([0, 0, 1, 1], [0, 1, 2, 3]) == [0, 0, 1, 1]
+    assert coarser((), (0, 1)) == ()
+
+
+def test_a_typical_call_counts_each_call_by_its_own_median():
+    assert typical(np.array([3.0, 1.0, 2.0])) == 2.0
+    lengths = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+    passes = np.concatenate([lengths, lengths + np.array([0, 0, 100.0, 0, 0]), lengths])
+    assert typical(passes, width=5) == pytest.approx(3.0)
+    assert typical(np.array([*[2.0] * 7, 90.0]), width=8) < 2.5

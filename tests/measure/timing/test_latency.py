@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from compress.measure.result_base import Score
+from compress.measure.timing.clustered_ci import NORMAL, SESSION_SPREAD
+from compress.measure.timing.latency import Latency, Timing, ratio, spread, throughput, timing
+
+
+def rounds(scale: float, count: int = 10, calls: int = 20) -> list[np.ndarray]:
+    """Rounds on a machine that grows slower, with some jitter."""
+    random = np.random.default_rng(0)
+    return [scale * (1 + 0.2 * lap) * random.uniform(0.99, 1.01, calls) for lap in range(count)]
+
+
+def measured(scale: float, **sizes: int) -> Latency:
+    return Latency(status="measured", model=timing(rounds(scale, **sizes), count=200))
+
+
+def test_quantiles_have_intervals_of_whole_rounds():
+    found = timing(rounds(1.0), count=200)
+    assert found.calls == 200
+    assert found.p50.low < found.p50.value < found.p50.high
+    # calls within a round are alike here: were they resampled one by one, the interval would be far narrower
+    assert found.p50.high - found.p50.low > 0.3
+    assert found.p95 is not None
+    assert found.p99 is not None
+    assert found.p50.value < found.p95.value <= found.p99.value
+    assert len(found.round_medians) == 10
+
+
+def test_quantiles_that_too_few_calls_cannot_give_are_absent():
+    found = timing([np.ones(3), np.ones(3), np.ones(3)], count=100)
+    assert found.p95 is None
+    assert found.p99 is None
+    assert timing([np.ones(10)] * 3, count=100).p95 is not None
+
+
+def test_a_ratio_holds_while_the_machine_drifts():
+    found = ratio(measured(4.0), measured(1.0))
+    assert found is not None
+    assert found.value == pytest.approx(4.0, rel=0.02)
+    assert found.high - found.low < 4.0 * 0.07  # mostly what is assumed of a single process
+
+
+def test_no_ratio_is_surer_than_sessions_differ():
+    each = [1.0] * 10
+    alike = Timing(
+        p50=Score(value=1.0, low=1.0, high=1.0),
+        p95=None,
+        p99=None,
+        spread=0.0,
+        calls=10,
+        round_medians=each,
+        processes=range(10),
+    )
+    found = ratio(Latency(status="measured", model=alike), Latency(status="measured", model=alike))
+    assert found is not None
+    assert found.value == 1.0
+    assert found.high == pytest.approx(np.exp(NORMAL * SESSION_SPREAD))
+
+
+def test_waits_are_told_only_where_the_system_counts_them():
+    whole = [np.full(4, 2.0)] * 3
+    assert timing(whole, count=100, waited=[np.full(4, 0.5)] * 3).undelayed_medians == pytest.approx((1.5, 1.5, 1.5))
+    assert timing(whole, count=100, waited=[np.array([])] * 3).undelayed_medians == ()
+    assert timing(whole, count=100).undelayed_medians == ()
+
+
+def test_there_is_no_ratio_without_figures_or_across_sessions():
+    lost = Latency(status="failed", reason="gone")
+    assert ratio(measured(1.0), lost) is None
+    assert ratio(lost, measured(1.0)) is None
+    assert ratio(measured(1.0), measured(1.0, count=8)) is None
+
+
+def test_throughput_counts_stalls():
+    assert throughput([np.ones(9), np.full(1, 41.0)], batch=2) == pytest.approx(2 * 10 / 0.050)
+
+
+def test_spread_is_of_the_rounds():
+    assert spread(np.ones(8)) == 0.0
+    assert spread(np.array([1.0, 1.0, 2.0, 2.0])) == pytest.approx(1 / 1.5)
+
+
+def test_facts_are_frozen_and_never_nan():
+    score = Score(value=1.0, low=0.9, high=1.1)
+    with pytest.raises(ValidationError):
+        score.value = 2.0
+    with pytest.raises(ValidationError):
+        Score(value=float("nan"), low=0.0, high=1.0)
+    again = Latency.model_validate_json(measured(1.0).model_dump_json())
+    assert again == measured(1.0)

@@ -1,0 +1,57 @@
+"""What is read before a model is opened, and what all models of a session are fed."""
+
+import shutil
+
+import pytest
+
+from compress.measure import Job
+from compress.measure.timing import worker_pool
+from compress.measure.timing.worker_process import Link
+from compress.runtime import WAYS
+from compress.runtime.predictor import Place
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """The names of the files that are read ahead."""
+
+    def names(model, variant=None):
+        asked = []
+        needed = worker_pool.needed_files
+
+        def noted(model, variant):
+            asked.extend(needed(model, variant))
+            return asked
+
+        monkeypatch.setattr(worker_pool, "needed_files", noted)
+        worker_pool.read_ahead(model, variant)
+        return [path.name for path in asked]
+
+    return names
+
+
+def test_weights_beside_a_bare_file_are_read_ahead(tmp_path, read):
+    for name in ("a.onnx", "a.onnx.data", "b.onnx"):
+        (tmp_path / name).write_bytes(b"1")
+    assert read(tmp_path / "a.onnx") == ["a.onnx", "a.onnx.data"]
+
+
+@pytest.mark.parametrize(("way", "name"), [("onnxruntime", "model.onnx"), ("torch-fp32", "model.safetensors")])
+def test_the_form_that_runs_is_read_ahead(tmp_path, read, way, name):
+    (tmp_path / "onnx").mkdir()
+    for each in ("config.json", "model.safetensors", "onnx/model.onnx"):
+        (tmp_path / each).write_bytes(b"1")
+    assert read(tmp_path, WAYS[way]) == ["config.json", name]
+
+
+def test_what_is_not_there_is_told_by_who_opens_it(tmp_path, read):
+    assert read(tmp_path / "gone") == []
+    (tmp_path / "compress.json").write_text("{")
+    assert read(tmp_path) == ["compress.json"]
+
+
+def test_a_bare_file_is_fed_what_the_folder_of_the_same_model_is(small, tmp_path):
+    bare = shutil.copyfile(small / "model.onnx", tmp_path / "model.onnx")
+    jobs = [Job(path.name, path, None, Place(), length=8) for path in (small, bare)]
+    with worker_pool.Crew(jobs, (), None, 0) as together:
+        assert [together._spec(job, Link(threads=1)).vocabulary for job in jobs] == [8, 8]

@@ -1,0 +1,109 @@
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from compress.measure.interference import run_queue_wait
+from compress.measure.interference.run_queue_wait import Queue
+from compress.measure.timing.process_limits import container_memory, memory_to_use, peak_memory, resident_memory
+from compress.measure.timing.timing_loop import timed
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="what Linux counts")
+
+
+def test_memory_is_told():
+    assert memory_to_use() > 0
+    assert (resident_memory() or 0) > 1e6
+    if sys.platform == "linux":
+        assert (peak_memory() or 0) >= (resident_memory() or 0) * 0.9
+
+
+@linux
+def test_a_process_fails_before_the_machine_does():
+    code = (
+        "from compress.measure.timing.process_limits import keep_within; import pathlib\n"
+        "keep_within(300_000_000)\n"
+        "print(pathlib.Path('/proc/self/oom_score_adj').read_text().strip())\n"
+        "try:\n    held = bytearray(600_000_000)\nexcept MemoryError:\n    print('too much')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["1000", "too much"]
+
+
+@linux
+def test_a_worker_does_not_outlive_its_session():
+    child = (
+        "from compress.measure.timing.process_limits import leave_ends_to_parent as l; l(); print('up', flush=True)\n"
+    )
+    child += "import time; time.sleep(60)"
+    parent = f"import subprocess, sys, os\np = subprocess.Popen([sys.executable, '-c', {child!r}], "
+    parent += "stdout=subprocess.PIPE)\np.stdout.readline(); print(p.pid, flush=True); os.kill(os.getpid(), 9)"
+    done = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=False)
+    orphan = int(done.stdout)
+    end = time.monotonic() + 10
+    while time.monotonic() < end and alive(orphan):
+        time.sleep(0.01)
+    assert not alive(orphan)
+
+
+def alive(process: int) -> bool:
+    try:
+        told = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return told.rpartition(")")[2].split()[0] != "Z"
+
+
+@linux
+def test_a_process_that_shares_its_core_has_stood_in_line():
+    code = (
+        "import os, time; from compress.measure.interference.run_queue_wait import Queue\n"
+        "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "child = os.fork()\n"
+        "if child == 0:\n    end = time.time() + 5\n    while time.time() < end: pass\n    os._exit(0)\n"
+        "with Queue() as queue:\n    before = queue.read(); end = time.time() + 0.5\n"
+        "    while time.time() < end: pass\n    print(queue.since(before))\n"
+        "os.kill(child, 9); os.waitpid(child, 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(done.stdout) > 10.0
+
+
+def test_a_system_that_does_not_count_tells_no_wait(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "plan9")
+    with Queue() as queue:
+        assert not queue.counts
+        assert queue.since(queue.read()) == 0.0
+    assert timed(lambda call: None, [0, 1]).waited == ()
+
+
+def test_a_kernel_that_shows_zeros_does_not_count(monkeypatch, tmp_path):
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "schedstat").write_text("0 0 0\n")
+    monkeypatch.setattr(run_queue_wait, "TASKS", tmp_path)
+    monkeypatch.setattr(sys, "platform", "linux")
+    with Queue() as queue:
+        assert not queue.counts
+
+
+def test_a_container_leaves_what_it_has_not_used_but_for_files(tmp_path):
+    (tmp_path / "cgroup").write_text("0::/box/inner\n")
+    for folder, most, used in (("box", 10_000_000, 9_000_000), ("box/inner", 8_000_000, 6_000_000)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "memory.max").write_text(f"{most}\n")
+        (tmp_path / folder / "memory.current").write_text(f"{used}\n")
+        (tmp_path / folder / "memory.stat").write_text("anon 5\nactive_file 3000000\ninactive_file 1000000\n")
+    assert container_memory(tmp_path, tmp_path / "cgroup") == 5_000_000
+    (tmp_path / "box" / "memory.max").write_text("max\n")
+    assert container_memory(tmp_path, tmp_path / "cgroup") == 6_000_000
+    assert container_memory(tmp_path / "none", tmp_path / "none") > 0
+
+
+@linux
+def test_counters_are_closed():
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with Queue() as queue:
+        queue.read()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -1,0 +1,387 @@
+"""Real workers on tiny models; what is asserted never depends on how fast they are."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from compress.errors import UsageError
+from compress.measure import Job, ratio, time_jobs
+from compress.measure.timing import timing_session
+from compress.measure.timing import worker_process as link_module
+from compress.measure.timing.latency import Latency
+from compress.measure.timing.worker_pool import TURN_PATIENCE, TURN_TIMES, Crew
+from compress.measure.timing.worker_process import Link, Lost, last_words, worker_environment
+from compress.measure.timing.worker_protocol import Order, Reply, WorkerSpec
+from compress.model_info import VariantInfo
+from compress.recipe.measure_schema import Measure
+from compress.runtime.predictor import Place
+
+QUICK = Measure(rounds=3, processes=1, seconds=0.02, bootstrap=100)
+TEXTS = ["good film", "a very bad plot", "the plot is not good", "film"]
+HERE = Place()
+
+
+@pytest.fixture(scope="module")
+def together(small, wide, tmp_path_factory) -> dict[str, Latency]:
+    """One session: two models that work, and three that fail each in its own way."""
+    broken = tmp_path_factory.mktemp("broken")
+    for path in small.iterdir():
+        (broken / path.name).write_bytes(path.read_bytes())
+    (broken / "model.onnx").write_bytes(b"not a model")
+    torch_variant = VariantInfo(name="torch-fp32", format="torch", precision="fp32", runtime="torch")
+    jobs = [
+        Job("small", small, None, HERE),
+        Job("broken", broken, None, HERE),
+        Job("wide", wide, None, HERE),
+        Job("mismatch", small, torch_variant, HERE),
+        Job("gpu", small, None, Place("cuda")),
+        Job("crowd", small, None, Place(threads=4096)),
+    ]
+    return time_jobs(jobs, TEXTS, QUICK)
+
+
+def test_every_job_gets_an_answer_in_order(together):
+    assert list(together) == ["small", "broken", "wide", "mismatch", "gpu", "crowd"]
+
+
+@pytest.mark.parametrize("key", ["small", "wide"])
+def test_what_is_measured(together, key):
+    found = together[key]
+    assert found.status in ("measured", "unstable")
+    assert found.timed
+    assert found.model is not None
+    assert found.end_to_end is not None
+    assert len(found.model.round_medians) == QUICK.rounds
+    assert found.model.calls % len(TEXTS) == 0  # whole passes: every length counts as often as any other
+    assert found.rows_per_second is not None
+    assert found.load_seconds is not None
+    assert found.load_seconds > 0
+    assert found.runs_with["runtime"] == "onnxruntime"
+    assert found.runs_with["threads"] == 1
+    assert (found.peak_memory is None) == (sys.platform == "win32")
+    assert found.device_memory is None
+
+
+def test_a_ratio_comes_from_one_session(together):
+    found = ratio(together["wide"], together["small"])
+    assert found is not None
+    assert found.low <= found.value <= found.high
+
+
+def test_failures_are_told_and_do_not_end_the_session(together):
+    assert together["broken"].status == "failed"
+    assert "cannot read" in (together["broken"].reason or "")
+    assert together["mismatch"].status == "failed"
+    assert "holds onnx-fp32" in (together["mismatch"].reason or "")
+    assert not together["broken"].timed
+
+
+def test_places_that_are_not_here_are_not_measured(together):
+    assert together["gpu"].status == "not measured"
+    assert "CUDA" in (together["gpu"].reason or "")
+    assert together["crowd"].status == "not measured"
+    assert "4096 threads were asked for" in (together["crowd"].reason or "")
+
+
+def test_a_fixed_length_has_no_end_to_end(small):
+    found = time_jobs([Job("a", small, None, HERE, batch=2, length=7)], [], QUICK)["a"]
+    assert found.end_to_end is None
+    assert found.model is not None
+
+
+def test_a_bare_file_is_timed_too(small):
+    assert time_jobs([Job("a", small / "model.onnx", None, HERE, length=5)], [], QUICK)["a"].timed
+
+
+def each_generation_starts(patch):
+    """Its processes anew, however long that takes on a busy machine."""
+    patch.setattr(timing_session, "lifetime", lambda start_seconds: 1)
+
+
+@pytest.fixture(scope="module")
+def generations(small, wide) -> dict[str, Latency]:
+    """Three generations of processes, and callers at the end."""
+    settings = Measure(rounds=6, processes=3, seconds=0.02, bootstrap=100, callers=(1, 3))
+    with pytest.MonkeyPatch.context() as patch:
+        each_generation_starts(patch)
+        return time_jobs([Job("small", small, None, HERE), Job("wide", wide, None, HERE)], TEXTS, settings)
+
+
+def test_rounds_are_spread_over_fresh_processes(generations):
+    timing = generations["small"].model
+    assert timing is not None
+    assert timing.processes == (0, 0, 1, 1, 2, 2)
+    assert len(timing.round_medians) == 6
+    told = timing.undelayed_medians
+    assert len(told) == (6 if sys.platform == "linux" else 0)
+    assert all(left <= whole for left, whole in zip(told, timing.round_medians, strict=bool(told)))
+
+
+def test_ratios_survive_a_file(generations):
+    again = {key: Latency.model_validate_json(one.model_dump_json()) for key, one in generations.items()}
+    assert again == generations
+    for part in ("model", "end_to_end"):
+        found = ratio(again["wide"], again["small"], part)
+        assert found == ratio(generations["wide"], generations["small"], part)
+        assert found is not None
+    assert ratio(again["wide"], again["small"], "device") is None
+
+
+def test_callers_ask_at_once(generations):
+    for one in generations.values():
+        assert [load.callers for load in one.under_load] == [1, 3]
+        assert all(load.rows_per_second > 0 and load.calls >= 2 * load.callers for load in one.under_load)
+        assert all(load.p95 is not None and load.p95 >= load.p50 for load in one.under_load)
+
+
+def test_who_starts_first_changes(small, wide, monkeypatch):
+    each_generation_starts(monkeypatch)
+    started: list[str] = []
+    sent = Link.send
+
+    def noted(self, message):
+        if isinstance(message, WorkerSpec):
+            started.append(message.folder)
+        sent(self, message)
+
+    monkeypatch.setattr(Link, "send", noted)
+    settings = Measure(rounds=4, processes=4, seconds=0.02, bootstrap=100)
+    time_jobs([Job("small", small, None, HERE), Job("wide", wide, None, HERE)], TEXTS, settings)
+    pairs = list(zip(started[::2], started[1::2], strict=True))
+    assert len(pairs) == 4
+    assert pairs[1] == pairs[0][::-1]
+    assert pairs[3] == pairs[2][::-1]
+
+
+def test_what_a_session_tells_beside_times(generations):
+    for one in generations.values():
+        assert one.first_answer_seconds is not None
+        assert one.load_seconds is not None
+        assert one.first_answer_seconds > one.load_seconds
+        assert one.resident_memory is not None
+        assert len(one.lengths) == len(TEXTS)
+        assert one.precision is not None
+        assert one.seconds is not None
+        assert one.energy
+        assert (one.noise is None) == (sys.platform not in ("linux", "darwin"))
+
+
+def test_a_budget_is_used_for_as_much_as_fits(small, wide):
+    jobs = [Job("small", small, None, HERE), Job("wide", wide, None, HERE)]
+    found = time_jobs(jobs, TEXTS, Measure(budget=6.0, bootstrap=100))
+    if any(one.reason and "too small" in one.reason for one in found.values()):
+        pytest.skip("starting two workers took six seconds here")
+    rounds = {len(one.model.round_medians) for one in found.values() if one.model}
+    assert len(rounds) == 1
+    assert rounds.pop() >= 3
+
+
+def test_a_budget_that_is_too_small_is_a_row(small, wide):
+    jobs = [Job("small", small, None, HERE), Job("wide", wide, None, HERE)]
+    for one in time_jobs(jobs, TEXTS, Measure(budget=0.05)).values():
+        assert one.status == "not measured"
+        assert (one.reason or "").startswith("the budget of 0.05 s is too small for 2 models")
+
+
+def test_models_that_only_load_for_the_whole_budget_are_not_started_again(small, monkeypatch):
+    started: list[str] = []
+    begun = Crew.start
+
+    def heavy(self, job):
+        started.append(job.key)
+        begun(self, job)
+        time.sleep(1.0)
+        member = self.all[job.key]
+        member.ready = member.ready.model_copy(update={"load_seconds": 2.0})
+
+    monkeypatch.setattr(Crew, "start", heavy)
+    jobs = [Job(str(length), small, None, HERE, length=length) for length in (4, 8)]
+    given_up: dict[object, str] = {}
+    monkeypatch.setattr("compress.measure.timing.timing_session.choose_cores", lambda threads: None)
+    found = time_jobs(jobs, [], Measure(budget=1.0), given_up=given_up)
+    assert found["4"] == found["8"]
+    assert "it takes at least" in (found["4"].reason or "")
+    assert "starting took" in (found["4"].reason or "")
+    assert time_jobs(jobs[1:], [], Measure(budget=1.0), given_up=given_up)["8"] == found["8"]
+    assert started == ["4"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits what a process allocates")
+def test_a_batch_that_does_not_fit_is_a_row(small):
+    huge = Job("huge", small, None, HERE, batch=1 << 27, length=512)
+    fits = Job("fits", small, None, HERE, batch=1, length=8)
+    found = time_jobs([huge, fits], [], QUICK)
+    assert found["huge"].status == "failed"
+    assert "does not fit in memory" in (found["huge"].reason or "")
+    assert found["fits"].timed
+
+
+def test_a_worker_that_dies_in_mid_session_is_a_row(small, wide, monkeypatch):
+    asked = Link.send
+
+    def deadly(self, message):
+        asked(self, message)
+        if isinstance(message, WorkerSpec) and message.imports and message.folder == str(wide):
+            self._process.kill()
+
+    monkeypatch.setattr(Link, "send", deadly)
+    settings = Measure(rounds=4, processes=2, seconds=0.02, bootstrap=100)
+    found = time_jobs([Job("small", small, None, HERE), Job("wide", wide, None, HERE)], TEXTS, settings)
+    assert found["wide"].status == "failed"
+    assert "SIGKILL" in (found["wide"].reason or "")
+    assert found["small"].model is not None
+    assert len(found["small"].model.round_medians) == 4
+
+
+@pytest.mark.parametrize("when", ["start", "turn"])
+def test_a_worker_that_dies_once_is_replaced(small, wide, monkeypatch, when):
+    asked, killed = Link.send, []
+
+    def deadly(self, message):
+        spec = isinstance(message, WorkerSpec) and message.imports and message.folder == str(wide)
+        turn = isinstance(message, Order) and message.do == "turn"
+        if not killed and (spec if when == "start" else turn):
+            killed.append(self)
+            self._process.kill()
+        asked(self, message)
+
+    monkeypatch.setattr(Link, "send", deadly)
+    settings = Measure(rounds=4, processes=2, seconds=0.02, bootstrap=100)
+    found = time_jobs([Job("small", small, None, HERE), Job("wide", wide, None, HERE)], TEXTS, settings)
+    assert all(one.model is not None and len(one.model.round_medians) == 4 for one in found.values())
+    (told,) = [one.reason for one in found.values() if "another process was started" in (one.reason or "")]
+    assert "SIGKILL" in told
+    assert ratio(found["wide"], found["small"]) is not None
+
+
+def test_how_long_a_turn_may_take_follows_from_what_is_expected(small):
+    with Crew([Job("a", small, None, HERE)], [], None, 0) as crew:
+        assert crew._patience(Order(do="turn", calls=(0,), seconds=0.25)) == TURN_PATIENCE
+        assert crew._patience(Order(do="turn", calls=(0,), seconds=30.0)) == TURN_TIMES * 30.0
+
+
+def test_an_interrupted_session_leaves_no_worker(small, wide, monkeypatch):
+    links: list[Link] = []
+    entered = Link.__enter__
+
+    def noted(self):
+        links.append(self)
+        return entered(self)
+
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Link, "__enter__", noted)
+    monkeypatch.setattr("compress.measure.timing.timing_session.Session._round", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        time_jobs([Job("small", small, None, HERE), Job("wide", wide, None, HERE)], TEXTS, QUICK)
+    assert len(links) == 2
+    assert all(link._process.poll() is not None for link in links)
+
+
+def test_a_handicap_is_waited():
+    from compress.measure.timing.timing_loop import slowed
+
+    assert slowed(len, 0.0) is len
+    assert slowed(lambda call: call + 1, 0.5)(1) == 2
+
+
+def test_jobs_that_cannot_be_told_apart_or_fed(small):
+    with pytest.raises(UsageError, match="two jobs are called a"):
+        time_jobs([Job("a", small, None, HERE)] * 2, TEXTS, QUICK)
+    with pytest.raises(UsageError, match="need texts"):
+        time_jobs([Job("a", small, None, HERE)], [], QUICK)
+
+
+def spec(folder) -> WorkerSpec:
+    return WorkerSpec(
+        folder=str(folder),
+        variant=None,
+        device="cpu",
+        threads=1,
+        cores=None,
+        batch=1,
+        length=4,
+        calls=(),
+        seed=0,
+    )
+
+
+def test_a_killed_worker_is_lost_with_its_signal(small):
+    with Link(threads=1) as link:
+        link.ask(spec(small), 60)
+        link._process.send_signal(signal.SIGKILL)
+        with pytest.raises(Lost, match="SIGKILL, as happens when memory runs out"):
+            link.ask(Order(do="turn", calls=(0,), seconds=0.01), 60)
+
+
+def test_a_silent_worker_is_given_up(small):
+    with Link(threads=1) as link:
+        link.ask(spec(small), 60)
+        link._process.send_signal(signal.SIGSTOP)
+        with pytest.raises(Lost, match="no answer within 0 s"):
+            link.ask(Order(do="turn", calls=(0,), seconds=0.01), 0.2)
+    assert link._process.returncode == -signal.SIGKILL
+
+
+def test_a_crash_is_told_by_its_last_line(small):
+    with Link(threads=1) as link:
+        link.ask(spec(small), 60)
+        with pytest.raises(Lost, match=r"exit code 1: .*ValidationError"):
+            link.ask(WorkerSpec(**spec(small).model_dump()), 60)
+
+
+def test_last_words_name_the_exception():
+    told = "loading\nTraceback (most recent call last):\n  File a\nValueError: two\nlines\n"
+    assert last_words(told) == "ValueError: two"
+    assert last_words("Segmentation fault\n\n") == "Segmentation fault"
+    assert last_words("") == ""
+
+
+def test_no_worker_is_left_behind(small):
+    link = Link(threads=1)
+    with pytest.raises(KeyboardInterrupt):
+        _interrupted(link, small)
+    assert link._process.poll() is not None
+
+
+def _interrupted(link: Link, small) -> None:
+    with link:
+        link.ask(spec(small), 60)
+        raise KeyboardInterrupt
+
+
+def test_workers_leave_a_launch_and_fix_their_threads(monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    found = worker_environment(threads=2)
+    assert "RANK" not in found
+    assert {found[name] for name in link_module.THREAD_VARIABLES} == {"2"}
+
+
+def test_an_exported_model_is_timed_without_torch(small):
+    blocked = "import sys; sys.modules.update(dict.fromkeys(['torch', 'transformers', 'datasets', 'sklearn']))"
+    told = "\n".join([spec(small).model_dump_json(), Order(do="close").model_dump_json(), ""])
+    found = subprocess.run(
+        [sys.executable, "-c", f"{blocked}; from compress.measure.timing.worker import main; main()"],
+        input=told,
+        capture_output=True,
+        check=True,
+        encoding="utf-8",
+    )
+    ready, last = (Reply.model_validate_json(line) for line in found.stdout.splitlines())
+    assert ready.failed is None
+    assert last.peak_memory is not None
+
+
+def test_what_a_library_prints_does_not_spoil_the_replies(small):
+    noisy = "import sys, os; from compress.measure import worker; opened = worker.open_model\n"
+    noisy += "def loud(spec):\n    print('noise'); os.write(1, b'more'); return opened(spec)\n"
+    noisy += "worker.open_model = loud; worker.main()"
+    told = "\n".join([spec(small).model_dump_json(), Order(do="close").model_dump_json(), ""])
+    found = subprocess.run([sys.executable, "-c", noisy], input=told, capture_output=True, check=True, encoding="utf-8")
+    assert len(found.stdout.splitlines()) == 2
+    assert "noise" in found.stderr

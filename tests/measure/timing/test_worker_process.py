@@ -1,0 +1,67 @@
+"""What stands between a session and its workers: pipes, locales, and workers that do not read."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from compress.measure.timing.worker_process import Link, Lost, worker_environment
+from compress.measure.timing.worker_protocol import Reply, WorkerSpec
+from compress.runtime import WAYS
+
+
+def spec(folder, **facts) -> WorkerSpec:
+    plain = {"variant": None, "device": "cpu", "threads": 1, "cores": None, "batch": 1, "length": 4, "calls": ()}
+    return WorkerSpec(folder=str(folder), seed=0, **{**plain, **facts})
+
+
+def test_a_library_that_is_not_installed_is_named_with_what_brings_it(small):
+    without = "import sys; sys.modules['openvino'] = None; from compress.measure.timing.worker import main; main()"
+    asked = spec(small / "model.onnx", variant=WAYS["openvino"])
+    found = subprocess.run(
+        [sys.executable, "-c", without],
+        input=asked.model_dump_json() + "\n",
+        capture_output=True,
+        check=True,
+        encoding="utf-8",
+    )
+    refused = Reply.model_validate_json(found.stdout).refused
+    assert "openvino is needed here and is not installed. (pip install 'compress-encoders[openvino]')" in refused
+
+
+def test_workers_are_spoken_to_in_utf_8_whatever_the_locale(monkeypatch):
+    for name, value in {"LC_ALL": "POSIX", "PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"}.items():
+        monkeypatch.setenv(name, value)
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.stderr.write(sys.stdin.read()); print(sys.flags.utf8_mode)"],
+        input="\u00e4 \u4f60",
+        capture_output=True,
+        check=True,
+        encoding="utf-8",
+        env=worker_environment(threads=1),
+    )
+    assert (done.stderr, done.stdout) == ("\u00e4 \u4f60", "1\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a script stands in for the interpreter")
+def test_a_worker_that_hangs_before_it_reads_is_given_up(small, tmp_path, monkeypatch):
+    deaf = tmp_path / "deaf"
+    deaf.write_text("#!/bin/sh\nexec sleep 60\n")
+    deaf.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(deaf))
+    with Link(threads=1) as link:
+        much = spec(small, calls=(("x" * 1_000_000,),))  # a pipe holds 64 KiB
+        for _ in range(2):  # and no earlier: sending does not wait
+            link.send(much)
+        with pytest.raises(Lost, match="no answer within 0 s"):
+            link.receive(0.2)
+    assert link._process.returncode == -signal.SIGKILL
+
+
+def test_who_has_gone_stays_gone(small):
+    with Link(threads=1) as link:
+        link._process.kill()
+        for _ in range(2):
+            with pytest.raises(Lost, match="SIGKILL"):
+                link.ask(spec(small), 60)

@@ -1,0 +1,154 @@
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel, AutoModelForSequenceClassification, pipeline
+
+from compress.export.onnx import export_onnx
+from compress.model_info import FolderInfo, read_info
+from compress.models import load, save_model
+from compress.models.families import FAMILIES, layer_shapes, shape_of
+from compress.models.heads import HEADS
+from compress.models.nonuniform_models import PLAIN, settled
+from compress.models.silence_transformers import quiet
+from compress.models.student.build_student import build_student
+from compress.models.student.factorised_embeddings import (
+    FactoredEmbedding,
+    factorised,
+    factors_of,
+    table_of,
+    vectors_of,
+)
+from compress.prune.surgery import cut
+from compress.quantize.int8_dynamic import quantize_int8_dynamic
+from compress.recipe.training_schema import Student
+from compress.runtime.text_model import TextModel
+
+FACTORED = [name for name in PLAIN if name != "electra"]
+
+
+def answers(model, batch):
+    model.train(False)
+    with torch.no_grad():
+        return model(**batch(model))[0]
+
+
+def test_no_product_of_this_rank_is_nearer():
+    table = torch.randn(40, 12, generator=torch.Generator().manual_seed(0))
+    left, values, right = np.linalg.svd(table.numpy(), full_matrices=False)
+    for rank in (1, 5, 12):
+        short, wide = factorised(table, rank)
+        assert (short.shape, wide.shape) == ((40, rank), (rank, 12))
+        nearest = (left[:, :rank] * values[:rank]) @ right[:rank]
+        np.testing.assert_allclose((short @ wide).numpy(), nearest, atol=1e-5)
+        torch.testing.assert_close(wide @ wide.T, torch.eye(rank), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("rank", [6, 9])
+def test_from_its_rank_on_a_table_is_its_product(rank):
+    generator = torch.Generator().manual_seed(1)
+    table = torch.randn(30, 6, generator=generator) @ torch.randn(6, 12, generator=generator)
+    short, wide = factorised(table, rank)
+    torch.testing.assert_close(short @ wide, table, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", FACTORED)
+def test_at_full_rank_nothing_changes(name, tiny_model, batch):
+    teacher = tiny_model(name)
+    student = build_student(teacher, Student(factors=32))
+    torch.testing.assert_close(answers(student, batch), answers(teacher, batch), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("head", [entry.suffix for entry in HEADS.values()])
+@pytest.mark.parametrize("name", FACTORED)
+def test_every_family_and_head_comes_back_bit_for_bit(name, head, tiny_model, batch, tmp_path):
+    student = build_student(tiny_model(name, head=head), Student(layers=1, factors=8))
+    assert student.config.model_type == f"compress-{name}"
+    with quiet():
+        student.save_pretrained(tmp_path)
+        again = next(entry.auto for entry in HEADS.values() if entry.suffix == head).from_pretrained(tmp_path)
+    assert type(again) is type(student)
+    ours, theirs = student.state_dict(), again.state_dict()
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+    assert torch.equal(answers(again, batch), answers(student, batch))
+
+
+def test_a_factorised_folder_loads_and_answers_anywhere(tiny_model, tiny_tokenizer, tiny_task, tmp_path):
+    student = build_student(tiny_model("bert"), Student(factors=8)).eval()
+    save_model(student, tiny_tokenizer, tmp_path, FolderInfo(step="distill", made_by="tests", task=tiny_task))
+    with quiet():
+        assert factors_of(AutoModel.from_pretrained(tmp_path)) == 8
+        assert factors_of(AutoModelForSequenceClassification.from_pretrained(tmp_path)) == 8
+        classify = pipeline("text-classification", model=str(tmp_path), tokenizer=str(tmp_path))
+        found = classify("a good film")[0]
+    wanted = student(**tiny_tokenizer("a good film", return_tensors="pt"))[0].softmax(-1)[0]
+    assert found["score"] == pytest.approx(wanted.max().item(), rel=1e-5)
+    assert factors_of(load(tmp_path)) == 8
+
+
+def test_a_factorised_model_is_measured_as_it_is(tiny_model, tiny_tokenizer, tiny_task, tmp_path):
+    teacher, student = tiny_model("bert"), build_student(tiny_model("bert"), Student(factors=8))
+    before, told = shape_of(teacher), shape_of(student)
+    saved = 64 * 32 - (64 * 8 + 8 * 32)
+    assert told.parameters == before.parameters - saved
+    assert told.embedding_parameters == before.embedding_parameters - saved
+    assert (told.embedding_size, told.hidden, told.vocabulary) == (8, 32, 64)
+    save_model(student, tiny_tokenizer, tmp_path, FolderInfo(step="distill", made_by="tests", task=tiny_task))
+    assert read_info(tmp_path).shape == told
+
+
+def test_nothing_is_tied_and_padding_stays_padding(tiny_model):
+    student = build_student(tiny_model("bert"), Student(factors=8))
+    vectors = vectors_of(student)
+    assert isinstance(vectors, FactoredEmbedding)
+    assert vectors.padding_idx == 0
+    pointers = [parameter.data_ptr() for parameter in student.parameters()]
+    assert len(pointers) == len(set(pointers))
+    student(input_ids=torch.tensor([[2, 5, 3]])).logits.sum().backward()
+    assert vectors.weight.grad is not None
+    assert vectors.widen.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("name", [name for name in FACTORED if FAMILIES[name].prunable])
+def test_factors_and_cuts_go_together(name, tiny_model, batch):
+    student = build_student(tiny_model(name), Student(factors=8))
+    pruned = cut(student, [[0, 2], [1]], [list(range(32)), list(range(16, 64))])
+    assert (layer_shapes(pruned), factors_of(pruned)) == ([(2, 32), (1, 48)], 8)
+    assert settled(pruned) is pruned
+    assert answers(pruned, batch).isfinite().all()
+
+
+@pytest.mark.parametrize("start", ["slice", "svd", "random"])
+@pytest.mark.parametrize("name", FACTORED)
+def test_factors_go_with_every_start(name, start, tiny_model):
+    student = build_student(tiny_model(name), Student(layers=1, hidden=16, heads=2, factors=8, start=start))
+    assert (student.config.hidden_size, factors_of(student)) == (16, 8)
+    assert table_of(vectors_of(student)).shape == (64, 16)
+    if start == "slice":
+        narrow = build_student(tiny_model(name), Student(layers=1, hidden=16, heads=2, start="slice"))
+        short, wide = factorised(table_of(vectors_of(narrow)), 8)
+        torch.testing.assert_close(table_of(vectors_of(student)), short @ wide, atol=1e-5, rtol=1e-5)
+
+
+def test_a_factorised_teacher_keeps_its_factors_or_gets_fewer(tiny_model):
+    teacher = build_student(tiny_model("bert"), Student(factors=16))
+    same, fewer = build_student(teacher, Student(layers=1)), build_student(teacher, Student(layers=1, factors=4))
+    assert torch.equal(vectors_of(same).weight, vectors_of(teacher).weight)
+    assert (factors_of(same), factors_of(fewer)) == (16, 4)
+    narrow = build_student(teacher, Student(hidden=16, heads=2))
+    assert (factors_of(narrow), vectors_of(narrow).widen.out_features) == (16, 16)
+
+
+@pytest.mark.parametrize("name", ["bert", "distilbert"])
+def test_a_factorised_student_is_exported_and_quantized(name, tiny_model, tiny_tokenizer, tiny_task, tmp_path):
+    student = build_student(tiny_model(name), Student(layers=1, hidden=20, heads=3, factors=8))
+    folder, exported, quantized = (tmp_path / each for each in ("model", "onnx", "int8"))
+    save_model(student, tiny_tokenizer, folder, FolderInfo(step="distill", made_by="tests", task=tiny_task))
+    for each in (exported, quantized):
+        each.mkdir()
+    assert export_onnx(folder, exported).variant.parity["max_abs_difference"] < 1e-4
+    quantize_int8_dynamic(exported, quantized)
+    texts = ["a good film", "bad plot of the very dull"]
+    ours, theirs = (TextModel.open(each).predict(texts) for each in (quantized, folder))
+    for one, other in zip(ours, theirs, strict=True):
+        assert one["label"] == other["label"] or abs(one["score"] - other["score"]) < 0.1

@@ -1,0 +1,194 @@
+"""Embedding models of every family, against the plain encoder asked one text at a time."""
+
+import io
+
+import pytest
+import torch
+from transformers import AutoModel
+
+from compress.console import Console
+from compress.errors import ModelError
+from compress.model_info import FolderInfo, TaskInfo, read_info
+from compress.models.embedding_model import (
+    PROJECTION,
+    AutoModelForSentenceEmbedding,
+    embedding_size,
+    fit_embedding,
+    projection_of,
+    set_projection,
+    with_projection,
+)
+from compress.models.families import FAMILIES, base_of, family_of, layers_of
+from compress.models.forward_hooks import observe
+from compress.models.heads import head_of
+from compress.models.load_save import fit_head, has_head, load, load_model, save_model, saved_embedding_size
+from compress.models.silence_transformers import quiet
+from compress.models.student.build_student import build_student
+from compress.recipe.training_schema import Student
+
+HEAD = "ForSentenceEmbedding"
+PRUNABLE = [name for name, family in FAMILIES.items() if family.prunable]
+
+
+def task_of(pooling="mean", kind="similarity"):
+    return TaskInfo(name="alike", kind=kind, text=("one", "other"), metric="spearman", max_length=32, pooling=pooling)
+
+
+def same(first, second):
+    ours, theirs = first.state_dict(), second.state_dict()
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours)
+
+
+def one_by_one(model, inputs):
+    """The embeddings by the book: each text alone and without padding, its pieces summed in a loop."""
+    with quiet():
+        plain = type(model).__mro__[2](model.config)
+    plain.load_state_dict(model.state_dict(), strict=False)
+    plain.eval()
+    found = []
+    for index, length in enumerate(inputs["attention_mask"].sum(dim=1)):
+        states = plain(**{name: array[index : index + 1, :length] for name, array in inputs.items()}).last_hidden_state
+        vector = states[0, 0] if model.config.pooling == "cls" else sum(states[0]) / length
+        if model.projection is not None:
+            vector = model.projection.weight @ vector
+        found.append(vector / vector.square().sum().sqrt())
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("size", [None, 8])
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_an_embedding_is_the_pooled_text_projected_and_of_length_one(name, pooling, size, tiny_model, batch):
+    model = tiny_model(name, head=HEAD, pooling=pooling, sentence_size=size)
+    with torch.no_grad():
+        found = model(**batch(model))
+        assert list(found) == ["sentence_embedding"]
+        assert found.sentence_embedding.shape == (2, size or 32)
+        torch.testing.assert_close(found.sentence_embedding, one_by_one(model, batch(model)), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_its_weights_have_the_plain_encoder_s_names(name, tiny_model, tiny_folder):
+    model = tiny_model(name, head=HEAD, sentence_size=8)
+    plain = tiny_model(name, head="Model")
+    assert model.state_dict().keys() - plain.state_dict().keys() == {PROJECTION}
+    assert head_of(model).name == "sentence-embedding"
+    assert base_of(model) is model
+    assert len(layers_of(model)) == 2
+    folder = tiny_folder(model, task_of())
+    assert same(load(folder), model)
+    assert same(AutoModelForSentenceEmbedding.from_pretrained(folder), model)
+    with quiet():
+        again = AutoModel.from_pretrained(folder)
+    assert all(torch.equal(value, model.state_dict()[key]) for key, value in again.state_dict().items())
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_it_is_observed_like_any_model(name, tiny_model, batch):
+    model = tiny_model(name, head=HEAD)
+    parts = {"hidden", "query"} if family_of(model).query else {"hidden"}
+    with observe(model, [1], parts) as seen:
+        model(**batch(model))
+    assert seen[1]["hidden"].shape == (2, 6, 32)
+    assert seen[1].keys() == parts
+
+
+@pytest.mark.parametrize("name", PRUNABLE)
+def test_uneven_ones_come_back_with_their_projection(name, tiny_model, tiny_folder, cut, batch):
+    model = cut(tiny_model(name, head=HEAD, sentence_size=8, pooling="cls"))
+    folder = tiny_folder(model, task_of())
+    again = load(folder)
+    assert type(again).__name__.startswith("Compress")
+    assert read_info(folder).shape.heads == (3, 4)
+    assert again.config.pooling == "cls"
+    with torch.no_grad():
+        assert torch.equal(again(**batch(model)).sentence_embedding, model(**batch(model)).sentence_embedding)
+    assert saved_embedding_size(folder) == 8
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_plain_encoder_pools_as_the_task_says(name, tiny_model, tiny_tokenizer, tmp_path):
+    plain = tiny_model(name, head="Model")
+    with quiet():
+        plain.save_pretrained(tmp_path)
+    task = task_of("cls")
+    assert not has_head(tmp_path, task)
+    assert saved_embedding_size(tmp_path) is None
+    model = load_model(tmp_path, task)
+    assert (model.config.pooling, model.config.sentence_size, model.config.problem_type) == ("cls", None, None)
+    assert same(model, plain)
+    fit_head(model, task)
+
+
+def test_an_embedding_model_keeps_its_own_pooling_for_any_such_task(tiny_model, tiny_folder):
+    model = tiny_model("bert", head=HEAD, pooling="cls", sentence_size=8)
+    folder, told = tiny_folder(model, task_of()), io.StringIO()
+    load_model(folder, task_of("mean"), console=Console(err=told))
+    assert "keeps its own pooling, cls" in told.getvalue()
+    for kind in ("similarity", "retrieval"):
+        assert has_head(folder, task_of("mean", kind))
+        again = load_model(folder, task_of("mean", kind))
+        assert (again.config.pooling, again.config.sentence_size) == ("cls", 8)
+        assert same(again, model)
+
+
+def test_as_a_classifier_it_is_an_encoder(tiny_model, tiny_folder, tiny_task, tiny_tokenizer, tmp_path):
+    model = tiny_model("bert", head=HEAD, sentence_size=8)
+    folder = tiny_folder(model, task_of())
+    assert not has_head(folder, tiny_task)
+    classifier = load_model(folder, tiny_task)
+    assert torch.equal(classifier.bert.pooler.dense.weight, model.pooler.dense.weight)
+    save_model(classifier, tiny_tokenizer, tmp_path, FolderInfo(step="finetune", made_by="tests", task=tiny_task))
+    assert not hasattr(load(tmp_path).config, "sentence_size")
+    assert not (tmp_path / "modules.json").exists()
+    assert load_model(tmp_path, task_of()).projection is None
+
+
+def test_a_lost_projection_is_never_drawn(tiny_model, tiny_folder):
+    folder = tiny_folder(tiny_model("bert", head=HEAD, sentence_size=8), task_of())
+    with quiet():
+        tiny_model("bert", head="Model").save_pretrained(folder / "plain")
+    (folder / "plain" / "model.safetensors").replace(folder / "model.safetensors")
+    assert load(folder).projection is not None  # sentence-transformers' files hold it too
+    (folder / "modules.json").unlink()
+    for task in (None, task_of()):
+        with pytest.raises(ModelError, match=r"lacks weights of its head: projection\.weight"):
+            load_model(folder, task)
+
+
+def test_projections_are_put_in_and_taken_away(tiny_model):
+    model = tiny_model("bert", head=HEAD)
+    assert (embedding_size(model), projection_of(model)) == (32, None)
+    weight = torch.eye(32)[:5]
+    other = with_projection(model, weight)
+    assert (embedding_size(other), embedding_size(model)) == (5, 32)
+    assert torch.equal(projection_of(other), weight)
+    fit_embedding(other, 5, seed=1)
+    assert torch.equal(projection_of(other), weight)
+    fit_embedding(other, 7, seed=1)
+    first = projection_of(other)
+    fit_embedding(other, 5, seed=1)
+    fit_embedding(other, 7, seed=1)
+    assert torch.equal(projection_of(other), first)
+    set_projection(other, None)
+    assert same(other, model)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_students_of_embedding_models(name, tiny_model):
+    teacher = tiny_model(name, head=HEAD)
+    student = build_student(teacher, Student(layers=1))
+    assert (type(student), student.projection) == (type(teacher), None)
+    projected = with_projection(teacher, torch.eye(32)[:8])
+    assert torch.equal(projection_of(build_student(projected, Student(layers=1))), torch.eye(32)[:8])
+
+
+def test_a_narrow_student_is_projected_into_its_teacher_s_space(tiny_model, tiny_folder):
+    teacher = tiny_model("bert", head=HEAD)
+    student = build_student(teacher, Student(layers=1, hidden=16, heads=2), seed=3)
+    assert projection_of(student).shape == (32, 16)
+    again = build_student(teacher, Student(layers=1, hidden=16, heads=2), seed=3)
+    assert same(student, again)
+    assert build_student(teacher, Student(layers=1, hidden=16, heads=2, embedding=16)).projection is None
+    own = build_student(teacher, Student(source=str(tiny_folder(student, task_of()))), task_of())
+    assert same(own, student)

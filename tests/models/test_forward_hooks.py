@@ -1,0 +1,152 @@
+import pytest
+import torch
+
+from compress.errors import ModelError
+from compress.losses import LOSSES, LayerLoss
+from compress.models.families import FAMILIES, layers_of
+from compress.models.forward_hooks import EMBEDDINGS, observe, observe_each
+from compress.models.student.build_student import build_student
+from compress.recipe.training_schema import Student
+
+SPLIT = [name for name, family in FAMILIES.items() if family.query is not None]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_hidden_states_are_those_that_the_model_would_return(name, tiny_model, batch):
+    model = tiny_model(name)
+    with observe(model, [0, 1], {"hidden"}) as seen:
+        told = model(**batch(model), output_hidden_states=True).hidden_states
+    assert sorted(seen) == [0, 1]
+    assert torch.equal(seen[0]["hidden"], told[1])
+    # ModernBERT normalizes what its last layer says before it tells it.
+    last = model.model.final_norm(seen[1]["hidden"]) if name == "modernbert" else seen[1]["hidden"]
+    assert torch.equal(last, told[2])
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_query_and_key_give_the_attention_maps_of_eager_mode(name, tiny_model, batch):
+    model = tiny_model(name)
+    inputs = batch(model)
+    with observe(model, [0, 1], {"query", "key", "value"}) as seen:
+        model(**inputs)
+    assert model.config._attn_implementation == "sdpa"
+    model.set_attn_implementation("eager")
+    maps = model(**inputs, output_attentions=True).attentions
+    for layer, eager in enumerate(maps):
+        query, key = seen[layer]["query"], seen[layer]["key"]
+        scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
+        scores = scores.masked_fill(inputs["attention_mask"][:, None, None, :] == 0, -1e9)
+        assert torch.allclose(scores.softmax(-1), eager, atol=1e-5)
+        assert seen[layer]["value"].shape == query.shape
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_embeddings_are_what_the_first_layer_is_handed(name, tiny_model, batch):
+    """Of ALBERT and ELECTRA, whose embeddings are narrower than their layers, what they were brought to."""
+    model = tiny_model(name)
+    with observe(model, [EMBEDDINGS], {"hidden"}) as seen:
+        told = model(**batch(model), output_hidden_states=True).hidden_states
+    assert torch.equal(seen[EMBEDDINGS]["hidden"], told[0])
+    assert seen[EMBEDDINGS]["hidden"].shape[-1] == model.config.hidden_size
+    seen[EMBEDDINGS]["hidden"].square().sum().backward()
+    assert model.get_input_embeddings().weight.grad.abs().sum() > 0
+    assert not any(module._forward_pre_hooks for module in model.modules())
+
+
+def test_factorised_embeddings_are_as_wide_as_the_layers(tiny_model, batch):
+    model = build_student(tiny_model("bert"), Student(layers=1, factors=8))
+    with observe(model, [EMBEDDINGS], {"hidden"}) as seen:
+        told = model(**batch(model), output_hidden_states=True).hidden_states
+    assert torch.equal(seen[EMBEDDINGS]["hidden"], told[0])
+
+
+def test_each_layer_shows_its_own_parts_alone(tiny_model, batch):
+    model = tiny_model("bert", num_hidden_layers=3)
+    wanted = {EMBEDDINGS: {"hidden"}, 0: {"hidden"}, 2: {"query", "value"}}
+    with observe_each(model, wanted) as seen:
+        hooks = sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules())
+        model(**batch(model))
+    assert hooks == 4
+    assert {layer: set(parts) for layer, parts in seen.items()} == wanted
+
+
+def test_nothing_is_hooked_where_nothing_is_asked(tiny_model):
+    model = tiny_model("bert")
+    with observe_each(model, {}) as seen, observe(model, [], {"hidden"}):
+        assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    assert seen == {}
+
+
+def test_shared_layers_show_their_own_parts_by_depth(tiny_model, batch):
+    model = tiny_model("albert", num_hidden_layers=3)
+    with observe_each(model, {EMBEDDINGS: {"hidden"}, 1: {"query"}, 2: {"hidden"}}) as seen:
+        for _ in range(2):
+            told = model(**batch(model), output_hidden_states=True).hidden_states
+    assert torch.equal(seen[EMBEDDINGS]["hidden"], told[0])
+    assert {layer: list(parts) for layer, parts in seen.items()} == {
+        EMBEDDINGS: ["hidden"],
+        1: ["query"],
+        2: ["hidden"],
+    }
+    assert torch.equal(seen[2]["hidden"], told[3])
+    query = model.get_submodule("albert.encoder.albert_layer_groups.0.albert_layers.0.attention.query")
+    shown = seen[1]["query"].transpose(1, 2).flatten(2)
+    assert torch.allclose(shown, query(told[1]), atol=1e-6)
+
+
+def test_gradients_pass_through_what_is_seen(tiny_model, batch):
+    model = tiny_model("bert")
+    with observe(model, [0], {"query", "key", "hidden"}) as seen:
+        model(**batch(model))
+    sum(tensor.square().sum() for tensor in seen[0].values()).backward()
+    layer = layers_of(model)[0]
+    assert layer.attention.self.query.weight.grad.abs().sum() > 0
+    assert layer.output.dense.weight.grad.abs().sum() > 0
+    assert layers_of(model)[1].output.dense.weight.grad is None
+
+
+def test_only_what_was_asked_is_kept_and_hooks_go(tiny_model, batch):
+    model = tiny_model("bert")
+    with observe(model, [1], {"hidden"}) as seen:
+        model(**batch(model))
+    assert list(seen) == [1]
+    assert list(seen[1]) == ["hidden"]
+    kept = seen[1]["hidden"]
+    model(**batch(model))
+    assert seen[1]["hidden"] is kept
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_shared_layers_are_told_apart_by_depth(tiny_model, batch):
+    model = tiny_model("albert", num_hidden_layers=3)
+    with observe(model, [0, 2], {"hidden", "query"}) as seen:
+        for _ in range(2):
+            told = model(**batch(model), output_hidden_states=True).hidden_states
+    assert torch.equal(seen[0]["hidden"], told[1])
+    assert torch.equal(seen[2]["hidden"], told[3])
+    assert not torch.equal(seen[0]["query"], seen[2]["query"])
+
+
+def test_what_cannot_be_observed_is_said(tiny_model):
+    for layer in (2, -2):
+        with pytest.raises(ModelError, match="layers 0 to 1"), observe(tiny_model("bert"), [layer], {"hidden"}):
+            pass
+    with pytest.raises(ModelError, match="embeddings have no queries"), observe(tiny_model("bert"), [-1], {"query"}):
+        pass
+    with (
+        pytest.raises(ModelError, match="modernbert computes query"),
+        observe(tiny_model("modernbert"), [0], {"query"}),
+    ):
+        pass
+
+
+def test_pruned_layers_show_the_heads_they_have(tiny_model, cut, batch):
+    model = cut(tiny_model("bert"))
+    with observe(model, [0, 1], {"query"}) as seen:
+        model(**batch(model))
+    assert [seen[layer]["query"].shape[1] for layer in (0, 1)] == [3, 4]
+
+
+def test_every_need_of_a_loss_can_be_observed():
+    needs = {need for loss in LOSSES.values() if isinstance(loss, LayerLoss) for need in loss.needs}
+    assert needs <= {"hidden", "query", "key", "value"}

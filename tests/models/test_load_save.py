@@ -1,0 +1,275 @@
+import io
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForSequenceClassification
+
+from compress.console import Console
+from compress.errors import ModelError
+from compress.model_info import FolderInfo, TaskInfo, read_info
+from compress.models.checkpoint_task import SCORES_CHOICES_ALIKE
+from compress.models.families import FAMILIES
+from compress.models.load_save import fit_head, has_head, load, load_model, load_tokenizer, save_model
+from compress.models.silence_transformers import quiet
+
+SAFE, CONFIG = "model.safetensors", "config.json"
+
+
+@pytest.fixture
+def plain(tiny_model, tiny_tokenizer, tmp_path):
+    """A plain Hugging Face folder: no compress.json."""
+
+    def write(model=None):
+        with quiet():
+            (model or tiny_model("bert")).save_pretrained(tmp_path)
+            tiny_tokenizer.save_pretrained(tmp_path)
+        return tmp_path
+
+    return write
+
+
+def task_of(*labels, kind="classification"):
+    return TaskInfo(name="films", kind=kind, text=("text",), labels=labels, metric="accuracy", max_length=32)
+
+
+def same(first, second):
+    ours, theirs = first.state_dict(), second.state_dict()
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_folder_comes_back_bit_for_bit(name, tiny_model, tiny_folder):
+    model = tiny_model(name)
+    folder = tiny_folder(model)
+    assert same(load(folder), model)
+    info = read_info(folder)
+    assert info.inputs == FAMILIES[name].inputs
+    assert info.shape.family == name
+    with quiet():  # and without us
+        assert same(AutoModelForSequenceClassification.from_pretrained(folder), model)
+
+
+def test_a_head_for_the_task_is_taken_as_it_is(plain, tiny_model, tiny_task):
+    model = tiny_model("bert")
+    folder = plain(model)
+    assert has_head(folder, tiny_task)
+    assert same(load_model(folder, tiny_task), model)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_labels_are_matched_by_name(name, plain, tiny_model, batch):
+    model = tiny_model(name, labels=("Good", "bad", "odd"))
+    task = task_of("odd", "good", "bad")
+    folder = plain(model)
+    assert has_head(folder, task)
+    again = load_model(folder, task)
+    assert list(again.config.id2label.values()) == ["odd", "good", "bad"]
+    again.train(False)
+    inputs = batch(model)
+    assert torch.allclose(again(**inputs).logits, model(**inputs).logits[:, [2, 0, 1]], atol=1e-6)
+
+
+@pytest.mark.parametrize("labels", [("no", "yes"), ("a", "b", "c")])
+def test_another_head_is_drawn_anew_from_the_seed(labels, plain, tiny_model):
+    folder = plain()
+    task = task_of(*labels)
+    assert not has_head(folder, task)
+    first, again, other = (load_model(folder, task, seed=seed) for seed in (1, 1, 2))
+    assert first.classifier.out_features == len(labels)
+    assert torch.equal(first.classifier.weight, again.classifier.weight)
+    assert not torch.equal(first.classifier.weight, other.classifier.weight)
+    assert not torch.equal(first.classifier.weight[:2], tiny_model("bert").classifier.weight)
+    assert torch.equal(first.bert.pooler.dense.weight, tiny_model("bert").bert.pooler.dense.weight)
+
+
+def test_regression_has_one_answer(plain, tiny_model):
+    folder = plain(tiny_model("bert", labels=("score",)))
+    task = task_of(kind="regression")
+    assert has_head(folder, task)
+    assert load_model(folder, task).config.problem_type == "regression"
+    assert not has_head(plain(), task)
+
+
+@pytest.mark.parametrize("kind", ["multiple_choice", "ranking"])
+def test_scores_of_choices_and_candidates_are_one_output(kind, plain, tiny_model, tiny_folder):
+    task = task_of(kind=kind)
+    folder = plain(tiny_model("bert", labels=("LABEL_0",)))  # a cross-encoder from elsewhere
+    assert has_head(folder, task)
+    model = load_model(folder, task)
+    assert (model.config.num_labels, model.config.problem_type) == (1, None)
+    fit_head(model, task)
+    assert has_head(tiny_folder(model, task), task)
+    other = task_of(kind="regression")  # a score among others is no number with a meaning of its own
+    assert not has_head(tiny_folder(model, task), other)
+    assert not has_head(tiny_folder(load_model(folder, other), other), task)
+
+
+def test_spans_have_two_outputs_whatever_the_checkpoint_had(plain, tiny_model, tiny_folder):
+    task = task_of(kind="question_answering")
+    folder = plain(tiny_model("bert", labels=("a", "b", "c")))
+    assert not has_head(folder, task)
+    model = load_model(folder, task)
+    assert model.qa_outputs.out_features == model.config.num_labels == 2
+    assert has_head(tiny_folder(model, task), task)
+    assert has_head(plain(tiny_model("bert", head="ForQuestionAnswering")), task)
+
+
+def test_windows_that_are_weighed_have_one_output_more(plain, tiny_model, tiny_folder, tiny_task):
+    task = tiny_task.model_copy(update={"long": "attention"})
+    folder = plain()
+    assert not has_head(folder, task)
+    model = load_model(folder, task)
+    assert model.config.id2label == {0: "bad", 1: "good", 2: "weight"}
+    made = tiny_folder(model, task)
+    assert has_head(made, task)
+    assert not has_head(made, tiny_task)
+    turned = task.model_copy(update={"labels": ("good", "bad")})
+    expected = model.classifier.weight[[1, 0, 2]]
+    assert torch.equal(load_model(made, turned).classifier.weight, expected)
+    number = task_of(kind="regression").model_copy(update={"long": "attention"})
+    assert load_model(folder, number).config.num_labels == 2
+
+
+CHOOSERS = {name: name in SCORES_CHOICES_ALIKE for name in FAMILIES}
+
+
+@pytest.mark.parametrize(("name", "alike"), CHOOSERS.items())
+def test_a_multiple_choice_checkpoint_gives_its_head_where_it_is_the_same(name, alike, plain, tiny_model, batch):
+    model = tiny_model(name, head="ForMultipleChoice")
+    folder, task = plain(model), task_of(kind="multiple_choice")
+    assert has_head(folder, task) is alike
+    again = load_model(folder, task)
+    assert again.config.num_labels == 1
+    assert not has_head(folder, task_of(kind="regression"))
+    if alike:
+        again.train(False)
+        with torch.no_grad():
+            choices = {key: value[None] for key, value in batch(model).items()}
+            torch.testing.assert_close(again(**batch(model)).logits[:, 0], model(**choices).logits[0])
+        assert same(load(folder), again)
+
+
+def test_an_encoder_gets_a_head(plain, tiny_model, tiny_task):
+    base = tiny_model("bert", head="Model")
+    folder = plain(base)
+    assert not has_head(folder, tiny_task)
+    model = load_model(folder, tiny_task)
+    assert same(model.bert, base)
+    assert model.config.problem_type == "single_label_classification"
+
+
+def test_without_a_task_the_saved_head_counts(plain, tiny_model):
+    assert type(load(plain())).__name__ == "BertForSequenceClassification"
+    assert type(load(plain(tiny_model("bert", head="Model")))).__name__ == "BertModel"
+
+
+def test_half_precision_checkpoints_are_loaded_in_fp32(plain, tiny_model, tiny_task):
+    assert load_model(plain(tiny_model("bert").half()), tiny_task).dtype == torch.float32
+
+
+def test_loading_leaves_the_random_state_alone_and_says_nothing(plain, tiny_task, capfd):
+    folder = plain()
+    before = torch.get_rng_state()
+    load_model(folder, task_of("x", "y"))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_missing_weights_of_the_encoder_are_refused(plain, tiny_task):
+    folder = plain()
+    tensors = load_file(folder / SAFE)
+    del tensors["bert.encoder.layer.1.output.dense.weight"]
+    save_file(tensors, folder / SAFE, metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=r"lacks 1 weights of the encoder.*layer\.1\.output\.dense\.weight"):
+        load_model(folder, tiny_task)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_refused(value, plain, tiny_task):
+    folder = plain()
+    tensors = load_file(folder / SAFE)
+    tensors["bert.encoder.layer.1.output.dense.weight"][0, 0] = value
+    save_file(tensors, folder / SAFE, metadata={"format": "pt"})
+    with pytest.raises(
+        ModelError, match=r"weights that are not numbers .* in bert\.encoder\.layer\.1\.output\.dense\.weight"
+    ):
+        load_model(folder, tiny_task)
+
+
+def test_weights_of_another_size_are_refused(plain, tiny_task):
+    folder = plain()
+    config = json.loads((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(json.dumps(config | {"intermediate_size": 96}))
+    with pytest.raises(ModelError, match="another size"):
+        load_model(folder, tiny_task)
+
+
+def test_a_head_that_is_partly_missing_is_refused(plain, tiny_task):
+    folder = plain()
+    tensors = load_file(folder / SAFE)
+    del tensors["classifier.bias"]
+    save_file(tensors, folder / SAFE, metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=r"lacks weights of its head: classifier\.bias"):
+        load_model(folder, tiny_task)
+
+
+def test_a_pickle_is_read_as_tensors_and_told(plain, tiny_model, tiny_task):
+    folder = plain()
+    torch.save(load_file(folder / SAFE), folder / "pytorch_model.bin")
+    (folder / SAFE).unlink()
+    told = io.StringIO()
+    assert same(load_model(folder, tiny_task, console=Console("human", err=told)), tiny_model("bert"))
+    assert "is a pickle" in told.getvalue()
+
+
+class Evil:
+    def __reduce__(self):
+        return print, ("run",)
+
+
+def test_a_pickle_that_holds_more_than_tensors_is_refused(plain, tiny_task, capfd):
+    folder = plain()
+    (folder / SAFE).unlink()
+    torch.save({"weight": Evil()}, folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="holds more than plain tensors"):
+        load_model(folder, tiny_task)
+    assert "run" not in capfd.readouterr().out
+
+
+def test_broken_folders_say_what_is_wrong(plain, tiny_task, tmp_path):
+    with pytest.raises(ModelError, match=r"has no config\.json"):
+        load_model(tmp_path / "nothing", tiny_task)
+    folder = plain()
+    (folder / SAFE).write_bytes(b"not safetensors at all")
+    with pytest.raises(ModelError, match=r"model\.safetensors cannot be read"):
+        load_model(folder, tiny_task)
+    (folder / SAFE).unlink()
+    with pytest.raises(ModelError, match=r"has no weights: expected model\.safetensors"):
+        load_model(folder, tiny_task)
+    (folder / CONFIG).write_text("{")
+    with pytest.raises(ModelError, match=r"config\.json cannot be read"):
+        load_model(folder, tiny_task)
+    (folder / CONFIG).write_text('{"model_type": "gpt2"}')
+    with pytest.raises(ModelError, match="'gpt2' are not known here"):
+        load_model(folder, tiny_task)
+
+
+def test_tokenizers_come_back(plain, tmp_path):
+    folder = plain()
+    assert load_tokenizer(folder)("a good film")["input_ids"] == [2, 4, 11, 9, 3]
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+    with pytest.raises(ModelError, match="tokenizer"):
+        load_tokenizer(folder)
+
+
+def test_saving_writes_no_pickle_and_no_paths(tiny_model, tiny_tokenizer, tiny_task, plain, tmp_path):
+    model = load_model(plain(), tiny_task)
+    folder = tmp_path / "out"
+    told = save_model(model, tiny_tokenizer, folder, FolderInfo(step="finetune", made_by="tests", task=tiny_task))
+    assert told == read_info(folder)
+    assert {path.name for path in folder.iterdir()} >= {CONFIG, SAFE, "tokenizer.json", "compress.json"}
+    texts = [path.read_text() for path in folder.glob("*.json")]
+    assert not any(str(tmp_path) in text for text in texts)

@@ -1,0 +1,91 @@
+"""Masked language models: what is hidden, what the model sees of a text, and which words it may say."""
+
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM
+
+from compress.errors import ModelError
+from compress.models.masked_lm import Hidden, MaskedModel
+from compress.models.tiny import write_tiny_model
+
+FAMILIES = ("bert", "roberta", "distilbert", "albert", "electra", "mobilebert", "modernbert")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    found = tmp_path_factory.mktemp("masked")
+    write_tiny_model(found, "bert", masked=True)
+    return found
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return MaskedModel.load(str(folder))
+
+
+def pieces(model, encoded):
+    return " ".join(model._tokenizer.convert_ids_to_tokens(encoded))
+
+
+def test_a_word_of_any_number_of_pieces_is_one_hidden_piece(model):
+    assert pieces(model, model.encode(Hidden("a bcd e", 2, 5))) == "[CLS] a [MASK] e [SEP]"
+    assert pieces(model, model.encode(Hidden("a", 0, 1))) == "[CLS] [MASK] [SEP]"
+
+
+def test_a_long_text_is_seen_around_the_word(model):
+    text = " ".join("abcdefgh"[place % 8] for place in range(300))
+    for start in (0, 200, 400, 598):
+        encoded = model.encode(Hidden(text, start, start + 1))
+        assert len(encoded) == 128
+        place = pieces(model, encoded).split().index("[MASK]")
+        around = text[:start] + "_" + text[start + 1 :]
+        shown = pieces(model, encoded).replace("[MASK]", "_").removeprefix("[CLS] ").removesuffix(" [SEP]")
+        assert shown in around
+        assert start in (0, 598) or place == 64
+
+
+def test_a_text_with_the_name_of_the_mask_in_it(model):
+    text = "a [MASK] b c [MASK]"
+    shown = pieces(model, model.encode(Hidden(text, 11, 12)))
+    assert shown == "[CLS] a [PAD] b [MASK] [PAD] [SEP]"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_candidates_are_the_likeliest_words_of_the_hidden_place(family, tmp_path):
+    """Against the model asked about each text alone, with all it says."""
+    write_tiny_model(tmp_path, family, masked=True)
+    ours, theirs = MaskedModel.load(str(tmp_path)), AutoModelForMaskedLM.from_pretrained(tmp_path).eval()
+    hidden = [Hidden("a bc d", 2, 4), Hidden("a b c d e f g", 12, 13), Hidden("x", 0, 1)]
+    encoded = [ours.encode(word) for word in hidden]
+    vocabulary = ours._tokenizer.get_vocab()
+    words = {piece: number for piece, number in vocabulary.items() if piece.isalpha()}
+    found = ours.candidates(encoded, 5)
+    for line, told in zip(encoded, found, strict=True):
+        with torch.no_grad():
+            logits = theirs(input_ids=torch.tensor([line])).logits[0, line.index(vocabulary["[MASK]"])]
+        best = sorted(words, key=lambda piece: -logits[words[piece]].item())[:5]
+        assert told == best
+
+
+def test_only_whole_words_are_said(model):
+    (found,) = model.candidates([model.encode(Hidden("a", 0, 1))], 1000)
+    assert sorted(found) == sorted("abcdefghijklmnopqrstuvwxyz")
+
+
+def test_a_model_without_the_head(tmp_path):
+    write_tiny_model(tmp_path, "bert")
+    with pytest.raises(ModelError, match="is no masked language model: it has no weights for cls"):
+        MaskedModel.load(str(tmp_path))
+
+
+def test_a_folder_without_weights(folder, tmp_path):
+    for file in folder.iterdir():
+        if file.suffix == ".json":
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    with pytest.raises(ModelError, match="cannot be read as a masked language model"):
+        MaskedModel.load(str(tmp_path))
+
+
+def test_a_tokenizer_without_a_mask(model, tiny_tokenizer):
+    with pytest.raises(ModelError, match="has no piece for hidden words"):
+        MaskedModel(model._model, tiny_tokenizer)

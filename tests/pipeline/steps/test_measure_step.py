@@ -1,0 +1,305 @@
+"""What the measuring step asks for, what it leaves, and when it has to be done again; nothing is timed here."""
+
+import csv
+import json
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compress.console import Console
+from compress.environment import Gpu
+from compress.errors import ModelError, NotHere, UsageError
+from compress.measure import Latency
+from compress.measure.resources.serving_memory import ServingMemory
+from compress.measure.roofline.roofline import Limits
+from compress.measure.timing.latency import timing
+from compress.measure.timing.subprocess_task import Failed, Placed, ask_apart
+from compress.pipeline import plan as plan_room
+from compress.pipeline.graph import Plan
+from compress.pipeline.plan import RUNTIME_LIBRARIES, looked_at
+from compress.pipeline.preflight.preflight import check
+from compress.pipeline.run import Options, prepare
+from compress.pipeline.step_store import StepStore
+from compress.pipeline.steps import measure_step
+from compress.pipeline.steps.build_report import disagreements
+from compress.pipeline.steps.measure_step import (
+    Entrant,
+    Measured,
+    measure_all,
+    read_measured,
+    turn_seconds,
+    write_measured,
+)
+from compress.recipe.measure_schema import Grid, Measure, Target
+from compress.report.report_schema import Report, limits_of, read_report
+from compress.runtime import RUNTIMES
+
+CPU, BATCHED = Target(device="cpu"), Target(device="cpu", batch=8, length=32)
+LIMITS = Limits(device="cpu", device_name="c", threads=1, measured_at="now", fingerprint="f")
+
+
+def entrant(key: str, *titles: str) -> Entrant:
+    return Entrant(key, Path(key), None, frozenset(titles))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, list]:
+    """Stand-ins for everything that takes time; what they were asked."""
+    seen: dict[str, list] = {"jobs": [], "served": []}
+
+    def time_jobs(jobs, texts, settings, *, seed, console):
+        seen["jobs"].append((list(jobs), settings))
+        return {job.key: Latency(status="failed", reason=job.key) for job in jobs}
+
+    def serving_memory(folder, variant, device, batches, length, *, threads, running):
+        seen["served"].append((folder.name, device, length, threads))
+        return tuple(ServingMemory(batch=batch, length=length) for batch in batches)
+
+    monkeypatch.setattr(measure_step, "time_jobs", time_jobs)
+    monkeypatch.setattr(measure_step, "serving_memory", serving_memory)
+    monkeypatch.setattr(measure_step, "machine_limits", lambda threads, device, console: LIMITS)
+    monkeypatch.setattr(measure_step, "look", lambda device: None)
+    return seen
+
+
+def test_a_timing_that_several_ask_for_is_taken_once(asked) -> None:
+    named = Target(device="cpu", name="phone")
+    settings = Measure(grid=Grid(batch=(1, 8), length=(32, "data")), callers=(1, 2))
+    rows = [entrant("a", "cpu", "phone", "cpu-b8-l32"), entrant("b", "cpu")]
+    found = measure_all(rows, [CPU, named, BATCHED], ["x"], settings, longest=64)
+    (own, first), (more, second) = asked["jobs"]
+    assert [(job.batch, job.length) for job in own] == [(1, None), (1, None), (8, 32)]
+    assert (first.callers, second.callers) == ((1, 2), ())
+    # `b` competes at none of the places of `a`'s third target, but its own target's grid asks for all cells.
+    assert sorted((job.key.rpartition(" ")[2], job.batch, str(job.length)) for job in more) == [
+        ("a", 1, "32"),
+        ("a", 8, "None"),
+        ("b", 1, "32"),
+        ("b", 8, "32"),
+        ("b", 8, "None"),
+    ]
+    assert set(found.latencies) == {"cpu a", "cpu b", "phone a", "cpu-b8-l32 a"}
+    assert found.latencies["phone a"] == found.latencies["cpu a"]
+    assert [(cell.batch, cell.length) for cell in found.grid["cpu"]] == [(1, 32), (8, 32), (1, "data"), (8, "data")]
+    assert found.grid["cpu"][1].latencies["a"] == found.latencies["cpu-b8-l32 a"]
+    assert asked["served"] == [("a", "cpu", 64, 1), ("b", "cpu", 64, 1)]
+    assert found.serving["cpu t1 b"][1].batch == 32
+    assert limits_of(found.limits, "cpu", 1) is found.limits[0]
+    assert limits_of(found.limits, "cpu", 2) is limits_of(found.limits, "cuda", 1) is None
+
+
+def test_no_memory_is_looked_at_where_none_is_asked_for(asked) -> None:
+    assert measure_all([entrant("a", "cpu")], [CPU], ["x"], Measure(memory=()), longest=64).serving == {}
+
+
+def test_ctrl_c_ends_the_processes_whose_memory_is_looked_at(asked, monkeypatch, tmp_path) -> None:
+    """They take no notice of it themselves, and would be waited for."""
+    (tmp_path / "sleeps.py").write_text("import time\ntime.sleep(120)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    begun = []
+
+    def serving_memory(folder, variant, device, batches, length, *, threads, running):
+        if folder.name == "a":
+            wait_for(lambda: begun)
+            raise KeyboardInterrupt
+        begun.append(folder)
+        with suppress(Failed):
+            ask_apart("sleeps", Placed(device=device, threads=threads), ServingMemory, 100, running)
+        ended.append(folder)
+        return ()
+
+    ended: list[Path] = []
+    monkeypatch.setattr(measure_step, "serving_memory", serving_memory)
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        measure_all([entrant("a", "cpu"), entrant("b", "cpu")], [CPU], ["x"], Measure(), longest=64)
+    assert ended == [Path("b")]
+    assert time.monotonic() - begin < 60
+
+
+def wait_for(what) -> None:
+    while not what():
+        time.sleep(0.01)
+
+
+def test_a_rehearsal_measures_no_limits(asked) -> None:
+    assert measure_all([entrant("a", "cpu")], [CPU], ["x"], Measure(), longest=64, limits=False).limits == ()
+
+
+def test_limits_that_cannot_be_measured_cost_nothing_else(asked, monkeypatch, capsys) -> None:
+    def refuse(threads, device, console):
+        raise ModelError("no kernels")
+
+    monkeypatch.setattr(measure_step, "machine_limits", refuse)
+    found = measure_all([entrant("a", "cpu")], [CPU], ["x"], Measure(), longest=64, console=Console("human"))
+    assert (found.limits, set(found.latencies)) == ((), {"cpu a"})
+    assert "the limits of cpu with 1 thread were not measured: no kernels" in capsys.readouterr().err
+
+
+def test_the_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    latency = Latency(status="measured", model=timing([np.array([1.0, 1.1])] * 3, 100))
+    content = Measured(latencies={"cpu a": latency}, serving={"cpu t1 a": (ServingMemory(batch=1),)}, limits=(LIMITS,))
+    write_measured(tmp_path, content)
+    assert read_measured(tmp_path) == content
+
+
+def test_the_first_version_of_the_file_is_read_too(tmp_path: Path) -> None:
+    (tmp_path / "latency.json").write_text(json.dumps({"cpu a": {"status": "failed", "reason": "x"}}))
+    assert read_measured(tmp_path).latencies["cpu a"].reason == "x"
+
+
+def test_the_time_of_turns_is_known_beforehand() -> None:
+    titles = {"a": ["cpu", "cpu-b8-l32"], "b": ["cpu"]}
+    assert turn_seconds(titles, [CPU, BATCHED], Measure(rounds=10, seconds=0.5)) == 3 * 10 * 0.5
+    assert turn_seconds(titles, [CPU, BATCHED], Measure(budget=20)) == 40
+    assert turn_seconds(titles, [CPU], Measure(budget=20, grid=Grid(batch=(1, 8), length=(32,)))) == 60
+
+
+def test_only_what_changes_a_measurement_is_part_of_it() -> None:
+    assert looked_at(Measure(robustness=("typos",))) == looked_at(Measure())
+    assert looked_at(Measure(budget=20, rounds=4, processes=2)) == looked_at(Measure(budget=20))
+    assert looked_at(Measure(processes=2)) != looked_at(Measure())
+    assert looked_at(Measure(rounds=4)) != looked_at(Measure())
+    assert looked_at(Measure(callers=(2,))) != looked_at(Measure())
+
+
+def test_every_runtime_says_whose_version_counts() -> None:
+    assert set(RUNTIME_LIBRARIES) == set(RUNTIMES)
+
+
+def planned(recipe_file: Path, tmp_path: Path, *overrides: str) -> Plan:
+    return prepare(recipe_file, overrides, Options(runs=tmp_path))
+
+
+def changed(one: Plan, other: Plan) -> set[str]:
+    marks = {step.name: step.fingerprint for step in one.steps}
+    return {step.kind for step in other.steps if marks.get(step.name) != step.fingerprint}
+
+
+def test_robustness_answers_changed_texts_and_nothing_again(recipe_file: Path, tmp_path: Path) -> None:
+    overrides = ((), ("measure.robustness=[typos]",), ("measure.robustness=[typos, uppercase]",))
+    plain, robust, more = (planned(recipe_file, tmp_path, *each) for each in overrides)
+    assert changed(plain, robust) == changed(robust, more) == {"perturb", "report"}
+    assert all(step.optional for step in robust.steps if step.kind == "perturb")
+
+
+def test_the_seed_is_part_of_a_measurement(recipe_file: Path, tmp_path: Path) -> None:
+    plan = planned(recipe_file, tmp_path, "seed=7")
+    assert plan.step("measure").settings["seed"] == 7
+    assert plan.step("measure").run.keywords["seed"] == 7
+
+
+def test_drivers_and_cuda_are_part_of_a_measurement_there(recipe_file: Path, tmp_path: Path, monkeypatch) -> None:
+    def told() -> dict:
+        return planned(recipe_file, tmp_path, "targets=[cpu, cuda]").step("measure").settings["accelerators"]
+
+    assert planned(recipe_file, tmp_path).step("measure").settings["accelerators"] == {}
+    monkeypatch.setattr(plan_room, "cuda_devices", lambda: (Gpu("H200", 2**37),))
+    monkeypatch.setattr(plan_room, "driver_version", lambda: "570.1")
+    monkeypatch.setattr(plan_room, "cuda_version", lambda: "12.8")
+    assert told() == {"names": ["H200"], "driver": "570.1", "cuda": "12.8"}
+
+
+def test_a_rehearsal_looks_at_everything_once(recipe_file: Path, tmp_path: Path) -> None:
+    settings = {
+        "grid": {"batch": [8, 1], "length": [32, "data"]},
+        "callers": [2, 4],
+        "robustness": ["typos", "lowercase"],
+    }
+    overrides = [f"measure.{key}={json.dumps(value)}" for key, value in settings.items()]
+    plan = prepare(recipe_file, overrides, Options(runs=tmp_path, smoke=True))
+    asked = plan.recipe.measure
+    assert (asked.grid, asked.callers, asked.robustness) == (Grid(batch=(8,), length=(32,)), (2,), ("typos",))
+    assert len(asked.memory) == 1
+    assert plan.step("measure").run.keywords["limits"] is False
+
+
+def test_another_look_at_speed_scores_nothing_again(recipe_file: Path, tmp_path: Path) -> None:
+    plain, more = (planned(recipe_file, tmp_path, *each) for each in ((), ("measure.callers=[1, 2]",)))
+    assert changed(plain, more) == {"measure", "report"}
+
+
+def test_slices_make_no_model_again(recipe_file: Path, tmp_path: Path) -> None:
+    plain, sliced = (planned(recipe_file, tmp_path, *each) for each in ((), ("task.slices=[label]",)))
+    assert changed(plain, sliced) == {"slices", "report"}
+
+
+def test_openvino_is_built_from_onnx_and_its_absence_is_told(recipe_file, tmp_path, monkeypatch) -> None:
+    plan = planned(recipe_file, tmp_path, "export=[openvino]", "quantize=null")
+    assert plan.step("export-student-openvino-fp32").needs == ("data", "export-student-onnx-fp32")
+    found = measured_libraries(monkeypatch, missing="openvino")
+    with pytest.raises(UsageError, match=r"not installed: openvino; pip install 'compress-encoders\[openvino\]'"):
+        check(plan, StepStore(tmp_path), set()).refuse()
+    assert "openvino" in found
+
+
+def measured_libraries(monkeypatch: pytest.MonkeyPatch, missing: str) -> list[str]:
+    from compress.pipeline.preflight import preflight as room
+
+    asked: list[str] = []
+    real = room.importlib.util.find_spec
+
+    def find_spec(name: str, *more: object) -> object:
+        asked.append(name)
+        return None if name == missing else real(name, *more)
+
+    monkeypatch.setattr(room.importlib.util, "find_spec", find_spec)
+    return asked
+
+
+def test_a_variant_that_is_asked_for_competes(recipe_file: Path, tmp_path: Path) -> None:
+    plan = planned(recipe_file, tmp_path, "variants=[torch-bf16]")
+    assert {made.key for made in plan.competitors} >= {"teacher/torch-bf16", "pruned/torch-bf16"}
+
+
+class TestOnAFinishedRun:
+    @pytest.fixture
+    def report(self, finished_run: Path) -> Report:
+        return read_report(finished_run)
+
+    def test_the_machine_is_told(self, report: Report) -> None:
+        assert report.surroundings is not None
+        assert report.surroundings.cores == report.machine.cores
+        assert [limits.threads for limits in report.limits] == [1]
+
+    def test_every_row_tells_what_it_takes(self, report: Report) -> None:
+        for row in report.rows:
+            place = row.targets["cpu"]
+            assert [each.batch for each in place.serving] == [1]
+            assert all(each.peak or each.reason for each in place.serving)
+            assert row.footprint is not None
+            assert row.footprint.flops_at[128] > 0
+            assert place.shares is not None
+            assert place.latency.first_answer_seconds is not None
+            assert place.latency.energy
+
+    def test_rows_that_stand_out_are_beside_the_report(self, finished_run: Path, report: Report) -> None:
+        lines = (finished_run / "disagreements.jsonl").read_text(encoding="utf-8").splitlines()
+        found = [json.loads(line) for line in lines]
+        assert {one["model"] for one in found} == set(disagreements(report))
+        assert all(one["text"] for one in found)
+        assert not list((finished_run.parent / "zoo").rglob("disagreements*"))
+        with (finished_run.parent / "test.csv").open(encoding="utf-8", newline="") as rows:
+            texts = [row["text"] for row in csv.DictReader(rows)]
+        told = (finished_run / "report.json").read_text(encoding="utf-8")
+        assert len(texts) == 60
+        assert not any(text in told for text in texts)
+
+    def test_what_this_machine_lacks_is_left_out_and_fails_nothing(self, finished_run, tmp_path, monkeypatch) -> None:
+        from compress.pipeline import run as room
+        from compress.pipeline.execute import Executor
+
+        def lacks(*args: object, **kwargs: object) -> None:
+            raise NotHere("no such device")
+
+        runs = finished_run.parent / "runs"
+        plan = prepare(finished_run.parent / "tiny.yaml", (), Options(runs=runs))
+        step = plan.step("score-pruned-onnx-int8-cpu-b1")
+        object.__setattr__(step, "run", lacks)
+        executor = Executor(plan, StepStore(runs), Console("quiet"), tmp_path / "events.jsonl", room.Launch())
+        outcome = executor.run({step.name}, until=step.name)
+        assert outcome.status[step.name] == "left out"
+        assert room.Result(tmp_path, outcome, None).raise_for_failures() is None

@@ -1,0 +1,149 @@
+"""What the steps of slices and scores leave, and what of it reaches the fingerprints."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compress.console import Console
+from compress.data.splits.prepare_splits import load_roles, prepare
+from compress.errors import RecipeError
+from compress.measure import answer_rows
+from compress.measure.quality.robustness import PerturbedRows
+from compress.pipeline.graph import Competitor, Plan
+from compress.pipeline.plan import make_plan
+from compress.pipeline.preflight.allowed_names import NAMES
+from compress.pipeline.step_context import Workbench
+from compress.pipeline.steps import run_steps, scoring_steps
+from compress.pipeline.steps.score_answers import Assessor
+from compress.recipe.load import load_recipe
+from compress.recipe.measure_schema import Target
+from compress.recipe.schema import Task
+from compress.tasks import KINDS
+from compress.variants import VARIANTS
+
+ROWS = "text,label,source\n" + "".join(
+    f"sun and storm number {number},{'sunny' if number % 3 else 'rainy'},{'web' if number % 2 else 'book'}\n"
+    for number in range(80)
+)
+VARIANT = VARIANTS["torch-fp32"]
+
+
+@pytest.fixture
+def recipe(tmp_path: Path):
+    (tmp_path / "rows.csv").write_text(ROWS, encoding="utf-8")
+    path = tmp_path / "r.yaml"
+    path.write_text(
+        f"task: {{kind: classification, slices: source, max_length: 16, "
+        f"data: {{train: {tmp_path}/rows.csv, test: {tmp_path}/rows.csv}}}}\n"
+        f"teacher: {tmp_path}/none\nmeasure: {{robustness: [typos, uppercase], bootstrap: 100}}\n",
+        encoding="utf-8",
+    )
+    return load_recipe(path, (), NAMES)
+
+
+@pytest.fixture
+def scored(recipe, tmp_path: Path, tiny_folder):
+    """The prepared rows, their slices and a model's answers, each in the folder of its step."""
+    for name in ("data", "slices", "score", "perturb"):
+        (tmp_path / name).mkdir()
+    task = prepare(recipe.task, recipe.seed, tmp_path / "data").task_info
+    inputs = {"data": tmp_path / "data", "finetune": tiny_folder("bert", task)}
+    console = Console("quiet")
+    run_steps.slices(Workbench(inputs, tmp_path / "slices", console), recipe.task, recipe.seed)
+    scoring_steps.score(Workbench(inputs, tmp_path / "score", console), "finetune", VARIANT, "cpu", 16)
+    names, seed = recipe.measure.robustness, recipe.seed
+    scoring_steps.perturb(Workbench(inputs, tmp_path / "perturb", console), "finetune", VARIANT, "cpu", 16, names, seed)
+    return {**inputs, **{name: tmp_path / name for name in ("slices", "score", "perturb")}}
+
+
+def kept_in(folder: Path) -> dict[str, np.ndarray]:
+    with np.load(folder / scoring_steps.ANSWERS_FILE, allow_pickle=False) as file:
+        return dict(file)
+
+
+def test_answers_are_kept_and_those_to_changed_texts_apart(scored, recipe, tmp_path):
+    kept, perturbed = kept_in(scored["score"]), kept_in(scored["perturb"])
+    assert set(kept) == {"select", "test", "lengths"}
+    assert set(perturbed) == {"typos", "uppercase"}
+    assert all(answers.shape == (80, 2) for answers in (kept["test"], *perturbed.values()))
+    assert kept["lengths"].shape == (80,)
+    assert 3 <= kept["lengths"].min() <= kept["lengths"].max() <= 16
+    changed = list(PerturbedRows(load_roles(scored["data"]).rows("test"), KINDS["classification"], "uppercase", 0))
+    assert changed[3]["text"] == "SUN AND STORM NUMBER 3"
+    told = json.loads((scored["score"] / scoring_steps.SCORED_FILE).read_bytes())
+    assert {"select", "test"} <= set(told["truncated"])
+    assert told["examples"] == {"select": 1.0, "test": 1.0}
+
+
+def test_documents_are_embedded_once_for_all_changed_texts_and_cut_ones_are_told(
+    tmp_path, tiny_model, tiny_folder, monkeypatch
+):
+    rows = [{"query": f"what on day {place}", "positives": f"sun and storm {'again ' * place}"} for place in range(40)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    files = {"train": str(tmp_path / "rows.jsonl"), "test": str(tmp_path / "rows.jsonl")}
+    settings = {"text": ("query",), "label": "positives", "max_length": 16}
+    task = prepare(Task(kind="retrieval", data=files, **settings), 0, tmp_path).task_info
+    model = tiny_folder(tiny_model("bert", head="ForSentenceEmbedding", pooling="mean"), task)
+    bench = Workbench({"data": tmp_path, "finetune": model}, tmp_path, Console("quiet"))
+    seen, embed = [], answer_rows.embed_documents
+    monkeypatch.setattr(answer_rows, "embed_documents", lambda *given: seen.append(given) or embed(*given))
+    scoring_steps.score(bench, "finetune", VARIANT, "cpu", 16)
+    scored = json.loads((tmp_path / scoring_steps.SCORED_FILE).read_bytes())["truncated"]
+    assert scored == {
+        "select": 0.0,
+        "select's documents": pytest.approx(0.5, abs=0.5),
+        "test": 0.0,
+        "test's documents": pytest.approx(28 / 40),
+    }
+    assert len(seen) == 2
+    scoring_steps.perturb(bench, "finetune", VARIANT, "cpu", 16, ("typos", "uppercase"), 0)
+    assert len(seen) == 3
+    assert kept_in(tmp_path)["typos"]["found"].shape == (40, 40)
+
+
+def test_slices_are_in_step_with_test(scored):
+    columns = json.loads((scored["slices"] / run_steps.SLICES_FILE).read_bytes())["columns"]
+    assert columns == {"source": ["web" if number % 2 else "book" for number in range(80)]}
+
+
+def test_all_of_it_reaches_the_report(scored, recipe):
+    teacher = Competitor("teacher", VARIANT, "finetune", {"cpu": "score"}, {"cpu": "perturb"})
+    plan = Plan(recipe, competitors=[teacher])
+    assessor = Assessor(plan, Workbench(scored, scored["score"], Console("quiet")))
+    found = assessor.quality(teacher, Target(device="cpu"), "test")
+    assert found is not None
+    assert [each.name for each in found.robustness] == ["typos", "uppercase"]
+    assert {score.name: score.rows for score in found.slices["source"]} == {"book": 40, "web": 40}
+    assert sum(score.rows for score in found.by_length) == 80
+    assert found.calibration is not None
+    select = assessor.quality(teacher, Target(device="cpu"), "select")
+    assert select is not None
+    assert (select.robustness, dict(select.slices), select.calibration) == ((), {}, None)
+
+
+def test_without_answers_to_changed_texts_the_rest_is_told(scored, recipe):
+    teacher = Competitor("teacher", VARIANT, "finetune", {"cpu": "score"}, {"cpu": "perturb"})
+    failed = {name: folder for name, folder in scored.items() if name != "perturb"}
+    assessor = Assessor(Plan(recipe, competitors=[teacher]), Workbench(failed, scored["score"], Console("quiet")))
+    found = assessor.quality(teacher, Target(device="cpu"), "test")
+    assert found is not None
+    assert (found.robustness, found.rows) == ((), 80)
+
+
+def test_asking_for_slices_or_robustness_makes_no_model_again(recipe_file, tmp_path):
+    def prints(*overrides):
+        return {step.name: step.fingerprint for step in make_plan(load_recipe(recipe_file, overrides, NAMES)).steps}
+
+    plain, sliced, robust = prints(), prints("task.slices=label"), prints("measure.robustness=[typos]")
+    assert set(sliced) - set(plain) == {"slices"}
+    assert {name for name in plain if plain[name] != sliced[name]} == {"report"}
+    assert {name for name in plain if plain[name] != robust[name]} == {"report"}
+    scores = {name for name in plain if name.startswith("score-")}
+    assert set(robust) - set(plain) == {name.replace("score-", "perturb-", 1) for name in scores}
+
+
+def test_an_unknown_change_names_those_there_are(recipe, tmp_path):
+    with pytest.raises(RecipeError, match=r"measure\.robustness.*typo.*did you mean typos"):
+        load_recipe(tmp_path / "r.yaml", ["measure.robustness=[typo]"], NAMES)

@@ -1,0 +1,134 @@
+import multiprocessing
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+import pytest
+
+from compress.console import Console
+from compress.pipeline.commands.clean import clean
+from compress.pipeline.step_store import StepRecord, StepStore, content_digest, copy_aside, write_aside
+
+
+def record(step: str = "distill", fingerprint: str = "f1") -> StepRecord:
+    return StepRecord(
+        step=step,
+        kind=step,
+        fingerprint=fingerprint,
+        settings={},
+        inputs={},
+        digest="d",
+        seconds=1.0,
+        machine="m",
+        versions={},
+        peak_memory=1,
+        created="2026-01-01T00:00:00+00:00",
+    )
+
+
+def finished(store: StepStore, step: str = "distill", fingerprint: str = "f1", content: str = "weights") -> Path:
+    work = store.partial(step, fingerprint)
+    (work / "model").write_text(content)
+    return store.finish(record(step, fingerprint), work)
+
+
+def test_a_step_is_absent_until_it_is_whole(tmp_path: Path) -> None:
+    store = StepStore(tmp_path)
+    (store.partial("distill", "f1") / "half").write_text("x")
+    assert store.record("distill", "f1") is None
+    assert not store.folder("distill", "f1").exists()
+
+
+def test_a_finished_step_replaces_an_older_one(tmp_path: Path) -> None:
+    store = StepStore(tmp_path)
+    finished(store, content="old")
+    place = finished(store, content="new")
+    assert (place / "model").read_text() == "new"
+    assert store.record("distill", "f1") == record()
+    assert [path.name for path in store.all_steps()] == ["distill-f1"]
+
+
+def test_a_torn_record_counts_as_none(tmp_path: Path) -> None:
+    store = StepStore(tmp_path)
+    place = finished(store)
+    (place / "step.json").write_text('{"schema_version": 1')
+    assert store.record("distill", "f1") is None
+    assert list(store.records()) == []
+
+
+def test_what_a_killed_attempt_left_is_handed_on(tmp_path: Path) -> None:
+    store = StepStore(tmp_path)
+    (store.partial("distill", "f1") / "checkpoint").write_text("step 40")
+    assert (store.partial("distill", "f1") / "checkpoint").read_text() == "step 40"
+
+
+def test_the_digest_sees_content_and_names_but_not_the_record(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1")
+    before = content_digest(tmp_path)
+    (tmp_path / "step.json").write_text("{}")
+    assert content_digest(tmp_path) == before
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert content_digest(tmp_path) != before
+
+
+def hold_until_told(root: Path, held: Event, go: Event) -> None:
+    with StepStore(root).hold("step", Console("quiet")):
+        held.set()
+        go.wait(20)
+
+
+def test_a_second_process_waits_and_says_who_holds_the_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    context = multiprocessing.get_context("spawn")
+    held, go = context.Event(), context.Event()
+    other = context.Process(target=hold_until_told, args=(tmp_path, held, go))
+    other.start()
+    assert held.wait(20)
+    store = StepStore(tmp_path)
+    assert store.is_held("step")
+    go_soon = context.Process(target=set_soon, args=(go,))
+    go_soon.start()
+    with store.hold("step", Console("human")):
+        pass
+    other.join(20)
+    go_soon.join(20)
+    assert f"process {other.pid}" in capsys.readouterr().err
+    assert not store.is_held("step")
+
+
+def set_soon(go: Event) -> None:
+    import time
+
+    time.sleep(0.5)
+    go.set()
+
+
+def test_clean_spares_what_a_run_names(tmp_path: Path) -> None:
+    store = StepStore(tmp_path)
+    kept, gone = finished(store, fingerprint="kept"), finished(store, fingerprint="gone")
+    half = store.partial("distill", "half")
+    write_aside(tmp_path / "mine" / "lock.json", '{"steps": {"distill": "distill-kept"}}')
+    would = clean(tmp_path, dry_run=True)
+    assert {Path(row["folder"]).name for row in would} == {"distill-gone", "distill-half"}
+    assert gone.exists()
+    clean(tmp_path)
+    assert kept.exists()
+    assert not gone.exists()
+    assert not half.exists()
+
+
+def test_clean_removes_nothing_when_a_lock_cannot_be_read(tmp_path: Path) -> None:
+    gone = finished(StepStore(tmp_path))
+    write_aside(tmp_path / "mine" / "lock.json", "{")
+    with pytest.raises(Exception, match=r"lock\.json cannot be read"):
+        clean(tmp_path)
+    assert gone.exists()
+
+
+def test_copies_replace_whole_folders(tmp_path: Path) -> None:
+    first, second, place = tmp_path / "first", tmp_path / "second", tmp_path / "place"
+    for folder, name in ((first, "a"), (second, "b")):
+        folder.mkdir()
+        (folder / name).write_text(name)
+        (folder / "step.json").write_text("{}")
+    copy_aside(first, place)
+    copy_aside(second, place)
+    assert [path.name for path in place.iterdir()] == ["b"]

@@ -1,0 +1,213 @@
+"""Soft labels, unlabelled texts and augmentation: through the plan, its checks, a rehearsal and a whole run."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import compress
+from compress.cli import main
+from compress.console import Console
+from compress.errors import DataError, UsageError
+from compress.model_info import read_info
+from compress.models.tiny import write_tiny_model
+from compress.pipeline.execute import Executor
+from compress.pipeline.forecast.cost_estimates import Estimates
+from compress.pipeline.preflight import model_availability
+from compress.pipeline.preflight.model_availability import absent_models
+from compress.pipeline.preflight.model_compatibility import ability_faults
+from compress.pipeline.run import Options, prepare
+from compress.pipeline.step_store import StepStore
+from compress.pipeline.strip_paths import portable
+from compress.pipeline.torchrun_launch import Launch
+from tests.conftest import write_tiny_recipe
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    """The tiny recipe, with a masked language model and unlabelled texts at hand."""
+    path = write_tiny_recipe(tmp_path)
+    write_tiny_model(tmp_path / "words", "bert", masked=True)
+    (tmp_path / "more.csv").write_text("text\n" + "".join(f"grey and wet night {day}\n" for day in range(30)))
+    return path
+
+
+@pytest.fixture
+def plan_of(recipe, tmp_path):
+    def make(*overrides, **options):
+        return prepare(recipe, overrides, Options(runs=tmp_path / "runs", **options))
+
+    return make
+
+
+def prints(plan):
+    """Of all steps but the report, which calls files by their names."""
+    return {step.name: step.fingerprint for step in plan.steps if step.name != "report"}
+
+
+def test_a_model_that_fills_in_words_counts_by_its_contents(plan_of, tmp_path):
+    shutil.copytree(tmp_path / "words", tmp_path / "same")
+    first, same, without = (
+        prints(plan_of(*overrides))
+        for overrides in (
+            [f"distill.augment.model={tmp_path / 'words'}"],
+            [f"distill.augment.model={tmp_path / 'same'}"],
+            [],
+        )
+    )
+    assert first == same
+    assert first["distill"] != without["distill"]
+    assert first["finetune"] == without["finetune"]
+    told = portable(plan_of(f"distill.augment.model={tmp_path / 'words'}").recipe)
+    assert told["distill"]["augment"]["model"] == "words"
+
+
+def test_unlabelled_texts_count_by_their_contents(plan_of, tmp_path):
+    (tmp_path / "same.csv").write_bytes((tmp_path / "more.csv").read_bytes())
+    first, same, without = (
+        prints(plan_of(*overrides))
+        for overrides in (
+            [f"task.data.unlabelled={tmp_path / 'more.csv'}"],
+            [f"task.data.unlabelled={tmp_path / 'same.csv'}"],
+            [],
+        )
+    )
+    assert first == same
+    changed = {name for name, mark in first.items() if without.get(name) != mark}
+    assert {"unlabelled", "distill", "prune"} <= changed
+    assert not {"data", "finetune", "floor", "score-teacher-torch-fp32-cpu-b32"} & changed
+
+
+def test_only_distillation_needs_unlabelled_texts(plan_of, tmp_path):
+    given = f"task.data.unlabelled={tmp_path / 'more.csv'}"
+    plan = plan_of(given)
+    assert [step.name for step in plan.steps][:3] == ["data", "unlabelled", "finetune"]
+    assert [step.kind for step in plan.steps if "unlabelled" in step.needs] == ["distill", "prune", "report"]
+    recovered = plan_of(given, "student=null")
+    assert [step.kind for step in recovered.steps if "unlabelled" in step.needs] == ["prune", "report"]
+    nobody = [given, "student=null", "prune.recover=false"], [given, "distill=false", "prune=null"]
+    for without in ([], *nobody, ["task.data.unlabelled=[]"]):
+        assert all(step.kind != "unlabelled" for step in plan_of(*without).steps)
+
+
+def test_what_tells_how_to_read_them_is_no_part_of_the_roles(plan_of, tmp_path):
+    (tmp_path / "bare.csv").write_text("grey and wet night\n")
+    given = [f"task.data.unlabelled={tmp_path / 'bare.csv'}", "task.data.header={unlabelled: [text]}"]
+    first, without = prints(plan_of(*given)), prints(plan_of())
+    assert first["data"] == without["data"]
+    other = prints(plan_of(*given[:1], "task.data.header={unlabelled: [text, ...]}"))
+    assert other["data"] == first["data"]
+    assert other["unlabelled"] != first["unlabelled"]
+    roles = prints(plan_of(given[0], "task.data.header={unlabelled: [text], select: [text, label]}"))
+    assert roles["data"] != without["data"]
+
+
+@pytest.mark.parametrize(("left_out", "told"), [([], False), (["student=null", "prune.recover=false"], True)])
+def test_texts_that_nobody_reads_are_told(recipe, tmp_path, capsys, left_out, told):
+    sets = [f"--set={each}" for each in (f"task.data.unlabelled={tmp_path / 'more.csv'}", *left_out)]
+    given = [*sets, "--dry-run"]
+    assert main(["run", str(recipe), "--runs", str(tmp_path / "runs"), *given]) == 0
+    assert ("task.data.unlabelled is not read: " in capsys.readouterr().err) == told
+
+
+def test_columns_are_looked_at_before_anything_runs(plan_of, tmp_path):
+    (tmp_path / "more.csv").write_text("words\ngrey\n")
+    with pytest.raises(DataError, match=r"more.csv, row 1 .*there is no column 'text'"):
+        plan_of(f"task.data.unlabelled={tmp_path / 'more.csv'}")
+
+
+def test_how_many_rows_are_learnt_from_is_known_once_they_are_read(plan_of, tmp_path):
+    plan = plan_of(f"task.data.unlabelled={tmp_path / 'more.csv'}", "distill.augment={model: owner/words, copies: 2}")
+    store = StepStore(tmp_path / "runs")
+    executor = Executor(plan, store, Console("quiet"), tmp_path / "events.jsonl", Launch())
+    assert Estimates(plan, store).rows("finetune") is None
+    executor.run(set(), until="data")
+    assert {kind: Estimates(plan, store).rows(kind) for kind in ("finetune", "distill", "prune", "export")} == {
+        "finetune": 152,
+        "distill": None,
+        "prune": None,
+        "export": None,
+    }
+    assert Estimates(plan, store).expected("distill") is None
+    executor.run(set(), until="unlabelled")
+    assert Estimates(plan, store).rows("distill") == 3 * 152 + 30
+    assert Estimates(plan, store).rows("prune") == 152 + 30
+    assert len(Estimates(plan, store).expected("distill").work.lengths) == 3 * 152 + 30
+
+
+def test_a_finished_run_takes_more_texts_without_another_teacher(finished_run, recipe, tmp_path, capsys):
+    shutil.copytree(finished_run.parent, tmp_path / "copy")
+    runs, events = tmp_path / "copy" / "runs", tmp_path / "copy" / "runs" / "tiny" / "events.jsonl"
+    before = len(events.read_text().splitlines())
+    given = ["--set", f"task.data.unlabelled={tmp_path / 'more.csv'}", "--until", "distill"]
+    assert main(["run", str(tmp_path / "copy" / "tiny.yaml"), "--runs", str(runs), *given]) == 0
+    told = [json.loads(line) for line in events.read_text().splitlines()[before:]]
+    ended = [(line["step"], line["event"]) for line in told if line["event"] != "started"]
+    assert ended == [
+        ("data", "skipped"),
+        ("unlabelled", "finished"),
+        ("finetune", "skipped"),
+        ("distill", "finished"),
+    ]
+    err = capsys.readouterr().err
+    assert "rows without an answer: 30" in err
+    assert "finetune: nothing changed, skipped" in err
+    parents = {parent.step for parent in read_info(next((runs / ".steps").glob("distill-*"))).parents}
+    assert "data" in parents
+    works = [record.work for record in StepStore(runs).records() if record.kind == "distill"]
+    assert sorted(works) == [2 * 152, 2 * (152 + 30)]
+
+
+def test_a_missing_model_is_told_at_once(plan_of, tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match="there is no folder"):
+        plan_of(f"distill.augment.model={tmp_path / 'nowhere'}")
+    (fault,) = ability_faults(plan_of(f"distill.augment.model={tmp_path / 'teacher'}").recipe)
+    assert fault.startswith("distill: augment.model: ")
+    assert "holds a BertModel where a masked language model is expected" in fault
+    monkeypatch.setattr(model_availability, "hub_state", lambda: "not reachable")
+    (fault,) = absent_models(plan_of("distill.augment.model=owner/words").recipe, ("distill",))
+    assert fault.startswith("distill.augment.model: there is no folder owner/words, and owner/words@main is not on")
+
+
+def test_a_rehearsal_has_a_tiny_model_of_its_own(plan_of):
+    smoke = plan_of("distill.augment={model: owner/words, copies: 9}", smoke=True).recipe
+    assert smoke.distill.augment.copies == 1
+    assert Path(smoke.distill.augment.model).name == "masked-bert"
+    assert list(ability_faults(smoke)) == []
+
+
+def test_the_plan_prints_the_keys(recipe, tmp_path, capsys):
+    overrides = [f"task.data.unlabelled={tmp_path / 'more.csv'}", f"distill.augment.model={tmp_path / 'words'}"]
+    sets = [part for override in overrides for part in ("--set", override)]
+    assert main(["plan", str(recipe), "--runs", str(tmp_path / "runs"), *sets]) == 0
+    told = capsys.readouterr().out
+    assert "unlabelled: " in told
+    assert "candidates: 15" in told
+
+
+@pytest.mark.slow
+def test_all_three_go_through_the_pipeline(recipe, tmp_path):
+    lines = [line.rsplit(",", 1) for line in (tmp_path / "train.csv").read_text().splitlines()[1:]]
+    sure = {"sunny": [0.9, 0.1], "rainy": [0.2, 0.8]}
+    train = [json.dumps({"text": text, "soft": sure[label]}) for text, label in lines]
+    (tmp_path / "train.jsonl").write_text("\n".join(train))
+    overrides = [
+        f"task.data.train={tmp_path / 'train.jsonl'}",
+        f"task.data.select={tmp_path / 'test.csv'}",
+        f"task.data.test={tmp_path / 'test.csv'}",
+        f"task.data.unlabelled={tmp_path / 'more.csv'}",
+        "task.soft_labels=soft",
+        "task.labels=[sunny, rainy]",
+        f"distill.augment.model={tmp_path / 'words'}",
+        "prune=null",
+        "quantize=null",
+        "publish=null",
+        "export=[]",
+    ]
+    report = compress.run(recipe, overrides=overrides, runs=tmp_path / "runs")
+    assert [row.reason for row in report.rows if row.status != "ok"] == []
+    assert report.data.rows == {"train": 160, "select": 60, "test": 60, "unlabelled": 30}
+    assert "30 unlabelled" in (tmp_path / "runs" / "tiny" / "report.md").read_text(encoding="utf-8")
+    work = {record.kind: record.work for record in StepStore(tmp_path / "runs").records()}
+    assert (work["finetune"], work["distill"]) == (2 * 160, 2 * (160 + 30 + 160))

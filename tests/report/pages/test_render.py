@@ -1,0 +1,211 @@
+import re
+import shutil
+from html.parser import HTMLParser
+
+import pytest
+
+from compress.report.charts.overview_charts import legend, speed_figure
+from compress.report.pages.render import conditions, markdown_cell, render_html, render_markdown, write_pages
+from compress.report.report_schema import TargetFacts
+from compress.report.tables.ledger_tables import ledger, stages
+from compress.report.tables.quality_tables import classes
+from compress.report.tables.speed_tables import timings
+from compress.select.select_winner import judged
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class Balanced(HTMLParser):
+    """Fails where tags do not close as they opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_the_ledger_has_a_row_a_variant_and_the_floor(make_report):
+    found = ledger(judged(make_report()), "cpu")
+    assert len(found.rows) == 10
+    assert found.rows[found.winner]["gate"] == "winner"
+    assert found.rows[0] == {
+        "model": "teacher",
+        "variant": "torch-fp32",
+        "accuracy (95 %)": "91.5 (89.7 to 93.3)",
+        "vs teacher": "–",
+        "p50": found.rows[0]["p50"],
+        "faster": "–",
+        "size": "91.3 MB",
+        "cost": "4 min",
+        "gate": "reference",
+    }
+    assert found.rows[8]["vs teacher"] == "−0.9*"
+    assert found.rows[9]["model"] == "bag of words"
+    assert set(found.columns) == set(found.rows[0])
+
+
+def test_a_failed_row_stays_in_every_ledger(make_report):
+    report = make_report()
+    failed = report.rows[-1].model_copy(update={"status": "failed", "reason": "no opset", "targets": {}})
+    report = judged(report.model_copy(update={"rows": (*report.rows[:-1], failed)}))
+    assert ledger(report, "cpu").rows[8]["gate"] == "failed"
+    assert "pruned/onnx-int8 failed: no opset." in report.remarks
+    assert ledger(report, "cuda").rows[0]["gate"] == "failed"
+
+
+def test_companions_of_the_ledger(make_report):
+    report = judged(make_report())
+    way = stages(report, "cpu", "pruned/onnx-int8").rows
+    assert [row["stage"] for row in way] == ["as it runs today", "onnx-fp32", "distill", "prune", "onnx-int8"]
+    assert [row["took"] for row in way] == ["–", "12 s", "2 min 59 s", "2 min 59 s", "5.0 s"]
+    assert classes(report, "cpu", "pruned/onnx-int8").rows[0]["change"] == "−0.9"
+    assert timings(report, "cpu").rows[0]["runs with"] == "onnxruntime 1.31.1"
+
+
+def test_both_pages_name_winner_and_reason(make_report, tmp_path):
+    write_pages(tmp_path, judged(make_report()))
+    for name in ("report.md", "report.html"):
+        page = (tmp_path / name).read_text(encoding="utf-8")
+        assert "pruned/onnx-int8" in page
+        assert "the fastest of 8 that passed the gate" in page
+        assert "no CUDA here" in page
+    assert (tmp_path / "report.json").is_file()
+
+
+def test_the_page_is_whole_and_asks_for_nothing(make_report):
+    page = render_html(judged(make_report()))
+    Balanced().feed(page)
+    assert re.findall(r'(?:src|href)="(?!data:)', page) == []
+    assert "url(" not in page
+    assert "<script" not in page
+    assert "@import" not in page
+
+
+def test_names_are_escaped(make_report):
+    report = judged(make_report(name="<script>alert(1)</script>", remarks=("<b>bold</b> | a_b",)))
+    page = render_html(report)
+    assert "<script" not in page
+    assert "<b>bold" not in page
+    assert "A Processor &lt;8&gt;" in page
+    assert r"- \<b>bold\</b> \| a\_b" in render_markdown(report)
+
+
+def test_tables_of_markdown_are_rectangular(make_report):
+    blocks = re.findall(r"(?:^\|.*\|\n)+", render_markdown(judged(make_report())), flags=re.MULTILINE)
+    assert len(blocks) == 11
+    for block in blocks:
+        widths = {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
+        assert len(widths) == 1
+
+
+def test_a_run_without_winner_floor_or_figures_is_drawn_too(make_report):
+    report = make_report(floor=None, floor_reason="left out", rows=(), steps=())
+    report = judged(report)
+    assert "nothing that may win was measured here" in render_markdown(report)
+    page = render_html(report)
+    Balanced().feed(page)
+    assert "No winner" in page
+    assert speed_figure(report, "cpu", 680) is None
+
+
+def test_the_legend_tells_every_mark(make_report):
+    labels = [mark.label for mark in legend(make_report())]
+    assert labels == ["teacher", "student", "pruned", "torch-fp32", "onnx-fp32", "onnx-int8", "missed the gate"]
+
+
+def test_conditions_in_words():
+    place = TargetFacts(title="edge", device="cpu", threads=2, batch=8, length=64)
+    assert conditions(place) == "cpu, 2 threads, batch 8, 64 word pieces"
+    named = place.model_copy(update={"title": "cpu-t2", "length": "data"})
+    assert conditions(named) == "2 threads, batch 8, lengths of the data"
+
+
+def test_cells_of_markdown():
+    assert markdown_cell("a|b*c_d`e<f\ng\\") == r"a\|b\*c\_d\`e\<f g" + "\\\\"
+
+
+@pytest.fixture
+def browser():
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    binaries = [shutil.which(name) for name in ("chromium", "chromedriver")]
+    if not all(binaries):
+        pytest.skip("chromium or its driver is not installed")
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = binaries[0]
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(binaries[1]))
+    yield driver
+    driver.quit()
+
+
+def show(driver, page, width, scheme):
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    driver.get(page.as_uri())
+
+
+def pictures(driver, width):
+    """The pictures that are shown; each lies inside the page."""
+    found = driver.find_elements("css selector", ".card > svg, .card div > svg")
+    shown = [svg for svg in found if svg.is_displayed()]
+    assert all(svg.rect["x"] >= 0 and svg.rect["x"] + svg.rect["width"] <= width for svg in shown)
+    return len(shown)
+
+
+@pytest.mark.browser
+def test_a_browser_shows_it_on_a_desk_and_on_a_phone(browser, make_report, tmp_path):
+    write_pages(tmp_path, judged(make_report()))
+    grounds = set()
+    for width, scheme in ((1280, "light"), (375, "dark")):
+        show(browser, tmp_path / "report.html", width, scheme)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        verdict = browser.find_element("css selector", ".verdict")
+        assert "pruned/onnx-int8" in verdict.text
+        assert verdict.rect["y"] < 200
+        assert pictures(browser, width) == 3
+        grounds.add(browser.execute_script("return getComputedStyle(document.body).backgroundColor"))
+    assert len(grounds) == 2
+    assert browser.get_log("browser") == []
+
+
+@pytest.mark.browser
+def test_a_browser_folds_the_details_and_shows_all_of_them_when_asked(browser, make_full_report, tmp_path):
+    write_pages(tmp_path, make_full_report())
+    for width, scheme in ((1280, "dark"), (375, "light")):
+        show(browser, tmp_path / "report.html", width, scheme)
+        assert pictures(browser, width) == 3
+        browser.execute_script("document.querySelectorAll('details').forEach(each => each.open = true)")
+        assert pictures(browser, width) == 6
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert browser.get_log("browser") == []
+
+
+def test_the_share_of_cut_texts_is_told_whatever_it_is(make_report):
+    report = judged(make_report())
+    assert "cut: 0.0 % of test, at 128 word pieces" in render_markdown(report)
+    data = report.data.model_copy(update={"truncated": {"train": 0.125, "select": 0.0, "test": 0.01}})
+    told = "12.5 % of train, 0.0 % of select, 1.0 % of test, at 16 windows of 128 word pieces"
+    task = report.task.model_copy(update={"long": "mean", "max_windows": 16})
+    for page in (render_markdown, render_html):
+        assert told in page(report.model_copy(update={"data": data, "task": task}))
+
+
+def test_the_documents_that_are_searched_are_counted(make_report):
+    report = make_report()
+    assert "documents searched" not in render_markdown(judged(report))
+    data = report.data.model_copy(update={"documents": 5000})
+    report = judged(report.model_copy(update={"data": data}))
+    for page in (render_markdown(report), render_html(report)):
+        assert "872 test; documents searched on test: 5,000" in page

@@ -1,0 +1,60 @@
+import csv
+
+import pytest
+
+from compress.errors import CompressError
+from compress.report.pages.render import write_pages
+from compress.report.pages.report_index import write_index
+from compress.select.select_winner import judged
+
+
+def test_every_report_has_a_line_a_target(make_report, tmp_path):
+    for name in ("b", "a"):
+        (tmp_path / name).mkdir()
+        write_pages(tmp_path / name, judged(make_report()))
+    assert [path.parent.name for path in write_index(tmp_path)] == ["a", "b"]
+    with (tmp_path / "index.csv").open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [(row["report"], row["target"]) for row in rows] == [("a", "cpu"), ("b", "cpu")]
+    assert rows[0]["winner"] == "pruned/onnx-int8"
+    assert float(rows[0]["times_faster"]) == pytest.approx(19, rel=0.05)
+    assert float(rows[0]["teacher_score"]) == pytest.approx(0.915)
+    page = (tmp_path / "index.md").read_text(encoding="utf-8")
+    assert "[a](a/report.md)" in page
+    assert page.count("\n| [") == 2
+
+
+def test_a_target_without_winner_is_listed_empty(make_report, tmp_path):
+    (tmp_path / "a").mkdir()
+    write_pages(tmp_path / "a", judged(make_report(rows=())))
+    write_index(tmp_path)
+    assert "none passed" in (tmp_path / "index.md").read_text(encoding="utf-8")
+
+
+def test_no_folder_no_index(tmp_path):
+    with pytest.raises(CompressError, match="no folder of reports"):
+        write_index(tmp_path / "nothing")
+
+
+def test_a_report_of_something_else_is_passed_over(tmp_path):
+    (tmp_path / "harness").mkdir()
+    (tmp_path / "harness" / "report.json").write_text('{"schema_version": 1, "about": "harness", "rows": []}')
+    assert write_index(tmp_path) == []
+    assert "harness" not in (tmp_path / "index.md").read_text(encoding="utf-8")
+
+
+def test_the_check_of_the_harness_is_mentioned_where_its_page_is(make_report, tmp_path):
+    for name in ("a", "harness"):
+        (tmp_path / name).mkdir()
+    write_pages(tmp_path / "a", judged(make_report()))
+    (tmp_path / "harness" / "report.md").write_text("# Is it right?\n")
+    assert [path.parent.name for path in write_index(tmp_path)] == ["a"]
+    line = (tmp_path / "index.md").read_text(encoding="utf-8").splitlines()[-1]
+    assert line == "How far the harness that timed all this was itself checked: [harness/report.md](harness/report.md)."
+
+
+def test_a_broken_report_is_told(tmp_path):
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "report.json").write_text("{")
+    with pytest.raises(CompressError, match="not a report of this version"):
+        write_index(tmp_path)

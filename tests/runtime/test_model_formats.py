@@ -1,0 +1,213 @@
+"""What stands at a path, and the ways in which it runs."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from compress.errors import ModelError, NotHere
+from compress.model_info import FolderInfo, write_info
+from compress.runtime import RUNTIMES, WAYS, describe_model_file, open_predictor, way_named
+from compress.runtime.model_formats import COMPILED, FP32, TENSORRT
+from compress.runtime.predictor import Place
+
+EXPORTED = WAYS["onnxruntime"].model_copy(update={"name": "onnx-fp32", "precision": "fp32"})
+
+
+def test_files_tell_their_form(tmp_path, write_sum):
+    bare = describe_model_file(write_sum(tmp_path / "any.onnx"))
+    assert (bare.form, bare.graph, bare.info) == ("onnx", tmp_path / "any.onnx", None)
+    assert (bare.variant.name, bare.variant.runtime, bare.variant.precision) == ("onnx", "onnxruntime", "unknown")
+    (tmp_path / "any.bin").touch()
+    (tmp_path / "any.xml").write_text('<?xml version="1.0"?>\n<!-- made here -->\n<net name="any">')
+    assert describe_model_file(tmp_path / "any.xml").variant.runtime == "openvino"
+
+
+@pytest.mark.parametrize(
+    ("names", "form"),
+    [
+        (["config.json"], "torch"),
+        (["config.json", "model.onnx"], "onnx"),
+        (["config.json", "onnx/model.onnx"], "onnx"),
+        (["config.json", "openvino_model.xml", "openvino_model.bin"], "openvino"),
+        (["openvino/openvino_model.xml", "openvino/openvino_model.bin"], "openvino"),
+    ],
+)
+def test_folders_tell_their_form_by_their_files(tmp_path, names, form):
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    found = describe_model_file(tmp_path)
+    assert found.form == form
+    assert (found.graph is None) == (form == "torch")
+
+
+def test_compress_json_decides_where_there_is_one(tmp_path, write_sum):
+    write_sum(tmp_path / "model.onnx")
+    (tmp_path / "openvino_model.xml").touch()
+    (tmp_path / "openvino_model.bin").touch()
+    own = WAYS["openvino"].model_copy(update={"name": "openvino-fp32"})
+    write_info(tmp_path, FolderInfo(step="export", made_by="tests", variant=own))
+    found = describe_model_file(tmp_path)
+    assert (found.form, found.variant.name) == ("openvino", "openvino-fp32")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("notes.txt", "no runtime knows a file that ends in .txt"),
+        ("notes", "no runtime knows a file without an ending"),
+        ("m.pt", "m.pt is no model: no runtime knows a pickled module"),
+        ("m.json", "no runtime knows a file that ends in .json"),
+        ("empty/", "is an empty folder"),
+        ("absent", "there is no model at"),
+    ],
+)
+def test_what_is_no_model_is_told_with_what_would_be_one(tmp_path, name, told):
+    path = tmp_path / name
+    if name.endswith("/"):
+        path.mkdir()
+    elif name != "absent":
+        path.touch()
+    with pytest.raises(ModelError, match=told) as raised:
+        describe_model_file(path)
+    assert ".onnx" in raised.value.hint
+    assert ".xml" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("graph.xml", "<net>", r"has its weights in graph\.bin, which is not beside it"),
+        ("graph.xml", "<project>", r"graph\.xml is no OpenVINO model"),
+        ("graph.xml", "", r"graph\.xml is empty"),
+        ("graph.onnx", "", r"graph\.onnx is empty"),
+    ],
+)
+def test_bare_files_that_are_no_models(tmp_path, name, content, told):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ModelError, match=told):
+        describe_model_file(tmp_path / name)
+
+
+def test_a_folder_without_the_graph_it_tells_of(tmp_path):
+    write_info(tmp_path, FolderInfo(step="export", made_by="tests", variant=EXPORTED))
+    with pytest.raises(ModelError, match=r"holds no model\.onnx"):
+        describe_model_file(tmp_path)
+
+
+def test_a_format_of_another_version_is_named(tmp_path):
+    later = EXPORTED.model_copy(update={"format": "openvin"})
+    write_info(tmp_path, FolderInfo(step="export", made_by="tests", variant=later))
+    with pytest.raises(ModelError, match="did you mean openvino"):
+        describe_model_file(tmp_path)
+
+
+def test_every_way_has_its_runtime():
+    for name, way in WAYS.items():
+        assert way.name == name
+        assert way.format in RUNTIMES[way.runtime].reads
+    with pytest.raises(ModelError, match="did you mean openvino"):
+        way_named("openvin")
+
+
+def test_every_runtime_says_what_it_needs_and_opens():
+    from pkgutil import resolve_name
+
+    for runtime in RUNTIMES.values():
+        assert runtime.needs
+        assert callable(resolve_name(runtime.open))
+
+
+def test_a_form_runs_only_where_it_can_be_read(tmp_path, write_sum, tiny_folder):
+    with pytest.raises(ModelError, match="in the form onnx; torch-compiled reads torch"):
+        open_predictor(write_sum(tmp_path / "any.onnx"), variant=COMPILED)
+    folder = tiny_folder("bert")
+    with pytest.raises(ModelError, match="in the form torch; openvino reads openvino and onnx") as raised:
+        open_predictor(folder, variant=WAYS["openvino"])
+    assert raised.value.hint == f"compress export {folder} OUT --as openvino"
+    with pytest.raises(NotHere, match="openvino runs on cpu, not on cuda"):
+        open_predictor(tmp_path / "any.onnx", Place("cuda"), WAYS["openvino"])
+    with pytest.raises(NotHere, match="onnxruntime-tensorrt runs on cuda, not on cpu"):
+        open_predictor(tmp_path / "any.onnx", variant=TENSORRT)
+    with pytest.raises(NotHere, match="torch-graph runs on cuda, not on cpu"):
+        open_predictor(tiny_folder("bert"), variant=WAYS["torch-graph-bf16"])
+
+
+def test_an_exported_folder_runs_in_another_runtime_but_as_no_other_variant(tmp_path, write_sum, arrays):
+    write_sum(tmp_path / "model.onnx")
+    write_info(tmp_path, FolderInfo(step="export", made_by="tests", variant=EXPORTED))
+    there = open_predictor(tmp_path, variant=WAYS["openvino"])
+    assert (there.describe()["runtime"], there.describe()["precision"]) == ("openvino", "fp32")
+    assert there.predict(arrays)["logits"] == 11
+    assert open_predictor(tmp_path, variant=WAYS["onnxruntime"]).describe()["precision"] == "fp32"
+    for other in (FP32, EXPORTED.model_copy(update={"name": "onnx-int8"})):
+        with pytest.raises(ModelError, match="holds onnx-fp32 and cannot run as"):
+            open_predictor(tmp_path, variant=other)
+
+
+def test_every_predictor_tells_the_same_things(tmp_path, write_sum, tiny_folder):
+    bare = write_sum(tmp_path / "any.onnx")
+    for predictor in (
+        open_predictor(bare),
+        open_predictor(bare, variant=WAYS["openvino"]),
+        open_predictor(tiny_folder("bert")),
+    ):
+        told = predictor.describe()
+        assert {"runtime", "version", "device", "device_name", "threads", "precision"} <= set(told)
+        assert {"session", "instructions", "options", "uses"} <= set(told)
+        assert told["threads"] == 1
+        assert told["device_name"]
+
+
+def test_callers_may_come_at_once(tmp_path, write_sum, tiny_folder):
+    from concurrent.futures import ThreadPoolExecutor
+
+    bare = write_sum(tmp_path / "any.onnx")
+    for predictor in (
+        open_predictor(bare),
+        open_predictor(bare, variant=WAYS["openvino"]),
+        open_predictor(tiny_folder("bert")),
+    ):
+        batches = [
+            {name: np.full((1, 3 + place % 5), place % 7 if name == "input_ids" else 1) for name in predictor.inputs}
+            for place in range(64)
+        ]
+        alone = [predictor.predict(batch)["logits"] for batch in batches]
+        with ThreadPoolExecutor(8) as callers:
+            together = [answer["logits"] for answer in callers.map(predictor.predict, batches)]
+        for expected, got in zip(alone, together, strict=True):
+            np.testing.assert_array_equal(expected, got)
+
+
+HUB_LAYOUT = ("config.json", "onnx/model.onnx", "openvino_model.xml", "openvino_model.bin")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "form"),
+    [((), "onnx"), (("torch",), "torch"), (("openvino", "onnx"), "openvino"), (("onnx", "openvino"), "onnx")],
+)
+def test_of_a_folder_with_several_forms_the_wanted_one_is_taken(tmp_path, wanted, form):
+    for name in HUB_LAYOUT:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert describe_model_file(tmp_path, wanted).form == form
+
+
+def test_what_compress_json_says_is_not_overruled(tmp_path, write_sum):
+    write_sum(tmp_path / "model.onnx")
+    (tmp_path / "config.json").touch()
+    write_info(tmp_path, FolderInfo(step="export", made_by="tests", variant=EXPORTED))
+    assert describe_model_file(tmp_path, ("torch",)).form == "onnx"
+
+
+def test_a_folder_with_an_export_beside_its_weights_runs_in_both(tiny_folder, tmp_path, write_sum, arrays):
+    folder = tiny_folder("bert")
+    both = tmp_path / "both"
+    shutil.copytree(folder, both)
+    (both / "compress.json").unlink(missing_ok=True)
+    (both / "onnx").mkdir()
+    write_sum(both / "onnx" / "model.onnx")
+    assert open_predictor(both, variant=FP32).describe()["runtime"] == "torch"
+    assert open_predictor(both).describe()["runtime"] == "onnxruntime"
+    assert open_predictor(both, variant=WAYS["openvino"]).describe()["runtime"] == "openvino"

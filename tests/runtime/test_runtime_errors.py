@@ -1,0 +1,110 @@
+"""What runtimes raise, in our words."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from compress.errors import ModelError, NoMemory
+from compress.runtime import WAYS, open_predictor
+from compress.runtime.runtime_errors import is_memory, load_failure, run_failure
+
+ARRAYS = {"input_ids": np.zeros((4096, 512), dtype=np.int64)}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("std::bad_alloc"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory: you tried"),
+        RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB"),
+        RuntimeError("Failed to allocate memory for requested buffer of size 12884901888"),
+        RuntimeError("Unable to allocate 12. GiB for an array"),
+    ],
+)
+def test_too_little_memory_is_told_as_such(error):
+    assert is_memory(error)
+    told = run_failure("PyTorch", "torch-fp32", ARRAYS, error)
+    assert isinstance(told, NoMemory)
+    assert told.message == "a batch of 4096 rows of 512 pieces does not fit in memory."
+    assert load_failure("PyTorch", "x", error).message == "x does not fit in memory."
+
+
+def test_anything_else_keeps_its_own_first_words():
+    told = run_failure("PyTorch", "torch-fp32", ARRAYS, RuntimeError("\n  index out of range\nand much more"))
+    assert type(told) is ModelError
+    assert told.message == "PyTorch cannot run torch-fp32 on input_ids (4096, 512): index out of range"
+    assert load_failure("PyTorch", "x", RuntimeError()).message == "PyTorch cannot read x: RuntimeError"
+
+
+def test_a_text_longer_than_the_model_is_told(tiny_folder):
+    predictor = open_predictor(tiny_folder("bert"))
+    long = {name: np.ones((1, 100), dtype=np.int64) for name in predictor.inputs}
+    with pytest.raises(ModelError, match=r"PyTorch cannot run torch-fp32 on input_ids \(1, 100\)"):
+        predictor.predict(long)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by a Linux call")
+@pytest.mark.parametrize("way", ["onnxruntime", "openvino"])
+def test_a_batch_that_does_not_fit_ends_in_one_message(tmp_path, write_wide, way):
+    path = write_wide(tmp_path / "wide.onnx")
+    code = f"""
+import resource, numpy as np
+from pathlib import Path
+from compress.errors import NoMemory
+from compress.runtime import WAYS, open_predictor
+predictor = open_predictor(Path({str(path)!r}), variant=WAYS[{way!r}])
+small = {{name: np.ones((1, 4), dtype=np.int64) for name in predictor.inputs}}
+predictor.predict(small)
+resource.setrlimit(resource.RLIMIT_DATA, (2 << 30, 2 << 30))
+try:
+    predictor.predict({{name: np.ones((4096, 512), dtype=np.int64) for name in predictor.inputs}})
+except NoMemory as error:
+    print(error.message)
+print(predictor.predict(small)["logits"].shape)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["a batch of 4096 rows of 512 pieces does not fit in memory.", "(1, 4, 512)"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by a Linux call")
+def test_a_batch_that_does_not_fit_in_torch_ends_in_one_message(tiny_folder):
+    code = f"""
+import resource, numpy as np
+from pathlib import Path
+from compress.errors import NoMemory
+from compress.runtime import open_predictor
+predictor = open_predictor(Path({str(tiny_folder("bert"))!r}))
+resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))
+try:
+    predictor.predict({{name: np.ones((100_000, 64), dtype=np.int64) for name in predictor.inputs}})
+except NoMemory as error:
+    print(error.message)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "a batch of 100000 rows of 64 pieces does not fit in memory."
+
+
+@pytest.mark.parametrize("way", ["onnxruntime", "openvino"])
+def test_a_file_that_is_cut_off_is_told_without_codes(tmp_path, write_wide, way):
+    path = write_wide(tmp_path / "wide.onnx")
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(ModelError, match=r"cannot read .*wide\.onnx: it is cut off, or no ONNX file\.$"):
+        open_predictor(path, variant=WAYS[way])
+
+
+def test_a_graph_of_a_folder_that_is_empty(tmp_path):
+    (tmp_path / "model.onnx").touch()
+    with pytest.raises(ModelError, match=r"model\.onnx: it is empty\.$"):
+        open_predictor(tmp_path)
+
+
+def test_codes_and_the_second_name_are_left_out():
+    told = RuntimeError("[ONNXRuntimeError] : 1 : FAIL : Load model from a b.onnx failed:no such operator")
+    assert (
+        load_failure("ONNX Runtime", "a b.onnx", told).message == "ONNX Runtime cannot read a b.onnx: no such operator"
+    )

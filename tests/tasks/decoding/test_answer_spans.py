@@ -1,0 +1,61 @@
+"""From characters to pieces and back, against slow loops."""
+
+import numpy as np
+import pytest
+
+from compress.tasks.decoding.answer_spans import KEPT, SPAN, best_spans, merged, piece_places
+
+QUESTION = (-1, -1)
+PIECES = [QUESTION, QUESTION, (0, 3), (4, 6), (6, 9), (10, 10), (10, 14), QUESTION]
+"""[CLS] question, then `The`, `un`, `##der`, an empty piece, `dogs`, [SEP]."""
+
+
+@pytest.mark.parametrize(
+    ("answer", "places"),
+    [((0, 3), (2, 2)), ((4, 9), (3, 4)), ((4, 14), (3, 6)), ((5, 8), (3, 4)), ((10, 14), (6, 6))],
+)
+def test_places_of_an_answer(answer, places):
+    assert piece_places(PIECES, answer, is_first=True, is_last=True) == places
+
+
+def test_a_window_holds_all_of_an_answer_or_none():
+    window = PIECES[2:5]
+    assert piece_places([QUESTION, *window], (4, 9), False, False) == (2, 3)
+    assert piece_places([QUESTION, *window], (4, 14), False, False) == (0, 0)
+    assert piece_places([QUESTION, *PIECES[3:]], (0, 6), False, True) == (0, 0)
+    assert piece_places([QUESTION, QUESTION], (0, 3), True, True) == (0, 0)
+
+
+def test_characters_without_pieces_at_the_ends():
+    assert piece_places([QUESTION, (2, 5)], (0, 5), is_first=True, is_last=True) == (1, 1)
+    assert piece_places([QUESTION, (2, 5)], (2, 7), is_first=True, is_last=True) == (1, 1)
+    assert piece_places([QUESTION, (2, 5)], (6, 7), is_first=True, is_last=True) == (0, 0)
+
+
+def slow_spans(start, end, context, longest):
+    places = [place for place, inside in enumerate(context) if inside]
+    spans = [(i, j, float(start[i] + end[j])) for i in places for j in places if i <= j < i + longest]
+    return sorted(spans, key=lambda span: (-span[2], span[0], span[1]))[:KEPT]
+
+
+def test_the_best_spans_of_all():
+    random = np.random.default_rng(0)
+    for pieces, longest in ((12, 4), (40, 30), (7, 30), (5, 1)):
+        start, end = random.normal(size=(2, 3, pieces)).astype(np.float32)
+        context = np.zeros((3, pieces), np.int64)
+        for line, (low, high) in enumerate(((2, pieces - 1), (3, 4), (0, 0))):
+            context[line, low:high] = 1
+        found = best_spans(start, end, context, longest)
+        for line in range(3):
+            expected = slow_spans(start[line], end[line], context[line], longest)
+            assert [span[:2] for span in found[line]] == [span[:2] for span in expected]
+            assert np.allclose([span[2] for span in found[line]], [span[2] for span in expected])
+
+
+def test_windows_are_merged():
+    first = np.array([(-1, -1, 3.0), (0, 4, 5.0), (5, 9, 1.0)], dtype=SPAN)
+    second = np.array([(-1, -1, 2.0), (5, 9, 6.0), (12, 15, 0.0)], dtype=SPAN)
+    spans, nothing = merged([first, second])
+    assert spans[["first", "last"]].tolist() == [(5, 9), (0, 4), (12, 15)]
+    assert spans["score"].tolist() == [6.0, 5.0, 0.0]
+    assert nothing == 2.0

@@ -1,0 +1,64 @@
+"""Exact search and what found documents are worth, against the slow way."""
+
+import math
+
+import numpy as np
+import pytest
+
+from compress.tasks.decoding import nearest_neighbours
+from compress.tasks.decoding.nearest_neighbours import nearest_documents
+from compress.tasks.metrics.ir_metrics import gains, reciprocal_ranks, relevant, shares_found
+
+
+def unit(random, rows, width=8):
+    values = random.normal(size=(rows, width)).astype(np.float32)
+    return values / np.linalg.norm(values, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(("queries", "documents", "count"), [(5, 3, 10), (7, 50, 5), (30, 90, 20), (3, 64, 64)])
+def test_blocks_find_what_sorting_everything_finds(monkeypatch, queries, documents, count):
+    monkeypatch.setattr(nearest_neighbours, "QUERIES", 4)
+    monkeypatch.setattr(nearest_neighbours, "DOCUMENTS", 16)
+    random = np.random.default_rng(queries)
+    asked, searched = unit(random, queries), unit(random, documents)
+    found, scores = nearest_documents(asked, searched, count)
+    products = asked @ searched.T
+    order = np.argsort(-products, axis=1, kind="stable")[:, :count]
+    assert found.dtype == np.int32
+    assert found.tolist() == order.tolist()
+    np.testing.assert_allclose(scores, np.take_along_axis(products, order, axis=1), atol=1e-6)
+
+
+@pytest.mark.parametrize("block", [1, 3, 16])
+def test_of_equal_documents_the_earlier_comes_first(monkeypatch, block):
+    monkeypatch.setattr(nearest_neighbours, "DOCUMENTS", block)
+    documents = np.eye(2, dtype=np.float32)[[0, 1, 0, 1, 0, 0]]
+    found, scores = nearest_documents(np.eye(2, dtype=np.float32), documents, 3)
+    assert found.tolist() == [[0, 2, 4], [1, 3, 0]]
+    assert scores.tolist() == [[1, 1, 1], [1, 1, 0]]
+
+
+def test_no_queries_find_nothing():
+    assert nearest_documents(np.zeros((0, 4), np.float32), np.ones((5, 4), np.float32), 3)[0].shape == (0, 3)
+
+
+def test_worth_of_a_list_by_hand():
+    found = np.array([[4, 7, 1, 9], [2, 3, 5, 8]])
+    right = relevant(found, np.array([[7, 9, 6], [1, -1, -1]]))
+    true = np.array([3, 1])
+    assert right.tolist() == [[False, True, False, True], [False] * 4]
+    assert reciprocal_ranks(right).tolist() == [0.5, 0.0]
+    assert shares_found(right, true, 2).tolist() == pytest.approx([1 / 3, 0])
+    ideal = 1 + 1 / math.log2(3) + 1 / math.log2(4)
+    assert gains(right, true, 10).tolist() == pytest.approx([(1 / math.log2(3) + 1 / math.log2(5)) / ideal, 0])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_gains_agree_with_scikit_learn(seed):
+    metrics = pytest.importorskip("sklearn.metrics")
+    random = np.random.default_rng(seed)
+    right = random.random((20, 12)) < 0.3
+    right[:, 0] |= ~right.any(axis=1)
+    places = np.tile(np.arange(12, 0, -1), (20, 1))
+    expected = [metrics.ndcg_score([line], [place], k=10) for line, place in zip(right, places, strict=True)]
+    assert gains(right, right.sum(axis=1), 10) == pytest.approx(expected)

@@ -1,0 +1,349 @@
+"""Question answering: what is read, what the model sees, which passage is answered, and what that is worth."""
+
+import json
+
+import numpy as np
+import pytest
+
+from compress.data.loading.raw_rows import file_rows
+from compress.data.tokenizer import Tokens
+from compress.errors import DataError, ModelError, UsageError
+from compress.measure.baselines import floor_answers
+from compress.measure.quality.bootstrap_scorer import Drawn
+from compress.recipe.schema import Data, Task
+from compress.tasks import KINDS, task_info
+from compress.tasks.kinds.question_answering import fields_of
+from compress.tasks.metrics.bootstrap_metrics import one_by_one
+from compress.tasks.validate_task import task_problems
+
+KIND = KINDS["question_answering"]
+CONTEXT = "a bad film is a good film or a great film"
+
+
+def task_of(**more):
+    settings = {"kind": "question_answering", "text": ("question", "context"), "label": "answers", "max_length": 32}
+    return Task(**{**settings, "data": Data(train="a.json", test="b.json"), **more})
+
+
+def read(answers, context=CONTEXT, task=None, **more):
+    raw = {"question": "which film?", "context": context, "answers": answers, **more}
+    return KIND.read_row(raw, task or task_of(), (), "a.json, row 1")
+
+
+def info(**more):
+    return task_info(task_of(**more), ())
+
+
+@pytest.fixture(scope="module")
+def tokens(tiny_tokenizer, tiny_model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tokens")
+    tiny_tokenizer.save_pretrained(folder)
+    tiny_model("bert").config.save_pretrained(folder)
+    return Tokens.load(folder)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [{"text": "good film", "answer_start": 16}, {"text": "good", "answer_start": 16}],
+        {"text": ["good film", "good"], "answer_start": [16, 16]},
+        ["good film", "good"],
+        [{"text": " good film ", "answer_start": 15}, {"text": "good"}],
+    ],
+)
+def test_answers_are_read_in_every_shape(answers):
+    row = read(answers)
+    assert row["answers"] == ["good film", "good"]
+    assert row["start"] == 16
+    assert tuple(row) == KIND.fields
+
+
+def test_one_answer_a_line_with_its_offset():
+    flat = {"question": "q", "context": CONTEXT, "answer": "film", "answer_start": "21", "place": 37}
+    task = task_of(aliases={"answers": ("answer",)})
+    assert KIND.read_row(flat, task, (), "x")["start"] == 21
+    assert KIND.read_row(flat, task_of(label=("answer", "place")), (), "x")["start"] == 37
+    assert not task_problems(task_of(label=("answer", "place")))
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"), [(21, 21), (22, 21), (20, 21), (35, 37), (9, 6), (0, 6), (500, 37), (-1, 6)]
+)
+def test_a_wrong_offset_is_taken_at_the_nearest_place(given, taken):
+    assert read([{"text": "film", "answer_start": given}])["start"] == taken
+
+
+@pytest.mark.parametrize("answers", [[], {"text": [], "answer_start": []}, "", None])
+def test_questions_without_an_answer(answers):
+    assert read(answers)["answers"] == []
+    assert read(answers)["start"] == -1
+
+
+@pytest.mark.parametrize("told", [True, "true", 1, "True"])
+def test_impossible_ones_have_none_whatever_else_they_hold(told):
+    assert read([{"text": "good", "answer_start": 16}], is_impossible=told)["answers"] == []
+    assert read([{"text": "good", "answer_start": 16}], is_impossible=False)["answers"] == ["good"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        ([{"text": "dull plot", "answer_start": 0}], "'dull plot' does not stand in its context"),
+        (["good", "Good"], "'Good' does not stand"),
+        ([{"text": "", "answer_start": 0}], "'' where text is expected"),
+        ([{"text": 3, "answer_start": 0}], "'3' where text is expected"),
+        ([{"answer_start": 0}], "has no 'text'"),
+        ([{"text": "good", "answer_start": "here"}], "offset is 'here' where a number"),
+        ([{"text": "good", "answer_start": 1.5}], "offset is '1.5'"),
+        ([{"text": "good", "answer_start": True}], "offset is 'True'"),
+        ({"text": ["good"], "answer_start": []}, "does not fit them"),
+        ({"text": "good"}, "without a list of 'text'"),
+        ({"answer": "good"}, "without a list of 'text'"),
+        (5, "'5' where text is expected"),
+    ],
+)
+def test_what_is_no_answer_is_refused_with_its_place(answers, told):
+    with pytest.raises(DataError, match=r"^a\.json, row 1: ") as caught:
+        read(answers)
+    assert told in caught.value.message
+
+
+def test_missing_columns_and_texts():
+    with pytest.raises(DataError, match="no column 'context'"):
+        KIND.read_row({"question": "q", "answers": []}, task_of(), (), "x")
+    with pytest.raises(DataError, match="no column 'answers'"):
+        KIND.read_row({"question": "q", "context": "c"}, task_of(), (), "x")
+    with pytest.raises(DataError, match="holds nothing"):
+        read([], context=None)
+
+
+@pytest.mark.parametrize("empty", ["question", "context"])
+@pytest.mark.parametrize("value", ["", " \n"])
+def test_empty_texts_are_refused(empty, value):
+    with pytest.raises(DataError, match=rf"^a\.json, row 1: column '{empty}' is empty"):
+        read([], **{"context": CONTEXT, empty: value})
+
+
+def test_settings_that_cannot_be_meant():
+    assert "does not fit into max_length" in str(task_problems(task_of(max_answer=32))[0])
+    assert any("columns of text" in str(problem) for problem in task_problems(task_of(text=("question",))))
+    assert any("has no classes" in str(problem) for problem in task_problems(task_of(labels=("a", "b"))))
+
+
+def test_windows_hold_the_answer_or_none(tokens):
+    task = info(max_length=12, overlap=2)
+    row = read([{"text": "great film", "answer_start": 31}], question="which film?")
+    examples = KIND.examples(row, task, tokens)
+    assert len(examples) > 1
+    held = [example for example in examples if example["start"]]
+    assert held
+    for example in examples:
+        pieces = range(len(example["input_ids"]))
+        inside = [place for place in pieces if example["context"][place]]
+        covered = example["first"][inside[0]] <= 31 and example["last"][inside[-1]] >= 41
+        assert bool(example["start"]) == covered
+        assert all((example["first"][place] >= 0) == bool(example["context"][place]) for place in pieces)
+    for example in held:
+        text = CONTEXT[example["first"][example["start"]] : example["last"][example["end"]]]
+        assert text == "great film"
+
+
+def test_rows_to_predict_have_no_places(tokens):
+    row = KIND.asked(("which film?", CONTEXT), info())
+    assert all("start" not in example for example in KIND.examples(row, info(), tokens))
+    assert KIND.given(row) == ("which film?", CONTEXT)
+    with pytest.raises(UsageError, match="question, context"):
+        KIND.asked("which film?", info())
+
+
+def test_long_questions_are_cut(tokens):
+    row = {**read([]), "question": "film " * 200}
+    example = KIND.examples(row, info(), tokens)[0]
+    assert len(example["input_ids"]) <= 32
+    assert any(example["context"])
+    assert KIND.examples({**read([]), "context": ""}, info(), tokens)[0]["context"].count(1) == 0
+
+
+def answered(rows, task, tokens, towards=None, nothing=-50.0):
+    """What a model answers that knows the places in ``towards`` (characters), or that there is none."""
+    examples = [KIND.examples(row, task, tokens) for row in rows]
+    batch = KIND.collate([example for some in examples for example in some], 0)
+    start, end = np.zeros((2, *batch["input_ids"].shape), np.float32)
+    owner = [number for number, some in enumerate(examples) for _ in some]
+    for line, number in enumerate(owner):
+        start[line, 0] = end[line, 0] = nothing / 2
+        first, last = (towards or [(row["start"], row["start"] + len(row["answers"][0])) for row in rows])[number]
+        start[line][batch["first"][line] == first] += 5
+        end[line][batch["last"][line] == last] += 5
+    decided = KIND.decide({"start_logits": start, "end_logits": end}, batch, task)
+    return KIND.answers(decided, [len(some) for some in examples], rows, task)
+
+
+def test_the_best_passage_over_windows(tokens):
+    task = info(max_length=12, overlap=4)
+    rows = [read([{"text": "great film", "answer_start": 31}]), read([{"text": "a bad", "answer_start": 0}])]
+    found = answered(rows, task, tokens)
+    assert found["text"].tolist() == ["great film", "a bad"]
+    assert KIND.score(found, KIND.gold(rows), task) == {"f1": 1.0, "exact_match": 1.0, "answerable": 1.0}
+    assert KIND.words(found, task)[0].startswith("characters 31-41 (")
+    assert KIND.gold_words(KIND.gold(rows), task) == ["characters 31-41", "characters 0-5"]
+    assert KIND.readable(found, task)[0]["answer"] == "great film"
+    assert (found["probability"] > 0.5).all()
+    assert (found["probability"] <= 1.0).all()
+
+
+def test_answers_are_short_enough(tokens):
+    rows = [read([{"text": CONTEXT, "answer_start": 0}])]
+    found = answered(rows, info(max_answer=3), tokens)
+    assert len(found["text"][0].split()) <= 3
+
+
+def test_one_long_answer_does_not_make_all_rows_wide(tokens):
+    endless = "x" * 100_000  # one piece, which the tokenizer does not know
+    rows = [read(["good film"] * 3), read([endless], context=f"a {endless}")]
+    found, gold = answered(rows, info(), tokens), KIND.gold(rows)
+    assert found["text"].tolist() == ["good film", "x" * 500]
+    assert (found["start"][1], found["end"][1]) == (2, 100_002)
+    assert found.nbytes + gold.nbytes < 10_000
+    assert json.loads(gold["answers"][0]) == ["good film"]
+    assert KIND.score(found, gold, info())["exact_match"] == 1.0
+
+
+def test_more_answers_than_can_be_meant_are_refused():
+    assert len(read(["film"] * 200)["answers"]) == 200
+    words = [f"word{number}" for number in range(101)]
+    with pytest.raises(DataError, match=r"a\.json, row 1: there are more than 100 different answers"):
+        read(words, context=" ".join(words))
+
+
+def test_a_text_without_pieces_has_no_answer(tokens):
+    rows = [{**read([]), "context": ""}]
+    for threshold in (None, 0.0):
+        task = info().model_copy(update={"threshold": threshold})
+        found = answered(rows, task, tokens, towards=[(0, 0)])
+        assert KIND.readable(found, task) == [{"answer": None, "start": None, "end": None, "probability": 1.0}]
+
+
+def passages(*entries):
+    """(text, surplus of no answer) as undecided answers."""
+    lines = [(text, 0, len(text), 0.0, surplus, 0.0, True, 1.0) for text, surplus in entries]
+    return np.array(lines, dtype=fields_of(20))
+
+
+def test_the_threshold_decides_and_is_tuned():
+    rows = [read(["good"]), read(["bad"]), read([]), read([])]
+    gold, task = KIND.gold(rows), info()
+    found = passages(("good", -4.0), ("bad", 1.0), ("film", 2.0), ("film", 6.0))
+    assert KIND.score(KIND.redecided(found, task), gold, task)["f1"] == 0.5
+    tuned = KIND.tuned(found, gold, task)
+    assert tuned.threshold == 1.5
+    decided = KIND.redecided(found, tuned)
+    assert decided["answered"].tolist() == [True, True, False, False]
+    assert KIND.score(decided, gold, task) == {"f1": 1.0, "exact_match": 1.0, "answerable": 1.0}
+    assert (decided["probability"] >= 0.5).all()  # what is decided is the more probable
+    assert KIND.words(decided, task)[3] == "no answer (99 %)"
+    assert KIND.redecided(decided, task)["answered"].all()
+
+
+@pytest.mark.parametrize("metric", ["f1", "exact_match", "answerable"])
+def test_tuning_follows_the_metric(metric):
+    random = np.random.default_rng(1)
+    rows = [read(["good"] if number % 2 else []) for number in range(30)]
+    gold, task = KIND.gold(rows), info(metric=metric)
+    found = passages(*((("good", "film", "good film")[number % 3], random.normal()) for number in range(30)))
+    tuned = KIND.tuned(found, gold, task)
+    best = KIND.score(KIND.redecided(found, tuned), gold, task)[metric]
+    for threshold in np.linspace(-4, 4, 200):
+        other = task.model_copy(update={"threshold": float(threshold)})
+        assert KIND.score(KIND.redecided(found, other), gold, task)[metric] <= best + 1e-12
+
+
+def test_nothing_is_tuned_where_every_question_has_an_answer():
+    rows = [read(["good"])]
+    assert KIND.tuned(passages(("good", 3.0)), KIND.gold(rows), info()).threshold is None
+    assert not KIND.has_threshold(rows)
+    assert KIND.has_threshold([*rows, read([])])
+
+
+def mixed():
+    rows = [read(["good film", "good"]), read([]), read(["bad"]), read([])]
+    task = info().model_copy(update={"threshold": 0.0})
+    found = KIND.redecided(passages(("good film", -1.0), ("film", -1.0), ("bad film", -2.0), ("a", 3.0)), task)
+    return found, KIND.gold(rows), task
+
+
+def test_scores_by_hand():
+    found, gold, task = mixed()
+    scores = KIND.score(found, gold, task)
+    assert scores == pytest.approx({"f1": (1 + 0 + 2 / 3 + 1) / 4, "exact_match": 0.5, "answerable": 0.75})
+    assert KIND.correct(found, gold).tolist() == [True, False, False, True]
+    assert KIND.confidence(found, gold).right.tolist() == [True, False, False, True]
+
+
+def test_draws_are_the_scores_of_repeated_rows():
+    found, gold, task = mixed()
+    times = np.random.default_rng(0).integers(0, 4, (6, 4)).astype(float) + np.eye(4)[0]
+    fast = KIND.score_draws(found, gold, task, times)
+    slow = one_by_one(lambda some, true: KIND.score(some, true, task), found, gold, times)
+    assert fast.keys() == slow.keys()
+    for name in fast:
+        assert np.allclose(fast[name], slow[name])
+    assert Drawn(KIND, task, 20).primary(found, gold).value == pytest.approx(2 / 3)
+
+
+def test_two_models_are_compared():
+    found = mixed()[0]
+    others = found.copy()
+    others["text"][0], others["answered"][1] = "The Good film", False
+    assert KIND.same(found, others).tolist() == [True, False, True, True]
+    assert KIND.distance(found, others).tolist() == [0.0, 1.0, 0.0, 0.0]
+
+
+def test_answers_and_gold_go_into_files(tmp_path):
+    found, gold, task = mixed()
+    np.savez(tmp_path / "a.npz", allow_pickle=False, found=found, gold=gold)
+    with np.load(tmp_path / "a.npz") as kept:
+        assert KIND.score(kept["found"], kept["gold"], task) == KIND.score(found, gold, task)
+
+
+def test_words_never_hold_a_text():
+    found, gold, task = mixed()
+    told = KIND.words(found, task) + KIND.gold_words(gold, task)
+    assert not any("good" in words or "bad" in words for words in told)
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf])
+def test_outputs_that_are_no_numbers(tokens, broken):
+    batch = KIND.collate(KIND.examples(read([]), info(), tokens), 0)
+    scores = np.zeros(batch["input_ids"].shape, np.float32)
+    scores[0, 1] = broken
+    with pytest.raises(ModelError, match="not a number for 1 of 1"):
+        KIND.decide({"start_logits": scores, "end_logits": scores}, batch, info())
+    with pytest.raises(ModelError, match="start_logits are"):
+        KIND.decide({"start_logits": scores[:, 1:], "end_logits": scores}, batch, info())
+
+
+def test_the_floor_finds_names_and_keeps_silent_where_that_is_better():
+    context = "The plot was dull. The film was made by Ada Byron in 1843. Nobody saw it."
+    rows = [read(["Ada Byron"], context, question="Who made the film?")]
+    rows[0]["question"] = "Who made the film?"
+    when = {**read(["1843"], context), "question": "In which year was the film made?"}
+    found = floor_answers([rows[0]], [rows[0], when], info())
+    assert found["text"].tolist() == ["Ada Byron", "1843"]
+    silent = floor_answers([{**when, "answers": [], "start": -1}], [when], info())
+    assert not silent["answered"].any()
+    empty = floor_answers(rows, [{**rows[0], "context": "", "answers": []}], info())
+    assert not empty["answered"].any()
+
+
+def test_real_rows_are_read(data_folder):
+    path = data_folder / "squad/dev-v2.0.json.gz"
+    rows = [KIND.read_row(raw.values, task_of(), (), raw.where) for raw in file_rows(path, Data(), "test")]
+    assert len(rows) == 11_873
+    assert sum(not row["answers"] for row in rows) == 5_945
+    gold = KIND.gold(rows)
+    perfect = passages(("", 0.0))[np.zeros(len(rows), np.intp)].astype(fields_of(300))
+    perfect["text"] = [row["answers"][0] if row["answers"] else "" for row in rows]
+    perfect["answered"] = [bool(row["answers"]) for row in rows]
+    assert KIND.score(perfect, gold, info()) == {"f1": 1.0, "exact_match": 1.0, "answerable": 1.0}
+    assert json.loads(gold["answers"][0])

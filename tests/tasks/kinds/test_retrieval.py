@@ -1,0 +1,163 @@
+"""Queries and documents: rows, examples, what is found and what it is worth."""
+
+import numpy as np
+import pytest
+
+from compress.errors import DataError, UsageError
+from compress.recipe.schema import Task
+from compress.tasks import KINDS, Encoding, task_info
+from compress.tasks.kinds.retrieval import found_documents
+from compress.tasks.metrics.bootstrap_metrics import one_by_one
+from compress.tasks.validate_task import task_problems
+
+KIND = KINDS["retrieval"]
+WHERE = "train.jsonl, row 3"
+
+
+def task_of(**more):
+    settings = {"kind": "retrieval", "data": {"train": "a", "test": "b"}, "text": ("query",), "label": "answers"}
+    return Task(**{**settings, **more})
+
+
+INFO = task_info(task_of(), ())
+
+
+def encode(text, pair, most):
+    assert pair is None
+    return Encoding([ord(letter) for letter in text][:most], [0] * min(len(text), most), len(text) > most)
+
+
+def read(values, **more):
+    return KIND.read_row(values, task_of(**more), (), WHERE)
+
+
+def test_answers_are_a_text_or_a_list_and_each_is_taken_once():
+    assert read({"query": "q", "answers": "x"}) == {"query": "q", "positives": ["x"], "negatives": []}
+    row = read({"query": "q", "answers": ["x", "y", "x"], "wrong": "z"}, negatives="wrong")
+    assert row == {"query": "q", "positives": ["x", "y"], "negatives": ["z"]}
+    assert read({"query": "q", "answers": "x"}, negatives="wrong")["negatives"] == []
+
+
+def test_a_cell_may_hold_a_json_list_or_nothing():
+    row = read({"query": "q", "answers": '["x", "y"]', "wrong": ""}, negatives="wrong")
+    assert row == {"query": "q", "positives": ["x", "y"], "negatives": []}
+    row = read({"query": "q", "answers": "[1]", "wrong": '["z"]'}, negatives="wrong")
+    assert row == {"query": "q", "positives": ["[1]"], "negatives": ["z"]}
+    assert read({"query": "q", "answers": "[aside] x"})["positives"] == ["[aside] x"]
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"query": " ", "answers": "x"}, "the query is empty"),
+        ({"query": "q", "answers": []}, "no document that answers"),
+        ({"query": "q", "answers": None}, "no document that answers"),
+        ({"query": "q", "answers": " "}, "no document that answers"),
+        ({"query": "q", "answers": ["x", " "]}, "column 'answers' holds an empty document"),
+        ({"query": "q", "answers": 3}, "where text is expected"),
+        ({"query": "q", "answers": [3]}, "where text is expected"),
+        ({"query": "q", "answers": "x", "wrong": ["y", "x"]}, "among the positives and the negatives: 'x'"),
+        ({"question": "q", "answers": "x"}, "there is no column 'query'"),
+    ],
+)
+def test_what_does_not_fit_is_told_with_its_place(values, told):
+    with pytest.raises(DataError, match=r"^train\.jsonl, row 3") as caught:
+        read(values, negatives="wrong")
+    assert told in caught.value.message
+
+
+def test_rows_are_kept_as_their_role_needs_them():
+    row = read({"query": "q", "answers": ["x", "y"], "wrong": ["z"]}, negatives="wrong")
+    assert KIND.kept(row, None) == [
+        {"query": "q", "positives": ["x"], "negatives": ["z"]},
+        {"query": "q", "positives": ["y"], "negatives": ["z"]},
+    ]
+    assert KIND.kept(row, "wxyz".index) == [{"query": "q", "relevant": [1, 2]}]
+
+
+def test_rows_to_learn_from_give_query_positive_and_negatives():
+    row = {"query": "ab", "positives": ["c"], "negatives": ["d", "e"]}
+    batch = KIND.collate(KIND.examples(row, INFO, encode), pad_id=7)
+    assert batch["input_ids"].tolist() == [[97, 98], [99, 7], [100, 7], [101, 7]]
+    assert batch["part"].tolist() == [0, 1, 2, 2]
+    assert batch["part"].dtype == np.int64
+    assert "scores" not in batch
+    batch = KIND.collate(KIND.examples({**row, "scores": [3, 1.5, -1]}, INFO, encode), pad_id=7)
+    assert batch["scores"].tolist() == [0.0, 3.0, 1.5, -1.0]
+    assert batch["scores"].dtype == np.float32
+
+
+def test_queries_and_documents_are_one_example_each():
+    assert len(KIND.examples({"query": "q", "relevant": [4]}, INFO, encode)) == 1
+    assert len(KIND.examples({"document": "d"}, INFO, encode)) == 1
+    assert len(KIND.examples(KIND.asked("text", INFO), INFO, encode)) == 1
+    with pytest.raises(UsageError, match="embeds one text"):
+        KIND.asked(("a", "b"), INFO)
+
+
+def test_what_is_found_by_embeddings():
+    outputs = {"sentence_embedding": np.array([[1, 0], [0, 1]], np.float32)}
+    queries = KIND.answers(KIND.decide(outputs, {}, INFO), [1, 1], [{}, {}], INFO)
+    documents = np.array([[0, 1], [0.6, 0.8], [1, 0]], np.float32)
+    found = KIND.search(queries, documents, INFO)
+    assert found["found"].tolist() == [[2, 1, 0], [0, 1, 2]]
+    assert KIND.readable(found, INFO)[0] == {"documents": [2, 1, 0], "scores": pytest.approx([1.0, 0.6, 0.0])}
+    assert KIND.words(found, INFO) == ["documents 2, 1, 0", "documents 0, 1, 2"]
+    assert KIND.readable(queries, INFO) == [{"embedding": [1.0, 0.0]}, {"embedding": [0.0, 1.0]}]
+    gold = KIND.gold([{"query": "q", "relevant": [2]}, {"query": "p", "relevant": [1, 2]}])
+    assert gold.tolist() == [[2, -1], [1, 2]]
+    assert KIND.gold_words(gold, INFO) == ["document 2", "documents 1, 2"]
+    assert KIND.score(found, gold, INFO) == {
+        "mrr": 0.75,
+        "recall_at_1": 0.5,
+        "recall_at_10": 1.0,
+        "recall_at_100": 1.0,
+        "ndcg_at_10": pytest.approx((1 + (1 / np.log2(3) + 0.5) / (1 + 1 / np.log2(3))) / 2),
+    }
+    assert KIND.correct(found, gold).tolist() == [True, False]
+
+
+def test_documents_of_one_query_are_right_in_all_of_its_rows():
+    lines = [("q", [4]), ("p", [1]), ("q", [2, 4])]
+    gold = KIND.gold([{"query": query, "relevant": numbers} for query, numbers in lines])
+    assert gold.tolist() == [[4, 2], [1, -1], [4, 2]]
+    found = found_documents(np.array([[2], [1], [4]]), np.ones((3, 1)))
+    assert KIND.correct(found, gold).all()
+
+
+def test_two_models_answers_are_compared_by_what_they_found():
+    one = found_documents(np.array([[0, 1], [2, 3]]), np.ones((2, 2)))
+    other = found_documents(np.array([[1, 0], [2, 5]]), np.ones((2, 2)))
+    assert KIND.same(one, other).tolist() == [False, True]
+    assert KIND.distance(one, one).tolist() == [0.0, 0.0]
+    assert KIND.distance(one, other).tolist() == [0.5, 0.25]
+
+
+@pytest.mark.parametrize("rows", [1, 3, 40])
+def test_scores_of_draws_are_those_of_the_repeated_rows(rows):
+    random = np.random.default_rng(rows)
+    found = np.stack([random.permutation(30)[:20] for _ in range(rows)])
+    true = [random.permutation(30)[: random.integers(1, 4)].tolist() for _ in range(rows)]
+    gold = KIND.gold([{"query": str(row), "relevant": numbers} for row, numbers in enumerate(true)])
+    answers = found_documents(found, random.random((rows, 20)))
+    times = np.stack([np.bincount(random.integers(0, rows, rows), minlength=rows) for _ in range(10)]).astype(float)
+    fast = KIND.score_draws(answers, gold, INFO, times)
+    slow = one_by_one(lambda given, true: KIND.score(given, true, INFO), answers, gold, times)
+    assert set(fast) == set(slow) == {metric.name for metric in KIND.metrics}
+    for metric, values in slow.items():
+        np.testing.assert_allclose(fast[metric], values, atol=1e-9)
+
+
+def test_answers_can_be_kept_in_a_file(tmp_path):
+    answers = found_documents(np.array([[0, 1]]), np.array([[0.5, 0.25]]))
+    np.savez(tmp_path / "a.npz", allow_pickle=False, test=answers)
+    assert (np.load(tmp_path / "a.npz")["test"] == answers).all()
+
+
+def test_settings_that_cannot_be_meant():
+    assert task_problems(task_of(hard_negatives=2, negatives="wrong")) == []
+    assert "also task.text or task.label" in str(task_problems(task_of(negatives="answers"))[0])
+    other = Task(kind="regression", data={"train": "a", "test": "b", "corpus": "c"}, hard_negatives=1)
+    told = " ".join(map(str, task_problems(other)))
+    assert "does nothing for regression" in told
+    assert "searches no documents" in told

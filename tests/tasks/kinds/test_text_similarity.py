@@ -1,0 +1,122 @@
+"""Two texts by their embeddings: rows, examples, answers and scores."""
+
+import numpy as np
+import pytest
+
+from compress.errors import DataError, ModelError, UsageError
+from compress.recipe.schema import Task
+from compress.tasks import KINDS, Encoding, task_info
+from compress.tasks.metrics.bootstrap_metrics import one_by_one
+from compress.tasks.validate_task import task_problems
+
+KIND = KINDS["similarity"]
+WHERE = "train.tsv, row 3"
+
+
+def task_of(**more):
+    settings = {"kind": "similarity", "data": {"train": "a", "test": "b"}, "text": ("a", "b"), "label": "score"}
+    return Task(**{**settings, "range": (0, 5), **more})
+
+
+INFO = task_info(task_of(), ())
+
+
+def encode(text, pair, most):
+    assert pair is None
+    return Encoding([ord(letter) for letter in text][:most], [0] * min(len(text), most), len(text) > most)
+
+
+def read(first, second, score, **more):
+    return KIND.read_row({"a": first, "b": second, "score": score}, task_of(**more), (), WHERE)
+
+
+def test_a_row_keeps_its_own_scale_and_examples_go_from_0_to_1():
+    row = read("ab", "c", "2.5")
+    assert row == {"text": "ab", "text_pair": "c", "label": 2.5}
+    batch = KIND.collate(KIND.examples(row, INFO, encode), pad_id=0)
+    assert batch["input_ids"].tolist() == [[97, 98], [99, 0]]
+    assert batch["labels"].tolist() == [0.5, 0.5]
+    assert batch["labels"].dtype == np.float32
+    assert KIND.gold([row]).tolist() == [2.5]
+    assert KIND.together(INFO)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("x", "y", "5.5"), "the score 5.5 is not within 0 and 5"),
+        (("x", "y", "-1"), "not within 0 and 5"),
+        (("x", "y", "much"), "'much' where a number is expected"),
+        (("x", "y", ""), "the score is empty"),
+        ((" ", "y", "1"), "column 'a' is empty"),
+        (("x", "", "1"), "column 'b' is empty"),
+    ],
+)
+def test_what_does_not_fit_is_told_with_its_place(given, told):
+    with pytest.raises(DataError, match=r"^train\.tsv, row 3") as caught:
+        read(*given)
+    assert told in caught.value.message
+
+
+def test_settings_that_cannot_be_meant():
+    assert task_problems(task_of()) == []
+    assert "least score to the greatest" in str(task_problems(task_of(range=(5, 0)))[0])
+    assert "reads 2 columns of text, got 1" in str(task_problems(task_of(text=("a",)))[0])
+    other = Task(kind="regression", data={"train": "a", "test": "b"}, range=(0, 5))
+    assert "does nothing for regression; it is for similarity" in str(task_problems(other)[0])
+
+
+def answered(vectors, counts):
+    outputs = {"sentence_embedding": np.asarray(vectors, np.float32)}
+    return KIND.answers(KIND.decide(outputs, {}, INFO), counts, [{}] * len(counts), INFO)
+
+
+def test_a_pair_gives_its_cosine_and_a_text_its_embedding():
+    vectors = [[1, 0], [0.6, 0.8], [0, 1], [0, -1]]
+    pairs = answered(vectors, [2, 2])
+    assert KIND.readable(pairs, INFO) == [{"score": pytest.approx(0.6)}, {"score": -1.0}]
+    assert KIND.words(pairs, INFO) == ["0.60", "-1.00"]
+    assert KIND.gold_words(np.array([2.5]), INFO) == ["0.50"]
+    alone = answered(vectors, [1] * 4)
+    assert KIND.readable(alone, INFO)[2] == {"embedding": [0.0, 1.0]}
+    with pytest.raises(UsageError, match="not both in one batch"):
+        answered(vectors[:3], [2, 1])
+
+
+def test_one_text_or_two_are_asked():
+    assert KIND.asked("x", INFO) == {"text": "x", "text_pair": None}
+    assert KIND.asked(("x", "y"), INFO) == {"text": "x", "text_pair": "y"}
+    assert len(KIND.examples(KIND.asked("x", INFO), INFO, encode)) == 1
+    assert "labels" not in KIND.collate(KIND.examples(KIND.asked(("x", "y"), INFO), INFO, encode), 0)
+    with pytest.raises(UsageError, match=r"two texts \(a, b\) to compare, or one to embed"):
+        KIND.asked(("x", "y", "z"), INFO)
+
+
+@pytest.mark.parametrize("given", ["", " ", ("", ""), ("x", " ")])
+def test_empty_texts_are_like_nothing(given):
+    with pytest.raises(UsageError, match="nothing is like an empty text"):
+        KIND.asked(given, INFO)
+
+
+def test_embeddings_that_are_no_numbers_are_refused():
+    with pytest.raises(ModelError, match="not a number for 1 of 2 texts"):
+        answered([[1, 0], [np.nan, 0]], [2])
+    with pytest.raises(ModelError, match="gives logits where this task expects sentence_embedding"):
+        KIND.decide({"logits": np.zeros((2, 1))}, {}, INFO)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 30])
+def test_scores_agree_with_scipy_and_draws_with_repeated_rows(rows):
+    stats = pytest.importorskip("scipy.stats")
+    random = np.random.default_rng(rows)
+    gold = random.integers(0, 6, rows).astype(np.float32)
+    answers = (gold / 5 + random.normal(size=rows)).astype(np.float32)
+    if rows == 30:
+        scores = KIND.score(answers, gold, INFO)
+        assert scores["spearman"] == pytest.approx(stats.spearmanr(answers, gold).statistic)
+        assert scores["pearson"] == pytest.approx(stats.pearsonr(answers, gold).statistic, rel=1e-5)
+    times = np.stack([np.bincount(random.integers(0, rows, rows), minlength=rows) for _ in range(10)]).astype(float)
+    fast = KIND.score_draws(answers, gold, INFO, times)
+    slow = one_by_one(lambda given, true: KIND.score(given, true, INFO), answers, gold, times)
+    for metric, values in slow.items():
+        np.testing.assert_allclose(fast[metric], values, atol=1e-9)

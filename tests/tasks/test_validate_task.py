@@ -1,0 +1,78 @@
+"""Faults of a task that its settings alone show."""
+
+import pytest
+
+from compress.recipe.schema import Task
+from compress.tasks.validate_task import task_problems
+
+FILES = {"train": "a.tsv", "test": "b.tsv"}
+
+
+def faults(**settings):
+    task = Task(**{"kind": "classification", "data": FILES, **settings})
+    return [str(problem) for problem in task_problems(task)]
+
+
+def test_a_sound_task_has_none():
+    assert faults() == []
+    assert faults(kind="multi_label", label=("a", "b"), labels=("x", "y")) == []
+    assert faults(data={"builtin": "docstrings", "test_share": 0.1}) == []
+    assert faults(data={"hub": "a/b", "train": "train", "test": "test"}) == []
+    assert faults(long="mean", overlap=20, max_windows=4) == []
+    assert faults(kind="regression", long="attention") == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"kind": "clasification"}, "task.kind: .*did you mean classification"),
+        ({"metric": "spearman"}, "task.metric: classification has no metric 'spearman'"),
+        ({"metric": "f1", "labels": ("a", "b", "c")}, "task.metric: f1 is for two classes"),
+        ({"label": ("a", "b")}, "task.label: classification has one label column"),
+        ({"label": ()}, "task.label: names no column"),
+        ({"label": "text"}, "task.label: the column 'text' is also task.text"),
+        ({"text": ("a", "a")}, "task.text: names the same column twice"),
+        ({"labels": ("a", "a")}, "task.labels: names 'a' twice"),
+        ({"labels": ("a",)}, "task.labels: names 1 class"),
+        ({"labels": ("a", " ")}, "task.labels: a class needs a name"),
+        ({"kind": "regression", "labels": ("a", "b")}, "task.labels: regression has no classes"),
+        ({"text": ("a", "b", "c")}, "task.text: classification reads 1 to 2 columns of text, got 3"),
+        ({"scheme": "iob1"}, "task.scheme: does nothing for classification"),
+        ({"max_answer": 5}, "task.max_answer: does nothing for classification"),
+        ({"pooling": "cls"}, "task.pooling: does nothing for classification"),
+        ({"negatives": "others"}, "task.negatives: does nothing for classification"),
+        ({"hard_negatives": 2}, "task.hard_negatives: does nothing for classification"),
+        ({"data": {**FILES, "corpus": "c.jsonl"}}, "task.data.corpus: classification searches no documents"),
+        ({"kind": "regression", "soft_labels": "p"}, "task.soft_labels: does nothing for regression: .* is a number"),
+        (
+            {"kind": "similarity", "text": ("a", "b"), "soft_labels": "p"},
+            "task.soft_labels: .* it is for class",
+        ),
+        ({"soft_labels": "p"}, "task.soft_labels: needs task.labels"),
+        ({"soft_labels": ()}, "task.soft_labels: names no column"),
+        ({"soft_labels": ("p", "p"), "labels": ("x", "y")}, "task.soft_labels: names a column twice"),
+        ({"soft_labels": "label", "labels": ("x", "y")}, "task.soft_labels: the column 'label' is also"),
+        ({"soft_labels": ("p", "q", "r"), "labels": ("x", "y")}, "task.soft_labels: names 3 columns for 2 classes"),
+        ({"overlap": 20}, "task.overlap: is about windows, and long: cut has none"),
+        ({"max_windows": 3}, "task.max_windows: is about windows, and long: cut has none"),
+        ({"long": "max", "overlap": 128}, "task.overlap: neighbouring windows of 128 pieces .* cannot share 128"),
+        ({"kind": "regression", "first_label": 1}, "task.first_label: regression has no classes"),
+        ({"kind": "multi_label", "label": ("a", "b"), "labels": ("x",)}, "names 1 classes for 2 columns"),
+        ({"data": {}}, "task.data.train: is missing: a file"),
+        ({"data": {"hub": "a/b", "test": "test"}}, "task.data.train: is missing: the hub set's split"),
+        ({"data": {"train": "a.tsv"}}, "task.data.test: is missing"),
+        ({"data": {**FILES, "select_share": 0}}, "task.data.select: is missing"),
+        ({"data": {"train": "a", "select_share": 0.5, "test_share": 0.5}}, "hold back 100% of train"),
+        ({"data": {"hub": "a/b", "builtin": "docstrings"}}, "both a hub set and a builtin"),
+        ({"data": {"builtin": "docstrings", "train": "a.tsv", "test_share": 0.1}}, "brings its own rows"),
+    ],
+)
+def test_each_fault_is_told(settings, told):
+    import re
+
+    found = faults(**settings)
+    assert any(re.search(told, line) for line in found), found
+
+
+def test_all_faults_at_once():
+    assert len(faults(metric="mse", label=("a", "a"), data={})) >= 4

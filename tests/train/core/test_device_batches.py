@@ -1,0 +1,96 @@
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+
+from compress.train.core.device_batches import Batches, widened
+
+CPU = torch.device("cpu")
+
+
+class Counting:
+    """Examples of growing length that remember when they were asked for."""
+
+    def __init__(self):
+        self.asked = []
+
+    def batch(self, indices):
+        self.asked.append(indices.tolist())
+        ids = np.ones((len(indices), int(indices.max()) + 1), dtype=np.int64)
+        return {"input_ids": ids, "attention_mask": ids, "labels": indices}
+
+
+@pytest.fixture
+def ahead():
+    """Batches that look ahead as they do for a GPU."""
+    batches = Batches(Counting(), CPU)
+    batches._thread = ThreadPoolExecutor(1)
+    yield batches
+    batches._thread.shutdown()
+
+
+def array(*numbers):
+    return np.array(numbers, dtype=np.int64)
+
+
+def test_the_next_batch_is_made_meanwhile_and_once(ahead):
+    first = ahead(array(0, 1), array(2, 3))
+    ahead._waiting[1].result()
+    assert ahead._examples.asked == [[0, 1], [2, 3]]
+    second = ahead(array(2, 3))
+    assert ahead._examples.asked == [[0, 1], [2, 3]]
+    assert (first["labels"].tolist(), second["labels"].tolist()) == ([0, 1], [2, 3])
+
+
+def test_another_batch_than_was_told_is_made_anew(ahead):
+    ahead(array(0), array(1))
+    assert ahead(array(5))["labels"].tolist() == [5]
+    assert ahead(array(1))["labels"].tolist() == [1]
+
+
+def test_what_fails_meanwhile_fails_when_its_turn_comes(ahead):
+    ahead(array(0), array())
+    with pytest.raises(ValueError, match="zero-size"):
+        ahead(array())
+
+
+def test_a_cpu_looks_not_ahead():
+    batches = Batches(Counting(), CPU)
+    batches(array(0), array(1))
+    assert batches._examples.asked == [[0]]
+    assert not batches.look_ahead
+
+
+def test_what_decides_what_is_run_stays_with_the_host():
+    class Rows(Counting):
+        def batch(self, indices):
+            return {**super().batch(indices), "index": indices, "group": indices, "soft_labels": indices}
+
+    batch = Batches(Rows(), torch.device("meta"))(array(0, 1))
+    assert {name for name, each in batch.items() if each.device == CPU} == {"index", "group", "soft_labels"}
+
+
+def test_batches_are_as_wide_as_a_multiple():
+    batches = Batches(Counting(), CPU, pad_id=7, multiple=4)
+    batch = batches(array(0, 5))
+    assert batch["input_ids"].tolist() == [[1] * 6 + [7] * 2] * 2
+    assert batch["attention_mask"].tolist() == [[1] * 6 + [0] * 2] * 2
+    assert batches(array(7))["input_ids"].shape == (1, 8)
+
+
+def test_only_what_stands_for_pieces_gets_wider():
+    ids = torch.ones(2, 3, dtype=torch.int64)
+    tagged = widened({"input_ids": ids, "labels": ids, "index": ids[0], "soft_labels": torch.ones(2, 3)}, 0, 8)
+    assert tagged["labels"].tolist() == [[1] * 3 + [-100] * 5] * 2
+    assert tagged["soft_labels"].shape == (2, 3)
+    assert tagged["index"].shape == (3,)
+    assert widened({"input_ids": ids, "labels": torch.ones(2, 3)}, 0, 8)["labels"].shape == (2, 3)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
+def test_batches_come_to_a_gpu():
+    batches = Batches(Counting(), torch.device("cuda"))
+    assert batches(array(0), array(1))["labels"].is_cuda
+    assert batches(array(1))["labels"].tolist() == [1]

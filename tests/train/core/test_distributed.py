@@ -1,0 +1,57 @@
+import pytest
+import torch
+
+from compress.errors import CompressError, UsageError
+from compress.recipe.training_schema import Distill
+from compress.train.core import distributed as of_a_training
+from compress.train.distillation.layer_pairs import check_company
+
+
+def test_a_process_that_is_gone_is_told_in_our_words(monkeypatch):
+    def broken(tensor):
+        raise RuntimeError("[pair.cc:537] Connection reset by peer. Check the logs. GLHF!")
+
+    processes = of_a_training.Processes()
+    processes.count = 2
+    monkeypatch.setattr(of_a_training, "broadcast", broken)
+    with pytest.raises(CompressError, match="another process of this training") as caught:
+        processes.from_main(1.0)
+    assert "Connection reset by peer" in str(caught.value)
+    assert "GLHF" not in str(caught.value)
+    assert "checkpoint" in caught.value.hint
+
+
+@pytest.mark.parametrize("loss", ["similarity", "contrast"])
+def test_texts_of_a_batch_have_company_in_every_process(loss):
+    check_company(Distill(losses={loss: 1.0}, batch_size=4), 2)
+    check_company(Distill(losses={"soft_label": 1.0}, batch_size=2), 2)
+    with pytest.raises(UsageError, match=f"{loss}: .* leaves 1 to some of 2 processes") as caught:
+        check_company(Distill(losses={loss: 1.0}, batch_size=3), 2)
+    assert "4 or more" in caught.value.hint
+
+
+def test_gradients_are_summed_where_they_stand(monkeypatch):
+    processes = of_a_training.Processes()
+    processes.count = 2
+    learning = [
+        torch.nn.Parameter(torch.zeros(2, 3)),
+        torch.nn.Parameter(torch.zeros(4)),
+        torch.nn.Parameter(torch.zeros(1)),
+    ]
+    learning[0].grad, learning[2].grad = torch.arange(6.0).view(2, 3), torch.ones(1)
+    exchanged = []
+
+    def doubled(flat):
+        exchanged.append(flat)
+        flat.mul_(2)
+
+    monkeypatch.setattr(torch.distributed, "all_reduce", doubled)
+    told = processes.sum_gradients(learning, torch.tensor([5.0, 7.0]))
+    assert told.tolist() == [10, 14]
+    assert learning[0].grad.tolist() == [[0, 2, 4], [6, 8, 10]]
+    assert learning[1].grad is None
+    assert learning[2].grad.tolist() == [2]
+    (flat,) = exchanged
+    assert {each.untyped_storage().data_ptr() for each in (told, learning[0].grad, learning[2].grad)} == {
+        flat.untyped_storage().data_ptr()
+    }

@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+
+from compress.data.encode import bucketed
+from compress.recipe.training_schema import Training
+from compress.train.core import update_schedule as plans
+from compress.train.core.update_schedule import Plan
+
+LENGTHS = np.arange(50) % 13 + 3
+
+
+def plan(**settings):
+    return Plan(LENGTHS, Training(**{"epochs": 2, "batch_size": 8, **settings}), seed=3)
+
+
+def test_every_row_is_seen_once_an_epoch():
+    made = plan(accumulate=3)
+    assert (made.per_epoch, made.total) == (3, 6)
+    for epoch in range(2):
+        updates = range(epoch * made.per_epoch, (epoch + 1) * made.per_epoch)
+        seen = np.concatenate([batch for update in updates for batch in made.batches(update)])
+        assert sorted(seen) == list(range(50))
+
+
+def test_batches_are_a_pure_function_of_seed_and_update():
+    first, second = plan(), plan()
+    late = [batch.tolist() for batch in first.batches(11)]
+    assert [batch.tolist() for batch in second.batches(11)] == late
+    other = Plan(LENGTHS, Training(epochs=2, batch_size=8), seed=4)
+    assert [batch.tolist() for batch in other.batches(11)] != late
+
+
+def test_epochs_may_be_parts_and_steps_may_be_capped():
+    assert plan(epochs=0.5).total == 4
+    assert plan(epochs=1.5).total == 11
+    assert plan(max_steps=5).total == 5
+    assert plan(max_steps=500).total == 14
+
+
+def test_rows_still_to_come():
+    made = plan()
+    assert made.rows_from(0) == 100
+    assert made.rows_from(7) == 50
+    assert made.rows_from(14) == 0
+
+
+def test_the_rate_rises_and_falls():
+    made = plan(warmup=0.2)
+    rates = [made.factor(update) for update in range(14)]
+    assert rates[:3] == pytest.approx([1 / 3, 2 / 3, 1.0])
+    assert rates[3] == 1.0
+    assert rates[3:] == sorted(rates[3:], reverse=True)
+    assert 0 < rates[-1] < 0.1
+
+
+def test_rates_of_other_decays():
+    assert {plan(decay="constant", warmup=0).factor(update) for update in range(14)} == {1.0}
+    cosine = plan(decay="cosine", warmup=0)
+    assert [cosine.factor(update) for update in (0, 7)] == pytest.approx([1.0, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, [7, 14]),
+        ({"evaluations": 2}, [4, 7, 11, 14]),
+        ({"evaluations": 100}, list(range(1, 15))),
+        ({"max_steps": 5}, [5]),
+        ({"epochs": 1.5}, [7, 11]),
+    ],
+)
+def test_evaluations_are_spread_over_the_epoch_and_end_with_the_last(settings, expected):
+    made = plan(**settings)
+    assert [done for done in range(1, made.total + 1) if made.evaluates_after(done)] == expected
+
+
+def test_each_epoch_is_made_once(monkeypatch):
+    """Though the next update's batches are asked for, and a forecast asks for those of the last one again."""
+    made = []
+    monkeypatch.setattr(plans, "bucketed", lambda *given: made.append(given[-1]) or bucketed(*given))
+    wanted = plan(epochs=4)
+    for update in range(wanted.total):
+        wanted.batches(update)
+        if update + 1 < wanted.total:
+            wanted.batches(update + 1)
+        wanted.batches(update)
+        wanted.rows_from(update)
+    assert made == [0, 1, 2, 3]

@@ -1,0 +1,111 @@
+import pytest
+import torch
+
+from compress.console import Console
+from compress.errors import ModelError
+from compress.models import load
+from compress.models.families import FAMILIES, family_of, layer_shapes, layers_of, part
+from compress.models.student.slicing import sliced
+from compress.recipe.training_schema import Distill, Student
+from compress.train.core.training_data import tokens_of
+from compress.train.distill import distill
+from compress.train.distillation.activation_importance import importance_for, measure
+from compress.train.distillation.distill_objective import activation_importance as importances
+
+IDS = torch.tensor([[2, 5, 9, 14, 8, 3], [2, 10, 8, 3, 0, 0]])
+MASK = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]])
+BATCH = {"input_ids": IDS, "attention_mask": MASK, "token_type_ids": torch.zeros_like(IDS)}
+
+
+def recorded(model, path, layer):
+    """What goes into a part of a layer, for every real piece (pieces, width)."""
+    seen = []
+    hook = part(layers_of(model)[layer], path).register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    with torch.no_grad():
+        model(**{name: BATCH[name] for name in family_of(model).inputs})
+    hook.remove()
+    return torch.cat([states[row, : int(MASK[row].sum())] for states in seen for row in range(len(MASK))])
+
+
+@pytest.mark.parametrize("name", [name for name, family in FAMILIES.items() if family.resizable])
+def test_heads_and_neurons_against_a_plain_loop(name, tiny_model):
+    model = tiny_model(name)
+    family, found = family_of(model), measure(model, [BATCH, BATCH])
+    for layer in (0,) if family.shared_layers else (0, 1):
+        heads, pieces = torch.zeros(4), recorded(model, family.attention_output, layer)
+        for piece in pieces:
+            for head in range(4):
+                heads[head] += piece[head * 8 : head * 8 + 8].square().sum().sqrt()
+        torch.testing.assert_close(found.heads[layer], heads / len(pieces))
+        neurons = recorded(model, family.ffn_out, layer).abs().mean(dim=0)
+        torch.testing.assert_close(found.neurons[layer], neurons)
+
+
+def test_hidden_dimensions_against_what_the_layers_give(tiny_model):
+    model = tiny_model("bert")
+    found = measure(model, [BATCH])
+    states = []
+    for layer in layers_of(model):
+        for norm in (layer.attention.output.LayerNorm, layer.output.LayerNorm):
+            norm.register_forward_hook(lambda _, __, output: states.append(output.detach()))
+    model(**BATCH)
+    real = torch.cat([given[MASK.bool()] for given in states])
+    torch.testing.assert_close(found.hidden, real.abs().mean(dim=0))
+    torch.testing.assert_close(found.moments, real.T @ real / len(real))
+
+
+def test_padding_and_dropout_count_for_nothing(tiny_model):
+    model = tiny_model("bert").train()
+    wider = {name: torch.nn.functional.pad(value, (0, 5)) for name, value in BATCH.items()}
+    first, padded = measure(model, [BATCH]), measure(model, [wider])
+    assert model.training
+    torch.testing.assert_close(padded.hidden, first.hidden)
+    torch.testing.assert_close(padded.neurons[1], first.neurons[1])
+    assert not model.bert.encoder.layer[0].output.LayerNorm._forward_hooks
+
+
+def test_a_teacher_that_is_no_number_is_told(tiny_model):
+    model = tiny_model("bert")
+    layers_of(model)[1].output.dense.weight.data[0, 0] = torch.nan
+    with pytest.raises(ModelError, match="the importance of some parts is not a number"):
+        measure(model, [BATCH])
+
+
+def test_it_is_measured_only_where_something_is_cut(tiny_model, tiny_tokenizer, tiny_task, rows, tiny_folder):
+    teacher = tiny_model("bert")
+    given = (rows(20), tiny_task, tokens_of(teacher.config, tiny_tokenizer), 0)
+    for spec in ({"layers": 1}, {"layers": 1, "start": "random"}, {"hidden": 48}, {"factors": 8}):
+        assert importance_for(Student(**spec), teacher, *given) is None
+    folder = str(tiny_folder(tiny_model("bert", hidden_size=24, num_attention_heads=3)))
+    assert importance_for(Student(source=folder), teacher, *given) is None
+    assert importance_for(Student(source=folder, hidden=16), teacher, *given).hidden.shape == (24,)
+    assert importance_for(Student(hidden=16), teacher, *given).hidden.shape == (32,)
+
+
+@pytest.mark.parametrize("start", ["slice", "svd"])
+def test_a_recipe_cuts_by_what_was_measured(start, tiny_folder, prepared, tmp_path, monkeypatch):
+    found = []
+
+    def told(*given):
+        found.append(measure(*given))
+        return found[-1]
+
+    monkeypatch.setattr(importances, "measure", told)
+    teacher = tiny_folder("bert")
+    spec = Student(layers=1, hidden=16, ffn=40, factors=8, start=start)
+    distill(teacher, spec, prepared, False, 0, tmp_path, console=Console("quiet"))
+    student = load(tmp_path)
+    assert (layer_shapes(student), student.config.hidden_size) == ([(2, 40)], 16)
+    assert importances.SAMPLE > 50  # all rows were seen
+    if start == "slice":
+        kept = sliced(found[0], 16).kept
+        ours, theirs = (model.bert.embeddings.position_embeddings.weight for model in (student, load(teacher)))
+        assert torch.equal(ours, theirs[:, kept])
+
+
+def test_a_cut_student_learns(tiny_folder, prepared, tmp_path):
+    settings = Distill(epochs=1, batch_size=16, losses={"soft_label": 1.0, "hidden_state": 1.0})
+    spec = Student(layers=1, hidden=20, heads=3)
+    made = distill(tiny_folder("bert"), spec, prepared, settings, 0, tmp_path)
+    assert made is not None
+    assert load(tmp_path).config.model_type == "compress-bert"

@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+import torch
+
+from compress.console import Console
+from compress.errors import UsageError
+from compress.model_info import read_info
+from compress.models.forward_hooks import observe
+from compress.models.student.build_student import build_student
+from compress.recipe.training_schema import Distill, Student
+from compress.train import distill
+from compress.train.distillation.cka import Likeness
+from compress.train.distillation.cka_layer_map import PIECES, LayerMaps, measure_likeness
+from compress.train.distillation.cka_layer_map import _sample as sample
+
+SETTINGS = {"epochs": 1, "batch_size": 8, "learning_rate": 1e-3, "precision": "fp32"}
+FOLLOWS = {"hidden_state": 1.0}
+
+
+def maps(teacher, material, **settings):
+    settings = {"losses": FOLLOWS, "layer_map": "measured", **settings}
+    return LayerMaps(teacher, Distill(**SETTINGS, **settings), material.train, Console("quiet"), "distill")
+
+
+def test_copied_layers_follow_where_they_come_from(tiny_model, material):
+    teacher = tiny_model("bert", num_hidden_layers=4)
+    for layers in ((0, 1), (0, 1, 2), (0, 1, 2, 3)):
+        student = build_student(teacher, Student(layers=layers))
+        made = maps(teacher, material)
+        assert made(student, 0) == tuple((layer, layer) for layer in layers)
+        assert all(made.last.likeness[layer][layer] == pytest.approx(1.0, abs=1e-4) for layer in layers)
+
+
+def test_padding_never_counts(tiny_model, material):
+    """The same rows one by one, without any padding, are as alike."""
+    teacher, student = tiny_model("bert", num_hidden_layers=3), tiny_model("bert", seed=5)
+    chosen, alone = np.arange(20), Likeness()
+    for row in chosen:
+        batch = {name: torch.from_numpy(array) for name, array in material.train.batch([row]).items()}
+        seen = []
+        for model in (student, teacher):
+            layers = range(model.config.num_hidden_layers)
+            with torch.no_grad(), observe(model, layers, ["hidden"]) as parts:
+                model(**{name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids")})
+            seen.append([parts[layer]["hidden"][0] for layer in layers])
+        alone.add(*seen)
+    found = measure_likeness(student, teacher, material.train, chosen)
+    torch.testing.assert_close(found, alone.matrix(), atol=1e-4, rtol=1e-4)
+
+
+def test_a_map_of_another_kind_is_kept_but_its_likeness_is_told(tiny_model, material):
+    teacher = tiny_model("bert", num_hidden_layers=4)
+    made = maps(teacher, material, layer_map="last")
+    assert made(build_student(teacher, Student(layers=2)), 0) == ((0, 2), (1, 3))
+    assert (made.last.chosen, len(made.last.likeness), len(made.last.likeness[0])) == ("last", 2, 4)
+    assert made.last.text.startswith("0 ← 2 (0.")
+    assert made.last.text.endswith("last")
+
+
+def test_nothing_is_measured_where_no_loss_looks_at_layers(tiny_model, material, monkeypatch):
+    teacher = tiny_model("bert")
+    monkeypatch.setattr(teacher, "forward", None)
+    made = maps(teacher, material, losses={"soft_label": 1.0})
+    assert made(tiny_model("bert"), 0) is None
+    assert made.last is None
+
+
+def test_an_impossible_map_is_refused_before_anything_runs(tiny_model, material, monkeypatch):
+    teacher = tiny_model("bert")
+    monkeypatch.setattr(teacher, "forward", None)
+    with pytest.raises(UsageError, match="layer that is not there"):
+        maps(teacher, material, layer_map=((0, 9),))(tiny_model("bert"), 0)
+
+
+def test_the_sample_is_small_and_follows_the_seed(material):
+    class Long:
+        lengths = np.full(1000, PIECES // 10)
+
+    assert len(sample(Long(), 0)) == 10
+    assert len(sample(material.train, 0)) == 50
+    assert (sample(Long(), 1) == sample(Long(), 1)).all()
+    assert (sample(Long(), 1) != sample(Long(), 2)).any()
+
+
+def test_the_folder_tells_the_map(tiny_model, tiny_folder, prepared, tmp_path):
+    teacher = tiny_folder(tiny_model("bert", num_hidden_layers=3))
+    settings = Distill(**SETTINGS, losses=FOLLOWS, layer_map="measured")
+    distill(teacher, Student(layers=(0, 1)), prepared, settings, 0, tmp_path)
+    told = read_info(tmp_path).layer_map
+    assert (told.chosen, told.pairs, told.rows) == ("measured", ((0, 0), (1, 1)), 50)
+
+
+def test_a_deeper_student_has_a_map_too(tiny_model, material):
+    pairs = maps(tiny_model("bert"), material)(tiny_model("bert", num_hidden_layers=3, seed=3), 0)
+    layers = [layer for _, layer in pairs]
+    assert len(pairs) == 3
+    assert layers == sorted(layers)

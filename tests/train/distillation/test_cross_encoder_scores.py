@@ -1,0 +1,162 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from compress.console import Console
+from compress.data.splits.prepare_splits import load_roles, prepare
+from compress.errors import DataError, ModelError, UsageError
+from compress.model_info import TaskInfo
+from compress.models.student.build_student import build_student
+from compress.recipe.schema import Task
+from compress.recipe.training_schema import Distill, Student
+from compress.train import distill, distill_from_model
+from compress.train.distillation.cross_encoder_scores import ScoredRows, check_margins, with_scores
+from compress.train.distillation.distill_objective import Distillation
+
+SEARCH = TaskInfo(name="find", kind="retrieval", text=("query",), metric="mrr", max_length=32)
+RANKING = TaskInfo(name="rank", kind="ranking", text=("text", "candidates"), metric="map", max_length=32)
+STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+WORDS = ["good", "great", "fine", "bad", "dull"]
+
+
+def rows_of(count, negatives=2):
+    return [
+        {
+            "query": f"the {WORDS[number % 5]} film",
+            "positives": [f"a {WORDS[number % 5]} plot {'very ' * (number % 4)}"],
+            "negatives": [f"so {WORDS[(number + 1 + other) % 5]}" for other in range(negatives)],
+        }
+        for number in range(count)
+    ]
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model, tiny_folder):
+    return tiny_folder(tiny_model("bert", labels=("score",)), RANKING)
+
+
+@pytest.fixture
+def quiet():
+    return Console("quiet")
+
+
+def settings_of(folder=None, **others):
+    return Distill(**{"losses": {"margin": 1.0}, "cross_encoder": folder and str(folder), **others})
+
+
+def test_every_pair_gets_the_score_of_the_cross_encoder(encoder, tiny_model, tiny_tokenizer, tmp_path, quiet):
+    rows = [*rows_of(5), *rows_of(3, negatives=1)]
+    found = with_scores(rows, settings_of(encoder), SEARCH, tmp_path, quiet)
+    model = tiny_model("bert", labels=("score",))
+    assert len(found) == 8
+    for row, scored in zip(rows, found, strict=True):
+        texts = [*row["positives"], *row["negatives"]]
+        pairs = [tiny_tokenizer(row["query"], text, return_tensors="pt", return_token_type_ids=True) for text in texts]
+        with torch.no_grad():
+            expected = [model(**pair).logits.item() for pair in pairs]
+        assert {name: scored[name] for name in row} == row
+        assert scored["scores"] == pytest.approx(expected, abs=1e-4)
+    assert found[-1] == found[7]
+    assert found[2:4] == [found[2], found[3]]
+
+
+def test_scores_are_asked_for_once(encoder, tmp_path, quiet, monkeypatch):
+    rows = rows_of(4)
+    before = with_scores(rows, settings_of(encoder), SEARCH, tmp_path, quiet)
+    monkeypatch.setattr("compress.train.distillation.cross_encoder_scores.cross_scores", None)
+    after = with_scores(rows, settings_of(encoder), SEARCH, tmp_path, quiet)
+    assert [row["scores"] for row in before] == [row["scores"] for row in after]
+
+
+def test_other_rows_are_asked_for_anew(encoder, tmp_path, quiet):
+    rows = rows_of(4)
+    with_scores(rows, settings_of(encoder), SEARCH, tmp_path, quiet)
+    changed = [{**row, "negatives": [f"not {text}" for text in row["negatives"]]} for row in rows]
+    found = with_scores(changed, settings_of(encoder), SEARCH, tmp_path, quiet)
+    fresh = with_scores(changed, settings_of(encoder), SEARCH, tmp_path / "fresh", quiet)
+    assert [row["scores"] for row in found] == [row["scores"] for row in fresh]
+    more = with_scores(rows_of(6), settings_of(encoder), SEARCH, tmp_path, quiet)
+    assert [len(row["scores"]) for row in more] == [3] * 6
+
+
+def test_scores_must_be_as_many_as_documents():
+    with pytest.raises(DataError, match="there are 5 scores for the 6 documents"):
+        ScoredRows(rows_of(2), np.zeros(5, np.float32))
+
+
+def test_rows_stay_as_they_are_where_nothing_asks(tmp_path, quiet):
+    rows = rows_of(2)
+    assert with_scores(rows, Distill(), SEARCH, tmp_path, quiet) is rows
+
+
+def test_rows_may_bring_their_scores(tmp_path, quiet):
+    rows = [{**row, "scores": [1.0, 0.5, -2.0]} for row in rows_of(2)]
+    assert with_scores(rows, settings_of(), SEARCH, tmp_path, quiet) is rows
+    rows[1] = {**rows[1], "scores": [1.0]}
+    with pytest.raises(UsageError, match="training row 2 has 1 for 3"):
+        with_scores(rows, settings_of(), SEARCH, tmp_path, quiet)
+
+
+def test_rows_without_negatives_are_told_of_before_training(encoder, tmp_path, capsys):
+    with pytest.raises(DataError, match="no row of train has documents that are no answers") as caught:
+        with_scores(rows_of(3, negatives=0), settings_of(encoder), SEARCH, tmp_path, Console("quiet"))
+    assert "hard_negatives" in caught.value.hint
+    with_scores([*rows_of(2), *rows_of(1, negatives=0)], settings_of(encoder), SEARCH, tmp_path, Console("quiet"))
+    assert "1 of 3 training rows have no negatives" in capsys.readouterr().err
+
+
+def test_what_cannot_be_meant_is_refused(encoder, tiny_folder, tmp_path, tiny_task):
+    with pytest.raises(UsageError, match="classification has none"):
+        check_margins(settings_of(encoder), tiny_task)
+    with pytest.raises(UsageError, match="no loss asks it"):
+        check_margins(settings_of(encoder, losses={"soft_label": 1.0}), SEARCH)
+    with pytest.raises(ModelError, match=r"answers classification; expected a model that ranks texts"):
+        check_margins(settings_of(tiny_folder("bert")), SEARCH)
+    with pytest.raises(ModelError, match="no model folder at"):
+        check_margins(settings_of(tmp_path / "nowhere"), SEARCH)
+
+
+def test_a_student_follows_margins(encoder, tiny_model, tiny_tokenizer, tmp_path, quiet):
+    teacher = tiny_model("bert", head="ForSentenceEmbedding", pooling="mean", **STILL)
+    student = build_student(teacher, Student(layers=1))
+    chosen = settings_of(encoder, hard_label=0.0, epochs=30, batch_size=8, learning_rate=3e-3, precision="fp32")
+    scored = list(with_scores(rows_of(20), chosen, SEARCH, tmp_path, quiet))
+    objective = Distillation(student, teacher, chosen, SEARCH)
+
+    def margins(model):
+        losses = []
+        for row in scored:
+            texts = [row["query"], *row["positives"], *row["negatives"]]
+            batch = dict(tiny_tokenizer(texts, padding=True, return_tensors="pt"))
+            batch |= {"part": torch.tensor([0, 1, 2, 2]), "group": torch.zeros(4).long()}
+            with torch.no_grad():
+                losses.append(
+                    objective(model, {**batch, "scores": torch.tensor([0.0, *row["scores"]])})["margin"].item()
+                )
+        return np.mean(losses)
+
+    student.train(False)
+    before = margins(student)
+    distill_from_model(teacher, student, tiny_tokenizer, rows_of(20), [], SEARCH, chosen)
+    assert margins(student) < before / 2
+
+
+def test_a_recipes_step_asks_the_cross_encoder_and_keeps_nothing_of_it(encoder, tiny_model, tiny_folder, tmp_path):
+    lines = [json.dumps({"query": f"a {row['query']}", "answer": row["positives"][0]}) for row in rows_of(40)]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines) + "\n")
+    files = {"train": str(tmp_path / "train.jsonl"), "select_share": 0.2, "test_share": 0.2}
+    task = Task(kind="retrieval", data=files, text="query", label="answer", hard_negatives=2, max_length=32)
+    data, work = tmp_path / "data", tmp_path / "work"
+    data.mkdir()
+    work.mkdir()
+    prepare(task, 0, data)
+    teacher = tiny_folder(
+        tiny_model("bert", head="ForSentenceEmbedding", pooling="mean"), load_roles(data).info.task_info
+    )
+    chosen = settings_of(encoder, epochs=1, batch_size=8, precision="fp32")
+    made = distill(teacher, Student(layers=1), data, chosen, 0, work)
+    assert set(made.result.history[0].losses) == {"margin", "hard_label"}
+    assert not list(work.rglob("*scores*"))
+    assert not (work / "training").exists()

@@ -1,0 +1,175 @@
+"""Teachers and students of embeddings in one space."""
+
+import io
+
+import numpy as np
+import pytest
+import torch
+
+from compress.console import Console
+from compress.data.splits.prepare_splits import load_roles, prepare
+from compress.errors import ModelError, UsageError
+from compress.model_info import read_info
+from compress.models.embedding_model import embedding_size, projection_of, with_projection
+from compress.models.families import FAMILIES
+from compress.models.load_save import load, load_model
+from compress.models.student.build_student import build_student
+from compress.prune.prune_step import prune, prune_from_model
+from compress.recipe.schema import Task
+from compress.recipe.training_schema import Distill, Prune, Student
+from compress.train import distill, distill_from_model
+from compress.train.core.training_data import tokens_of
+from compress.train.distillation.embedding_projection import (
+    embeddings,
+    in_space_of,
+    narrowed,
+    principal_components,
+    teacher_of,
+)
+
+HEAD = "ForSentenceEmbedding"
+SETTINGS = {"epochs": 2, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32", "losses": {"soft_label": 1.0}}
+WORDS = ("good", "great", "fine", "bad", "dull", "film", "plot", "very")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A prepared folder of pairs that share words or do not."""
+    folder = tmp_path_factory.mktemp("alike")
+    pairs = [(number, number * (number % 3) + number // 7) for number in range(60)]
+    lines = [
+        f"the {WORDS[a % 8]} {WORDS[a % 5]},so {WORDS[b % 8]} {WORDS[b % 5]},{float(a % 8 == b % 8)}" for a, b in pairs
+    ]
+    (folder / "rows.csv").write_text("\n".join(["one,other,label", *lines]) + "\n")
+    files = dict.fromkeys(("train", "select", "test"), str(folder / "rows.csv"))
+    task = {"name": "alike", "kind": "similarity", "text": ["one", "other"], "range": [0, 1], "max_length": 16}
+    (folder / "data").mkdir()
+    prepare(Task.model_validate(task | {"data": files}), 0, folder / "data")
+    return folder / "data"
+
+
+@pytest.fixture
+def given(data, tiny_model, tiny_tokenizer):
+    """Rows, task and tokens."""
+    roles = load_roles(data)
+    return roles.rows("train"), roles.info.task_info, tokens_of(tiny_model("bert").config, tiny_tokenizer)
+
+
+def test_components_are_those_of_the_singular_value_decomposition():
+    vectors = np.random.default_rng(0).standard_normal((50, 6)) * np.arange(1, 7)
+    found = principal_components(vectors, 4).double().numpy()
+    expected = np.linalg.svd(vectors, full_matrices=False)[2][:4]
+    np.testing.assert_allclose(np.abs((found * expected).sum(axis=1)), 1, atol=1e-6)
+    np.testing.assert_allclose(found @ found.T, np.eye(4), atol=1e-6)
+    assert (found[np.arange(4), np.abs(found).argmax(axis=1)] > 0).all()
+    again = principal_components(vectors[::-1], 4).double().numpy()
+    np.testing.assert_allclose(again, found, atol=1e-6)
+
+
+def test_embeddings_are_of_every_text(given, tiny_model, monkeypatch):
+    rows, task, tokens = given
+    model = tiny_model("bert", head=HEAD)
+    assert embeddings(model, rows, task, tokens).shape == (2 * len(rows), 32)
+    monkeypatch.setattr("compress.train.distillation.embedding_projection.SAMPLE", 7)
+    assert embeddings(model, rows, task, tokens).shape == (14, 32)
+
+
+def test_a_narrowed_teacher_keeps_what_it_can_of_its_cosines(given, tiny_model):
+    teacher = tiny_model("bert", head=HEAD)
+    found = narrowed(teacher, 8, *given)
+    assert (embedding_size(found), embedding_size(teacher)) == (8, 32)
+    assert torch.equal(projection_of(narrowed(teacher, 8, *given)), projection_of(found))
+    assert narrowed(teacher, 32, *given) is teacher
+    wide, narrow = embeddings(teacher, *given), embeddings(found, *given)
+    by_hand = wide @ projection_of(found).numpy().T
+    by_hand /= np.linalg.norm(by_hand, axis=1, keepdims=True)
+    np.testing.assert_allclose(narrow, by_hand, atol=1e-5)
+    first = with_projection(teacher, torch.eye(32)[:8])
+    off = [np.abs(wide @ wide.T - other @ other.T).mean() for other in (narrow, embeddings(first, *given))]
+    assert off[0] < off[1]
+
+
+def test_a_teacher_with_a_projection_is_narrowed_behind_it(given, tiny_model):
+    teacher = tiny_model("bert", head=HEAD, sentence_size=16)
+    found = narrowed(teacher, 4, *given)
+    by_hand = embeddings(teacher, *given) @ principal_components(embeddings(teacher, *given), 4).numpy().T
+    by_hand /= np.linalg.norm(by_hand, axis=1, keepdims=True)
+    np.testing.assert_allclose(embeddings(found, *given), by_hand, atol=1e-5)
+
+
+def test_what_cannot_be_asked_for(given, tiny_model, tiny_task):
+    with pytest.raises(ModelError, match="would be 64 wide, and those of its teacher have 32"):
+        teacher_of(Student(layers=1, embedding=64), tiny_model("bert", head=HEAD), *given)
+    with pytest.raises(UsageError, match=r"student\.embedding: 8 .*classification has none"):
+        teacher_of(Student(layers=1, embedding=8), tiny_model("bert"), given[0], tiny_task, given[2])
+    model = tiny_model("bert")
+    assert teacher_of(Student(layers=1), model, given[0], tiny_task, given[2]) is model
+    assert in_space_of(model, model, given[0], tiny_task, given[2]) is model
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_distils_into_fewer_dimensions(name, data, given, tiny_model, tiny_folder, tmp_path):
+    teacher = tiny_model(name, head=HEAD)
+    folder = tiny_folder(teacher, given[1])
+    told, spec = Console(err=io.StringIO()), Student(layers=1, embedding=8)
+    made = distill(folder, spec, data, Distill(**SETTINGS), 0, tmp_path, console=told)
+    assert "of the teacher's embeddings the 8 principal components are learnt" in told.err.getvalue()
+    assert (made.info.shape.layers, made.info.task.kind) == (1, "similarity")
+    losses = [record.losses["soft_label"] for record in made.result.history]
+    assert losses[-1] < losses[0]
+    assert embedding_size(load(tmp_path)) == 8
+    assert (tmp_path / "2_Dense" / "model.safetensors").is_file()
+
+
+def test_an_untrained_student_starts_with_its_teacher_s_components(data, given, tiny_model, tiny_folder, tmp_path):
+    teacher = tiny_model("bert", head=HEAD)
+    distill(tiny_folder(teacher, given[1]), Student(layers=1, embedding=8), data, False, 0, tmp_path)
+    torch.testing.assert_close(projection_of(load(tmp_path)), projection_of(narrowed(teacher, 8, *given)))
+
+
+def test_a_narrow_student_reaches_its_teacher_s_width(data, given, tiny_model, tiny_folder, tmp_path):
+    spec = Student(layers=1, hidden=16, heads=2)
+    distill(tiny_folder(tiny_model("bert", head=HEAD), given[1]), spec, data, Distill(**SETTINGS), 0, tmp_path)
+    assert projection_of(load(tmp_path)).shape == (32, 16)
+
+
+def test_a_student_s_own_checkpoint_decides_where_it_is_narrower(given, tiny_model, tiny_folder):
+    teacher, task = tiny_model("bert", head=HEAD), given[1]
+    for size, expected in ((8, 8), (64, 32)):
+        spec = Student(source=str(tiny_folder(tiny_model("bert", head=HEAD, sentence_size=size), task)))
+        guide = teacher_of(spec, teacher, *given)
+        assert embedding_size(guide) == expected
+        assert embedding_size(build_student(guide, spec, task)) == expected
+
+
+def test_pruning_keeps_the_projection_and_the_space(data, given, tiny_model, tiny_folder, tmp_path):
+    teacher = tiny_folder(tiny_model("bert", head=HEAD), given[1])
+    for name in ("student", "pruned", "cut"):
+        (tmp_path / name).mkdir()
+    student = tmp_path / "student"
+    distill(teacher, Student(layers=2, embedding=8), data, Distill(**SETTINGS), 0, student)
+    for name, recover in (("pruned", SETTINGS), ("cut", False)):
+        asked = Prune.model_validate({"heads": 0.25, "ffn": 0.5, "batches": 2, "recover": recover})
+        prune(student, teacher, data, asked, 0, tmp_path / name)
+        assert sum(read_info(tmp_path / name).shape.heads) == 6
+        assert embedding_size(load(tmp_path / name)) == 8
+    assert torch.equal(projection_of(load(tmp_path / "cut")), projection_of(load(student)))
+    assert not torch.equal(projection_of(load(tmp_path / "pruned")), projection_of(load(student)))
+
+
+def test_models_in_memory(given, tiny_model, tiny_tokenizer):
+    rows, task, _ = given
+    rows = list(rows)
+    teacher, student = tiny_model("bert", head=HEAD), tiny_model("bert", head=HEAD, sentence_size=8)
+    before = {name: value.clone() for name, value in teacher.state_dict().items()}
+    asked = Prune.model_validate({"heads": 0.25, "batches": 2, "recover": SETTINGS})
+    made = distill_from_model(teacher, student, tiny_tokenizer, rows, rows[:9], task, Distill(**SETTINGS))
+    pruned = prune_from_model(made, tiny_tokenizer, rows, rows[:9], task, asked, teacher=teacher)
+    assert embedding_size(made) == embedding_size(pruned) == 8
+    assert teacher.state_dict().keys() == before.keys()
+    assert all(torch.equal(value, before[name]) for name, value in teacher.state_dict().items())
+
+
+def test_loading_for_the_task_leaves_the_space(given, tiny_model, tiny_folder):
+    model = tiny_model("bert", head=HEAD, sentence_size=8)
+    assert torch.equal(projection_of(load_model(tiny_folder(model, given[1]), given[1])), projection_of(model))

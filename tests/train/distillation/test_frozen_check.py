@@ -1,0 +1,87 @@
+"""Losses that see only what is frozen are told before the first update."""
+
+import pytest
+import torch
+
+from compress.errors import ModelError
+from compress.models.families import FAMILIES
+from compress.models.student.build_student import build_student
+from compress.recipe.training_schema import Distill, Student
+from compress.train import distill_from_model
+from compress.train.core.optimizer import frozen
+from compress.train.distillation.distill_objective import Distillation
+
+HALVES = ({"share": 0.5, "soft_label": 1.0}, {"share": 0.5, "hidden_state": 1.0, "attention": 1.0})
+RISING = {"weight": {"start": 0.0, "end": 1.0}}
+
+
+def distil(**settings):
+    return Distill.model_validate(settings if "phases" in settings else {"hard_label": 0.0, **settings})
+
+
+@pytest.fixture
+def begin(tiny_model, tiny_task):
+    """Make the objective of a student, of one layer where nothing else is told."""
+
+    def made(settings, family="bert", **shape):
+        teacher = tiny_model(family)
+        student = build_student(teacher, Student(**{"layers": 1, **shape}))
+        return student, Distillation(student, teacher, settings, tiny_task)
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"freeze": 1, "hidden_state": 1.0}, "freeze: 1 leaves nothing to learn: all that hidden_state can see"),
+        ({"freeze": "embeddings", "embedding": 1.0}, "freeze: embeddings leaves nothing to learn: all that embedding"),
+        ({"freeze": 1, "phases": HALVES}, "nothing to learn in phase 2: all that hidden_state and attention can see"),
+        ({"freeze": 1, "similarity": 1.0, "soft_label": RISING}, "all that similarity can see"),
+    ],
+)
+def test_a_phase_that_could_learn_nothing_is_refused(settings, told, begin):
+    with pytest.raises(ModelError, match=told) as error:
+        begin(distil(**settings))
+    assert "soft_label sees the whole model" in str(error.value.hint)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"freeze": 1, "hidden_state": 1.0, "soft_label": 1.0},
+        {"freeze": 1, "hidden_state": 1.0, "hard_label": 0.5},
+        {"freeze": "embeddings", "phases": HALVES},
+        {"freeze": "embeddings", "embedding": 1.0, "hidden_state": 1.0},
+    ],
+)
+def test_others_can(settings, begin):
+    student, _ = begin(distil(**settings))
+    assert all(each.requires_grad for each in student.parameters())
+
+
+def test_a_projection_learns_too(begin):
+    begin(distil(freeze=1, hidden_state=1.0), hidden=16)
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_it_is_what_the_gradients_say(family, begin):
+    """Whatever a family has between its embeddings and its layers."""
+    pieces = torch.ones(2, 3, dtype=torch.int64)
+    student, objective = begin(distil(embedding=1.0), family)
+    with frozen(student, "embeddings"):
+        learns = objective(student, {"input_ids": pieces, "attention_mask": pieces})["embedding"].requires_grad
+    if learns:
+        begin(distil(freeze="embeddings", embedding=1.0), family)
+    else:
+        with pytest.raises(ModelError, match="leaves nothing to learn"):
+            begin(distil(freeze="embeddings", embedding=1.0), family)
+
+
+def test_a_training_tells_it_before_its_first_update(tiny_model, tiny_tokenizer, tiny_task, rows, tmp_path):
+    teacher = tiny_model("bert")
+    student = build_student(teacher, Student(layers=1))
+    settings = distil(freeze=1, phases=HALVES, max_steps=4, precision="fp32")
+    with pytest.raises(ModelError, match="in phase 2"):
+        distill_from_model(teacher, student, tiny_tokenizer, rows(9), rows(4), tiny_task, settings, work=tmp_path)
+    assert not list(tmp_path.glob("**/*.safetensors"))

@@ -1,0 +1,101 @@
+import io
+
+import pytest
+import torch
+
+from compress.console import Console
+from compress.errors import CompressError
+from compress.recipe.training_schema import Distill, Student
+from compress.train import distill, distill_from_model
+from compress.train.distillation.sanity_warnings import (
+    doubts_about,
+    doubts_about_further,
+    doubts_about_start,
+    doubts_about_updates,
+)
+
+ALONE = "no loss asks the teacher: the student learns from the labels alone"
+HALVES = [{"share": 0.999, "hidden_state": 1}, {"share": 0.001, "soft_label": 1}]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({}, []),
+        ({"soft_label": None}, [ALONE]),
+        ({"losses": {}, "hard_label": 1.0}, [ALONE]),
+        ({"margin": 1.0}, ["no loss asks the teacher: the student learns from the cross-encoder"]),
+        ({"hidden_state": 1.0, "hard_label": 0.0}, ["no loss teaches answers"]),
+        ({"phases": [{"share": 1, "hidden_state": 1}]}, ["no loss teaches answers"]),
+        ({"phases": HALVES}, []),
+        ({"phases": [{"share": 0.5, "hard_label": 1}, {"share": 0.5, "hidden_state": 1}]}, []),
+    ],
+)
+def test_losses_that_leave_something_out(settings, told):
+    found = list(doubts_about(Distill.model_validate(settings)))
+    assert [found.startswith(begin) for found, begin in zip(found, told, strict=True)] == [True] * len(told)
+
+
+def test_further_teachers_that_nobody_follows():
+    settings = Distill(teachers=["elsewhere"])
+    own, plain = [{"text": "a", "soft_labels": [0.1, 0.9]}], [{"text": "a"}]
+    assert list(doubts_about_further(settings, own, [])) != []
+    assert list(doubts_about_further(settings, own, plain)) == []
+    assert list(doubts_about_further(settings, plain, [])) == []
+    assert list(doubts_about_further(Distill(), own, [])) == []
+
+
+def test_a_start_nobody_asked_for():
+    assert list(doubts_about_start("random", Student(layers=1))) != []
+    assert list(doubts_about_start("random", Student(layers=1, start="random"))) == []
+    assert list(doubts_about_start("slice", Student(layers=1))) == []
+    assert list(doubts_about_start(None, Student(source="somewhere"))) == []
+
+
+@pytest.mark.parametrize(("updates", "idle"), [(1, ["phase 2"]), (2, ["phase 2"]), (1000, []), (1001, [])])
+def test_phases_without_an_update(updates, idle):
+    """The second begins once 0.999 of all updates are done: the last of 1000 is the first that it has."""
+    found = list(doubts_about_updates(Distill.model_validate({"phases": HALVES}), updates))
+    assert [doubt.split(" gets")[0] for doubt in found] == idle
+
+
+def test_a_distillation_tells_them(tiny_folder, prepared, tmp_path):
+    console = Console("human", io.StringIO(), io.StringIO())
+    settings = Distill.model_validate({"max_steps": 2, "precision": "fp32", "phases": HALVES})
+    distill(tiny_folder("bert"), Student(layers=1, heads=8), prepared, settings, 0, tmp_path, console=console)
+    said = console.err.getvalue()
+    assert "warning: distill: the student starts from random weights" in said
+    assert "warning: distill: phase 2 gets none of the 2 updates" in said
+    assert "; it began with random weights" in said
+
+
+def test_so_does_one_of_models_in_memory(tiny_model, tiny_tokenizer, tiny_task, rows):
+    console = Console("human", io.StringIO(), io.StringIO())
+    settings = Distill(max_steps=1, precision="fp32", losses={})
+    teacher, student = tiny_model("bert"), tiny_model("bert")
+    distill_from_model(teacher, student, tiny_tokenizer, rows(9), rows(4), tiny_task, settings, console=console)
+    assert f"warning: distill: {ALONE}" in console.err.getvalue()
+
+
+def test_a_teacher_that_answers_no_numbers_is_named(tiny_model, tiny_tokenizer, tiny_task, rows):
+    good, broken = tiny_model("bert"), tiny_model("bert")
+    with torch.no_grad():
+        broken.classifier.bias[0] = float("nan")
+    settings = Distill(max_steps=1, precision="fp32", losses={"soft_label": 1.0})
+    teachers = [(good, 1.0), (broken, 1.0)]
+    with pytest.raises(
+        CompressError, match=r"soft_label became nan .*; the teacher 2 itself answers what is no"
+    ) as told:
+        distill_from_model(teachers, tiny_model("bert"), tiny_tokenizer, rows(9), rows(4), tiny_task, settings)
+    assert str(told.value.hint).startswith("look at the teacher 2, or take another")
+
+
+def test_a_student_that_breaks_by_itself_is_not_its_teacher_s_fault(tiny_model, tiny_tokenizer, tiny_task, rows):
+    student = tiny_model("bert")
+    with torch.no_grad():
+        student.classifier.bias[0] = float("nan")
+    settings = Distill(max_steps=1, precision="fp32", losses={"soft_label": 1.0})
+    with pytest.raises(CompressError, match="became nan") as told:
+        distill_from_model(tiny_model("bert"), student, tiny_tokenizer, rows(9), rows(4), tiny_task, settings)
+    assert "itself" not in str(told.value)
+    assert "a smaller weight for this loss" in str(told.value.hint)

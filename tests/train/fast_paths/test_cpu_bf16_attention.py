@@ -1,0 +1,102 @@
+import pytest
+import torch
+import torch.nn.functional as F
+
+from compress.models.families import FAMILIES, family_of
+from compress.train.fast_paths import cpu_bf16_attention as attentions
+from compress.train.fast_paths.bf16_weights import WorkingCopy
+from compress.train.fast_paths.cpu_bf16_attention import attention, quick_attention
+
+SHAPE = 5, 3, 7, 4
+
+
+@pytest.fixture
+def states():
+    torch.manual_seed(0)
+    return [torch.randn(SHAPE).bfloat16().requires_grad_() for _ in range(3)]
+
+
+def slowly(query, key, value, mask, scale):
+    scores = query @ key.transpose(-1, -2) * scale
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    return scores.softmax(dim=-1) @ value
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("parts", [1 << 20, 1])
+def test_it_is_attention(masked, parts, states, monkeypatch):
+    monkeypatch.setattr(attentions, "SCORES", parts)  # all rows together, or each by itself
+    mask = (torch.arange(7) < torch.tensor([7, 3, 1, 5, 2])[:, None])[:, None, None, :] if masked else None
+    exact = [each.detach().float().requires_grad_() for each in states]
+    found, expected = attention(*states, mask, 0.5, 0.0), slowly(*exact, mask, 0.5)
+    assert torch.allclose(found.float(), expected, atol=0.02)
+    onto = torch.randn(SHAPE)
+    found.backward(onto.bfloat16())
+    expected.backward(onto)
+    for ours, theirs in zip(states, exact, strict=True):
+        assert torch.allclose(ours.grad.float(), theirs.grad, atol=0.05)
+
+
+def test_numbers_may_be_added_for_a_mask(states):
+    mask = torch.arange(7) < 4
+    added = torch.zeros(1, 1, 1, 7).masked_fill(~mask, torch.finfo(torch.bfloat16).min)
+    assert torch.equal(
+        attention(*states, mask[None, None, None], 0.5, 0.0), attention(*states, added.bfloat16(), 0.5, 0.0)
+    )
+
+
+def test_dropout_is_that_of_the_map_in_both_directions(states, monkeypatch):
+    query, key, value = states
+    mask = torch.rand(5, 3, 7, 7).lt(0.7).bfloat16() * 1.5
+    monkeypatch.setattr(attentions, "keep_mask", lambda like, share: mask)
+    exact = [each.detach().float().requires_grad_() for each in states]
+    found = attention(query, key, value, None, 0.5, 0.3)
+    expected = ((exact[0] @ exact[1].transpose(-1, -2) * 0.5).softmax(dim=-1) * mask) @ exact[2]
+    assert torch.allclose(found.float(), expected, atol=0.03)
+    found.float().sum().backward()
+    expected.sum().backward()
+    for ours, theirs in zip(states, exact, strict=True):
+        assert torch.allclose(ours.grad.float(), theirs.grad, atol=0.06)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_models_answer_the_same(name, tiny_model):
+    model = tiny_model(name)
+    ids = torch.tensor([[2, 5, 6, 3], [2, 7, 3, 0]])
+    arrays = {"input_ids": ids, "attention_mask": (ids > 0).long(), "token_type_ids": torch.zeros_like(ids)}
+    batch = {each: arrays[each] for each in family_of(model).inputs}
+    before, expected = model.config._attn_implementation, model(**batch).logits
+    copy = WorkingCopy(model)
+    copy.refresh()
+    with quick_attention(model):
+        assert torch.equal(model(**batch).logits, expected)  # in fp32 it is torch's own
+        with copy.running():
+            ours = model(**batch).logits
+    with copy.running():
+        theirs = model(**batch).logits
+    assert torch.allclose(ours, theirs, atol=0.1)
+    assert model.config._attn_implementation == before
+
+
+def test_long_texts_go_to_the_one_that_keeps_no_maps(states, monkeypatch):
+    called = []
+    monkeypatch.setattr(attentions, "sdpa_attention_forward", lambda *args, **kwargs: called.append(1) or (None, None))
+    module = torch.nn.Module()
+    module.is_causal = False
+    attentions._forward(module, *states, None)
+    assert not called
+    monkeypatch.setattr(attentions, "MOST", 5 * 3 * 7 * 7 - 1)
+    attentions._forward(module, *states, None)
+    assert called
+    attentions._forward(module, *(each.detach() for each in states), None)  # nothing is kept without gradients
+    attentions._forward(module, *states, None, dropout=0.1)  # and torch's keeps more where it drops
+    assert len(called) == 1
+
+
+def test_texts_that_see_only_what_came_before_are_left_to_torch(states):
+    module = torch.nn.Module()
+    module.is_causal = True
+    found, _ = attentions._forward(module, *states, None)
+    expected = F.scaled_dot_product_attention(*states, is_causal=True)
+    assert torch.equal(found, expected.transpose(1, 2))

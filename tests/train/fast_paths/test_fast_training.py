@@ -1,0 +1,16 @@
+import pytest
+import torch
+
+from compress.train.fast_paths.cpu_bf16_attention import NAME
+from compress.train.fast_paths.fast_training import at_speed
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "quick"), [("cpu", "bf16", True), ("cpu", "fp32", False), ("cuda", "bf16", False)]
+)
+def test_attention_is_changed_on_a_cpu_alone(device, precision, quick, tiny_model):
+    model = tiny_model("bert")
+    before = model.config._attn_implementation
+    with at_speed(model, (), None, precision, torch.device(device)):
+        assert (model.config._attn_implementation == NAME) == quick
+    assert model.config._attn_implementation == before

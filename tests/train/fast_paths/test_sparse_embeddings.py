@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from compress.recipe.training_schema import Training
+from compress.train.core.optimizer import frozen, make_optimizer
+from compress.train.fast_paths.sparse_embeddings import word_vectors
+
+PIECES = np.array([0, 2, 3, 5, 6, 7])
+BATCHES = [torch.tensor([[2, 5, 6, 3]]), torch.tensor([[2, 7, 3, 0], [2, 5, 5, 3]])]
+
+
+def steps(model, words, decay=0.0):
+    """Three updates; the gradient's norm of each."""
+    optimizer = make_optimizer(model, [], Training(learning_rate=1e-2, weight_decay=decay), words)
+    learning = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    norms = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        for ids in BATCHES:
+            model(input_ids=ids, attention_mask=(ids > 0).long()).logits.square().sum().backward()
+            if words:
+                words.collect()
+        norms.append(float(nn.utils.get_total_norm([each.grad for each in learning if each.grad is not None])))
+        optimizer.step()
+        if words:
+            words.spread()
+    return norms
+
+
+def test_rows_learn_as_the_whole_table_would(tiny_model):
+    whole, some = tiny_model("bert"), tiny_model("bert")
+    words = word_vectors(some, PIECES)
+    with words.sparse():
+        found = steps(some, words)
+    assert found == pytest.approx(steps(whole, None), rel=1e-5)
+    for (name, ours), theirs in zip(some.named_parameters(), whole.parameters(), strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-4), name
+    assert not words.table.sparse
+    assert len(words.learning) == len(PIECES)
+
+
+def test_gradients_of_batches_do_not_pile_up(tiny_model):
+    model = tiny_model("bert")
+    words = word_vectors(model, PIECES)
+    with words.sparse():
+        for _ in range(3):
+            words.table(BATCHES[0]).sum().backward()
+            words.collect()
+            assert words.table.weight.grad is None
+    assert words.learning.grad[:, 0].tolist() == [0.0, 3.0, 3.0, 3.0, 3.0, 0.0]
+
+
+def test_what_never_occurs_is_left_alone(tiny_model):
+    model = tiny_model("bert")
+    before = model.get_input_embeddings().weight.clone()
+    words = word_vectors(model, PIECES)
+    with words.sparse():
+        steps(model, words, decay=0.5)
+    after = model.get_input_embeddings().weight
+    others = [piece for piece in range(len(before)) if piece not in PIECES]
+    assert torch.equal(after[others], before[others])
+    assert not torch.equal(after[5], before[5])
+
+
+def test_a_table_that_was_set_is_read_again(tiny_model):
+    model = tiny_model("bert")
+    words = word_vectors(model, PIECES)
+    with torch.no_grad():
+        model.get_input_embeddings().weight.fill_(0.5)
+    words.reread()
+    assert (words.learning == 0.5).all()
+
+
+def test_a_frozen_or_shared_table_has_no_stand_in(tiny_model):
+    model = tiny_model("bert")
+    with frozen(model, "embeddings"):
+        assert word_vectors(model, PIECES) is None
+    model.other = nn.Linear(1, 1, bias=False)
+    model.other.weight = model.get_input_embeddings().weight
+    assert word_vectors(model, PIECES) is None

@@ -1,0 +1,75 @@
+import pytest
+import torch
+
+from compress.console import Console
+from compress.models.families import FAMILIES, layers_of
+from compress.models.forward_hooks import observe
+from compress.recipe.training_schema import Training
+from compress.train.fast_paths.torch_compile import as_they_are, compiled, parts_of
+from compress.train.loop import train
+from compress.train.objective import TaskObjective
+
+IDS = torch.tensor([[2, 5, 6, 3]])
+SETTINGS = {"epochs": 1, "batch_size": 8, "compile": True}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_no_part_holds_what_is_observed(name, tiny_model):
+    model = tiny_model(name)
+    parts = parts_of(model)
+    family = FAMILIES[name]
+    assert parts or name == "albert"  # whose layers hold their products themselves
+    for layer in layers_of(model):
+        for path in filter(None, (family.query, family.key, family.value, family.query_key_value)):
+            observed = layer.get_submodule(path)
+            assert not any(observed is inner for part in parts for inner in part.modules())
+
+
+def test_parts_are_compiled_for_a_while_and_hooks_still_see(tiny_model, monkeypatch):
+    """With a stand-in for the compiler: what is compiled, and when it runs."""
+    ran = []
+    plain = torch.nn.Module._call_impl
+
+    def compile_part(part, **told):
+        part._compiled_call_impl = lambda *args: ran.append(part) or plain(part, *args)
+
+    monkeypatch.setattr(torch.nn.Module, "compile", compile_part)
+    model = tiny_model("bert")
+    expected = model(input_ids=IDS).logits
+    with compiled([model]), observe(model, [0, 1], {"query", "hidden"}) as seen:
+        assert torch.equal(model(input_ids=IDS).logits, expected)
+    assert len(ran) == 3 * len(layers_of(model))
+    assert all(set(parts) == {"query", "hidden"} for parts in seen.values())
+    model(input_ids=IDS)
+    assert len(ran) == 3 * len(layers_of(model))
+
+
+def test_without_compiling_nothing_is_asked_of_the_compiler(monkeypatch):
+    monkeypatch.setattr(torch.compiler, "set_stance", None)
+    with as_they_are(False):
+        pass
+
+
+def test_a_cpu_passes_it_over_and_says_so(tiny_model, material, tmp_path, capsys):
+    told = []
+    console = Console("quiet")
+    console.note = told.append
+    objective = TaskObjective(material.task)
+    train(tiny_model("bert"), objective, material.train, Training(**SETTINGS), seed=0, work=tmp_path, console=console)
+    assert any("compile is passed over" in text for text in told)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
+def test_a_gpu_trains_compiled(tiny_model, material, tmp_path):
+    settings = Training(**SETTINGS, precision="bf16", evaluations=2)
+    result = train(
+        tiny_model("bert"),
+        TaskObjective(material.task),
+        material.train,
+        settings,
+        seed=0,
+        work=tmp_path,
+        evaluate=material.evaluate,
+    )
+    assert result.score is not None

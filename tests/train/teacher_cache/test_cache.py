@@ -1,0 +1,562 @@
+"""What a teacher says, kept on disk: the same bits, whatever part of it stands."""
+
+import errno
+import json
+import os
+import random
+import shutil
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from compress.console import Console
+from compress.models.student.build_student import build_student
+from compress.recipe.training_schema import Distill, Student
+from compress.tasks import kind_of
+from compress.train import distill_from_model
+from compress.train.distillation.distill_objective import Distillation
+from compress.train.distillation.teachers import Ensemble, ModelTeacher
+from compress.train.fast_paths.bf16_weights import WorkingCopy
+from compress.train.teacher_cache import cache
+from compress.train.teacher_cache.cache import CachedTeacher, flat
+from compress.train.teacher_cache.cache_file import Form, Kept, Marks, as_bits
+from compress.train.teacher_cache.cache_plan import CachePlan
+
+WANTED = {-1: {"hidden"}, 1: {"hidden", "query", "value"}}
+MIB = 2**20
+
+
+class Counting:
+    """A teacher that notes how many examples it was asked about, and how wide they were."""
+
+    def __init__(self, model):
+        self._teacher = ModelTeacher(model)
+        self.model = model
+        self.asked = []
+
+    def __call__(self, batch, wanted):
+        self.asked.append(tuple(batch["input_ids"].shape))
+        return self._teacher(batch, wanted)
+
+    def models(self):
+        return self._teacher.models()
+
+    def identity(self):
+        return self._teacher.identity()
+
+    def begin(self):
+        self._teacher.begin()
+
+    def spared(self):
+        return self._teacher.spared()
+
+
+@pytest.fixture
+def teacher(tiny_model):
+    return Counting(tiny_model("bert"))
+
+
+@pytest.fixture
+def batch_of(material):
+    def make(*indices, width=None):
+        batch = {name: torch.from_numpy(array) for name, array in material.train.batch(np.array(indices)).items()}
+        if width is not None:
+            more = width - batch["input_ids"].shape[1]
+            for name in ("input_ids", "attention_mask", "token_type_ids"):
+                batch[name] = torch.nn.functional.pad(batch[name], (0, more))
+        return batch
+
+    return make
+
+
+def cached(teacher, material, folder, disk=100 * MIB, lasting=50, wanted=WANTED, digest="", begin=True, **options):
+    train = material.train
+    examples = SimpleNamespace(pieces=train.pieces, lasting=lasting, batch=train.batch, digest=lambda: digest)
+    made = CachedTeacher(teacher, wanted, examples, folder, disk, **options)
+    if begin:
+        made.begin()
+    return made
+
+
+def part_of_the_layers(material, count):
+    """Bytes for all answers, two classes each, and the layers of so many examples: four parts of 32 numbers a piece."""
+    return 4 * 2 * 50 + 4 * 4 * 32 * int(material.train.pieces[:count].sum())
+
+
+def same_bits(batch, ours, theirs):
+    """Equal where there are real pieces: what stands in padding is nobody's."""
+    ours, theirs = flat(*ours), flat(*theirs)
+    assert ours.keys() == theirs.keys()
+    real = batch["attention_mask"].bool()
+    for key, tensor in ours.items():
+        assert (tensor.dtype, tensor.shape) == (theirs[key].dtype, theirs[key].shape)
+        first, second = (tensor[real], theirs[key][real]) if key[0] is not None else (tensor, theirs[key])
+        assert np.array_equal(as_bits(first), as_bits(second)), key
+    return True
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("pieces", [True, False])
+def test_what_is_read_is_what_was_stored(dtype, pieces, tmp_path):
+    lengths = np.array([3, 1, 4, 2])
+    values = torch.randn(3, *([4] if pieces else []), 2, 5).to(dtype)
+    values[0].flatten()[:3] = torch.tensor([float("nan"), float("inf"), -0.0]).to(dtype)
+    kept = Kept(tmp_path / "x", Form.of(values, pieces), np.cumsum(lengths))
+    kept.put(np.array([2, 0, 3]), values)
+    again = Kept(tmp_path / "x", Form.of(values, pieces), np.cumsum(lengths))
+    assert again.has_place(np.array([0, 3, 4])).tolist() == [True, True, False]
+    found = again.get(np.array([3, 2, 0]), 6)
+    for place, (row, length) in enumerate([(2, 2), (0, 4), (1, 3)]):
+        expected = np.zeros_like(found[0])
+        there = slice(0, length) if pieces else ...
+        expected[there] = as_bits(values)[row][there]
+        assert np.array_equal(found[place], expected)
+
+
+def test_marks_are_seen_by_all_who_share_them(tmp_path):
+    first, second = Marks(tmp_path / "x", 4), Marks(tmp_path / "x", 4)
+    index = np.array([2, 0, 7])
+    assert second.lack(index).tolist() == [True, True, False]
+    first.add(index[:1])
+    assert second.stand(index).tolist() == [True, False, False]
+    assert second.lack(index).tolist() == [False, True, False]
+
+
+def test_the_teacher_is_asked_once(teacher, material, batch_of, tmp_path):
+    asked = cached(teacher, material, tmp_path)
+    batch = batch_of(0, 7, 3, 9)
+    first = asked(batch, WANTED)
+    assert teacher.asked[1:] == [tuple(batch["input_ids"].shape)]  # the one before is the look at one example
+    assert same_bits(batch, first, teacher(batch, WANTED))
+    count = len(teacher.asked)
+    again = batch_of(9, 3, width=30)
+    said = asked(again, WANTED)
+    assert len(teacher.asked) == count
+    short = batch_of(9, 3)
+    assert same_bits(short, asked(short, WANTED), asked(short, WANTED))
+    width = short["input_ids"].shape[1]
+    ours, theirs = flat(*said), flat(*asked(short, WANTED))
+    assert all(torch.equal(ours[key][:, :width], theirs[key]) for key in ours if key[0] is not None)
+    assert torch.equal(ours[None, "logits"], first[0]["logits"][[3, 2]])
+
+
+def test_layers_have_the_shape_a_model_gives_them(teacher, material, batch_of, tmp_path):
+    asked = cached(teacher, material, tmp_path)
+    batch = batch_of(*range(8))
+    asked(batch, WANTED)
+    answers, seen = asked(batch, WANTED)
+    fresh, shown = teacher(batch, WANTED)
+    assert {name: tensor.shape for name, tensor in answers.items()} == {"logits": fresh["logits"].shape}
+    assert seen.keys() == shown.keys()
+    for layer, parts in seen.items():
+        assert {part: tensor.shape for part, tensor in parts.items()} == {
+            part: tensor.shape for part, tensor in shown[layer].items()
+        }
+
+
+def test_made_up_texts_go_past(teacher, material, batch_of, tmp_path):
+    asked = cached(teacher, material, tmp_path, lasting=10)
+    both = batch_of(3, 40, 4, 41)
+    asked(both, WANTED)
+    assert same_bits(both, asked(both, WANTED), asked(both, WANTED))
+    assert [rows for rows, _ in teacher.asked] == [1, 2, 2, 2, 2]  # what is kept and what is not never run together
+    assert {width for _, width in teacher.asked[1:]} == {both["input_ids"].shape[1]}
+    alone = batch_of(41, 42)
+    assert same_bits(alone, asked(alone, WANTED), teacher(alone, WANTED))
+    assert [path.stat().st_size for path in tmp_path.rglob("stands")] == [10]
+
+
+def test_a_budget_holds_the_layers_of_the_first_examples(teacher, material, batch_of, tmp_path):
+    disk = part_of_the_layers(material, 20)
+    asked = cached(teacher, material, tmp_path, disk=disk + 5)
+    batch = batch_of(5, 25, 19, 20)
+    first = asked(batch, WANTED)
+    assert same_bits(batch, first, asked(batch, WANTED))
+    assert [rows for rows, _ in teacher.asked] == [1, 2, 2, 2]
+    assert torch.equal(asked(batch, {})[0]["logits"], first[0]["logits"])
+    assert len(teacher.asked) == 4  # answers stand for all
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*.values")) == disk
+
+
+def test_only_what_stands_is_read(teacher, material, batch_of, tmp_path, monkeypatch):
+    read, get = [], Kept.get
+    monkeypatch.setattr(Kept, "get", lambda kept, index, width: read.append(index.tolist()) or get(kept, index, width))
+    asked = cached(teacher, material, tmp_path, disk=part_of_the_layers(material, 20))
+    asked(batch_of(5, 25, 19, 30), {1: {"hidden"}})
+    assert read == [[5, 25, 19, 30], [5, 19]]  # the answers, and the layer
+    read.clear()
+    beyond = batch_of(26, 31, 41)
+    assert same_bits(beyond, asked(beyond, WANTED), teacher(beyond, WANTED))
+    assert read == [[26, 31, 41]]
+
+
+def test_what_runs_together_does_not_depend_on_what_stands(teacher, material, batch_of, tmp_path):
+    disk, batch = part_of_the_layers(material, 20), batch_of(5, 25, 19, 20, 3)
+    fresh = cached(teacher, material, tmp_path / "fresh", disk=disk)(batch, WANTED)
+    begun = cached(teacher, material, tmp_path / "begun", disk=disk)
+    begun(batch, WANTED)
+    marks = next((tmp_path / "begun").rglob("stands"))
+    marks.write_bytes(b"".join(b"\1" if place == 19 else b"\0" for place in range(50)))  # killed while it marked
+    teacher.asked.clear()
+    assert same_bits(batch, fresh, begun(batch, WANTED))
+    assert [rows for rows, _ in teacher.asked] == [3, 2]
+
+
+def test_seconds_are_spared_by_what_later_epochs_read(teacher, material, batch_of, tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "time", SimpleNamespace(monotonic=lambda: float(sum(rows for rows, _ in teacher.asked))))
+    asked = cached(teacher, material, tmp_path, disk=part_of_the_layers(material, 20))
+    for indices, spared in (((5, 25, 19, 20), 2), ((5, 25, 19, 20), 2), ((30, 31), 2), ((5, 6), 3), ((1, 2, 3), 6)):
+        asked(batch_of(*indices), WANTED)
+        assert asked.spared() == spared
+    monkeypatch.setattr("os.pwrite", full)
+    asked(batch_of(7, 8), WANTED)
+    assert asked.spared() == 0.0
+
+
+def test_parts_of_a_batch_run_uncompiled(teacher, material, batch_of, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(cache, "as_they_are", contextmanager(lambda compiled: (yield seen.append(compiled))))
+    asked = cached(teacher, material, tmp_path, lasting=10, compiles=True)
+    for indices in ((0, 1), (2, 20, 3), (20, 21), (0, 1)):
+        asked(batch_of(*indices), WANTED)
+    assert seen == [False, True, True, False]
+
+
+def test_files_are_opened_where_all_processes_pass(teacher, material, batch_of, tiny_model, tiny_task, tmp_path):
+    """And not in a call that one with other rows may never make."""
+
+    def keep(own, wanted):
+        return cached(own, material, tmp_path, wanted=wanted, begin=False)
+
+    student = tiny_model("bert", num_hidden_layers=1)
+    objective = Distillation(student, teacher, Distill(losses={"soft_label": 1.0}), tiny_task, keep=keep)
+    assert not list(tmp_path.iterdir())
+    objective(student, batch_of(0, 1))  # before any training: nothing is kept
+    assert not list(tmp_path.iterdir())
+    objective.begin(0.0)
+    assert list(tmp_path.rglob("stands"))
+    objective.begin(0.1)
+    assert [rows for rows, _ in teacher.asked] == [2, 1]
+
+
+def test_plans_are_pure():
+    ends = np.array([4, 6, 12])
+    forms = {(None, "logits"): Form("float32", (2,), False), (0, "hidden"): Form("bfloat16", (8,), True)}
+    assert CachePlan.within(23, forms, ends).answers == 0
+    for disk, layers, most in ((24, 0, 24), (87, 0, 24), (88, 1, 88), (120, 2, 120), (10**6, 3, 216)):
+        plan = CachePlan.within(disk, forms, ends)
+        assert (plan.answers, plan.layers, plan.most) == (3, layers, most)
+    assert CachePlan.within(100, forms, ends[:0]).answers == 0
+
+
+def test_answers_that_do_not_fit_are_told(teacher, material, batch_of, tmp_path, capsys):
+    asked = cached(teacher, material, tmp_path, disk=10, console=Console())
+    batch = batch_of(0, 1)
+    for _ in range(2):
+        assert same_bits(batch, asked(batch, WANTED), teacher(batch, WANTED))
+    assert capsys.readouterr().err.count("alone take more") == 1
+    assert not list(tmp_path.rglob("*.values"))
+
+
+def test_what_is_kept_is_told_once(teacher, material, batch_of, tmp_path, capsys):
+    cached(teacher, material, tmp_path, console=Console())(batch_of(0, 1), WANTED)
+    told = capsys.readouterr().err
+    assert "the teacher's answers to 50 examples, and its layers (embeddings, 1) of all of them" in told
+    cached(teacher, material, tmp_path, console=Console())(batch_of(0, 1), WANTED)
+    assert not capsys.readouterr().err
+    assert [rows for rows, _ in teacher.asked] == [1, 2]
+
+
+HALVES = [{"share": 0.5, "hidden_state": 1.0}, {"share": 0.5, "soft_label": 1.0}]
+
+
+@pytest.mark.parametrize(
+    ("device", "size", "kept"), [("cuda", None, False), ("cuda", "2GiB", True), ("cpu", None, True)]
+)
+def test_on_a_gpu_layers_are_kept_where_a_size_is_told(
+    device, size, kept, teacher, material, batch_of, tiny_task, tmp_path, capsys, monkeypatch
+):
+    here = SimpleNamespace(device=torch.device(device), count=1, is_main=True)
+    monkeypatch.setattr(cache, "Processes", lambda: here)
+    settings = Distill(epochs=2, batch_size=8, phases=HALVES, cache={} if size is None else size)
+    keep = cache.keeper(settings, material.train, tiny_task, tmp_path, Console(), "distill")
+    here.device, here.wait = torch.device("cpu"), lambda: None
+    asked, batch = keep(teacher, WANTED), batch_of(0, 1, 2)
+    asked.begin()
+    for _ in range(2):
+        assert same_bits(batch, asked(batch, WANTED), teacher(batch, WANTED))
+        assert same_bits(batch, asked(batch, {}), teacher(batch, {}))
+    assert len(list(tmp_path.rglob("layer*.values"))) == (4 if kept else 0)
+    told = capsys.readouterr().err
+    assert told.count("the teacher's answers to 50 examples") == 1
+    assert ("on a GPU" in told, ", and its layers" in told) == (not kept, kept)
+    assert len(teacher.asked) == (6 if kept else 8)  # the look at one example, four to compare, and what was not read
+
+
+@pytest.mark.parametrize(("device", "kept"), [("cuda", False), ("cpu", True)])
+def test_answers_that_no_update_would_read_are_not_kept(
+    device, kept, material, tiny_task, tmp_path, capsys, monkeypatch
+):
+    here = SimpleNamespace(device=torch.device(device), count=1, is_main=True)
+    monkeypatch.setattr(cache, "Processes", lambda: here)
+    settings = Distill(epochs=2, losses={"soft_label": 1.0, "hidden_state": 1.0})
+    found = cache.keeper(settings, material.train, tiny_task, tmp_path, Console(), "distill")
+    assert (found is not None) == kept
+    assert ("distill: the teacher is asked in every epoch: on a GPU" in capsys.readouterr().err) != kept
+
+
+def test_a_disk_with_little_room_keeps_less(teacher, material, batch_of, tmp_path, capsys, monkeypatch):
+    free = SimpleNamespace(free=cache.RESERVE + 1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: free)
+    asked = cached(teacher, material, tmp_path, console=Console())
+    asked(batch_of(0, 1), WANTED)
+    assert "that the disk can spare" in capsys.readouterr().err
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*.values")) <= 1000
+
+
+def full(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("indices", [(1, 2, 3), (1, 2, 30), (0, 1, 30)])
+def test_a_disk_that_fills_up_is_told_and_given_back(
+    indices, teacher, material, batch_of, tmp_path, capsys, monkeypatch
+):
+    asked = cached(teacher, material, tmp_path, console=Console(), disk=part_of_the_layers(material, 20))
+    asked(batch_of(0, 1), WANTED)
+    monkeypatch.setattr("os.pwrite", full)
+    batch = batch_of(*indices)
+    real = batch["attention_mask"].bool()
+    ours, theirs = flat(*asked(batch, WANTED)), flat(*teacher(batch, WANTED))
+    for key, tensor in theirs.items():  # a part of these was read, or said beside others
+        places = real if key[0] is not None else ...
+        assert torch.allclose(ours[key][places], tensor[places], atol=1e-5), key
+    assert "No space left on device" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    assert same_bits(batch, asked(batch, WANTED), teacher(batch, WANTED))
+
+
+def test_a_folder_that_cannot_be_made_is_told(teacher, material, batch_of, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    asked = cached(teacher, material, tmp_path / "file", console=Console())
+    batch = batch_of(0, 1)
+    assert same_bits(batch, asked(batch, WANTED), teacher(batch, WANTED))
+    assert "cannot be kept" in capsys.readouterr().err
+
+
+def test_another_teacher_precision_or_data_is_never_read(tiny_model, teacher, material, batch_of, tmp_path):
+    batch = batch_of(0, 1, 2)
+    cached(teacher, material, tmp_path)(batch, WANTED)
+    other = tiny_model("bert")
+    with torch.no_grad():
+        other.bert.encoder.layer[1].output.dense.weight.mul_(2)
+        other.classifier.weight.add_(1)
+    other = Counting(other)
+    assert same_bits(batch, cached(other, material, tmp_path)(batch, WANTED), other(batch, WANTED))
+    copy = WorkingCopy(teacher.model)
+    copy.refresh()
+    with copy.running():
+        low = cached(teacher, material, tmp_path)
+        low(batch, WANTED)
+        assert low(batch, WANTED)[0]["logits"].dtype == torch.bfloat16
+    cached(teacher, material, tmp_path, digest="others")(batch, WANTED)
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_what_was_written_before_the_machine_was_started_is_not_trusted(
+    teacher, material, batch_of, tmp_path, monkeypatch
+):
+    cached(teacher, material, tmp_path)(batch_of(0, 1), WANTED)
+    monkeypatch.setattr("compress.train.teacher_cache.cache_plan.boot", lambda: "later")
+    cached(teacher, material, tmp_path)(batch_of(0, 1), WANTED)
+    assert [rows for rows, _ in teacher.asked] == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize("damage", [lambda path: os.truncate(path, 8), lambda path: path.write_text("[]"), Path.unlink])
+@pytest.mark.parametrize("which", ["logits.values", "layer 1 hidden.values", "stands", "plan.json"])
+def test_files_that_were_cut_off_are_not_read(which, damage, teacher, material, batch_of, tmp_path):
+    batch = batch_of(0, 1)
+    cached(teacher, material, tmp_path)(batch, WANTED)
+    (folder,) = tmp_path.glob("teacher-*")
+    damage(folder / which)
+    again = cached(teacher, material, tmp_path)
+    assert same_bits(batch, again(batch, WANTED), teacher(batch, WANTED))
+    assert [rows for rows, _ in teacher.asked] == [1, 2, 1, 2, 2]  # anew; the last one compares
+
+
+def test_what_a_later_phase_asks_is_kept_from_the_first_on(teacher, material, batch_of, tmp_path):
+    asked = cached(teacher, material, tmp_path)
+    batch = batch_of(0, 1, 2)
+    assert asked(batch, {1: {"hidden"}})[1].keys() == {1}
+    assert same_bits(batch, asked(batch, WANTED), teacher(batch, WANTED))
+    assert [rows for rows, _ in teacher.asked] == [1, 3, 3]
+    asked(batch, {0: {"hidden"}})  # nobody said that this would be asked: it is answered all the same
+    assert [rows for rows, _ in teacher.asked] == [1, 3, 3, 3]
+
+
+def test_several_teachers_are_kept_as_one(tiny_model, material, batch_of, tmp_path):
+    both = Ensemble([(ModelTeacher(tiny_model("bert")), 1.0), (ModelTeacher(tiny_model("roberta")), 1.0)])
+    batch = batch_of(0, 1, 2)
+    asked = cached(both, material, tmp_path)
+    asked(batch, WANTED)
+    assert same_bits(batch, asked(batch, WANTED), both(batch, WANTED))
+
+
+def test_answers_of_pieces(tiny_model, material, batch_of, tmp_path):
+    teacher = Counting(tiny_model("bert", head="ForTokenClassification"))
+    asked = cached(teacher, material, tmp_path, of_pieces=True, wanted={})
+    batch = batch_of(0, 1, 2)
+    asked(batch, {})
+    wide = batch_of(0, 1, 2, width=30)
+    logits, real = asked(wide, {})[0]["logits"], wide["attention_mask"].bool()
+    assert logits.shape[:2] == (3, 30)
+    assert torch.equal(logits[real], teacher(batch, {})[0]["logits"][batch["attention_mask"].bool()])
+    span = Counting(tiny_model("bert", head="ForQuestionAnswering"))
+    asked = cached(span, material, tmp_path, of_pieces=True, wanted={})
+    asked(batch, {})
+    answers = asked(wide, {})[0]
+    assert {name: tensor.shape for name, tensor in answers.items()} == {"start_logits": (3, 30), "end_logits": (3, 30)}
+    assert [rows for rows, _ in span.asked] == [1, 3]
+
+
+SETTINGS = {"epochs": 3, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
+LOSSES = {"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0}
+
+
+@pytest.fixture
+def distilled(tiny_model, tiny_tokenizer, tiny_task, rows, monkeypatch):
+    """Distils as the settings say; returns the student's weights and how many examples the teacher was asked about."""
+    ask = ModelTeacher.__call__
+
+    def run(work, console=None, batches=None, **settings):
+        asked = []
+
+        def watched(teacher, batch, wanted):
+            asked.append(len(batch["input_ids"]))
+            if len(asked) == batches:
+                raise KeyboardInterrupt
+            return ask(teacher, batch, wanted)
+
+        monkeypatch.setattr(ModelTeacher, "__call__", watched)
+        teacher = tiny_model("bert")
+        student = build_student(teacher, Student(layers=1))
+        losses = {} if "phases" in settings else {"losses": LOSSES}
+        settings = Distill(**{**SETTINGS, **losses, **settings})
+        made = distill_from_model(
+            teacher, student, tiny_tokenizer, rows(50), rows(8), tiny_task, settings, work=work, console=console
+        )
+        return made.state_dict(), sum(asked)
+
+    return run
+
+
+def alike(first, second, **tolerance):
+    return all(torch.allclose(first[name], second[name], **tolerance) for name in first)
+
+
+def test_a_training_asks_about_each_example_once(distilled, tmp_path):
+    kept, asked = distilled(tmp_path / "kept")
+    fresh, asked_always = distilled(tmp_path / "fresh", cache=False)
+    assert (asked, asked_always) == (51, 150)
+    assert alike(kept, fresh, atol=2e-4)  # after 21 updates of Adam; a batch's loss is compared below
+    assert not list(tmp_path.rglob("*.values"))
+
+
+def test_restarts_share_what_was_said(distilled, tmp_path):
+    assert distilled(tmp_path, restarts=3, epochs=1)[1] == 51
+
+
+@pytest.mark.parametrize(
+    "settings", [{"epochs": 1}, {"epochs": 0.5}, {"max_steps": 7}, {"cache": False}, {"losses": {}, "hard_label": 1.0}]
+)
+def test_nothing_is_kept_for_nothing(settings, distilled, tmp_path, capsys):
+    distilled(tmp_path, console=Console(), **settings)
+    assert "stay on disk" not in capsys.readouterr().err
+
+
+def test_phases_ask_for_what_they_need(distilled, tmp_path):
+    phases = [{"share": 0.5, "hidden_state": 1.0}, {"share": 0.5, "soft_label": 1.0, "relation": 1.0}]
+    kept, asked = distilled(tmp_path / "kept", phases=phases)
+    fresh, asked_always = distilled(tmp_path / "fresh", phases=phases, cache=False)
+    assert (asked, asked_always) == (51, 150)
+    assert alike(kept, fresh, atol=5e-4)
+
+
+@pytest.mark.parametrize("disk", ["100MB", 20_000])
+def test_a_training_that_goes_on_ends_in_the_same_bits(disk, distilled, tmp_path):
+    often = {"checkpoint": {"steps": 3}, "cache": {"disk": disk}}
+    whole, _ = distilled(tmp_path / "whole", **often)
+    with pytest.raises(KeyboardInterrupt):
+        distilled(tmp_path / "stopped", batches=7, **often)
+    assert list(tmp_path.rglob("*.values"))
+    stopped, asked = distilled(tmp_path / "stopped", **often)
+    assert asked < 50 or disk == 20_000
+    assert alike(whole, stopped, rtol=0, atol=0)
+
+
+@pytest.fixture
+def wide(tiny_model, tiny_tokenizer, tiny_task, monkeypatch):
+    """Distils a teacher wide enough for its rounding to depend on a batch's shape, on texts of few and many pieces."""
+    ask, draw, words = ModelTeacher.__call__, random.Random(0), tiny_tokenizer.convert_ids_to_tokens(range(4, 20))
+    texts = [" ".join(draw.choices(words, k=60 if place % 10 == 0 else draw.randint(2, 26))) for place in range(60)]
+    train = [{"text": text, "text_pair": None, "label": place % 2} for place, text in enumerate(texts)]
+    changed = [kind_of(tiny_task).asked(text[: len(text) // 2], tiny_task) for text in texts[:20]]
+    monkeypatch.setattr(import_module("compress.train.distill"), "augmented_rows", lambda *_: changed)
+
+    def run(work, stop=None):
+        calls = []
+
+        def watched(teacher, batch, wanted):
+            calls.append(batch)
+            if len(calls) == stop:
+                raise KeyboardInterrupt
+            return ask(teacher, batch, wanted)
+
+        monkeypatch.setattr(ModelTeacher, "__call__", watched)
+        sizes = {"hidden_size": 192, "num_attention_heads": 6, "intermediate_size": 384}
+        teacher = tiny_model("bert", **sizes, initializer_range=0.08)
+        student = build_student(teacher, Student(layers=1))
+        options = {"batch_size": 20, "checkpoint": {"steps": 3}, "cache": {"disk": 2_000_000}}
+        settings = Distill(**{**SETTINGS, **options, "losses": LOSSES})
+        task = tiny_task.model_copy(update={"max_length": 64})
+        return distill_from_model(teacher, student, tiny_tokenizer, train, train[:8], task, settings, work=work)
+
+    return run
+
+
+@pytest.mark.parametrize("stop", [6, 12], ids=["in the first epoch", "in the second"])
+def test_the_same_bits_where_the_budget_holds_a_part(stop, wide, tmp_path):
+    """With augmented rows, killed in the first epoch and in the second, between two checkpoints."""
+    whole = wide(tmp_path / "whole").state_dict()
+    with pytest.raises(KeyboardInterrupt):
+        wide(tmp_path / "stopped", stop)
+    plan = json.loads(next(tmp_path.rglob("plan.json")).read_text())
+    assert 0 < plan["layers"] < plan["answers"] == 60
+    assert alike(whole, wide(tmp_path / "stopped").state_dict(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_losses_differ_by_no_more_than_padding(dtype, tiny_model, material, batch_of, tiny_task, tmp_path):
+    student = tiny_model("bert", num_hidden_layers=1).to(dtype)
+    model = tiny_model("bert").to(dtype)
+    settings = Distill(losses=LOSSES, hard_label=0.0)
+    fresh = Distillation(student, model, settings, tiny_task)
+
+    def keep(teacher, wanted):
+        return cached(teacher, material, tmp_path, wanted=wanted)
+
+    kept = Distillation(student, model, settings, tiny_task, keep=keep)
+    with torch.no_grad():
+        for first in range(0, 48, 8):
+            kept(student, batch_of(*range(first, first + 8), width=32))
+        for order in np.random.default_rng(0).permutation(48).reshape(6, 8):
+            batch = batch_of(*order)
+            ours, theirs = kept(student, batch), fresh(student, batch)
+            for name, loss in theirs.items():
+                bound = 1e-5 if dtype is torch.float32 else 0.02
+                assert ours[name].item() == pytest.approx(loss.item(), rel=bound, abs=bound), name
