@@ -24,7 +24,7 @@ from compress.console import Console
 from compress.data.encode import encode_rows
 from compress.data.tokenizer import Tokens
 from compress.errors import CompressError
-from compress.measure.answer_rows import answers
+from compress.measure.predict_rows import answers
 from compress.models import build_student, load, load_tokenizer
 from compress.recipe.training_schema import Distill, Student
 from compress.tasks import kind_of

@@ -1,6 +1,6 @@
 """Quality, speed and size of any model folder or variant, each with what it takes to believe the figure."""
 
-from compress.measure.answer_rows import answer_rows
+from compress.measure.predict_rows import answer_rows
 from compress.measure.quality.bootstrap_scorer import Drawn
 from compress.measure.quality.quality_result import ClassScore, Difference, Quality
 from compress.measure.quality.score_model import assess

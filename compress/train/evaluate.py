@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 
 from compress.data.encode import encode_rows
 from compress.data.tokenizer import Tokens
-from compress.measure.answer_rows import Run, answers, embeddings
+from compress.measure.predict_rows import Run, answers, embeddings
 from compress.model_info import TaskInfo
 from compress.models.heads import head_of
 from compress.tasks import kind_of

@@ -7,7 +7,7 @@ import torch
 
 from compress.console import Console
 from compress.errors import CompressError, MissingExtra, ModelError, UsageError
-from compress.measure.answer_rows import answers
+from compress.measure.predict_rows import answers
 from compress.recipe.training_schema import Checkpoints, Training
 from compress.train.core import training_data as materials
 from compress.train.core.precision import choose_precision

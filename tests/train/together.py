@@ -12,7 +12,7 @@ import torch
 
 from compress.console import Console
 from compress.data.splits.prepare_splits import load_roles
-from compress.measure.answer_rows import answers
+from compress.measure.predict_rows import answers
 from compress.models.load_save import load_model, load_tokenizer
 from compress.recipe.training_schema import Checkpoints, Distill, Finetune, Student
 from compress.train.core import training_data as materials

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from compress.data.encode import Encoded
-    from compress.measure.answer_rows import Searched
+    from compress.measure.predict_rows import Searched
     from compress.tasks.base import Row
     from compress.variants import Variant
 
@@ -89,7 +89,7 @@ def _answered(
     """
     from compress.data.tokenizer import Tokens
     from compress.environment import usable_cores
-    from compress.measure.answer_rows import answer_rows, embed_documents
+    from compress.measure.predict_rows import answer_rows, embed_documents
     from compress.model_info import read_info
     from compress.runtime import open_predictor
     from compress.runtime.predictor import Place

@@ -6,7 +6,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.data.splits.prepare_splits import Roles
-from compress.measure.answer_rows import answer_rows, embed_documents
+from compress.measure.predict_rows import answer_rows, embed_documents
 from compress.model_info import TaskInfo
 from compress.tasks import kind_of
 from compress.train.core.distributed import Processes

@@ -378,7 +378,7 @@ def test_an_exported_model_is_timed_without_torch(small):
 
 
 def test_what_a_library_prints_does_not_spoil_the_replies(small):
-    noisy = "import sys, os; from compress.measure import worker; opened = worker.open_model\n"
+    noisy = "import sys, os; from compress.measure.timing import worker; opened = worker.open_model\n"
     noisy += "def loud(spec):\n    print('noise'); os.write(1, b'more'); return opened(spec)\n"
     noisy += "worker.open_model = loud; worker.main()"
     told = "\n".join([spec(small).model_dump_json(), Order(do="close").model_dump_json(), ""])

@@ -9,7 +9,7 @@ import pytest
 from compress.console import Console
 from compress.data.splits.prepare_splits import load_roles, prepare
 from compress.errors import RecipeError
-from compress.measure import answer_rows
+from compress.measure import predict_rows
 from compress.measure.quality.robustness import PerturbedRows
 from compress.pipeline.graph import Competitor, Plan
 from compress.pipeline.plan import make_plan
@@ -87,8 +87,8 @@ def test_documents_are_embedded_once_for_all_changed_texts_and_cut_ones_are_told
     task = prepare(Task(kind="retrieval", data=files, **settings), 0, tmp_path).task_info
     model = tiny_folder(tiny_model("bert", head="ForSentenceEmbedding", pooling="mean"), task)
     bench = Workbench({"data": tmp_path, "finetune": model}, tmp_path, Console("quiet"))
-    seen, embed = [], answer_rows.embed_documents
-    monkeypatch.setattr(answer_rows, "embed_documents", lambda *given: seen.append(given) or embed(*given))
+    seen, embed = [], predict_rows.embed_documents
+    monkeypatch.setattr(predict_rows, "embed_documents", lambda *given: seen.append(given) or embed(*given))
     scoring_steps.score(bench, "finetune", VARIANT, "cpu", 16)
     scored = json.loads((tmp_path / scoring_steps.SCORED_FILE).read_bytes())["truncated"]
     assert scored == {

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from compress.data.splits.prepare_splits import load_roles, prepare
-from compress.measure.answer_rows import answer_rows
+from compress.measure.predict_rows import answer_rows
 from compress.model_info import read_info
 from compress.prune.prune_step import prune
 from compress.recipe.schema import Task

@@ -9,8 +9,8 @@ from compress.models.student.slicing import sliced
 from compress.recipe.training_schema import Distill, Student
 from compress.train.core.training_data import tokens_of
 from compress.train.distill import distill
+from compress.train.distillation import activation_importance as importances
 from compress.train.distillation.activation_importance import importance_for, measure
-from compress.train.distillation.distill_objective import activation_importance as importances
 
 IDS = torch.tensor([[2, 5, 9, 14, 8, 3], [2, 10, 8, 3, 0, 0]])
 MASK = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]])

@@ -17,6 +17,7 @@ from compress.tasks import kind_of
 from compress.train import distill_from_model
 from compress.train.core import training_data
 from compress.train.core.nan_diagnosis import rows_to_blame
+from compress.train.distillation import augment as module
 from compress.train.distillation.augment import (
     augmented_rows,
     changed_rows,
@@ -25,7 +26,6 @@ from compress.train.distillation.augment import (
     replaced,
     words_to_replace,
 )
-from compress.train.distillation.distill_objective import augment as module
 
 TASK = TaskInfo(
     name="t", kind="classification", text=("text",), labels=("bad", "good"), metric="accuracy", max_length=32

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compress.data.tokenizer import Tokens
-from compress.measure.answer_rows import answer_rows, decided, embed_documents
+from compress.measure.predict_rows import answer_rows, decided, embed_documents
 from compress.model_info import TaskInfo
 from compress.tasks import KINDS
 
