@@ -15,7 +15,8 @@ from compress.losses.tensor_ops.row_subset import over_rows
 from compress.losses.tensor_ops.soft_targets import told_answers
 from compress.recipe.loss_schema import SoftLabel
 from compress.train.core.device_batches import OF_HOST
-from tests.losses.distillation import test_soft_label, test_task_losses
+from tests.losses import test_task_losses
+from tests.losses.distillation import test_soft_label
 from tests.losses.helpers import drawn, task
 from tests.losses.layers import CASES, batch_of, section, states
 
