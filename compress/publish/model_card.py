@@ -13,15 +13,27 @@ from compress.cards import HubCheckpoint, TeacherCard, available, find_teacher
 from compress.measure.result_base import Score
 from compress.model_info import FolderInfo
 from compress.model_sources import HUB_ID
-from compress.report import format_numbers
+from compress.report.format_numbers import (
+    drop_article,
+    format_count,
+    format_energy,
+    format_flop,
+    format_interval,
+    format_metric,
+    format_percent,
+    format_ratio,
+    format_score,
+    format_seconds,
+    format_size,
+)
 from compress.report.pages.render import conditions, markdown_cell, markdown_table
 from compress.report.report_schema import LedgerRow, Report, TargetFacts, Verdict
-from compress.report.speedup_breakdown import chain
+from compress.report.speedup_breakdown import speedup_stages
 from compress.report.tables import ledger_tables, speed_tables
 from compress.report.tables.machine_facts import row_counts, truncation
 from compress.report.tables.quality_tables import above_floor
 from compress.report.tables.table_type import Table
-from compress.report.tables.throughput_unit import at_once, call, unit
+from compress.report.tables.throughput_unit import describe_call, per_call_suffix, timed_unit
 from compress.runtime import runtime_of
 from compress.tasks import kind_of
 
@@ -121,7 +133,7 @@ def _tags(subject: Subject) -> list[str]:
     stages = {"distill": "distilled", "prune": "pruned"}
     done = [
         stages[link.stage]
-        for link in chain(subject.report, subject.row.key, subject.verdict.target)
+        for link in speedup_stages(subject.report, subject.row.key, subject.verdict.target)
         if link.stage in stages
     ]
     return [*done, subject.row.variant.precision]
@@ -146,13 +158,9 @@ def _headline(subject: Subject) -> str:
     shape = f", {row.shape}" if row.shape else ""
     if today is None or today.speedup is None:
         return f"{what}{shape}, {row.variant.name}."
-    faster = f"{format_numbers.times(today.speedup.value)} faster{at_once(report, target_of(subject))}"
-    gains = f"{faster} and {format_numbers.times(today.smaller)} smaller"
-    kept = (
-        f", with {format_numbers.percent(today.kept)} of its {format_numbers.metric(report.task.metric)}"
-        if today.kept
-        else ""
-    )
+    faster = f"{format_ratio(today.speedup.value)} faster{per_call_suffix(report, target_of(subject))}"
+    gains = f"{faster} and {format_ratio(today.smaller)} smaller"
+    kept = f", with {format_percent(today.kept)} of its {format_metric(report.task.metric)}" if today.kept else ""
     above = f" ({told} above {report.floor_name})" if report.floor and (told := _above_floor(subject)) else ""
     return f"{what}{shape}, {row.variant.name}: {gains} than its teacher in PyTorch fp32{kept}{above}."
 
@@ -193,19 +201,19 @@ def _scores(subject: Subject) -> str:
     floors = subject.report.floor.scores if subject.report.floor else {}
 
     def score(scores: Mapping[str, Score], name: str) -> str:
-        return format_numbers.score(scores[name].value if name in scores else None, directions[name])
+        return format_score(scores[name].value if name in scores else None, directions[name])
 
     rows = tuple(
         {
-            "metric": format_numbers.metric(name),
+            "metric": format_metric(name),
             "score": score(test.scores, name),
-            "95 % interval": format_numbers.interval(found, directions[name]),
+            "95 % interval": format_interval(found, directions[name]),
             "teacher": score(theirs, name),
-            format_numbers.bare(subject.report.floor_name): score(floors, name),
+            drop_article(subject.report.floor_name): score(floors, name),
         }
         for name, found in test.scores.items()
     )
-    columns = ("metric", "score", "95 % interval", "teacher", format_numbers.bare(subject.report.floor_name))
+    columns = ("metric", "score", "95 % interval", "teacher", drop_article(subject.report.floor_name))
     table = Table(columns, rows, frozenset({"score", *columns[3:]}))
     where = f"{test.rows:,} test rows of {markdown_cell(subject.report.data.source)}"
     batch = f", scored in batches of {test.batch} as its target uses it" if test.batch else ""
@@ -217,7 +225,7 @@ def _speed(subject: Subject) -> str:
     stages = ledger_tables.stages(report, title, subject.row.key)
     parts = [
         "## Speed",
-        f"“Faster” is the model alone, {call(report)}. Measured at {conditions(target)}, on"
+        f"“Faster” is the model alone, {describe_call(report)}. Measured at {conditions(target)}, on"
         f" {markdown_cell(report.machine.name)}. Other machines give other figures, and other ratios where their"
         " instructions differ.",
         markdown_table(ledger_tables.comparisons(report, subject.verdict)),
@@ -239,27 +247,24 @@ def _shaky(subject: Subject) -> list[str]:
 def _takes(subject: Subject) -> str:
     """What serving it takes; what was not measured is left out."""
     size, place = subject.row.footprint, subject.row.targets[subject.verdict.target]
-    lines, one = [], unit(subject.report)
+    lines, one = [], timed_unit(subject.report)
     if size is not None and size.parameters is not None:
         lines.append(
-            f"{format_numbers.count(size.parameters)} parameters,"
-            f" {format_numbers.count(size.encoder_parameters)} without embeddings"
+            f"{format_count(size.parameters)} parameters, {format_count(size.encoder_parameters)} without embeddings"
         )
         lines += [
-            f"{format_numbers.operations(count)} for a {one} of {length} word pieces"
-            for length, count in size.flops_at.items()
+            f"{format_flop(count)} for a {one} of {length} word pieces" for length, count in size.flops_at.items()
         ]
     for each in place.serving:
         if each.peak is not None:
             how = "one by one" if each.batch == 1 else f"in batches of {each.batch}"
-            lines.append(f"{format_numbers.size(each.peak)} of memory at most for a process that serves {how}")
+            lines.append(f"{format_size(each.peak)} of memory at most for a process that serves {how}")
     if place.latency.first_answer_seconds is not None:
         lines.append(
-            f"{format_numbers.seconds(place.latency.first_answer_seconds)}"
-            " from the start of a process to its first answer"
+            f"{format_seconds(place.latency.first_answer_seconds)} from the start of a process to its first answer"
         )
     if place.latency.joules_per_row is not None:
-        lines.append(f"{format_numbers.joules(place.latency.joules_per_row)} a {one}, read from {place.latency.energy}")
+        lines.append(f"{format_energy(place.latency.joules_per_row)} a {one}, read from {place.latency.energy}")
     return "\n".join(["## What it takes", "", *(f"- {markdown_cell(line)}" for line in lines)]) if lines else ""
 
 

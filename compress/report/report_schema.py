@@ -84,7 +84,7 @@ class GateResult(Facts):
     """Why it did not pass."""
 
 
-class AtTarget(Facts):
+class TargetResult(Facts):
     """One row of the ledger at one target: answers and speed there."""
 
     select: Quality | None = None
@@ -114,7 +114,7 @@ class LedgerRow(Facts):
     footprint: Footprint | None = None
     cost_seconds: float | None = None
     """What making it took: all steps that lead to it."""
-    targets: Mapping[str, AtTarget] = {}
+    targets: Mapping[str, TargetResult] = {}
     """By target title."""
 
     @property
@@ -140,7 +140,7 @@ class Comparison(Facts):
     """The same of what is above the floor; None where the teacher is not clearly above it."""
 
 
-class Making(Facts):
+class Provenance(Facts):
     """How a model was made from another, beside what the recipe tells."""
 
     start: str
@@ -226,7 +226,7 @@ class Report(Facts):
     """What the machine can do at most, for every device and number of threads that a target has."""
     layer_maps: Mapping[str, LayerMap] = {}
     """By model, which teacher layers its own followed while it was distilled."""
-    makings: Mapping[str, Making] = {}
+    makings: Mapping[str, Provenance] = {}
     """By model, how it was made from another; empty in reports of before it was told."""
     verdicts: tuple[Verdict, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -241,7 +241,7 @@ class Report(Facts):
         return tuple(target.title for target in self.targets)
 
 
-def limits_of(limits: Iterable[Limits], device: str, threads: int) -> Limits | None:
+def find_limits(limits: Iterable[Limits], device: str, threads: int) -> Limits | None:
     """Those of a device and a number of threads."""
     return next((each for each in limits if each.device == device and each.threads == threads), None)
 

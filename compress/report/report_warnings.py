@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from compress.report.format_numbers import bare, metric, percent, probability, score, times
+from compress.report.format_numbers import (
+    drop_article,
+    format_metric,
+    format_p_value,
+    format_percent,
+    format_ratio,
+    format_score,
+)
 from compress.report.report_schema import LedgerRow, Report
-from compress.report.retention import CHANCE, teacher_is_above_floor, test_of
-from compress.report.speedup_breakdown import Link, chain
-from compress.report.tables.machine_facts import room
+from compress.report.retention import SIGNIFICANCE, quality_on_test, teacher_beats_baseline
+from compress.report.speedup_breakdown import Stage, speedup_stages
+from compress.report.tables.machine_facts import describe_length_limit
 
 TRUNCATED = 0.05
 """Share of cut rows that is worth a remark."""
 
 
-def remarks(report: Report) -> tuple[str, ...]:
+def report_warnings(report: Report) -> tuple[str, ...]:
     """All remarks, the weightier first; expects gates and verdicts."""
     return (
         *_teacher_against_floor(report),
@@ -29,17 +36,17 @@ def remarks(report: Report) -> tuple[str, ...]:
 
 def _teacher_against_floor(report: Report) -> Iterator[str]:
     """Students of a teacher that learned no more than the floor knows have succeeded in nothing."""
-    title = next((title for title in report.titles if test_of(report, report.teacher, title)), None)
-    teacher, floor = test_of(report, report.teacher, title) if title else None, report.floor
-    if title is None or teacher is None or floor is None or teacher_is_above_floor(report, title):
+    title = next((title for title in report.titles if quality_on_test(report, report.teacher, title)), None)
+    teacher, floor = quality_on_test(report, report.teacher, title) if title else None, report.floor
+    if title is None or teacher is None or floor is None or teacher_beats_baseline(report, title):
         return
     larger, versus = teacher.larger_is_better, floor.versus_teacher
-    shown = f"{score(teacher.primary.value, larger)} against {score(floor.primary.value, larger)}"
-    chance = f", p {probability(versus.p_value)}" if versus else ""
-    worse = versus is not None and versus.value > 0 and versus.p_value < CHANCE
+    shown = f"{format_score(teacher.primary.value, larger)} against {format_score(floor.primary.value, larger)}"
+    chance = f", p {format_p_value(versus.p_value)}" if versus else ""
+    worse = versus is not None and versus.value > 0 and versus.p_value < SIGNIFICANCE
     than = "significantly worse" if worse else "not significantly better"
     yield (
-        f"The teacher is {than} than {report.floor_name} ({metric(teacher.metric)} {shown}{chance}):"
+        f"The teacher is {than} than {report.floor_name} ({format_metric(teacher.metric)} {shown}{chance}):"
         " what is kept of its score is no success."
     )
 
@@ -48,7 +55,7 @@ def _against_floor(report: Report) -> Iterator[str]:
     """A winner that something simple may match is worth less than it looks."""
     if report.floor is None:
         reason = report.floor_reason or "it was not trained"
-        yield f"There is no {bare(report.floor_name)} to compare with: {reason}."
+        yield f"There is no {drop_article(report.floor_name)} to compare with: {reason}."
         return
     floor = report.floor.primary
     for verdict in report.verdicts:
@@ -59,8 +66,8 @@ def _against_floor(report: Report) -> Iterator[str]:
         larger = test.larger_is_better
         clear = test.primary.low > floor.high if larger else test.primary.high < floor.low
         if not clear:
-            shown = f"{score(test.primary.value, larger)} against {score(floor.value, larger)}"
-            told = f"{report.floor_name} ({metric(test.metric)} {shown})"
+            shown = f"{format_score(test.primary.value, larger)} against {format_score(floor.value, larger)}"
+            told = f"{report.floor_name} ({format_metric(test.metric)} {shown})"
             yield f"On {verdict.target} the winner is not clearly better than {told}."
 
 
@@ -72,19 +79,19 @@ def _unpaid(report: Report, title: str) -> Iterator[str]:
         before, after = link.before, link.after
         place = after.targets.get(title)
         if link.speedup is not None and link.speedup.low <= 1.0:
-            span = f"{times(link.speedup.low)} to {times(link.speedup.high)}"
+            span = f"{format_ratio(link.speedup.low)} to {format_ratio(link.speedup.high)}"
             paid = "did not pay" if link.speedup.value <= 1.0 else "may not have paid"
             yield (
-                f"{link.stage} {paid} on {title}: {after.key} is {times(link.speedup.value)} as fast as"
+                f"{link.stage} {paid} on {title}: {after.key} is {format_ratio(link.speedup.value)} as fast as"
                 f" {before.key} ({span})."
             )
         elif place and place.select and place.gate and not place.gate.passed and _stood(report, before, title):
             yield f"{link.stage} did not pay on {title}: {after.key} {'; '.join(place.gate.reasons)}."
 
 
-def _all_links(report: Report, title: str) -> list[Link]:
+def _all_links(report: Report, title: str) -> list[Stage]:
     """The links that lead to every row there, each once."""
-    links = (link for row in report.rows if title in row.targets for link in chain(report, row.key, title))
+    links = (link for row in report.rows if title in row.targets for link in speedup_stages(report, row.key, title))
     return list({(link.before.key, link.after.key): link for link in links}.values())
 
 
@@ -105,12 +112,12 @@ def _missing(report: Report) -> Iterator[str]:
             if latency.status == "failed":
                 yield f"Timing {key} on {title} failed: {latency.reason}."
         untimed = [(key, str(latency.reason)) for key, latency in there if latency.status == "not measured"]
-        for reason, keys in by_reason(untimed).items() if title in present else ():
+        for reason, keys in group_by_reason(untimed).items() if title in present else ():
             if not _told_of(report, title, reason):
                 yield f"{', '.join(keys)} {'was' if len(keys) == 1 else 'were'} not timed on {title}: {reason}."
 
 
-def by_reason(reasons: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+def group_by_reason(reasons: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """From pairs of key and reason: for each reason, the keys it is given for."""
     found: dict[str, list[str]] = {}
     for key, reason in reasons:
@@ -149,7 +156,7 @@ def _trusted(report: Report) -> Iterator[str]:
             }[ours.lean]
             yield (
                 f"On {verdict.target} the winner {says}: its calibration error is"
-                f" {percent(ours.error.value)}, the teacher's {percent(theirs.error.value)}."
+                f" {format_percent(ours.error.value)}, the teacher's {format_percent(theirs.error.value)}."
             )
 
 
@@ -163,7 +170,10 @@ def _data(report: Report) -> Iterator[str]:
     shares = {place.test.truncated for row in report.rows for place in row.targets.values() if place.test}
     cut = max((share for share in shares if share is not None), default=0.0)
     if cut > TRUNCATED:
-        yield f"{percent(cut)} of the test rows were cut at {room(report)}."
+        yield f"{format_percent(cut)} of the test rows were cut at {describe_length_limit(report)}."
     of_documents = report.data.truncated.get("test's documents", 0.0)
     if of_documents > TRUNCATED:
-        yield f"{percent(of_documents)} of the documents that are searched on test were cut at {room(report)}."
+        yield (
+            f"{format_percent(of_documents)} of the documents that are searched on test were cut at"
+            f" {describe_length_limit(report)}."
+        )

@@ -15,7 +15,7 @@ from compress.report.report_schema import LedgerRow, Report
 
 
 @dataclass(frozen=True)
-class Link:
+class Stage:
     """What one stage changed at one target."""
 
     stage: str
@@ -30,7 +30,7 @@ class Link:
     """What making `after` took beyond what `before` took."""
 
 
-def chain(report: Report, key: str, title: str) -> list[Link]:
+def speedup_stages(report: Report, key: str, title: str) -> list[Stage]:
     """The links from the reference row to ``key``; rows that are not there or failed are stepped over."""
     stations = _stations(report, key)
     return [_link(before, after, title) for before, after in pairwise(stations)]
@@ -49,16 +49,16 @@ def _stations(report: Report, key: str) -> list[LedgerRow]:
     return list({row.key: row for row in there}.values())
 
 
-def _link(before: LedgerRow, after: LedgerRow, title: str) -> Link:
+def _link(before: LedgerRow, after: LedgerRow, title: str) -> Stage:
     sizes = before.footprint, after.footprint
     costs = before.cost_seconds, after.cost_seconds
-    return Link(
+    return Stage(
         stage=after.step if after.model != before.model else after.variant.name,
         before=before,
         after=after,
         speedup=speedup(before, after, title),
         smaller=sizes[0].bytes_total / sizes[1].bytes_total if sizes[0] and sizes[1] else None,
-        gained=gained(before, after, title),
+        gained=score_change(before, after, title),
         seconds=max(0.0, costs[1] - costs[0]) if costs[0] is not None and costs[1] is not None else None,
     )
 
@@ -70,7 +70,7 @@ def speedup(before: LedgerRow, after: LedgerRow, title: str) -> Score | None:
     return ratio(before.targets[title].latency, after.targets[title].latency)
 
 
-def gained(before: LedgerRow, after: LedgerRow, title: str) -> float | None:
+def score_change(before: LedgerRow, after: LedgerRow, title: str) -> float | None:
     """The change of the primary score on test, turned so that below zero is a loss."""
     places = before.targets.get(title), after.targets.get(title)
     if places[0] is None or places[1] is None or places[0].test is None or places[1].test is None:
@@ -79,7 +79,7 @@ def gained(before: LedgerRow, after: LedgerRow, title: str) -> float | None:
     return sign * (places[1].test.primary.value - places[0].test.primary.value)
 
 
-def fastest_of(report: Report, model: str, title: str, *, passing: bool = True) -> LedgerRow | None:
+def fastest_variant(report: Report, model: str, title: str, *, passing: bool = True) -> LedgerRow | None:
     """The fastest timed variant of a model at a target; by default among those that pass the gate, if any does."""
     timed = [
         row for row in report.rows if row.model == model and title in row.targets and row.targets[title].latency.model

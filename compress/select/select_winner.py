@@ -13,20 +13,20 @@ from collections.abc import Mapping
 from compress.measure.quality.quality_result import ClassScore, Difference, Quality
 from compress.measure.result_base import Score
 from compress.measure.timing.latency import Latency, Timing, ratio
-from compress.report.format_numbers import points
+from compress.report.format_numbers import format_points
 from compress.report.report_schema import (
-    AtTarget,
     Comparison,
     GateResult,
     LedgerRow,
     Report,
     Rules,
     TargetFacts,
+    TargetResult,
     Verdict,
 )
-from compress.report.report_warnings import by_reason, remarks
-from compress.report.retention import kept, kept_above_floor, test_of
-from compress.report.speedup_breakdown import fastest_of, speedup
+from compress.report.report_warnings import group_by_reason, report_warnings
+from compress.report.retention import quality_on_test, ratio_above_baseline, score_ratio
+from compress.report.speedup_breakdown import fastest_variant, speedup
 
 ROUNDING = 1e-9
 """0.91 - 0.90 is 0.01 and a little in floating point; that little does not fail the gate."""
@@ -39,7 +39,7 @@ def judged(report: Report) -> Report:
     gated = report.model_copy(update={"rows": tuple(_gated(row, report) for row in report.rows)})
     verdicts = tuple(decide(gated, target) for target in gated.targets)
     decided = gated.model_copy(update={"verdicts": verdicts})
-    return decided.model_copy(update={"remarks": (*report.remarks, *remarks(decided))})
+    return decided.model_copy(update={"remarks": (*report.remarks, *report_warnings(decided))})
 
 
 def gate(
@@ -120,14 +120,15 @@ def _lost(
     judged_by = -difference.low if strict else drop
     if judged_by <= allowed + ROUNDING:
         return drop, []
-    amount = points(judged_by, select.larger_is_better)
+    amount = format_points(judged_by, select.larger_is_better)
     measured = f"may have lost {amount} (95 % interval)" if strict else f"lost {amount}"
-    return drop, [f"{measured} against {whom}, {points(allowed, select.larger_is_better)} allowed"]
+    return drop, [f"{measured} against {whom}, {format_points(allowed, select.larger_is_better)} allowed"]
 
 
 def _lost_classes(ours: Mapping[str, ClassScore], teachers: Mapping[str, ClassScore], allowed: float) -> list[str]:
     return [
-        f"lost {points(teacher.recall - ours[label].recall)} of recall on '{label}', {points(allowed)} allowed"
+        f"lost {format_points(teacher.recall - ours[label].recall)} of recall on '{label}',"
+        f" {format_points(allowed)} allowed"
         for label, teacher in teachers.items()
         if teacher.rows >= CLASS_ROWS and label in ours and teacher.recall - ours[label].recall > allowed + ROUNDING
     ]
@@ -164,18 +165,18 @@ def _why(winner: LedgerRow, timed: list[LedgerRow], title: str, report: Report) 
     fastest = min(timed, key=lambda row: _speed(row, title, report.rules).value)
     among = f"of {len(timed)} that passed the gate" if len(timed) > 1 else "and the only one that passed the gate"
     won = f"the fastest {among}" if fastest is winner else f"as fast as {fastest.key} and the smaller, {among}"
-    return f"{won} ({_loss(place)}, {points(place.gate.allowed, _larger(place))} allowed)"
+    return f"{won} ({_loss(place)}, {format_points(place.gate.allowed, _larger(place))} allowed)"
 
 
-def _loss(place: AtTarget) -> str:
+def _loss(place: TargetResult) -> str:
     drop = place.gate.drop if place.gate else None
     if drop is None:
         return "loss unknown"
     word = "lost" if drop > 0 else "gained"
-    return f"{word} {points(abs(drop), _larger(place))} on select" if drop else "lost nothing on select"
+    return f"{word} {format_points(abs(drop), _larger(place))} on select" if drop else "lost nothing on select"
 
 
-def _larger(place: AtTarget) -> bool:
+def _larger(place: TargetResult) -> bool:
     return place.select.larger_is_better if place.select else True
 
 
@@ -197,14 +198,14 @@ def _common(reasons: Mapping[str, str]) -> str:
     """Every reason once, with the rows it is given for where there are several."""
     if len(set(reasons.values())) == 1 and len(reasons) > 1:
         return next(iter(reasons.values()))
-    return "; ".join(f"{', '.join(keys)}: {reason}" for reason, keys in by_reason(reasons.items()).items())
+    return "; ".join(f"{', '.join(keys)}: {reason}" for reason, keys in group_by_reason(reasons.items()).items())
 
 
 def _comparisons(report: Report, winner: LedgerRow, title: str) -> tuple[Comparison, ...]:
     """The winner beside the teacher as it runs today, and beside the best variant of every model of the run."""
     beside = [("the teacher as it runs today", report.row(report.teacher))]
     models = dict.fromkeys(row.model for row in report.rows)
-    beside += [(f"the best variant of {model}", fastest_of(report, model, title)) for model in models]
+    beside += [(f"the best variant of {model}", fastest_variant(report, model, title)) for model in models]
     seen: set[str] = {winner.key}
     found = []
     for against, row in beside:
@@ -216,12 +217,12 @@ def _comparisons(report: Report, winner: LedgerRow, title: str) -> tuple[Compari
 
 def _comparison(report: Report, against: str, winner: LedgerRow, other: LedgerRow, title: str) -> Comparison:
     ours, theirs = winner.footprint, other.footprint
-    scores = test_of(report, winner.key, title), test_of(report, other.key, title)
+    scores = quality_on_test(report, winner.key, title), quality_on_test(report, other.key, title)
     return Comparison(
         against=against,
         key=other.key,
         speedup=speedup(other, winner, title),
         smaller=theirs.bytes_total / ours.bytes_total if ours and theirs else None,
-        kept=kept(*scores),
-        kept_above_floor=kept_above_floor(report, *scores, title),
+        kept=score_ratio(*scores),
+        kept_above_floor=ratio_above_baseline(report, *scores, title),
     )

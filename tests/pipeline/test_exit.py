@@ -9,7 +9,7 @@ from compress.measure.timing.latency import Latency
 from compress.model_info import VariantInfo
 from compress.pipeline.execute import Outcome
 from compress.pipeline.run import Result
-from compress.report.report_schema import AtTarget, GateResult, LedgerRow, Report, TargetFacts, Verdict
+from compress.report.report_schema import GateResult, LedgerRow, Report, TargetFacts, TargetResult, Verdict
 
 UNTIMED = Latency(status="not measured", reason="the budget is too small")
 VARIANT = VariantInfo(name="onnx-fp32", format="onnx", precision="fp32", runtime="onnxruntime")
@@ -19,7 +19,7 @@ def ended(*, passed: bool) -> Result:
     """A run that timed nothing on cpu."""
     gate = GateResult(passed=passed, drop=0.0 if passed else 0.5, allowed=0.01)
     row = LedgerRow(
-        model="student", step="distill", variant=VARIANT, targets={"cpu": AtTarget(latency=UNTIMED, gate=gate)}
+        model="student", step="distill", variant=VARIANT, targets={"cpu": TargetResult(latency=UNTIMED, gate=gate)}
     )
     cpu = TargetFacts(title="cpu", device="cpu", threads=1, batch=1, length="data")
     verdict = Verdict(target="cpu", winner=None, why="the reason why")

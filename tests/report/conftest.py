@@ -25,7 +25,6 @@ from compress.measure.roofline.roofline_result import Rate
 from compress.measure.timing.latency import Latency, Noise, UnderLoad, timing
 from compress.model_info import TaskInfo, VariantInfo
 from compress.report.report_schema import (
-    AtTarget,
     DataFacts,
     GridCell,
     LedgerRow,
@@ -34,6 +33,7 @@ from compress.report.report_schema import (
     Rules,
     StepCost,
     TargetFacts,
+    TargetResult,
 )
 from compress.select.select_winner import judged
 
@@ -142,7 +142,7 @@ def row(key: str, seed: int) -> LedgerRow:
     model, _, variant = key.partition("/")
     milliseconds, megabytes, score, seconds = FIGURES[key]
     plain = FIGURES[f"{model}/onnx-fp32"][2] if variant == "onnx-int8" else None
-    place = AtTarget(
+    place = TargetResult(
         select=quality(score - 0.002, 0.913, "select", None if plain is None else plain - 0.002),
         test=quality(score, unquantized=plain),
         latency=latency(milliseconds, seed),

@@ -5,7 +5,7 @@ import pytest
 from compress.measure.quality.quality_result import Difference, Quality
 from compress.measure.result_base import Score
 from compress.report.pages.render import render_html, render_markdown
-from compress.report.retention import kept_above_floor, teacher_is_above_floor
+from compress.report.retention import ratio_above_baseline, teacher_beats_baseline
 from compress.report.tables.ledger_tables import comparisons, ledger
 from compress.report.tables.quality_tables import retention
 from compress.select.select_winner import judged
@@ -41,13 +41,13 @@ def test_an_error_is_kept_the_other_way_round(make_report):
     place = row.targets["cpu"].model_copy(update={"test": teacher})
     rows = (row.model_copy(update={"targets": {"cpu": place}}), *report.rows[1:])
     report = report.model_copy(update={"rows": rows})
-    assert teacher_is_above_floor(report, "cpu")
-    assert kept_above_floor(report, ours, teacher, "cpu") == pytest.approx(5 / 6)
+    assert teacher_beats_baseline(report, "cpu")
+    assert ratio_above_baseline(report, ours, teacher, "cpu") == pytest.approx(5 / 6)
 
 
 def test_a_teacher_that_chance_may_explain_is_no_success(make_report, quality_of):
     report = judged(make_report(floor=floor_of(quality_of, 0.913, 0.4)))
-    assert teacher_is_above_floor(report, "cpu") is False
+    assert teacher_beats_baseline(report, "cpu") is False
     assert {row["kept above the floor"] for row in retention(report, "cpu").rows} == {"not meaningful"}
     assert comparisons(report, report.verdicts[0]).rows[0]["above the floor"] == "not meaningful"
     assert report.verdicts[0].comparisons[0].kept_above_floor is None
@@ -61,23 +61,23 @@ def test_a_teacher_that_chance_may_explain_is_no_success(make_report, quality_of
 
 def test_a_floor_above_the_teacher_is_no_success_however_sure(make_report, quality_of):
     report = judged(make_report(floor=floor_of(quality_of, 0.95, 0.001)))
-    assert teacher_is_above_floor(report, "cpu") is False
+    assert teacher_beats_baseline(report, "cpu") is False
     assert report.remarks[0].startswith("The teacher is significantly worse than a bag of words")
 
 
 def test_without_a_paired_test_the_intervals_decide(make_report, quality_of):
     unpaired = quality_of(0.90).model_copy(update={"versus_teacher": None})
-    assert teacher_is_above_floor(make_report(floor=unpaired), "cpu") is False
+    assert teacher_beats_baseline(make_report(floor=unpaired), "cpu") is False
     apart = quality_of(0.80).model_copy(update={"versus_teacher": None})
-    assert teacher_is_above_floor(make_report(floor=apart), "cpu") is True
+    assert teacher_beats_baseline(make_report(floor=apart), "cpu") is True
 
 
 def test_without_a_floor_nothing_is_said_of_it(make_report):
     report = judged(make_report(floor=None, floor_reason="left out"))
-    assert teacher_is_above_floor(report, "cpu") is None
+    assert teacher_beats_baseline(report, "cpu") is None
     assert {row["kept above the floor"] for row in retention(report, "cpu").rows} == {"–"}
     assert [remark for remark in report.remarks if "teacher is not" in remark] == []
-    assert teacher_is_above_floor(make_report(), "cuda") is None
+    assert teacher_beats_baseline(make_report(), "cuda") is None
 
 
 def test_a_floor_goes_by_its_own_name(make_report, quality_of):

@@ -17,7 +17,7 @@ from compress.pipeline.run import Options, forced_steps, look_over
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.load import dump_recipe
-from compress.report.format_numbers import size
+from compress.report.format_numbers import format_size
 
 
 def show_plan(plan: Plan, options: Options, console: Console, *, calibrated: bool = False, here: bool = False) -> None:
@@ -94,4 +94,4 @@ def shown_step(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _size(count: int | None) -> str:
-    return "" if count is None else size(count)
+    return "" if count is None else format_size(count)

@@ -29,7 +29,6 @@ from compress.pipeline.strip_paths import pathless, portable, without_paths
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Data
 from compress.report.report_schema import (
-    AtTarget,
     DataFacts,
     LedgerRow,
     Machine,
@@ -37,7 +36,8 @@ from compress.report.report_schema import (
     Rules,
     StepCost,
     TargetFacts,
-    limits_of,
+    TargetResult,
+    find_limits,
 )
 from compress.select.select_winner import judged
 from compress.variants import Variant
@@ -219,9 +219,9 @@ class _Assembly:
                 waiting += self.plan.step(name).needs
         return round(sum(self.bench.records[name].seconds for name in needed if name in self.bench.records), 3)
 
-    def _at(self, competitor: Competitor, target: Target, info: FolderInfo, size: Footprint) -> AtTarget:
+    def _at(self, competitor: Competitor, target: Target, info: FolderInfo, size: Footprint) -> TargetResult:
         latency = self._latency(competitor, target)
-        return AtTarget(
+        return TargetResult(
             select=self.assessor.quality(competitor, target, "select"),
             test=self.assessor.quality(competitor, target, "test"),
             latency=latency,
@@ -243,7 +243,7 @@ class _Assembly:
         self, competitor: Competitor, target: Target, latency: Latency, shape: ShapeInfo | None, size: Footprint
     ) -> Shares | None:
         """What the row used of the machine there; None where it was not timed."""
-        limits = limits_of(self.measured.limits, target.device, target.threads)
+        limits = find_limits(self.measured.limits, target.device, target.threads)
         if not latency.timed or limits is None or shape is None:
             return None
         return shares(latency, shape, limits, competitor.variant.precision, size.bytes_weights, target.batch)

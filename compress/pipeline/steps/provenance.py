@@ -12,7 +12,7 @@ from compress.pipeline.forecast.estimate_shapes import local_folder
 from compress.pipeline.strip_paths import portable
 from compress.recipe.schema import Recipe
 from compress.recipe.training_schema import Student
-from compress.report.report_schema import Making
+from compress.report.report_schema import Provenance
 
 if TYPE_CHECKING:
     from compress.models.student.build_student import Form
@@ -21,7 +21,7 @@ STARTS = {"teacher": "", "slice": "the most important parts of ", "svd": "the pr
 """What is taken of the layers that a student is made of."""
 
 
-def makings(recipe: Recipe, folders: Mapping[str, Path]) -> dict[str, Making]:
+def makings(recipe: Recipe, folders: Mapping[str, Path]) -> dict[str, Provenance]:
     """By model, of those whose folders are there: `teacher`, `student`, `pruned`."""
     starts: dict[str, str] = {}
     if recipe.student and "student" in folders:
@@ -30,7 +30,7 @@ def makings(recipe: Recipe, folders: Mapping[str, Path]) -> dict[str, Making]:
         starts["pruned"] = f"the {'student' if recipe.student else 'teacher'}, pruned"
     told = {model: find_info(folders[model]) for model in starts}
     return {
-        model: Making(start=start, augmented=info.augmented if (info := told[model]) else None)
+        model: Provenance(start=start, augmented=info.augmented if (info := told[model]) else None)
         for model, start in starts.items()
     }
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from compress.measure.timing.latency import ratio
-from compress.report import format_numbers
 from compress.report.charts.heatmap import Cell, heat
 from compress.report.charts.line_charts import Curve, Dot, load, reliability
 from compress.report.charts.overview_charts import models, variants
+from compress.report.format_numbers import format_milliseconds, format_percent, format_ratio
 from compress.report.report_schema import LedgerRow, Report
-from compress.report.retention import test_of
+from compress.report.retention import quality_on_test
 from compress.report.tables.ledger_tables import verdict_of
 from compress.report.tables.speed_tables import places
-from compress.report.tables.throughput_unit import units
+from compress.report.tables.throughput_unit import timed_units
 
 
 def reliability_figure(report: Report, title: str, key: str, width: int) -> str | None:
@@ -34,7 +34,7 @@ def load_figure(report: Report, title: str, width: int) -> str | None:
         )
         if dots and row.key in shown:
             curves.append(Curve(row.key, dots, *_looks(report, row)))
-    return load(curves, (f"{units(report)} a second", "p95, ms"), width) if curves else None
+    return load(curves, (f"{timed_units(report)} a second", "p95, ms"), width) if curves else None
 
 
 def grid_figure(report: Report, title: str, key: str, width: int) -> str | None:
@@ -47,10 +47,10 @@ def grid_figure(report: Report, title: str, key: str, width: int) -> str | None:
         if ours is None or ours.model is None:
             continue
         gain = ratio(theirs, ours) if theirs else None
-        told = format_numbers.times(gain.value if gain else None)
+        told = format_ratio(gain.value if gain else None)
         hint = "≈ " if ours.status == "unstable" or (theirs and theirs.status == "unstable") else ""
         cells[(str(cell.batch), str(cell.length))] = Cell(
-            gain.value if gain else None, hint + told, format_numbers.milliseconds(ours.model.p50.value)
+            gain.value if gain else None, hint + told, format_milliseconds(ours.model.p50.value)
         )
     if not cells:
         return None
@@ -72,7 +72,7 @@ def _reference_variant(report: Report) -> object:
 
 
 def _trust(report: Report, title: str, key: str) -> Curve | None:
-    row, test = report.row(key), test_of(report, key, title)
+    row, test = report.row(key), quality_on_test(report, key, title)
     if row is None or test is None or test.calibration is None or not test.calibration.bins:
         return None
     rows = sum(each.rows for each in test.calibration.bins)
@@ -80,8 +80,7 @@ def _trust(report: Report, title: str, key: str) -> Curve | None:
         Dot(
             100 * each.confidence,
             100 * each.correct,
-            f"{format_numbers.percent(each.confidence)} sure, {format_numbers.percent(each.correct)} right,"
-            f" {each.rows:,} answers",
+            f"{format_percent(each.confidence)} sure, {format_percent(each.correct)} right, {each.rows:,} answers",
             each.rows / rows,
         )
         for each in test.calibration.bins

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compress.report import format_numbers
 from compress.report.charts.svg import glyph
 from compress.report.charts.svg_charts import Bar, Point, Step, bars, speed_score, waterfall
+from compress.report.format_numbers import (
+    format_metric,
+    format_points,
+    format_ratio,
+    format_seconds,
+    format_signed,
+    format_size,
+)
 from compress.report.report_schema import LedgerRow, Report
-from compress.report.speedup_breakdown import chain, speedup
+from compress.report.speedup_breakdown import speedup, speedup_stages
 from compress.report.tables.ledger_tables import verdict_of
 
 WIDE, NARROW = 680, 324
@@ -53,8 +60,8 @@ def speed_figure(report: Report, title: str, width: int) -> str | None:
     sign = 1.0 if _larger(report, title) else -1.0
     allowed = report.rules.max_drop * _scale(report, title)
     gate = reference.y - sign * allowed if reference else None
-    label = f"the gate: teacher {'−' if sign > 0 else '+'} {format_numbers.points(report.rules.max_drop, sign > 0)}"
-    unit = f"{format_numbers.metric(report.task.metric)} on test" + ("" if sign > 0 else " (less is better)")
+    label = f"the gate: teacher {'−' if sign > 0 else '+'} {format_points(report.rules.max_drop, sign > 0)}"
+    unit = f"{format_metric(report.task.metric)} on test" + ("" if sign > 0 else " (less is better)")
     return speed_score(points, gate, label, ("milliseconds a call, p50", unit), width)
 
 
@@ -66,7 +73,7 @@ def size_figure(report: Report, title: str, width: int) -> str | None:
         Bar(
             label=row.key,
             value=float(row.footprint.bytes_total),
-            shown=format_numbers.size(row.footprint.bytes_total),
+            shown=format_size(row.footprint.bytes_total),
             series=order.index(row.model),
             marked=verdict is not None and verdict.winner == row.key,
         )
@@ -78,29 +85,27 @@ def size_figure(report: Report, title: str, width: int) -> str | None:
 
 def stage_figure(report: Report, title: str, key: str, width: int) -> str | None:
     """How the winner's speed came about; None where a stage on the way was not timed."""
-    links = chain(report, key, title)
+    links = speedup_stages(report, key, title)
     order = models(report)
     steps = []
     for link in links:
         if link.speedup is None:
             return None
-        gained = (
-            f"{format_numbers.signed(link.gained, _larger(report, title))} {format_numbers.metric(report.task.metric)}"
-        )
-        changed = f"{gained}, {format_numbers.seconds(link.seconds)}"
+        gained = f"{format_signed(link.gained, _larger(report, title))} {format_metric(report.task.metric)}"
+        changed = f"{gained}, {format_seconds(link.seconds)}"
         steps.append(
             Step(
                 link.stage,
                 changed,
                 link.speedup.value,
-                format_numbers.times(link.speedup.value),
+                format_ratio(link.speedup.value),
                 order.index(link.after.model),
             )
         )
     if not steps:
         return None
     total = speedup(links[0].before, links[-1].after, title)
-    return waterfall(steps, format_numbers.times(total.value if total else None), width)
+    return waterfall(steps, format_ratio(total.value if total else None), width)
 
 
 def _point(report: Report, row: LedgerRow, title: str) -> Point | None:

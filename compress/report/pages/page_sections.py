@@ -8,7 +8,7 @@ from functools import partial
 
 from compress.report.charts.measurement_charts import grid_figure, load_figure, reliability_figure
 from compress.report.report_schema import Report, Verdict
-from compress.report.retention import test_of
+from compress.report.retention import quality_on_test
 from compress.report.tables import ledger_tables, quality_tables, size_tables, speed_tables, throughput_unit
 from compress.report.tables.table_type import Table
 
@@ -81,7 +81,7 @@ def _answers(report: Report, title: str, key: str, verdict: Verdict | None) -> I
         " sure. A mark's area is its share of the answers.",
     )
     yield Block("By length", f"{of_key} {STAR}", quality_tables.slices(report, title, key, None))
-    test = test_of(report, key, title)
+    test = quality_on_test(report, key, title)
     for column in test.slices if test else ():
         table = quality_tables.slices(report, title, key, column)
         yield Block(f"By {column}", f"{of_key} {STAR}", table)
@@ -107,7 +107,7 @@ def _pair(report: Report, key: str) -> str:
 def _speed(report: Report, title: str, key: str) -> Iterator[Block]:
     yield Block(
         "All timings",
-        f"The model alone, {throughput_unit.call(report)}, from padded arrays to outputs on the host."
+        f"The model alone, {throughput_unit.describe_call(report)}, from padded arrays to outputs on the host."
         " ≈ marks a timing that the session calls unstable: a hint, no more. The spread is what the machine did from"
         " round to round, not the inputs.",
         speed_tables.timings(report, title),
@@ -134,7 +134,7 @@ def _speed(report: Report, title: str, key: str) -> Iterator[Block]:
     yield Block(
         "Several callers",
         "Callers that each wait for an answer before they ask again, all at one process:"
-        f" {throughput_unit.units(report)} a second, and the wait that 95 % of the answers stay below."
+        f" {throughput_unit.timed_units(report)} a second, and the wait that 95 % of the answers stay below."
         " ≈ marks what the session calls unstable: its two laps differ by more than 10 %, or other work was there.",
         speed_tables.under_load(report, title),
         draw=partial(load_figure, report, title),
@@ -155,8 +155,8 @@ def _takes(report: Report, title: str) -> Iterator[Block]:
     energy = f" {'; '.join(sources)}." if sources else ""
     yield Block(
         "Parameters, operations, bytes and energy",
-        f"Operations are those of the encoder's matrix products for one {throughput_unit.unit(report)} of so many word"
-        f" pieces; all files are those that predicting needs.{energy}",
+        f"Operations are those of the encoder's matrix products for one {throughput_unit.timed_unit(report)} of so many"
+        f" word pieces; all files are those that predicting needs.{energy}",
         size_tables.footprint(report, title),
     )
     reasons = size_tables.serving_reasons(report, title)

@@ -11,14 +11,15 @@ from compress.environment import require
 from compress.report import format_numbers
 from compress.report.charts.layer_map_chart import layer_pictures
 from compress.report.charts.overview_charts import NARROW, WIDE, legend, size_figure, speed_figure, stage_figure
+from compress.report.format_numbers import ABSENT
 from compress.report.pages.page_sections import Block, Group, groups
 from compress.report.report_schema import Comparison, LedgerRow, Report, TargetFacts, Verdict, write_report
 from compress.report.tables import ledger_tables, speed_tables
 from compress.report.tables.machine_facts import environment_facts, row_counts, truncation
 from compress.report.tables.quality_tables import above_floor, scored
 from compress.report.tables.table_type import Table
-from compress.report.tables.throughput_unit import at_once, call
-from compress.report.tables.training_table import made
+from compress.report.tables.throughput_unit import describe_call, per_call_suffix
+from compress.report.tables.training_table import training_table
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -106,7 +107,7 @@ def section(report: Report, target: TargetFacts) -> Section:
         today=next((one for one in found if one.key == report.teacher), None),
         p50=_p50(winner, title),
         p50_today=_p50(report.row(report.teacher), title),
-        at_once=at_once(report, target),
+        at_once=per_call_suffix(report, target),
         score=scored(place.test if place else None),
         above_floor=above_floor(report, place.test if place else None, title),
         ledger=ledger_tables.ledger(report, title),
@@ -141,7 +142,7 @@ def conditions(target: TargetFacts) -> str:
 
 def _p50(row: LedgerRow | None, title: str) -> str:
     place = row.targets.get(title) if row else None
-    return speed_tables.p50_of(place.latency) if place else format_numbers.ABSENT
+    return speed_tables.p50_of(place.latency) if place else ABSENT
 
 
 def _context(report: Report) -> dict[str, Any]:
@@ -154,9 +155,9 @@ def _context(report: Report) -> dict[str, Any]:
         "recipe": json.dumps(report.recipe, indent=2, ensure_ascii=False),
         "words": format_numbers,
         "truncated": truncation(report),
-        "call": call(report),
+        "call": describe_call(report),
         "rows": row_counts(report),
-        "made": made(report),
+        "made": training_table(report),
         "layer_pictures": layer_pictures(report),
     }
 

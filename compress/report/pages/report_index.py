@@ -8,10 +8,17 @@ import json
 from pathlib import Path
 
 from compress.errors import CompressError
-from compress.report import format_numbers
+from compress.report.format_numbers import (
+    ABSENT,
+    format_metric,
+    format_milliseconds,
+    format_percent,
+    format_ratio,
+    format_size,
+)
 from compress.report.pages.render import markdown_cell
 from compress.report.report_schema import REPORT_FILE, LedgerRow, Report, Verdict, read_report
-from compress.report.retention import kept_above_floor, test_of
+from compress.report.retention import quality_on_test, ratio_above_baseline
 
 COLUMNS = (
     "report",
@@ -106,8 +113,8 @@ def _entry(name: str, report: Report, verdict: Verdict) -> dict[str, object]:
         "score_high": test.primary.high if test else None,
         "teacher_score": _score_of(report.row(report.teacher), verdict.target),
         "floor": report.floor.primary.value if report.floor else None,
-        "kept_above_floor": kept_above_floor(
-            report, test, test_of(report, report.teacher, verdict.target), verdict.target
+        "kept_above_floor": ratio_above_baseline(
+            report, test, quality_on_test(report, report.teacher, verdict.target), verdict.target
         ),
         "p50_ms": place.latency.model.p50.value if place and place.latency.model else None,
         "timing": place.latency.status if place else None,
@@ -133,21 +140,20 @@ def _cells(entry: dict[str, object]) -> list[str]:
         return markdown_cell(str(entry[name]))
 
     score, teacher, floor = (
-        format_numbers.ABSENT if (value := number(name)) is None else f"{value:.4g}"
-        for name in ("score", "teacher_score", "floor")
+        ABSENT if (value := number(name)) is None else f"{value:.4g}" for name in ("score", "teacher_score", "floor")
     )
     return [
         f"[{plain('report')}]({entry['report']}/report.md)",
         plain("task"),
         plain("target"),
         plain("winner") if entry["winner"] else "none passed",
-        f"{score} {markdown_cell(format_numbers.metric(str(entry['metric'])))}",
+        f"{score} {markdown_cell(format_metric(str(entry['metric'])))}",
         teacher,
         floor,
-        format_numbers.percent(number("kept_above_floor")),
-        ("≈ " if entry["timing"] == "unstable" else "") + format_numbers.milliseconds(number("p50_ms")),
-        format_numbers.times(number("times_faster")),
-        format_numbers.times(number("times_smaller")),
-        format_numbers.size(number("bytes")),
+        format_percent(number("kept_above_floor")),
+        ("≈ " if entry["timing"] == "unstable" else "") + format_milliseconds(number("p50_ms")),
+        format_ratio(number("times_faster")),
+        format_ratio(number("times_smaller")),
+        format_size(number("bytes")),
         plain("machine"),
     ]

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from compress.measure.quality.quality_result import Quality
 from compress.measure.timing.latency import ratio
-from compress.report import format_numbers
-from compress.report.report_schema import AtTarget, LedgerRow, Report, StepCost, Verdict
-from compress.report.retention import teacher_is_above_floor
-from compress.report.speedup_breakdown import chain, speedup
+from compress.report.format_numbers import (
+    ABSENT,
+    NOT_MEANINGFUL,
+    drop_article,
+    format_metric,
+    format_percent,
+    format_points,
+    format_ratio,
+    format_seconds,
+    format_signed,
+    format_size,
+)
+from compress.report.report_schema import LedgerRow, Report, StepCost, TargetResult, Verdict
+from compress.report.retention import teacher_beats_baseline
+from compress.report.speedup_breakdown import speedup, speedup_stages
 from compress.report.tables.quality_tables import changed, scored
 from compress.report.tables.speed_tables import p50_of
 from compress.report.tables.table_type import Cells, Table
@@ -16,7 +27,7 @@ from compress.report.tables.table_type import Cells, Table
 def ledger(report: Report, title: str) -> Table:
     """A run's table at one target: a row a model and variant, what it cost and what it gained."""
     verdict = verdict_of(report, title)
-    metric = f"{format_numbers.metric(report.task.metric)} (95 %)"
+    metric = f"{format_metric(report.task.metric)} (95 %)"
     columns = ("model", "variant", metric, "vs teacher", "p50", "faster", "size", "cost", "gate")
     rows: list[Cells] = []
     winner: int | None = None
@@ -34,7 +45,7 @@ def ledger(report: Report, title: str) -> Table:
 
 
 def _ledger_row(
-    report: Report, row: LedgerRow, place: AtTarget | None, title: str, metric: str, *, is_winner: bool
+    report: Report, row: LedgerRow, place: TargetResult | None, title: str, metric: str, *, is_winner: bool
 ) -> Cells:
     test = place.test if place else None
     reference = report.row(report.teacher)
@@ -44,26 +55,26 @@ def _ledger_row(
         "model": row.model,
         "variant": row.variant.name,
         metric: scored(test),
-        "vs teacher": difference(test) if row.key != report.teacher else format_numbers.ABSENT,
-        "p50": p50_of(place.latency) if place and not untimed else untimed or format_numbers.ABSENT,
-        "faster": format_numbers.times(faster.value) if faster else untimed or format_numbers.ABSENT,
-        "size": format_numbers.size(row.footprint.bytes_total if row.footprint else None),
-        "cost": format_numbers.seconds(row.cost_seconds),
+        "vs teacher": difference(test) if row.key != report.teacher else ABSENT,
+        "p50": p50_of(place.latency) if place and not untimed else untimed or ABSENT,
+        "faster": format_ratio(faster.value) if faster else untimed or ABSENT,
+        "size": format_size(row.footprint.bytes_total if row.footprint else None),
+        "cost": format_seconds(row.cost_seconds),
         "gate": "winner" + _shaky(place) if is_winner else standing(report, row, place),
     }
 
 
 def _floor_row(report: Report, floor: Quality, metric: str, columns: tuple[str, ...]) -> Cells:
     return {
-        **dict.fromkeys(columns, format_numbers.ABSENT),
-        "model": format_numbers.bare(report.floor_name),
+        **dict.fromkeys(columns, ABSENT),
+        "model": drop_article(report.floor_name),
         metric: scored(floor),
         "vs teacher": difference(floor),
         "gate": "floor",
     }
 
 
-def standing(report: Report, row: LedgerRow, place: AtTarget | None) -> str:
+def standing(report: Report, row: LedgerRow, place: TargetResult | None) -> str:
     """What became of a row, in a few words."""
     if row.status != "ok":
         return row.status
@@ -76,20 +87,20 @@ def standing(report: Report, row: LedgerRow, place: AtTarget | None) -> str:
     return ("passed" if place.gate.passed else "missed") + _shaky(place)
 
 
-def _untimed(place: AtTarget | None) -> str:
+def _untimed(place: TargetResult | None) -> str:
     """What stands in the columns of a timing that is not there, though the row was scored."""
     if place is None or place.latency.timed or place.select is None:
         return ""
     return "failed" if place.latency.status == "failed" else "not timed"
 
 
-def _shaky(place: AtTarget | None) -> str:
+def _shaky(place: TargetResult | None) -> str:
     return ", unstable" if place is not None and place.latency.status == "unstable" else ""
 
 
 def difference(quality: Quality | None) -> str:
     """The difference to the teacher."""
-    return changed(quality.versus_teacher, quality.larger_is_better) if quality else format_numbers.ABSENT
+    return changed(quality.versus_teacher, quality.larger_is_better) if quality else ABSENT
 
 
 def verdict_of(report: Report, title: str) -> Verdict | None:
@@ -99,24 +110,24 @@ def verdict_of(report: Report, title: str) -> Verdict | None:
 
 def stages(report: Report, title: str, key: str) -> Table:
     """What each stage on the way to ``key`` cost and gained at a target."""
-    metric = format_numbers.metric(report.task.metric)
+    metric = format_metric(report.task.metric)
     columns = ("stage", "row", "faster", "95 %", "smaller", metric, "took")
-    larger, links = _larger(report), chain(report, key, title)
+    larger, links = _larger(report), speedup_stages(report, key, title)
     rows = tuple(
         {
             "stage": link.stage,
             "row": link.after.key,
-            "faster": format_numbers.times(link.speedup.value if link.speedup else None),
-            "95 %": f"{format_numbers.times(link.speedup.low)} to {format_numbers.times(link.speedup.high)}"
+            "faster": format_ratio(link.speedup.value if link.speedup else None),
+            "95 %": f"{format_ratio(link.speedup.low)} to {format_ratio(link.speedup.high)}"
             if link.speedup
-            else format_numbers.ABSENT,
-            "smaller": format_numbers.times(link.smaller),
-            metric: format_numbers.signed(link.gained, larger),
-            "took": format_numbers.seconds(link.seconds),
+            else ABSENT,
+            "smaller": format_ratio(link.smaller),
+            metric: format_signed(link.gained, larger),
+            "took": format_seconds(link.seconds),
         }
         for link in links
     )
-    start = {**dict.fromkeys(columns, format_numbers.ABSENT), "stage": "as it runs today", "row": report.teacher}
+    start = {**dict.fromkeys(columns, ABSENT), "stage": "as it runs today", "row": report.teacher}
     return Table(columns, (start, *rows) if rows else (), frozenset(columns[2:]))
 
 
@@ -127,16 +138,16 @@ def comparisons(report: Report, verdict: Verdict) -> Table:
         {
             "against": found.against,
             "row": found.key,
-            "faster": format_numbers.times(found.speedup.value if found.speedup else None),
-            "95 %": f"{format_numbers.times(found.speedup.low)} to {format_numbers.times(found.speedup.high)}"
+            "faster": format_ratio(found.speedup.value if found.speedup else None),
+            "95 %": f"{format_ratio(found.speedup.low)} to {format_ratio(found.speedup.high)}"
             if found.speedup
-            else format_numbers.ABSENT,
-            "end to end": format_numbers.times(_end_to_end(report, verdict, found.key)),
-            "smaller": format_numbers.times(found.smaller),
-            "score kept": format_numbers.percent(found.kept),
-            "above the floor": format_numbers.percent(found.kept_above_floor)
-            if teacher_is_above_floor(report, verdict.target) is not False
-            else format_numbers.MEANINGLESS,
+            else ABSENT,
+            "end to end": format_ratio(_end_to_end(report, verdict, found.key)),
+            "smaller": format_ratio(found.smaller),
+            "score kept": format_percent(found.kept),
+            "above the floor": format_percent(found.kept_above_floor)
+            if teacher_beats_baseline(report, verdict.target) is not False
+            else NOT_MEANINGFUL,
         }
         for found in verdict.comparisons
     )
@@ -164,10 +175,10 @@ def gates(report: Report, title: str) -> Table:
                 {
                     "model": row.model,
                     "variant": row.variant.name,
-                    "lost on select": format_numbers.points(place.gate.drop, larger),
-                    "allowed": format_numbers.points(place.gate.allowed, larger),
+                    "lost on select": format_points(place.gate.drop, larger),
+                    "allowed": format_points(place.gate.allowed, larger),
                     "passed": "yes" if place.gate.passed else "no",
-                    "why not": "; ".join(place.gate.reasons) or format_numbers.ABSENT,
+                    "why not": "; ".join(place.gate.reasons) or ABSENT,
                 }
             )
     return Table(columns, tuple(rows), frozenset({"lost on select", "allowed"}), texts=frozenset({"why not"}))
@@ -176,8 +187,7 @@ def gates(report: Report, title: str) -> Table:
 def costs(report: Report) -> Table:
     """The steps of the run and what they took."""
     rows = tuple(
-        {"step": step.name, "took": format_numbers.seconds(step.seconds), "state": _state(step)}
-        for step in report.steps
+        {"step": step.name, "took": format_seconds(step.seconds), "state": _state(step)} for step in report.steps
     )
     return Table(("step", "took", "state"), rows, frozenset({"took"}))
 

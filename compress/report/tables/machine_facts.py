@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compress.measure.interference.machine_snapshot import Surroundings
-from compress.report import format_numbers
+from compress.report.format_numbers import format_percent, format_size
 from compress.report.report_schema import Report
 from compress.tasks import kind_of
 
@@ -26,7 +26,7 @@ def environment_facts(report: Report) -> list[tuple[str, str]]:
     return [(name, said) for name, said in facts if said]
 
 
-def room(report: Report) -> str:
+def describe_length_limit(report: Report) -> str:
     """How much of a text the model may see: `128 word pieces`, `16 windows of 128 word pieces`."""
     task = report.task
     pieces = f"{task.max_length} word pieces"
@@ -36,8 +36,8 @@ def room(report: Report) -> str:
 def truncation(report: Report) -> str:
     """The share of rows that were cut, by role, told whatever it is: `0.0 % of train, 1.2 % of test, at 128 …`."""
     shares = report.data.truncated or _of_test(report)
-    told = ", ".join(f"{format_numbers.percent(share)} of {role}" for role, share in shares.items())
-    return f"{told}, at {room(report)}" if told else "not told"
+    told = ", ".join(f"{format_percent(share)} of {role}" for role, share in shares.items())
+    return f"{told}, at {describe_length_limit(report)}" if told else "not told"
 
 
 def row_counts(report: Report) -> str:
@@ -63,16 +63,16 @@ def _cores(report: Report) -> str:
 
 
 def _cache(seen: Surroundings | None) -> str | None:
-    return f"{format_numbers.size(seen.last_level_cache)} last-level cache" if seen and seen.last_level_cache else None
+    return f"{format_size(seen.last_level_cache)} last-level cache" if seen and seen.last_level_cache else None
 
 
 def _memory(report: Report) -> str | None:
     seen, memory = report.surroundings, report.machine.memory
     if seen is None:
-        return f"{format_numbers.size(memory)} memory" if memory else None
+        return f"{format_size(memory)} memory" if memory else None
     if seen.memory_of_machine and seen.memory < seen.memory_of_machine:
-        return f"{format_numbers.size(seen.memory)} of {format_numbers.size(seen.memory_of_machine)} memory"
-    return f"{format_numbers.size(seen.memory)} memory"
+        return f"{format_size(seen.memory)} of {format_size(seen.memory_of_machine)} memory"
+    return f"{format_size(seen.memory)} memory"
 
 
 def _clock(seen: Surroundings) -> str:
@@ -92,7 +92,7 @@ def _shared(seen: Surroundings) -> str:
 def _accelerator(seen: Surroundings) -> str:
     if seen.accelerator is None:
         return ""
-    memory = format_numbers.size(seen.accelerator_memory) if seen.accelerator_memory else None
+    memory = format_size(seen.accelerator_memory) if seen.accelerator_memory else None
     driver = f"driver {seen.driver}" if seen.driver else None
     return _listed(seen.accelerator, memory, driver, f"CUDA {seen.cuda}" if seen.cuda else None)
 

@@ -5,9 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compress.measure.quality.quality_result import ClassScore, Difference, Quality, SliceScore
-from compress.report import format_numbers
+from compress.report.format_numbers import (
+    ABSENT,
+    NOT_MEANINGFUL,
+    format_count,
+    format_interval,
+    format_percent,
+    format_score,
+    format_signed,
+)
 from compress.report.report_schema import Report
-from compress.report.retention import CHANCE, kept, kept_above_floor, teacher_is_above_floor, test_of
+from compress.report.retention import (
+    SIGNIFICANCE,
+    quality_on_test,
+    ratio_above_baseline,
+    score_ratio,
+    teacher_beats_baseline,
+)
 from compress.report.tables.speed_tables import places
 from compress.report.tables.table_type import Cells, Table
 
@@ -15,29 +29,29 @@ from compress.report.tables.table_type import Cells, Table
 def scored(quality: Quality | None) -> str:
     """The primary score with its interval: `90.4 (88.3 to 92.3)`."""
     if quality is None:
-        return format_numbers.ABSENT
+        return ABSENT
     larger = quality.larger_is_better
-    return f"{format_numbers.score(quality.primary.value, larger)} ({format_numbers.interval(quality.primary, larger)})"
+    return f"{format_score(quality.primary.value, larger)} ({format_interval(quality.primary, larger)})"
 
 
 def changed(found: Difference | None, larger: bool) -> str:
     """A difference: `−0.3`, marked where it is larger than chance explains at 5 %."""
     if found is None:
-        return format_numbers.ABSENT
-    return format_numbers.signed(found.value, larger) + ("*" if found.p_value < CHANCE else "")
+        return ABSENT
+    return format_signed(found.value, larger) + ("*" if found.p_value < SIGNIFICANCE else "")
 
 
 def retention(report: Report, title: str) -> Table:
     """What every row keeps of the teacher's score, and of the part of it that the floor does not reach."""
     columns = ("model", "variant", "score", "vs teacher", "score kept", "kept above the floor")
-    teacher = test_of(report, report.teacher, title)
+    teacher = quality_on_test(report, report.teacher, title)
     rows = tuple(
         {
             "model": row.model,
             "variant": row.variant.name,
             "score": scored(place.test),
             "vs teacher": changed(place.test.versus_teacher, place.test.larger_is_better),
-            "score kept": format_numbers.percent(kept(place.test, teacher)),
+            "score kept": format_percent(score_ratio(place.test, teacher)),
             "kept above the floor": above_floor(report, place.test, title),
         }
         for row, place in places(report, title)
@@ -48,14 +62,14 @@ def retention(report: Report, title: str) -> Table:
 
 def above_floor(report: Report, ours: Quality | None, title: str) -> str:
     """What is kept of the teacher's score above the floor: `96.2 %`, or that it means nothing."""
-    if teacher_is_above_floor(report, title) is False:
-        return format_numbers.MEANINGLESS
-    return format_numbers.percent(kept_above_floor(report, ours, test_of(report, report.teacher, title), title))
+    if teacher_beats_baseline(report, title) is False:
+        return NOT_MEANINGFUL
+    return format_percent(ratio_above_baseline(report, ours, quality_on_test(report, report.teacher, title), title))
 
 
 def classes(report: Report, title: str, key: str) -> Table:
     """How well every class is found, by the teacher and by ``key``."""
-    ours, teachers = (test_of(report, name, title) for name in (key, report.teacher))
+    ours, teachers = (quality_on_test(report, name, title) for name in (key, report.teacher))
     if ours is None or teachers is None:
         return Table((), ())
     rows = tuple(
@@ -72,14 +86,14 @@ def classes(report: Report, title: str, key: str) -> Table:
 def _class_row(label: str, ours: ClassScore, teachers: ClassScore) -> Cells:
     return {
         "class": label,
-        "how many": format_numbers.count(ours.rows),
-        "recall": format_numbers.score(ours.recall),
-        "teacher's recall": format_numbers.score(teachers.recall),
-        "change": format_numbers.signed(ours.recall - teachers.recall),
-        "precision": format_numbers.score(ours.precision),
-        "teacher's precision": format_numbers.score(teachers.precision),
-        "F1": format_numbers.score(ours.f1),
-        "teacher's F1": format_numbers.score(teachers.f1),
+        "how many": format_count(ours.rows),
+        "recall": format_score(ours.recall),
+        "teacher's recall": format_score(teachers.recall),
+        "change": format_signed(ours.recall - teachers.recall),
+        "precision": format_score(ours.precision),
+        "teacher's precision": format_score(teachers.precision),
+        "F1": format_score(ours.f1),
+        "teacher's F1": format_score(teachers.f1),
     }
 
 
@@ -96,14 +110,14 @@ def trust(report: Report, title: str) -> Table:
             {
                 "model": row.model,
                 "variant": row.variant.name,
-                "calibration error (95 %)": f"{format_numbers.percent(found.error.value)}"
-                f" ({format_numbers.percent(found.error.low)} to"
-                f" {format_numbers.percent(found.error.high)})"
+                "calibration error (95 %)": f"{format_percent(found.error.value)}"
+                f" ({format_percent(found.error.low)} to"
+                f" {format_percent(found.error.high)})"
                 if found
-                else format_numbers.ABSENT,
-                "by chance below": format_numbers.percent(found.by_chance if found else None),
-                "leans": found.lean if found else format_numbers.ABSENT,
-                "agrees with the teacher": format_numbers.percent(test.agreement_with_teacher),
+                else ABSENT,
+                "by chance below": format_percent(found.by_chance if found else None),
+                "leans": found.lean if found else ABSENT,
+                "agrees with the teacher": format_percent(test.agreement_with_teacher),
             }
         )
     return Table(columns, tuple(rows), frozenset(columns[2:]) - {"leans"}).without_empty()
@@ -111,7 +125,7 @@ def trust(report: Report, title: str) -> Table:
 
 def slices(report: Report, title: str, key: str, column: str | None) -> Table:
     """The score on parts of the rows, of the teacher and of ``key``: by length, or by a column's values."""
-    ours, teachers = (test_of(report, name, title) for name in (key, report.teacher))
+    ours, teachers = (quality_on_test(report, name, title) for name in (key, report.teacher))
     given, theirs = _parts(ours, column), {part.name: part for part in _parts(teachers, column)}
     name = "by length" if column is None else f"by {column}"
     columns = (name, "rows", key, *(("teacher", "change", "95 % of the change") if key != report.teacher else ()))
@@ -129,16 +143,15 @@ def _parts(quality: Quality | None, column: str | None) -> Sequence[SliceScore]:
 def _slice_cells(part: SliceScore, theirs: SliceScore | None, key: str, larger: bool) -> Cells:
     versus = part.versus_teacher
     return {
-        "rows": format_numbers.count(part.rows),
-        "teacher": format_numbers.score(theirs.primary.value if theirs and theirs.primary else None, larger),
-        key: f"{format_numbers.score(part.primary.value, larger)} ({format_numbers.interval(part.primary, larger)})"
+        "rows": format_count(part.rows),
+        "teacher": format_score(theirs.primary.value if theirs and theirs.primary else None, larger),
+        key: f"{format_score(part.primary.value, larger)} ({format_interval(part.primary, larger)})"
         if part.primary
-        else part.reason or format_numbers.ABSENT,
+        else part.reason or ABSENT,
         "change": changed(versus, larger),
-        "95 % of the change": f"{format_numbers.signed(versus.low, larger)} to"
-        f" {format_numbers.signed(versus.high, larger)}"
+        "95 % of the change": f"{format_signed(versus.low, larger)} to {format_signed(versus.high, larger)}"
         if versus
-        else format_numbers.ABSENT,
+        else ABSENT,
     }
 
 
@@ -151,10 +164,10 @@ def robustness(report: Report, title: str) -> Table:
         {
             "model": row.model,
             "variant": row.variant.name,
-            "as they are": format_numbers.score(test.primary.value, test.larger_is_better),
-            **dict.fromkeys(names, format_numbers.ABSENT),
+            "as they are": format_score(test.primary.value, test.larger_is_better),
+            **dict.fromkeys(names, ABSENT),
             **{
-                each.name: f"{format_numbers.score(each.primary.value, test.larger_is_better)}"
+                each.name: f"{format_score(each.primary.value, test.larger_is_better)}"
                 f" ({changed(each.change, test.larger_is_better)})"
                 for each in test.robustness
             },
@@ -166,7 +179,7 @@ def robustness(report: Report, title: str) -> Table:
 
 def disagreements(report: Report, title: str, key: str) -> Table:
     """The test rows on which ``key`` and the teacher are furthest apart, by number; no report holds their text."""
-    test = test_of(report, key, title)
+    test = quality_on_test(report, key, title)
     columns = ("row of test", "right answer", "the teacher's", key, "apart by")
     rows = tuple(
         {
@@ -179,5 +192,5 @@ def disagreements(report: Report, title: str, key: str) -> Table:
         for each in (test.disagreements if test else ())
     )
     if not rows and test and key != report.teacher and test.by_length:  # it was looked at, and none is apart
-        rows = ({**dict.fromkeys(columns, format_numbers.ABSENT), "row of test": "none"},)
+        rows = ({**dict.fromkeys(columns, ABSENT), "row of test": "none"},)
     return Table(columns, rows, frozenset({"row of test", "apart by"}), texts=frozenset(columns[1:4]))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from compress.measure.resources.footprint import Footprint
 from compress.measure.resources.serving_memory import ServingMemory
-from compress.report import format_numbers
-from compress.report.report_schema import AtTarget, LedgerRow, Report
+from compress.report.format_numbers import ABSENT, format_count, format_energy, format_flop, format_size
+from compress.report.report_schema import LedgerRow, Report, TargetResult
 from compress.report.tables.speed_tables import places
 from compress.report.tables.table_type import Cells, Table
-from compress.report.tables.throughput_unit import unit
+from compress.report.tables.throughput_unit import timed_unit
 
 
 def footprint(report: Report, title: str) -> Table:
     """Parameters with and without embeddings, operations and energy of one example (mostly a row), and bytes."""
     lengths = sorted({length for row, _ in places(report, title) if row.footprint for length in row.footprint.flops_at})
-    operations = tuple(f"one {unit(report)} of {length}" for length in lengths)
-    energy = f"energy a {unit(report)}"
+    operations = tuple(f"one {timed_unit(report)} of {length}" for length in lengths)
+    energy = f"energy a {timed_unit(report)}"
     columns = (
         "model",
         "variant",
@@ -27,19 +27,19 @@ def footprint(report: Report, title: str) -> Table:
         energy,
     )
 
-    def cells(row: LedgerRow, place: AtTarget) -> Cells:
+    def cells(row: LedgerRow, place: TargetResult) -> Cells:
         size: Footprint | None = row.footprint
         return {
             "model": row.model,
             "variant": row.variant.name,
-            "parameters": format_numbers.count(size.parameters if size else None),
-            "without embeddings": format_numbers.count(size.encoder_parameters if size else None),
+            "parameters": format_count(size.parameters if size else None),
+            "without embeddings": format_count(size.encoder_parameters if size else None),
             **{
-                name: format_numbers.operations(size.flops_at.get(length) if size else None)
+                name: format_flop(size.flops_at.get(length) if size else None)
                 for name, length in zip(operations, lengths, strict=True)
             },
-            "weights": format_numbers.size(size.bytes_weights if size else None),
-            "all files": format_numbers.size(size.bytes_total if size else None),
+            "weights": format_size(size.bytes_weights if size else None),
+            "all files": format_size(size.bytes_total if size else None),
             energy: _energy(place),
         }
 
@@ -61,7 +61,7 @@ def serving(report: Report, title: str) -> Table:
     columns += tuple(f"{_batch_name(batch)}, on the device" for batch in batches) if device else ()
     rows = tuple(
         {
-            **dict.fromkeys(columns, format_numbers.ABSENT),
+            **dict.fromkeys(columns, ABSENT),
             "model": row.model,
             "variant": row.variant.name,
             **{name: said for each in given for name, said in _memory_cells(each).items()},
@@ -88,9 +88,9 @@ def _memory_columns(batch: int) -> tuple[str, str]:
 def _memory_cells(each: ServingMemory) -> dict[str, str]:
     resident, peak = _memory_columns(each.batch)
     return {
-        resident: format_numbers.size(each.resident),
-        peak: format_numbers.size(each.peak),
-        f"{_batch_name(each.batch)}, on the device": format_numbers.size(each.device),
+        resident: format_size(each.resident),
+        peak: format_size(each.peak),
+        f"{_batch_name(each.batch)}, on the device": format_size(each.device),
     }
 
 
@@ -98,7 +98,7 @@ def _batch_name(batch: int) -> str:
     return "one by one" if batch == 1 else f"batches of {batch}"
 
 
-def _energy(place: AtTarget) -> str:
+def _energy(place: TargetResult) -> str:
     if place.latency.joules_per_row is not None:
-        return format_numbers.joules(place.latency.joules_per_row)
-    return "not measured" if place.latency.timed else format_numbers.ABSENT
+        return format_energy(place.latency.joules_per_row)
+    return "not measured" if place.latency.timed else ABSENT

@@ -9,8 +9,18 @@ from compress.measure.result_base import Score
 from compress.measure.roofline.roofline import Limits
 from compress.measure.roofline.roofline_result import Rate
 from compress.measure.timing.latency import Latency, Timing, UnderLoad, ratio
-from compress.report import format_numbers
-from compress.report.report_schema import AtTarget, GridCell, LedgerRow, Report
+from compress.report.format_numbers import (
+    ABSENT,
+    format_bandwidth,
+    format_count,
+    format_milliseconds,
+    format_op_rate,
+    format_percent,
+    format_ratio,
+    format_seconds,
+    format_size,
+)
+from compress.report.report_schema import GridCell, LedgerRow, Report, TargetResult
 from compress.report.tables import throughput_unit
 from compress.report.tables.table_type import Cells, Table
 
@@ -22,21 +32,19 @@ def timings(report: Report, title: str) -> Table:
     rate = throughput_unit.rate(report)
     columns = ("model", "variant", "timing", "p50", "95 %", "p95", "p99", *own_clock, "spread", rate, "runs with")
 
-    def cells(row: LedgerRow, place: AtTarget) -> Cells:
+    def cells(row: LedgerRow, place: TargetResult) -> Cells:
         latency = place.latency
         p50 = latency.model.p50 if latency.model else None
         return {
             "timing": latency.status,
             "p50": p50_of(latency),
-            "95 %": f"{format_numbers.milliseconds(p50.low)} to {format_numbers.milliseconds(p50.high)}"
-            if p50
-            else format_numbers.ABSENT,
+            "95 %": f"{format_milliseconds(p50.low)} to {format_milliseconds(p50.high)}" if p50 else ABSENT,
             "p95": _quantile(latency.model, "p95"),
             "p99": _quantile(latency.model, "p99"),
             "device p50": _quantile(latency.device, "p50"),
-            "spread": format_numbers.percent(latency.model.spread if latency.model else None),
-            rate: format_numbers.count(latency.rows_per_second),
-            "runs with": _runtime(latency) or latency.reason or format_numbers.ABSENT,
+            "spread": format_percent(latency.model.spread if latency.model else None),
+            rate: format_count(latency.rows_per_second),
+            "runs with": _runtime(latency) or latency.reason or ABSENT,
         }
 
     if not any(place.latency.timed for _, place in places(report, title)):
@@ -49,15 +57,15 @@ def whole(report: Report, title: str) -> Table:
     ends = ("end to end p50", "end to end p95", "end to end p99")
     columns = ("model", "variant", *ends, "loading", "first answer", "resident", "peak", "on the device")
 
-    def cells(row: LedgerRow, place: AtTarget) -> Cells:
+    def cells(row: LedgerRow, place: TargetResult) -> Cells:
         latency = place.latency
         return {
             **{name: _quantile(latency.end_to_end, name.rpartition(" ")[2]) for name in ends},
-            "loading": format_numbers.seconds(latency.load_seconds),
-            "first answer": format_numbers.seconds(latency.first_answer_seconds),
-            "resident": format_numbers.size(latency.resident_memory),
-            "peak": format_numbers.size(latency.peak_memory),
-            "on the device": format_numbers.size(latency.device_memory),
+            "loading": format_seconds(latency.load_seconds),
+            "first answer": format_seconds(latency.first_answer_seconds),
+            "resident": format_size(latency.resident_memory),
+            "peak": format_size(latency.peak_memory),
+            "on the device": format_size(latency.device_memory),
         }
 
     return _each(report, title, columns, cells).without_empty()
@@ -81,22 +89,18 @@ def noise(report: Report, title: str) -> Table:
         "unstable because",
     )
 
-    def cells(row: LedgerRow, place: AtTarget) -> Cells:
+    def cells(row: LedgerRow, place: TargetResult) -> Cells:
         latency, seen = place.latency, place.latency.noise
         return {
-            "precision": f"±{format_numbers.percent(latency.precision)}"
-            if latency.precision is not None
-            else format_numbers.ABSENT,
-            "time spent": format_numbers.seconds(latency.seconds),
-            "other load": format_numbers.percent(seen.other_load if seen else None),
-            "cores beside": format_numbers.percent(seen.beside if seen else None),
-            "stolen": format_numbers.percent(seen.stolen if seen else None),
-            "put off": f"{seen.preempted:.1f}/s" if seen and seen.preempted is not None else format_numbers.ABSENT,
-            "throttled": format_numbers.ABSENT if seen is None or seen.throttled is None else f"{seen.throttled:,}×",
+            "precision": f"±{format_percent(latency.precision)}" if latency.precision is not None else ABSENT,
+            "time spent": format_seconds(latency.seconds),
+            "other load": format_percent(seen.other_load if seen else None),
+            "cores beside": format_percent(seen.beside if seen else None),
+            "stolen": format_percent(seen.stolen if seen else None),
+            "put off": f"{seen.preempted:.1f}/s" if seen and seen.preempted is not None else ABSENT,
+            "throttled": ABSENT if seen is None or seen.throttled is None else f"{seen.throttled:,}×",
             "accelerator": _accelerator(latency),
-            "unstable because": (latency.reason or format_numbers.ABSENT)
-            if latency.status == "unstable"
-            else format_numbers.ABSENT,
+            "unstable because": (latency.reason or ABSENT) if latency.status == "unstable" else ABSENT,
         }
 
     left = {"unstable because"}
@@ -107,8 +111,8 @@ def _accelerator(latency: Latency) -> str:
     """What others used of it; or what could not be seen of it, which a timing tells that nothing disturbed."""
     seen = latency.noise
     if seen is not None and seen.device_load is not None:
-        return format_numbers.percent(seen.device_load)
-    return (latency.reason if latency.status == "measured" else None) or format_numbers.ABSENT
+        return format_percent(seen.device_load)
+    return (latency.reason if latency.status == "measured" else None) or ABSENT
 
 
 def under_load(report: Report, title: str) -> Table:
@@ -120,9 +124,9 @@ def under_load(report: Report, title: str) -> Table:
         {
             "model": row.model,
             "variant": row.variant.name,
-            **dict.fromkeys(names.values(), format_numbers.ABSENT),
+            **dict.fromkeys(names.values(), ABSENT),
             **{
-                names[load.callers]: f"{_hint(load)}{format_numbers.count(load.rows_per_second)}/s, {_waits(load)}"
+                names[load.callers]: f"{_hint(load)}{format_count(load.rows_per_second)}/s, {_waits(load)}"
                 for load in loads
             },
         }
@@ -136,11 +140,7 @@ def _hint(load: UnderLoad) -> str:
 
 
 def _waits(load: UnderLoad) -> str:
-    return (
-        format_numbers.milliseconds(load.p95)
-        if load.p95 is not None
-        else f"p50 {format_numbers.milliseconds(load.p50)}"
-    )
+    return format_milliseconds(load.p95) if load.p95 is not None else f"p50 {format_milliseconds(load.p50)}"
 
 
 def grid(report: Report, title: str) -> Table:
@@ -171,15 +171,15 @@ def shares(report: Report, title: str) -> Table:
         "why not",
     )
 
-    def cells(row: LedgerRow, place: AtTarget) -> Cells:
+    def cells(row: LedgerRow, place: TargetResult) -> Cells:
         found = place.shares
         return {
-            "operations/s": format_numbers.rate(found.operations_per_second if found else None),
-            "of the matrix rate": format_numbers.percent(found.compute if found else None),
-            "measured with": (found.kernel if found else None) or format_numbers.ABSENT,
-            "bytes/s": format_numbers.traffic(found.bytes_per_second if found else None),
-            "of the bandwidth": format_numbers.percent(found.bandwidth if found else None),
-            "why not": (found.reason if found else None) or format_numbers.ABSENT,
+            "operations/s": format_op_rate(found.operations_per_second if found else None),
+            "of the matrix rate": format_percent(found.compute if found else None),
+            "measured with": (found.kernel if found else None) or ABSENT,
+            "bytes/s": format_bandwidth(found.bytes_per_second if found else None),
+            "of the bandwidth": format_percent(found.bandwidth if found else None),
+            "why not": (found.reason if found else None) or ABSENT,
         }
 
     if not any(place.shares for _, place in places(report, title)):
@@ -200,24 +200,24 @@ def limits(given: Sequence[Limits]) -> Table:
                 rows.append({**place, "limit": f"{name} matrix rate", **_rate(rate)})
         if each.bandwidth is not None:
             told = {
-                "at most": format_numbers.traffic(each.bandwidth),
-                "measured with": each.bandwidth_kernel or format_numbers.ABSENT,
+                "at most": format_bandwidth(each.bandwidth),
+                "measured with": each.bandwidth_kernel or ABSENT,
             }
-            rows.append({**place, "limit": "memory bandwidth", **told, "at": format_numbers.ABSENT})
+            rows.append({**place, "limit": "memory bandwidth", **told, "at": ABSENT})
         for name, reason in each.missing.items():
             rows.append(
                 {
                     **place,
                     "limit": name,
-                    "at most": format_numbers.ABSENT,
+                    "at most": ABSENT,
                     "measured with": reason,
-                    "at": format_numbers.ABSENT,
+                    "at": ABSENT,
                 }
             )
     return Table(columns, tuple(rows), frozenset({"threads", "at most"}), texts=frozenset({"measured with"}))
 
 
-def places(report: Report, title: str) -> list[tuple[LedgerRow, AtTarget]]:
+def places(report: Report, title: str) -> list[tuple[LedgerRow, TargetResult]]:
     """The rows that run at a target, with what was found there."""
     return [(row, row.targets[title]) for row in report.rows if title in row.targets]
 
@@ -245,16 +245,16 @@ def noise_reasons(latencies: Mapping[str, Latency]) -> list[str]:
 
 
 def _rate(rate: Rate) -> Cells:
-    return {"at most": format_numbers.rate(rate.value), "measured with": rate.kernel, "at": rate.size}
+    return {"at most": format_op_rate(rate.value), "measured with": rate.kernel, "at": rate.size}
 
 
 def _grid_cell(cell: GridCell, key: str, reference: str) -> str:
     latency = cell.latencies.get(key)
     if latency is None or latency.model is None:
-        return latency.status if latency else format_numbers.ABSENT
+        return latency.status if latency else ABSENT
     other = cell.latencies.get(reference)
     gain: Score | None = ratio(other, latency) if other and key != reference else None
-    return p50_of(latency) + (f" ({format_numbers.times(gain.value)})" if gain else "")
+    return p50_of(latency) + (f" ({format_ratio(gain.value)})" if gain else "")
 
 
 def _runtime(latency: Latency) -> str:
@@ -263,14 +263,14 @@ def _runtime(latency: Latency) -> str:
 
 def _quantile(timing: Timing | None, name: str) -> str:
     found = {"p50": timing.p50, "p95": timing.p95, "p99": timing.p99}[name] if timing else None
-    return format_numbers.milliseconds(found.value if found else None)
+    return format_milliseconds(found.value if found else None)
 
 
 def _each(
     report: Report,
     title: str,
     columns: tuple[str, ...],
-    cells: Callable[[LedgerRow, AtTarget], Cells],
+    cells: Callable[[LedgerRow, TargetResult], Cells],
     left: frozenset[str] | set[str] = frozenset(),
     texts: frozenset[str] | set[str] = frozenset(),
 ) -> Table:

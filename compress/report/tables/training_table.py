@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from compress.report.format_numbers import ABSENT, percent
-from compress.report.report_schema import Making, Report
+from compress.report.format_numbers import ABSENT, format_percent
+from compress.report.report_schema import Provenance, Report
 from compress.report.tables.table_type import Cells, Table
 
 Section = Mapping[str, Any]
 
 
-def made(report: Report) -> Table:
+def training_table(report: Report) -> Table:
     """A row for each thing that decides what a student becomes, a column for each model that was made from another."""
     told = {model: _facts(report, model, making) for model, making in report.makings.items()}
     names = list(dict.fromkeys(name for facts in told.values() for name in facts))
@@ -22,30 +22,30 @@ def made(report: Report) -> Table:
     return Table(("", *told), tuple(rows), texts=frozenset(told))
 
 
-def _facts(report: Report, model: str, making: Making) -> dict[str, str]:
+def _facts(report: Report, model: str, making: Provenance) -> dict[str, str]:
     facts = {"starts from": making.start}
-    settings = settings_of(report.recipe, model)
+    settings = training_settings(report.recipe, model)
     if not settings:
         return {**facts, "learns from": "nothing: it is left as it is built"}
-    facts["learns from"] = learned(settings)
+    facts["learns from"] = describe_losses(settings)
     further = [_teacher(each) for each in settings.get("teachers") or ()]
     if further:
         facts["teachers"] = ", ".join(["the teacher", *further])
     return {**facts, "rows": _rows(report, settings, making)}
 
 
-def settings_of(recipe: Section, model: str) -> Section | None:
+def training_settings(recipe: Section, model: str) -> Section | None:
     """The distillation of a model, as a recipe in its long form tells it; None where it had none."""
     found = recipe.get("distill") if model == "student" else (recipe.get("prune") or {}).get("recover")
     return found or None
 
 
-def learned(settings: Section) -> str:
+def describe_losses(settings: Section) -> str:
     """`soft_label 1, hidden_state 2 (cosine), hard_label 0.5`; phases one after another, with their shares."""
     phases = settings.get("phases") or ()
     if not phases:
         return _losses(settings)
-    return "; then ".join(f"{percent(phase['share'])} of the updates: {_losses(phase)}" for phase in phases)
+    return "; then ".join(f"{format_percent(phase['share'])} of the updates: {_losses(phase)}" for phase in phases)
 
 
 def _losses(phase: Section) -> str:
@@ -69,7 +69,7 @@ def _teacher(further: Section) -> str:
     return f"{further['source']}{'' if weight == 1.0 else f' (weighs {weight:g})'}"
 
 
-def _rows(report: Report, settings: Section, making: Making) -> str:
+def _rows(report: Report, settings: Section, making: Provenance) -> str:
     """`6,000 of train, 2,000 unlabelled, 6,000 augmented (words by bert-base-uncased)`."""
     counts = report.data.rows
     told = [f"{counts['train']:,} of train"] if "train" in counts else []

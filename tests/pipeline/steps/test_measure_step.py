@@ -34,7 +34,7 @@ from compress.pipeline.steps.measure_step import (
     write_measured,
 )
 from compress.recipe.measure_schema import Grid, Measure, Target
-from compress.report.report_schema import Report, limits_of, read_report
+from compress.report.report_schema import Report, find_limits, read_report
 from compress.runtime import RUNTIMES
 
 CPU, BATCHED = Target(device="cpu"), Target(device="cpu", batch=8, length=32)
@@ -87,8 +87,8 @@ def test_a_timing_that_several_ask_for_is_taken_once(asked) -> None:
     assert found.grid["cpu"][1].latencies["a"] == found.latencies["cpu-b8-l32 a"]
     assert asked["served"] == [("a", "cpu", 64, 1), ("b", "cpu", 64, 1)]
     assert found.serving["cpu t1 b"][1].batch == 32
-    assert limits_of(found.limits, "cpu", 1) is found.limits[0]
-    assert limits_of(found.limits, "cpu", 2) is limits_of(found.limits, "cuda", 1) is None
+    assert find_limits(found.limits, "cpu", 1) is found.limits[0]
+    assert find_limits(found.limits, "cpu", 2) is find_limits(found.limits, "cuda", 1) is None
 
 
 def test_no_memory_is_looked_at_where_none_is_asked_for(asked) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.tables.speed_tables import timings
-from compress.report.tables.throughput_unit import PLURALS, unit
+from compress.report.tables.throughput_unit import PLURALS, timed_unit
 from compress.select.select_winner import judged
 from compress.tasks import KINDS
 
@@ -36,7 +36,7 @@ def report_of(make_report):
     ],
 )
 def test_the_unit_of_each_kind(report_of, task, name):
-    assert unit(report_of(**task)) == name
+    assert timed_unit(report_of(**task)) == name
 
 
 def test_every_kind_has_a_unit_with_a_plural():

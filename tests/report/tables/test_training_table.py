@@ -2,8 +2,8 @@ import pytest
 
 from compress.recipe.schema import Recipe
 from compress.report.pages.render import render_html, render_markdown
-from compress.report.report_schema import Making, Report
-from compress.report.tables.training_table import learned, made, settings_of
+from compress.report.report_schema import Provenance, Report
+from compress.report.tables.training_table import describe_losses, training_settings, training_table
 from compress.select.select_winner import judged
 
 TASK = {"name": "films", "kind": "classification", "data": {"train": "a.csv", "test": "b.csv"}}
@@ -17,7 +17,7 @@ def recipe(distill, **more):
 @pytest.fixture
 def report(make_report):
     def build(distill, making=None, rows=None, **more) -> Report:
-        report = make_report(recipe=recipe(distill, **more), makings=making or {"student": Making(start="layer 1")})
+        report = make_report(recipe=recipe(distill, **more), makings=making or {"student": Provenance(start="layer 1")})
         data = report.data.model_copy(update={"rows": rows or report.data.rows})
         return judged(report.model_copy(update={"data": data}))
 
@@ -25,7 +25,7 @@ def report(make_report):
 
 
 def cells(report, model="student"):
-    return {row[""]: row[model] for row in made(report).rows}
+    return {row[""]: row[model] for row in training_table(report).rows}
 
 
 def test_the_losses_with_their_weights_and_forms(report):
@@ -38,23 +38,23 @@ def test_the_losses_with_their_weights_and_forms(report):
 
 def test_phases_one_after_another():
     phases = [{"share": 0.6, "hidden_state": 1.0}, {"share": 0.4, "soft_label": 2.0, "hard_label": 0.5}]
-    told = learned(settings_of(recipe({"phases": phases}), "student"))
+    told = describe_losses(training_settings(recipe({"phases": phases}), "student"))
     assert told == (
         "60.0 % of the updates: hidden_state 1 (mse); then 40.0 % of the updates: soft_label 2 (kl), hard_label 0.5"
     )
 
 
 def test_what_weighs_nothing_is_not_told():
-    assert learned(settings_of(recipe({"soft_label": 1.0, "attention": 0, "hard_label": 0}), "student")) == (
-        "soft_label 1 (kl)"
-    )
+    assert describe_losses(
+        training_settings(recipe({"soft_label": 1.0, "attention": 0, "hard_label": 0}), "student")
+    ) == ("soft_label 1 (kl)")
 
 
 def test_teachers_and_rows(report):
     told = cells(
         report(
             {"teachers": ["large", {"source": "other", "weight": 2}], "augment": {"model": "masked"}},
-            {"student": Making(start="random weights", augmented=5990)},
+            {"student": Provenance(start="random weights", augmented=5990)},
             {"train": 6000, "select": 10, "test": 10, "unlabelled": 25},
         )
     )
@@ -63,14 +63,14 @@ def test_teachers_and_rows(report):
 
 
 def test_a_pruned_model_has_a_column_of_its_own(report):
-    both = {"student": Making(start="layer 1"), "pruned": Making(start="the student, pruned")}
+    both = {"student": Provenance(start="layer 1"), "pruned": Provenance(start="the student, pruned")}
     found = report(False, both, prune={"heads": 0.5, "recover": {"soft_label": 3.0}})
     assert cells(found)["learns from"] == "nothing: it is left as it is built"
     assert cells(found, "pruned")["learns from"] == "soft_label 3 (kl), hard_label 0.5"
 
 
 def test_a_recovery_reads_unlabelled_rows_too(report):
-    both = {"student": Making(start="layer 1"), "pruned": Making(start="the student, pruned")}
+    both = {"student": Provenance(start="layer 1"), "pruned": Provenance(start="the student, pruned")}
     prune = {"heads": 0.5, "recover": {"soft_label": 1.0}}
     found = report({"soft_label": 1.0}, both, {"train": 60, "unlabelled": 25}, prune=prune)
     assert cells(found)["rows"] == "60 of train, 25 unlabelled"
