@@ -20,7 +20,7 @@ def test_a_string_that_points_upwards_breaks_the_contract(tmp_path, monkeypatch)
     def broken(contract_class):
         contract = contract_class(
             name="layers",
-            session_options={"root_package": "compress"},
+            session_options={"root_packages": ["compress"]},
             contract_options={"layers": ["losses", "errors"], "containers": ["compress"]},
         )
         graph = grimp.ImportGraph()
