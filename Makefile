@@ -1,6 +1,7 @@
 # make demo      install what the quickstart needs and run it
 # make test      lint, types and every fast test
 # make test-all  the slow, wheel and browser tests too
+# make test-avx2 the training and loss tests as a CPU with AVX2 alone runs them
 # make benchmark-harness  hold the measuring harness against other tools and itself: 20 quiet minutes
 # make benchmark-distill  race distillation against other tools, and look at its memory: 40 quiet minutes
 #
@@ -8,12 +9,14 @@
 #   PYTHON=python3.12       another interpreter
 #   TORCH_INDEX=https://download.pytorch.org/whl/cpu    another build of torch (the README says what each one downloads)
 #   PYTEST_ARGS="-k cards"  passed on to pytest
+#   WORKERS=1               test processes, one thread each; one for each core by default
 
 VENV ?= .venv
 PYTHON ?= $(shell for each in python3 python3.13 python3.12 python3.11 python; do \
 	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$each && break; done)
 TORCH_INDEX ?=
 PYTEST_ARGS ?=
+WORKERS ?= auto
 HARNESS_ARGS ?=
 DISTILL_ARGS ?=
 MEMORY_ARGS ?=
@@ -24,8 +27,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 TORCH = torch==$(shell sed -n 's/^torch==//p' constraints.txt)
 WITH_INDEX = $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 MARKED := slow or wheel or browser
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo test test-all check fast marked benchmark-harness benchmark-distill constraints clean torch
+.PHONY: help demo test test-all test-avx2 check fast marked benchmark-harness benchmark-distill constraints clean torch
 .DEFAULT_GOAL := help
 
 help:
@@ -45,10 +49,13 @@ check: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 fast: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m "not ($(MARKED))" $(PYTEST_ARGS)
+	$(PYTEST) -m "not ($(MARKED))" $(PYTEST_ARGS)
+
+test-avx2: $(VENV)/.installed-dev
+	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(PYTEST) -m "not ($(MARKED))" tests/train tests/losses
 
 marked: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m "$(MARKED)" $(PYTEST_ARGS)
+	$(PYTEST) -m "$(MARKED)" $(PYTEST_ARGS)
 
 $(VENV)/.installed-demo: $(VENV)/.created pyproject.toml constraints.txt | torch
 	$(PIP) install -c constraints.txt $(WITH_INDEX) --no-build-isolation -e ".[train,quickstart]"
