@@ -110,7 +110,7 @@ class RecipeError(UsageError):
 def first_fault(error: Any) -> str:
     """What a pydantic error says of the first fault, without its library's own words around it."""
     first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
+    return f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg'].removeprefix('Value error, ')}"
 
 
 def counted(count: int, one: str) -> str:

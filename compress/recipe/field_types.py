@@ -13,8 +13,6 @@ from compress.errors import nearest
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[float, Field(gt=0.0)]
 Count = Annotated[int, Field(ge=1)]
-FILE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-"""What becomes a folder's name."""
 Header = bool | tuple[str, ...]
 Role = Literal["train", "select", "test"]
 Part = Literal["train", "select", "test", "corpus", "unlabelled"]

@@ -6,13 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from compress.recipe.field_types import FILE_NAME, Count, Frozen, Positive, ShortForm, duration, listed, named
+from compress.file_names import FileName
+from compress.recipe.field_types import Count, Frozen, Positive, ShortForm, duration, listed, named
 
 
 class Target(ShortForm):
     """A place of use; every variant that runs there competes."""
 
-    name: str | None = Field(None, pattern=FILE_NAME)
+    name: FileName | None = None
     device: Literal["cpu", "cuda"]
     threads: Count = 1
     batch: Count = 1

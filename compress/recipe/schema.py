@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from compress.file_names import FileName
 from compress.recipe.field_types import (
-    FILE_NAME,
     Count,
     Frozen,
     Header,
@@ -153,7 +153,7 @@ class Publish(ShortForm):
     """The zoo that winners go to: a local folder."""
 
     to: str
-    name: str | None = Field(None, pattern=FILE_NAME)
+    name: FileName | None = None
     """By default the recipe's name."""
 
     @classmethod
@@ -166,7 +166,7 @@ class Recipe(Frozen):
     """The whole pipeline. Every part but task and teacher can be left out."""
 
     version: Literal[1] = 1
-    name: str = Field("run", pattern=FILE_NAME)
+    name: FileName = "run"
     seed: int = Field(0, ge=0, lt=2**31)
     task: Task
     teacher: Teacher

@@ -144,15 +144,10 @@ def _too_many(path: KeyPath, fault: Any, names: Names) -> str:
     return f"has {fault['ctx']['actual_length']} items; at most {fault['ctx']['max_length']} expected"
 
 
-def _bad_pattern(path: KeyPath, fault: Any, names: Names) -> str:
-    return f"may hold letters, digits, '.', '_' and '-' and starts with a letter or digit, got {shown(fault['input'])}"
-
-
 WORDS: Mapping[str, Callable[[KeyPath, Any, Names], str]] = {
     "extra_forbidden": _unknown_key,
     "missing": _missing,
     "literal_error": _not_a_word,
-    "string_pattern_mismatch": _bad_pattern,
     "too_short": _too_few,
     "too_long": _too_many,
 }
