@@ -160,10 +160,10 @@ def verify(options: argparse.Namespace, console: Console) -> None:
 def predict(options: argparse.Namespace, console: Console) -> None:
     """Texts in, answers out."""
     from compress.runtime.predict_command import predict_and_show
-    from compress.runtime.predictor import Place
+    from compress.runtime.predictor import Placement
 
-    place = Place(options.device, options.threads)
-    predict_and_show(options.model, options.texts, console, file=options.file, batch=options.batch, place=place)
+    placement = Placement(options.device, options.threads)
+    predict_and_show(options.model, options.texts, console, file=options.file, batch=options.batch, placement=placement)
 
 
 def doctor(options: argparse.Namespace, console: Console) -> int:

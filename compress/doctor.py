@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from compress.environment import BY_HAND, LIBRARIES, Condition, Cpu, Environment, describe, versions
+from compress.environment import BY_HAND, LIBRARIES, CpuState, Cpu, Environment, describe, versions
 
 MEMORY_WANTED = 4 * 2**30
 DISK_WANTED = 5 * 2**30
@@ -77,7 +77,7 @@ def _condition(found: Environment) -> list[Row]:
     return rows
 
 
-def _frequency(seen: Condition) -> Row:
+def _frequency(seen: CpuState) -> Row:
     """A governor that saves power raises the frequency only after a while, so short calls are timed at a low one."""
     span = f", {seen.frequency[0]:.0f} to {seen.frequency[1]:.0f} MHz" if seen.frequency else ""
     turbo = {True: ", turbo on", False: ", turbo off", None: ""}[seen.turbo]
@@ -86,7 +86,7 @@ def _frequency(seen: Condition) -> Row:
     return Row("governor", f"{seen.governor or 'unknown'}{span}{turbo}", None, remedy if saving else "")
 
 
-def _load(seen: Condition, cores: int) -> Row:
+def _load(seen: CpuState, cores: int) -> Row:
     if seen.load is None:
         return Row("load", "unknown", None)
     busy = seen.load > max(BUSY, cores / 10)

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from compress import doctor
 from compress.doctor import rows_from
-from compress.environment import BY_HAND, LIBRARIES, Condition, Cpu, Environment, Gpu
+from compress.environment import BY_HAND, LIBRARIES, CpuState, Cpu, Environment, Gpu
 
 CPU = Cpu("Some Xeon", "x86_64", ("avx2", "avx512_vnni"), 2, 8)
 WHOLE = Environment("Linux", "3.11", CPU, 2**34, 2**35, dict.fromkeys(LIBRARIES, "1.0"), (), "reachable")
@@ -63,7 +63,7 @@ def test_two_onnxruntimes_are_one_too_many(monkeypatch):
 
 
 def test_what_spoils_measurements_is_told_and_fails_nothing():
-    spoilt = Condition(governor="powersave", frequency=(800.0, 3500.0), turbo=True, power="battery", load=1.9)
+    spoilt = CpuState(governor="powersave", frequency=(800.0, 3500.0), turbo=True, power="battery", load=1.9)
     found = rows(replace(WHOLE, cpu=replace(CPU, cores=1), condition=spoilt))
     told = {"governor", "load", "power", "cores to measure on"}
     assert {check for check, row in found.items() if row.remedy} == told
@@ -73,11 +73,11 @@ def test_what_spoils_measurements_is_told_and_fails_nothing():
 
 
 def test_a_calm_machine_needs_no_remedy():
-    found = rows(replace(WHOLE, condition=Condition(governor="performance", load=0.1, hypervisor="qemu")))
+    found = rows(replace(WHOLE, condition=CpuState(governor="performance", load=0.1, hypervisor="qemu")))
     assert (found["governor"].value, found["load"].ok, found["virtual machine"].value) == ("performance", True, "qemu")
     assert not any(found[check].remedy for check in ("governor", "load", "virtual machine"))
 
 
 def test_a_load_that_many_cores_do_not_feel():
     many = replace(CPU, cores=64, cores_of_machine=64)
-    assert rows(replace(WHOLE, cpu=many, condition=Condition(load=2.0)))["load"].ok
+    assert rows(replace(WHOLE, cpu=many, condition=CpuState(load=2.0)))["load"].ok

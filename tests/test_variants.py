@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from compress.errors import UsageError
-from compress.runtime import RUNTIMES, WAYS
+from compress.runtime import RUNTIMES, RUN_MODES
 from compress.variants import FORMATS, QUANTIZERS, VARIANTS, variant_named, variants_for
 
 
@@ -21,7 +21,7 @@ def test_the_table_is_consistent():
         assert variant.wants
         assert set(variant.default_on) <= set(variant.devices)
         assert (variant.build is None) == (variant.format == "torch")
-        assert (variant.info == WAYS.get(name)) == (name in WAYS)
+        assert (variant.info == RUN_MODES.get(name)) == (name in RUN_MODES)
         if variant.needs:
             assert list(VARIANTS).index(variant.needs) < list(VARIANTS).index(name)
 

@@ -29,14 +29,14 @@ from compress.measure.timing.latency import Job, Latency
 from compress.measure.timing.timing_session import time_jobs
 from compress.model_info import VariantInfo
 from compress.pipeline.strip_paths import without_paths
-from compress.runtime import WAYS
+from compress.runtime import RUN_MODES
 
 OURS = "ours"
 FEWEST_CALLS, MOST_CALLS = 30, 2000
 """Calls of a tool in a turn."""
 ONNX = None
 """How the harness opens a bare ONNX file when nothing is said: in ONNX Runtime."""
-OPENVINO = WAYS["openvino"]
+OPENVINO = RUN_MODES["openvino"]
 
 
 @dataclass(frozen=True)

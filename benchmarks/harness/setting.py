@@ -15,7 +15,7 @@ from compress.measure.timing.latency import Job, Latency, ratio
 from compress.measure.timing.timing_session import time_jobs
 from compress.pipeline.strip_paths import without_paths
 from compress.recipe.measure_schema import Measure
-from compress.runtime.predictor import Place
+from compress.runtime.predictor import Placement
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Setting:
     """By the clock of ``time.monotonic``; nothing is begun after it."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Placement:
         """One CPU."""
-        return Place("cpu", self.threads)
+        return Placement("cpu", self.threads)
 
     @property
     def over(self) -> bool:

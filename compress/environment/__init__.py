@@ -14,7 +14,7 @@ from pathlib import Path
 
 from compress.environment.cgroup_limits import cgroup_folders, core_quota, memory_limit, usable_cores
 from compress.environment.cpu import Cpu, describe_cpu, read_cpuinfo, read_sysctl
-from compress.environment.cpu_state import Condition, describe_condition
+from compress.environment.cpu_state import CpuState, describe_cpu_state
 from compress.environment.cuda_info import Gpu, cuda_devices, cuda_version, driver_version
 from compress.environment.hub_status import HUB, hub_state
 from compress.environment.libraries import BY_HAND, LIBRARIES, require, versions
@@ -25,7 +25,7 @@ __all__ = [
     "HUB",
     "LIBRARIES",
     "UNKNOWN",
-    "Condition",
+    "CpuState",
     "Cpu",
     "Environment",
     "Gpu",
@@ -34,7 +34,7 @@ __all__ = [
     "cuda_devices",
     "cuda_version",
     "describe",
-    "describe_condition",
+    "describe_cpu_state",
     "describe_cpu",
     "driver_version",
     "hub_state",
@@ -62,7 +62,7 @@ class Environment:
     """None where nobody asked."""
     hub: str | None = None
     """None where nobody asked, else ``reachable`` or why not."""
-    condition: Condition = field(default_factory=Condition)
+    condition: CpuState = field(default_factory=CpuState)
 
     @property
     def fingerprint(self) -> str:
@@ -89,7 +89,7 @@ def describe(folder: Path | str = ".", *, devices: bool = False, hub: bool = Fal
         versions=versions(LIBRARIES),
         gpus=cuda_devices() if devices else None,
         hub=hub_state() if hub else None,
-        condition=describe_condition(),
+        condition=describe_cpu_state(),
     )
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from compress.environment.os_probe import read
+from compress.environment.os_probe import read_text
 
 CGROUP = Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")
@@ -32,7 +32,7 @@ def memory_limit(cgroup: Path = CGROUP, own: Path = OWN) -> int:
     limits = [int(psutil.virtual_memory().total)]
     for folder in cgroup_folders(cgroup, own, "memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
-            text = read(folder / name)
+            text = read_text(folder / name)
             if text.isdigit():
                 limits.append(int(text))
     return min(limits)
@@ -41,7 +41,7 @@ def memory_limit(cgroup: Path = CGROUP, own: Path = OWN) -> int:
 def cgroup_folders(root: Path, own: Path, controller: str) -> list[Path]:
     """The folders whose limits bind this process: its own group and all above it (v2), or the controller's (v1)."""
     folders = [root, root / controller]
-    for line in read(own).splitlines():
+    for line in read_text(own).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "" or controller in controllers.split(","):
             start = root if controllers == "" else root / controller
@@ -52,7 +52,7 @@ def cgroup_folders(root: Path, own: Path, controller: str) -> list[Path]:
 
 def _quota(folder: Path) -> float:
     """Cores' worth of time that a group may use; infinite where it is not limited."""
-    allowed, _, period = read(folder / "cpu.max").partition(" ")
+    allowed, _, period = read_text(folder / "cpu.max").partition(" ")
     if not allowed:
-        allowed, period = read(folder / "cpu.cfs_quota_us"), read(folder / "cpu.cfs_period_us")
+        allowed, period = read_text(folder / "cpu.cfs_quota_us"), read_text(folder / "cpu.cfs_period_us")
     return int(allowed) / int(period) if allowed.isdigit() and period.isdigit() and int(period) else math.inf

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compress.environment.cgroup_limits import usable_cores
-from compress.environment.os_probe import UNKNOWN, output
+from compress.environment.os_probe import UNKNOWN, command_output
 
 # The name in /proc/cpuinfo, and ours. Only what changes how fast or how exactly INT8 and bf16 run.
 _X86 = {
@@ -66,7 +66,7 @@ def describe_cpu() -> Cpu:
     if sys.platform == "linux":
         model, instructions = read_cpuinfo(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"))
     elif sys.platform == "darwin":
-        model, instructions = read_sysctl(output(["sysctl", "-a"]))
+        model, instructions = read_sysctl(command_output(["sysctl", "-a"]))
     return Cpu(model, platform.machine(), instructions, usable_cores(), os.cpu_count() or 1)
 
 

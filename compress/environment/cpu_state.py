@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from compress.environment.os_probe import number, read
+from compress.environment.os_probe import read_int, read_text
 
 SYS = Path("/sys")
 PROC = Path("/proc")
@@ -37,7 +37,7 @@ so they count only where the processor says that it is virtual."""
 
 
 @dataclass(frozen=True)
-class Condition:
+class CpuState:
     """What a timing depends on beside the hardware; None where the system does not tell."""
 
     governor: str | None = None
@@ -56,12 +56,12 @@ class Condition:
     threads_per_core: int | None = None
 
 
-def describe_condition(sys_root: Path = SYS, proc_root: Path = PROC) -> Condition:
+def describe_cpu_state(sys_root: Path = SYS, proc_root: Path = PROC) -> CpuState:
     """Look at the system's own files."""
     cpu = sys_root / "devices/system/cpu"
-    governors = {read(path) for path in cpu.glob("cpu[0-9]*/cpufreq/scaling_governor")} - {""}
-    siblings = read(cpu / "cpu0/topology/thread_siblings_list")
-    return Condition(
+    governors = {read_text(path) for path in cpu.glob("cpu[0-9]*/cpufreq/scaling_governor")} - {""}
+    siblings = read_text(cpu / "cpu0/topology/thread_siblings_list")
+    return CpuState(
         governor=", ".join(sorted(governors)) or None,
         frequency=_frequency(cpu),
         turbo=_turbo(cpu),
@@ -84,18 +84,18 @@ def count_cores(text: str) -> int:
 
 def _frequency(cpu: Path) -> tuple[float, float] | None:
     """The kernel counts in kHz."""
-    lows = [number(path) for path in cpu.glob("cpu[0-9]*/cpufreq/scaling_min_freq")]
-    highs = [number(path) for path in cpu.glob("cpu[0-9]*/cpufreq/scaling_max_freq")]
+    lows = [read_int(path) for path in cpu.glob("cpu[0-9]*/cpufreq/scaling_min_freq")]
+    highs = [read_int(path) for path in cpu.glob("cpu[0-9]*/cpufreq/scaling_max_freq")]
     low = min((each for each in lows if each), default=None)
     high = max((each for each in highs if each), default=None)
     return (low / 1e3, high / 1e3) if low and high else None
 
 
 def _turbo(cpu: Path) -> bool | None:
-    switched_off = number(cpu / "intel_pstate/no_turbo")
+    switched_off = read_int(cpu / "intel_pstate/no_turbo")
     if switched_off is not None:
         return switched_off == 0
-    boost = number(cpu / "cpufreq/boost")
+    boost = read_int(cpu / "cpufreq/boost")
     return None if boost is None else boost == 1
 
 
@@ -123,23 +123,23 @@ def _load() -> float | None:
 def _hypervisor(sys_root: Path, proc_root: Path) -> str | None:
     if "microsoft" in platform.release().lower():
         return "hyper-v"  # Linux within Windows
-    if name := read(sys_root / "hypervisor/type"):
+    if name := read_text(sys_root / "hypervisor/type"):
         return name
     if "hypervisor" not in _flags(proc_root):
         return None
     dmi = sys_root / "class/dmi/id"
-    said = " ".join(read(dmi / name) for name in ("sys_vendor", "product_name", "bios_vendor")).lower()
+    said = " ".join(read_text(dmi / name) for name in ("sys_vendor", "product_name", "bios_vendor")).lower()
     return next((name for word, name in MAKERS.items() if word in said), "unnamed")
 
 
 def _flags(proc_root: Path) -> set[str]:
-    lines = read(proc_root / "cpuinfo").splitlines()
+    lines = read_text(proc_root / "cpuinfo").splitlines()
     return set(next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), []))
 
 
 def _last_level_cache(cache: Path) -> int | None:
     """The size of the cache farthest from the core, as the first core sees it."""
-    sizes = {number(index / "level") or 0: read(index / "size") for index in cache.glob("index[0-9]*")}
+    sizes = {read_int(index / "level") or 0: read_text(index / "size") for index in cache.glob("index[0-9]*")}
     size = sizes[max(sizes)] if sizes else ""
     units = {"K": 2**10, "M": 2**20, "G": 2**30}
     return int(size[:-1]) * units[size[-1]] if size and size[-1] in units and size[:-1].isdigit() else None

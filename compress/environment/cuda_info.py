@@ -6,7 +6,7 @@ import importlib.util
 import re
 from dataclasses import dataclass
 
-from compress.environment.os_probe import output
+from compress.environment.os_probe import command_output
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ def cuda_devices() -> tuple[Gpu, ...]:
     """CUDA devices as torch sees them, or as the driver does where torch is not installed."""
     if importlib.util.find_spec("torch") is None:
         query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
-        return read_nvidia_smi(output(query))
+        return read_nvidia_smi(command_output(query))
     import torch
 
     if not torch.cuda.is_available():
@@ -38,14 +38,14 @@ def read_nvidia_smi(text: str) -> tuple[Gpu, ...]:
 
 def driver_version() -> str | None:
     """The version of the NVIDIA driver."""
-    lines = output(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]).splitlines()
+    lines = command_output(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]).splitlines()
     return lines[0].strip() if lines and re.fullmatch(r"[\d.]+", lines[0].strip()) else None
 
 
 def cuda_version() -> str | None:
     """The CUDA version that torch was built for; the newest that the driver knows where torch is not installed."""
     if importlib.util.find_spec("torch") is None:
-        return read_cuda_version(output(["nvidia-smi"]))
+        return read_cuda_version(command_output(["nvidia-smi"]))
     import torch
 
     return torch.version.cuda

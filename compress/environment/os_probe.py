@@ -8,7 +8,7 @@ from pathlib import Path
 UNKNOWN = "unknown"
 
 
-def read(path: Path) -> str:
+def read_text(path: Path) -> str:
     """What a small file says; nothing where it is not there or not for us."""
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()
@@ -16,13 +16,13 @@ def read(path: Path) -> str:
         return ""
 
 
-def number(path: Path) -> int | None:
-    """The whole number that a small file holds."""
-    text = read(path)
+def read_int(path: Path) -> int | None:
+    """The integer that a small file holds."""
+    text = read_text(path)
     return int(text) if text.isdigit() else None
 
 
-def output(command: list[str]) -> str:
+def command_output(command: list[str]) -> str:
     """What a program prints; nothing where it is not installed or does not end."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)

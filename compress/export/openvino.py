@@ -9,7 +9,7 @@ from compress.console import Console
 from compress.errors import ModelError
 from compress.export import OPENVINO_FP32
 from compress.export.parity import TOLERANCE
-from compress.export.write_variant import copy_companions, told_of, write_with_parity
+from compress.export.write_variant import copy_companions, variant_folder_info, write_with_parity
 from compress.model_info import FolderInfo, read_info
 from compress.runtime import open_predictor
 from compress.runtime.model_formats import FILES
@@ -36,7 +36,7 @@ def export_openvino(
     base = read_info(source)
     _convert(existing_onnx(source), work / FILES["openvino"][0])
     copy_companions(source, work)
-    info, parity = write_with_parity(work, told_of(base, OPENVINO_FP32), open_predictor(source), sample)
+    info, parity = write_with_parity(work, variant_folder_info(base, OPENVINO_FP32), open_predictor(source), sample)
     if not parity.largest <= TOLERANCE:  # written so that NaN fails too
         raise ModelError(
             f"the OpenVINO export of {source} answers differently from ONNX Runtime: outputs are up to "

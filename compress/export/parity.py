@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.errors import ModelError
-from compress.export.prediction_agreement import kept, of_pieces, real
+from compress.export.prediction_agreement import decisions_agree, is_per_token, without_padding
 from compress.model_info import TaskInfo
 from compress.runtime.predictor import Predictor
 from compress.tasks.base import Arrays
@@ -64,7 +64,7 @@ def compare(reference: Predictor, other: Predictor, batches: Sequence[Arrays], t
         if expected.keys() != got.keys():
             raise ModelError(f"expected the outputs {', '.join(expected)}; got {', '.join(got)}.")
         largest = max_nan(largest, _distance(expected, got, batch["attention_mask"]))
-        decisions.append(kept(expected, got, batch, task))
+        decisions.append(decisions_agree(expected, got, batch, task))
         alone = max_nan(alone, _batch_effect(other, batch, got))
         rows += len(batch["input_ids"])
     found = np.concatenate(decisions) if decisions else np.empty(0, dtype=bool)
@@ -102,7 +102,7 @@ def max_nan(*values: float) -> float:
 
 def _distance(expected: Arrays, got: Arrays, mask: NDArray[np.int64]) -> float:
     """The largest difference of any output; what models say of padding is nothing."""
-    pairs = [(real(name, expected[name], mask), real(name, got[name], mask)) for name in expected]
+    pairs = [(without_padding(name, expected[name], mask), without_padding(name, got[name], mask)) for name in expected]
     return max_nan(*(float(np.max(np.abs(ours - theirs))) for ours, theirs in pairs))
 
 
@@ -114,7 +114,7 @@ def _batch_effect(predictor: Predictor, batch: Arrays, together: Arrays) -> floa
     for index, length in enumerate(batch["attention_mask"].sum(axis=1)):
         row = {name: array[index : index + 1, :length] for name, array in batch.items() if array.ndim == 2}
         shared = {
-            name: values[index : index + 1, :length] if of_pieces(name, values) else values[index : index + 1]
+            name: values[index : index + 1, :length] if is_per_token(name, values) else values[index : index + 1]
             for name, values in together.items()
         }
         largest = max_nan(largest, _distance(shared, predictor.predict(row), row["attention_mask"]))

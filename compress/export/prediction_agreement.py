@@ -10,25 +10,25 @@ from compress.tasks import KINDS
 from compress.tasks.base import Arrays
 
 MARGIN = 0.02
-"""Where the reference's logits are closer than this it has no decision that could be kept."""
+"""Where the reference's logits are closer than this it has no decision that could be decisions_agree."""
 
 SPANS = ("start_logits", "end_logits")
 EACH_PIECE = (*SPANS, "last_hidden_state")
 """Outputs with a value a piece, whatever the model. Logits have one where they have three axes."""
 
 
-def of_pieces(name: str, values: NDArray[np.float32]) -> bool:
+def is_per_token(name: str, values: NDArray[np.float32]) -> bool:
     """Whether an output tells something of each piece, so that it has padding."""
     return name in EACH_PIECE or (name == "logits" and values.ndim == 3)
 
 
-def real(name: str, values: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:
+def without_padding(name: str, values: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:
     """An output without what it holds of padding."""
-    return values[mask == 1] if of_pieces(name, values) else values
+    return values[mask == 1] if is_per_token(name, values) else values
 
 
-def kept(expected: Arrays, got: Arrays, batch: Arrays, task: TaskInfo | None) -> NDArray[np.bool_]:
-    """For every decision that the reference is clear about, whether it is kept; none where outputs decide nothing.
+def decisions_agree(expected: Arrays, got: Arrays, batch: Arrays, task: TaskInfo | None) -> NDArray[np.bool_]:
+    """For every decision that the reference is clear about, whether it is decisions_agree; none where outputs decide nothing.
 
     A row has one, or one for each label, each piece, or each end of the answer. Numbers, embeddings, and the scores of
     choices and candidates mean nothing by themselves.
@@ -40,7 +40,7 @@ def kept(expected: Arrays, got: Arrays, batch: Arrays, task: TaskInfo | None) ->
     problem = KINDS[task.kind].problem if task else None
     if "logits" not in expected:
         return np.empty(0, dtype=bool)
-    ours, theirs = (real("logits", outputs["logits"], mask) for outputs in (expected, got))
+    ours, theirs = (without_padding("logits", outputs["logits"], mask) for outputs in (expected, got))
     if task is not None and task.labels:  # behind the labels may stand how much a window has to say
         ours, theirs = ours[..., : len(task.labels)], theirs[..., : len(task.labels)]
     if problem == "multi_label_classification":
@@ -56,7 +56,7 @@ def _among(values: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.f
 
 
 def _same_best(ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Whether the highest of the last axis is in the same place, where the reference has a clear one."""
+    """Whether the highest of the last axis has the same index, where the reference has a clear one."""
     ordered = np.sort(ours, axis=-1)
     clear = ordered[..., -1] - ordered[..., -2] > MARGIN
     return np.asarray((ours.argmax(-1) == theirs.argmax(-1))[clear])

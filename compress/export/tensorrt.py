@@ -13,13 +13,13 @@ from pathlib import Path
 
 from compress.console import Console
 from compress.errors import ModelError
-from compress.export.write_variant import copy_companions, told_of, write_with_parity
+from compress.export.write_variant import copy_companions, variant_folder_info, write_with_parity
 from compress.model_info import FolderInfo, read_info
 from compress.runtime import open_predictor
 from compress.runtime.model_formats import TENSORRT
 from compress.runtime.onnx_runtime import ONNX_FILE, existing_onnx
 from compress.runtime.onnx_tensorrt import check_tensorrt
-from compress.runtime.predictor import Place
+from compress.runtime.predictor import Placement
 from compress.tasks.base import Arrays
 
 
@@ -43,7 +43,7 @@ def export_tensorrt(
     shutil.copyfile(existing_onnx(source), work / ONNX_FILE)
     copy_companions(source, work)
     reference = open_predictor(source)
-    info, parity = write_with_parity(work, told_of(base, TENSORRT), reference, sample, Place("cuda"))
+    info, parity = write_with_parity(work, variant_folder_info(base, TENSORRT), reference, sample, Placement("cuda"))
     if math.isnan(parity.largest):
         raise ModelError(f"{TENSORRT.name} of {source} gives outputs that are not numbers: they leave fp16's range.")
     (console or Console("quiet")).note(f"{TENSORRT.name}: {parity}")

@@ -9,7 +9,7 @@ import onnx
 
 from compress.export.parity import Parity, made_up_sample
 from compress.export.tune_ort_session import choose_session
-from compress.export.write_variant import copy_companions, told_of, write_with_parity
+from compress.export.write_variant import copy_companions, variant_folder_info, write_with_parity
 from compress.model_info import FolderInfo, VariantInfo
 from compress.runtime.onnx_runtime import ONNX_FILE
 from compress.runtime.predictor import Predictor
@@ -41,4 +41,4 @@ def finish(
     batches = list(sample) if sample else made_up_sample(work, base.task)
     variant = variant.model_copy(update={"session": choose_session(work / ONNX_FILE, batches, variant.session)})
     inputs = tuple(given.name for given in proto.graph.input)
-    return write_with_parity(work, told_of(base, variant).model_copy(update={"inputs": inputs}), reference, batches)
+    return write_with_parity(work, variant_folder_info(base, variant).model_copy(update={"inputs": inputs}), reference, batches)

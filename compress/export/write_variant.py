@@ -10,7 +10,7 @@ import compress
 from compress.export.parity import Parity, compare, made_up_sample
 from compress.model_info import COMPANIONS, FolderInfo, VariantInfo, write_info
 from compress.runtime import open_predictor
-from compress.runtime.predictor import ONE_THREAD, Place, Predictor
+from compress.runtime.predictor import ONE_THREAD, Placement, Predictor
 from compress.tasks.base import Arrays
 
 
@@ -21,14 +21,14 @@ def copy_companions(source: Path, work: Path) -> None:
             shutil.copyfile(source / name, work / name)
 
 
-def told_of(base: FolderInfo, variant: VariantInfo) -> FolderInfo:
+def variant_folder_info(base: FolderInfo, variant: VariantInfo) -> FolderInfo:
     """What a variant's folder says of itself, from what its source says."""
     made_by = f"compress {compress.__version__}"
     return base.model_copy(update={"step": variant.name, "made_by": made_by, "variant": variant, "parents": ()})
 
 
 def write_with_parity(
-    work: Path, info: FolderInfo, reference: Predictor, sample: Sequence[Arrays] | None, place: Place = ONE_THREAD
+    work: Path, info: FolderInfo, reference: Predictor, sample: Sequence[Arrays] | None, placement: Placement = ONE_THREAD
 ) -> tuple[FolderInfo, Parity]:
     """Write compress.json, compare the folder's answers with those of what it was made from, and note them there.
 
@@ -37,12 +37,12 @@ def write_with_parity(
         info: what it says, without parity.
         reference: the model that it should agree with.
         sample: batches to compare on, made up where none are given.
-        place: where the folder can run.
+        placement: where the folder can run.
     """
     assert info.variant is not None
     write_info(work, info)
     batches = list(sample) if sample else made_up_sample(work, info.task)
-    parity = compare(reference, open_predictor(work, place), batches, info.task)
+    parity = compare(reference, open_predictor(work, placement), batches, info.task)
     info = info.model_copy(update={"variant": info.variant.model_copy(update={"parity": parity.record()})})
     write_info(work, info)
     return info, parity

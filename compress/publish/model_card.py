@@ -179,8 +179,8 @@ def _use(subject: Subject) -> str:
     lines = [f"# pip install '{package}'", "" if base_install else f"# It needs {runtime.needs}.", "import compress"]
     place = ""
     if (target.device, target.threads) != ("cpu", 1):
-        lines.append("from compress.runtime import Place")
-        place = f', Place("{target.device}"' + (f", threads={target.threads})" if target.threads != 1 else ")")
+        lines.append("from compress.runtime import Placement")
+        place = f', Placement("{target.device}"' + (f", threads={target.threads})" if target.threads != 1 else ")")
     lines.append(f'compress.open("{subject.name}"{place}).predict([{sample}])')
     return "\n".join(["```python", *filter(None, lines), "```"])
 

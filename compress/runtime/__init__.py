@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 from compress.errors import ModelError, NotHere, nearest
 from compress.model_info import FolderInfo, VariantInfo
 from compress.runtime.model_formats import (
-    AS_IT_IS,
+    STORED_PRECISION,
     BF16,
     FP16,
     FP32,
-    WAYS,
+    RUN_MODES,
     Form,
     ModelFile,
     describe_model_file,
-    way_named,
+    run_mode_named,
 )
-from compress.runtime.predictor import ONE_THREAD, Place, Predictor, TimedOnDevice
+from compress.runtime.predictor import ONE_THREAD, Placement, Predictor, TimedOnDevice
 
 if TYPE_CHECKING:
     from compress.runtime.text_model import TextModel
@@ -35,19 +35,23 @@ __all__ = [
     "FP16",
     "FP32",
     "RUNTIMES",
-    "WAYS",
+    "RUN_MODES",
     "ModelFile",
     "Place",
+    "Placement",
     "Predictor",
     "Runtime",
     "TimedOnDevice",
     "describe_model_file",
     "open",
     "open_predictor",
-    "way_named",
+    "run_mode_named",
 ]
 
-Opener = Callable[[Path, FolderInfo | None, VariantInfo, Place], Predictor]
+Place = Placement
+"""The name that model cards of earlier versions import."""
+
+Opener = Callable[[Path, FolderInfo | None, VariantInfo, Placement], Predictor]
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
         "onnxruntime": Runtime(
             "compress.runtime.onnx_runtime:open_onnx",
             ("onnx",),
-            "ONNX Runtime; on CUDA onnxruntime-gpu in its place",
+            "ONNX Runtime; on CUDA onnxruntime-gpu instead",
             ("cpu", "cuda"),
         ),
         "onnxruntime-tensorrt": Runtime(
@@ -100,15 +104,15 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
 """Every runtime there is."""
 
 
-def open_predictor(folder: Path, place: Place = ONE_THREAD, variant: VariantInfo | None = None) -> Predictor:
+def open_predictor(folder: Path, placement: Placement = ONE_THREAD, variant: VariantInfo | None = None) -> Predictor:
     """Load a model folder, an exported one, a plain Hugging Face folder or a bare ONNX or OpenVINO file.
 
     Args:
         folder: a folder that holds weights, or a file that ends in ``.onnx`` or ``.xml``.
-        place: the device and the number of threads.
-        variant: how it runs: a model folder plain fp32 by default, or as any of `WAYS` that torch has. An exported
+        placement: the device and the number of threads.
+        variant: how it runs: a model folder plain fp32 by default, or as any of `RUN_MODES` that torch has. An exported
             folder knows its own variant, with the session settings that were measured for it; asking for another one
-            is an error, but it may run in another runtime that reads its form (``WAYS["openvino"]`` for ONNX).
+            is an error, but it may run in another runtime that reads its form (``RUN_MODES["openvino"]`` for ONNX).
     """
     found = describe_model_file(folder, runtime_of(variant).reads if variant else ())
     chosen = _chosen(found, variant)
@@ -118,27 +122,27 @@ def open_predictor(folder: Path, place: Place = ONE_THREAD, variant: VariantInfo
         raise ModelError(
             f"{folder} is a model in the form {found.form}; {chosen.runtime} reads {reads}.", _way_on(found, runtime)
         )
-    if place.device not in runtime.devices:
-        raise NotHere(f"{chosen.runtime} runs on {' and '.join(runtime.devices)}, not on {place.device}.")
+    if placement.device not in runtime.devices:
+        raise NotHere(f"{chosen.runtime} runs on {' and '.join(runtime.devices)}, not on {placement.device}.")
     opener: Opener = resolve_name(runtime.open)
-    return opener(folder, found.info, chosen, place)
+    return opener(folder, found.info, chosen, placement)
 
 
-def open(folder: str | Path, place: Place | None = None) -> TextModel:
+def open(folder: str | Path, placement: Placement | None = None) -> TextModel:
     """Open a folder for texts: ``compress.open("winner/cpu").predict(["a text"])``; torch only where it needs it.
 
     Args:
         folder: a model folder or an exported one.
-        place: where it runs; by default on one thread of the CPU, or on CUDA where its runtime knows nothing else.
+        placement: where it runs; by default on one thread of the CPU, or on CUDA where its runtime knows nothing else.
     """
     from compress.runtime.text_model import TextModel
 
-    return TextModel.open(Path(folder), place=place or _usual_place(Path(folder)))
+    return TextModel.open(Path(folder), placement=placement or _default_placement(Path(folder)))
 
 
-def _usual_place(folder: Path) -> Place:
+def _default_placement(folder: Path) -> Placement:
     devices = runtime_of(describe_model_file(folder).variant).devices
-    return ONE_THREAD if "cpu" in devices else Place("cuda")
+    return ONE_THREAD if "cpu" in devices else Placement("cuda")
 
 
 def runtime_of(variant: VariantInfo) -> Runtime:
@@ -162,9 +166,9 @@ def _chosen(found: ModelFile, variant: VariantInfo | None) -> VariantInfo:
         return found.variant
     if own is None or own.name == variant.name:
         return own or variant
-    plain = variant.precision == AS_IT_IS
+    plain = variant.precision == STORED_PRECISION
     if plain and variant.runtime == own.runtime:
         return own
-    if variant.name in WAYS and found.form in runtime_of(variant).reads:
+    if variant.name in RUN_MODES and found.form in runtime_of(variant).reads:
         return variant.model_copy(update={"precision": own.precision}) if plain else variant
     raise ModelError(f"{found.path} holds {own.name} and cannot run as {variant.name}.")

@@ -7,22 +7,22 @@ import subprocess
 from typing import Any
 
 from compress.environment import describe_cpu
-from compress.runtime.predictor import Place
+from compress.runtime.predictor import Placement
 
 
-def describe_place(place: Place, device_name: str | None = None) -> dict[str, Any]:
+def describe_device(placement: Placement, device_name: str | None = None) -> dict[str, Any]:
     """The part of `Predictor.describe` that does not depend on the runtime.
 
     Args:
-        place: where it runs.
+        placement: where it runs.
         device_name: what the runtime calls a CUDA device; else the driver is asked.
     """
     cpu = describe_cpu()
-    name = cpu.model if place.device == "cpu" else device_name or cuda_name()
+    name = cpu.model if placement.device == "cpu" else device_name or cuda_name()
     return {
-        "device": place.device,
+        "device": placement.device,
         "device_name": name,
-        "threads": place.threads,
+        "threads": placement.threads,
         "instructions": list(cpu.instructions) if cpu.instructions is not None else None,
     }
 

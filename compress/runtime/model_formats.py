@@ -66,10 +66,10 @@ GRAPH_BF16 = _torch("torch-graph-bf16", "bf16", "torch-graph")
 GRAPH_FP16 = _torch("torch-graph-fp16", "fp16", "torch-graph")
 TENSORRT = VariantInfo(name="onnx-tensorrt", format="onnx", precision="fp16", runtime="onnxruntime-tensorrt")
 
-AS_IT_IS = "unknown"
+STORED_PRECISION = "unknown"
 """The precision of what does not say: numbers are computed as the file holds them, never rounded further."""
 
-WAYS: Mapping[str, VariantInfo] = MappingProxyType(
+RUN_MODES: Mapping[str, VariantInfo] = MappingProxyType(
     {
         way.name: way
         for way in (
@@ -81,9 +81,9 @@ WAYS: Mapping[str, VariantInfo] = MappingProxyType(
             COMPILED_FP16,
             GRAPH_BF16,
             GRAPH_FP16,
-            VariantInfo(name="onnxruntime", format="onnx", precision=AS_IT_IS, runtime="onnxruntime"),
+            VariantInfo(name="onnxruntime", format="onnx", precision=STORED_PRECISION, runtime="onnxruntime"),
             TENSORRT,
-            VariantInfo(name="openvino", format="openvino", precision=AS_IT_IS, runtime="openvino"),
+            VariantInfo(name="openvino", format="openvino", precision=STORED_PRECISION, runtime="openvino"),
             VariantInfo(name="openvino-bf16", format="openvino", precision="bf16", runtime="openvino"),
         )
     }
@@ -110,7 +110,7 @@ class ModelFile:
             return self.info.variant
         if self.form == "torch":
             return FP32
-        return VariantInfo(name=self.form, format=self.form, precision=AS_IT_IS, runtime=RUNTIME_OF[self.form])
+        return VariantInfo(name=self.form, format=self.form, precision=STORED_PRECISION, runtime=RUNTIME_OF[self.form])
 
 
 def describe_model_file(path: Path, wanted: Collection[Form] = ()) -> ModelFile:
@@ -140,11 +140,11 @@ def describe_model_file(path: Path, wanted: Collection[Form] = ()) -> ModelFile:
     raise ModelError(f"{path} {what}.", hint=EXPECTED)
 
 
-def way_named(name: str) -> VariantInfo:
+def run_mode_named(name: str) -> VariantInfo:
     """The way to run a model that has this name."""
-    if name not in WAYS:
-        raise ModelError(f"no way to run a model is called '{name}'{nearest(name, WAYS)}")
-    return WAYS[name]
+    if name not in RUN_MODES:
+        raise ModelError(f"no way to run a model is called '{name}'{nearest(name, RUN_MODES)}")
+    return RUN_MODES[name]
 
 
 def _bare(path: Path) -> ModelFile:

@@ -14,9 +14,9 @@ from onnxruntime.capi import onnxruntime_pybind11_state as states
 from compress.environment import describe_cpu
 from compress.errors import ModelError, NotHere, nearest
 from compress.model_info import FolderInfo, VariantInfo
-from compress.runtime.device_info import describe_place
+from compress.runtime.device_info import describe_device
 from compress.runtime.model_formats import FILES
-from compress.runtime.predictor import Place, check_inputs
+from compress.runtime.predictor import Placement, check_inputs
 from compress.runtime.runtime_errors import first_line, load_failure, run_failure
 from compress.tasks.base import Arrays
 
@@ -68,9 +68,9 @@ SILENT = 4
 class OnnxPredictor:
     """An ONNX Runtime session behind the Predictor interface; a session runs for several threads at once."""
 
-    def __init__(self, session: ort.InferenceSession, place: Place, variant: VariantInfo) -> None:
+    def __init__(self, session: ort.InferenceSession, placement: Placement, variant: VariantInfo) -> None:
         self._session = session
-        self._place = place
+        self._placement = placement
         self._variant = variant
         self._types = {given.name: _array_type(given.name, given.type) for given in session.get_inputs()}
         self._outputs = [given.name for given in session.get_outputs()]
@@ -92,7 +92,7 @@ class OnnxPredictor:
         return {
             "runtime": "onnxruntime",
             "version": ort.__version__,
-            **describe_place(self._place),
+            **describe_device(self._placement),
             "precision": self._variant.precision,
             "session": dict(self._variant.session),
             "options": {
@@ -108,9 +108,9 @@ class OnnxPredictor:
         }
 
 
-def open_onnx(path: Path, info: FolderInfo | None, variant: VariantInfo, place: Place) -> OnnxPredictor:
+def open_onnx(path: Path, info: FolderInfo | None, variant: VariantInfo, placement: Placement) -> OnnxPredictor:
     """Open an exported folder or a bare ONNX file."""
-    return OnnxPredictor(make_session(existing_onnx(path), place, variant.session), place, variant)
+    return OnnxPredictor(make_session(existing_onnx(path), placement, variant.session), placement, variant)
 
 
 def existing_onnx(path: Path) -> Path:
@@ -130,19 +130,19 @@ def find_onnx(path: Path) -> Path | None:
 
 def make_session(
     model: Path | bytes,
-    place: Place,
+    placement: Placement,
     settings: Mapping[str, Any],
     providers: Sequence[Provider] | None = None,
 ) -> ort.InferenceSession:
-    """A session with exactly ``place.threads`` threads on exactly ``place.device``.
+    """A session with exactly ``placement.threads`` threads on exactly ``placement.device``.
 
     Args:
         model: an ONNX file, or its content.
-        place: the device and the number of threads.
+        placement: the device and the number of threads.
         settings: what the folder asks for, a choice of `SESSION_KEYS`.
         providers: other ones than those of the device; the first must start, the others take what it leaves over.
     """
-    chosen = PROVIDERS[place.device] if providers is None else providers
+    chosen = PROVIDERS[placement.device] if providers is None else providers
     first = chosen[0][0]
     check_provider(first)
     unknown = [key for key in settings if key not in SESSION_KEYS]
@@ -151,7 +151,7 @@ def make_session(
     try:
         session = ort.InferenceSession(
             model if isinstance(model, bytes) else str(model),
-            sess_options=_options(place, settings),
+            sess_options=_options(placement, settings),
             providers=list(chosen),
             disabled_optimizers=list(settings.get("disabled_optimizers", ())),
         )
@@ -178,11 +178,11 @@ def check_provider(name: str) -> None:
             raise NotHere(f"{name} cannot load its libraries: {first_line(error)}") from error
 
 
-def _options(place: Place, settings: Mapping[str, Any]) -> ort.SessionOptions:
+def _options(placement: Placement, settings: Mapping[str, Any]) -> ort.SessionOptions:
     options = ort.SessionOptions()
     if settings.get("guard_overflow", True) and not describe_cpu().has_vnni:  # to be safe also where nobody knows
         options.add_session_config_entry(GUARD, "1")
-    options.intra_op_num_threads = place.threads
+    options.intra_op_num_threads = placement.threads
     options.inter_op_num_threads = 1
     options.log_severity_level = SILENT
     return options

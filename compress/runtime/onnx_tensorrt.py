@@ -19,7 +19,7 @@ from compress.runtime.onnx_runtime import (
     existing_onnx,
     make_session,
 )
-from compress.runtime.predictor import ONE_THREAD, Place
+from compress.runtime.predictor import ONE_THREAD, Placement
 
 PROVIDER = "TensorrtExecutionProvider"
 
@@ -42,7 +42,7 @@ class TensorrtPredictor(OnnxPredictor):
         return {**told, "runtime": "onnxruntime-tensorrt", "options": options, "uses": PROVIDER}
 
 
-def open_tensorrt(path: Path, info: FolderInfo | None, variant: VariantInfo, place: Place) -> TensorrtPredictor:
+def open_tensorrt(path: Path, info: FolderInfo | None, variant: VariantInfo, placement: Placement) -> TensorrtPredictor:
     """Open an exported folder or a bare ONNX file; the first time takes minutes, later ones read the kept engine."""
     check_tensorrt()
     if variant.precision not in ("fp16", "fp32"):
@@ -50,7 +50,7 @@ def open_tensorrt(path: Path, info: FolderInfo | None, variant: VariantInfo, pla
     file = existing_onnx(path)
     names = [given.name for given in make_session(file, ONE_THREAD, {}).get_inputs()]
     chosen = (engine(file, names, _longest(file.parent), variant.precision), *PROVIDERS["cuda"])
-    return TensorrtPredictor(make_session(file, place, variant.session, chosen), place, variant)
+    return TensorrtPredictor(make_session(file, placement, variant.session, chosen), placement, variant)
 
 
 def check_tensorrt() -> None:
@@ -66,7 +66,7 @@ def engine(file: Path, inputs: Sequence[str], longest: int, precision: str) -> P
         kept.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise NotHere(
-            f"no place to keep TensorRT's engines: {error}.", hint="COMPRESS_CACHE names another folder for such files"
+            f"TensorRT engines cannot be cached: {error}.", hint="COMPRESS_CACHE names another folder for such files"
         ) from error
     rows, pieces = USUAL
     bounds = {"min": (1, 1), "opt": (rows, min(pieces, longest)), "max": (LARGEST_BATCH, longest)}

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from compress.environment import require
 from compress.errors import ModelError, nearest
 from compress.model_info import FolderInfo, VariantInfo
-from compress.runtime.device_info import describe_place
+from compress.runtime.device_info import describe_device
 from compress.runtime.model_formats import describe_model_file
-from compress.runtime.predictor import Place, check_inputs
+from compress.runtime.predictor import Placement, check_inputs
 from compress.runtime.runtime_errors import load_failure, run_failure
 from compress.tasks.base import Arrays
 
@@ -40,13 +40,13 @@ TOLD = ("INFERENCE_PRECISION_HINT", "NUM_STREAMS", "PERFORMANCE_HINT", "ENABLE_C
 class OpenvinoPredictor:
     """A compiled OpenVINO model; each caller takes a request of its own."""
 
-    def __init__(self, build: Callable[[], Any], place: Place, variant: VariantInfo, version: str) -> None:
+    def __init__(self, build: Callable[[], Any], placement: Placement, variant: VariantInfo, version: str) -> None:
         compiled = build()
         self._build = build
         self._compiled = compiled
         self._broken = False
         self._building = Lock()
-        self._place = place
+        self._placement = placement
         self._variant = variant
         self._version = version
         self._types = {port.get_any_name(): _array_type(port) for port in compiled.inputs}
@@ -85,7 +85,7 @@ class OpenvinoPredictor:
         return {name: np.array(answer, np.float32) for name, answer in zip(self._outputs, answers, strict=True)}
 
     def _answers(self, request: Any) -> list[NDArray[Any]]:
-        return [request.get_output_tensor(place).data for place in range(len(self._outputs))]
+        return [request.get_output_tensor(index).data for index in range(len(self._outputs))]
 
     def describe(self) -> dict[str, Any]:
         """What it runs with."""
@@ -93,7 +93,7 @@ class OpenvinoPredictor:
         return {
             "runtime": "openvino",
             "version": self._version,
-            **describe_place(self._place),
+            **describe_device(self._placement),
             "threads": compiled.get_property("INFERENCE_NUM_THREADS"),  # fewer than asked where there are fewer cores
             "precision": self._variant.precision,
             "session": dict(self._variant.session),
@@ -118,7 +118,7 @@ class OpenvinoPredictor:
             return compiled.create_infer_request(), idle
 
 
-def open_openvino(path: Path, info: FolderInfo | None, variant: VariantInfo, place: Place) -> OpenvinoPredictor:
+def open_openvino(path: Path, info: FolderInfo | None, variant: VariantInfo, placement: Placement) -> OpenvinoPredictor:
     """Open an exported folder, or a bare .xml or .onnx file."""
     graph = describe_model_file(path, ("openvino", "onnx")).graph
     if graph is None:
@@ -126,7 +126,7 @@ def open_openvino(path: Path, info: FolderInfo | None, variant: VariantInfo, pla
     if variant.session:
         raise ModelError(f"openvino has no session settings; {path} asks for {', '.join(variant.session)}.")
     openvino = load_openvino()
-    chosen = settings(variant, place)
+    chosen = settings(variant, placement)
 
     def build() -> Any:
         try:
@@ -134,17 +134,17 @@ def open_openvino(path: Path, info: FolderInfo | None, variant: VariantInfo, pla
         except OPENVINO_ERRORS as error:
             raise load_failure("OpenVINO", str(graph), error) from error
 
-    return OpenvinoPredictor(build, place, variant, openvino.__version__.partition("-")[0])
+    return OpenvinoPredictor(build, placement, variant, openvino.__version__.partition("-")[0])
 
 
-def settings(variant: VariantInfo, place: Place) -> dict[str, Any]:
+def settings(variant: VariantInfo, placement: Placement) -> dict[str, Any]:
     """One stream of exactly so many threads, on whichever cores the process may use."""
     if variant.precision not in HINTS:
         raise ModelError(f"openvino has no precision '{variant.precision}'{nearest(variant.precision, HINTS)}")
     return {
         "PERFORMANCE_HINT": "LATENCY",
         "NUM_STREAMS": 1,
-        "INFERENCE_NUM_THREADS": place.threads,
+        "INFERENCE_NUM_THREADS": placement.threads,
         "INFERENCE_PRECISION_HINT": HINTS[variant.precision],
         # Who measures or serves chooses the cores; OpenVINO would move its threads to cores of its own choice.
         "ENABLE_CPU_PINNING": False,

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from compress.console import Console
 from compress.errors import DataError, UsageError
-from compress.runtime.predictor import Place
+from compress.runtime.predictor import Placement
 from compress.runtime.text_model import TextModel, read_texts
 
 
 def predict_and_show(
-    folder: Path, typed: Sequence[str], console: Console, *, file: Path | None, batch: int, place: Place
+    folder: Path, typed: Sequence[str], console: Console, *, file: Path | None, batch: int, placement: Placement
 ) -> None:
     """Answer the texts that were ``typed``, else those of ``file``, else those of stdin, in the console's format."""
-    model = TextModel.open(folder, place)
+    model = TextModel.open(folder, placement)
     parts = len(model.task.text)
     given = _given_texts(typed, file, parts, open_end=model.kind.open_end)
     source, empty = None if typed else str(file or "stdin"), list[str]()

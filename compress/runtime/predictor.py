@@ -13,15 +13,15 @@ from compress.tasks.base import Arrays
 
 
 @dataclass(frozen=True)
-class Place:
+class Placement:
     """Where and how wide a predictor runs."""
 
     device: Literal["cpu", "cuda"] = "cpu"
     threads: int = 1
 
 
-ONE_THREAD = Place()
-"""One CPU thread: the place that is meant when none is named."""
+ONE_THREAD = Placement()
+"""One CPU thread: the default placement."""
 
 
 class Predictor(Protocol):

@@ -13,7 +13,7 @@ from compress.data.tokenizer import Tokens
 from compress.errors import ModelError, UsageError
 from compress.model_info import TaskInfo, read_info
 from compress.runtime import open_predictor
-from compress.runtime.predictor import ONE_THREAD, Place, Predictor
+from compress.runtime.predictor import ONE_THREAD, Placement, Predictor
 from compress.tasks import kind_of
 from compress.tasks.base import Arrays, Example, Given, Kind, Row
 
@@ -45,12 +45,12 @@ class TextModel:
     predictor: Predictor
 
     @classmethod
-    def open(cls, folder: Path, place: Place = ONE_THREAD) -> TextModel:
+    def open(cls, folder: Path, placement: Placement = ONE_THREAD) -> TextModel:
         """Open a model folder or an exported one; the latter without torch."""
         task = read_info(folder).task
         if task is None:
             raise ModelError(f"{folder} does not say which task it answers, so texts mean nothing to it.")
-        return cls(task, kind_of(task), Tokens.load(folder), open_predictor(folder, place))
+        return cls(task, kind_of(task), Tokens.load(folder), open_predictor(folder, placement))
 
     def predict(self, texts: Sequence[Given], batch: int = 32, places: Sequence[str] = ()) -> list[dict[str, Any]]:
         """One answer a text, e.g. ``{"label": "positive", "probability": 0.98}``.
@@ -71,7 +71,7 @@ class TextModel:
     def prepare(self, texts: Sequence[Given], places: Sequence[str | int] = ()) -> Prepared:
         """The examples of all texts; messages tell their places, or number them."""
         named = places or range(1, len(texts) + 1)
-        rows = [self._row(text, place) for text, place in zip(texts, named, strict=True)]
+        rows = [self._row(text, position) for text, position in zip(texts, named, strict=True)]
         found = [self.kind.examples(row, self.task, self.tokens) for row in rows]
         return Prepared(rows, [len(examples) for examples in found], [each for examples in found for each in examples])
 
@@ -87,11 +87,11 @@ class TextModel:
             decided += self.kind.decide(self.predictor.predict(arrays), arrays, self.task)
         return self.kind.readable(self.kind.answers(decided, prepared.counts, prepared.rows, self.task), self.task)
 
-    def _row(self, text: Given, place: str | int) -> Row:
+    def _row(self, text: Given, position: str | int) -> Row:
         try:
             return self.kind.asked(text, self.task)
         except UsageError as error:
-            where = place if isinstance(place, str) else f"text {place}"
+            where = position if isinstance(position, str) else f"text {position}"
             raise UsageError(f"{where}: {error.message}", hint=error.hint) from error
 
 
@@ -110,7 +110,7 @@ def read_texts(
         batch: most texts in one batch.
         several: each holds several texts with tabs between them.
         source: the file whose lines they are: line ends are taken off, and lines without text passed over.
-        empty: called with the place of each line that is passed over.
+        empty: called with the position of each line that is passed over.
     """
     waiting: list[Asked] = []
     for number, text in enumerate(given, 1):

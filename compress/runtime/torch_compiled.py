@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from compress.environment import require
 from compress.errors import ModelError, NotHere
 from compress.model_info import FolderInfo, VariantInfo
-from compress.runtime.predictor import Place
+from compress.runtime.predictor import Placement
 from compress.runtime.runtime_errors import first_line, is_memory
 from compress.runtime.torch_eager import CudaPredictor, TorchPredictor, load_on, tensors
 
@@ -40,10 +40,10 @@ class CompiledPredictor(TorchPredictor):
 
     runtime = "torch-compiled"
 
-    def __init__(self, model: PreTrainedModel, inputs: tuple[str, ...], place: Place, variant: VariantInfo) -> None:
+    def __init__(self, model: PreTrainedModel, inputs: tuple[str, ...], placement: Placement, variant: VariantInfo) -> None:
         import torch
 
-        super().__init__(model, inputs, place, variant)
+        super().__init__(model, inputs, placement, variant)
         self._compiled = torch.compile(model, backend=self._compile, dynamic=True, fullgraph=True)
         self._seen: set[tuple[bool, ...]] = set()
         self._first_of_its_kind = Lock()
@@ -92,15 +92,15 @@ class CompiledCudaPredictor(CompiledPredictor, CudaPredictor):
     """A compiled module on CUDA."""
 
 
-def open_compiled(path: Path, info: FolderInfo | None, variant: VariantInfo, place: Place) -> CompiledPredictor:
+def open_compiled(path: Path, info: FolderInfo | None, variant: VariantInfo, placement: Placement) -> CompiledPredictor:
     """Load a model folder to be compiled at its first batch."""
     require("torch", "train")
-    if place.device == "cpu":
+    if placement.device == "cpu":
         check_compiler()
     elif importlib.util.find_spec("triton") is None:
         raise NotHere("torch.compile needs Triton on CUDA, and it is not installed.")
-    model, inputs = load_on(path, info, variant, place)
-    return (CompiledCudaPredictor if place.device == "cuda" else CompiledPredictor)(model, inputs, place, variant)
+    model, inputs = load_on(path, info, variant, placement)
+    return (CompiledCudaPredictor if placement.device == "cuda" else CompiledPredictor)(model, inputs, placement, variant)
 
 
 def check_compiler() -> None:

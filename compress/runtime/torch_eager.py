@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from compress.environment import require
 from compress.errors import ModelError, NotHere, nearest
 from compress.model_info import FolderInfo, VariantInfo
-from compress.runtime.device_info import describe_place
-from compress.runtime.predictor import Place, check_inputs
+from compress.runtime.device_info import describe_device
+from compress.runtime.predictor import Placement, check_inputs
 from compress.runtime.runtime_errors import load_failure, run_failure
 from compress.tasks.base import Arrays
 
@@ -35,10 +35,10 @@ class TorchPredictor:
 
     runtime = "torch"
 
-    def __init__(self, model: PreTrainedModel, inputs: tuple[str, ...], place: Place, variant: VariantInfo) -> None:
+    def __init__(self, model: PreTrainedModel, inputs: tuple[str, ...], placement: Placement, variant: VariantInfo) -> None:
         self.inputs = inputs
         self._model = model
-        self._place = place
+        self._placement = placement
         self._variant = variant
 
     def predict(self, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
@@ -54,11 +54,11 @@ class TorchPredictor:
         """What it runs with."""
         import torch
 
-        cuda = self._place.device == "cuda"
+        cuda = self._placement.device == "cuda"
         return {
             "runtime": self.runtime,
             "version": torch.__version__,
-            **describe_place(self._place, torch.cuda.get_device_name() if cuda else None),
+            **describe_device(self._placement, torch.cuda.get_device_name() if cuda else None),
             "precision": self._variant.precision,
             "session": dict(self._variant.session),
             "options": {
@@ -74,7 +74,7 @@ class TorchPredictor:
         import torch
 
         check_inputs(self.inputs, arrays)
-        with torch.inference_mode(), THREADS.use(self._place.threads):
+        with torch.inference_mode(), THREADS.use(self._placement.threads):
             try:
                 yield
             except TORCH_ERRORS as error:
@@ -133,14 +133,14 @@ class Threads:
 THREADS = Threads()
 
 
-def open_torch(path: Path, info: FolderInfo | None, variant: VariantInfo, place: Place) -> TorchPredictor:
+def open_torch(path: Path, info: FolderInfo | None, variant: VariantInfo, placement: Placement) -> TorchPredictor:
     """Load a model folder into torch."""
-    model, inputs = load_on(path, info, variant, place)
-    return (CudaPredictor if place.device == "cuda" else TorchPredictor)(model, inputs, place, variant)
+    model, inputs = load_on(path, info, variant, placement)
+    return (CudaPredictor if placement.device == "cuda" else TorchPredictor)(model, inputs, placement, variant)
 
 
 def load_on(
-    path: Path, info: FolderInfo | None, variant: VariantInfo, place: Place
+    path: Path, info: FolderInfo | None, variant: VariantInfo, placement: Placement
 ) -> tuple[PreTrainedModel, tuple[str, ...]]:
     """A model on its device in its precision, and the arrays that it takes."""
     torch = require("torch", "train")
@@ -149,13 +149,13 @@ def load_on(
 
     if variant.precision not in PRECISIONS:
         raise ModelError(f"torch has no precision '{variant.precision}'{nearest(variant.precision, PRECISIONS)}")
-    if place.device == "cpu" and variant.precision == "fp16":
+    if placement.device == "cpu" and variant.precision == "fp16":
         raise NotHere(f"{variant.name} runs on cuda, not on cpu.")  # some kernels are missing there, the rest is slow
-    if place.device == "cuda" and not torch.cuda.is_available():
+    if placement.device == "cuda" and not torch.cuda.is_available():
         raise NotHere("torch sees no CUDA device on this machine.")
     try:
         model = load(path)
-        torch.nn.Module.to(model, device=place.device, dtype=getattr(torch, PRECISIONS[variant.precision]))
+        torch.nn.Module.to(model, device=placement.device, dtype=getattr(torch, PRECISIONS[variant.precision]))
     except (RuntimeError, MemoryError) as error:
         raise load_failure("PyTorch", str(path), error) from error
     return model, info.inputs if info else family_of(model).inputs

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from compress.model_info import FolderInfo, VariantInfo
-from compress.runtime.predictor import Place
+from compress.runtime.predictor import Placement
 from compress.runtime.torch_eager import CudaPredictor, device_time, load_on, tensors, to_arrays
 from compress.tasks.base import Arrays
 
@@ -43,14 +43,14 @@ class Captured:
 
 
 class GraphPredictor(CudaPredictor):
-    """A torch module that replays captured passes; callers take turns, because a graph writes to one place."""
+    """A torch module that replays captured passes; callers take turns, because a graph writes to one buffer."""
 
     runtime = "torch-graph"
 
-    def __init__(self, model: PreTrainedModel, inputs: tuple[str, ...], place: Place, variant: VariantInfo) -> None:
+    def __init__(self, model: PreTrainedModel, inputs: tuple[str, ...], placement: Placement, variant: VariantInfo) -> None:
         import torch
 
-        super().__init__(model, inputs, place, variant)
+        super().__init__(model, inputs, placement, variant)
         self._captured: OrderedDict[tuple[int, ...], Captured] = OrderedDict()
         self._pool = torch.cuda.graph_pool_handle()
         self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -112,7 +112,7 @@ class GraphPredictor(CudaPredictor):
         torch.cuda.current_stream().wait_stream(self._stream)
 
 
-def open_graph(path: Path, info: FolderInfo | None, variant: VariantInfo, place: Place) -> GraphPredictor:
+def open_graph(path: Path, info: FolderInfo | None, variant: VariantInfo, placement: Placement) -> GraphPredictor:
     """Load a model folder onto the CUDA device."""
-    model, inputs = load_on(path, info, variant, place)
-    return GraphPredictor(model, inputs, place, variant)
+    model, inputs = load_on(path, info, variant, placement)
+    return GraphPredictor(model, inputs, placement, variant)

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from compress.environment import cgroup_limits, cpu_state, cuda_info
-from compress.environment.cpu_state import count_cores, describe_condition
+from compress.environment.cpu_state import count_cores, describe_cpu_state
 
 
 def write(root, files):
@@ -34,7 +34,7 @@ def test_a_whole_machine(tmp_path):
         "class/dmi/id/sys_vendor": "QEMU",
     }
     proc = write(tmp_path / "proc", {"cpuinfo": "processor : 0\nflags : sse2 hypervisor"})
-    found = describe_condition(write(tmp_path / "sys", files), proc)
+    found = describe_cpu_state(write(tmp_path / "sys", files), proc)
     assert found.governor == "performance, powersave"
     assert found.frequency == (400.0, 3500.0)
     assert found.turbo is True
@@ -44,25 +44,25 @@ def test_a_whole_machine(tmp_path):
 
 
 def test_a_system_that_tells_nothing(tmp_path):
-    found = describe_condition(tmp_path / "sys", tmp_path / "proc")
+    found = describe_cpu_state(tmp_path / "sys", tmp_path / "proc")
     assert (found.governor, found.frequency, found.turbo) == (None, None, None)
     assert (found.hypervisor, found.last_level_cache, found.threads_per_core) == (None, None, None)
 
 
 def test_a_real_machine_of_a_maker_that_also_makes_virtual_ones(tmp_path):
     system = write(tmp_path / "sys", {"class/dmi/id/sys_vendor": "Microsoft Corporation"})
-    assert describe_condition(system, write(tmp_path / "proc", {"cpuinfo": "flags : sse2"})).hypervisor is None
+    assert describe_cpu_state(system, write(tmp_path / "proc", {"cpuinfo": "flags : sse2"})).hypervisor is None
 
 
 def test_a_virtual_machine_without_a_name(tmp_path):
     proc = write(tmp_path / "proc", {"cpuinfo": "flags : hypervisor"})
-    assert describe_condition(tmp_path / "sys", proc).hypervisor == "unnamed"
+    assert describe_cpu_state(tmp_path / "sys", proc).hypervisor == "unnamed"
 
 
 @pytest.mark.parametrize(("boost", "turbo"), [("1", True), ("0", False)])
 def test_turbo_where_the_driver_calls_it_boost(tmp_path, boost, turbo):
     system = write(tmp_path / "sys", {f"{CPU}/cpufreq/boost": boost})
-    assert describe_condition(system, tmp_path).turbo is turbo
+    assert describe_cpu_state(system, tmp_path).turbo is turbo
 
 
 def test_a_load_that_cannot_be_read(tmp_path, monkeypatch):
@@ -70,7 +70,7 @@ def test_a_load_that_cannot_be_read(tmp_path, monkeypatch):
         raise OSError
 
     monkeypatch.setattr(os, "getloadavg", refuse)
-    assert describe_condition(tmp_path, tmp_path).load is None
+    assert describe_cpu_state(tmp_path, tmp_path).load is None
 
 
 def test_power_is_known_where_there_is_a_battery(monkeypatch):

@@ -125,7 +125,7 @@ def test_devices_without_torch_come_from_the_driver(monkeypatch):
 
 
 def test_a_missing_program_has_no_output():
-    assert os_probe.output(["no-such-program-here"]) == ""
+    assert os_probe.command_output(["no-such-program-here"]) == ""
 
 
 def test_describing_asks_for_nothing_that_was_not_wanted(tmp_path):

@@ -12,7 +12,7 @@ from compress.export.onnx import export_onnx
 from compress.export.openvino import export_openvino
 from compress.model_info import digests, read_info
 from compress.models.families import FAMILIES
-from compress.runtime import WAYS, open_predictor
+from compress.runtime import RUN_MODES, open_predictor
 from compress.runtime.text_model import TextModel
 
 pytest.importorskip("openvino", reason="openvino is not installed")
@@ -55,11 +55,11 @@ def test_weights_stay_in_full_precision_and_nothing_tells_of_this_machine(export
 
 def test_the_onnx_folder_runs_in_openvino_too(exported):
     _, graph, work = exported
-    own, other = open_predictor(work), open_predictor(graph, variant=WAYS["openvino"])
+    own, other = open_predictor(work), open_predictor(graph, variant=RUN_MODES["openvino"])
     arrays = {name: np.ones((3, 7), dtype=np.int64) for name in own.inputs}
     np.testing.assert_allclose(own.predict(arrays)["logits"], other.predict(arrays)["logits"], atol=1e-5)
     assert other.describe()["precision"] == "fp32"
-    rounded = open_predictor(work, variant=WAYS["openvino-bf16"])
+    rounded = open_predictor(work, variant=RUN_MODES["openvino-bf16"])
     assert np.abs(rounded.predict(arrays)["logits"] - own.predict(arrays)["logits"]).max() < 0.5
 
 

@@ -85,8 +85,8 @@ def used_at(report, **changes):
 
 def test_a_place_other_than_one_thread_is_part_of_how_to_use_it(winner, report):
     card = model_card(find_subject(winner, used_at(report, threads=4), "a"))
-    assert "# pip install 'compress-encoders'\nimport compress\nfrom compress.runtime import Place\n" in card
-    assert 'compress.open("a", Place("cpu", threads=4)).predict(["a text"])' in card
+    assert "# pip install 'compress-encoders'\nimport compress\nfrom compress.runtime import Placement\n" in card
+    assert 'compress.open("a", Placement("cpu", threads=4)).predict(["a text"])' in card
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_winner_on_cuda_says_what_it_needs_and_opens_there(winner, report, var
     subject = find_subject(winner, used_at(report, device="cuda"), "a")
     card = model_card(replace(subject, row=subject.row.model_copy(update={"variant": variant})))
     assert f"# pip install '{package}'\n# It needs {needs}.\nimport compress\n" in card
-    assert 'compress.open("a", Place("cuda")).predict(["a text"])' in card
+    assert 'compress.open("a", Placement("cuda")).predict(["a text"])' in card
 
 
 def test_what_a_card_says_runs(winner, report, monkeypatch):

@@ -7,11 +7,11 @@ import pytest
 
 from compress.errors import ModelError, NotHere
 from compress.model_info import FolderInfo, write_info
-from compress.runtime import RUNTIMES, WAYS, describe_model_file, open_predictor, way_named
+from compress.runtime import RUNTIMES, RUN_MODES, describe_model_file, open_predictor, run_mode_named
 from compress.runtime.model_formats import COMPILED, FP32, TENSORRT
-from compress.runtime.predictor import Place
+from compress.runtime.predictor import Placement
 
-EXPORTED = WAYS["onnxruntime"].model_copy(update={"name": "onnx-fp32", "precision": "fp32"})
+EXPORTED = RUN_MODES["onnxruntime"].model_copy(update={"name": "onnx-fp32", "precision": "fp32"})
 
 
 def test_files_tell_their_form(tmp_path, write_sum):
@@ -46,7 +46,7 @@ def test_compress_json_decides_where_there_is_one(tmp_path, write_sum):
     write_sum(tmp_path / "model.onnx")
     (tmp_path / "openvino_model.xml").touch()
     (tmp_path / "openvino_model.bin").touch()
-    own = WAYS["openvino"].model_copy(update={"name": "openvino-fp32"})
+    own = RUN_MODES["openvino"].model_copy(update={"name": "openvino-fp32"})
     write_info(tmp_path, FolderInfo(step="export", made_by="tests", variant=own))
     found = describe_model_file(tmp_path)
     assert (found.form, found.variant.name) == ("openvino", "openvino-fp32")
@@ -104,11 +104,11 @@ def test_a_format_of_another_version_is_named(tmp_path):
 
 
 def test_every_way_has_its_runtime():
-    for name, way in WAYS.items():
+    for name, way in RUN_MODES.items():
         assert way.name == name
         assert way.format in RUNTIMES[way.runtime].reads
     with pytest.raises(ModelError, match="did you mean openvino"):
-        way_named("openvin")
+        run_mode_named("openvin")
 
 
 def test_every_runtime_says_what_it_needs_and_opens():
@@ -124,23 +124,23 @@ def test_a_form_runs_only_where_it_can_be_read(tmp_path, write_sum, tiny_folder)
         open_predictor(write_sum(tmp_path / "any.onnx"), variant=COMPILED)
     folder = tiny_folder("bert")
     with pytest.raises(ModelError, match="in the form torch; openvino reads openvino and onnx") as raised:
-        open_predictor(folder, variant=WAYS["openvino"])
+        open_predictor(folder, variant=RUN_MODES["openvino"])
     assert raised.value.hint == f"compress export {folder} OUT --as openvino"
     with pytest.raises(NotHere, match="openvino runs on cpu, not on cuda"):
-        open_predictor(tmp_path / "any.onnx", Place("cuda"), WAYS["openvino"])
+        open_predictor(tmp_path / "any.onnx", Placement("cuda"), RUN_MODES["openvino"])
     with pytest.raises(NotHere, match="onnxruntime-tensorrt runs on cuda, not on cpu"):
         open_predictor(tmp_path / "any.onnx", variant=TENSORRT)
     with pytest.raises(NotHere, match="torch-graph runs on cuda, not on cpu"):
-        open_predictor(tiny_folder("bert"), variant=WAYS["torch-graph-bf16"])
+        open_predictor(tiny_folder("bert"), variant=RUN_MODES["torch-graph-bf16"])
 
 
 def test_an_exported_folder_runs_in_another_runtime_but_as_no_other_variant(tmp_path, write_sum, arrays):
     write_sum(tmp_path / "model.onnx")
     write_info(tmp_path, FolderInfo(step="export", made_by="tests", variant=EXPORTED))
-    there = open_predictor(tmp_path, variant=WAYS["openvino"])
+    there = open_predictor(tmp_path, variant=RUN_MODES["openvino"])
     assert (there.describe()["runtime"], there.describe()["precision"]) == ("openvino", "fp32")
     assert there.predict(arrays)["logits"] == 11
-    assert open_predictor(tmp_path, variant=WAYS["onnxruntime"]).describe()["precision"] == "fp32"
+    assert open_predictor(tmp_path, variant=RUN_MODES["onnxruntime"]).describe()["precision"] == "fp32"
     for other in (FP32, EXPORTED.model_copy(update={"name": "onnx-int8"})):
         with pytest.raises(ModelError, match="holds onnx-fp32 and cannot run as"):
             open_predictor(tmp_path, variant=other)
@@ -150,7 +150,7 @@ def test_every_predictor_tells_the_same_things(tmp_path, write_sum, tiny_folder)
     bare = write_sum(tmp_path / "any.onnx")
     for predictor in (
         open_predictor(bare),
-        open_predictor(bare, variant=WAYS["openvino"]),
+        open_predictor(bare, variant=RUN_MODES["openvino"]),
         open_predictor(tiny_folder("bert")),
     ):
         told = predictor.describe()
@@ -166,12 +166,12 @@ def test_callers_may_come_at_once(tmp_path, write_sum, tiny_folder):
     bare = write_sum(tmp_path / "any.onnx")
     for predictor in (
         open_predictor(bare),
-        open_predictor(bare, variant=WAYS["openvino"]),
+        open_predictor(bare, variant=RUN_MODES["openvino"]),
         open_predictor(tiny_folder("bert")),
     ):
         batches = [
-            {name: np.full((1, 3 + place % 5), place % 7 if name == "input_ids" else 1) for name in predictor.inputs}
-            for place in range(64)
+            {name: np.full((1, 3 + index % 5), index % 7 if name == "input_ids" else 1) for name in predictor.inputs}
+            for index in range(64)
         ]
         alone = [predictor.predict(batch)["logits"] for batch in batches]
         with ThreadPoolExecutor(8) as callers:
@@ -210,4 +210,4 @@ def test_a_folder_with_an_export_beside_its_weights_runs_in_both(tiny_folder, tm
     write_sum(both / "onnx" / "model.onnx")
     assert open_predictor(both, variant=FP32).describe()["runtime"] == "torch"
     assert open_predictor(both).describe()["runtime"] == "onnxruntime"
-    assert open_predictor(both, variant=WAYS["openvino"]).describe()["runtime"] == "openvino"
+    assert open_predictor(both, variant=RUN_MODES["openvino"]).describe()["runtime"] == "openvino"

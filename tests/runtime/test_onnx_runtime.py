@@ -12,7 +12,7 @@ from compress.errors import ModelError, NotHere
 from compress.model_info import FolderInfo, VariantInfo, write_info
 from compress.runtime import onnx_runtime, open_predictor
 from compress.runtime.onnx_runtime import GUARD, find_onnx, make_session
-from compress.runtime.predictor import ONE_THREAD, Place
+from compress.runtime.predictor import ONE_THREAD, Placement
 
 FP32 = VariantInfo(name="onnx-fp32", format="onnx", precision="fp32", runtime="onnxruntime")
 
@@ -38,7 +38,7 @@ def test_a_folder_brings_its_own_session(write_sum, tmp_path):
     write_sum(tmp_path / "model.onnx")
     own = FP32.model_copy(update={"session": {"disabled_optimizers": ["SkipLayerNormFusion"]}})
     write_info(tmp_path, FolderInfo(step="export", made_by="tests", variant=own))
-    told = open_predictor(tmp_path, Place(threads=2), FP32).describe()
+    told = open_predictor(tmp_path, Placement(threads=2), FP32).describe()
     assert told["session"] == {"disabled_optimizers": ["SkipLayerNormFusion"]}
     assert (told["threads"], told["precision"], told["device"]) == (2, "fp32", "cpu")
 
@@ -109,7 +109,7 @@ def test_a_cuda_place_without_the_provider_is_not_here(write_sum, tmp_path, monk
     path = write_sum(tmp_path / "model.onnx")
     monkeypatch.setattr(onnx_runtime.ort, "get_available_providers", lambda: ["CPUExecutionProvider"])
     with pytest.raises(NotHere, match="no CUDAExecutionProvider"):
-        open_predictor(path, Place("cuda"))
+        open_predictor(path, Placement("cuda"))
 
 
 @pytest.mark.parametrize(

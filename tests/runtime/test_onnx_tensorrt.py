@@ -13,7 +13,7 @@ from compress.runtime import onnx_tensorrt, open_predictor
 from compress.runtime.model_formats import TENSORRT
 from compress.runtime.onnx_runtime import OnnxPredictor
 from compress.runtime.onnx_tensorrt import PROVIDER, TensorrtPredictor, engine, weights_beside
-from compress.runtime.predictor import Place
+from compress.runtime.predictor import Placement
 
 HERE = PROVIDER in ort.get_available_providers()
 
@@ -22,7 +22,7 @@ HERE = PROVIDER in ort.get_available_providers()
 def test_without_the_provider_it_is_not_here(tmp_path, write_sum):
     path = write_sum(tmp_path / "model.onnx")
     with pytest.raises(NotHere, match="no TensorrtExecutionProvider"):
-        open_predictor(path, Place("cuda"), TENSORRT)
+        open_predictor(path, Placement("cuda"), TENSORRT)
     with pytest.raises(NotHere, match="no TensorrtExecutionProvider"):
         export_tensorrt(tmp_path, tmp_path)
 
@@ -81,7 +81,7 @@ def test_where_engines_are_kept_is_not_told(monkeypatch):
 def test_a_cache_that_cannot_be_made_is_told(tmp_path, write_sum, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("COMPRESS_CACHE", str(tmp_path / "file"))
-    with pytest.raises(NotHere, match="no place to keep"):
+    with pytest.raises(NotHere, match="engines cannot be cached"):
         engine(write_sum(tmp_path / "model.onnx"), ["input_ids"], 40, "fp16")
 
 
@@ -99,7 +99,7 @@ def test_int8_is_not_run_there(tmp_path, write_sum, monkeypatch):
     monkeypatch.setattr(onnx_tensorrt, "check_provider", lambda name: None)
     int8 = TENSORRT.model_copy(update={"precision": "int8"})
     with pytest.raises(ModelError, match="in fp16 or fp32, not in int8"):
-        open_predictor(write_sum(tmp_path / "model.onnx"), Place("cuda"), int8)
+        open_predictor(write_sum(tmp_path / "model.onnx"), Placement("cuda"), int8)
 
 
 @pytest.mark.gpu
@@ -111,7 +111,7 @@ def test_engines_give_the_cpu_s_answers(tiny_folder, tmp_path_factory):
     export_onnx(tiny_folder("bert"), source)
     info = export_tensorrt(source, work)
     assert info.variant.name == "onnx-tensorrt"
-    there, here = open_predictor(work, Place("cuda")), open_predictor(source)
+    there, here = open_predictor(work, Placement("cuda")), open_predictor(source)
     for rows, length in ((1, 5), (4, 20)):
         arrays = {name: np.ones((rows, length), dtype=np.int64) for name in here.inputs}
         assert np.abs(there.predict(arrays)["logits"] - here.predict(arrays)["logits"]).max() < 0.1

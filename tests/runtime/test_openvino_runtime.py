@@ -9,12 +9,12 @@ from onnx import TensorProto
 
 from compress.errors import MissingExtra, ModelError
 from compress.model_info import FolderInfo, write_info
-from compress.runtime import WAYS, open_predictor
+from compress.runtime import RUN_MODES, open_predictor
 from compress.runtime.openvino_runtime import load_openvino, settings
-from compress.runtime.predictor import ONE_THREAD, Place
+from compress.runtime.predictor import ONE_THREAD, Placement
 
 pytest.importorskip("openvino", reason="openvino is not installed")
-OPENVINO = WAYS["openvino"]
+OPENVINO = RUN_MODES["openvino"]
 
 
 @pytest.mark.parametrize("dtype", [TensorProto.INT64, TensorProto.INT32])
@@ -48,8 +48,8 @@ def test_it_computes_in_what_was_asked_and_on_no_cores_of_its_own_choice(tmp_pat
     assert told["options"]["NUM_STREAMS"] == 1
     assert told["options"]["PERFORMANCE_HINT"] == "LATENCY"
     assert settings(OPENVINO, ONE_THREAD)["INFERENCE_PRECISION_HINT"] == "f32"
-    assert settings(OPENVINO, Place(threads=3))["INFERENCE_NUM_THREADS"] == 3
-    assert settings(WAYS["openvino-bf16"], ONE_THREAD)["INFERENCE_PRECISION_HINT"] == "bf16"
+    assert settings(OPENVINO, Placement(threads=3))["INFERENCE_NUM_THREADS"] == 3
+    assert settings(RUN_MODES["openvino-bf16"], ONE_THREAD)["INFERENCE_PRECISION_HINT"] == "bf16"
     with pytest.raises(ModelError, match="did you mean int8"):
         settings(OPENVINO.model_copy(update={"precision": "int9"}), ONE_THREAD)
 
@@ -70,7 +70,7 @@ def test_inputs_of_unequal_shape_are_refused(tmp_path, write_sum, arrays):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_what_goes_wrong_never_gives_the_answers_of_the_batch_before(tmp_path, write_sum, arrays, threads):
-    predictor = open_predictor(write_sum(tmp_path / "any.onnx"), Place(threads=threads), OPENVINO)
+    predictor = open_predictor(write_sum(tmp_path / "any.onnx"), Placement(threads=threads), OPENVINO)
     assert predictor.predict(arrays)["logits"] == 11
     with pytest.raises(ModelError, match="cannot run"):
         predictor.predict({"input_ids": np.ones((1, 3)), "attention_mask": np.ones((1, 2))})
@@ -119,9 +119,9 @@ for name in ("torch", "transformers", "datasets", "onnx"):
     sys.modules[name] = None
 import numpy as np
 from pathlib import Path
-from compress.runtime import WAYS, open_predictor
+from compress.runtime import RUN_MODES, open_predictor
 ones = np.ones((2, 3), dtype=np.int64)
-predictor = open_predictor(Path({str(tmp_path)!r}), variant=WAYS["openvino"])
+predictor = open_predictor(Path({str(tmp_path)!r}), variant=RUN_MODES["openvino"])
 print(predictor.predict({{"input_ids": ones, "attention_mask": ones}})["logits"])
 assert "openvino_telemetry" not in sys.modules
 assert predictor.describe()["device_name"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from compress.errors import ModelError, NoMemory
-from compress.runtime import WAYS, open_predictor
+from compress.runtime import RUN_MODES, open_predictor
 from compress.runtime.runtime_errors import is_memory, load_failure, run_failure
 
 ARRAYS = {"input_ids": np.zeros((4096, 512), dtype=np.int64)}
@@ -54,8 +54,8 @@ def test_a_batch_that_does_not_fit_ends_in_one_message(tmp_path, write_wide, way
 import resource, numpy as np
 from pathlib import Path
 from compress.errors import NoMemory
-from compress.runtime import WAYS, open_predictor
-predictor = open_predictor(Path({str(path)!r}), variant=WAYS[{way!r}])
+from compress.runtime import RUN_MODES, open_predictor
+predictor = open_predictor(Path({str(path)!r}), variant=RUN_MODES[{way!r}])
 small = {{name: np.ones((1, 4), dtype=np.int64) for name in predictor.inputs}}
 predictor.predict(small)
 resource.setrlimit(resource.RLIMIT_DATA, (2 << 30, 2 << 30))
@@ -94,7 +94,7 @@ def test_a_file_that_is_cut_off_is_told_without_codes(tmp_path, write_wide, way)
     path = write_wide(tmp_path / "wide.onnx")
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(ModelError, match=r"cannot read .*wide\.onnx: it is cut off, or no ONNX file\.$"):
-        open_predictor(path, variant=WAYS[way])
+        open_predictor(path, variant=RUN_MODES[way])
 
 
 def test_a_graph_of_a_folder_that_is_empty(tmp_path):

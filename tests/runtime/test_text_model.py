@@ -9,7 +9,7 @@ import compress
 from compress.errors import ModelError, UsageError
 from compress.model_info import read_info, write_info
 from compress.runtime.model_formats import GRAPH_BF16
-from compress.runtime.predictor import Place
+from compress.runtime.predictor import Placement
 from compress.runtime.text_model import TextModel, read_texts
 
 
@@ -55,7 +55,7 @@ def test_what_runs_on_cuda_alone_is_opened_there(tiny_folder, tmp_path, monkeypa
     monkeypatch.setattr("compress.runtime.text_model.open_predictor", lambda path, place: asked.append(place))
     compress.open(folder)
     compress.open(tiny_folder("distilbert"))
-    assert asked == [Place("cuda"), Place("cpu")]
+    assert asked == [Placement("cuda"), Placement("cpu")]
 
 
 def test_a_text_alone_is_no_list_of_texts(model):

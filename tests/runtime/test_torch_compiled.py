@@ -11,7 +11,7 @@ import torch
 from compress.errors import ModelError, NotHere
 from compress.runtime import open_predictor
 from compress.runtime.model_formats import COMPILED, COMPILED_BF16
-from compress.runtime.predictor import Place
+from compress.runtime.predictor import Placement
 
 KINDS = [((3, 9), (8, 33), (2, 64)), ((1, 9), (1, 30))]
 """Shapes that one graph serves, by whether there is one row."""
@@ -46,7 +46,7 @@ def test_one_graph_serves_all_shapes_with_the_eager_answers(tiny_folder, family)
             assert 1 <= compiled.describe()["options"]["compiled_graphs"] <= graphs
     told = compiled.describe()
     assert (told["runtime"], told["precision"]) == ("torch-compiled", "fp32")
-    arrays = [batch(compiled, 2 + place % 3, 5 + place % 7) for place in range(32)]
+    arrays = [batch(compiled, 2 + index % 3, 5 + index % 7) for index in range(32)]
     with ThreadPoolExecutor(4) as callers:
         together = list(callers.map(compiled.predict, arrays))
     for given, got in zip(arrays, together, strict=True):
@@ -58,7 +58,7 @@ def test_one_graph_serves_all_shapes_with_the_eager_answers(tiny_folder, family)
 def test_callers_may_come_at_once_before_anything_is_compiled(tiny_folder):
     folder = tiny_folder("bert")
     compiled, eager = open_predictor(folder, variant=COMPILED), open_predictor(folder)
-    arrays = [batch(compiled, 2, 5 + place) for place in range(8)]
+    arrays = [batch(compiled, 2, 5 + index) for index in range(8)]
     with ThreadPoolExecutor(4) as callers:
         together = list(callers.map(compiled.predict, arrays))
     for given, got in zip(arrays, together, strict=True):
@@ -123,7 +123,7 @@ def test_without_a_compiler_it_is_not_here(tiny_folder, monkeypatch):
 def test_cuda_gives_the_cpu_s_answers_and_keeps_time(tiny_folder, precision):
     folder = tiny_folder("bert")
     variant = COMPILED.model_copy(update={"name": f"torch-compiled-{precision}", "precision": precision})
-    compiled, exact = open_predictor(folder, Place("cuda"), variant), open_predictor(folder)
+    compiled, exact = open_predictor(folder, Placement("cuda"), variant), open_predictor(folder)
     for graphs, shapes in enumerate(KINDS, start=1):
         for rows, length in shapes:
             arrays = batch(compiled, rows, length)

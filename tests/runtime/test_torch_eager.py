@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from compress.errors import ModelError, NotHere
-from compress.runtime import BF16, WAYS, open_predictor
-from compress.runtime.predictor import Place
+from compress.runtime import BF16, RUN_MODES, open_predictor
+from compress.runtime.predictor import Placement
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_an_unknown_precision_is_named(folder):
 
 def test_threads_are_its_own_and_put_back(folder, arrays, monkeypatch):
     before, seen = torch.get_num_threads(), []
-    predictor = open_predictor(folder, Place(threads=before + 1))
+    predictor = open_predictor(folder, Placement(threads=before + 1))
     inside = predictor._model.forward
     monkeypatch.setattr(
         predictor._model, "forward", lambda **feed: (seen.append(torch.get_num_threads()), inside(**feed))[1]
@@ -74,13 +74,13 @@ def test_threads_are_its_own_and_put_back(folder, arrays, monkeypatch):
 def test_fp16_is_for_cuda(folder):
     for name in ("torch-fp16", "torch-compiled-fp16"):
         with pytest.raises(NotHere, match=f"{name} runs on cuda, not on cpu"):
-            open_predictor(folder, variant=WAYS[name])
+            open_predictor(folder, variant=RUN_MODES[name])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
 def test_cuda_that_is_not_there_is_not_here(folder):
     with pytest.raises(NotHere, match="no CUDA device"):
-        open_predictor(folder, Place("cuda"))
+        open_predictor(folder, Placement("cuda"))
 
 
 @pytest.mark.gpu
@@ -88,7 +88,7 @@ def test_cuda_that_is_not_there_is_not_here(folder):
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_cuda_gives_the_cpu_s_answers(folder, arrays, precision):
     variant = BF16.model_copy(update={"name": f"torch-{precision}", "precision": precision})
-    predictor = open_predictor(folder, Place("cuda"), variant)
+    predictor = open_predictor(folder, Placement("cuda"), variant)
     exact = open_predictor(folder).predict(arrays)["logits"]
     assert np.abs(predictor.predict(arrays)["logits"] - exact).max() < (1e-3 if precision == "fp32" else 0.5)
     assert predictor.describe()["device_name"]

@@ -27,7 +27,7 @@ from compress.measure.timing.timing_inputs import Text
 from compress.measure.timing.timing_session import time_jobs
 from compress.measure.timing.untasked_texts import tokenizer_folder
 from compress.recipe.measure_schema import Measure, Target
-from compress.runtime.predictor import Place
+from compress.runtime.predictor import Placement
 
 DEFAULT_LENGTH = 128
 """Word pieces of every input where no texts are given and no length is asked for."""
@@ -47,12 +47,12 @@ class Cell:
     length: Length
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Placement:
         """The device and the threads."""
-        return Place(self.target.device, self.target.threads)
+        return Placement(self.target.device, self.target.threads)
 
     @property
-    def key(self) -> tuple[Place, int, Length]:
+    def key(self) -> tuple[Placement, int, Length]:
         """Cells with the same one are the same session."""
         return (self.place, self.batch, self.length)
 

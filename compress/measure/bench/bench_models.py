@@ -11,7 +11,7 @@ from compress.environment import require
 from compress.errors import CompressError, UsageError, nearest
 from compress.measure.resources.footprint import Footprint, footprint
 from compress.model_info import FolderInfo, TaskInfo, VariantInfo, find_info
-from compress.runtime.model_formats import AS_IT_IS, FP32, WAYS, describe_model_file
+from compress.runtime.model_formats import STORED_PRECISION, FP32, RUN_MODES, describe_model_file
 from compress.tasks import kind_of
 from compress.tasks.base import Given
 
@@ -61,7 +61,7 @@ class Entry:
     def precision(self) -> str:
         """That its layers compute in: the way it is asked to run says so, or its folder does."""
         own = self.info.variant if self.info else None
-        if self.variant is None or self.variant.precision == AS_IT_IS:
+        if self.variant is None or self.variant.precision == STORED_PRECISION:
             own = own or self.variant
             return own.precision if own else FP32.precision
         return self.variant.precision
@@ -117,12 +117,12 @@ def _split(word: str) -> tuple[str, str | None]:
     model, colon, way = word.rpartition(":")
     if not colon or _there(word):
         return word, None
-    if way in WAYS:
+    if way in RUN_MODES:
         return model, way
     if _there(model):
         if way == _own(Path(model).expanduser()):
             return model, None
-        raise UsageError(f"{word}: a model that is there cannot run as '{way}'{nearest(way, WAYS)}", hint=BUILT)
+        raise UsageError(f"{word}: a model that is there cannot run as '{way}'{nearest(way, RUN_MODES)}", hint=BUILT)
     return word, None
 
 
@@ -148,7 +148,7 @@ def _apart(words: Iterable[str]) -> list[str]:
 
 
 def _entry(name: str, model: str, way: str | None) -> Entry:
-    variant = WAYS[way] if way else None
+    variant = RUN_MODES[way] if way else None
     try:
         return Entry(name, describe_model_file(_locate(model)).path, variant)
     except CompressError as error:

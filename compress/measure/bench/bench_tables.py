@@ -12,7 +12,7 @@ from compress.measure.bench.bench_result import Bench, Comparison, Timed
 from compress.measure.result_base import Score
 from compress.measure.roofline.roofline import Limits
 from compress.measure.timing.latency import Latency, Noise
-from compress.runtime.model_formats import AS_IT_IS
+from compress.runtime.model_formats import STORED_PRECISION
 
 SURE = 0.005
 """Half an interval's width over its value below which a fourth digit means something."""
@@ -193,7 +193,7 @@ def _cost(latency: Latency) -> Row:
 
 def _runs_in(told: Mapping[str, Any]) -> str | None:
     words = [told.get(key) for key in ("runtime", "version", "precision")]
-    return " ".join(str(word) for word in words if word and word != AS_IT_IS) or None
+    return " ".join(str(word) for word in words if word and word != STORED_PRECISION) or None
 
 
 def _unstable_loads(session: Comparison) -> list[str]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.environment.cgroup_limits import CGROUP, OWN, cgroup_folders
-from compress.environment.os_probe import number, read
+from compress.environment.os_probe import read_int, read_text
 from compress.measure.interference.gpu_monitor import Watch
 from compress.measure.result_base import Facts
 from compress.measure.timing.cpu_affinity import BUSY, STOLEN, ticks
@@ -99,7 +99,7 @@ class Listener:
 
     def _held(self) -> int | None:
         """Events so far in which heat or the container's quota held the worker's cores up."""
-        heat = [number(Path(HEAT.format(core))) for core in self.own]
+        heat = [read_int(Path(HEAT.format(core))) for core in self.own]
         told = [count for count in (*heat, _throttled(CGROUP, OWN)) if count is not None]
         return sum(told) if told else None
 
@@ -258,7 +258,7 @@ def _throttled(cgroup: Path, own: Path) -> int | None:
     """How often quotas have stopped this process's groups so far; None where no group tells."""
     found = None
     for folder in dict.fromkeys(cgroup_folders(cgroup, own, "cpu")):
-        for line in read(folder / "cpu.stat").splitlines():
+        for line in read_text(folder / "cpu.stat").splitlines():
             name, _, value = line.partition(" ")
             if name == "nr_throttled" and value.isdigit():
                 found = (found or 0) + int(value)

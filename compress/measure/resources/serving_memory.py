@@ -89,10 +89,10 @@ def serve(asked: Question) -> ServingMemory:
     """Load the model, answer a few times, and look at this process."""
     from compress.measure.timing.timing_inputs import fixed_arrays
     from compress.runtime import open_predictor
-    from compress.runtime.predictor import Place
+    from compress.runtime.predictor import Placement
 
     model = Path(asked.folder)
-    predictor = open_predictor(model, Place(asked.device, asked.threads), asked.variant)
+    predictor = open_predictor(model, Placement(asked.device, asked.threads), asked.variant)
     arrays = fixed_arrays(model, asked.batch, asked.length, seed=0)
     for _ in range(ANSWERS):
         predictor.predict(arrays)

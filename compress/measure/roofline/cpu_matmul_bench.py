@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.environment import describe_condition, memory_limit, require
+from compress.environment import describe_cpu_state, memory_limit, require
 from compress.errors import CompressError, NotHere
 from compress.measure.interference.interference import Listener, sum_up
 from compress.measure.roofline.roofline_result import Found, Rate, ranked
 from compress.measure.timing.subprocess_task import Placed, answer_apart
 from compress.runtime.onnx_runtime import ORT_ERRORS, make_session
-from compress.runtime.predictor import Place
+from compress.runtime.predictor import Placement
 
 Size = tuple[int, int, int]
 """Rows, inner, columns."""
@@ -145,7 +145,7 @@ def onnx_product(operator: str, left: NDArray[Any], right: NDArray[Any], threads
         [numpy_helper.from_array(right, "right")],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
-    session = make_session(model.SerializeToString(), Place("cpu", threads), {})
+    session = make_session(model.SerializeToString(), Placement("cpu", threads), {})
     return lambda: session.run(["out"], {"left": left})
 
 
@@ -187,7 +187,7 @@ CPU_KERNELS = (
 
 def traffic_bytes() -> int:
     """The size of one of two arrays that do not both stay in a cache, as far as memory allows."""
-    wanted = max(LEAST_TRAFFIC, describe_condition().last_level_cache or 0)
+    wanted = max(LEAST_TRAFFIC, describe_cpu_state().last_level_cache or 0)
     return min(wanted, memory_limit() // MEMORY_SHARE // 2) // 4096 * 4096
 
 

@@ -31,7 +31,7 @@ from compress.measure.timing.clustered_ci import (
     typical,
 )
 from compress.model_info import VariantInfo
-from compress.runtime.predictor import Place
+from compress.runtime.predictor import Placement
 
 QUANTILES = {"p50": (0.50, 1), "p95": (0.95, 20), "p99": (0.99, 100)}
 """Each with the calls below which it would rest on less than one of them."""
@@ -48,7 +48,7 @@ class Job:
     key: str
     folder: Path
     variant: VariantInfo | None
-    place: Place
+    place: Placement
     batch: int = 1
     length: int | None = None
     """Pieces of every input; None takes the lengths of the texts as they are, and times end to end too."""

@@ -62,14 +62,14 @@ def container_memory(cgroup: Path, own: Path) -> int:
     import psutil
 
     from compress.environment.cgroup_limits import cgroup_folders
-    from compress.environment.os_probe import read
+    from compress.environment.os_probe import read_text
 
     left = [int(psutil.virtual_memory().total)]
     for folder in cgroup_folders(cgroup, own, "memory"):
-        kept = dict(line.split(maxsplit=1) for line in read(folder / "memory.stat").splitlines() if " " in line)
+        kept = dict(line.split(maxsplit=1) for line in read_text(folder / "memory.stat").splitlines() if " " in line)
         files = sum(int(kept.get(name, 0)) for name in ("active_file", "inactive_file"))
         for limit, usage in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
-            most, used = read(folder / limit), read(folder / usage)
+            most, used = read_text(folder / limit), read_text(folder / usage)
             if most.isdigit():
                 left.append(int(most) - max(0, (int(used) if used.isdigit() else 0) - files))
     return min(left)

@@ -31,7 +31,7 @@ from compress.measure.timing.timing_inputs import fixed_arrays
 from compress.measure.timing.timing_loop import Timed, ask_at_once, slowed, take_turn, warm_up
 from compress.measure.timing.worker_protocol import Order, Reply, WorkerSpec
 from compress.model_info import TaskInfo, VariantInfo, find_info
-from compress.runtime.predictor import Place, Predictor, TimedOnDevice
+from compress.runtime.predictor import Placement, Predictor, TimedOnDevice
 from compress.tasks.base import Arrays
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Opened:
 
 def open_model(spec: WorkerSpec) -> Opened:
     """Open the model and prepare its calls."""
-    folder, place = Path(spec.folder), Place(spec.device, spec.threads)
+    folder, place = Path(spec.folder), Placement(spec.device, spec.threads)
     tokenized: dict[int, Arrays] = {}
     if spec.length is not None:
         from compress.runtime import open_predictor
@@ -96,7 +96,7 @@ def read_task(folder: Path) -> TaskInfo | None:
     return info.task if info is not None else None
 
 
-def open_texts(folder: Path, place: Place, variant: VariantInfo | None) -> TextModel:
+def open_texts(folder: Path, place: Placement, variant: VariantInfo | None) -> TextModel:
     """Everything between texts and answers, in one variant of the folder."""
     from compress.data.tokenizer import Tokens
     from compress.runtime import open_predictor

@@ -140,7 +140,7 @@ def _jobs(entrants: Sequence[Entrant], target: Target, batch: int, length: Lengt
                     key=f"{target.device} t{target.threads} b{batch} l{length} {entrant.key}",
                     folder=entrant.folder,
                     variant=entrant.variant,
-                    place=predictor.Place(target.device, target.threads),
+                    place=predictor.Placement(target.device, target.threads),
                     batch=batch,
                     length=None if length == "data" else length,
                 ),

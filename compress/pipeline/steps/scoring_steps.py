@@ -92,10 +92,10 @@ def _answered(
     from compress.measure.predict_rows import answer_rows, embed_documents
     from compress.model_info import read_info
     from compress.runtime import open_predictor
-    from compress.runtime.predictor import Place
+    from compress.runtime.predictor import Placement
 
     folder = bench.inputs[parent]
-    predictor = open_predictor(folder, Place(device, usable_cores()), None if variant.build else variant.info)
+    predictor = open_predictor(folder, Placement(device, usable_cores()), None if variant.build else variant.info)
     task, tokens = read_info(folder).task, Tokens.load(folder)
     assert task is not None  # every model of a run was made for its task
     searched, embedded = None, None

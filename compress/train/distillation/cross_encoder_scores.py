@@ -24,7 +24,7 @@ from compress.recipe.schema import Task
 from compress.recipe.training_schema import Distill
 from compress.runtime import open_predictor
 from compress.runtime.model_formats import describe_model_file
-from compress.runtime.predictor import Place
+from compress.runtime.predictor import Placement
 from compress.tasks import kind_of
 from compress.tasks.base import Row
 from compress.tasks.parsing.lazy_rows import LazyRows
@@ -118,7 +118,7 @@ def cross_scores(rows: Sequence[Row], folder: Path, device: str, console: Consol
     asked = (kind.asked((str(row["query"]), *documents_of(row)), task) for row in rows)
     encoded = encode_rows(asked, task, Tokens.load(folder))
     own = describe_model_file(folder).form == "torch" and device == "cuda"
-    predictor = open_predictor(folder, Place("cuda" if own else "cpu", usable_cores()))
+    predictor = open_predictor(folder, Placement("cuda" if own else "cpu", usable_cores()))
     scores = np.zeros(len(encoded), np.float32)
     with console.progress(len(encoded), "cross-encoder", "pairs") as progress:
         for indices in by_length(encoded.lengths, BATCH):

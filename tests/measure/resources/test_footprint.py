@@ -4,7 +4,7 @@ from compress.errors import ModelError
 from compress.measure.resources.flops import flops
 from compress.measure.resources.footprint import Footprint, footprint, needed_files
 from compress.model_info import read_info, write_info
-from compress.runtime import WAYS
+from compress.runtime import RUN_MODES
 
 
 def test_a_variant_counts_what_predicting_needs(small, tmp_path):
@@ -102,9 +102,9 @@ def foreign(tmp_path):
     ],
 )
 def test_of_a_foreign_folder_only_what_runs_counts(foreign, way, weights):
-    found = needed_files(foreign, WAYS[way] if way else None)
+    found = needed_files(foreign, RUN_MODES[way] if way else None)
     assert [path.relative_to(foreign).as_posix() for path in found] == ["config.json", "tokenizer.json", *weights]
-    assert footprint(foreign, WAYS[way] if way else None).bytes_total == 2 + len(weights)
+    assert footprint(foreign, RUN_MODES[way] if way else None).bytes_total == 2 + len(weights)
 
 
 def test_weights_in_parts_count_together(tmp_path):

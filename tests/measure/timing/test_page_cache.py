@@ -7,8 +7,8 @@ import pytest
 from compress.measure import Job
 from compress.measure.timing import worker_pool
 from compress.measure.timing.worker_process import Link
-from compress.runtime import WAYS
-from compress.runtime.predictor import Place
+from compress.runtime import RUN_MODES
+from compress.runtime.predictor import Placement
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_the_form_that_runs_is_read_ahead(tmp_path, read, way, name):
     (tmp_path / "onnx").mkdir()
     for each in ("config.json", "model.safetensors", "onnx/model.onnx"):
         (tmp_path / each).write_bytes(b"1")
-    assert read(tmp_path, WAYS[way]) == ["config.json", name]
+    assert read(tmp_path, RUN_MODES[way]) == ["config.json", name]
 
 
 def test_what_is_not_there_is_told_by_who_opens_it(tmp_path, read):
@@ -52,6 +52,6 @@ def test_what_is_not_there_is_told_by_who_opens_it(tmp_path, read):
 
 def test_a_bare_file_is_fed_what_the_folder_of_the_same_model_is(small, tmp_path):
     bare = shutil.copyfile(small / "model.onnx", tmp_path / "model.onnx")
-    jobs = [Job(path.name, path, None, Place(), length=8) for path in (small, bare)]
+    jobs = [Job(path.name, path, None, Placement(), length=8) for path in (small, bare)]
     with worker_pool.Crew(jobs, (), None, 0) as together:
         assert [together._spec(job, Link(threads=1)).vocabulary for job in jobs] == [8, 8]

@@ -17,11 +17,11 @@ from compress.measure.timing.worker_process import Link, Lost, last_words, worke
 from compress.measure.timing.worker_protocol import Order, Reply, WorkerSpec
 from compress.model_info import VariantInfo
 from compress.recipe.measure_schema import Measure
-from compress.runtime.predictor import Place
+from compress.runtime.predictor import Placement
 
 QUICK = Measure(rounds=3, processes=1, seconds=0.02, bootstrap=100)
 TEXTS = ["good film", "a very bad plot", "the plot is not good", "film"]
-HERE = Place()
+HERE = Placement()
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +37,8 @@ def together(small, wide, tmp_path_factory) -> dict[str, Latency]:
         Job("broken", broken, None, HERE),
         Job("wide", wide, None, HERE),
         Job("mismatch", small, torch_variant, HERE),
-        Job("gpu", small, None, Place("cuda")),
-        Job("crowd", small, None, Place(threads=4096)),
+        Job("gpu", small, None, Placement("cuda")),
+        Job("crowd", small, None, Placement(threads=4096)),
     ]
     return time_jobs(jobs, TEXTS, QUICK)
 

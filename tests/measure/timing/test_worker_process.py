@@ -8,7 +8,7 @@ import pytest
 
 from compress.measure.timing.worker_process import Link, Lost, worker_environment
 from compress.measure.timing.worker_protocol import Reply, WorkerSpec
-from compress.runtime import WAYS
+from compress.runtime import RUN_MODES
 
 
 def spec(folder, **facts) -> WorkerSpec:
@@ -18,7 +18,7 @@ def spec(folder, **facts) -> WorkerSpec:
 
 def test_a_library_that_is_not_installed_is_named_with_what_brings_it(small):
     without = "import sys; sys.modules['openvino'] = None; from compress.measure.timing.worker import main; main()"
-    asked = spec(small / "model.onnx", variant=WAYS["openvino"])
+    asked = spec(small / "model.onnx", variant=RUN_MODES["openvino"])
     found = subprocess.run(
         [sys.executable, "-c", without],
         input=asked.model_dump_json() + "\n",
