@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from compress.environment import BY_HAND, LIBRARIES, CpuState, Cpu, Environment, describe, versions
+from compress.environment import BY_HAND, LIBRARIES, Cpu, CpuState, Environment, describe, versions
 
 MEMORY_WANTED = 4 * 2**30
 DISK_WANTED = 5 * 2**30

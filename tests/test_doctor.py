@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from compress import doctor
 from compress.doctor import rows_from
-from compress.environment import BY_HAND, LIBRARIES, CpuState, Cpu, Environment, Gpu
+from compress.environment import BY_HAND, LIBRARIES, Cpu, CpuState, Environment, Gpu
 
 CPU = Cpu("Some Xeon", "x86_64", ("avx2", "avx512_vnni"), 2, 8)
 WHOLE = Environment("Linux", "3.11", CPU, 2**34, 2**35, dict.fromkeys(LIBRARIES, "1.0"), (), "reachable")

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from compress.errors import UsageError
-from compress.runtime import RUNTIMES, RUN_MODES
+from compress.runtime import RUN_MODES, RUNTIMES
 from compress.variants import FORMATS, QUANTIZERS, VARIANTS, variant_named, variants_for
 
 

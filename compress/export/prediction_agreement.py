@@ -28,7 +28,7 @@ def without_padding(name: str, values: NDArray[np.float32], mask: NDArray[np.int
 
 
 def decisions_agree(expected: Arrays, got: Arrays, batch: Arrays, task: TaskInfo | None) -> NDArray[np.bool_]:
-    """For every decision that the reference is clear about, whether it is decisions_agree; none where outputs decide nothing.
+    """For every clear decision of the reference, whether the other model makes the same; empty without decisions.
 
     A row has one, or one for each label, each piece, or each end of the answer. Numbers, embeddings, and the scores of
     choices and candidates mean nothing by themselves.

@@ -41,4 +41,6 @@ def finish(
     batches = list(sample) if sample else made_up_sample(work, base.task)
     variant = variant.model_copy(update={"session": choose_session(work / ONNX_FILE, batches, variant.session)})
     inputs = tuple(given.name for given in proto.graph.input)
-    return write_with_parity(work, variant_folder_info(base, variant).model_copy(update={"inputs": inputs}), reference, batches)
+    return write_with_parity(
+        work, variant_folder_info(base, variant).model_copy(update={"inputs": inputs}), reference, batches
+    )

@@ -28,7 +28,11 @@ def variant_folder_info(base: FolderInfo, variant: VariantInfo) -> FolderInfo:
 
 
 def write_with_parity(
-    work: Path, info: FolderInfo, reference: Predictor, sample: Sequence[Arrays] | None, placement: Placement = ONE_THREAD
+    work: Path,
+    info: FolderInfo,
+    reference: Predictor,
+    sample: Sequence[Arrays] | None,
+    placement: Placement = ONE_THREAD,
 ) -> tuple[FolderInfo, Parity]:
     """Write compress.json, compare the folder's answers with those of what it was made from, and note them there.
 

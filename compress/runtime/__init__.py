@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from compress.errors import ModelError, NotHere, nearest
 from compress.model_info import FolderInfo, VariantInfo
 from compress.runtime.model_formats import (
-    STORED_PRECISION,
     BF16,
     FP16,
     FP32,
     RUN_MODES,
+    STORED_PRECISION,
     Form,
     ModelFile,
     describe_model_file,

@@ -40,7 +40,9 @@ class CompiledPredictor(TorchPredictor):
 
     runtime = "torch-compiled"
 
-    def __init__(self, model: PreTrainedModel, inputs: tuple[str, ...], placement: Placement, variant: VariantInfo) -> None:
+    def __init__(
+        self, model: PreTrainedModel, inputs: tuple[str, ...], placement: Placement, variant: VariantInfo
+    ) -> None:
         import torch
 
         super().__init__(model, inputs, placement, variant)
@@ -100,7 +102,9 @@ def open_compiled(path: Path, info: FolderInfo | None, variant: VariantInfo, pla
     elif importlib.util.find_spec("triton") is None:
         raise NotHere("torch.compile needs Triton on CUDA, and it is not installed.")
     model, inputs = load_on(path, info, variant, placement)
-    return (CompiledCudaPredictor if placement.device == "cuda" else CompiledPredictor)(model, inputs, placement, variant)
+    return (CompiledCudaPredictor if placement.device == "cuda" else CompiledPredictor)(
+        model, inputs, placement, variant
+    )
 
 
 def check_compiler() -> None:

@@ -35,7 +35,9 @@ class TorchPredictor:
 
     runtime = "torch"
 
-    def __init__(self, model: PreTrainedModel, inputs: tuple[str, ...], placement: Placement, variant: VariantInfo) -> None:
+    def __init__(
+        self, model: PreTrainedModel, inputs: tuple[str, ...], placement: Placement, variant: VariantInfo
+    ) -> None:
         self.inputs = inputs
         self._model = model
         self._placement = placement

@@ -47,7 +47,9 @@ class GraphPredictor(CudaPredictor):
 
     runtime = "torch-graph"
 
-    def __init__(self, model: PreTrainedModel, inputs: tuple[str, ...], placement: Placement, variant: VariantInfo) -> None:
+    def __init__(
+        self, model: PreTrainedModel, inputs: tuple[str, ...], placement: Placement, variant: VariantInfo
+    ) -> None:
         import torch
 
         super().__init__(model, inputs, placement, variant)

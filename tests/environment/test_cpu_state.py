@@ -97,9 +97,9 @@ def test_the_quota_of_a_container(tmp_path):
 
 
 def test_the_driver_and_its_cuda(monkeypatch):
-    monkeypatch.setattr(cuda_info, "output", lambda command: "550.54.15\n550.54.15\n")
+    monkeypatch.setattr(cuda_info, "command_output", lambda command: "550.54.15\n550.54.15\n")
     assert cuda_info.driver_version() == "550.54.15"
-    monkeypatch.setattr(cuda_info, "output", lambda command: "No devices were found\n")
+    monkeypatch.setattr(cuda_info, "command_output", lambda command: "No devices were found\n")
     assert cuda_info.driver_version() is None
     assert cuda_info.read_cuda_version("| Driver Version: 550.54   CUDA Version: 12.4 |") == "12.4"
     assert cuda_info.read_cuda_version("") is None

@@ -120,7 +120,7 @@ def test_nvidia_smi():
 
 def test_devices_without_torch_come_from_the_driver(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(cuda_info, "output", lambda command: "Tesla T4, 15360\n")
+    monkeypatch.setattr(cuda_info, "command_output", lambda command: "Tesla T4, 15360\n")
     assert environment.cuda_devices() == (Gpu("Tesla T4", 15360 * 2**20),)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from compress.errors import ModelError, NotHere
 from compress.model_info import FolderInfo, write_info
-from compress.runtime import RUNTIMES, RUN_MODES, describe_model_file, open_predictor, run_mode_named
+from compress.runtime import RUN_MODES, RUNTIMES, describe_model_file, open_predictor, run_mode_named
 from compress.runtime.model_formats import COMPILED, FP32, TENSORRT
 from compress.runtime.predictor import Placement
 

@@ -11,7 +11,7 @@ from compress.environment import require
 from compress.errors import CompressError, UsageError, nearest
 from compress.measure.resources.footprint import Footprint, footprint
 from compress.model_info import FolderInfo, TaskInfo, VariantInfo, find_info
-from compress.runtime.model_formats import STORED_PRECISION, FP32, RUN_MODES, describe_model_file
+from compress.runtime.model_formats import FP32, RUN_MODES, STORED_PRECISION, describe_model_file
 from compress.tasks import kind_of
 from compress.tasks.base import Given
 
