@@ -25,7 +25,7 @@ class CompressError(Exception):
         self.hint = hint
 
     @property
-    def in_full(self) -> str:
+    def full_message(self) -> str:
         """The message with its hint, where both must stand in one line."""
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
@@ -44,11 +44,11 @@ class ModelError(CompressError):
     """A model that cannot be found, read, built or changed as asked."""
 
 
-class NotHere(ModelError):
+class DeviceUnavailable(ModelError):
     """A device that this machine, or this build of a runtime, does not have: what needs it was not measured."""
 
 
-class NoMemory(ModelError):
+class OutOfMemory(ModelError):
     """A batch, or a model, that does not fit in the memory there is."""
 
 
@@ -107,18 +107,18 @@ class RecipeError(UsageError):
         super().__init__("\n  ".join([head, *map(str, self.problems)]))
 
 
-def first_fault(error: Any) -> str:
+def first_error(error: Any) -> str:
     """What a pydantic error says of the first fault, without its library's own words around it."""
     first = error.errors()[0]
     return f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg'].removeprefix('Value error, ')}"
 
 
-def counted(count: int, one: str) -> str:
+def pluralize(count: int, one: str) -> str:
     """`1 choice`, `1,204 choices`."""
     return f"{count:,} {one}" if count == 1 else f"{count:,} {one}s"
 
 
-def room(count: float) -> str:
+def format_bytes(count: float) -> str:
     """Bytes of memory or of a disk: `2.0 GiB`, `15 bytes`."""
     for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if count >= unit:

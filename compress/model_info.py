@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from compress.errors import ModelError, first_fault
+from compress.errors import ModelError, first_error
 
 INFO_FILE = "compress.json"
 CHUNK = 1 << 20
@@ -176,7 +176,7 @@ def read_info(folder: Path) -> FolderInfo:
     try:
         return FolderInfo.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        raise ModelError(f"{path} cannot be read: {first_fault(error)}") from error
+        raise ModelError(f"{path} cannot be read: {first_error(error)}") from error
 
 
 def _winners(folder: Path) -> str | None:

@@ -24,7 +24,7 @@ TOLD_FILES = ("step.json", "trainer_state.json")
 """What tells of how a model came about and is no part of it."""
 
 
-def where(
+def source_kind(
     source: str, kind: Literal["teachers", "students"], cards: Sequence[Path] = ()
 ) -> Literal["card", "folder", "hub"]:
     """Tell what ``source`` names: a card comes first, `./name` always means a folder."""
@@ -52,7 +52,7 @@ def folder_of(
 
     A package's weights are checked against their digest; of a repository on the hub ``from_hub`` tells.
     """
-    place = where(source, "teachers", cards)
+    place = source_kind(source, "teachers", cards)
     if place == "folder":
         return Path(source).expanduser()
     if place == "hub":
@@ -67,7 +67,7 @@ def identity(
     source: str, revision: str | None, cards: Sequence[Path] = (), kind: Literal["teachers", "students"] = "teachers"
 ) -> dict[str, Any]:
     """What makes two sources the same model: hub id and revision, a digest of weights, or a digest of files."""
-    place = where(source, kind, cards)
+    place = source_kind(source, kind, cards)
     if place == "folder":
         return {"digest": _digest(Path(source).expanduser())}
     if place == "hub":

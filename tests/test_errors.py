@@ -3,7 +3,7 @@ import errno
 import pytest
 from safetensors import SafetensorError
 
-from compress.errors import room, unexpected
+from compress.errors import format_bytes, unexpected
 
 
 @pytest.mark.parametrize(
@@ -25,4 +25,9 @@ def test_what_nobody_knows_is_told_with_its_type():
 
 
 def test_bytes_are_told_in_the_unit_that_they_fill():
-    assert [room(count) for count in (15, 1536, 2**20, 20 * 2**30)] == ["15 bytes", "1.5 KiB", "1.0 MiB", "20.0 GiB"]
+    assert [format_bytes(count) for count in (15, 1536, 2**20, 20 * 2**30)] == [
+        "15 bytes",
+        "1.5 KiB",
+        "1.0 MiB",
+        "20.0 GiB",
+    ]

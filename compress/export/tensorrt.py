@@ -35,7 +35,7 @@ def export_tensorrt(
         console: where the outcome is told.
 
     Raises:
-        NotHere: this machine has no TensorRT.
+        DeviceUnavailable: this machine has no TensorRT.
         ModelError: an output is not a number (fp16 ends at 65,504); what rounding costs is the gate's business.
     """
     check_tensorrt()

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from compress.console import Console
 from compress.environment import LIBRARIES, describe, versions
-from compress.errors import CompressError, NotHere
+from compress.errors import CompressError, DeviceUnavailable
 from compress.model_info import INFO_FILE, Parent, read_info, write_info
 from compress.pipeline.graph import Done, Plan, Step
 from compress.pipeline.step_context import Workbench
@@ -116,7 +116,7 @@ class Executor:
                 work.rmdir()
             if not step.optional:
                 raise
-            self._leave_out(step, message, "left out" if isinstance(error, NotHere) else "failed")
+            self._leave_out(step, message, "left out" if isinstance(error, DeviceUnavailable) else "failed")
             return
         _tell_parents(work, self._inputs(step))
         record = self._record(step, work, time.perf_counter() - began, done)

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from compress.cards import HubCheckpoint, StudentCard, find_student, find_teacher
 from compress.errors import UsageError
-from compress.model_sources import where
+from compress.model_sources import source_kind
 from compress.pipeline.preflight.allowed_names import NAMES
 from compress.recipe.schema import Recipe
 from compress.recipe.training_schema import Distill, Finetune, Student, Training
@@ -21,11 +21,11 @@ Section = TypeVar("Section", bound=Training)
 def resolve(recipe: Recipe, cards: Sequence[Path] = ()) -> Recipe:
     """The recipe with the settings of its teacher's and student's cards filled in below its own."""
     changes: dict[str, Any] = {}
-    if where(recipe.teacher.source, "teachers", cards) == "card" and recipe.finetune:
+    if source_kind(recipe.teacher.source, "teachers", cards) == "card" and recipe.finetune:
         card = find_teacher(recipe.teacher.source, cards)
         changes["finetune"] = _below(recipe.finetune, card.finetune, Finetune, f"teacher card {card.name}")
     student = recipe.student
-    if student and student.source and where(student.source, "students", cards) == "card":
+    if student and student.source and source_kind(student.source, "students", cards) == "card":
         shape = find_student(student.source, cards)
         changes["student"] = _student(student, shape)
         if recipe.distill:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from compress.errors import ModelError, first_fault
+from compress.errors import ModelError, first_error
 from compress.model_info import combined_digest, digests
 
 DIGESTS_FILE = "digests.json"
@@ -64,4 +64,4 @@ def parse_digests(content: bytes, source: str) -> Digests:
     try:
         return Digests.model_validate_json(content)
     except ValidationError as error:
-        raise ModelError(f"{source} is not a list of digests: {first_fault(error)}") from error
+        raise ModelError(f"{source} is not a list of digests: {first_error(error)}") from error

@@ -175,7 +175,7 @@ class Augment(Frozen):
     """Each replacement is drawn from so many of the likeliest."""
 
 
-TOGETHER = frozenset({"similarity", "contrast"})
+BATCH_LOSSES = frozenset({"similarity", "contrast"})
 """The losses that compare the texts of a batch among themselves."""
 
 
@@ -219,7 +219,7 @@ class Distill(Training):
 
     @model_validator(mode="after")
     def _texts_have_others(self) -> Distill:
-        alone = self.loss_names() & TOGETHER
+        alone = self.loss_names() & BATCH_LOSSES
         if self.batch_size == 1 and alone:
             raise ValueError(f"{', '.join(sorted(alone))}: compares the texts of a batch, and batch_size is 1")
         return self
@@ -252,9 +252,9 @@ class Distill(Training):
 
     def loss_names(self) -> set[str]:
         """The losses that weigh anything in any phase."""
-        return {name for phase in self.told_phases() for name in phase.losses.chosen()}
+        return {name for phase in self.phases_or_default() for name in phase.losses.chosen()}
 
-    def told_phases(self) -> tuple[Phase, ...]:
+    def phases_or_default(self) -> tuple[Phase, ...]:
         """The phases in order; one where the recipe tells none."""
         return self.phases or (Phase(share=1.0, losses=self.losses, hard_label=self.hard_label),)
 

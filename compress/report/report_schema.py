@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from compress.errors import CompressError, first_fault
+from compress.errors import CompressError, first_error
 from compress.measure.interference.machine_snapshot import Surroundings
 from compress.measure.quality.quality_result import Quality
 from compress.measure.resources.footprint import Footprint
@@ -261,4 +261,4 @@ def read_report(path: Path) -> Report:
     try:
         return Report.model_validate_json(file.read_bytes())
     except ValidationError as error:
-        raise CompressError(f"{file} is not a report of this version: {first_fault(error)}") from error
+        raise CompressError(f"{file} is not a report of this version: {first_error(error)}") from error

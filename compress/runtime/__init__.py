@@ -12,7 +12,7 @@ from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from compress.errors import ModelError, NotHere, nearest
+from compress.errors import DeviceUnavailable, ModelError, nearest
 from compress.model_info import FolderInfo, VariantInfo
 from compress.runtime.model_formats import (
     BF16,
@@ -123,7 +123,7 @@ def open_predictor(folder: Path, placement: Placement = ONE_THREAD, variant: Var
             f"{folder} is a model in the form {found.form}; {chosen.runtime} reads {reads}.", _way_on(found, runtime)
         )
     if placement.device not in runtime.devices:
-        raise NotHere(f"{chosen.runtime} runs on {' and '.join(runtime.devices)}, not on {placement.device}.")
+        raise DeviceUnavailable(f"{chosen.runtime} runs on {' and '.join(runtime.devices)}, not on {placement.device}.")
     opener: Opener = resolve_name(runtime.open)
     return opener(folder, found.info, chosen, placement)
 

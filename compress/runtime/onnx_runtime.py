@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from onnxruntime.capi import onnxruntime_pybind11_state as states
 
 from compress.environment import describe_cpu
-from compress.errors import ModelError, NotHere, nearest
+from compress.errors import DeviceUnavailable, ModelError, nearest
 from compress.model_info import FolderInfo, VariantInfo
 from compress.runtime.device_info import describe_device
 from compress.runtime.model_formats import FILES
@@ -160,14 +160,14 @@ def make_session(
         raise load_failure("ONNX Runtime", name, error) from error
     # What was built against other CUDA libraries than those that are there falls back without an error.
     if first not in session.get_providers():
-        raise NotHere(f"ONNX Runtime could not start {first} and fell back to {session.get_providers()[0]}.")
+        raise DeviceUnavailable(f"ONNX Runtime could not start {first} and fell back to {session.get_providers()[0]}.")
     return session
 
 
 def check_provider(name: str) -> None:
     """Refuse an execution provider that this ONNX Runtime was built without."""
     if name not in ort.get_available_providers():
-        raise NotHere(
+        raise DeviceUnavailable(
             f"this ONNX Runtime has no {name}.",
             hint="onnxruntime-gpu has it; it replaces onnxruntime, the two cannot be installed together",
         )
@@ -175,7 +175,7 @@ def check_provider(name: str) -> None:
         try:
             ort.preload_dlls()  # CUDA and cuDNN as pip installs them; without it only the system's are found
         except OSError as error:
-            raise NotHere(f"{name} cannot load its libraries: {first_line(error)}") from error
+            raise DeviceUnavailable(f"{name} cannot load its libraries: {first_line(error)}") from error
 
 
 def _options(placement: Placement, settings: Mapping[str, Any]) -> ort.SessionOptions:

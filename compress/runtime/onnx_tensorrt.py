@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from compress.data.loading.quickstart_dataset import cache_folder
-from compress.errors import ModelError, NotHere
+from compress.errors import DeviceUnavailable, ModelError
 from compress.model_info import FolderInfo, VariantInfo, combined_digest, file_digest
 from compress.runtime.onnx_runtime import (
     PROVIDERS,
@@ -65,7 +65,7 @@ def engine(file: Path, inputs: Sequence[str], longest: int, precision: str) -> P
     try:
         kept.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise NotHere(
+        raise DeviceUnavailable(
             f"TensorRT engines cannot be cached: {error}.", hint="COMPRESS_CACHE names another folder for such files"
         ) from error
     rows, pieces = USUAL

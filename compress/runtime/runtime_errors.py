@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from compress.errors import ModelError, NoMemory
+from compress.errors import ModelError, OutOfMemory
 
 MEMORY_WORDS = (
     "bad_alloc",
@@ -42,7 +42,7 @@ def run_failure(runtime: str, variant: str, arrays: Mapping[str, NDArray[Any]], 
     first = next(iter(arrays.values()))
     if is_memory(error):
         rows, length = first.shape[0], first.shape[-1]
-        return NoMemory(f"a batch of {rows} rows of {length} pieces does not fit in memory.")
+        return OutOfMemory(f"a batch of {rows} rows of {length} pieces does not fit in memory.")
     shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
     return ModelError(f"{runtime} cannot run {variant} on {shapes}: {first_line(error)}")
 
@@ -50,7 +50,7 @@ def run_failure(runtime: str, variant: str, arrays: Mapping[str, NDArray[Any]], 
 def load_failure(runtime: str, name: str, error: BaseException) -> ModelError:
     """What is told when a model could not be opened."""
     if is_memory(error):
-        return NoMemory(f"{name} does not fit in memory.")
+        return OutOfMemory(f"{name} does not fit in memory.")
     if any(words in str(error) for words in UNREADABLE_WORDS):
         return ModelError(f"{runtime} cannot read {name}: {_no_model(Path(name))}.")
     return ModelError(f"{runtime} cannot read {name}: {first_line(error)}")

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from compress.environment import require
-from compress.errors import ModelError, NotHere
+from compress.errors import DeviceUnavailable, ModelError
 from compress.model_info import FolderInfo, VariantInfo
 from compress.runtime.predictor import Placement
 from compress.runtime.runtime_errors import first_line, is_memory
@@ -100,7 +100,7 @@ def open_compiled(path: Path, info: FolderInfo | None, variant: VariantInfo, pla
     if placement.device == "cpu":
         check_compiler()
     elif importlib.util.find_spec("triton") is None:
-        raise NotHere("torch.compile needs Triton on CUDA, and it is not installed.")
+        raise DeviceUnavailable("torch.compile needs Triton on CUDA, and it is not installed.")
     model, inputs = load_on(path, info, variant, placement)
     return (CompiledCudaPredictor if placement.device == "cuda" else CompiledPredictor)(
         model, inputs, placement, variant
@@ -115,7 +115,7 @@ def check_compiler() -> None:
     try:
         get_cpp_compiler()
     except (InvalidCxxCompiler, OSError) as error:
-        raise NotHere(
+        raise DeviceUnavailable(
             "torch.compile needs a C++ compiler on the CPU, and none was found.",
             hint="install g++ or clang++, or let CXX name one",
         ) from error

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.environment import require
-from compress.errors import ModelError, NotHere, nearest
+from compress.errors import DeviceUnavailable, ModelError, nearest
 from compress.model_info import FolderInfo, VariantInfo
 from compress.runtime.device_info import describe_device
 from compress.runtime.predictor import Placement, check_inputs
@@ -152,9 +152,11 @@ def load_on(
     if variant.precision not in PRECISIONS:
         raise ModelError(f"torch has no precision '{variant.precision}'{nearest(variant.precision, PRECISIONS)}")
     if placement.device == "cpu" and variant.precision == "fp16":
-        raise NotHere(f"{variant.name} runs on cuda, not on cpu.")  # some kernels are missing there, the rest is slow
+        raise DeviceUnavailable(
+            f"{variant.name} runs on cuda, not on cpu."
+        )  # some kernels are missing there, the rest is slow
     if placement.device == "cuda" and not torch.cuda.is_available():
-        raise NotHere("torch sees no CUDA device on this machine.")
+        raise DeviceUnavailable("torch sees no CUDA device on this machine.")
     try:
         model = load(path)
         torch.nn.Module.to(model, device=placement.device, dtype=getattr(torch, PRECISIONS[variant.precision]))

@@ -16,7 +16,7 @@ from compress.pipeline.execute import Executor
 from compress.pipeline.forecast.cost_estimates import Estimates
 from compress.pipeline.preflight import model_availability
 from compress.pipeline.preflight.model_availability import absent_models
-from compress.pipeline.preflight.model_compatibility import ability_faults
+from compress.pipeline.preflight.model_compatibility import compatibility_errors
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.strip_paths import portable
@@ -162,7 +162,7 @@ def test_a_finished_run_takes_more_texts_without_another_teacher(finished_run, r
 def test_a_missing_model_is_told_at_once(plan_of, tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="there is no folder"):
         plan_of(f"distill.augment.model={tmp_path / 'nowhere'}")
-    (fault,) = ability_faults(plan_of(f"distill.augment.model={tmp_path / 'teacher'}").recipe)
+    (fault,) = compatibility_errors(plan_of(f"distill.augment.model={tmp_path / 'teacher'}").recipe)
     assert fault.startswith("distill: augment.model: ")
     assert "holds a BertModel where a masked language model is expected" in fault
     monkeypatch.setattr(model_availability, "hub_state", lambda: "not reachable")
@@ -174,7 +174,7 @@ def test_a_rehearsal_has_a_tiny_model_of_its_own(plan_of):
     smoke = plan_of("distill.augment={model: owner/words, copies: 9}", smoke=True).recipe
     assert smoke.distill.augment.copies == 1
     assert Path(smoke.distill.augment.model).name == "masked-bert"
-    assert list(ability_faults(smoke)) == []
+    assert list(compatibility_errors(smoke)) == []
 
 
 def test_the_plan_prints_the_keys(recipe, tmp_path, capsys):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compress.pipeline.preflight.allowed_names import NAMES
-from compress.pipeline.preflight.unused_settings import idle_settings
+from compress.pipeline.preflight.unused_settings import unused_settings
 from compress.recipe.load import parse_recipe
 from compress.recipe.measure_schema import Measure
 from compress.tasks import KINDS
@@ -34,7 +34,7 @@ def shown_sections(page: Path) -> list[str]:
 @pytest.mark.parametrize("section", [section for page in LEARNING for section in shown_sections(page)])
 def test_the_sections_that_are_shown_of_training_read(section):
     around = "".join(f"{key}: {value}\n" for key, value in WHOLE.items() if f"\n{key}:" not in f"\n{section}")
-    parse_recipe(f"{around}{section}", "docs", (), NAMES, NAMED_TASKS, kinds=KIND_DEFAULTS, checks=[idle_settings])
+    parse_recipe(f"{around}{section}", "docs", (), NAMES, NAMED_TASKS, kinds=KIND_DEFAULTS, checks=[unused_settings])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

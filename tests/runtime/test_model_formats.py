@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from compress.errors import ModelError, NotHere
+from compress.errors import DeviceUnavailable, ModelError
 from compress.model_info import FolderInfo, write_info
 from compress.runtime import RUN_MODES, RUNTIMES, describe_model_file, open_predictor, run_mode_named
 from compress.runtime.model_formats import COMPILED, FP32, TENSORRT
@@ -126,11 +126,11 @@ def test_a_form_runs_only_where_it_can_be_read(tmp_path, write_sum, tiny_folder)
     with pytest.raises(ModelError, match="in the form torch; openvino reads openvino and onnx") as raised:
         open_predictor(folder, variant=RUN_MODES["openvino"])
     assert raised.value.hint == f"compress export {folder} OUT --as openvino"
-    with pytest.raises(NotHere, match="openvino runs on cpu, not on cuda"):
+    with pytest.raises(DeviceUnavailable, match="openvino runs on cpu, not on cuda"):
         open_predictor(tmp_path / "any.onnx", Placement("cuda"), RUN_MODES["openvino"])
-    with pytest.raises(NotHere, match="onnxruntime-tensorrt runs on cuda, not on cpu"):
+    with pytest.raises(DeviceUnavailable, match="onnxruntime-tensorrt runs on cuda, not on cpu"):
         open_predictor(tmp_path / "any.onnx", variant=TENSORRT)
-    with pytest.raises(NotHere, match="torch-graph runs on cuda, not on cpu"):
+    with pytest.raises(DeviceUnavailable, match="torch-graph runs on cuda, not on cpu"):
         open_predictor(tiny_folder("bert"), variant=RUN_MODES["torch-graph-bf16"])
 
 

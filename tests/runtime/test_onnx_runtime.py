@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from compress.errors import ModelError, NotHere
+from compress.errors import DeviceUnavailable, ModelError
 from compress.model_info import FolderInfo, VariantInfo, write_info
 from compress.runtime import onnx_runtime, open_predictor
 from compress.runtime.onnx_runtime import GUARD, find_onnx, make_session
@@ -108,7 +108,7 @@ def test_what_holds_no_model_is_told(tmp_path, name, told):
 def test_a_cuda_place_without_the_provider_is_not_here(write_sum, tmp_path, monkeypatch):
     path = write_sum(tmp_path / "model.onnx")
     monkeypatch.setattr(onnx_runtime.ort, "get_available_providers", lambda: ["CPUExecutionProvider"])
-    with pytest.raises(NotHere, match="no CUDAExecutionProvider"):
+    with pytest.raises(DeviceUnavailable, match="no CUDAExecutionProvider"):
         open_predictor(path, Placement("cuda"))
 
 

@@ -7,7 +7,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from compress.errors import ModelError, NotHere
+from compress.errors import DeviceUnavailable, ModelError
 from compress.export.tensorrt import export_tensorrt
 from compress.runtime import onnx_tensorrt, open_predictor
 from compress.runtime.model_formats import TENSORRT
@@ -21,9 +21,9 @@ HERE = PROVIDER in ort.get_available_providers()
 @pytest.mark.skipif(HERE, reason="this ONNX Runtime has TensorRT")
 def test_without_the_provider_it_is_not_here(tmp_path, write_sum):
     path = write_sum(tmp_path / "model.onnx")
-    with pytest.raises(NotHere, match="no TensorrtExecutionProvider"):
+    with pytest.raises(DeviceUnavailable, match="no TensorrtExecutionProvider"):
         open_predictor(path, Placement("cuda"), TENSORRT)
-    with pytest.raises(NotHere, match="no TensorrtExecutionProvider"):
+    with pytest.raises(DeviceUnavailable, match="no TensorrtExecutionProvider"):
         export_tensorrt(tmp_path, tmp_path)
 
 
@@ -81,7 +81,7 @@ def test_where_engines_are_kept_is_not_told(monkeypatch):
 def test_a_cache_that_cannot_be_made_is_told(tmp_path, write_sum, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("COMPRESS_CACHE", str(tmp_path / "file"))
-    with pytest.raises(NotHere, match="engines cannot be cached"):
+    with pytest.raises(DeviceUnavailable, match="engines cannot be cached"):
         engine(write_sum(tmp_path / "model.onnx"), ["input_ids"], 40, "fp16")
 
 

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from compress.errors import ModelError, NoMemory
+from compress.errors import ModelError, OutOfMemory
 from compress.runtime import RUN_MODES, open_predictor
 from compress.runtime.runtime_errors import is_memory, load_failure, run_failure
 
@@ -27,7 +27,7 @@ ARRAYS = {"input_ids": np.zeros((4096, 512), dtype=np.int64)}
 def test_too_little_memory_is_told_as_such(error):
     assert is_memory(error)
     told = run_failure("PyTorch", "torch-fp32", ARRAYS, error)
-    assert isinstance(told, NoMemory)
+    assert isinstance(told, OutOfMemory)
     assert told.message == "a batch of 4096 rows of 512 pieces does not fit in memory."
     assert load_failure("PyTorch", "x", error).message == "x does not fit in memory."
 
@@ -53,7 +53,7 @@ def test_a_batch_that_does_not_fit_ends_in_one_message(tmp_path, write_wide, way
     code = f"""
 import resource, numpy as np
 from pathlib import Path
-from compress.errors import NoMemory
+from compress.errors import OutOfMemory
 from compress.runtime import RUN_MODES, open_predictor
 predictor = open_predictor(Path({str(path)!r}), variant=RUN_MODES[{way!r}])
 small = {{name: np.ones((1, 4), dtype=np.int64) for name in predictor.inputs}}
@@ -61,7 +61,7 @@ predictor.predict(small)
 resource.setrlimit(resource.RLIMIT_DATA, (2 << 30, 2 << 30))
 try:
     predictor.predict({{name: np.ones((4096, 512), dtype=np.int64) for name in predictor.inputs}})
-except NoMemory as error:
+except OutOfMemory as error:
     print(error.message)
 print(predictor.predict(small)["logits"].shape)
 """
@@ -75,13 +75,13 @@ def test_a_batch_that_does_not_fit_in_torch_ends_in_one_message(tiny_folder):
     code = f"""
 import resource, numpy as np
 from pathlib import Path
-from compress.errors import NoMemory
+from compress.errors import OutOfMemory
 from compress.runtime import open_predictor
 predictor = open_predictor(Path({str(tiny_folder("bert"))!r}))
 resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))
 try:
     predictor.predict({{name: np.ones((100_000, 64), dtype=np.int64) for name in predictor.inputs}})
-except NoMemory as error:
+except OutOfMemory as error:
     print(error.message)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

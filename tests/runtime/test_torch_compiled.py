@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from compress.errors import ModelError, NotHere
+from compress.errors import DeviceUnavailable, ModelError
 from compress.runtime import open_predictor
 from compress.runtime.model_formats import COMPILED, COMPILED_BF16
 from compress.runtime.predictor import Placement
@@ -113,7 +113,7 @@ def no_compiler():
 def test_without_a_compiler_it_is_not_here(tiny_folder, monkeypatch):
     # Not by way of Inductor's config: putting an entry of it back hides the entry for good.
     monkeypatch.setattr(torch._inductor.cpp_builder, "get_cpp_compiler", no_compiler)
-    with pytest.raises(NotHere, match=r"needs a C\+\+ compiler"):
+    with pytest.raises(DeviceUnavailable, match=r"needs a C\+\+ compiler"):
         open_predictor(tiny_folder("bert"), variant=COMPILED)
 
 

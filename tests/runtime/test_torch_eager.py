@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from compress.errors import ModelError, NotHere
+from compress.errors import DeviceUnavailable, ModelError
 from compress.runtime import BF16, RUN_MODES, open_predictor
 from compress.runtime.predictor import Placement
 
@@ -73,13 +73,13 @@ def test_threads_are_its_own_and_put_back(folder, arrays, monkeypatch):
 
 def test_fp16_is_for_cuda(folder):
     for name in ("torch-fp16", "torch-compiled-fp16"):
-        with pytest.raises(NotHere, match=f"{name} runs on cuda, not on cpu"):
+        with pytest.raises(DeviceUnavailable, match=f"{name} runs on cuda, not on cpu"):
             open_predictor(folder, variant=RUN_MODES[name])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
 def test_cuda_that_is_not_there_is_not_here(folder):
-    with pytest.raises(NotHere, match="no CUDA device"):
+    with pytest.raises(DeviceUnavailable, match="no CUDA device"):
         open_predictor(folder, Placement("cuda"))
 
 

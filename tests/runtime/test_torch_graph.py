@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from compress.errors import NotHere
+from compress.errors import DeviceUnavailable
 from compress.runtime import TimedOnDevice, open_predictor, torch_graph
 from compress.runtime.model_formats import GRAPH_BF16, GRAPH_FP16
 from compress.runtime.predictor import Placement
@@ -23,7 +23,7 @@ def batch(rows, length):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
 def test_without_cuda_it_is_not_here(tiny_folder):
-    with pytest.raises(NotHere, match="no CUDA device"):
+    with pytest.raises(DeviceUnavailable, match="no CUDA device"):
         open_predictor(tiny_folder("bert"), Placement("cuda"), GRAPH_BF16)
 
 

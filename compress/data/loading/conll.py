@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from compress.data.loading.text_decoding import text_lines
-from compress.errors import DataError, counted
+from compress.errors import DataError, pluralize
 from compress.recipe.field_types import Header
 from compress.tasks.base import RawRow
 
@@ -68,7 +68,8 @@ def _check(word: Word, columns: int, header: Header, path: Path, least: int) -> 
         raise DataError(f"{where} has 1 column where a word and its tag are expected, with a tab or spaces between.")
     if found != columns:
         raise DataError(
-            f"{where} has {counted(found, 'column')} where the lines before have {columns}.", hint=_hint(found, columns)
+            f"{where} has {pluralize(found, 'column')} where the lines before have {columns}.",
+            hint=_hint(found, columns),
         )
     if isinstance(header, tuple) and len(header) != columns:
         raise DataError(f"{where} has {columns} columns where task.data.header names {len(header)}.")

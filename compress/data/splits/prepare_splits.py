@@ -22,7 +22,7 @@ from compress.data.splits.corpus import RoleWriter, corpus_documents, documents_
 from compress.data.splits.row_statistics import Faults, Tally
 from compress.data.splits.row_store import Rows
 from compress.data.splits.split_indices import Marks, assign
-from compress.errors import DataError, first_fault
+from compress.errors import DataError, first_error
 from compress.model_info import TaskInfo
 from compress.recipe.field_types import Role
 from compress.recipe.schema import Task
@@ -86,7 +86,7 @@ def load_roles(folder: Path) -> Roles:
     except OSError as error:
         raise DataError(f"{folder} holds no prepared data: {error.strerror}.") from error
     except ValidationError as error:
-        raise DataError(f"{path} cannot be read: {first_fault(error)}") from error
+        raise DataError(f"{path} cannot be read: {first_error(error)}") from error
     return Roles(folder, info)
 
 

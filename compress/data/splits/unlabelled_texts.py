@@ -15,7 +15,7 @@ from compress.data.loading.row_sources import Source, open_unlabelled
 from compress.data.splits.prepare_splits import Roles, is_marked, marks_of
 from compress.data.splits.row_statistics import Faults, Tally
 from compress.data.splits.row_store import Rows, RowWriter
-from compress.errors import DataError, first_fault
+from compress.errors import DataError, first_error
 from compress.recipe.field_types import Part
 from compress.recipe.schema import Task
 from compress.tasks import kind_of
@@ -67,7 +67,7 @@ def unlabelled_info(folder: Path) -> UnlabelledInfo:
     except OSError as error:
         raise DataError(f"{folder} holds no unlabelled rows: {error.strerror}.") from error
     except ValidationError as error:
-        raise DataError(f"{path} cannot be read: {first_fault(error)}") from error
+        raise DataError(f"{path} cannot be read: {first_error(error)}") from error
 
 
 def unlabelled_rows(folder: Path) -> Rows:

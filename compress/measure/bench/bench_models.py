@@ -152,7 +152,7 @@ def _entry(name: str, model: str, way: str | None) -> Entry:
     try:
         return Entry(name, describe_model_file(_locate(model)).path, variant)
     except CompressError as error:
-        return Entry(name, None, variant, error.in_full)
+        return Entry(name, None, variant, error.full_message)
 
 
 def _locate(model: str) -> Path:
@@ -163,10 +163,10 @@ def _locate(model: str) -> Path:
     if not model or _local(path, model):
         raise UsageError(f"there is no file or folder {model}{_neighbour(path)}")
     from compress.cards import available
-    from compress.model_sources import where
+    from compress.model_sources import source_kind
 
     try:
-        where(model, "teachers")  # a card or a hub id
+        source_kind(model, "teachers")  # a card or a hub id
     except UsageError as error:
         known = nearest(model, available("teachers"))
         raise UsageError(f"no file, folder or card is called '{model}'{known}", hint=MEANT) from error

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.environment import describe_cpu_state, memory_limit, require
-from compress.errors import CompressError, NotHere
+from compress.errors import CompressError, DeviceUnavailable
 from compress.measure.interference.interference import Listener, sum_up
 from compress.measure.roofline.roofline_result import Found, Rate, ranked
 from compress.measure.timing.subprocess_task import Placed, answer_apart
@@ -194,7 +194,7 @@ def traffic_bytes() -> int:
 def time_traffic(threads: int, size: int, seconds: float = 0.5) -> list[Rate]:
     """Reading two arrays, and copying one into the other (both ways count), by so many threads at once."""
     if size <= 0:
-        raise NotHere("there is no memory to time.")
+        raise DeviceUnavailable("there is no memory to time.")
     source, target = np.ones(size // 4, np.float32), np.ones(size // 4, np.float32)
     parts = [(source[cut], target[cut]) for cut in _cuts(len(source), threads)]
     with ThreadPoolExecutor(threads) as pool:  # numpy lets other threads run while it works

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from compress.environment import require
-from compress.errors import NotHere
+from compress.errors import DeviceUnavailable
 from compress.measure.roofline.roofline_result import Rate
 
 SIZES = ((4096, 768, 3072), (4096, 4096, 4096), (8192, 8192, 8192))
@@ -23,7 +23,7 @@ def time_cuda() -> tuple[list[tuple[str, Rate]], dict[str, str]]:
     """Products in each precision, memory as `bandwidth`, and what is missing. fp32 is true fp32, without TF32."""
     torch = require("torch", "train")
     if not torch.cuda.is_available():
-        raise NotHere("torch sees no CUDA device on this machine.")
+        raise DeviceUnavailable("torch sees no CUDA device on this machine.")
     torch.backends.cuda.matmul.allow_tf32 = False
     makers: dict[str, tuple[str, Callable[..., Callable[[], object]]]] = {
         f"torch {precision} linear": (precision, _linear(getattr(torch, kind)))

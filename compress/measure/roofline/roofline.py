@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from compress.console import Console
 from compress.data.loading.quickstart_dataset import cache_folder
 from compress.environment import cuda_devices, describe, usable_cores, versions
-from compress.errors import ModelError, NotHere
+from compress.errors import DeviceUnavailable, ModelError
 from compress.measure.interference.interference import disturbances
 from compress.measure.resources.flops import flops
 from compress.measure.result_base import Facts
@@ -101,7 +101,8 @@ def machine_limits(
     """The limits of ``threads`` threads, from the cache where this machine and these libraries were measured before.
 
     Measuring takes about ten seconds in a process of its own. What was measured on a busy machine is `unstable` and
-    measured again whenever it is asked for, until the machine is calm; the best of all looks counts. Raises NotHere
+    measured again whenever it is asked for, until the machine is calm; the best of all looks counts. Raises
+    DeviceUnavailable
     where the machine has no such device or fewer cores, ModelError where the process failed.
 
     Args:
@@ -159,7 +160,7 @@ def known_limits(threads: int, device: Literal["cpu", "cuda"] = "cpu") -> Limits
     """
     try:
         name = _device_name(threads, device)
-    except NotHere:
+    except DeviceUnavailable:
         return None
     kept = _read(_place(name, describe().fingerprint, versions(LIBRARIES), threads, device), threads)
     return kept if kept is not None and kept.unstable is None else None
@@ -217,10 +218,10 @@ def _device_name(threads: int, device: Literal["cpu", "cuda"]) -> str:
     if device == "cuda":
         found = cuda_devices()
         if not found:
-            raise NotHere("this machine has no CUDA device.")
+            raise DeviceUnavailable("this machine has no CUDA device.")
         return found[0].name
     if threads > usable_cores():
-        raise NotHere(f"{threads} threads were asked for and this machine has {usable_cores()} cores.")
+        raise DeviceUnavailable(f"{threads} threads were asked for and this machine has {usable_cores()} cores.")
     return describe().cpu.model
 
 

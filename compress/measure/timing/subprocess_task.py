@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 
 from pydantic import ValidationError
 
-from compress.errors import CompressError, NoMemory
+from compress.errors import CompressError, OutOfMemory
 from compress.measure.result_base import Facts
 from compress.measure.timing.cpu_affinity import cores_for
 from compress.measure.timing.process_limits import keep_within, leave_ends_to_parent, memory_to_use
@@ -112,10 +112,10 @@ def answer_apart(question: type[Question], work: Callable[[Question], Facts]) ->
         settle(asked.threads)
     try:
         found = work(asked)
-    except (MemoryError, NoMemory):
+    except (MemoryError, OutOfMemory):
         _give_up(OUT_OF_MEMORY)
     except CompressError as error:
-        _give_up(error.in_full)
+        _give_up(error.full_message)
     replies.write(found.model_dump_json())
     replies.close()
 

@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from compress.errors import CompressError, MissingExtra, ModelError, NotHere
+from compress.errors import CompressError, DeviceUnavailable, MissingExtra, ModelError
 from compress.measure.interference.gpu_monitor import Watch
 from compress.measure.interference.interference import Listener
 from compress.measure.resources.energy import Meter
@@ -187,10 +187,10 @@ def main() -> None:
 
     try:
         serve(sys.stdin, answer)
-    except (NotHere, MissingExtra) as error:
-        answer(Reply(refused=error.in_full))
+    except (DeviceUnavailable, MissingExtra) as error:
+        answer(Reply(refused=error.full_message))
     except CompressError as error:
-        answer(Reply(failed=error.in_full))
+        answer(Reply(failed=error.full_message))
     sys.stderr.flush()
     os._exit(0)  # tearing a runtime down takes time that the session pays, and frees nothing that the system does not
 

@@ -11,7 +11,7 @@ import yaml
 from compress.cards import available
 from compress.data.loading.row_sources import check_columns
 from compress.errors import UsageError, nearest
-from compress.model_sources import where
+from compress.model_sources import source_kind
 from compress.pipeline.preflight.allowed_names import NAMES
 from compress.recipe.load import parse_recipe
 from compress.tasks import KINDS
@@ -61,9 +61,9 @@ def write_starter(
         raise UsageError(f"no task kind is called '{kind}'{nearest(kind, KINDS)}")
     if train is None and task is None and (kind or text or label):
         raise UsageError("--train FILE is missing: a kind and its columns are about rows of your own.")
-    where(teacher, "teachers", cards)
+    source_kind(teacher, "teachers", cards)
     if student not in available("students", cards):
-        where(student, "students", cards)
+        source_kind(student, "students", cards)
     content = TEMPLATE.format(path=path, task=_task(task, train, text, label, kind), teacher=teacher, student=student)
     recipe = parse_recipe(content, str(path), (), NAMES, NAMED_TASKS, kinds=KIND_DEFAULTS)
     check_columns(recipe.task)

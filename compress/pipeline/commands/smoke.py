@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from compress.cards import find_teacher
-from compress.model_sources import where
+from compress.model_sources import source_kind
 from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.loss_schema import Losses
 from compress.recipe.measure_schema import Grid, Measure
@@ -118,7 +118,7 @@ def _layer_map(settings: Distill) -> str | tuple[tuple[int, int], ...]:
 
 
 def _family(source: str, cards: Sequence[Path]) -> str:
-    place = where(source, "teachers", cards)
+    place = source_kind(source, "teachers", cards)
     if place == "card":
         return find_teacher(source, cards).family
     config = Path(source).expanduser() / "config.json"

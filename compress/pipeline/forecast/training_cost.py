@@ -111,7 +111,9 @@ def workload(student: ShapeInfo, teachers: Sequence[ShapeInfo], settings: Traini
         longest=int(every.max()),
         batch=settings.batch_size,
         lengths=every,
-        phases=tuple(phase.share for phase in settings.told_phases()) if isinstance(settings, Distill) else (1.0,),
+        phases=tuple(phase.share for phase in settings.phases_or_default())
+        if isinstance(settings, Distill)
+        else (1.0,),
     )
 
 
@@ -156,7 +158,7 @@ def _maps(work: Workload, settings: Training) -> float:
     """A few attention maps at a time, and what stays of them: gradients of the student's queries, keys and values."""
     if not isinstance(settings, Distill) or not settings.loss_names() & {"attention", "relation"}:
         return 0.0
-    phases = [phase.losses.chosen().values() for phase in settings.told_phases()]
+    phases = [phase.losses.chosen().values() for phase in settings.phases_or_default()]
     stay = max(sum(_compared(section, work.student.layers) for section in sections) for sections in phases)
     vector = _number(settings) * work.student.hidden
     return 4.0 * WEIGHT * max(MAPS, work.longest**2) + 2.0 * stay * vector * work.batch * work.longest
@@ -175,7 +177,7 @@ def _looked_at(work: Workload, settings: Training) -> int:
         return 0
     found = {
         (loss.at, part)
-        for phase in settings.told_phases()
+        for phase in settings.phases_or_default()
         for name, section in phase.losses.chosen().items()
         if isinstance(loss := LOSSES[name], LayerLoss)
         for part in loss.parts(section)

@@ -22,7 +22,7 @@ from compress.data.splits.corpus import documents_of
 from compress.data.splits.prepare_splits import DATA_FILE, Roles, load_roles
 from compress.data.splits.row_store import RowWriter
 from compress.data.splits.unlabelled_texts import UNLABELLED
-from compress.errors import counted
+from compress.errors import pluralize
 from compress.pipeline.execute import Executor
 from compress.pipeline.forecast.cost_estimates import Expected, training_of
 from compress.pipeline.forecast.throughput_history import Rates
@@ -88,7 +88,7 @@ def calibrate(plan: Plan, options: Options, console: Console) -> dict[str, Calib
             tried = _try(step, plan, folders, Path(room))
             if tried:
                 found[step.kind] = tried
-    console.note(f"tried {counted(len(found), 'training')} in {duration(time.perf_counter() - began)}")
+    console.note(f"tried {pluralize(len(found), 'training')} in {duration(time.perf_counter() - began)}")
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from compress.environment import hub_state
 from compress.errors import CompressError, Problem, UsageError
-from compress.model_sources import folder_of, model_files, where
+from compress.model_sources import folder_of, model_files, source_kind
 from compress.pipeline.forecast.estimate_shapes import cached
 from compress.recipe.schema import Recipe
 from compress.recipe.yaml_lines import KeyPath
@@ -44,11 +44,11 @@ def origin_problems(recipe: Recipe, cards: Sequence[Path] = ()) -> Iterator[Prob
     """Names that lead to no model, whatever machine reads them."""
     for named in named_models(recipe):
         try:
-            local = where(named.source, named.kind, cards) == "folder"
+            local = source_kind(named.source, named.kind, cards) == "folder"
             if local:
                 model_files(Path(named.source).expanduser())
         except UsageError as error:
-            yield Problem(named.path, error.in_full)
+            yield Problem(named.path, error.full_message)
             continue
         if local and named.revision is not None:
             yield Problem((*named.path, "revision"), f"{named.source} is a folder, and only the hub has revisions")
@@ -66,7 +66,7 @@ def absent_models(recipe: Recipe, due: Collection[str], cards: Sequence[Path] = 
         try:
             address = _on_the_hub(named, cards) if named.step in due else None
         except CompressError as error:
-            yield f"{key}: {error.in_full}"
+            yield f"{key}: {error.full_message}"
             continue
         if address is not None and state() != "reachable":
             name = address.partition("@")[0]

@@ -17,7 +17,7 @@ from compress.data.tokenizer import check_length, longest_of
 from compress.errors import ModelError, UsageError
 from compress.losses import LOSSES, LayerLoss
 from compress.model_info import TaskInfo
-from compress.model_sources import where
+from compress.model_sources import source_kind
 from compress.models.checkpoint_task import EMBEDDING
 from compress.models.families import family_named, require_prunable
 from compress.models.forward_hooks import part_path
@@ -54,7 +54,7 @@ UNKNOWN: Config = {}
 """Of a model on the hub that is not here yet nothing is known but its card."""
 
 
-def ability_faults(recipe: Recipe, cards: Sequence[Path] = (), task: TaskInfo | None = None) -> Iterator[str]:
+def compatibility_errors(recipe: Recipe, cards: Sequence[Path] = (), task: TaskInfo | None = None) -> Iterator[str]:
     """Every part of the recipe that its teacher or student cannot go along with, as far as their configs tell.
 
     ``task`` has the labels, where they are known before the data are read.
@@ -66,7 +66,7 @@ def ability_faults(recipe: Recipe, cards: Sequence[Path] = (), task: TaskInfo | 
         if student and student.source:
             origin = config_of(student.source, student.revision, cards)
     except ModelError as error:
-        yield f"{part}: {error.in_full}"
+        yield f"{part}: {error.full_message}"
         return
     yield from _refusals("teacher", lambda: family_named(teacher["model_type"]) if teacher else None)
     yield from _refusals("student", lambda: _takes_shape(recipe, origin))
@@ -86,7 +86,7 @@ def ability_faults(recipe: Recipe, cards: Sequence[Path] = (), task: TaskInfo | 
     yield from _refusals("distill", lambda: _shows_parts(recipe, [config for config in (teacher, origin) if config]))
 
 
-def ability_doubts(recipe: Recipe, cards: Sequence[Path] = ()) -> Iterator[str]:
+def compatibility_warnings(recipe: Recipe, cards: Sequence[Path] = ()) -> Iterator[str]:
     """What will run and nobody may have wished, of a recipe that has no faults."""
     for part, settings in _distillations(recipe).items():
         yield from (f"{part}: {doubt}" for doubt in doubts_about(settings))
@@ -105,14 +105,18 @@ def config_of(source: str, revision: str | None, cards: Sequence[Path] = ()) -> 
     if folder is not None:
         refuse_exported(folder)
         return _read(folder / "config.json")
-    return {"model_type": find_teacher(source, cards).family} if where(source, "teachers", cards) == "card" else UNKNOWN
+    return (
+        {"model_type": find_teacher(source, cards).family}
+        if source_kind(source, "teachers", cards) == "card"
+        else UNKNOWN
+    )
 
 
 def _refusals(part: str, attempt: Callable[[], object]) -> Iterator[str]:
     try:
         attempt()
     except (ModelError, UsageError) as error:
-        yield f"{part}: {error.in_full}"
+        yield f"{part}: {error.full_message}"
 
 
 def _takes_shape(recipe: Recipe, origin: Config) -> None:
@@ -140,7 +144,9 @@ def _reads_alike(recipe: Recipe, cards: Sequence[Path]) -> None:
 def _embedding_width(recipe: Recipe, teacher: Config, cards: Sequence[Path]) -> int | None:
     """How wide the teacher's embeddings are or, of a plain encoder, will be; None where its config is not here."""
     source = recipe.teacher.source
-    saved = saved_embedding_size(Path(source).expanduser()) if where(source, "teachers", cards) == "folder" else None
+    saved = (
+        saved_embedding_size(Path(source).expanduser()) if source_kind(source, "teachers", cards) == "folder" else None
+    )
     return saved or teacher.get("hidden_size", teacher.get("dim"))
 
 
@@ -216,7 +222,7 @@ def _teach_together(
 
 def _shows_parts(recipe: Recipe, models: Sequence[Config]) -> None:
     """Refuse a loss on what a family does not show, such as the attention of one that fuses its queries."""
-    phases = [phase for _, settings in recipe.distillations() for phase in settings.told_phases()]
+    phases = [phase for _, settings in recipe.distillations() for phase in settings.phases_or_default()]
     for name, section in (chosen for phase in phases for chosen in phase.losses.chosen().items()):
         loss = LOSSES[name]
         for part in loss.parts(section) if isinstance(loss, LayerLoss) else ():

@@ -13,9 +13,9 @@ from compress.cards import PackageCheckpoint, find_teacher, locate
 from compress.data.loading.data_digest import entries
 from compress.data.splits.prepare_splits import load_roles
 from compress.data.splits.unlabelled_texts import UNLABELLED
-from compress.errors import CompressError, UsageError, room
+from compress.errors import CompressError, UsageError, format_bytes
 from compress.model_info import TaskInfo
-from compress.model_sources import where
+from compress.model_sources import source_kind
 from compress.pipeline.graph import Plan, Step
 from compress.pipeline.preflight.model_availability import absent_models
 from compress.pipeline.step_store import StepStore
@@ -76,10 +76,10 @@ def check(plan: Plan, store: StepStore, forced: set[str], cards: Sequence[Path] 
 
 def _of_models(plan: Plan, store: StepStore, due: set[str], cards: Sequence[Path]) -> tuple[list[str], list[str]]:
     """The faults and doubts that the models' configs show."""
-    from compress.pipeline.preflight.model_compatibility import ability_doubts, ability_faults
+    from compress.pipeline.preflight.model_compatibility import compatibility_errors, compatibility_warnings
 
-    faults = list(ability_faults(plan.recipe, cards, _task_of(plan, store)))
-    return faults, list(ability_doubts(plan.recipe, cards)) if due & LEARNING_STEPS and not faults else []
+    faults = list(compatibility_errors(plan.recipe, cards, _task_of(plan, store)))
+    return faults, list(compatibility_warnings(plan.recipe, cards)) if due & LEARNING_STEPS and not faults else []
 
 
 def _unread(plan: Plan) -> Iterator[str]:
@@ -132,14 +132,14 @@ def _disk_faults(plan: Plan, store: StepStore, cards: Sequence[Path]) -> Iterato
     free = shutil.disk_usage(existing).free
     wanted = weights * ROOM_PER_MODEL * models
     if free < wanted:
-        yield f"disk: {room(free)} free at {existing}, the run may need {room(wanted)}"
+        yield f"disk: {format_bytes(free)} free at {existing}, the run may need {format_bytes(wanted)}"
 
 
 def _teacher_bytes(plan: Plan, cards: Sequence[Path]) -> int:
     """The size of the teacher's weights where they lie on this machine; 0 where only the hub knows."""
     source = plan.recipe.teacher.source
     try:
-        place = where(source, "teachers", cards)
+        place = source_kind(source, "teachers", cards)
         folder = Path(source).expanduser()
         if place == "card":
             checkpoint = find_teacher(source, cards).checkpoint

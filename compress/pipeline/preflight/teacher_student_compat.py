@@ -11,7 +11,7 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedTokenizerBa
 from compress.errors import CompressError
 from compress.losses.distillation.relation import relation_heads
 from compress.model_info import TaskInfo
-from compress.model_sources import where
+from compress.model_sources import source_kind
 from compress.models.checkpoint_task import saved_as
 from compress.models.families import head_size
 from compress.models.heads import head_named
@@ -79,7 +79,7 @@ def check_layers(settings: Distill, student: Widths | None, teacher: Widths | No
 
 def check_labels(who: str, named: FurtherTeacher, asked: Task, task: TaskInfo | None) -> None:
     """Refuse a folder whose head answers another question or, once the labels are known, has others."""
-    if where(named.source, "teachers") != "folder":
+    if source_kind(named.source, "teachers") != "folder":
         return
     folder = Path(named.source).expanduser()
     saved = saved_as(folder, read_config(folder))

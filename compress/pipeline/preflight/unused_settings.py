@@ -18,7 +18,7 @@ MAPPED = [name for name, loss in LOSSES.items() if isinstance(loss, LayerLoss) a
 """Losses that a layer map is for."""
 
 
-def idle_settings(recipe: Recipe) -> Iterator[Problem]:
+def unused_settings(recipe: Recipe) -> Iterator[Problem]:
     """Every setting of a distillation that does nothing as the recipe stands; defaults are never told."""
     for path, settings in recipe.distillations():
         yield from _idle_forms(path, settings, recipe.task.kind)
@@ -28,7 +28,7 @@ def idle_settings(recipe: Recipe) -> Iterator[Problem]:
 
 def _soft_labels(path: KeyPath, settings: Distill) -> Iterator[tuple[KeyPath, SoftLabel]]:
     """The soft labels that count in any phase, with their places."""
-    for number, phase in enumerate(settings.told_phases()):
+    for number, phase in enumerate(settings.phases_or_default()):
         soft = phase.losses.chosen().get("soft_label")
         if isinstance(soft, SoftLabel):
             place: KeyPath = ("phases", number) if settings.phases else ()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.errors import DataError, UsageError, counted
+from compress.errors import DataError, UsageError, pluralize
 from compress.model_info import TaskInfo
 from compress.tasks.base import Arrays, Encode, Example, Given, Kind, Row
 from compress.tasks.kinds.text_kind import checked_logits, collate_text, example_of, parts_of, stacked_labels
@@ -94,7 +94,7 @@ def of_rows(decided: Sequence[NDArray[Any]], counts: Sequence[int]) -> list[NDAr
 def checked_texts(found: Sequence[Any], named: str, least: int, where: str) -> list[str]:
     """A list of texts of which none is empty, or a DataError that says which one is."""
     if len(found) < least:
-        told = f"{counted(len(found), named)} where {least} or more are expected"
+        told = f"{pluralize(len(found), named)} where {least} or more are expected"
         raise DataError(f"{where}: the row has {told}.", hint=LEAVE_OUT)
     if len(found) > MOST:
         raise DataError(f"{where}: there are {len(found):,} {named}s; {MOST:,} are read at most.", hint=LEAVE_OUT)

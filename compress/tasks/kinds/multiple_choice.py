@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.errors import DataError, counted
+from compress.errors import DataError, pluralize
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.base import Confidence, Metric, Row
@@ -143,7 +143,7 @@ def _choices(raw: Mapping[str, Any], task: Task, where: str) -> tuple[Sequence[A
         if not isinstance(names, (list, tuple)):
             return value["text"], None
         if len(names) != len(value["text"]):
-            told = f"{counted(len(value['text']), 'choice')} and {counted(len(names), 'label')} of them"
+            told = f"{pluralize(len(value['text']), 'choice')} and {pluralize(len(names), 'label')} of them"
             raise DataError(f"{where}: the row has {told}.", hint=LEAVE_OUT)
         return value["text"], [label_name(name) for name in names]
     found = listed(value)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.errors import DataError, counted
+from compress.errors import DataError, pluralize
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.base import Metric, RawRow, Row
@@ -69,7 +69,7 @@ class Ranking(CandidateKind):
         """The question, its candidates, and how right each one is."""
         candidates, values = (_list(raw, name, task, where) for name in (task.text[1], label_columns(task)[0]))
         if len(candidates) != len(values):
-            told = f"{counted(len(candidates), 'candidate')} and {counted(len(values), 'label')}"
+            told = f"{pluralize(len(candidates), 'candidate')} and {pluralize(len(values), 'label')}"
             raise DataError(f"{where}: the row has {told}.")
         found = checked_texts(candidates, "candidate", self.least, where)
         marks = [_mark(value, f"{where}: candidate {number}") for number, value in enumerate(values, 1)]

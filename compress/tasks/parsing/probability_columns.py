@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from compress.errors import DataError, counted, nearest
+from compress.errors import DataError, nearest, pluralize
 from compress.recipe.schema import Task
 from compress.tasks.base import Kind, Row
 from compress.tasks.parsing.columns import (
@@ -71,7 +71,7 @@ def _cells(raw: Mapping[str, Any], task: Task, labels: Sequence[str], where: str
     if len(values) != len(labels):
         known = ", ".join(labels)
         raise DataError(
-            f"{told} holds {counted(len(values), 'number')} where a probability for each of {len(labels)} classes is "
+            f"{told} holds {pluralize(len(values), 'number')} where a probability for each of {len(labels)} classes is "
             f"expected ({known})."
         )
     return values

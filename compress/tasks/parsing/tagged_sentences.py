@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from compress.errors import DataError, counted
+from compress.errors import DataError, pluralize
 from compress.recipe.schema import Task
 from compress.tasks.parsing.bio_tags import is_tag
 from compress.tasks.parsing.columns import is_missing, listed
@@ -16,7 +16,7 @@ def tagged_words(words: Any, tags: Any, task: Task, where: str) -> tuple[list[st
     found, names = words_in(words, where), tags_in(tags, task, where)
     if len(found) != len(names):
         raise DataError(
-            f"{where}: {counted(len(found), 'word')} and {counted(len(names), 'tag')}.",
+            f"{where}: {pluralize(len(found), 'word')} and {pluralize(len(names), 'tag')}.",
             hint="every word needs one tag; a text that is not a list is parted at white space",
         )
     return found, names

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
 from compress.console import duration
-from compress.errors import counted
+from compress.errors import pluralize
 from compress.measure.resources.flops import per_piece
 from compress.measure.timing.step_time_fit import LEAST, Load, loads_of
 from compress.models.families import shape_of
@@ -70,7 +70,7 @@ class Rest:
     @property
     def text(self) -> str:
         """Read as ``40 s and 2 evaluations``."""
-        beside = f" and {counted(self.unseen, 'evaluation')}" if self.unseen else ""
+        beside = f" and {pluralize(self.unseen, 'evaluation')}" if self.unseen else ""
         return duration(self.seconds) + beside
 
 
@@ -162,7 +162,7 @@ class Forecaster:
         told = Told(state.done, state.seconds + rest.seconds, not rest.unseen, self._phase, rest.whole)
         state.forecasts.append(asdict(told))
         if aloud:
-            self._say(self._words(rest, counted(state.paces(self._phase).count, "update")))
+            self._say(self._words(rest, pluralize(state.paces(self._phase).count, "update")))
             if len(state.sums) > 1:  # how their sizes compare says which weights to change
                 losses = ", ".join(f"{name} {loss:.3g}" for name, loss in state.mean_losses().items())
                 self._say(f"losses so far: {losses}")

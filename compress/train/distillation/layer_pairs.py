@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from compress.errors import UsageError
 from compress.losses import LOSSES, LayerLoss, Part
 from compress.models.forward_hooks import Wanted
-from compress.recipe.training_schema import TOGETHER, Distill
+from compress.recipe.training_schema import BATCH_LOSSES, Distill
 from compress.train.distillation.layer_map import Pairs, compared
 from compress.train.distillation.phases import Stage
 
@@ -66,7 +66,7 @@ class Comparisons:
 
 def check_company(settings: Distill, processes: int) -> None:
     """Refuse losses that compare the texts of a batch where a process sees no two of them: they would all be zero."""
-    alone, share = sorted(settings.loss_names() & TOGETHER), settings.batch_size // processes
+    alone, share = sorted(settings.loss_names() & BATCH_LOSSES), settings.batch_size // processes
     if alone and share < 2:
         raise UsageError(
             f"{', '.join(alone)}: compares the texts of a batch, each process those of its own share, and a batch of "

@@ -59,7 +59,7 @@ def stages_of(settings: Distill) -> tuple[Stage, ...]:
     """The phases in order; refused where one has nothing to learn from."""
     stages: list[Stage] = []
     begins = 0.0
-    for number, phase in enumerate(settings.told_phases(), 1):
+    for number, phase in enumerate(settings.phases_or_default(), 1):
         stage = Stage(begins, phase.share, _sections(phase, settings.temperature), phase.hard_label)
         if not (stage.sections or stage.hard_label):
             where = f"in phase {number} " if settings.phases else ""

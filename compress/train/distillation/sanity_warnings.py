@@ -70,7 +70,7 @@ def started(start: Start | None) -> str:
 def doubts_about_updates(settings: Distill, updates: int) -> Iterator[str]:
     """Phases that are over before they begin."""
     for number in idle_stages(stages_of(settings), updates):
-        share = settings.told_phases()[number].share
+        share = settings.phases_or_default()[number].share
         yield (
             f"phase {number + 1} gets none of the {updates} updates, as its share is {share:g}: "
             "its losses are never learnt from; more epochs, or a larger share"

@@ -26,7 +26,7 @@ import torch
 from transformers import PreTrainedModel
 
 from compress.console import Console
-from compress.errors import counted, room
+from compress.errors import format_bytes, pluralize
 from compress.model_info import TaskInfo
 from compress.models.forward_hooks import Seen, Wanted
 from compress.recipe.training_schema import Distill
@@ -232,18 +232,18 @@ class CachedTeacher:
 
     def _tell(self, plan: CachePlan, free: int) -> None:
         """One line about what is kept."""
-        limit = f"{room(self._disk)} of cache.disk"
+        limit = f"{format_bytes(self._disk)} of cache.disk"
         if free < self._disk:
-            limit = f"{room(free)} that the disk can spare"
+            limit = f"{format_bytes(free)} that the disk can spare"
         if not plan.answers:
             self._console.warn(f"{self._label}: the teacher's answers alone take more than the {limit}: none are kept.")
             return
-        told = f"the teacher's answers to {counted(plan.answers, 'example')}"
+        told = f"the teacher's answers to {pluralize(plan.answers, 'example')}"
         if self._wanted and plan.layers:
             part = "all" if plan.layers == len(self._ends) else f"{plan.layers:,}"
             layers = ", ".join("embeddings" if layer < 0 else str(layer) for layer in sorted(self._wanted))
             told += f", and its layers ({layers}) of {part} of them"
-        told += f" stay on disk between epochs, up to {room(plan.most)} of {limit}"
+        told += f" stay on disk between epochs, up to {format_bytes(plan.most)} of {limit}"
         if self._passed:
             told += f", for updates that look at no layers: {ON_GPU}"
         self._console.note(f"{self._label}: {told}")

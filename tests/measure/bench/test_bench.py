@@ -6,7 +6,7 @@ import pytest
 
 from compress import measure
 from compress.console import Console
-from compress.errors import CompressError, NotHere, UsageError
+from compress.errors import CompressError, DeviceUnavailable, UsageError
 from compress.measure.bench import bench
 from compress.measure.bench.bench_command import bench_and_show
 from compress.measure.bench.bench_result import Bench
@@ -136,7 +136,7 @@ def test_limits_are_told_where_known_and_measured_when_asked(asked, small, monke
 
 def test_limits_that_cannot_be_measured_are_a_warning(asked, small, monkeypatch, capsys):
     def refuse(threads, device, console):
-        raise NotHere("no such device.")
+        raise DeviceUnavailable("no such device.")
 
     monkeypatch.setattr(measure.bench, "machine_limits", refuse)
     assert bench([str(small)], limits=True, console=Console()).limits == ()

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from compress.environment import Gpu
-from compress.errors import ModelError, NotHere
+from compress.errors import DeviceUnavailable, ModelError
 from compress.measure.resources.flops import flops
 from compress.measure.result_base import Score
 from compress.measure.roofline import cpu_matmul_bench, roofline
@@ -126,7 +126,7 @@ def test_a_process_that_failed_is_told_and_not_kept(asked, tmp_path, monkeypatch
 
 
 def test_more_threads_than_cores(asked):
-    with pytest.raises(NotHere, match="10000 threads were asked for"):
+    with pytest.raises(DeviceUnavailable, match="10000 threads were asked for"):
         machine_limits(10_000)
     assert known_limits(10_000) is None
     assert not asked
@@ -134,7 +134,7 @@ def test_more_threads_than_cores(asked):
 
 def test_a_device_that_is_not_there(asked, monkeypatch):
     monkeypatch.setattr(roofline, "cuda_devices", lambda: ())
-    with pytest.raises(NotHere, match="no CUDA device"):
+    with pytest.raises(DeviceUnavailable, match="no CUDA device"):
         machine_limits(1, "cuda")
 
 
@@ -221,7 +221,7 @@ def test_traffic_is_of_reading_and_of_copying():
     found = time_traffic(2, 2**16, 0.0)
     assert [rate.kernel for rate in found] == ["numpy sum (reads)", "numpy copy (reads and writes)"]
     assert all(rate.value > 0 for rate in found)
-    with pytest.raises(NotHere):
+    with pytest.raises(DeviceUnavailable):
         time_traffic(1, 0)
 
 

@@ -17,7 +17,7 @@ from compress.models.tiny import write_tiny_model
 from compress.pipeline.forecast import estimate_shapes
 from compress.pipeline.preflight import model_availability
 from compress.pipeline.preflight.model_availability import absent_models
-from compress.pipeline.preflight.model_compatibility import ability_faults
+from compress.pipeline.preflight.model_compatibility import compatibility_errors
 from compress.pipeline.preflight.teacher_student_compat import teacher_widths
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.strip_paths import portable
@@ -32,7 +32,7 @@ def faults(recipe_file, tmp_path):
 
     def find(*overrides, due=EVERYTHING, task=None):
         plan = prepare(recipe_file, overrides, Options(runs=tmp_path / "runs"))
-        return [*absent_models(plan.recipe, due), *ability_faults(plan.recipe, task=task)]
+        return [*absent_models(plan.recipe, due), *compatibility_errors(plan.recipe, task=task)]
 
     return find
 

@@ -11,7 +11,7 @@ import pytest
 
 from compress.console import Console
 from compress.environment import Gpu
-from compress.errors import ModelError, NotHere, UsageError
+from compress.errors import DeviceUnavailable, ModelError, UsageError
 from compress.measure import Latency
 from compress.measure.resources.serving_memory import ServingMemory
 from compress.measure.roofline.roofline import Limits
@@ -293,7 +293,7 @@ class TestOnAFinishedRun:
         from compress.pipeline.execute import Executor
 
         def lacks(*args: object, **kwargs: object) -> None:
-            raise NotHere("no such device")
+            raise DeviceUnavailable("no such device")
 
         runs = finished_run.parent / "runs"
         plan = prepare(finished_run.parent / "tiny.yaml", (), Options(runs=runs))
