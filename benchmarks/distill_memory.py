@@ -25,7 +25,7 @@ from benchmarks.page import machine, made, table
 from benchmarks.report import Report, Store, beginning, carry_out, in_place, positive, run
 from compress import __version__
 from compress.console import Console, duration
-from compress.measure.result_base import Facts
+from compress.measure.result_base import ResultModel
 from compress.measure.timing.cpu_affinity import cores_for
 from compress.measure.timing.worker_process import last_words
 from compress.pipeline.strip_paths import without_paths
@@ -44,7 +44,7 @@ ANSWER = "answer.json"
 COLUMNS = ("rows", "peak", "without files", "took", "told")
 
 
-class Peak(Facts):
+class Peak(ResultModel):
     """One process."""
 
     rows: int

@@ -20,11 +20,11 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 from compress import __version__
 from compress.console import Console
 from compress.errors import CompressError
-from compress.measure.interference.machine_snapshot import Surroundings, look
-from compress.measure.result_base import Facts
+from compress.measure.interference.machine_snapshot import MachineSnapshot, snapshot_machine
+from compress.measure.result_base import ResultModel
 
 
-class Report(Facts):
+class Report(ResultModel):
     """How it was made and where it ran; each benchmark adds its findings."""
 
     schema_version: Literal[1] = 1
@@ -35,7 +35,7 @@ class Report(Facts):
     """How to do the same again."""
     trial: bool = False
     """Far too short to decide anything."""
-    surroundings: Surroundings | None = None
+    surroundings: MachineSnapshot | None = None
     load_after: float | None = None
     """Load of the last minute when the run ended; the one before it began stands in the surroundings."""
     seconds: float | None = None
@@ -98,7 +98,13 @@ def in_place(findings: Iterable[K], one: K) -> tuple[K, ...]:
 def beginning(command: str | None, trial: bool) -> dict[str, Any]:
     """What a report says before anything was found."""
     made_by = f"compress {__version__}"
-    return {"begun_at": now(), "made_by": made_by, "command": command, "trial": trial, "surroundings": look()}
+    return {
+        "begun_at": now(),
+        "made_by": made_by,
+        "command": command,
+        "trial": trial,
+        "surroundings": snapshot_machine(),
+    }
 
 
 def now() -> str:
@@ -116,7 +122,7 @@ def carry_out(
     try:
         with tempfile.TemporaryDirectory(prefix=f"compress-{store.report.about}-") as folder:
             work(Path(folder).resolve())
-        store.update(seconds=store.seconds, load_after=look().load)
+        store.update(seconds=store.seconds, load_after=snapshot_machine().load)
     except CompressError as error:
         console.error(error)
         return error.exit_code

@@ -24,7 +24,7 @@ from compress.console import Console
 from compress.data.encode import encode_rows
 from compress.data.tokenizer import Tokens
 from compress.errors import CompressError
-from compress.measure.predict_rows import answers
+from compress.measure.predict_rows import predict_encoded
 from compress.models import build_student, load, load_tokenizer
 from compress.recipe.training_schema import Distill, Student
 from compress.tasks import kind_of
@@ -70,11 +70,11 @@ def judge_of(lesson: Lesson, teacher: PreTrainedModel, most: int) -> tuple[Judge
     """Scores a model on test and compares its decisions with the teacher's; and the teacher's own score."""
     rows, task, kind = lesson.first("test", most), lesson.task, kind_of(lesson.task)
     encoded, gold = encode_rows(rows, task, Tokens.load(lesson.teacher)), kind.gold(rows)
-    theirs = answers(runs(teacher), encoded, rows, task, batch=64)
+    theirs = predict_encoded(runs(teacher), encoded, rows, task, batch=64)
 
     def judge(model: PreTrainedModel) -> Known:
         model.train(False)
-        found = answers(runs(model), encoded, rows, task, batch=64)
+        found = predict_encoded(runs(model), encoded, rows, task, batch=64)
         same = kind.same(found, theirs)
         assert same is not None  # a classification decides
         return Known(kind.score(found, gold, task)[task.metric], float(same.mean()))

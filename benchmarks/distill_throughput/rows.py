@@ -7,10 +7,10 @@ from statistics import median
 from typing import Literal
 
 from benchmarks.report import Report, in_place
-from compress.measure.result_base import Facts
+from compress.measure.result_base import ResultModel
 
 
-class Lane(Facts):
+class Lane(ResultModel):
     """One contestant of a race."""
 
     key: str
@@ -24,7 +24,7 @@ class Lane(Facts):
     """Why it has no speed, or no further one."""
 
 
-class Ratio(Facts):
+class Ratio(ResultModel):
     """How many times as fast the first lane is as another one."""
 
     against: str
@@ -45,7 +45,7 @@ class Ratio(Facts):
         return "met" if self.value >= self.goal else "missed"
 
 
-class Race(Facts):
+class Race(ResultModel):
     """One job and how everybody did."""
 
     key: str

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from benchmarks.report import Report
-from compress.measure.result_base import Facts, Score
+from compress.measure.result_base import ResultModel, Score
 
 
-class Turn(Facts):
+class Turn(ResultModel):
     """One timing of the harness and the other tool's right beside it."""
 
     ours: float
@@ -23,7 +23,7 @@ class Turn(Facts):
         return self.ours / self.theirs
 
 
-class Pairing(Facts):
+class Pairing(ResultModel):
     """One session of two models, as far as the check looks at it."""
 
     case: str
@@ -41,7 +41,7 @@ class Pairing(Facts):
     """What the session took, workers' start included."""
 
 
-class Row(Facts):
+class Row(ResultModel):
     """One claim about the harness."""
 
     key: str

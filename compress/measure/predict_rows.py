@@ -20,7 +20,7 @@ Run = Callable[[Arrays], Arrays]
 
 
 @dataclass(frozen=True)
-class Searched:
+class EmbeddedDocuments:
     """The documents among which answers are found, as one model embeds them."""
 
     embeddings: NDArray[Any]
@@ -28,29 +28,31 @@ class Searched:
     """Share of documents of which the model does not see everything."""
 
 
-def answer_rows(
-    run: Run, rows: Sequence[Row], task: TaskInfo, tokens: Tokens, batch: int, searched: Searched | None = None
+def predict_rows(
+    run: Run, rows: Sequence[Row], task: TaskInfo, tokens: Tokens, batch: int, searched: EmbeddedDocuments | None = None
 ) -> tuple[NDArray[Any], Encoded]:
     """One answer a row, and the rows as the model read them; ``searched`` are what kinds that search find them in."""
     encoded = encode_rows(rows, task, tokens)
-    found = answers(run, encoded, rows, task, batch)
+    found = predict_encoded(run, encoded, rows, task, batch)
     return found if searched is None else kind_of(task).search(found, searched.embeddings, task), encoded
 
 
-def embed_documents(run: Run, documents: Iterable[Row], task: TaskInfo, tokens: Tokens, batch: int) -> Searched | None:
+def embed_documents(
+    run: Run, documents: Iterable[Row], task: TaskInfo, tokens: Tokens, batch: int
+) -> EmbeddedDocuments | None:
     """The documents of a role, each embedded once for whatever is asked of them; None for kinds that do not search."""
     if not kind_of(task).searches:
         return None
     encoded = encode_rows(documents, task, tokens)
-    return Searched(embeddings(run, encoded, task, batch), encoded.truncated)
+    return EmbeddedDocuments(embed_encoded(run, encoded, task, batch), encoded.truncated)
 
 
-def answers(run: Run, encoded: Encoded, rows: Sequence[Row], task: TaskInfo, batch: int) -> NDArray[Any]:
+def predict_encoded(run: Run, encoded: Encoded, rows: Sequence[Row], task: TaskInfo, batch: int) -> NDArray[Any]:
     """One answer to each of ``rows``, of which ``encoded`` are the examples."""
-    return kind_of(task).answers(decided(run, encoded, task, batch), encoded.counts.tolist(), rows, task)
+    return kind_of(task).answers(decode_examples(run, encoded, task, batch), encoded.counts.tolist(), rows, task)
 
 
-def embeddings(run: Run, documents: Encoded, task: TaskInfo, batch: int) -> NDArray[Any]:
+def embed_encoded(run: Run, documents: Encoded, task: TaskInfo, batch: int) -> NDArray[Any]:
     """The embedding of each document (documents, D), held only once."""
     found: NDArray[Any] | None = None
     for indices, some in _decided_batches(run, documents, task, batch):
@@ -61,7 +63,7 @@ def embeddings(run: Run, documents: Encoded, task: TaskInfo, batch: int) -> NDAr
     return found
 
 
-def decided(run: Run, encoded: Encoded, task: TaskInfo, batch: int) -> list[NDArray[Any]]:
+def decode_examples(run: Run, encoded: Encoded, task: TaskInfo, batch: int) -> list[NDArray[Any]]:
     """What is kept of each example, in their own order, run in batches of ``batch`` of similar length.
 
     Where a batch is asked for because the answers depend on it, the batches are still the same for every model: they

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 
-class Facts(BaseModel):
+class ResultModel(BaseModel):
     """Never changed in place, never NaN; keys that a later version added are passed over when read."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
-class Score(Facts):
+class Score(ResultModel):
     """A value with its 95 % interval."""
 
     value: float

@@ -9,12 +9,12 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from compress.errors import CompressError, first_error
-from compress.measure.interference.machine_snapshot import Surroundings
+from compress.measure.interference.machine_snapshot import MachineSnapshot
 from compress.measure.quality.quality_result import Quality
 from compress.measure.resources.footprint import Footprint
 from compress.measure.resources.serving_memory import ServingMemory
-from compress.measure.result_base import Facts, Score
-from compress.measure.roofline.roofline import Limits, Shares
+from compress.measure.result_base import ResultModel, Score
+from compress.measure.roofline.roofline import LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency
 from compress.model_info import LayerMap, TaskInfo, VariantInfo
 
@@ -23,7 +23,7 @@ REPORT_FILE = "report.json"
 Status = Literal["ok", "failed", "not measured"]
 
 
-class DataFacts(Facts):
+class DataFacts(ResultModel):
     """What the scores were learned and measured on."""
 
     source: str
@@ -48,7 +48,7 @@ class DataFacts(Facts):
     """How many examples (choices, candidates, windows) the model is given of a row of test, on average."""
 
 
-class TargetFacts(Facts):
+class TargetFacts(ResultModel):
     """A place of use, as the recipe asked for it."""
 
     title: str
@@ -61,7 +61,7 @@ class TargetFacts(Facts):
     """Why it is not present."""
 
 
-class StepCost(Facts):
+class StepCost(ResultModel):
     """One step of the run."""
 
     name: str
@@ -73,7 +73,7 @@ class StepCost(Facts):
     reason: str | None = None
 
 
-class GateResult(Facts):
+class GateResult(ResultModel):
     """Whether a row may win at a target, and how much of what is allowed it lost; judged on select."""
 
     passed: bool
@@ -84,13 +84,13 @@ class GateResult(Facts):
     """Why it did not pass."""
 
 
-class TargetResult(Facts):
+class TargetResult(ResultModel):
     """One row of the ledger at one target: answers and speed there."""
 
     select: Quality | None = None
     test: Quality | None = None
     latency: Latency
-    shares: Shares | None = None
+    shares: LimitShares | None = None
     """Of the machine's limits, while it answers there."""
     serving: tuple[ServingMemory, ...] = ()
     """Memory of a process that serves it on that device, by batch."""
@@ -98,7 +98,7 @@ class TargetResult(Facts):
     """Filled in by the judge; None for the reference, which is no candidate."""
 
 
-class LedgerRow(Facts):
+class LedgerRow(ResultModel):
     """One model in one variant."""
 
     model: str
@@ -123,7 +123,7 @@ class LedgerRow(Facts):
         return f"{self.model}/{self.variant.name}"
 
 
-class Comparison(Facts):
+class Comparison(ResultModel):
     """The winner beside one baseline at one target."""
 
     against: str
@@ -140,7 +140,7 @@ class Comparison(Facts):
     """The same of what is above the floor; None where the teacher is not clearly above it."""
 
 
-class Provenance(Facts):
+class Provenance(ResultModel):
     """How a model was made from another, beside what the recipe tells."""
 
     start: str
@@ -149,7 +149,7 @@ class Provenance(Facts):
     """Changed copies of rows of train that it learned from; None where that is not known."""
 
 
-class Verdict(Facts):
+class Verdict(ResultModel):
     """Who won at one target, and why."""
 
     target: str
@@ -159,7 +159,7 @@ class Verdict(Facts):
     comparisons: tuple[Comparison, ...] = ()
 
 
-class GridCell(Facts):
+class GridCell(ResultModel):
     """All variants at one batch and length, timed together; nothing is won there."""
 
     batch: int
@@ -168,7 +168,7 @@ class GridCell(Facts):
     """By row key."""
 
 
-class Machine(Facts):
+class Machine(ResultModel):
     """The machine that measured."""
 
     name: str
@@ -182,7 +182,7 @@ class Machine(Facts):
     fingerprint: str | None = None
 
 
-class Rules(Facts):
+class Rules(ResultModel):
     """What the recipe allows to be lost, and what it ranks by."""
 
     max_drop: float
@@ -192,7 +192,7 @@ class Rules(Facts):
     rank_by: Literal["p50", "p95", "p99"] = "p50"
 
 
-class Report(Facts):
+class Report(ResultModel):
     """One run, whole."""
 
     schema_version: Literal[1] = 1
@@ -220,9 +220,9 @@ class Report(Facts):
     floor_reason: str | None = None
     grid: Mapping[str, tuple[GridCell, ...]] = {}
     """By target title, the batches and lengths beside the target's own."""
-    surroundings: Surroundings | None = None
+    surroundings: MachineSnapshot | None = None
     """The machine and how it was set when the timings were taken."""
-    limits: tuple[Limits, ...] = ()
+    limits: tuple[MachineLimits, ...] = ()
     """What the machine can do at most, for every device and number of threads that a target has."""
     layer_maps: Mapping[str, LayerMap] = {}
     """By model, which teacher layers its own followed while it was distilled."""
@@ -241,7 +241,7 @@ class Report(Facts):
         return tuple(target.title for target in self.targets)
 
 
-def find_limits(limits: Iterable[Limits], device: str, threads: int) -> Limits | None:
+def find_limits(limits: Iterable[MachineLimits], device: str, threads: int) -> MachineLimits | None:
     """Those of a device and a number of threads."""
     return next((each for each in limits if each.device == device and each.threads == threads), None)
 

@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 
 from compress.data.encode import encode_rows
 from compress.data.tokenizer import Tokens
-from compress.measure.predict_rows import Run, answers, embeddings
+from compress.measure.predict_rows import Run, embed_encoded, predict_encoded
 from compress.model_info import TaskInfo
 from compress.models.heads import head_of
 from compress.tasks import kind_of
@@ -31,9 +31,9 @@ def evaluator(rows: Sequence[Row], task: TaskInfo, tokens: Tokens, documents: Se
 
     def score(model: PreTrainedModel) -> float:
         run = runs(model)
-        found = answers(run, encoded, rows, task, BATCH)
+        found = predict_encoded(run, encoded, rows, task, BATCH)
         if searched is not None:
-            found = kind.search(found, embeddings(run, searched, task, BATCH), task)
+            found = kind.search(found, embed_encoded(run, searched, task, BATCH), task)
         decided = kind.redecided(found, kind.tuned(found, gold, task))
         return float(kind.score(decided, gold, task)[task.metric])
 

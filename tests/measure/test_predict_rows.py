@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compress.data.tokenizer import Tokens
-from compress.measure.predict_rows import answer_rows, decided, embed_documents
+from compress.measure.predict_rows import decode_examples, embed_documents, predict_rows
 from compress.model_info import TaskInfo
 from compress.tasks import KINDS
 
@@ -29,7 +29,7 @@ def test_what_is_kept_stands_in_the_order_of_the_examples_and_batches_are_of_lik
         shapes.append(arrays["input_ids"].shape)
         return {"logits": arrays["input_ids"][:, :1].astype(np.float32) * 2}
 
-    kept = decided(doubles, Lengths(), TASK, batch=2)
+    kept = decode_examples(doubles, Lengths(), TASK, batch=2)
     assert [float(each[0]) for each in kept] == [0, 2, 4, 6, 8]
     assert shapes == [(2, 1), (2, 4), (1, 5)]
 
@@ -39,7 +39,7 @@ def test_windows_of_a_long_row_make_one_answer(word_folder, how, expected):
     """The made-up model answers with how many pieces it sees beside the special ones."""
     task = TASK.model_copy(update={"long": how, "max_length": 5, "max_windows": 8})
     rows = [{"text": "a b c d", "text_pair": None}, {"text": "a", "text_pair": None}]
-    answers, encoded = answer_rows(
+    answers, encoded = predict_rows(
         lambda arrays: {"logits": arrays["attention_mask"].sum(axis=1, keepdims=True) - 2.0},
         rows,
         task,
@@ -66,7 +66,7 @@ def test_documents_are_embedded_once_and_how_many_are_cut_is_told(word_folder):
     assert searched.truncated == 0.5
     assert len(seen) == 4
     for query, found in (("a b", [2, 0, 1, 3]), ("f", [1, 0, 2, 3])):
-        answers, encoded = answer_rows(run, [{"query": query}], task, tokens, 2, searched)
+        answers, encoded = predict_rows(run, [{"query": query}], task, tokens, 2, searched)
         assert answers["found"].tolist() == [found]
         assert encoded.truncated == 0.0
     assert len(seen) == 6

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from compress.measure.interference.machine_snapshot import Surroundings
+from compress.measure.interference.machine_snapshot import MachineSnapshot
 from compress.measure.quality.quality_result import (
     Bin,
     Calibration,
@@ -20,8 +20,8 @@ from compress.measure.quality.quality_result import (
 from compress.measure.resources.footprint import Footprint
 from compress.measure.resources.serving_memory import ServingMemory
 from compress.measure.result_base import Score
-from compress.measure.roofline.roofline import Limits, Shares
-from compress.measure.roofline.roofline_result import Rate
+from compress.measure.roofline.roofline import LimitShares, MachineLimits
+from compress.measure.roofline.roofline_result import KernelRate
 from compress.measure.timing.latency import Latency, Noise, UnderLoad, timing
 from compress.model_info import TaskInfo, VariantInfo
 from compress.report.report_schema import (
@@ -37,7 +37,7 @@ from compress.report.report_schema import (
 )
 from compress.select.select_winner import judged
 
-SURROUNDINGS = Surroundings(
+SURROUNDINGS = MachineSnapshot(
     looked_at="2026-11-20T12:00:00Z",
     fingerprint="f",
     system="Linux 6.1",
@@ -57,12 +57,12 @@ SURROUNDINGS = Surroundings(
     load=0.71,
     hypervisor="kvm",
 )
-LIMITS = Limits(
+LIMITS = MachineLimits(
     device="cpu",
     device_name="A Processor <8>",
     threads=1,
-    fp32=Rate(value=1.4e11, kernel="onnxruntime MatMul", size="1024 x 1024 x 1024"),
-    int8=Rate(value=5.1e11, kernel="onnxruntime MatMulInteger", size="1024 x 1024 x 1024"),
+    fp32=KernelRate(value=1.4e11, kernel="onnxruntime MatMul", size="1024 x 1024 x 1024"),
+    int8=KernelRate(value=5.1e11, kernel="onnxruntime MatMulInteger", size="1024 x 1024 x 1024"),
     bandwidth=1.1e10,
     bandwidth_kernel="numpy copy",
     missing={"bf16": "torch is not installed"},
@@ -251,7 +251,7 @@ def full_row(row: LedgerRow, seed: int) -> LedgerRow:
                     update={
                         "test": full_quality(place.test, row.key),
                         "latency": timed,
-                        "shares": Shares(
+                        "shares": LimitShares(
                             compute=0.31,
                             bandwidth=1.2,
                             kernel="onnxruntime MatMul",

@@ -3,7 +3,7 @@
 import pytest
 
 from compress.data.splits import prepare_splits
-from compress.measure.baselines import floor_answers
+from compress.measure.baselines import baseline_predictions
 from compress.recipe.load import merged
 from compress.recipe.schema import Task
 from compress.tasks import kind_of
@@ -31,5 +31,5 @@ def test_wikiqa_has_as_many_questions_with_an_answer_as_its_authors_count(data_f
     info, found = prepared("wikiqa", files, tmp_path)
     assert info.counts == {"train": 873, "select": 126, "test": 243}
     kind, rows = kind_of(info.task_info), found.rows("test")
-    scores = kind.score(floor_answers([], rows, info.task_info), kind.gold(rows), info.task_info)
+    scores = kind.score(baseline_predictions([], rows, info.task_info), kind.gold(rows), info.task_info)
     assert scores["map"] == pytest.approx(0.613, abs=0.01)

@@ -7,7 +7,7 @@ import torch
 
 from compress.console import Console
 from compress.errors import CompressError, MissingExtra, ModelError, UsageError
-from compress.measure.predict_rows import answers
+from compress.measure.predict_rows import predict_encoded
 from compress.recipe.training_schema import Checkpoints, Training
 from compress.train.core import training_data as materials
 from compress.train.core.precision import choose_precision
@@ -245,7 +245,7 @@ def test_accumulated_batches_weigh_as_one(tiny_model, material, rows, tmp_path):
     run(twice, material, tmp_path / "twice", epochs=2, batch_size=20, accumulate=3, warmup=0)
     # Weights cannot be compared: what has no effect (a key's bias) moves by the sign of its rounding error.
     models = once, twice, tiny_model("bert")
-    found = [answers(runs(model), material.train, rows(50), material.task, 64) for model in models]
+    found = [predict_encoded(runs(model), material.train, rows(50), material.task, 64) for model in models]
     assert found[0] == pytest.approx(found[1], abs=1e-3)
     assert found[0] != pytest.approx(found[2], abs=1e-2)
 

@@ -12,7 +12,7 @@ import torch
 
 from compress.console import Console
 from compress.data.splits.prepare_splits import load_roles
-from compress.measure.predict_rows import answers
+from compress.measure.predict_rows import predict_encoded
 from compress.models.load_save import load_model, load_tokenizer
 from compress.recipe.training_schema import Checkpoints, Distill, Finetune, Student
 from compress.train.core import training_data as materials
@@ -79,7 +79,7 @@ def main(teacher, data, folder):
     rows = load_roles(data).rows("train")
 
     def answers_of(model):
-        return answers(runs(model), material.train, rows, material.task, 64)
+        return predict_encoded(runs(model), material.train, rows, material.task, 64)
 
     examples = Seeing(material.train)
     model, result = one(teacher, material, folder / "plain", examples=examples)

@@ -1,6 +1,6 @@
 """What something simple reaches at a task: a model that costs milliseconds a text should be clearly above it.
 
-Every kind has its own; adding one is a file with one function, and its line in `FLOORS`.
+Every kind has its own; adding one is a file with one function, and its line in `BASELINES`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Answer = Callable[[Sequence[Row], Sequence[Row], TaskInfo, int, Sequence[Row]], 
 
 
 @dataclass(frozen=True)
-class Floor:
+class Baseline:
     """A simple way to answer."""
 
     name: str
@@ -30,32 +30,32 @@ class Floor:
     """`module:function` of an `Answer`."""
 
 
-BAG_OF_WORDS = Floor("a bag of words", "compress.measure.baselines.bag_of_words:bag_of_words")
-WORD_TAGS = Floor("each word's most frequent tag", "compress.measure.baselines.word_tags:word_tags")
+BAG_OF_WORDS = Baseline("a bag of words", "compress.measure.baselines.bag_of_words:bag_of_words")
+WORD_TAGS = Baseline("each word's most frequent tag", "compress.measure.baselines.word_tags:word_tags")
 
-FLOORS: Mapping[str, Floor] = {
+BASELINES: Mapping[str, Baseline] = {
     "classification": BAG_OF_WORDS,
     "multi_label": BAG_OF_WORDS,
     "regression": BAG_OF_WORDS,
-    "question_answering": Floor("a sliding window", "compress.measure.baselines.sliding_window:sliding_window"),
-    "multiple_choice": Floor("a bag of words", "compress.measure.baselines.bag_of_choices:bag_of_choices"),
-    "ranking": Floor("BM25", "compress.measure.baselines.lexical_ranking:lexical_ranking"),
-    "retrieval": Floor("BM25", "compress.measure.baselines.lexical_search:lexical_search"),
+    "question_answering": Baseline("a sliding window", "compress.measure.baselines.sliding_window:sliding_window"),
+    "multiple_choice": Baseline("a bag of words", "compress.measure.baselines.bag_of_choices:bag_of_choices"),
+    "ranking": Baseline("BM25", "compress.measure.baselines.lexical_ranking:lexical_ranking"),
+    "retrieval": Baseline("BM25", "compress.measure.baselines.lexical_search:lexical_search"),
     "similarity": BAG_OF_WORDS,
     "token_classification": WORD_TAGS,
 }
 
 
-def floor_of(kind: str) -> Floor:
+def baseline_for(kind: str) -> Baseline:
     """The simple way to answer a kind of task."""
-    if kind not in FLOORS:
-        raise UsageError(f"nothing simple is known that answers the kind '{kind}'{nearest(kind, FLOORS)}.")
-    return FLOORS[kind]
+    if kind not in BASELINES:
+        raise UsageError(f"nothing simple is known that answers the kind '{kind}'{nearest(kind, BASELINES)}.")
+    return BASELINES[kind]
 
 
-def floor_answers(
+def baseline_predictions(
     train: Sequence[Row], test: Sequence[Row], task: TaskInfo, seed: int = 0, documents: Sequence[Row] = ()
 ) -> NDArray[Any]:
     """What the floor of the task's kind answers to ``test``."""
-    answer: Answer = resolve_name(floor_of(task.kind).path)
+    answer: Answer = resolve_name(baseline_for(task.kind).path)
     return answer(train, test, task, seed, documents)

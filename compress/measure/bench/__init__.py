@@ -17,11 +17,17 @@ from compress import __version__
 from compress.console import Console, duration
 from compress.data.tokenizer import TOKENIZER_FILE
 from compress.errors import CompressError
-from compress.measure.bench.bench_models import Entry, check_text, chosen_base, read_models, texts_read
-from compress.measure.bench.bench_result import Bench, Comparison, Contender, Timed
-from compress.measure.bench.parse_options import Cells, Length, read_lines, with_lengths
-from compress.measure.interference.machine_snapshot import look
-from compress.measure.roofline.roofline import Limits, Shares, known_limits, machine_limits, shares
+from compress.measure.bench.bench_models import ModelEntry, check_text, chosen_base, read_models, texts_read
+from compress.measure.bench.bench_result import Bench, BenchModel, Comparison, TimedModel
+from compress.measure.bench.parse_options import GridOptions, Length, read_lines, with_lengths
+from compress.measure.interference.machine_snapshot import snapshot_machine
+from compress.measure.roofline.roofline import (
+    LimitShares,
+    MachineLimits,
+    cached_limits,
+    machine_limits,
+    shares_of_limits,
+)
 from compress.measure.timing.latency import Job, Latency, ratio
 from compress.measure.timing.timing_inputs import Text
 from compress.measure.timing.timing_session import time_jobs
@@ -69,7 +75,7 @@ def bench(
     targets: Target | Sequence[Target] = CPU,
     *,
     against: str | None = None,
-    grid: Cells | None = None,
+    grid: GridOptions | None = None,
     texts: Path | None = None,
     settings: Measure = DEFAULTS,
     limits: bool = False,
@@ -96,7 +102,7 @@ def bench(
     entries = read_models(models)
     base = chosen_base(against, [entry.name for entry in entries])
     together = (targets,) if isinstance(targets, Target) else tuple(targets)
-    cells = grid or Cells()
+    cells = grid or GridOptions()
     wanted = with_lengths(together, cells, texts is not None, DEFAULT_LENGTH)
     lines = read_lines(texts, texts_read(entries), partial(check_text, entries=entries)) if texts else []
     first = [Cell(target, target.batch, target.length) for target in wanted]
@@ -126,23 +132,23 @@ def bench(
 
 
 def _begin(
-    entries: Sequence[Entry], base: str, settings: Measure, texts: int | None, targets: Sequence[Target]
+    entries: Sequence[ModelEntry], base: str, settings: Measure, texts: int | None, targets: Sequence[Target]
 ) -> Bench:
     return Bench(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         made_by=f"compress-encoders {__version__}",
         against=base,
         models=tuple(
-            Contender(name=entry.name, variant=entry.variant.name if entry.variant else None, footprint=entry.size)
+            BenchModel(name=entry.name, variant=entry.variant.name if entry.variant else None, footprint=entry.size)
             for entry in entries
         ),
         settings=settings,
         texts=texts,
-        surroundings=look(device=any(target.device == "cuda" for target in targets)),
+        surroundings=snapshot_machine(device=any(target.device == "cuda" for target in targets)),
     )
 
 
-def _cells(first: Sequence[Cell], cells: Cells) -> Iterator[Cell]:
+def _cells(first: Sequence[Cell], cells: GridOptions) -> Iterator[Cell]:
     """The grid of each place, once; a side that was not given is the target's own."""
     seen = set()
     for one in first if cells else ():
@@ -161,7 +167,7 @@ def _foretell(count: int, settings: Measure, console: Console) -> None:
 
 def _session(
     one: Cell,
-    entries: Sequence[Entry],
+    entries: Sequence[ModelEntry],
     so_far: Bench,
     lines: Sequence[Text],
     settings: Measure,
@@ -188,7 +194,7 @@ def _session(
         batch=one.batch,
         length=one.length,
         models={
-            entry.name: Timed(
+            entry.name: TimedModel(
                 latency=found[entry.name],
                 ratio=ratio(found[so_far.against], found[entry.name]),
                 shares=_shares(found[entry.name], entry, one, so_far.limits),
@@ -199,11 +205,11 @@ def _session(
     )
 
 
-def _limits(targets: Sequence[Target], measure: bool, console: Console) -> Iterator[Limits]:
+def _limits(targets: Sequence[Target], measure: bool, console: Console) -> Iterator[MachineLimits]:
     """The machine's own, once for each place that is asked for and there."""
     for device, threads in dict.fromkeys((target.device, target.threads) for target in targets):
         try:
-            known = machine_limits(threads, device, console) if measure else known_limits(threads, device)
+            known = machine_limits(threads, device, console) if measure else cached_limits(threads, device)
         except CompressError as error:
             console.warn(error.message)
             continue
@@ -211,7 +217,7 @@ def _limits(targets: Sequence[Target], measure: bool, console: Console) -> Itera
             yield known
 
 
-def _shares(latency: Latency, entry: Entry, one: Cell, limits: Sequence[Limits]) -> Shares | None:
+def _shares(latency: Latency, entry: ModelEntry, one: Cell, limits: Sequence[MachineLimits]) -> LimitShares | None:
     info, size = entry.info, entry.size
     known = next(
         (each for each in limits if (each.device, each.threads) == (one.target.device, one.target.threads)), None
@@ -219,8 +225,8 @@ def _shares(latency: Latency, entry: Entry, one: Cell, limits: Sequence[Limits])
     if known is None or not latency.timed:
         return None
     if info is None or info.shape is None or size is None:
-        return Shares(reason="the model does not tell its shape")
-    return shares(latency, info.shape, known, entry.precision, size.bytes_weights, one.batch)
+        return LimitShares(reason="the model does not tell its shape")
+    return shares_of_limits(latency, info.shape, known, entry.precision, size.bytes_weights, one.batch)
 
 
 def _alone(latency: Latency) -> Latency:
@@ -230,7 +236,7 @@ def _alone(latency: Latency) -> Latency:
     return latency.model_copy(update={"reason": "; ".join(filter(None, (latency.reason, ALONE)))})
 
 
-def _missing(entry: Entry, one: Cell) -> Latency | None:
+def _missing(entry: ModelEntry, one: Cell) -> Latency | None:
     """Why a model cannot be timed here, as far as that is known before it is opened."""
     if entry.path is None:
         return Latency(status="failed", reason=entry.reason)

@@ -9,7 +9,7 @@ from compress.console import Console
 from compress.errors import CompressError
 from compress.measure.bench import bench
 from compress.measure.bench.bench_tables import show
-from compress.measure.bench.output_file import Keep
+from compress.measure.bench.output_file import BenchOutput
 from compress.measure.bench.parse_options import read_grid, read_settings, read_targets
 
 
@@ -33,7 +33,7 @@ def bench_and_show(
     What was finished before an interruption is shown too; in json it is not, since half a document would pass for a
     whole one.
     """
-    kept = Keep(output, console)
+    kept = BenchOutput(output, console)
     try:
         found = bench(
             models,

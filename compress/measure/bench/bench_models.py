@@ -26,7 +26,7 @@ MEANT = (
 
 
 @dataclass(frozen=True)
-class Entry:
+class ModelEntry:
     """One model as it was asked for."""
 
     name: str
@@ -72,7 +72,7 @@ class Entry:
         return _reach(self.path) if self.path else None
 
 
-def read_models(words: Sequence[str]) -> list[Entry]:
+def read_models(words: Sequence[str]) -> list[ModelEntry]:
     """Find every model; one that is not there says why, and the others are timed all the same.
 
     Raises:
@@ -87,7 +87,7 @@ def read_models(words: Sequence[str]) -> list[Entry]:
     return [_entry(name, model, way) for name, (model, way) in zip(names, split, strict=True)]
 
 
-def texts_read(entries: Iterable[Entry]) -> tuple[int, int | None] | None:
+def texts_read(entries: Iterable[ModelEntry]) -> tuple[int, int | None] | None:
     """Least and most texts that their tasks read at a time; None where no model says what its task is."""
     tasks = [entry.task for entry in entries if entry.task is not None]
     several = [task for task in tasks if len(task.text) > 1]
@@ -96,7 +96,7 @@ def texts_read(entries: Iterable[Entry]) -> tuple[int, int | None] | None:
     return 2, None if any(kind_of(task).open_end for task in several) else 2
 
 
-def check_text(text: Given, entries: Iterable[Entry]) -> None:
+def check_text(text: Given, entries: Iterable[ModelEntry]) -> None:
     """A UsageError where a model that reads several texts at a time cannot read these."""
     for task in (entry.task for entry in entries):
         if task is not None and len(task.text) > 1:
@@ -128,7 +128,7 @@ def _split(word: str) -> tuple[str, str | None]:
 
 def _own(path: Path) -> str | None:
     """The variant that an exported folder holds: by that name it runs as it is."""
-    info = Entry("", path).info
+    info = ModelEntry("", path).info
     return info.variant.name if info and info.variant else None
 
 
@@ -147,12 +147,12 @@ def _apart(words: Iterable[str]) -> list[str]:
     return names
 
 
-def _entry(name: str, model: str, way: str | None) -> Entry:
+def _entry(name: str, model: str, way: str | None) -> ModelEntry:
     variant = RUN_MODES[way] if way else None
     try:
-        return Entry(name, describe_model_file(_locate(model)).path, variant)
+        return ModelEntry(name, describe_model_file(_locate(model)).path, variant)
     except CompressError as error:
-        return Entry(name, None, variant, error.full_message)
+        return ModelEntry(name, None, variant, error.full_message)
 
 
 def _locate(model: str) -> Path:

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from pydantic import SerializationInfo, SerializerFunctionWrapHandler, field_serializer
 
-from compress.measure.interference.machine_snapshot import Surroundings
+from compress.measure.interference.machine_snapshot import MachineSnapshot
 from compress.measure.resources.footprint import Footprint
-from compress.measure.result_base import Facts, Score
-from compress.measure.roofline.roofline import Limits, Shares
+from compress.measure.result_base import ResultModel, Score
+from compress.measure.roofline.roofline import LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency
 from compress.recipe.measure_schema import Measure
 
@@ -18,7 +18,7 @@ UNUSED = ("grid", "memory", "robustness")
 """Settings that a bench has no use for: its own grid stands in its sessions."""
 
 
-class Contender(Facts):
+class BenchModel(ResultModel):
     """One model of a bench."""
 
     name: str
@@ -29,17 +29,17 @@ class Contender(Facts):
     """None where it is not there, or holds no weights that are known."""
 
 
-class Timed(Facts):
+class TimedModel(ResultModel):
     """One model in one session."""
 
     latency: Latency
     ratio: Score | None = None
     """How many times faster than the base of the bench; None where one of them has no figure."""
-    shares: Shares | None = None
+    shares: LimitShares | None = None
     """Of the machine's own limits; None where those are not known, or the model was not timed."""
 
 
-class Comparison(Facts):
+class Comparison(ResultModel):
     """All models at one place, batch and length, timed in turns."""
 
     title: str
@@ -48,7 +48,7 @@ class Comparison(Facts):
     batch: int
     length: int | Literal["data"]
     """Word pieces of every input, or the lengths of the texts that were given."""
-    models: Mapping[str, Timed]
+    models: Mapping[str, TimedModel]
     seconds: float
     """What the whole session took."""
 
@@ -58,7 +58,7 @@ class Comparison(Facts):
         return any(one.latency.timed for one in self.models.values())
 
 
-class Bench(Facts):
+class Bench(ResultModel):
     """Everything that one bench found out."""
 
     schema_version: Literal[1] = 1
@@ -67,12 +67,12 @@ class Bench(Facts):
     made_by: str
     against: str
     """The model that ratios are to."""
-    models: tuple[Contender, ...]
+    models: tuple[BenchModel, ...]
     settings: Measure
     texts: int | None = None
     """How many texts gave the lengths; None where all lengths were fixed."""
-    surroundings: Surroundings | None = None
-    limits: tuple[Limits, ...] = ()
+    surroundings: MachineSnapshot | None = None
+    limits: tuple[MachineLimits, ...] = ()
     """Of this machine, where they have been measured before."""
     targets: tuple[Comparison, ...] = ()
     grid: tuple[Comparison, ...] = ()

@@ -8,9 +8,9 @@ from math import floor, log10
 from typing import Any
 
 from compress.console import Console, duration
-from compress.measure.bench.bench_result import Bench, Comparison, Timed
+from compress.measure.bench.bench_result import Bench, Comparison, TimedModel
 from compress.measure.result_base import Score
-from compress.measure.roofline.roofline import Limits
+from compress.measure.roofline.roofline import MachineLimits
 from compress.measure.timing.latency import Latency, Noise
 from compress.runtime.model_formats import STORED_PRECISION
 
@@ -159,7 +159,7 @@ def _costs(session: Comparison, found: Bench) -> Table:
     return Table("what each takes", rows, columns, [*lines, *_unshared(session)])
 
 
-def limit_words(limits: Limits) -> str:
+def limit_words(limits: MachineLimits) -> str:
     """`fp32 90, int8 800 G operations/s, memory 12 GB/s`; a multiplication with its addition is two operations."""
     rates = [(name, limits.rate(name)) for name in ("fp32", "bf16", "fp16", "int8")]
     known = ", ".join(f"{name} {_figure(rate.value / 1e9)}" for name, rate in rates if rate is not None)
@@ -241,15 +241,15 @@ def _grid(cells: Sequence[Comparison], against: str, place: str) -> Table:
     return Table(title, rows, list(rows[0]), list(_grid_lines(cells)))
 
 
-def _median(timed: Timed) -> Score | None:
+def _median(timed: TimedModel) -> Score | None:
     return timed.latency.model.p50 if timed.latency.model else None
 
 
-def _ratio(timed: Timed) -> Score | None:
+def _ratio(timed: TimedModel) -> Score | None:
     return timed.ratio
 
 
-def _marked(timed: Timed, score: Callable[[Timed], Score | None]) -> str | None:
+def _marked(timed: TimedModel, score: Callable[[TimedModel], Score | None]) -> str | None:
     value = score(timed)
     return None if value is None else interval(value) + (" ~" if timed.latency.status == "unstable" else "")
 
@@ -282,7 +282,7 @@ def _figure(value: float | None) -> float | int | None:
     return round(value, decimals) if decimals > 0 else round(value)
 
 
-def _share(timed: Timed) -> str | None:
+def _share(timed: TimedModel) -> str | None:
     share = timed.shares.compute if timed.shares else None
     return None if share is None else f"{share:.0%}" if share >= LEAST_SHOWN else f"<{LEAST_SHOWN:.0%}"
 

@@ -16,7 +16,7 @@ from compress.measure.bench.bench_result import Bench
 
 
 @dataclass
-class Keep:
+class BenchOutput:
     """Holds what a bench has found so far, and writes it where a file is named."""
 
     path: Path | None = None

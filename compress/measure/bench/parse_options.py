@@ -23,7 +23,7 @@ Length = int | Literal["data"]
 
 
 @dataclass(frozen=True)
-class Cells:
+class GridOptions:
     """Batches and lengths beside the targets' own; an empty one means the target's own."""
 
     batch: tuple[int, ...] = ()
@@ -61,7 +61,7 @@ def read_targets(texts: Sequence[str]) -> tuple[Target, ...]:
     return targets
 
 
-def read_grid(texts: Sequence[str]) -> Cells:
+def read_grid(texts: Sequence[str]) -> GridOptions:
     """`batch=1,8,32` and `length=32,128`, each in an option of its own or both in one with a blank between."""
     found: dict[str, tuple[Any, ...]] = {}
     for text in texts:
@@ -77,7 +77,7 @@ def read_grid(texts: Sequence[str]) -> Cells:
                 raise UsageError(f"--grid {text}: {name} is given twice; write {name}=1,8 in one.")
             read = _length if name == "length" else _whole
             found[name] = tuple(dict.fromkeys(read(one.strip(), f"--grid {text}") for one in values.split(",")))
-    return Cells(**found)
+    return GridOptions(**found)
 
 
 def read_callers(text: str | None) -> tuple[int, ...]:
@@ -152,7 +152,7 @@ def _text(line: str, parts: tuple[int, int | None], where: str) -> Text:
     raise UsageError(f"{where}: expected {expected}, got {len(found)}: {line[:60]!r}.")
 
 
-def with_lengths(targets: Iterable[Target], cells: Cells, texts: bool, default: int) -> tuple[Target, ...]:
+def with_lengths(targets: Iterable[Target], cells: GridOptions, texts: bool, default: int) -> tuple[Target, ...]:
     """Targets whose lengths can be had: `default` pieces where there are no texts and none was asked for."""
     asked = [target for target in targets if "length" in target.model_fields_set]
     if not texts and ("data" in cells.length or any(target.length == "data" for target in asked)):

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from compress.measure.resources.energy import NoNvml, first_accelerator
+from compress.measure.resources.energy import NvmlUnavailable, first_accelerator
 
 NOT_WATCHED = "not watched on CUDA: "
 HELD_DOWN = {0x04: "its power limit", 0x08: "heat or power", 0x20: "heat", 0x40: "heat", 0x80: "the power supply"}
@@ -15,7 +15,7 @@ HELD_DOWN = {0x04: "its power limit", 0x08: "heat or power", 0x20: "heat", 0x40:
 
 
 @dataclass(frozen=True)
-class Watch:
+class GpuMonitor:
     """One accelerator, or why it is not watched."""
 
     missing: str | None = None
@@ -23,14 +23,14 @@ class Watch:
     handle: Any = None
 
     @classmethod
-    def find(cls, device: Literal["cpu", "cuda"]) -> Watch:
+    def find(cls, device: Literal["cpu", "cuda"]) -> GpuMonitor:
         """The accelerator that this process sees first; nothing to watch on the CPU."""
         if device == "cpu":
             return cls()
         try:
             nvml, handle = first_accelerator()
             _reasons(nvml, handle)
-        except NoNvml as reason:
+        except NvmlUnavailable as reason:
             return cls(missing=f"{NOT_WATCHED}{reason}")
         except Exception as error:  # noqa: BLE001 - NVML's own errors have no common name without NVML
             return cls(missing=f"{NOT_WATCHED}NVML says: {error}")

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from compress.environment.cgroup_limits import CGROUP, OWN, cgroup_folders
 from compress.environment.os_probe import read_int, read_text
-from compress.measure.interference.gpu_monitor import Watch
-from compress.measure.result_base import Facts
+from compress.measure.interference.gpu_monitor import GpuMonitor
+from compress.measure.result_base import ResultModel
 from compress.measure.timing.cpu_affinity import BUSY, STOLEN, ticks
 from compress.measure.timing.latency import Noise, Timing
 
@@ -48,7 +48,7 @@ LEAST_TICKS = 20
 HEAT = "/sys/devices/system/cpu/cpu{}/thermal_throttle/core_throttle_count"
 
 
-class Heard(Facts):
+class Interference(ResultModel):
     """What one turn's counters showed; None where the system does not tell."""
 
     elapsed: float
@@ -68,25 +68,25 @@ class Heard(Facts):
 
 
 @dataclass(frozen=True)
-class Listener:
+class InterferenceMonitor:
     """Counts on the worker's cores and its accelerator, from inside the worker."""
 
     own: tuple[int, ...]
     beside: tuple[tuple[int, ...], ...] = ()
-    watch: Watch = field(default_factory=Watch)
+    watch: GpuMonitor = field(default_factory=GpuMonitor)
 
-    def look(self) -> Look:
+    def look(self) -> Counters:
         """The counters as they stand."""
         seen = ticks() if self.own else {}
-        return Look(time.perf_counter(), time.process_time(), seen, _preempted(), self._held(), self.watch.look())
+        return Counters(time.perf_counter(), time.process_time(), seen, _preempted(), self._held(), self.watch.look())
 
-    def heard(self, before: Look) -> Heard:
+    def heard(self, before: Counters) -> Interference:
         """What happened since ``before``."""
         held = self.watch.held_down()  # at once, while the accelerator still feels the last call
         now = self.look()
         known = all(core in look.ticks for look in (before, now) for core in self.own) and bool(self.own)
         busy = _seconds(before, now, self.own, BUSY) - (now.processor - before.processor) if known else None
-        return Heard(
+        return Interference(
             elapsed=now.clock - before.clock,
             busy=busy,
             stolen=_seconds(before, now, self.own, (STOLEN,)) if known else None,
@@ -105,7 +105,7 @@ class Listener:
 
 
 @dataclass(frozen=True)
-class Look:
+class Counters:
     """Counters at one moment."""
 
     clock: float
@@ -118,7 +118,7 @@ class Look:
     """Microseconds since 1970, to ask the accelerator from."""
 
 
-def sum_up(turns: Sequence[Heard], own: int, beside: Sequence[int] = ()) -> Noise | None:
+def aggregate(turns: Sequence[Interference], own: int, beside: Sequence[int] = ()) -> Noise | None:
     """All turns of a job together.
 
     Args:
@@ -199,7 +199,9 @@ def _on_device(noise: Noise, rounds: int) -> list[str]:
     return found
 
 
-def uneven_laps(laps: Sequence[Heard | None], rates: Sequence[float], own: int, beside: Sequence[int]) -> list[str]:
+def uneven_laps(
+    laps: Sequence[Interference | None], rates: Sequence[float], own: int, beside: Sequence[int]
+) -> list[str]:
     """What makes throughput and waiting under load unstable, in words.
 
     Args:
@@ -211,7 +213,7 @@ def uneven_laps(laps: Sequence[Heard | None], rates: Sequence[float], own: int, 
     found, apart = [], (max(rates) - min(rates)) / max(rates)
     if apart > MOST_SPREAD:
         found.append(f"its laps differ by {apart:.0%} in rows a second, more than {MOST_SPREAD:.0%}")
-    return found + disturbances(sum_up([lap for lap in laps if lap is not None], own, beside))
+    return found + disturbances(aggregate([lap for lap in laps if lap is not None], own, beside))
 
 
 def unsteady_starts(unsteady: int, processes: int) -> list[str]:
@@ -222,7 +224,7 @@ def unsteady_starts(unsteady: int, processes: int) -> list[str]:
     return [f"warming up did not get its time steady{which}"]
 
 
-def _seconds(before: Look, now: Look, cores: Iterable[int], columns: Iterable[int]) -> float:
+def _seconds(before: Counters, now: Counters, cores: Iterable[int], columns: Iterable[int]) -> float:
     columns = tuple(columns)
     return sum(
         (now.ticks[core][column] - before.ticks[core][column]) / CLOCK

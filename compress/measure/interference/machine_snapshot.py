@@ -7,10 +7,10 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 from compress.environment import core_quota, cuda_version, describe, driver_version
-from compress.measure.result_base import Facts
+from compress.measure.result_base import ResultModel
 
 
-class Surroundings(Facts):
+class MachineSnapshot(ResultModel):
     """The machine around a measurement; None where the system does not tell. No names, no addresses."""
 
     looked_at: str
@@ -53,7 +53,7 @@ class Surroundings(Facts):
     versions: Mapping[str, str] = {}
 
 
-def look(device: bool = False) -> Surroundings:
+def snapshot_machine(device: bool = False) -> MachineSnapshot:
     """Look at this machine.
 
     Args:
@@ -63,7 +63,7 @@ def look(device: bool = False) -> Surroundings:
 
     found = describe(devices=device)
     accelerator = found.gpus[0] if found.gpus else None
-    return Surroundings(
+    return MachineSnapshot(
         looked_at=datetime.now(UTC).isoformat(timespec="seconds"),
         fingerprint=found.fingerprint,
         system=found.system,

@@ -19,10 +19,10 @@ LONGEST_LINE = 96
 """Bytes."""
 
 
-class Queue:
+class RunQueueWait:
     """The waits of all threads there are when it is entered; `counts` says whether the system tells of them at all."""
 
-    def __enter__(self) -> Queue:
+    def __enter__(self) -> RunQueueWait:
         """Open the counters."""
         self._counters: list[int] = []
         if sys.platform == "linux":

@@ -20,14 +20,14 @@ from compress.measure.result_base import Score
 from compress.model_info import TaskInfo
 from compress.tasks.base import Kind, Metric
 
-Answers = NDArray[Any]
+Predictions = NDArray[Any]
 """One answer a row, as ``Kind.answers`` gives them."""
 
 KEPT = 64 << 20
 """Bytes of draws that are kept to be used again; those of larger sets are drawn again each time."""
 
 
-class Drawn:
+class BootstrapScorer:
     """Scores of any answers to one task with ``resampling`` draws of the rows; remembers what it has scored."""
 
     def __init__(self, kind: Kind, task: TaskInfo, resampling: int = 1000, seed: int = 0) -> None:
@@ -37,7 +37,7 @@ class Drawn:
         self._scored: dict[bytes, Mapping[str, Interval]] = {}
         self._times: dict[int, list[NDArray[np.uint8]]] = {}
 
-    def intervals(self, answers: Answers, gold: NDArray[Any]) -> Mapping[str, Interval]:
+    def intervals(self, answers: Predictions, gold: NDArray[Any]) -> Mapping[str, Interval]:
         """Every metric of ``answers``, with its interval."""
         check_answers(answers, gold)
         key = _digest(answers, gold)
@@ -45,11 +45,11 @@ class Drawn:
             self._scored[key] = self._score(answers, gold)
         return self._scored[key]
 
-    def primary(self, answers: Answers, gold: NDArray[Any]) -> Interval:
+    def primary(self, answers: Predictions, gold: NDArray[Any]) -> Interval:
         """The primary metric alone."""
         return self.intervals(answers, gold)[self.metric.name]
 
-    def difference(self, answers: Answers, others: Answers, gold: NDArray[Any]) -> Difference:
+    def difference(self, answers: Predictions, others: Predictions, gold: NDArray[Any]) -> Difference:
         """How much better ``answers`` are than ``others`` in the primary metric; below zero is always a loss."""
         ours, theirs = self.primary(answers, gold), self.primary(others, gold)
         sign = 1.0 if self.metric.larger_is_better else -1.0
@@ -76,7 +76,7 @@ class Drawn:
         if fits:
             self._times[rows] = kept
 
-    def _score(self, answers: Answers, gold: NDArray[Any]) -> dict[str, Interval]:
+    def _score(self, answers: Predictions, gold: NDArray[Any]) -> dict[str, Interval]:
         values = self.kind.score(answers, gold, self.task)
         drawn: dict[str, list[NDArray[np.float64]]] = {name: [] for name in values}
         for times in self.times(len(gold)):
@@ -85,12 +85,12 @@ class Drawn:
         return {name: percentile_interval(value, np.concatenate(drawn[name])) for name, value in values.items()}
 
 
-def score_of(interval: Interval) -> Score:
+def to_score(interval: Interval) -> Score:
     """An interval as it is kept."""
     return Score(value=interval.value, low=interval.low, high=interval.high)
 
 
-def check_answers(answers: Answers, gold: NDArray[Any]) -> None:
+def check_answers(answers: Predictions, gold: NDArray[Any]) -> None:
     """Refuse answers that cannot be scored: too many or few, or no numbers."""
     if len(answers) != len(gold):
         raise ModelError(f"{len(answers)} answers were given for {len(gold)} rows.")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.measure.quality.bootstrap_scorer import Answers, Drawn, score_of
+from compress.measure.quality.bootstrap_scorer import BootstrapScorer, Predictions, to_score
 from compress.measure.quality.quality_result import Bin, Calibration
 from compress.measure.quality.significance import basic_interval
 from compress.tasks.base import Confidence
@@ -21,7 +21,7 @@ CHANCE_DRAWS = 200
 """Sets of decisions that are drawn to see what error chance makes of a perfectly calibrated model."""
 
 
-def calibrate(drawn: Drawn, answers: Answers, gold: NDArray[Any]) -> Calibration | None:
+def calibrate(drawn: BootstrapScorer, answers: Predictions, gold: NDArray[Any]) -> Calibration | None:
     """The calibration of ``answers``; None where the kind gives no probabilities, or there was nothing to decide."""
     found = drawn.kind.confidence(answers, gold)
     if found is None or not len(found.stated):
@@ -34,7 +34,7 @@ def calibrate(drawn: Drawn, answers: Answers, gold: NDArray[Any]) -> Calibration
     error = expected_error(found, places)
     resampled = _resampled(drawn, found, places, len(gold))
     calibration = Calibration(
-        error=score_of(basic_interval(error, resampled)),
+        error=to_score(basic_interval(error, resampled)),
         by_chance=_by_chance(found, places),
         bins=tuple(
             Bin(confidence=float(said), correct=float(held), rows=int(rows))
@@ -61,7 +61,7 @@ def _error(places: NDArray[np.intp], surplus: NDArray[np.float64]) -> float:
     return float(np.abs(np.bincount(places, weights=surplus)).sum() / len(surplus))
 
 
-def _resampled(drawn: Drawn, found: Confidence, places: NDArray[np.intp], rows: int) -> NDArray[np.float64]:
+def _resampled(drawn: BootstrapScorer, found: Confidence, places: NDArray[np.intp], rows: int) -> NDArray[np.float64]:
     """The error in every draw of rows: a row brings all of its decisions along."""
     bins = int(places.max()) + 1
     flat = np.bincount(found.row * bins + places, weights=found.right - found.stated, minlength=rows * bins)

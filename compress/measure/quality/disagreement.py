@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.errors import CompressError
-from compress.measure.quality.bootstrap_scorer import Answers
+from compress.measure.quality.bootstrap_scorer import Predictions
 from compress.measure.quality.quality_result import Disagreement
 from compress.model_info import TaskInfo
 from compress.tasks.base import Kind, Row
@@ -24,8 +24,8 @@ FLOOR = 0.05
 there are no decisions. Below it are the last digits of another runtime or precision."""
 
 
-def most_apart(
-    kind: Kind, task: TaskInfo, answers: Answers, teachers: Answers, gold: NDArray[Any], most: int = MOST
+def largest_disagreements(
+    kind: Kind, task: TaskInfo, answers: Predictions, teachers: Predictions, gold: NDArray[Any], most: int = MOST
 ) -> tuple[Disagreement, ...]:
     """The ``most`` rows that are furthest apart: other decisions first, then those beyond ``FLOOR``; there may be none.
 

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from math import sqrt
 from typing import Literal
 
-from compress.measure.result_base import Facts, Score
+from compress.measure.result_base import ResultModel, Score
 
 TWO_SIDED = 1.96
 """Standard deviations that chance stays within on 19 of 20 test sets."""
 ROUNDING = 1e-9
 
 
-class Difference(Facts):
+class Difference(ResultModel):
     """A model's primary score minus another's on the same rows, turned so that below zero is always a loss."""
 
     value: float
@@ -27,7 +27,7 @@ class Difference(Facts):
     test: Literal["mcnemar", "paired bootstrap"]
 
 
-class ClassScore(Facts):
+class ClassScore(ResultModel):
     """How well one class was found."""
 
     rows: int
@@ -38,7 +38,7 @@ class ClassScore(Facts):
     f1: float | None = None
 
 
-class Bin(Facts):
+class Bin(ResultModel):
     """Decisions of about the same confidence."""
 
     confidence: float
@@ -49,7 +49,7 @@ class Bin(Facts):
     """Decisions in the bin: rows where each row has one."""
 
 
-class Calibration(Facts):
+class Calibration(ResultModel):
     """Whether a model is right as often as it says (expected calibration error; Naeini and others, 2015).
 
     Bins hold equal numbers of decisions, up to 15 of them; equal confidences stay together, so there may be fewer.
@@ -79,7 +79,7 @@ class Calibration(Facts):
         return "too sure" if surplus > 0 else "not sure enough"
 
 
-class SliceScore(Facts):
+class SliceScore(ResultModel):
     """The primary score on some of the rows."""
 
     name: str
@@ -91,7 +91,7 @@ class SliceScore(Facts):
     """Why there is no score: too few rows, or a metric that means nothing on them."""
 
 
-class Perturbed(Facts):
+class Perturbed(ResultModel):
     """The primary score on the same rows with their texts changed."""
 
     name: str
@@ -101,7 +101,7 @@ class Perturbed(Facts):
     """Against the same variant's answers to the texts as they are."""
 
 
-class Disagreement(Facts):
+class Disagreement(ResultModel):
     """A row on which a model and its teacher are far apart; never the text of the row."""
 
     row: int
@@ -114,7 +114,7 @@ class Disagreement(Facts):
     gold: str
 
 
-class Quality(Facts):
+class Quality(ResultModel):
     """The scores of one model on one role."""
 
     role: str

@@ -7,32 +7,32 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from compress.measure.quality.bootstrap_scorer import Answers, Drawn, score_of
+from compress.measure.quality.bootstrap_scorer import BootstrapScorer, Predictions, to_score
 from compress.measure.quality.calibration import calibrate
-from compress.measure.quality.disagreement import most_apart
+from compress.measure.quality.disagreement import largest_disagreements
 from compress.measure.quality.quality_result import ClassScore, Perturbed, Quality
 from compress.measure.quality.subgroup_scores import by_column, by_length, score_groups
 from compress.model_info import TaskInfo
 from compress.tasks.base import Kind
 
 
-def assess(
+def score_model(
     kind: Kind,
     task: TaskInfo,
-    answers: Answers,
+    answers: Predictions,
     gold: NDArray[Any],
     *,
     role: str = "test",
-    teacher_answers: Answers | None = None,
-    unquantized_answers: Answers | None = None,
+    teacher_answers: Predictions | None = None,
+    unquantized_answers: Predictions | None = None,
     truncated: float | None = None,
     batch: int | None = None,
     lengths: NDArray[Any] | None = None,
     slices: Mapping[str, Sequence[str]] | None = None,
-    perturbed: Mapping[str, Answers] | None = None,
+    perturbed: Mapping[str, Predictions] | None = None,
     resampling: int = 1000,
     seed: int = 0,
-    drawn: Drawn | None = None,
+    drawn: BootstrapScorer | None = None,
 ) -> Quality:
     """Score ``answers`` with intervals, and against the answers of the teacher and the unquantized model where given.
 
@@ -41,7 +41,7 @@ def assess(
     All intervals come from the same draws of rows, so differences are paired. ``drawn``, made once for a task, keeps
     scores between calls, and its own resampling and seed hold; without it every call scores everything anew.
     """
-    drawn = drawn or Drawn(kind, task, resampling, seed)
+    drawn = drawn or BootstrapScorer(kind, task, resampling, seed)
     scores, teacher, parent = drawn.intervals(answers, gold), teacher_answers, unquantized_answers
 
     quality = Quality(
@@ -49,8 +49,8 @@ def assess(
         rows=len(gold),
         metric=task.metric,
         larger_is_better=drawn.metric.larger_is_better,
-        primary=score_of(scores[task.metric]),
-        scores={name: score_of(interval) for name, interval in scores.items()},
+        primary=to_score(scores[task.metric]),
+        scores={name: to_score(interval) for name, interval in scores.items()},
         per_class=class_scores(kind, task, answers, gold),
         versus_teacher=None if teacher is None else drawn.difference(answers, teacher, gold),
         versus_unquantized=None if parent is None else drawn.difference(answers, parent, gold),
@@ -67,12 +67,12 @@ def assess(
             "by_length": () if lengths is None else score_groups(drawn, by_length(lengths), answers, gold, teacher),
             "slices": {name: score_groups(drawn, groups, answers, gold, teacher) for name, groups in columns.items()},
             "robustness": robustness(drawn, answers, gold, perturbed or {}),
-            "disagreements": () if teacher is None else most_apart(kind, task, answers, teacher, gold),
+            "disagreements": () if teacher is None else largest_disagreements(kind, task, answers, teacher, gold),
         }
     )
 
 
-def class_scores(kind: Kind, task: TaskInfo, answers: Answers, gold: NDArray[Any]) -> dict[str, ClassScore]:
+def class_scores(kind: Kind, task: TaskInfo, answers: Predictions, gold: NDArray[Any]) -> dict[str, ClassScore]:
     """Recall, precision and F1 of each class that has rows."""
     counts = kind.class_counts(answers, gold, task)
     if counts is None:
@@ -91,20 +91,20 @@ def class_scores(kind: Kind, task: TaskInfo, answers: Answers, gold: NDArray[Any
     }
 
 
-def agreement(kind: Kind, answers: Answers, others: Answers) -> float | None:
+def agreement(kind: Kind, answers: Predictions, others: Predictions) -> float | None:
     """The share of rows on which two models decide the same; None where the kind makes no decisions."""
     same = kind.same(answers, others)
     return None if same is None else float(same.mean())
 
 
 def robustness(
-    drawn: Drawn, answers: Answers, gold: NDArray[Any], perturbed: Mapping[str, Answers]
+    drawn: BootstrapScorer, answers: Predictions, gold: NDArray[Any], perturbed: Mapping[str, Predictions]
 ) -> tuple[Perturbed, ...]:
     """What the same model makes of the same rows with changed texts."""
     return tuple(
         Perturbed(
             name=name,
-            primary=score_of(drawn.primary(given, gold)),
+            primary=to_score(drawn.primary(given, gold)),
             change=drawn.difference(given, answers, gold),
         )
         for name, given in perturbed.items()

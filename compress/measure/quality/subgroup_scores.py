@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.errors import UsageError
-from compress.measure.quality.bootstrap_scorer import Answers, Drawn, score_of
+from compress.measure.quality.bootstrap_scorer import BootstrapScorer, Predictions, to_score
 from compress.measure.quality.quality_result import SliceScore
 from compress.tasks.parsing.columns import EMPTY
 
@@ -49,7 +49,11 @@ def by_column(column: str, values: Sequence[str]) -> list[Group]:
 
 
 def score_groups(
-    drawn: Drawn, groups: Sequence[Group], answers: Answers, gold: NDArray[Any], teacher: Answers | None = None
+    drawn: BootstrapScorer,
+    groups: Sequence[Group],
+    answers: Predictions,
+    gold: NDArray[Any],
+    teacher: Predictions | None = None,
 ) -> tuple[SliceScore, ...]:
     """The primary score on each group, and against the teacher's there."""
     total = sum(len(group.rows) for group in groups)
@@ -59,7 +63,7 @@ def score_groups(
 
 
 def _score_group(
-    drawn: Drawn, group: Group, answers: Answers, gold: NDArray[Any], teacher: Answers | None
+    drawn: BootstrapScorer, group: Group, answers: Predictions, gold: NDArray[Any], teacher: Predictions | None
 ) -> SliceScore:
     rows, known = len(group.rows), gold[group.rows]
     if rows < ENOUGH_ROWS:
@@ -71,7 +75,7 @@ def _score_group(
     return SliceScore(
         name=group.name,
         rows=rows,
-        primary=score_of(drawn.primary(given, known)),
+        primary=to_score(drawn.primary(given, known)),
         versus_teacher=None if teacher is None else drawn.difference(given, teacher[group.rows], known),
     )
 

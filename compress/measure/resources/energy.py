@@ -26,7 +26,7 @@ Counter = Callable[[], float | None]
 
 
 @dataclass(frozen=True)
-class Meter:
+class EnergyMeter:
     """One counter, or the reason why there is none."""
 
     source: str
@@ -34,7 +34,7 @@ class Meter:
     counter: Counter | None = None
 
     @classmethod
-    def find(cls, device: Literal["cpu", "cuda"] = "cpu", root: Path = POWERCAP) -> Meter:
+    def find(cls, device: Literal["cpu", "cuda"] = "cpu", root: Path = POWERCAP) -> EnergyMeter:
         """The meter of the processor, or of the accelerator that this process sees first."""
         return _nvml() if device == "cuda" else _rapl(root)
 
@@ -76,7 +76,7 @@ class Packages:
             return None
 
 
-def _rapl(root: Path) -> Meter:
+def _rapl(root: Path) -> EnergyMeter:
     zones, names = [], []
     try:
         # A package's own parts (cores, memory) have two numbers in their names and are in its sum; a package may show
@@ -88,55 +88,55 @@ def _rapl(root: Path) -> Meter:
                 zones.append(Package(folder, _number(folder / "max_energy_range_uj"), _number(folder / "energy_uj")))
                 names.append(name)
     except PermissionError:
-        return Meter(f"{NOT_MEASURED}the energy counters under {root} may be read by the administrator alone")
+        return EnergyMeter(f"{NOT_MEASURED}the energy counters under {root} may be read by the administrator alone")
     except (OSError, ValueError):
-        return Meter(f"{NOT_MEASURED}the energy counters under {root} cannot be read")
+        return EnergyMeter(f"{NOT_MEASURED}the energy counters under {root} cannot be read")
     if not zones:
-        return Meter(f"{NOT_MEASURED}this machine shows no energy counters (RAPL)")
-    return Meter(f"RAPL {', '.join(names)}", Packages(zones))
+        return EnergyMeter(f"{NOT_MEASURED}this machine shows no energy counters (RAPL)")
+    return EnergyMeter(f"RAPL {', '.join(names)}", Packages(zones))
 
 
 def _number(path: Path) -> int:
     return int(path.read_text(encoding="ascii"))
 
 
-class NoNvml(Exception):
+class NvmlUnavailable(Exception):
     """NVML does not tell of the accelerator; the message says why."""
 
 
 def first_accelerator() -> tuple[Any, Any]:
-    """NVML, and its handle of the accelerator that this process sees first; `NoNvml` where there is none."""
+    """NVML, and its handle of the accelerator that this process sees first; `NvmlUnavailable` where there is none."""
     try:
         nvml: Any = require("pynvml", "gpu")
     except MissingExtra as error:
-        raise NoNvml(f"nvidia-ml-py is not installed ({error.hint})") from error
+        raise NvmlUnavailable(f"nvidia-ml-py is not installed ({error.hint})") from error
     try:
         nvml.nvmlInit()
         handle = _first_device(nvml, os.environ)
     except nvml.NVMLError as error:
-        raise NoNvml(f"NVML says: {error}") from error
+        raise NvmlUnavailable(f"NVML says: {error}") from error
     if handle is None:
-        raise NoNvml(f"the devices differ, and {VISIBLE} does not say which one is used")
+        raise NvmlUnavailable(f"the devices differ, and {VISIBLE} does not say which one is used")
     return nvml, handle
 
 
-def _nvml() -> Meter:
+def _nvml() -> EnergyMeter:
     try:
         nvml, handle = first_accelerator()
-    except NoNvml as reason:
-        return Meter(f"{NOT_MEASURED}{reason}")
+    except NvmlUnavailable as reason:
+        return EnergyMeter(f"{NOT_MEASURED}{reason}")
     try:
         nvml.nvmlDeviceGetTotalEnergyConsumption(handle)
         name = _text(nvml.nvmlDeviceGetName(handle))
     except nvml.NVMLError as error:
-        return Meter(f"{NOT_MEASURED}NVML says: {error}")
+        return EnergyMeter(f"{NOT_MEASURED}NVML says: {error}")
 
     def counter() -> float | None:
         with suppress(nvml.NVMLError):
             return float(nvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1e3
         return None
 
-    return Meter(f"NVML {name}", counter)
+    return EnergyMeter(f"NVML {name}", counter)
 
 
 def _first_device(nvml: Any, environment: Mapping[str, str]) -> Any | None:

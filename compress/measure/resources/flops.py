@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from compress.model_info import ShapeInfo
 
-GATED = ("modernbert",)
+GATED_FAMILIES = ("modernbert",)
 """Families whose FFN has a third product, the gate."""
 NOT_COUNTED = ("mobilebert",)
 """Families whose layers are built otherwise, with bottlenecks and stacked FFNs that a shape does not tell."""
@@ -32,7 +32,7 @@ def flops(shape: ShapeInfo, length: int, batch: int = 1) -> int | None:
     return batch * length * piece
 
 
-def per_piece(shape: ShapeInfo) -> tuple[int, int] | None:
+def flops_per_token(shape: ShapeInfo) -> tuple[int, int] | None:
     """Operations a piece, and a pair of pieces of one row.
 
     ``flops`` is the first times the length and the second times its square.
@@ -48,5 +48,5 @@ def _layer(shape: ShapeInfo, width: int, ffn: int, length: int) -> int:
     """Operations of one layer for one piece that attends to ``length`` others."""
     projections = 4 * 2 * shape.hidden * width
     attention = 2 * 2 * length * width
-    products = 3 if shape.family in GATED else 2
+    products = 3 if shape.family in GATED_FAMILIES else 2
     return projections + attention + products * 2 * shape.hidden * ffn

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from compress.errors import ModelError
 from compress.measure.resources.flops import flops
-from compress.measure.result_base import Facts
+from compress.measure.result_base import ResultModel
 from compress.model_info import COMPANIONS, INFO_FILE, VariantInfo, read_info
 from compress.runtime import runtime_of
 from compress.runtime.model_formats import TORCH_WEIGHTS, describe_model_file
@@ -22,7 +22,7 @@ LENGTHS = (128,)
 """Word pieces at which operations are told."""
 
 
-class Footprint(Facts):
+class Footprint(ResultModel):
     """The size of one model folder or variant."""
 
     parameters: int | None

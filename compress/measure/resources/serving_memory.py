@@ -8,9 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from compress.measure.result_base import Facts
+from compress.measure.result_base import ResultModel
 from compress.measure.timing.process_limits import device_memory, peak_memory, resident_memory
-from compress.measure.timing.subprocess_task import OUT_OF_MEMORY, Failed, Placed, Running, answer_apart, ask_apart
+from compress.measure.timing.subprocess_task import (
+    OUT_OF_MEMORY,
+    RunningProcesses,
+    SubprocessFailed,
+    Task,
+    run_in_subprocess,
+    serve_subprocess,
+)
 from compress.model_info import VariantInfo
 
 PATIENCE = 300.0
@@ -19,7 +26,7 @@ ANSWERS = 5
 """Runtimes keep what the first answers needed; after so many nothing more is added."""
 
 
-class ServingMemory(Facts):
+class ServingMemory(ResultModel):
     """Memory of a process that serves batches of one size, everything in it included."""
 
     batch: int
@@ -38,7 +45,7 @@ class ServingMemory(Facts):
     """Why there is no figure, or none of the accelerator."""
 
 
-class Question(Placed):
+class Question(Task):
     """Which model to serve, and what."""
 
     folder: str
@@ -55,7 +62,7 @@ def serving_memory(
     length: int = 128,
     *,
     threads: int = 1,
-    running: Running | None = None,
+    running: RunningProcesses | None = None,
 ) -> tuple[ServingMemory, ...]:
     """Memory of serving one by one (a batch of 1) and in batches; where there is no figure, the reason.
 
@@ -76,10 +83,10 @@ def serving_memory(
     return tuple(_serve_apart(each, running) for each in asked)
 
 
-def _serve_apart(asked: Question, running: Running | None) -> ServingMemory:
+def _serve_apart(asked: Question, running: RunningProcesses | None) -> ServingMemory:
     try:
-        return ask_apart("compress.measure.resources.serving_memory", asked, ServingMemory, PATIENCE, running)
-    except Failed as failure:
+        return run_in_subprocess("compress.measure.resources.serving_memory", asked, ServingMemory, PATIENCE, running)
+    except SubprocessFailed as failure:
         full = str(failure) == OUT_OF_MEMORY
         tight = f"a batch of {asked.batch} rows of {asked.length} pieces does not fit in memory"
         return ServingMemory(batch=asked.batch, length=asked.length, reason=tight if full else str(failure))
@@ -110,4 +117,4 @@ def serve(asked: Question) -> ServingMemory:
 
 
 if __name__ == "__main__":
-    answer_apart(Question, serve)
+    serve_subprocess(Question, serve)

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from compress.environment import describe_cpu_state, memory_limit, require
 from compress.errors import CompressError, DeviceUnavailable
-from compress.measure.interference.interference import Listener, sum_up
-from compress.measure.roofline.roofline_result import Found, Rate, ranked
-from compress.measure.timing.subprocess_task import Placed, answer_apart
+from compress.measure.interference.interference import InterferenceMonitor, aggregate
+from compress.measure.roofline.roofline_result import KernelRate, KernelRates, rank_rates
+from compress.measure.timing.subprocess_task import Task, serve_subprocess
 from compress.runtime.onnx_runtime import ORT_ERRORS, make_session
 from compress.runtime.predictor import Placement
 
@@ -52,26 +52,26 @@ class Kernel:
     """From a size and a number of threads to what is timed; raises where the kernel is not there."""
 
 
-def time_kernels(asked: Placed) -> Found:
+def time_kernels(asked: Task) -> KernelRates:
     """Time everything that a device has kernels for."""
     if asked.device == "cuda":
         from compress.measure.roofline.cuda_matmul_bench import time_cuda
 
         rates, missing = time_cuda()
-        return Found(rates=ranked(rates), missing=missing)
+        return KernelRates(rates=rank_rates(rates), missing=missing)
     own = tuple(sorted(os.sched_getaffinity(0))) if sys.platform == "linux" else ()
-    listener = Listener(own)
+    listener = InterferenceMonitor(own)
     before = listener.look()
     rates, missing = time_products(CPU_KERNELS, SIZES, asked.threads)
     rates += [("bandwidth", rate) for rate in time_traffic(asked.threads, traffic_bytes())]
-    return Found(rates=ranked(rates), missing=missing, noise=sum_up([listener.heard(before)], len(own)))
+    return KernelRates(rates=rank_rates(rates), missing=missing, noise=aggregate([listener.heard(before)], len(own)))
 
 
 def time_products(
     kernels: tuple[Kernel, ...], sizes: tuple[Size, ...], threads: int, seconds: float = SECONDS
-) -> tuple[list[tuple[str, Rate]], dict[str, str]]:
+) -> tuple[list[tuple[str, KernelRate]], dict[str, str]]:
     """Rates with their precision, and why kernels are missing."""
-    found: list[tuple[Kernel, Rate]] = []
+    found: list[tuple[Kernel, KernelRate]] = []
     missing: dict[str, str] = {}
     for size in sizes * LAPS:
         for kernel in kernels:
@@ -84,7 +84,7 @@ def time_products(
             except (RuntimeError, *ORT_ERRORS) as error:  # what torch and ONNX Runtime raise where they have no kernel
                 missing[kernel.name] = str(error).strip().partition("\n")[0]
             else:
-                found.append((kernel, Rate(value=rate, kernel=kernel.name, size="x".join(map(str, size)))))
+                found.append((kernel, KernelRate(value=rate, kernel=kernel.name, size="x".join(map(str, size)))))
     return [(kernel.precision, rate) for kernel, rate in found if kernel.name not in missing], missing
 
 
@@ -191,7 +191,7 @@ def traffic_bytes() -> int:
     return min(wanted, memory_limit() // MEMORY_SHARE // 2) // 4096 * 4096
 
 
-def time_traffic(threads: int, size: int, seconds: float = 0.5) -> list[Rate]:
+def time_traffic(threads: int, size: int, seconds: float = 0.5) -> list[KernelRate]:
     """Reading two arrays, and copying one into the other (both ways count), by so many threads at once."""
     if size <= 0:
         raise DeviceUnavailable("there is no memory to time.")
@@ -202,8 +202,8 @@ def time_traffic(threads: int, size: int, seconds: float = 0.5) -> list[Rate]:
         copied = shortest(lambda: list(pool.map(lambda pair: np.copyto(pair[1], pair[0]), parts)), seconds)
     shown = f"{size / 2**20:.0f} MiB"
     return [
-        Rate(value=2 * size / read, kernel="numpy sum (reads)", size=shown),
-        Rate(value=2 * size / copied, kernel="numpy copy (reads and writes)", size=shown),
+        KernelRate(value=2 * size / read, kernel="numpy sum (reads)", size=shown),
+        KernelRate(value=2 * size / copied, kernel="numpy copy (reads and writes)", size=shown),
     ]
 
 
@@ -213,4 +213,4 @@ def _cuts(length: int, parts: int) -> Iterator[slice]:
 
 
 if __name__ == "__main__":
-    answer_apart(Placed, time_kernels)
+    serve_subprocess(Task, time_kernels)

@@ -7,7 +7,7 @@ from typing import Any
 
 from compress.environment import require
 from compress.errors import DeviceUnavailable
-from compress.measure.roofline.roofline_result import Rate
+from compress.measure.roofline.roofline_result import KernelRate
 
 SIZES = ((4096, 768, 3072), (4096, 4096, 4096), (8192, 8192, 8192))
 """32 rows of 128 pieces by a layer of a base model, and two that fill the device."""
@@ -19,7 +19,7 @@ TRAFFIC = 2**30
 """Bytes of the array that is copied."""
 
 
-def time_cuda() -> tuple[list[tuple[str, Rate]], dict[str, str]]:
+def time_cuda() -> tuple[list[tuple[str, KernelRate]], dict[str, str]]:
     """Products in each precision, memory as `bandwidth`, and what is missing. fp32 is true fp32, without TF32."""
     torch = require("torch", "train")
     if not torch.cuda.is_available():
@@ -40,10 +40,10 @@ def time_cuda() -> tuple[list[tuple[str, Rate]], dict[str, str]]:
     return rates, missing
 
 
-def _rate(name: str, make: Callable[..., Callable[[], object]], size: tuple[int, int, int]) -> Rate:
+def _rate(name: str, make: Callable[..., Callable[[], object]], size: tuple[int, int, int]) -> KernelRate:
     rows, inner, columns = size
     seconds = _shortest(make(rows, inner, columns))
-    return Rate(value=2 * rows * inner * columns / seconds, kernel=name, size=f"{rows}x{inner}x{columns}")
+    return KernelRate(value=2 * rows * inner * columns / seconds, kernel=name, size=f"{rows}x{inner}x{columns}")
 
 
 def _linear(kind: Any) -> Callable[..., Callable[[], object]]:
@@ -65,13 +65,15 @@ def _int8(rows: int, inner: int, columns: int) -> Callable[[], object]:
     return lambda: torch._int_mm(left, weights.t())
 
 
-def _copy() -> Rate:
+def _copy() -> KernelRate:
     import torch
 
     source = torch.ones(TRAFFIC // 4, device="cuda")
     target = torch.empty_like(source)
     seconds = _shortest(lambda: target.copy_(source))
-    return Rate(value=2 * TRAFFIC / seconds, kernel="torch copy (reads and writes)", size=f"{TRAFFIC // 2**20} MiB")
+    return KernelRate(
+        value=2 * TRAFFIC / seconds, kernel="torch copy (reads and writes)", size=f"{TRAFFIC // 2**20} MiB"
+    )
 
 
 def _shortest(run: Callable[[], object]) -> float:

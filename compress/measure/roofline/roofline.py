@@ -25,10 +25,10 @@ from compress.environment import cuda_devices, describe, usable_cores, versions
 from compress.errors import DeviceUnavailable, ModelError
 from compress.measure.interference.interference import disturbances
 from compress.measure.resources.flops import flops
-from compress.measure.result_base import Facts
-from compress.measure.roofline.roofline_result import Found, Rate, ranked
+from compress.measure.result_base import ResultModel
+from compress.measure.roofline.roofline_result import KernelRate, KernelRates, rank_rates
 from compress.measure.timing.latency import Latency, Noise
-from compress.measure.timing.subprocess_task import Failed, Placed, ask_apart
+from compress.measure.timing.subprocess_task import SubprocessFailed, Task, run_in_subprocess
 from compress.model_info import ShapeInfo
 
 SCHEMA = 1
@@ -40,7 +40,7 @@ WIDTHS = {"fp32": 4, "bf16": 2, "fp16": 2, "int8": 1}
 """Bytes of a weight."""
 
 
-class Limits(Facts):
+class MachineLimits(ResultModel):
     """What so many threads of this machine, or its accelerator, can do at most."""
 
     schema_version: int = SCHEMA
@@ -48,14 +48,14 @@ class Limits(Facts):
     device_name: str
     """The processor's model, or the accelerator's."""
     threads: int
-    fp32: Rate | None = None
-    bf16: Rate | None = None
-    fp16: Rate | None = None
-    int8: Rate | None = None
+    fp32: KernelRate | None = None
+    bf16: KernelRate | None = None
+    fp16: KernelRate | None = None
+    int8: KernelRate | None = None
     bandwidth: float | None = None
     """Bytes a second between memory and processor."""
     bandwidth_kernel: str | None = None
-    kernels: Mapping[str, tuple[Rate, ...]] = {}
+    kernels: Mapping[str, tuple[KernelRate, ...]] = {}
     """Every kernel that was tried, by precision (and `bandwidth`), the best first."""
     missing: Mapping[str, str] = {}
     """Kernels that could not be tried, with the reason."""
@@ -74,13 +74,13 @@ class Limits(Facts):
         """What other work lowered them while they were measured, in words; None where the machine was calm."""
         return "; ".join(disturbances(self.noise)) or None
 
-    def rate(self, precision: str) -> Rate | None:
+    def rate(self, precision: str) -> KernelRate | None:
         """The limit in `fp32`, `bf16`, `fp16` or `int8`; None where no kernel was there."""
         rates = {"fp32": self.fp32, "bf16": self.bf16, "fp16": self.fp16, "int8": self.int8}
         return rates.get(precision)
 
 
-class Shares(Facts):
+class LimitShares(ResultModel):
     """How much of a machine's limits a model uses while it runs."""
 
     compute: float | None = None
@@ -97,7 +97,7 @@ class Shares(Facts):
 
 def machine_limits(
     threads: int, device: Literal["cpu", "cuda"] = "cpu", console: Console | None = None, *, again: bool = False
-) -> Limits:
+) -> MachineLimits:
     """The limits of ``threads`` threads, from the cache where this machine and these libraries were measured before.
 
     Measuring takes about ten seconds in a process of its own. What was measured on a busy machine is `unstable` and
@@ -122,7 +122,7 @@ def machine_limits(
     speaker.note(f"measuring the limits of {name}{width}, about ten seconds")
     start = time.perf_counter()
     found = _measure(threads, device, kept)
-    limits = Limits(
+    limits = MachineLimits(
         device=device,
         device_name=name,
         threads=threads,
@@ -140,20 +140,20 @@ def machine_limits(
     return limits
 
 
-def _measure(threads: int, device: Literal["cpu", "cuda"], kept: Limits | None) -> Found:
+def _measure(threads: int, device: Literal["cpu", "cuda"], kept: MachineLimits | None) -> KernelRates:
     """Look anew; where an earlier look was disturbed, what it reached all the same counts too."""
     try:
-        found = ask_apart(
-            "compress.measure.roofline.cpu_matmul_bench", Placed(device=device, threads=threads), Found, PATIENCE
+        found = run_in_subprocess(
+            "compress.measure.roofline.cpu_matmul_bench", Task(device=device, threads=threads), KernelRates, PATIENCE
         )
-    except Failed as failure:
+    except SubprocessFailed as failure:
         raise ModelError(f"the machine's limits could not be measured: {failure}") from None
     both = [found.rates, kept.kernels] if kept else [found.rates]
     pairs = ((precision, rate) for rates in both for precision, each in rates.items() for rate in each)
-    return found.model_copy(update={"rates": ranked(pairs)})
+    return found.model_copy(update={"rates": rank_rates(pairs)})
 
 
-def known_limits(threads: int, device: Literal["cpu", "cuda"] = "cpu") -> Limits | None:
+def cached_limits(threads: int, device: Literal["cpu", "cuda"] = "cpu") -> MachineLimits | None:
     """The limits, where they were measured before on this machine, while it was calm, with these libraries.
 
     Nothing is measured.
@@ -166,9 +166,9 @@ def known_limits(threads: int, device: Literal["cpu", "cuda"] = "cpu") -> Limits
     return kept if kept is not None and kept.unstable is None else None
 
 
-def shares(
-    latency: Latency, shape: ShapeInfo, limits: Limits, precision: str, bytes_weights: int, batch: int = 1
-) -> Shares:
+def shares_of_limits(
+    latency: Latency, shape: ShapeInfo, limits: MachineLimits, precision: str, bytes_weights: int, batch: int = 1
+) -> LimitShares:
     """How much of the limits a timed model uses.
 
     Compute is the operations of the middle call of a turn (by its padded length, all rows counted at that length) over
@@ -186,9 +186,9 @@ def shares(
         batch: rows of a call.
     """
     if latency.model is None:
-        return Shares(reason="it was not timed")
+        return LimitShares(reason="it was not timed")
     if not latency.lengths:
-        return Shares(reason="the session did not keep the lengths of its calls")
+        return LimitShares(reason="the session did not keep the lengths of its calls")
     seconds = latency.model.p50.value / 1e3
     operations = flops(shape, median_low(latency.lengths), batch)
     rate, read = limits.rate(precision), _bytes_read(shape, precision, bytes_weights)
@@ -197,7 +197,7 @@ def shares(
         reasons.append("its operations are not known")
     if rate is None:
         reasons.append(f"no {precision} limit was measured")
-    return Shares(
+    return LimitShares(
         compute=operations / seconds / rate.value if operations is not None and rate is not None else None,
         bandwidth=read / seconds / limits.bandwidth if read is not None and limits.bandwidth else None,
         kernel=rate.kernel if rate else None,
@@ -225,10 +225,10 @@ def _device_name(threads: int, device: Literal["cpu", "cuda"]) -> str:
     return describe().cpu.model
 
 
-def _best(found: Found) -> dict[str, Any]:
+def _best(found: KernelRates) -> dict[str, Any]:
     """A limit is a maximum, so the best kernel sets it."""
     fields: dict[str, Any] = {precision: rates[0] for precision, rates in found.rates.items()}
-    traffic: Rate | None = fields.pop("bandwidth", None)
+    traffic: KernelRate | None = fields.pop("bandwidth", None)
     if traffic is not None:
         fields |= {"bandwidth": traffic.value, "bandwidth_kernel": traffic.kernel}
     return fields
@@ -241,15 +241,15 @@ def _place(name: str, machine: str, libraries: Mapping[str, str], threads: int, 
     return cache_folder() / "limits" / f"{hashlib.sha256(json.dumps(mark).encode()).hexdigest()[:16]}.json"
 
 
-def _read(path: Path, threads: int) -> Limits | None:
+def _read(path: Path, threads: int) -> MachineLimits | None:
     """What was measured before, as that of ``threads``; None where nothing was, or nothing that can be read."""
     try:
-        return Limits.model_validate_json(path.read_bytes()).model_copy(update={"threads": threads})
+        return MachineLimits.model_validate_json(path.read_bytes()).model_copy(update={"threads": threads})
     except (OSError, ValidationError):
         return None
 
 
-def _write(path: Path, limits: Limits) -> None:
+def _write(path: Path, limits: MachineLimits) -> None:
     """Keep them for the next time; where nothing can be written, the next time measures again."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)

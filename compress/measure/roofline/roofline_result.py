@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from compress.measure.result_base import Facts
+from compress.measure.result_base import ResultModel
 from compress.measure.timing.latency import Noise
 
 
-class Rate(Facts):
+class KernelRate(ResultModel):
     """The best that one kernel did."""
 
     value: float
@@ -19,10 +19,10 @@ class Rate(Facts):
     """At which it was: rows x inner x columns, or bytes."""
 
 
-class Found(Facts):
+class KernelRates(ResultModel):
     """What was reached."""
 
-    rates: Mapping[str, tuple[Rate, ...]]
+    rates: Mapping[str, tuple[KernelRate, ...]]
     """Matrix products by precision, and memory as `bandwidth`; the best first."""
     missing: Mapping[str, str] = {}
     """Kernels that are not there, with the reason."""
@@ -30,14 +30,14 @@ class Found(Facts):
     """What else went on meanwhile."""
 
 
-def ranked(rates: Iterable[tuple[str, Rate]]) -> dict[str, tuple[Rate, ...]]:
+def rank_rates(rates: Iterable[tuple[str, KernelRate]]) -> dict[str, tuple[KernelRate, ...]]:
     """By precision, the best first, each kernel once."""
-    best: dict[tuple[str, str], Rate] = {}
+    best: dict[tuple[str, str], KernelRate] = {}
     for precision, rate in rates:
         place = (precision, rate.kernel)
         if place not in best or rate.value > best[place].value:
             best[place] = rate
-    found: dict[str, tuple[Rate, ...]] = {}
+    found: dict[str, tuple[KernelRate, ...]] = {}
     for (precision, _), rate in sorted(best.items(), key=lambda pair: -pair[1].value):
         found[precision] = (*found.get(precision, ()), rate)
     return found

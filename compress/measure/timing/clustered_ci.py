@@ -36,7 +36,7 @@ T_QUANTILES = (
 """97.5 % quantiles of Student's t for 1 to 30 degrees of freedom."""
 
 
-def student(freedom: int) -> float:
+def t_quantile(freedom: int) -> float:
     """How many standard errors a 95 % interval reaches to each side."""
     if freedom < 1:
         raise ValueError(f"one value has no spread; got {freedom} degrees of freedom.")
@@ -54,7 +54,7 @@ def trimmed_mean(values: Values, trimmed: float = TRIMMED) -> tuple[float, float
     ordered = np.sort(values)
     winsorized = np.clip(values, ordered[cut], ordered[count - cut - 1])
     error = float(np.std(winsorized, ddof=1)) * sqrt(count) / kept
-    return float(ordered[cut : count - cut].mean()), student(kept - 1) * error
+    return float(ordered[cut : count - cut].mean()), t_quantile(kept - 1) * error
 
 
 def clustered(values: Values, clusters: Sequence[int], processes: int = 1) -> tuple[float, float]:
@@ -79,12 +79,12 @@ def clustered(values: Values, clusters: Sequence[int], processes: int = 1) -> tu
     return float(np.median(values)), hypot(trimmed_mean(values)[1], assumed)
 
 
-def coarser(first: Sequence[int], second: Sequence[int]) -> Sequence[int]:
+def coarser_grouping(first: Sequence[int], second: Sequence[int]) -> Sequence[int]:
     """Of two ways to put the same rounds into clusters, the one with fewer: it holds the other's whole."""
     return first if len(set(first)) <= len(set(second)) else second
 
 
-def typical(times: Values, width: int = 1) -> float:
+def harrell_davis_median(times: Values, width: int = 1) -> float:
     """The median of one round's calls, where ``width`` different calls came in whole passes.
 
     Each different call counts by its own median over the passes, and the median over the calls is the smooth one of

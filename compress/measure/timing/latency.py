@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.measure.quality.significance import resamples
-from compress.measure.result_base import Facts, Score
+from compress.measure.result_base import ResultModel, Score
 from compress.measure.timing.clustered_ci import (
     FEWEST_CLUSTERS,
     NORMAL,
@@ -26,9 +26,9 @@ from compress.measure.timing.clustered_ci import (
     SESSION_SPREAD,
     Values,
     clustered,
-    coarser,
-    student,
-    typical,
+    coarser_grouping,
+    harrell_davis_median,
+    t_quantile,
 )
 from compress.model_info import VariantInfo
 from compress.runtime.predictor import Placement
@@ -61,7 +61,7 @@ class Job:
         return (self.place.device, self.place.threads, self.batch, self.length)
 
 
-class Timing(Facts):
+class Timing(ResultModel):
     """Milliseconds of one call with one batch of rows."""
 
     p50: Score
@@ -80,7 +80,7 @@ class Timing(Facts):
     ratios rest on. Empty where the system does not tell."""
 
 
-class Noise(Facts):
+class Noise(ResultModel):
     """What else happened on the machine during this job's turns; None where the system does not tell."""
 
     other_load: float | None = None
@@ -103,7 +103,7 @@ class Noise(Facts):
     """What did."""
 
 
-class UnderLoad(Facts):
+class UnderLoad(ResultModel):
     """How one process answers when several callers ask at once, each waiting for its answer (a closed loop)."""
 
     callers: int
@@ -117,7 +117,7 @@ class UnderLoad(Facts):
     """Why it is not to be relied on: its laps differ, or other work was there; None where nothing was seen."""
 
 
-class Latency(Facts):
+class Latency(ResultModel):
     """What the session found out about one job."""
 
     status: Literal["measured", "unstable", "failed", "not measured"]
@@ -186,7 +186,7 @@ def timing(
         waited: what of each call the process stood in line for a core; empty rounds where the system does not tell.
     """
     calls = sum(map(len, rounds))
-    medians = np.array([typical(one, width) for one in rounds])
+    medians = np.array([harrell_davis_median(one, width) for one in rounds])
     shares = {name: share for name, (share, least) in QUANTILES.items() if calls >= least}
     units = _units(rounds, processes)
     values = np.quantile(np.concatenate(units), list(shares.values()))
@@ -203,7 +203,8 @@ def timing(
         round_medians=tuple(float(median) for median in medians),
         processes=tuple(processes),
         undelayed_medians=tuple(
-            typical(np.maximum(one - lost, LEAST_LEFT * one), width) for one, lost in zip(rounds, waited, strict=True)
+            harrell_davis_median(np.maximum(one - lost, LEAST_LEFT * one), width)
+            for one, lost in zip(rounds, waited, strict=True)
         )
         if waited and all(map(len, waited))
         else (),
@@ -234,7 +235,7 @@ def ratio(slower: Latency, faster: Latency, part: Part = "model") -> Score | Non
     both = above.undelayed_medians and below.undelayed_medians
     times = [np.array(one.undelayed_medians if both else one.round_medians) for one in (above, below)]
     logarithms: Values = np.log(times[0] / times[1])
-    middle, half = clustered(logarithms, coarser(above.processes, below.processes), processes=2)
+    middle, half = clustered(logarithms, coarser_grouping(above.processes, below.processes), processes=2)
     return _around(exp(middle), hypot(half, NORMAL * SESSION_SPREAD))
 
 
@@ -268,7 +269,7 @@ def _half_widths(units: Sequence[Round], shares: Sequence[float], count: int, se
     if len(units) < 2:
         return np.full(len(shares), NORMAL * PROCESS_SPREAD)
     few = len(units) / (len(units) - 1)
-    halves = student(len(units) - 1) * np.log(drawn).std(axis=0) * np.sqrt(few)
+    halves = t_quantile(len(units) - 1) * np.log(drawn).std(axis=0) * np.sqrt(few)
     assumed = 0.0 if processes >= FEWEST_CLUSTERS else NORMAL * PROCESS_SPREAD / np.sqrt(processes)
     return np.array([hypot(half, assumed) for half in halves])
 

@@ -18,7 +18,7 @@ DIE_WITH_PARENT = 1
 """prctl's PR_SET_PDEATHSIG."""
 
 
-def keep_within(memory: int | None) -> None:
+def limit_memory(memory: int | None) -> None:
     """Let this process fail before the machine does: at most ``memory`` bytes of data of its own.
 
     An allocation beyond it raises, and can be told as a batch that does not fit; without it the kernel ends a process,
@@ -37,7 +37,7 @@ def keep_within(memory: int | None) -> None:
             resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
-def leave_ends_to_parent() -> None:
+def ignore_sigint() -> None:
     """Take no notice of Ctrl-C, which a terminal sends to all: the session ends its workers; and never outlive it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
@@ -125,11 +125,11 @@ def device_memory(device: str) -> OnDevice:
 
 def _held_by_nvml() -> tuple[int | None, str]:
     """Bytes, or why there are none."""
-    from compress.measure.resources.energy import NoNvml, first_accelerator
+    from compress.measure.resources.energy import NvmlUnavailable, first_accelerator
 
     try:
         nvml, handle = first_accelerator()
-    except NoNvml as reason:
+    except NvmlUnavailable as reason:
         return None, str(reason)
     try:
         told = {each.pid: each.usedGpuMemory for each in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}

@@ -33,7 +33,7 @@ LONGEST_LOAD = 10.0
 """Seconds after which a lap ends also with fewer answers."""
 
 
-def lifetime(start_seconds: float) -> int:
+def rounds_before_restart(start_seconds: float) -> int:
     """The generations that a process lives which takes so long to start."""
     lives = 1
     while start_seconds > CHEAP_START * lives:
@@ -41,7 +41,7 @@ def lifetime(start_seconds: float) -> int:
     return lives
 
 
-def portions(rounds: int, processes: int) -> list[int]:
+def rounds_per_process(rounds: int, processes: int) -> list[int]:
     """The rounds of each generation, as even as they go."""
     generations = min(rounds, processes)
     return [len(part) for part in np.array_split(np.arange(rounds), generations)]
@@ -57,7 +57,7 @@ def rounds_in_time(rounds: int, processes: int, foreseen: float, wanted: float) 
     return min(rounds, max(fitting, processes, FEWEST_ROUNDS))
 
 
-def orders(keys: Sequence[str], seed: int) -> Iterator[list[str]]:
+def turn_orders(keys: Sequence[str], seed: int) -> Iterator[list[str]]:
     """The order of each round: a shuffled one, the same reversed, another shuffled one..."""
     random = np.random.default_rng(seed)
     while True:
@@ -84,7 +84,7 @@ def generation_fits(left: float, restart: float, round_seconds: float) -> int:
     return int(np.clip((left - restart) / max(round_seconds, 1e-9), 0, BUDGET_ROUNDS))
 
 
-def too_small(
+def budget_too_small(
     budget: float, jobs: int, took: float, started: int, round_seconds: float | None = None, load: float = 0.0
 ) -> str:
     """What to say where a budget does not reach, with what would be needed at least.

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-LEAST = 5
+MIN_UPDATES = 5
 """Updates that tell a pace; fewer are not believed."""
 
 
 @dataclass(frozen=True)
-class Load:
+class BatchLoad:
     """What a model was given: every model's operations are so many a piece and so many a pair of pieces."""
 
     pieces: int = 0
@@ -26,23 +26,23 @@ class Load:
     squares: int = 0
     """The sum of each row's padded length squared, which attention grows by."""
 
-    def __add__(self, other: Load) -> Load:
-        return Load(self.pieces + other.pieces, self.squares + other.squares)
+    def __add__(self, other: BatchLoad) -> BatchLoad:
+        return BatchLoad(self.pieces + other.pieces, self.squares + other.squares)
 
 
-def load_of(lengths: NDArray[np.int64]) -> Load:
+def batch_load(lengths: NDArray[np.int64]) -> BatchLoad:
     """The load of one batch of rows of these lengths: all are padded to the longest."""
     longest = int(lengths.max())
-    return Load(len(lengths) * longest, len(lengths) * longest**2)
+    return BatchLoad(len(lengths) * longest, len(lengths) * longest**2)
 
 
-def loads_of(lengths: NDArray[np.int64], batches: Sequence[NDArray[np.int64]]) -> Load:
+def total_load(lengths: NDArray[np.int64], batches: Sequence[NDArray[np.int64]]) -> BatchLoad:
     """The load of batches, each the places of its rows."""
-    return sum((load_of(lengths[batch]) for batch in batches), Load())
+    return sum((batch_load(lengths[batch]) for batch in batches), BatchLoad())
 
 
 @dataclass
-class Pace:
+class StepTimeFit:
     """Running sums of (work, seconds) of updates; they are all that a line needs, so a checkpoint can hold them."""
 
     count: int = 0
@@ -51,8 +51,8 @@ class Pace:
     work_squared: float = 0.0
     work_seconds: float = 0.0
 
-    def __add__(self, other: Pace) -> Pace:
-        return Pace(
+    def __add__(self, other: StepTimeFit) -> StepTimeFit:
+        return StepTimeFit(
             self.count + other.count,
             self.work + other.work,
             self.seconds + other.seconds,
@@ -92,21 +92,21 @@ class Pace:
 
 
 @dataclass
-class Paces:
+class StepTimes:
     """Updates of the first epoch, and of later ones, where what a teacher said may be there already."""
 
-    first: Pace = field(default_factory=Pace)
-    later: Pace = field(default_factory=Pace)
+    first: StepTimeFit = field(default_factory=StepTimeFit)
+    later: StepTimeFit = field(default_factory=StepTimeFit)
     spared: float = 0.0
     """Seconds of the first ones that no later epoch takes again."""
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Paces:
+    def of(cls, told: Mapping[str, Any]) -> StepTimes:
         """From the fields of these."""
-        return cls(Pace(**told["first"]), Pace(**told["later"]), told["spared"])
+        return cls(StepTimeFit(**told["first"]), StepTimeFit(**told["later"]), told["spared"])
 
-    def __add__(self, other: Paces) -> Paces:
-        return Paces(self.first + other.first, self.later + other.later, self.spared + other.spared)
+    def __add__(self, other: StepTimes) -> StepTimes:
+        return StepTimes(self.first + other.first, self.later + other.later, self.spared + other.spared)
 
     @property
     def count(self) -> int:
@@ -116,17 +116,17 @@ class Paces:
     @property
     def known(self) -> bool:
         """Whether they tell how long others will take."""
-        return max(self.first.count, self.later.count) >= LEAST
+        return max(self.first.count, self.later.count) >= MIN_UPDATES
 
     @property
     def again(self) -> float:
         """What a later update takes, as a share of one of the first epoch."""
-        if self.later.count >= LEAST and self.first.seconds:
+        if self.later.count >= MIN_UPDATES and self.first.seconds:
             return self.later.seconds / self.first.forecast(self.later.count, self.later.work)
         return 1.0 - self.spared / self.first.seconds if self.first.seconds else 1.0
 
     def forecast_later(self, updates: int, work: float) -> float:
         """Seconds that so many updates of later epochs will take."""
-        if self.later.count >= LEAST:
+        if self.later.count >= MIN_UPDATES:
             return self.later.forecast(updates, work)
         return self.again * self.first.forecast(updates, work)

@@ -17,30 +17,30 @@ from typing import Literal, TypeVar
 from pydantic import ValidationError
 
 from compress.errors import CompressError, OutOfMemory
-from compress.measure.result_base import Facts
+from compress.measure.result_base import ResultModel
 from compress.measure.timing.cpu_affinity import cores_for
-from compress.measure.timing.process_limits import keep_within, leave_ends_to_parent, memory_to_use
+from compress.measure.timing.process_limits import ignore_sigint, limit_memory, memory_to_use
 from compress.measure.timing.worker_process import last_words, worker_environment
 
 OUT_OF_MEMORY = "it does not fit in memory"
 
 
-class Placed(Facts):
+class Task(ResultModel):
     """A question with the place where it is to be answered."""
 
     device: Literal["cpu", "cuda"]
     threads: int
 
 
-Question = TypeVar("Question", bound=Placed)
-Answer = TypeVar("Answer", bound=Facts)
+Question = TypeVar("Question", bound=Task)
+Answer = TypeVar("Answer", bound=ResultModel)
 
 
-class Failed(Exception):
+class SubprocessFailed(Exception):
     """The process gave no answer; the message says why, for people."""
 
 
-class Running:
+class RunningProcesses:
     """Processes that several threads wait for, so that another can end them all: Ctrl-C reaches one thread alone."""
 
     def __init__(self) -> None:
@@ -63,13 +63,13 @@ class Running:
                 process.kill()
 
 
-def ask_apart(
-    module: str, question: Placed, answer: type[Answer], patience: float, running: Running | None = None
+def run_in_subprocess(
+    module: str, question: Task, answer: type[Answer], patience: float, running: RunningProcesses | None = None
 ) -> Answer:
-    """Run ``python -m module`` on ``question`` and read its answer; `Failed` where none comes.
+    """Run ``python -m module`` on ``question`` and read its answer; `SubprocessFailed` where none comes.
 
     Args:
-        module: one that calls `answer_apart` when it is run.
+        module: one that calls `serve_subprocess` when it is run.
         question: goes to its stdin.
         answer: what is expected on its stdout.
         patience: seconds after which it is ended.
@@ -86,30 +86,30 @@ def ask_apart(
     )
     with process:
         try:
-            (running or Running()).add(process)
+            (running or RunningProcesses()).add(process)
             told, said = process.communicate(question.model_dump_json(), timeout=patience)
         except subprocess.TimeoutExpired:
             process.kill()
-            raise Failed(f"no answer within {patience:.0f} s") from None
+            raise SubprocessFailed(f"no answer within {patience:.0f} s") from None
         except BaseException:
             process.kill()  # or leaving would wait for it
             raise
     if process.returncode != 0:
-        raise Failed(_ending(process.returncode, said).removesuffix("."))
+        raise SubprocessFailed(_ending(process.returncode, said).removesuffix("."))
     try:
         return answer.model_validate_json(told)
     except ValidationError as error:
-        raise Failed(f"the process answered what cannot be read: {told[:80]!r}") from error
+        raise SubprocessFailed(f"the process answered what cannot be read: {told[:80]!r}") from error
 
 
-def answer_apart(question: type[Question], work: Callable[[Question], Facts]) -> None:
+def serve_subprocess(question: type[Question], work: Callable[[Question], ResultModel]) -> None:
     """What the process itself does: read, settle on its cores, work, answer; a foreseen failure goes to stderr."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever libraries print goes to stderr
-    leave_ends_to_parent()
+    ignore_sigint()
     asked = question.model_validate_json(sys.stdin.read())
     if asked.device == "cpu":  # a CUDA driver reserves more addresses than there is memory, and has threads of its own
-        settle(asked.threads)
+        pin_and_limit(asked.threads)
     try:
         found = work(asked)
     except (MemoryError, OutOfMemory):
@@ -120,12 +120,12 @@ def answer_apart(question: type[Question], work: Callable[[Question], Facts]) ->
     replies.close()
 
 
-def settle(threads: int) -> None:
+def pin_and_limit(threads: int) -> None:
     """Hold this process to its cores, and to the memory that is there for it; on Linux, which alone lets it."""
     cores = cores_for(threads)
     if cores is not None and sys.platform == "linux":
         os.sched_setaffinity(0, cores)
-    keep_within(memory_to_use())
+    limit_memory(memory_to_use())
 
 
 def _give_up(reason: str) -> None:

@@ -13,9 +13,9 @@ from statistics import median
 from typing import TypeVar
 
 from compress.errors import ModelError
-from compress.measure.interference.interference import Listener
-from compress.measure.interference.run_queue_wait import Queue
-from compress.measure.resources.energy import Meter
+from compress.measure.interference.interference import InterferenceMonitor
+from compress.measure.interference.run_queue_wait import RunQueueWait
+from compress.measure.resources.energy import EnergyMeter
 from compress.measure.timing.schedule import LONGEST_LOAD
 from compress.measure.timing.worker_protocol import Order, Reply
 
@@ -35,7 +35,7 @@ FIRST_CALLS = 2
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedCalls:
     """The ways in which one model is timed; those that it does not have are None."""
 
     model: Run
@@ -65,7 +65,7 @@ def timed(run: Run, calls: Sequence[int], seconds: float = 0.0) -> Times:
     """
     whole: list[float] = []
     waited: list[float] = []
-    with Queue() as queue:
+    with RunQueueWait() as queue:
         end = time.perf_counter() + seconds
         while not whole or time.perf_counter() < end:
             for call in calls:
@@ -86,7 +86,7 @@ def by_device(clock: Callable[[int], float], calls: Sequence[int], seconds: floa
     return tuple(whole)
 
 
-def metered(run: Run, calls: Sequence[int], seconds: float, meter: Meter) -> tuple[float | None, int]:
+def measure_energy(run: Run, calls: Sequence[int], seconds: float, meter: EnergyMeter) -> tuple[float | None, int]:
     """The joules of passes that consist of nothing but calls, and the number of calls; no joules without a meter."""
     before = meter.read()
     if before is None:
@@ -113,7 +113,7 @@ def _steady(seen: Sequence[float]) -> bool:
     return abs(seen[-1] / seen[-2] - 1.0) <= STEADY
 
 
-def take_turn(ways: Timed, order: Order, listener: Listener, meter: Meter) -> Reply:
+def take_turn(ways: TimedCalls, order: Order, listener: InterferenceMonitor, meter: EnergyMeter) -> Reply:
     """One turn: the model alone, then from text to answer where there are texts, then by the device's clock.
 
     Energy has a part of its own where there is a meter: what the timing itself takes is no part of the model's.
@@ -125,7 +125,7 @@ def take_turn(ways: Timed, order: Order, listener: Listener, meter: Meter) -> Re
     alone = timed(ways.model, order.calls, seconds)
     full = Times() if ways.end_to_end is None else timed(ways.end_to_end, order.calls, seconds)
     device = () if ways.device is None else by_device(ways.device, order.calls, seconds)
-    joules, calls = metered(ways.model, order.calls, seconds, meter)
+    joules, calls = measure_energy(ways.model, order.calls, seconds, meter)
     return Reply(
         model=alone.whole,
         model_waited=alone.waited,
@@ -138,7 +138,7 @@ def take_turn(ways: Timed, order: Order, listener: Listener, meter: Meter) -> Re
     )
 
 
-def ask_at_once(run: Run, order: Order, listener: Listener) -> Reply:
+def closed_loop(run: Run, order: Order, listener: InterferenceMonitor) -> Reply:
     """A closed loop: ``callers`` threads, each of which asks again as soon as it has its answer.
 
     It goes on until the seconds are over and ``least`` calls are answered; to `LONGEST_LOAD` at most, if they are not.
@@ -196,7 +196,7 @@ def _all_at_once(caller: Callable[[int], Told], callers: int, ready: threading.B
             raise ModelError(f"{callers} callers were not ready within {CALLERS_PATIENCE:.0f} s.") from error
 
 
-def slowed(run: Run, share: float) -> Run:
+def with_delay(run: Run, share: float) -> Run:
     """The same answers, each followed by a wait of ``share`` of its time; busy, so that no core goes to sleep.
 
     By the clock of the calling thread, which stands still while others have its core: else a busy neighbour would

@@ -11,7 +11,13 @@ import numpy as np
 from compress.console import Console, Progress
 from compress.environment import usable_cores
 from compress.errors import UsageError
-from compress.measure.interference.interference import disturbances, sum_up, uneven_laps, unsteady_starts, waited_share
+from compress.measure.interference.interference import (
+    aggregate,
+    disturbances,
+    uneven_laps,
+    unsteady_starts,
+    waited_share,
+)
 from compress.measure.timing.cpu_affinity import Cores, choose_cores
 from compress.measure.timing.latency import Job, Latency, Round, Timing, UnderLoad, throughput, timing
 from compress.measure.timing.schedule import (
@@ -20,17 +26,17 @@ from compress.measure.timing.schedule import (
     LEAST_FOR_P95,
     LOAD_CALLS,
     LOAD_LAPS,
+    budget_too_small,
     generation_fits,
-    lifetime,
-    orders,
     pending_work,
-    portions,
+    rounds_before_restart,
     rounds_in_time,
-    too_small,
+    rounds_per_process,
+    turn_orders,
     turn_seconds,
 )
 from compress.measure.timing.timing_inputs import Text, calls_in_turn, make_calls, spaced
-from compress.measure.timing.worker_pool import Crew, Member
+from compress.measure.timing.worker_pool import Worker, WorkerPool
 from compress.measure.timing.worker_protocol import Order, Reply
 from compress.recipe.measure_schema import Measure
 
@@ -96,7 +102,7 @@ def _time_session(
     calls = make_calls(texts, jobs[0].batch, seed) if jobs[0].length is None else []
     begin = time.perf_counter()
     cores = choose_cores(threads)
-    with Crew(jobs, calls, cores, seed) as crew:
+    with WorkerPool(jobs, calls, cores, seed) as crew:
         session = Session(crew, settings, seed, progress, begin)
         if session.start():
             session.go_around()
@@ -110,7 +116,7 @@ def _time_session(
 class Session:
     """The course of one session."""
 
-    crew: Crew
+    crew: WorkerPool
     settings: Measure
     seed: int
     progress: Progress
@@ -128,7 +134,7 @@ class Session:
 
     def __post_init__(self) -> None:
         """Orders in pairs, there and back, as those of the rounds."""
-        self.starts = orders([job.key for job in self.crew.jobs], self.seed + 2)
+        self.starts = turn_orders([job.key for job in self.crew.jobs], self.seed + 2)
 
     @property
     def left(self) -> float | None:
@@ -163,10 +169,10 @@ class Session:
 
     def go_around(self) -> None:
         """All rounds, in generations of processes."""
-        turns = orders(list(self.crew.members), self.seed)
+        turns = turn_orders(list(self.crew.members), self.seed)
         settings, wanted = self.settings, self.settings.seconds * len(self.crew.members)
         rounds = rounds_in_time(settings.rounds, settings.processes, self.round_seconds, wanted * PATIENCE)
-        planned = portions(rounds, settings.processes)
+        planned = rounds_per_process(rounds, settings.processes)
         generation = 0
         while True:
             starts = next(self.starts) if generation else []
@@ -185,11 +191,11 @@ class Session:
 
     def _ends(self, key: str, generation: int) -> bool:
         """Whether the life of a job's process ends where this generation begins."""
-        return generation % lifetime(self.crew.all[key].start_seconds) == 0
+        return generation % rounds_before_restart(self.crew.all[key].start_seconds) == 0
 
     def sweep(self) -> None:
         """Every number of callers for every job, twice, interleaved."""
-        turns = orders(list(self.crew.members), self.seed + 1)
+        turns = turn_orders(list(self.crew.members), self.seed + 1)
         for _ in range(LOAD_LAPS if self.settings.callers else 0):
             for callers in self.settings.callers:
                 load = self.order.model_copy(update={"do": "load", "callers": callers, "least": LOAD_CALLS})
@@ -216,7 +222,7 @@ class Session:
         members = list(self.crew.members.values())
         seconds = self.settings.seconds
         if self.left is not None:
-            restart = sum(one.start_seconds / lifetime(one.start_seconds) for one in members)
+            restart = sum(one.start_seconds / rounds_before_restart(one.start_seconds) for one in members)
             seconds = turn_seconds(self.left, restart, len(members), seconds)
         available, slowest = len(self.crew.calls) or 1, max(one.call_seconds for one in members)
         count = calls_in_turn(available, slowest, seconds / 2)
@@ -228,13 +234,13 @@ class Session:
         """A row for each job that says that the budget does not reach."""
         budget, took = self.settings.budget or 0.0, time.perf_counter() - self.begin
         started = [one.ready.load_seconds or 0.0 for one in self.crew.all.values()]
-        reason = too_small(budget, len(self.crew.jobs), took, len(started), round_seconds, self.after)
+        reason = budget_too_small(budget, len(self.crew.jobs), took, len(started), round_seconds, self.after)
         self.hopeless = reason if sum(started) >= budget else None
         for job in self.crew.jobs:
             self.crew.found.setdefault(job.key, Latency(status="not measured", reason=reason))
 
 
-def _latency(one: Member, last: Reply, settings: Measure, seed: int, cores: Cores | None, order: Order) -> Latency:
+def _latency(one: Worker, last: Reply, settings: Measure, seed: int, cores: Cores | None, order: Order) -> Latency:
     width = len(order.calls)
 
     def summed_up(rounds: list[Round], waited: list[Round]) -> Timing:
@@ -244,7 +250,7 @@ def _latency(one: Member, last: Reply, settings: Measure, seed: int, cores: Core
     full = summed_up(one.end_to_end, one.end_to_end_waited) if one.end_to_end else None
     device = summed_up(one.device, []) if one.device else None
     beside = [len(group) for group in cores.beside] if cores else []
-    noise = sum_up(one.heard, len(cores.own) if cores else 0, beside)
+    noise = aggregate(one.heard, len(cores.own) if cores else 0, beside)
     if noise is not None:
         share = waited_share([*one.model, *one.end_to_end], [*one.model_waited, *one.end_to_end_waited])
         noise = noise.model_copy(update={"waited": share})
@@ -278,7 +284,7 @@ def _replaced(end: str) -> str:
     return f"another process was started in place of one that was lost: {end}"
 
 
-def _under_load(one: Member, callers: int, cores: Cores | None) -> UnderLoad:
+def _under_load(one: Worker, callers: int, cores: Cores | None) -> UnderLoad:
     laps = one.laps[callers]
     waits = np.concatenate([lap.waits for lap in laps])
     rows, seconds = [len(lap.waits) * one.job.batch for lap in laps], [lap.seconds or 0.0 for lap in laps]

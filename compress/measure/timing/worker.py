@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from compress.errors import CompressError, DeviceUnavailable, MissingExtra, ModelError
-from compress.measure.interference.gpu_monitor import Watch
-from compress.measure.interference.interference import Listener
-from compress.measure.resources.energy import Meter
+from compress.measure.interference.gpu_monitor import GpuMonitor
+from compress.measure.interference.interference import InterferenceMonitor
+from compress.measure.resources.energy import EnergyMeter
 from compress.measure.timing.process_limits import (
     device_memory,
-    keep_within,
-    leave_ends_to_parent,
+    ignore_sigint,
+    limit_memory,
     peak_memory,
     resident_memory,
 )
 from compress.measure.timing.timing_inputs import fixed_arrays
-from compress.measure.timing.timing_loop import Timed, ask_at_once, slowed, take_turn, warm_up
+from compress.measure.timing.timing_loop import TimedCalls, closed_loop, take_turn, warm_up, with_delay
 from compress.measure.timing.worker_protocol import Order, Reply, WorkerSpec
 from compress.model_info import TaskInfo, VariantInfo, find_info
 from compress.runtime.predictor import Placement, Predictor, TimedOnDevice
@@ -46,7 +46,7 @@ class Opened:
     """A model with its inputs made ready."""
 
     predictor: Predictor
-    ways: Timed
+    ways: TimedCalls
     lengths: Callable[[Sequence[int]], tuple[int, ...]]
     """Padded pieces of these calls."""
 
@@ -82,9 +82,9 @@ def open_model(spec: WorkerSpec) -> Opened:
         return texts.predict(spec.calls[call], batch=spec.batch)
 
     on_device = predictor if isinstance(predictor, TimedOnDevice) and spec.device == "cuda" else None
-    ways = Timed(
-        model=slowed(lambda call: predictor.predict(arrays(call)), spec.slowed),
-        end_to_end=slowed(answer, spec.slowed) if texts is not None else None,
+    ways = TimedCalls(
+        model=with_delay(lambda call: predictor.predict(arrays(call)), spec.slowed),
+        end_to_end=with_delay(answer, spec.slowed) if texts is not None else None,
         device=(lambda call: on_device.device_milliseconds(arrays(call))) if on_device else None,
     )
     return Opened(predictor, ways, lambda calls: tuple(arrays(call)["input_ids"].shape[1] for call in calls))
@@ -112,7 +112,7 @@ def open_texts(folder: Path, place: Placement, variant: VariantInfo | None) -> T
 def serve(orders: IO[str], answer: Callable[[Reply], None]) -> None:
     """Open what the first line tells of and do as ordered until told to close or left alone."""
     spec = WorkerSpec.model_validate_json(orders.readline())
-    keep_within(spec.memory)
+    limit_memory(spec.memory)
     for name in spec.imports:
         import_module(name)
     if spec.cores is not None and sys.platform == "linux":
@@ -135,8 +135,8 @@ def serve(orders: IO[str], answer: Callable[[Reply], None]) -> None:
 class Tools:
     """What is read around calls."""
 
-    meter: Meter
-    listener: Listener
+    meter: EnergyMeter
+    listener: InterferenceMonitor
 
 
 def _start(spec: WorkerSpec, answer: Callable[[Reply], None]) -> tuple[Opened, Tools]:
@@ -145,8 +145,8 @@ def _start(spec: WorkerSpec, answer: Callable[[Reply], None]) -> tuple[Opened, T
     loaded = time.perf_counter()
     (opened.ways.end_to_end or opened.ways.model)(0)
     first = None if spec.launched is None else time.time() - spec.launched
-    watch = Watch.find(spec.device)
-    tools = Tools(Meter.find(spec.device), Listener(spec.cores or (), spec.beside, watch))
+    watch = GpuMonitor.find(spec.device)
+    tools = Tools(EnergyMeter.find(spec.device), InterferenceMonitor(spec.cores or (), spec.beside, watch))
     gc.collect()
     gc.freeze()  # what is there now stays: collections between turns need not look at it again
     answer(
@@ -169,7 +169,7 @@ def _obey(order: Order, spec: WorkerSpec, opened: Opened, tools: Tools) -> Reply
     if order.do == "turn":
         return take_turn(opened.ways, order, tools.listener, tools.meter)
     if order.do == "load":
-        return ask_at_once(opened.ways.model, order, tools.listener)
+        return closed_loop(opened.ways.model, order, tools.listener)
     return Reply(
         resident_memory=resident_memory(), peak_memory=peak_memory(), device_memory=device_memory(spec.device).bytes
     )
@@ -177,7 +177,7 @@ def _obey(order: Order, spec: WorkerSpec, opened: Opened, tools: Tools) -> Reply
 
 def main() -> None:
     """Serve on this process's own stdin and stdout; whatever libraries print goes to stderr."""
-    leave_ends_to_parent()
+    ignore_sigint()
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 
 from compress.errors import CompressError
-from compress.measure.interference.interference import Heard
+from compress.measure.interference.interference import Interference
 from compress.measure.resources.footprint import needed_files
 from compress.measure.timing.cpu_affinity import Cores
 from compress.measure.timing.latency import Job, Latency, Round
 from compress.measure.timing.process_limits import memory_to_use
 from compress.measure.timing.schedule import lap_seconds
 from compress.measure.timing.timing_inputs import LEAST_CALLS, Call, shared_vocabulary, spaced
-from compress.measure.timing.worker_process import Ended, Link, Lost, Refused
+from compress.measure.timing.worker_process import Unsupported, WorkerExited, WorkerLost, WorkerProcess
 from compress.measure.timing.worker_protocol import Order, Reply, WorkerSpec
 from compress.model_info import VariantInfo
 
@@ -38,11 +38,11 @@ READ_AT_ONCE = 1 << 24
 
 
 @dataclass
-class Member:
+class Worker:
     """A job with its present process and what all its processes have told."""
 
     job: Job
-    link: Link
+    link: WorkerProcess
     ready: Reply
     """Of the first process, which started alone."""
     start_seconds: float
@@ -56,7 +56,7 @@ class Member:
     model_waited: list[Round] = field(default_factory=list)
     end_to_end_waited: list[Round] = field(default_factory=list)
     processes: list[int] = field(default_factory=list)
-    heard: list[Heard] = field(default_factory=list)
+    heard: list[Interference] = field(default_factory=list)
     joules: list[float] = field(default_factory=list)
     metered: int = 0
     """Calls that took them."""
@@ -85,14 +85,14 @@ class Member:
             self.metered += reply.metered
 
 
-class Crew:
+class WorkerPool:
     """All workers of a session. Who fails gets a row in ``found`` and is asked no more."""
 
     def __init__(self, jobs: Sequence[Job], calls: Sequence[Call], cores: Cores | None, seed: int) -> None:
         self.jobs = jobs
         self.calls = tuple(calls)
         self.found: dict[str, Latency] = {}
-        self.all: dict[str, Member] = {}
+        self.all: dict[str, Worker] = {}
         self._cores = cores
         self._seed = seed
         # One limit for all: what is free when nobody has started. Later it would be less by what the others hold.
@@ -102,7 +102,7 @@ class Crew:
         self._vocabulary = shared_vocabulary(job.folder for job in jobs)
         self._stack = ExitStack()
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> WorkerPool:
         """Nothing starts yet."""
         return self
 
@@ -111,7 +111,7 @@ class Crew:
         self._stack.__exit__(*ending)  # type: ignore[arg-type]
 
     @property
-    def members(self) -> dict[str, Member]:
+    def members(self) -> dict[str, Worker]:
         """Those that have not failed."""
         return {key: member for key, member in self.all.items() if key not in self.found}
 
@@ -119,13 +119,13 @@ class Crew:
         """The first process of a job, alone, so that its load time is its own."""
         begin = time.perf_counter()
         with self._telling(job.key):
-            read_ahead(job.folder, job.variant)
-            link = self._stack.enter_context(Link(job.place.threads))
+            warm_page_cache(job.folder, job.variant)
+            link = self._stack.enter_context(WorkerProcess(job.place.threads))
             ready = link.ask(self._spec(job, link), START_PATIENCE)
             some = spaced(min(LEAST_CALLS, len(self.calls)), len(self.calls)) or [0]
             warm = link.ask(Order(do="warm", calls=tuple(some)), START_PATIENCE)
             took = time.perf_counter() - begin
-            self.all[job.key] = Member(job, link, ready, took, warm.call_seconds or 0.0, spent=took)
+            self.all[job.key] = Worker(job, link, ready, took, warm.call_seconds or 0.0, spent=took)
 
     def renew(self, keys: Iterable[str], warm: Order) -> None:
         """Fresh processes for these jobs: they start at once, in this order, and warm up one after another.
@@ -139,7 +139,7 @@ class Crew:
             member.link.__exit__(None, None, None)
         for key, member in members.items():
             with self._telling(key):
-                member.link = self._stack.enter_context(Link(member.job.place.threads))
+                member.link = self._stack.enter_context(WorkerProcess(member.job.place.threads))
                 member.link.send(self._spec(member.job, member.link, member.ready.imports))
         for key, member in members.items():
             if key not in self.found:
@@ -170,7 +170,7 @@ class Crew:
         """What those that are left say at their end."""
         return {key: reply for key, _, reply in self._each(list(self.members), Order(do="close"), TURN_PATIENCE)}
 
-    def _each(self, keys: Iterable[str], order: Order, patience: float) -> Iterator[tuple[str, Member, Reply]]:
+    def _each(self, keys: Iterable[str], order: Order, patience: float) -> Iterator[tuple[str, Worker, Reply]]:
         for key in keys:
             if key in self.found:
                 continue
@@ -181,31 +181,31 @@ class Crew:
                 member.spent += time.perf_counter() - begin
                 yield key, member, reply
 
-    def _ask(self, member: Member, order: Order, patience: float) -> Reply:
+    def _ask(self, member: Worker, order: Order, patience: float) -> Reply:
         """The reply; where the process ends meanwhile, that of another one in its place."""
         try:
             return member.link.ask(order, patience)
-        except Ended as end:
+        except WorkerExited as end:
             self._replace(member, end)
         if order.do != "warm":
             member.link.ask(self._warm, START_PATIENCE)
         return member.link.ask(order, patience)
 
-    def _began(self, member: Member) -> None:
+    def _began(self, member: Worker) -> None:
         """Wait until a fresh process is ready."""
         try:
             member.link.receive(START_PATIENCE)
             member.process += 1
-        except Ended as end:
+        except WorkerExited as end:
             self._replace(member, end)
 
-    def _replace(self, member: Member, end: Ended) -> None:
+    def _replace(self, member: Worker, end: WorkerExited) -> None:
         """Another process for one that has ended; its end is the job's where that has happened too often."""
         if len(member.died) >= MOST_REPLACED:
             raise end
         member.died += (str(end),)
         member.link.__exit__(None, None, None)
-        member.link = self._stack.enter_context(Link(member.job.place.threads))
+        member.link = self._stack.enter_context(WorkerProcess(member.job.place.threads))
         member.link.ask(self._spec(member.job, member.link, member.ready.imports), START_PATIENCE)
         member.process += 1
 
@@ -226,12 +226,12 @@ class Crew:
         """Write down how a job ended instead of ending the session."""
         try:
             yield
-        except Refused as end:
+        except Unsupported as end:
             self.found[key] = Latency(status="not measured", reason=str(end))
-        except Lost as end:
+        except WorkerLost as end:
             self.found[key] = Latency(status="failed", reason=str(end))
 
-    def _spec(self, job: Job, link: Link, imports: tuple[str, ...] = ()) -> WorkerSpec:
+    def _spec(self, job: Job, link: WorkerProcess, imports: tuple[str, ...] = ()) -> WorkerSpec:
         on_cpu = job.place.device == "cpu"
         return WorkerSpec(
             folder=os.fspath(job.folder),
@@ -252,7 +252,7 @@ class Crew:
         )
 
 
-def read_ahead(model: Path, variant: VariantInfo | None = None) -> None:
+def warm_page_cache(model: Path, variant: VariantInfo | None = None) -> None:
     """Read a model's files once, so that the first load of each comes from the same place: the system's memory."""
     try:
         files = needed_files(model, variant)

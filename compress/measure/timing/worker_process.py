@@ -16,7 +16,7 @@ from types import TracebackType
 
 from pydantic import ValidationError
 
-from compress.measure.result_base import Facts
+from compress.measure.result_base import ResultModel
 from compress.measure.timing.worker_protocol import Reply
 
 LAUNCH_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -32,19 +32,19 @@ Producing wrong data without doing anything obviously wrong, 2009). So every pro
 does not scatter addresses by itself, and what is left shows as a difference between processes."""
 
 
-class Lost(Exception):
+class WorkerLost(Exception):
     """A worker failed, ended or fell silent; the message says how."""
 
 
-class Ended(Lost):
+class WorkerExited(WorkerLost):
     """A worker's process ended by itself, or was ended by others."""
 
 
-class Refused(Exception):
+class Unsupported(Exception):
     """A worker's runtime or device is not on this machine, or lacks a library."""
 
 
-class Link:
+class WorkerProcess:
     """Starts a worker on entry and leaves none behind on exit."""
 
     def __init__(self, threads: int) -> None:
@@ -54,7 +54,7 @@ class Link:
         self.launched = 0.0
         """When the process was started, in seconds since 1970."""
 
-    def __enter__(self) -> Link:
+    def __enter__(self) -> WorkerProcess:
         """Start the process."""
         self.launched = time.time()
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
@@ -98,12 +98,12 @@ class Link:
         """Let the process end by itself, without waiting for it."""
         self._messages.put(None)
 
-    def ask(self, message: Facts, patience: float) -> Reply:
+    def ask(self, message: ResultModel, patience: float) -> Reply:
         """Send a message and wait for the reply, ``patience`` seconds at most."""
         self.send(message)
         return self.receive(patience)
 
-    def send(self, message: Facts) -> None:
+    def send(self, message: ResultModel) -> None:
         """Send a message, without waiting for it to be read; its reply must be received before the next one is sent."""
         self._messages.put(message.model_dump_json() + "\n")
 
@@ -113,10 +113,10 @@ class Link:
             line = self._replies.get(timeout=patience)
         except queue.Empty:
             self._process.kill()
-            raise Lost(f"no answer within {patience:.0f} s") from None
+            raise WorkerLost(f"no answer within {patience:.0f} s") from None
         if not line:
             self._replies.put("")  # whoever asks again is told the same
-            raise Ended(self._last_words())
+            raise WorkerExited(self._last_words())
         return _understood(line)
 
     def _write(self) -> None:
@@ -167,9 +167,9 @@ def _understood(line: str) -> Reply:
     try:
         reply = Reply.model_validate_json(line)
     except ValidationError as error:
-        raise Lost(f"the process answered what cannot be read: {line[:80]!r}") from error
+        raise WorkerLost(f"the process answered what cannot be read: {line[:80]!r}") from error
     if reply.refused:
-        raise Refused(reply.refused)
+        raise Unsupported(reply.refused)
     if reply.failed:
-        raise Lost(reply.failed)
+        raise WorkerLost(reply.failed)
     return reply

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from compress.measure.interference.interference import Heard
-from compress.measure.result_base import Facts
+from compress.measure.interference.interference import Interference
+from compress.measure.result_base import ResultModel
 from compress.measure.timing.timing_inputs import Call
 from compress.model_info import VariantInfo
 
 
-class WorkerSpec(Facts):
+class WorkerSpec(ResultModel):
     """What to open and what to feed it."""
 
     folder: str
@@ -40,7 +40,7 @@ class WorkerSpec(Facts):
     """Bytes of data that the process may hold; None does not limit it."""
 
 
-class Order(Facts):
+class Order(ResultModel):
     """What to do next.
 
     `warm` runs the calls until their times are steady, `turn` times them in whole passes until the seconds are over,
@@ -55,7 +55,7 @@ class Order(Facts):
     """Answers that all callers together are to get at least."""
 
 
-class Reply(Facts):
+class Reply(ResultModel):
     """What a worker says; which fields are filled depends on what it was asked."""
 
     refused: str | None = None
@@ -89,7 +89,7 @@ class Reply(Facts):
     joules: float | None = None
     """Taken by the calls that are `metered`."""
     metered: int = 0
-    heard: Heard | None = None
+    heard: Interference | None = None
     resident_memory: int | None = None
     peak_memory: int | None = None
     device_memory: int | None = None

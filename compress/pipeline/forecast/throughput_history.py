@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
-from compress.measure.timing.step_time_fit import LEAST, Load, Paces
+from compress.measure.timing.step_time_fit import MIN_UPDATES, BatchLoad, StepTimes
 from compress.pipeline.forecast.training_cost import Workload, operations
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def rates_of(
     forward = operations(student, load)
     if paces.first.count < 1 or total <= 0:
         return None
-    pair = operations(student, Load(0, 1)) / operations(student, Load(1, 0))
+    pair = operations(student, BatchLoad(0, 1)) / operations(student, BatchLoad(1, 0))
     an_operation = (load.pieces + pair * load.squares) / total
     asking = paces.spared / paces.first.work
     looks = len(result.history)
@@ -87,13 +87,13 @@ def rates_of(
     )
 
 
-def _speed(paces: Paces, asking: float, an_operation: float) -> Speed:
+def _speed(paces: StepTimes, asking: float, an_operation: float) -> Speed:
     """In seconds an operation, from paces by work.
 
     A phase that began in a later epoch would have asked the teacher in the first: ``asking`` is seconds a unit of work.
     """
     (update, slope), again = paces.first.line(), paces.again
-    if paces.first.count < LEAST <= paces.later.count:
+    if paces.first.count < MIN_UPDATES <= paces.later.count:
         (update, slope), asked = paces.later.line(), asking * paces.later.work
         slope, again = slope + asking, paces.later.seconds / (paces.later.seconds + asked)
     return Speed(update=update, operation=slope * an_operation, again=again)

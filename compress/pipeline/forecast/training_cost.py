@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from compress.data.encode import bucketed
 from compress.environment import cuda_devices, describe_cpu
 from compress.losses import LOSSES, AnswerLoss, LayerLoss
-from compress.measure.resources.flops import per_piece
-from compress.measure.timing.step_time_fit import Load, loads_of
+from compress.measure.resources.flops import flops_per_token
+from compress.measure.timing.step_time_fit import BatchLoad, total_load
 from compress.model_info import ShapeInfo
 from compress.recipe.loss_schema import Attention, Loss, Relation
 from compress.recipe.training_schema import Distill, Training
@@ -58,9 +58,9 @@ class Workload:
     student: ShapeInfo
     teachers: tuple[ShapeInfo, ...]
     """Those that are asked."""
-    first: Load
+    first: BatchLoad
     """Of the updates in the first epoch."""
-    later: Load
+    later: BatchLoad
     updates: tuple[int, int]
     """In the first epoch, and in later ones."""
     per_epoch: int
@@ -80,14 +80,14 @@ class Workload:
             first, later = max(0.0, min(ends, edge) - begins), max(0.0, ends - max(begins, edge))
             yield first / edge, later / (total - edge) if total > edge else 0.0
 
-    def flops(self, load: Load) -> float:
+    def flops(self, load: BatchLoad) -> float:
         """Operations of updates: forwards and twice that backwards for the student, forwards for its teachers."""
         return 3 * operations(self.student, load) + sum(operations(each, load) for each in self.teachers)
 
 
-def operations(shape: ShapeInfo, load: Load) -> float:
+def operations(shape: ShapeInfo, load: BatchLoad) -> float:
     """Operations of forward passes; 0 where they are not known."""
-    piece, pair = per_piece(shape) or (0, 0)
+    piece, pair = flops_per_token(shape) or (0, 0)
     return float(piece) * load.pieces + float(pair) * load.squares
 
 
@@ -98,7 +98,7 @@ def workload(student: ShapeInfo, teachers: Sequence[ShapeInfo], settings: Traini
     wanted = math.ceil(settings.epochs * per_epoch)
     total = min(wanted, settings.max_steps or wanted)
     first = min(total, per_epoch)
-    epoch = loads_of(every, bucketed(every, settings.batch_size, 0, 0))
+    epoch = total_load(every, bucketed(every, settings.batch_size, 0, 0))
     return Workload(
         student=student,
         teachers=tuple(teachers) if asks(settings) else (),
@@ -210,5 +210,5 @@ def cached(work: Workload, settings: Training, classes: int) -> int:
     return min(answers + layers, settings.cache.limit) if answers <= settings.cache.limit else 0
 
 
-def _part(load: Load, share: float) -> Load:
-    return Load(round(load.pieces * share), round(load.squares * share))
+def _part(load: BatchLoad, share: float) -> BatchLoad:
+    return BatchLoad(round(load.pieces * share), round(load.squares * share))

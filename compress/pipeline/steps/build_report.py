@@ -15,10 +15,10 @@ from compress.data.splits.unlabelled_texts import UNLABELLED, UnlabelledInfo, un
 from compress.data.tokenizer import Tokens
 from compress.environment import LIBRARIES, describe, versions
 from compress.measure import Latency
-from compress.measure.baselines import floor_of
+from compress.measure.baselines import baseline_for
 from compress.measure.quality.quality_result import Disagreement
 from compress.measure.resources.footprint import Footprint, footprint
-from compress.measure.roofline.roofline import Shares, shares
+from compress.measure.roofline.roofline import LimitShares, shares_of_limits
 from compress.model_info import FolderInfo, LayerMap, ShapeInfo, find_info, read_info
 from compress.pipeline.graph import Competitor, Plan
 from compress.pipeline.step_context import Workbench
@@ -113,7 +113,7 @@ class _Assembly:
                 if made.variant.method is not None
             },
             floor=self.assessor.floor(),
-            floor_name=floor_of(recipe.task.kind).name,
+            floor_name=baseline_for(recipe.task.kind).name,
             floor_reason=self._failure("floor"),
             grid=self.measured.grid,
             surroundings=self.measured.surroundings,
@@ -241,12 +241,12 @@ class _Assembly:
 
     def _shares(
         self, competitor: Competitor, target: Target, latency: Latency, shape: ShapeInfo | None, size: Footprint
-    ) -> Shares | None:
+    ) -> LimitShares | None:
         """What the row used of the machine there; None where it was not timed."""
         limits = find_limits(self.measured.limits, target.device, target.threads)
         if not latency.timed or limits is None or shape is None:
             return None
-        return shares(latency, shape, limits, competitor.variant.precision, size.bytes_weights, target.batch)
+        return shares_of_limits(latency, shape, limits, competitor.variant.precision, size.bytes_weights, target.batch)
 
 
 def _truncated_of_train(roles: Roles, folder: Path) -> float:

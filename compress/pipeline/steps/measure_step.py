@@ -13,11 +13,11 @@ from typing import Literal
 from compress.console import Console
 from compress.errors import CompressError
 from compress.measure import Job, Latency, time_jobs
-from compress.measure.interference.machine_snapshot import Surroundings, look
+from compress.measure.interference.machine_snapshot import MachineSnapshot, snapshot_machine
 from compress.measure.resources.serving_memory import ServingMemory, serving_memory
-from compress.measure.result_base import Facts
-from compress.measure.roofline.roofline import Limits, machine_limits
-from compress.measure.timing.subprocess_task import Running
+from compress.measure.result_base import ResultModel
+from compress.measure.roofline.roofline import MachineLimits, machine_limits
+from compress.measure.timing.subprocess_task import RunningProcesses
 from compress.measure.timing.timing_inputs import Text
 from compress.model_info import VariantInfo
 from compress.recipe.measure_schema import Grid, Measure, Target
@@ -33,7 +33,7 @@ SERVED_LENGTH = 128
 """Word pieces of every row while memory is looked at; fewer where the task keeps fewer."""
 
 
-class Measured(Facts):
+class Measured(ResultModel):
     """The content of latency.json."""
 
     schema_version: Literal[2] = 2
@@ -43,8 +43,8 @@ class Measured(Facts):
     """By target title."""
     serving: Mapping[str, tuple[ServingMemory, ...]] = {}
     """By device, threads and row: `cpu t1 student/onnx-int8`."""
-    limits: tuple[Limits, ...] = ()
-    surroundings: Surroundings | None = None
+    limits: tuple[MachineLimits, ...] = ()
+    surroundings: MachineSnapshot | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def measure_all(
         console: is told of progress.
     """
     speaker = console or Console("quiet")
-    surroundings = look(device=any(target.device == "cuda" for target in targets))
+    surroundings = snapshot_machine(device=any(target.device == "cuda" for target in targets))
     own = {place: job for target in targets for place, job in _jobs(entrants, target, target.batch, target.length)}
     timed = time_jobs([*own.values()], texts, settings, seed=seed, console=speaker)
     found = {place: timed[job.key] for place, job in own.items()}
@@ -203,7 +203,7 @@ def _serving(
         folder, variant, batches = entrant.folder, entrant.variant, settings.memory
         return serving_memory(folder, variant, device, batches, length, threads=threads, running=running)
 
-    running, pool = Running(), ThreadPoolExecutor(SERVED_TOGETHER)
+    running, pool = RunningProcesses(), ThreadPoolExecutor(SERVED_TOGETHER)
     try:
         with console.progress(len(wanted), "memory", "models") as progress:
             for (device, threads, key), found in zip(wanted, pool.map(serve, wanted), strict=True):
@@ -216,7 +216,7 @@ def _serving(
         pool.shutdown(cancel_futures=True)
 
 
-def _limits(targets: Sequence[Target], console: Console) -> Iterator[Limits]:
+def _limits(targets: Sequence[Target], console: Console) -> Iterator[MachineLimits]:
     """The limits of every device and number of threads; a machine that cannot be probed is told of, no more."""
     for device, threads in dict.fromkeys((target.device, target.threads) for target in targets):
         try:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.data.splits.prepare_splits import Roles, load_roles
-from compress.measure import Drawn, Quality, assess
+from compress.measure import BootstrapScorer, Quality, score_model
 from compress.pipeline.graph import Competitor, Plan
 from compress.pipeline.step_context import Workbench
 from compress.pipeline.steps.run_steps import SLICES_FILE
@@ -51,10 +51,10 @@ class Assessor:
         return {role: self.kind.gold(self.roles.rows(role)) for role in SCORED_ROLES}
 
     @cached_property
-    def _drawn(self) -> Drawn:
+    def _drawn(self) -> BootstrapScorer:
         """Keeps the scores of all draws, so that the teacher's serve every row."""
         recipe = self.plan.recipe
-        return Drawn(self.kind, self.roles.info.task_info, recipe.measure.bootstrap, recipe.seed)
+        return BootstrapScorer(self.kind, self.roles.info.task_info, recipe.measure.bootstrap, recipe.seed)
 
     @cached_property
     def _slices(self) -> dict[str, list[str]]:
@@ -73,7 +73,7 @@ class Assessor:
         if given is None:
             return None
         scored = json.loads((self.bench.inputs[competitor.scores[target.title]] / SCORED_FILE).read_bytes())
-        return assess(
+        return score_model(
             self.kind,
             self.roles.info.task_info,
             given[role],
@@ -95,7 +95,7 @@ class Assessor:
         if folder is None:
             return None
         answers, gold = self._load(folder)["test"], self.gold["test"]
-        found = assess(self.kind, self.roles.info.task_info, answers, gold, drawn=self._drawn)
+        found = score_model(self.kind, self.roles.info.task_info, answers, gold, drawn=self._drawn)
         if self._reference is None:
             return found
         versus = self._drawn.difference(answers, self._load(self._reference)["test"], gold)

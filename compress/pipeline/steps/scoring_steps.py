@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from compress.data.encode import Encoded
-    from compress.measure.predict_rows import Searched
+    from compress.measure.predict_rows import EmbeddedDocuments
     from compress.tasks.base import Row
     from compress.variants import Variant
 
@@ -81,7 +81,7 @@ def _answered(
     device: Literal["cpu", "cuda"],
     batch: int,
     rows: Mapping[str, Asked],
-) -> Iterator[tuple[str, NDArray[Any], Encoded, Searched | None]]:
+) -> Iterator[tuple[str, NDArray[Any], Encoded, EmbeddedDocuments | None]]:
     """What one variant makes of each set of rows, the rows as it read them, and the documents they search.
 
     Sets that follow each other and search the same documents have them embedded once. The task is the folder's own: it
@@ -89,7 +89,7 @@ def _answered(
     """
     from compress.data.tokenizer import Tokens
     from compress.environment import usable_cores
-    from compress.measure.predict_rows import answer_rows, embed_documents
+    from compress.measure.predict_rows import embed_documents, predict_rows
     from compress.model_info import read_info
     from compress.runtime import open_predictor
     from compress.runtime.predictor import Placement
@@ -103,7 +103,7 @@ def _answered(
         if documents is not embedded:
             searched = embed_documents(predictor.predict, documents, task, tokens, batch)
             embedded = documents
-        yield name, *answer_rows(predictor.predict, given, task, tokens, batch, searched), searched
+        yield name, *predict_rows(predictor.predict, given, task, tokens, batch, searched), searched
 
 
 def floor(bench: Workbench, seed: int) -> float:
@@ -111,10 +111,10 @@ def floor(bench: Workbench, seed: int) -> float:
     import numpy as np
 
     from compress.data.splits.prepare_splits import load_roles
-    from compress.measure.baselines import floor_answers
+    from compress.measure.baselines import baseline_predictions
 
     roles = load_roles(bench.inputs["data"])
     task = roles.info.task_info
-    answers = floor_answers(roles.rows("train"), roles.rows("test"), task, seed, roles.documents("test"))
+    answers = baseline_predictions(roles.rows("train"), roles.rows("test"), task, seed, roles.documents("test"))
     np.savez(bench.work / ANSWERS_FILE, test=answers)
     return float(roles.info.counts["train"])

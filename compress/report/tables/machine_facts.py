@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compress.measure.interference.machine_snapshot import Surroundings
+from compress.measure.interference.machine_snapshot import MachineSnapshot
 from compress.report.format_numbers import format_percent, format_size
 from compress.report.report_schema import Report
 from compress.tasks import kind_of
@@ -62,7 +62,7 @@ def _cores(report: Report) -> str:
     return told + (f" with {seen.threads_per_core} threads each" if (seen.threads_per_core or 1) > 1 else "")
 
 
-def _cache(seen: Surroundings | None) -> str | None:
+def _cache(seen: MachineSnapshot | None) -> str | None:
     return f"{format_size(seen.last_level_cache)} last-level cache" if seen and seen.last_level_cache else None
 
 
@@ -75,7 +75,7 @@ def _memory(report: Report) -> str | None:
     return f"{format_size(seen.memory)} memory"
 
 
-def _clock(seen: Surroundings) -> str:
+def _clock(seen: MachineSnapshot) -> str:
     """How fast the processor may run, and who decides."""
     turbo = None if seen.turbo is None else f"turbo {'on' if seen.turbo else 'off'}"
     span = f"{seen.frequency[0]:,.0f} to {seen.frequency[1]:,.0f} MHz" if seen.frequency else None
@@ -83,13 +83,13 @@ def _clock(seen: Surroundings) -> str:
     return _listed(governor, span, turbo, f"on {seen.power}" if seen.power else None)
 
 
-def _shared(seen: Surroundings) -> str:
+def _shared(seen: MachineSnapshot) -> str:
     hypervisor = "a hypervisor" if seen.hypervisor == "unnamed" else f"a hypervisor ({seen.hypervisor})"
     quota = f"a container's limit of {seen.core_quota:g} cores" if seen.core_quota is not None else None
     return _listed(hypervisor if seen.hypervisor else None, quota)
 
 
-def _accelerator(seen: Surroundings) -> str:
+def _accelerator(seen: MachineSnapshot) -> str:
     if seen.accelerator is None:
         return ""
     memory = format_size(seen.accelerator_memory) if seen.accelerator_memory else None

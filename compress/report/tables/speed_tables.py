@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 
 from compress.measure.result_base import Score
-from compress.measure.roofline.roofline import Limits
-from compress.measure.roofline.roofline_result import Rate
+from compress.measure.roofline.roofline import MachineLimits
+from compress.measure.roofline.roofline_result import KernelRate
 from compress.measure.timing.latency import Latency, Timing, UnderLoad, ratio
 from compress.report.format_numbers import (
     ABSENT,
@@ -188,7 +188,7 @@ def shares(report: Report, title: str) -> Table:
     return _each(report, title, columns, cells, left=left, texts={"why not"}).without_empty()
 
 
-def limits(given: Sequence[Limits]) -> Table:
+def limits(given: Sequence[MachineLimits]) -> Table:
     """What the machine can do at most, and what could not be tried."""
     columns = ("device", "threads", "limit", "at most", "measured with", "at")
     rows: list[Cells] = []
@@ -244,7 +244,7 @@ def noise_reasons(latencies: Mapping[str, Latency]) -> list[str]:
     ]
 
 
-def _rate(rate: Rate) -> Cells:
+def _rate(rate: KernelRate) -> Cells:
     return {"at most": format_op_rate(rate.value), "measured with": rate.kernel, "at": rate.size}
 
 

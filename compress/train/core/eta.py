@@ -17,8 +17,8 @@ from transformers import PreTrainedModel
 
 from compress.console import duration
 from compress.errors import pluralize
-from compress.measure.resources.flops import per_piece
-from compress.measure.timing.step_time_fit import LEAST, Load, loads_of
+from compress.measure.resources.flops import flops_per_token
+from compress.measure.timing.step_time_fit import MIN_UPDATES, BatchLoad, total_load
 from compress.models.families import shape_of
 from compress.train.core.train_state import State
 from compress.train.core.update_schedule import Plan
@@ -26,7 +26,7 @@ from compress.train.core.update_schedule import Plan
 SKIPPED = 2
 """First updates of a process or of a phase, which are slower: memory and kernels are prepared in them."""
 ENOUGH, SHARE = 20, 0.05
-"""Updates after which a forecast is made: so many, or this share of all where that is less, and at least `LEAST`."""
+"""Updates before the first forecast: this many, or this share of all updates if less, but at least `MIN_UPDATES`."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Rest:
 
 def pair_weight(model: PreTrainedModel) -> float:
     """What a pair of pieces costs a model where a piece costs one; 0 where its operations are not known."""
-    found = per_piece(shape_of(model))
+    found = flops_per_token(shape_of(model))
     return found[1] / found[0] if found else 0.0
 
 
@@ -153,7 +153,7 @@ class Forecaster:
         return Rest(seconds + (looks * state.evaluating / seen if seen else 0.0), 0 if seen else looks, whole)
 
     def _due(self) -> int:
-        return max(LEAST, min(ENOUGH, math.ceil(SHARE * self._plan.total)))
+        return max(MIN_UPDATES, min(ENOUGH, math.ceil(SHARE * self._plan.total)))
 
     def _tell(self, state: State, aloud: bool) -> None:
         rest = self._rest(state)
@@ -191,8 +191,8 @@ class Forecaster:
         place = self._plan.phase(update), update < self._plan.per_epoch
         ahead[place].count(self._work(self._load_of(update)), evaluated, sign)
 
-    def _load_of(self, update: int) -> Load:
-        return loads_of(self._lengths, self._plan.batches(update))
+    def _load_of(self, update: int) -> BatchLoad:
+        return total_load(self._lengths, self._plan.batches(update))
 
-    def _work(self, load: Load) -> float:
+    def _work(self, load: BatchLoad) -> float:
         return load.pieces + self._pair * load.squares

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from compress.measure.timing.step_time_fit import Load, Paces
+from compress.measure.timing.step_time_fit import BatchLoad, StepTimes
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Evaluation:
 class Cost:
     """What a training took and what it did for that, by which others are forecast."""
 
-    load: Load
+    load: BatchLoad
     """Pieces of all updates, padding included."""
-    phases: tuple[Paces, ...]
+    phases: tuple[StepTimes, ...]
     """How fast its updates were, phase by phase; one where the recipe tells none."""
     evaluating: float
     """Seconds that evaluations took."""
@@ -37,16 +37,16 @@ class Cost:
     def of(cls, told: Mapping[str, Any]) -> Cost:
         """From the fields of `State`; nothing where an older version wrote them."""
         return cls(
-            load=Load(told.get("pieces", 0), told.get("squares", 0)),
-            phases=tuple(Paces.of(each) for each in told.get("phases", ())),
+            load=BatchLoad(told.get("pieces", 0), told.get("squares", 0)),
+            phases=tuple(StepTimes.of(each) for each in told.get("phases", ())),
             evaluating=told.get("evaluating", 0.0),
             forecasts=tuple(told.get("forecasts", ())),
         )
 
     @property
-    def paces(self) -> Paces:
+    def paces(self) -> StepTimes:
         """Of all phases together."""
-        return sum(self.phases, Paces())
+        return sum(self.phases, StepTimes())
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class State:
     """Squared padded lengths so far."""
     evaluating: float = 0.0
     """Seconds that evaluations took, which `seconds` holds too."""
-    phases: list[Paces] = field(default_factory=list)
+    phases: list[StepTimes] = field(default_factory=list)
     """How fast updates are, phase by phase, as far as it has come."""
     forecasts: list[dict[str, Any]] = field(default_factory=list)
 
@@ -110,13 +110,13 @@ class State:
         known = {key: value for key, value in told.items() if key in cls.__dataclass_fields__}
         if "counted" not in told:
             known["counted"] = dict.fromkeys(told.get("sums", {}), told.get("since", 1))
-        known["phases"] = [Paces.of(each) for each in told.get("phases", ())]
+        known["phases"] = [StepTimes.of(each) for each in told.get("phases", ())]
         return cls(**known)
 
-    def paces(self, phase: int) -> Paces:
+    def paces(self, phase: int) -> StepTimes:
         """Those of a phase."""
         while len(self.phases) <= phase:
-            self.phases.append(Paces())
+            self.phases.append(StepTimes())
         return self.phases[phase]
 
     def add_losses(self, losses: Mapping[str, float]) -> None:

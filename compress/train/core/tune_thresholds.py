@@ -6,7 +6,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.data.splits.prepare_splits import Roles
-from compress.measure.predict_rows import answer_rows, embed_documents
+from compress.measure.predict_rows import embed_documents, predict_rows
 from compress.model_info import TaskInfo
 from compress.tasks import kind_of
 from compress.train.core.distributed import Processes
@@ -25,6 +25,6 @@ def tuned_task(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, roles
     tokens = tokens_of(model.config, tokenizer)
     run = runs(model)
     searched = embed_documents(run, roles.documents("select"), task, tokens, BATCH)
-    answers, _ = answer_rows(run, rows, task, tokens, BATCH, searched)
+    answers, _ = predict_rows(run, rows, task, tokens, BATCH, searched)
     nn.Module.to(model, device).train(was_training)
     return kind.tuned(answers, kind.gold(rows), task)

@@ -9,7 +9,7 @@ from compress.data.loading.data_digest import contents_digest
 from compress.data.loading.row_sources import check_columns
 from compress.data.splits.prepare_splits import load_roles, prepare
 from compress.errors import DataError
-from compress.measure.baselines import floor_answers
+from compress.measure.baselines import baseline_predictions
 from compress.tasks import kind_of
 
 pytest.importorskip("scipy")
@@ -143,7 +143,7 @@ def test_the_floor_is_what_words_find(files, task_of, write, tmp_path):
     info = prepare(task_of(**files(corpus=corpus)), 0, tmp_path)
     roles, kind = load_roles(tmp_path), kind_of(info.task_info)
     rows = roles.rows("test")
-    answers = floor_answers((), rows, info.task_info, 0, roles.documents("test"))
+    answers = baseline_predictions((), rows, info.task_info, 0, roles.documents("test"))
     assert answers["found"].shape == (2, 100)
     assert kind.score(answers, kind.gold(rows), info.task_info)["recall_at_10"] == 1.0
 

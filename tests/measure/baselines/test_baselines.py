@@ -3,7 +3,7 @@ import pytest
 
 from compress.errors import UsageError
 from compress.measure.baselines import bag_of_words as floor
-from compress.measure.baselines import floor_of
+from compress.measure.baselines import baseline_for
 from compress.measure.baselines.bag_of_words import bag_of_words, overlap, words
 from compress.model_info import TaskInfo
 from compress.tasks import KINDS
@@ -96,4 +96,4 @@ def test_a_kind_without_a_floor_says_so():
     with pytest.raises(UsageError, match="no bag of words for the kind 'tokens'"):
         bag_of_words([], [], about)
     with pytest.raises(UsageError, match="nothing simple is known that answers the kind 'tokens'"):
-        floor_of("tokens")
+        baseline_for("tokens")

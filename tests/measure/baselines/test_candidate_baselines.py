@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compress.measure.baselines import floor_answers, floor_of
+from compress.measure.baselines import baseline_for, baseline_predictions
 from compress.measure.baselines.bag_of_choices import Pairs
 from compress.model_info import TaskInfo
 from compress.tasks import KINDS
@@ -30,7 +30,7 @@ def questions(count, seed):
 
 def test_choices_are_told_by_their_words():
     kind, test = KINDS["multiple_choice"], questions(40, 1)
-    answers = floor_answers(questions(150, 0), test, task("multiple_choice"))
+    answers = baseline_predictions(questions(150, 0), test, task("multiple_choice"))
     assert answers.shape == (40, max(len(row["choices"]) for row in test))
     assert kind.score(answers, kind.gold(test), task("multiple_choice"))["accuracy"] > 0.95
     there = answers >= 0
@@ -59,14 +59,14 @@ def test_candidates_that_share_rare_words_with_their_question_come_first():
         {"text": "who wrote it", "candidates": ["she wrote it", "it rained", "the end"], "label": [1.0, 0.0, 0.0]},
     ]
     kind = KINDS["ranking"]
-    answers = floor_answers([], rows, task("ranking"))
+    answers = baseline_predictions([], rows, task("ranking"))
     assert kind.score(answers, kind.gold(rows), task("ranking"))["map"] == 1.0
-    assert floor_of("ranking").name == "BM25"
+    assert baseline_for("ranking").name == "BM25"
 
 
 def test_chance_decides_between_candidates_without_a_shared_word():
     rows = [{"text": "nothing", "candidates": ["one", "two", "three"], "label": [1.0, 0.0, 0.0]}] * 300
     kind = KINDS["ranking"]
-    answers = floor_answers([], rows, task("ranking"), seed=1)
+    answers = baseline_predictions([], rows, task("ranking"), seed=1)
     assert kind.score(answers, kind.gold(rows), task("ranking"))["precision_at_1"] == pytest.approx(1 / 3, abs=0.1)
-    assert (answers == floor_answers([], rows, task("ranking"), seed=1)).all()
+    assert (answers == baseline_predictions([], rows, task("ranking"), seed=1)).all()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compress.measure.baselines import floor_answers, floor_of
+from compress.measure.baselines import baseline_for, baseline_predictions
 from compress.measure.baselines import word_tags as module
 from compress.model_info import TaskInfo
 from compress.tasks.parsing.bio_tags import tag_names
@@ -21,17 +21,17 @@ TRAIN = [row("to Ulm", 0, 1), row("Ulm to", 1, 0), row("Ulm to", 0, 1), row("tie
 
 
 def test_each_word_gets_its_most_frequent_tag():
-    answers = floor_answers(TRAIN, [row("to Ulm by", 0, 1, 0), row("tie", 0)], TASK)
+    answers = baseline_predictions(TRAIN, [row("to Ulm by", 0, 1, 0), row("tie", 0)], TASK)
     assert answers["tag"].tolist() == [[0, 1, 0], [0, -1, -1]]
     assert answers["probability"].tolist() == pytest.approx(np.array([[2 / 3, 2 / 3, 0], [0.5, 0, 0]]))
-    assert floor_of("token_classification").name == "each word's most frequent tag"
+    assert baseline_for("token_classification").name == "each word's most frequent tag"
 
 
 def test_a_row_of_new_words_alone():
-    assert floor_answers(TRAIN, [row("by car", 0, 0)], TASK)["tag"].tolist() == [[0, 0]]
+    assert baseline_predictions(TRAIN, [row("by car", 0, 0)], TASK)["tag"].tolist() == [[0, 0]]
 
 
 def test_a_sample_stands_for_more_rows_than_are_used(monkeypatch):
     monkeypatch.setattr(module, "MOST_ROWS", 2)
-    one, same = (floor_answers(TRAIN, TRAIN, TASK, seed=3) for _ in range(2))
+    one, same = (baseline_predictions(TRAIN, TRAIN, TASK, seed=3) for _ in range(2))
     assert (one == same).all()

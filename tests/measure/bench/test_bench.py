@@ -10,9 +10,9 @@ from compress.errors import CompressError, DeviceUnavailable, UsageError
 from compress.measure.bench import bench
 from compress.measure.bench.bench_command import bench_and_show
 from compress.measure.bench.bench_result import Bench
-from compress.measure.bench.parse_options import Cells
+from compress.measure.bench.parse_options import GridOptions
 from compress.measure.result_base import Score
-from compress.measure.roofline.roofline import Limits
+from compress.measure.roofline.roofline import MachineLimits
 from compress.measure.timing.latency import Latency, Timing
 from compress.recipe.measure_schema import Measure, Target
 
@@ -94,7 +94,9 @@ def test_a_target_s_own_length_comes_before_texts(asked, small, tmp_path):
 
 def test_a_grid_is_looked_at_on_every_place_once(asked, small):
     targets = [Target(device="cpu", batch=8), Target(device="cpu", length=32), Target(device="cpu", threads=2)]
-    found = bench([str(small)], targets, grid=Cells(batch=(1, 8), length=(16, 32)), settings=Measure(callers=[1, 2]))
+    found = bench(
+        [str(small)], targets, grid=GridOptions(batch=(1, 8), length=(16, 32)), settings=Measure(callers=[1, 2])
+    )
     cells = [(one.threads, one.batch, one.length) for one in found.grid]
     assert cells == [(threads, batch, length) for threads in (1, 2) for batch in (1, 8) for length in (16, 32)]
     assert len(asked) == 3 + 8 - 1  # one cell is the second target's own
@@ -102,7 +104,7 @@ def test_a_grid_is_looked_at_on_every_place_once(asked, small):
 
 
 def test_a_side_that_the_grid_leaves_out_is_the_target_s_own(asked, small):
-    found = bench([str(small)], Target(device="cpu", length=16), grid=Cells(batch=(1, 4)))
+    found = bench([str(small)], Target(device="cpu", length=16), grid=GridOptions(batch=(1, 4)))
     assert [(one.batch, one.length) for one in found.grid] == [(1, 16), (4, 16)]
 
 
@@ -121,10 +123,10 @@ def test_a_model_at_a_length_that_it_cannot_read(asked, small, wide, tmp_path):
 
 
 def test_limits_are_told_where_known_and_measured_when_asked(asked, small, monkeypatch):
-    limits = Limits(
+    limits = MachineLimits(
         device="cpu", device_name="a processor", threads=1, bandwidth=1e9, measured_at="now", fingerprint="f"
     )
-    monkeypatch.setattr(measure.bench, "known_limits", lambda threads, device: None)
+    monkeypatch.setattr(measure.bench, "cached_limits", lambda threads, device: None)
     monkeypatch.setattr(measure.bench, "machine_limits", lambda threads, device, console: limits)
     assert bench([str(small)]).limits == ()
     bare = str(small / "model.onnx")
@@ -153,7 +155,7 @@ def test_texts_are_for_models_with_a_tokenizer(asked, small, tmp_path):
 
 def test_what_is_finished_is_kept_after_every_session(asked, small):
     seen = []
-    bench([str(small)], [CPU, Target(device="cpu", length=16)], grid=Cells(batch=(4,)), kept=seen.append)
+    bench([str(small)], [CPU, Target(device="cpu", length=16)], grid=GridOptions(batch=(4,)), kept=seen.append)
     assert [(len(one.targets), len(one.grid)) for one in seen] == [(1, 0), (2, 0), (2, 1), (2, 2)]
 
 

@@ -3,11 +3,11 @@ import io
 import pytest
 
 from compress.console import Console
-from compress.measure.bench.bench_result import Bench, Comparison, Contender, Timed
+from compress.measure.bench.bench_result import Bench, BenchModel, Comparison, TimedModel
 from compress.measure.bench.bench_tables import bought, interval, noise_words, quiet_rows, show, tables
 from compress.measure.resources.footprint import Footprint
 from compress.measure.result_base import Score
-from compress.measure.roofline.roofline import Limits, Rate, Shares
+from compress.measure.roofline.roofline import KernelRate, LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency, Noise, Timing, UnderLoad
 from compress.recipe.measure_schema import Measure
 
@@ -29,7 +29,7 @@ FAILED = Latency(status="failed", reason="the process ended with exit code 1")
 
 
 def session(batch=1, against="a", **found):
-    models = {name: Timed(latency=each, ratio=times(found[against], each)) for name, each in found.items()}
+    models = {name: TimedModel(latency=each, ratio=times(found[against], each)) for name, each in found.items()}
     title = f"cpu, 1 thread, batch {batch}, 64 pieces"
     return Comparison(title=title, device="cpu", threads=1, batch=batch, length=64, models=models, seconds=12.0)
 
@@ -41,7 +41,7 @@ def made(*targets, grid=(), against="a"):
         created="2030-01-01T00:00:00+00:00",
         made_by="tests",
         against=against,
-        models=tuple(Contender(name=name, footprint=size) for name in names),
+        models=tuple(BenchModel(name=name, footprint=size) for name in names),
         settings=Measure(),
         targets=targets,
         grid=grid,
@@ -83,8 +83,8 @@ def test_energy_says_where_it_was_read_or_why_not():
 
 
 def test_limits_and_shares_are_told_where_they_are_known():
-    kernel = Rate(value=84.2e9, kernel="a product", size="8 x 8 x 8")
-    limits = Limits(
+    kernel = KernelRate(value=84.2e9, kernel="a product", size="8 x 8 x 8")
+    limits = MachineLimits(
         device="cpu",
         device_name="a processor",
         threads=1,
@@ -94,7 +94,7 @@ def test_limits_and_shares_are_told_where_they_are_known():
         fingerprint="f",
     )
     one = session(a=latency(4.0))
-    timed = one.models["a"].model_copy(update={"shares": Shares(compute=0.4249)})
+    timed = one.models["a"].model_copy(update={"shares": LimitShares(compute=0.4249)})
     found = made(one.model_copy(update={"models": {"a": timed}})).model_copy(update={"limits": (limits,)})
     costs = list(tables(found))[1]
     assert costs.rows[0]["of matrix limit"] == "42%"
@@ -151,9 +151,9 @@ def test_settings_that_a_bench_has_no_use_for_are_not_written():
 def test_a_share_that_is_small_or_missing_is_not_read_as_nothing():
     one = session(a=latency(4.0), b=latency(4.0), c=latency(4.0))
     told = {
-        "a": Shares(compute=0.004),
-        "b": Shares(reason="the model does not tell its shape"),
-        "c": Shares(compute=0.5),
+        "a": LimitShares(compute=0.004),
+        "b": LimitShares(reason="the model does not tell its shape"),
+        "c": LimitShares(compute=0.5),
     }
     models = {name: timed.model_copy(update={"shares": told[name]}) for name, timed in one.models.items()}
     _, costs = tables(made(one.model_copy(update={"models": models})))

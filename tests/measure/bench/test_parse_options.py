@@ -4,7 +4,7 @@ from pydantic import ValidationError
 from compress.errors import UsageError
 from compress.measure.bench.parse_options import (
     LEAST_ROUNDS,
-    Cells,
+    GridOptions,
     read_callers,
     read_grid,
     read_lines,
@@ -50,7 +50,7 @@ def test_a_target_is_given_once():
 
 @pytest.mark.parametrize("texts", [["batch=1,8", "length=32,data"], ["batch=1,8 length=32,data"]])
 def test_a_grid_in_one_option_or_two(texts):
-    assert read_grid(texts) == Cells(batch=(1, 8), length=(32, "data"))
+    assert read_grid(texts) == GridOptions(batch=(1, 8), length=(32, "data"))
 
 
 @pytest.mark.parametrize(
@@ -161,18 +161,18 @@ class TestLengths:
     DATA = Target(device="cpu", length="data")
 
     def test_the_default_stands_in_where_there_are_no_texts(self):
-        assert with_lengths([CPU, self.LONG], Cells(), False, 128)[0].length == 128
-        assert with_lengths([CPU, self.LONG], Cells(), True, 128)[0].length == "data"
+        assert with_lengths([CPU, self.LONG], GridOptions(), False, 128)[0].length == 128
+        assert with_lengths([CPU, self.LONG], GridOptions(), True, 128)[0].length == "data"
 
     def test_texts_are_needed_where_they_are_asked_for(self):
-        for targets, cells in (([self.DATA], Cells()), ([CPU], Cells(length=("data",)))):
+        for targets, cells in (([self.DATA], GridOptions()), ([CPU], GridOptions(length=("data",)))):
             with pytest.raises(UsageError, match="add --texts FILE"):
                 with_lengths(targets, cells, False, 128)
 
     def test_texts_that_no_session_would_read(self):
         with pytest.raises(UsageError, match="--texts is not used"):
-            with_lengths([self.LONG], Cells(), True, 128)
-        with_lengths([self.LONG], Cells(length=("data",)), True, 128)
+            with_lengths([self.LONG], GridOptions(), True, 128)
+        with_lengths([self.LONG], GridOptions(length=("data",)), True, 128)
 
 
 def test_what_the_models_cannot_read_is_told_by_its_line(tmp_path):

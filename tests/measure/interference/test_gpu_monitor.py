@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from compress.measure.interference.gpu_monitor import Watch
+from compress.measure.interference.gpu_monitor import GpuMonitor
 
 
 class NVMLError(Exception):
@@ -44,23 +44,23 @@ def nvml(samples=(), there=None, bits=0, refuse=False):
 
 @pytest.fixture
 def watch(monkeypatch):
-    def find(**told) -> Watch:
+    def find(**told) -> GpuMonitor:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         monkeypatch.setitem(sys.modules, "pynvml", nvml(**told))
-        return Watch.find("cuda")
+        return GpuMonitor.find("cuda")
 
     return find
 
 
 def test_on_the_cpu_there_is_nothing_to_watch():
-    found = Watch.find("cpu")
+    found = GpuMonitor.find("cpu")
     assert found.missing is found.held_down() is found.others(found.look()) is None
 
 
 def test_without_nvml_the_reason_is_told(monkeypatch, watch):
     assert watch(refuse=True).missing == "not watched on CUDA: NVML says: Not Supported"
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    missing = Watch.find("cuda").missing or ""
+    missing = GpuMonitor.find("cuda").missing or ""
     assert missing.startswith("not watched on CUDA: nvidia-ml-py is not installed")
 
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from compress.measure.interference.interference import (
-    Heard,
-    Listener,
-    Look,
+    Counters,
+    Interference,
+    InterferenceMonitor,
     _throttled,
+    aggregate,
     disturbances,
-    sum_up,
     uneven_laps,
     unsteady_starts,
     waited_share,
@@ -27,19 +27,21 @@ def timed(*medians: float, spread: float = 0.01) -> Timing:
     )
 
 
-def look(clock: float, processor: float, own: int, stolen: int, other: int, preempted: int = 0) -> Look:
-    return Look(clock, processor, read_ticks(STAT.format(own, stolen, other)), preempted, None)
+def look(clock: float, processor: float, own: int, stolen: int, other: int, preempted: int = 0) -> Counters:
+    return Counters(clock, processor, read_ticks(STAT.format(own, stolen, other)), preempted, None)
 
 
 def test_what_others_took_is_what_the_worker_did_not(monkeypatch):
-    listener = Listener(own=(0,), beside=((1,),))
-    monkeypatch.setattr(Listener, "look", lambda _: look(12.0, 6.5, own=300, stolen=10, other=150, preempted=40))
+    listener = InterferenceMonitor(own=(0,), beside=((1,),))
+    monkeypatch.setattr(
+        InterferenceMonitor, "look", lambda _: look(12.0, 6.5, own=300, stolen=10, other=150, preempted=40)
+    )
     heard = listener.heard(look(10.0, 5.0, own=100, stolen=0, other=50))
     assert heard.busy == pytest.approx(0.5)
     assert heard.stolen == pytest.approx(0.1)
     assert heard.beside == pytest.approx((1.0,))
     assert heard.preempted == 40
-    noise = sum_up([heard, heard], own=1, beside=[1])
+    noise = aggregate([heard, heard], own=1, beside=[1])
     assert noise is not None
     assert noise.other_load == pytest.approx(0.25)
     assert noise.stolen == pytest.approx(0.05)
@@ -49,23 +51,23 @@ def test_what_others_took_is_what_the_worker_did_not(monkeypatch):
 
 
 def test_shares_are_shares_also_where_ticks_round():
-    noise = sum_up([Heard(elapsed=1.0, busy=-0.02, stolen=0.0, beside=(1.02,))], own=1, beside=[1])
+    noise = aggregate([Interference(elapsed=1.0, busy=-0.02, stolen=0.0, beside=(1.02,))], own=1, beside=[1])
     assert noise is not None
     assert noise.other_load == 0.0
     assert noise.beside == 1.0
 
 
 def test_nothing_is_said_of_what_was_too_short_or_not_told():
-    short = sum_up([Heard(elapsed=0.05, busy=0.05)], own=1)
+    short = aggregate([Interference(elapsed=0.05, busy=0.05)], own=1)
     assert short is not None
     assert short.other_load is None
-    assert sum_up([], own=1) is None
-    unknown = sum_up([Heard(elapsed=5.0)], own=0)
+    assert aggregate([], own=1) is None
+    unknown = aggregate([Interference(elapsed=5.0)], own=0)
     assert unknown == Noise()
 
 
 def test_a_listener_on_unknown_cores_hears_nothing_of_them():
-    listener = Listener(own=(4096,))
+    listener = InterferenceMonitor(own=(4096,))
     heard = listener.heard(listener.look())
     assert heard.busy is None
     assert heard.stolen is None
@@ -73,7 +75,7 @@ def test_a_listener_on_unknown_cores_hears_nothing_of_them():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counters of Linux")
 def test_a_listener_hears_this_machine():
-    listener = Listener(own=(min(ticks()),))
+    listener = InterferenceMonitor(own=(min(ticks()),))
     heard = listener.heard(listener.look())
     assert heard.busy is not None
     assert heard.preempted is not None
@@ -117,11 +119,11 @@ def test_spread_speaks_for_itself_and_all_is_told():
 
 
 def test_laps_under_load_are_judged_apart():
-    quiet = Heard(elapsed=1.0, busy=0.0, stolen=0.0, beside=(0.0,))
+    quiet = Interference(elapsed=1.0, busy=0.0, stolen=0.0, beside=(0.0,))
     assert uneven_laps([quiet, quiet], [100.0, 95.0], 1, [1]) == []
     (said,) = uneven_laps([quiet, None], [100.0, 80.0], 1, [1])
     assert said == "its laps differ by 20% in rows a second, more than 10%"
-    (said,) = uneven_laps([quiet, Heard(elapsed=1.0, busy=1.0, beside=(0.0,))], [100.0, 100.0], 1, [1])
+    (said,) = uneven_laps([quiet, Interference(elapsed=1.0, busy=1.0, beside=(0.0,))], [100.0, 100.0], 1, [1])
     assert said == "other work took 50% of its cores"
 
 
@@ -132,8 +134,10 @@ def test_warming_up_that_did_not_end_is_told():
 
 
 def test_an_accelerator_that_others_used_or_that_was_held_down_is_named():
-    turns = [Heard(elapsed=1.0, device_load=share, device_held=held) for share, held in ((0.3, ()), (0.1, ("heat",)))]
-    noise = sum_up(turns, own=0)
+    turns = [
+        Interference(elapsed=1.0, device_load=share, device_held=held) for share, held in ((0.3, ()), (0.1, ("heat",)))
+    ]
+    noise = aggregate(turns, own=0)
     assert noise == Noise(device_load=0.2, device_throttled=1, device_held_by=("heat",))
     assert disturbances(noise, timed(1.0, 1.0)) == [
         "other work took 20% of the accelerator",

@@ -2,18 +2,18 @@ import re
 
 from compress.environment import Gpu, describe
 from compress.measure.interference import machine_snapshot
-from compress.measure.interference.machine_snapshot import Surroundings, look
+from compress.measure.interference.machine_snapshot import MachineSnapshot, snapshot_machine
 
 
 def test_what_is_around():
-    found = look()
+    found = snapshot_machine()
     assert found.fingerprint == describe().fingerprint
     assert 1 <= found.cores <= found.cores_of_machine
     assert 0 < found.memory <= found.memory_of_machine
     assert re.fullmatch(r"[\d-]+T[\d:]+\+00:00", found.looked_at)
     assert (found.accelerator, found.driver, found.cuda) == (None, None, None)
     assert "numpy" in found.versions
-    assert Surroundings.model_validate_json(found.model_dump_json()) == found
+    assert MachineSnapshot.model_validate_json(found.model_dump_json()) == found
 
 
 def test_an_accelerator_with_its_driver(monkeypatch):
@@ -22,6 +22,6 @@ def test_an_accelerator_with_its_driver(monkeypatch):
     monkeypatch.setattr(machine_snapshot, "describe", lambda devices: replace(describe(), gpus=(Gpu("H200", 2**37),)))
     monkeypatch.setattr(machine_snapshot, "driver_version", lambda: "550.54")
     monkeypatch.setattr(machine_snapshot, "cuda_version", lambda: "12.4")
-    found = look(device=True)
+    found = snapshot_machine(device=True)
     assert (found.accelerator, found.accelerator_memory) == ("H200", 2**37)
     assert (found.driver, found.cuda) == ("550.54", "12.4")

@@ -3,7 +3,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from compress.measure import Drawn
+from compress.measure import BootstrapScorer
 from compress.measure.quality.calibration import bin_places, calibrate
 from compress.measure.quality.quality_result import Bin, Calibration
 from compress.measure.result_base import Score
@@ -27,7 +27,7 @@ def calibrated(rows, random, shift=0.0):
 
 
 def look(answers, gold, task=CLASSES, resampling=200):
-    return calibrate(Drawn(KINDS[task.kind], task, resampling), answers, gold)
+    return calibrate(BootstrapScorer(KINDS[task.kind], task, resampling), answers, gold)
 
 
 def slow_error(answers, gold, edges):
@@ -96,7 +96,7 @@ def test_draws_take_rows_with_all_their_decisions():
     random = np.random.default_rng(3)
     gold = random.integers(0, 2, (50, 3)).astype(np.float32)
     answers = random.random((50, 3)).astype(np.float32)
-    kind, drawn = KINDS["multi_label"], Drawn(KINDS["multi_label"], LABELS, 100)
+    kind, drawn = KINDS["multi_label"], BootstrapScorer(KINDS["multi_label"], LABELS, 100)
     found = calibrate(drawn, answers, gold)
     assert sum(each.rows for each in found.bins) == 150
     sure = kind.confidence(answers, gold)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compress.errors import CompressError
-from compress.measure.quality.disagreement import most_apart, write_disagreements
+from compress.measure.quality.disagreement import largest_disagreements, write_disagreements
 from compress.model_info import TaskInfo
 from compress.tasks import KINDS
 
@@ -17,27 +17,27 @@ GOLD = np.array([0, 1, 0, 1])
 def test_other_decisions_come_first_and_last_digits_not_at_all():
     ours = np.array([[0.51, 0.49], [0.9, 0.1], [0.9, 0.1], [0.7, 0.3]])
     teachers = np.array([[0.49, 0.51], [0.6, 0.4], [0.90007, 0.09993], [0.74, 0.26]])
-    found = most_apart(KINDS["classification"], CLASSES, ours, teachers, GOLD)
+    found = largest_disagreements(KINDS["classification"], CLASSES, ours, teachers, GOLD)
     assert [each.row for each in found] == [0, 1]
-    assert most_apart(KINDS["classification"], CLASSES, ours[2:], teachers[2:], GOLD[2:]) == ()
+    assert largest_disagreements(KINDS["classification"], CLASSES, ours[2:], teachers[2:], GOLD[2:]) == ()
 
 
 def test_scores_are_apart_by_their_own_spread():
     task = CLASSES.model_copy(update={"kind": "regression", "labels": (), "metric": "mse"})
     gold = np.array([0.0, 100.0, 50.0])
-    found = most_apart(KINDS["regression"], task, gold + np.array([1.0, 5.0, 0.0]), gold, gold)
+    found = largest_disagreements(KINDS["regression"], task, gold + np.array([1.0, 5.0, 0.0]), gold, gold)
     assert [each.row for each in found] == [1]
 
 
 def test_cosines_are_apart_by_the_spread_of_labels_from_0_to_1():
     task = CLASSES.model_copy(update={"kind": "similarity", "labels": (), "metric": "spearman", "range": (0.0, 100.0)})
     gold, teachers = np.array([0.0, 100.0, 50.0]), np.array([0.0, 1.0, 0.5])
-    found = most_apart(KINDS["similarity"], task, teachers + np.array([0.01, -0.05, 0.0]), teachers, gold)
+    found = largest_disagreements(KINDS["similarity"], task, teachers + np.array([0.01, -0.05, 0.0]), teachers, gold)
     assert [each.row for each in found] == [1]
 
 
 def test_the_furthest_come_first_and_equal_answers_not_at_all():
-    found = most_apart(KINDS["classification"], CLASSES, OURS, TEACHERS, GOLD)
+    found = largest_disagreements(KINDS["classification"], CLASSES, OURS, TEACHERS, GOLD)
     assert [each.row for each in found] == [2, 1, 3]
     assert found[0].model_dump() == {
         "row": 2,
@@ -52,7 +52,7 @@ def test_no_more_than_asked_for_and_in_the_order_of_a_full_sort():
     random = np.random.default_rng(0)
     ours, theirs = random.normal(size=(2, 200)).round(1)
     task = CLASSES.model_copy(update={"kind": "regression", "labels": (), "metric": "mse"})
-    found = most_apart(KINDS["regression"], task, ours, theirs, ours, most=20)
+    found = largest_disagreements(KINDS["regression"], task, ours, theirs, ours, most=20)
     slow = sorted(range(200), key=lambda row: (-abs(ours[row] - theirs[row]), row))[:20]
     assert [each.row for each in found] == slow
 
@@ -62,12 +62,12 @@ def test_a_kind_without_distances_has_no_disagreements():
         def distance(self, answers, others):
             return None
 
-    assert most_apart(Mute(), CLASSES, OURS, TEACHERS, GOLD) == ()
+    assert largest_disagreements(Mute(), CLASSES, OURS, TEACHERS, GOLD) == ()
 
 
 def test_the_file_holds_the_rows_and_the_facts_do_not(tmp_path):
     rows = [{"text": f"text {number} é", "text_pair": None, "label": int(GOLD[number])} for number in range(4)]
-    found = most_apart(KINDS["classification"], CLASSES, OURS, TEACHERS, GOLD)
+    found = largest_disagreements(KINDS["classification"], CLASSES, OURS, TEACHERS, GOLD)
     assert not any("text" in str(each.model_dump()) for each in found)
     path = tmp_path / "disagreements.jsonl"
     assert write_disagreements(path, rows, {"student/onnx-int8": found, "student/onnx-fp32": found[:1]}) == 4

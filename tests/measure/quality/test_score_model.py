@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from compress.errors import ModelError, UsageError
-from compress.measure import Drawn, assess
+from compress.measure import BootstrapScorer, score_model
 from compress.measure.quality.quality_result import Quality
 from compress.measure.quality.significance import bootstrap
 from compress.model_info import TaskInfo
@@ -30,7 +30,7 @@ def gold() -> np.ndarray:
 def test_classification_scores_classes_and_difference(gold):
     kind = KINDS["classification"]
     answers, teacher = noisy(gold, 60), noisy(gold, 20)
-    found = assess(kind, CLASSES, answers, gold, teacher_answers=teacher, resampling=200, truncated=0.1, batch=8)
+    found = score_model(kind, CLASSES, answers, gold, teacher_answers=teacher, resampling=200, truncated=0.1, batch=8)
     assert found.primary.value == pytest.approx(0.85)
     assert found.primary.low < 0.85 < found.primary.high
     assert found.versus_teacher is not None
@@ -52,7 +52,7 @@ def test_classification_scores_classes_and_difference(gold):
 
 def test_a_metric_that_is_no_share_of_right_rows_is_bootstrapped(gold):
     task = CLASSES.model_copy(update={"metric": "matthews"})
-    found = assess(
+    found = score_model(
         KINDS["classification"], task, noisy(gold, 60), gold, teacher_answers=noisy(gold, 20), resampling=200
     )
     assert found.versus_teacher is not None
@@ -61,7 +61,7 @@ def test_a_metric_that_is_no_share_of_right_rows_is_bootstrapped(gold):
 
 def test_equal_models_differ_by_nothing(gold):
     answers = noisy(gold, 40)
-    found = assess(KINDS["classification"], CLASSES, answers, gold, unquantized_answers=answers, resampling=100)
+    found = score_model(KINDS["classification"], CLASSES, answers, gold, unquantized_answers=answers, resampling=100)
     difference = found.versus_unquantized
     assert difference is not None
     assert (difference.value, difference.low, difference.high, difference.p_value) == (0.0, 0.0, 0.0, 1.0)
@@ -73,7 +73,7 @@ def test_multi_label_classes_and_agreement():
     gold = np.random.default_rng(0).integers(0, 2, (100, 3)).astype(np.float32)
     answers = gold.copy()
     answers[:, 1] = 0.0  # the second label is never found
-    found = assess(KINDS["multi_label"], LABELS, answers, gold, teacher_answers=gold, resampling=100)
+    found = score_model(KINDS["multi_label"], LABELS, answers, gold, teacher_answers=gold, resampling=100)
     assert [found.per_class[label].recall for label in "abc"] == [1.0, 0.0, 1.0]
     assert found.per_class["b"].rows == int(gold[:, 1].sum())
     assert found.per_class["b"].precision is None  # nothing was taken for it
@@ -84,7 +84,7 @@ def test_multi_label_classes_and_agreement():
 def test_regression_has_no_decisions():
     gold = np.linspace(0, 5, 80)
     kind = KINDS["regression"]
-    found = assess(kind, SCORES, gold[::-1].copy(), gold, teacher_answers=gold, resampling=100)
+    found = score_model(kind, SCORES, gold[::-1].copy(), gold, teacher_answers=gold, resampling=100)
     assert found.primary.value == pytest.approx(-1.0)
     assert found.per_class == {}
     assert found.agreement_with_teacher is None
@@ -95,7 +95,7 @@ def test_regression_has_no_decisions():
 def test_an_error_metric_turns_its_difference_around():
     gold = np.linspace(0, 5, 80)
     task = SCORES.model_copy(update={"metric": "mse"})
-    found = assess(KINDS["regression"], task, gold + 1.0, gold, teacher_answers=gold + 0.5, resampling=100)
+    found = score_model(KINDS["regression"], task, gold + 1.0, gold, teacher_answers=gold + 0.5, resampling=100)
     assert found.larger_is_better is False
     assert found.primary.value == pytest.approx(1.0)
     assert found.versus_teacher is not None
@@ -107,19 +107,21 @@ def test_bad_answers_are_refused(gold):
     broken = noisy(gold, 0)
     broken[3, 1] = np.nan
     with pytest.raises(ModelError, match="not finite numbers on 1 of 400 rows"):
-        assess(kind, CLASSES, broken, gold)
+        score_model(kind, CLASSES, broken, gold)
     with pytest.raises(ModelError, match="399 answers were given for 400 rows"):
-        assess(kind, CLASSES, noisy(gold, 0)[1:], gold)
+        score_model(kind, CLASSES, noisy(gold, 0)[1:], gold)
     with pytest.raises(ModelError, match="no rows to score"):
-        assess(kind, CLASSES, noisy(gold, 0)[:0], gold[:0])
+        score_model(kind, CLASSES, noisy(gold, 0)[:0], gold[:0])
     with pytest.raises(UsageError, match="no metric called 'acuracy'; did you mean accuracy"):
-        assess(kind, CLASSES.model_copy(update={"metric": "acuracy"}), noisy(gold, 0), gold)
+        score_model(kind, CLASSES.model_copy(update={"metric": "acuracy"}), noisy(gold, 0), gold)
 
 
 def test_perfect_scores_of_another_metric_are_not_taken_for_shares():
     gold = np.array([0, 1, 2] * 20)
     task = CLASSES.model_copy(update={"metric": "macro_f1"})
-    found = assess(KINDS["classification"], task, noisy(gold, 0), gold, teacher_answers=noisy(gold, 0), resampling=100)
+    found = score_model(
+        KINDS["classification"], task, noisy(gold, 0), gold, teacher_answers=noisy(gold, 0), resampling=100
+    )
     assert found.versus_teacher is not None
     assert found.versus_teacher.test == "paired bootstrap"
 
@@ -132,7 +134,7 @@ def test_only_test_is_looked_at_closely(gold):
         "slices": {"source": ["web", "book"] * 200},
         "perturbed": {"typos": noisy(gold, 90)},
     }
-    found = assess(kind, CLASSES, answers, gold, resampling=100, **more)
+    found = score_model(kind, CLASSES, answers, gold, resampling=100, **more)
     assert found.calibration is not None
     assert [score.name for score in found.by_length] == [
         "0-99 pieces",
@@ -145,14 +147,14 @@ def test_only_test_is_looked_at_closely(gold):
     assert found.robustness[0].change.value == pytest.approx(-30 / 400)
     assert found.robustness[0].change.test == "mcnemar"
     assert {each.row for each in found.disagreements} <= set(range(20, 60))
-    hidden = assess(kind, CLASSES, answers, gold, role="select", resampling=100, **more)
+    hidden = score_model(kind, CLASSES, answers, gold, role="select", resampling=100, **more)
     assert (hidden.calibration, hidden.by_length, hidden.slices) == (None, (), {})
     assert (hidden.robustness, hidden.disagreements) == ((), ())
     assert hidden.primary == found.primary
 
 
 def test_what_was_kept_before_these_facts_existed_still_loads(gold):
-    found = assess(KINDS["classification"], CLASSES, noisy(gold, 60), gold, resampling=100)
+    found = score_model(KINDS["classification"], CLASSES, noisy(gold, 60), gold, resampling=100)
     kept = found.model_dump(mode="json")
     for name in ("calibration", "by_length", "slices", "robustness", "disagreements"):
         del kept[name]
@@ -178,22 +180,22 @@ class Counting:
 
 def test_each_set_of_answers_is_scored_once_whoever_is_compared_with_it(gold):
     kind = Counting(KINDS["classification"])
-    drawn = Drawn(kind, CLASSES, resampling=100, seed=3)
+    drawn = BootstrapScorer(kind, CLASSES, resampling=100, seed=3)
     teacher, student = noisy(gold, 20), noisy(gold, 60)
-    found = [assess(kind, CLASSES, student, gold, teacher_answers=teacher.copy(), drawn=drawn) for _ in range(3)]
+    found = [score_model(kind, CLASSES, student, gold, teacher_answers=teacher.copy(), drawn=drawn) for _ in range(3)]
     assert kind.scored == 2
     assert (
         found[0]
         == found[1]
-        == assess(KINDS["classification"], CLASSES, student, gold, teacher_answers=teacher, resampling=100, seed=3)
+        == score_model(KINDS["classification"], CLASSES, student, gold, teacher_answers=teacher, resampling=100, seed=3)
     )
 
 
 @pytest.mark.parametrize("rows", [40, 700])
 def test_draws_are_the_same_kept_or_drawn_again(rows, monkeypatch):
-    kept = Drawn(KINDS["classification"], CLASSES, resampling=100)
+    kept = BootstrapScorer(KINDS["classification"], CLASSES, resampling=100)
     monkeypatch.setattr("compress.measure.quality.bootstrap_scorer.KEPT", 0)
-    again = Drawn(KINDS["classification"], CLASSES, resampling=100)
+    again = BootstrapScorer(KINDS["classification"], CLASSES, resampling=100)
     first, second, third = (np.concatenate(list(each.times(rows))) for each in (kept, kept, again))
     assert (first == second).all()
     assert (first == third).all()
@@ -211,7 +213,7 @@ def test_intervals_agree_with_scoring_one_draw_after_another(name):
         gold, answers = random.integers(0, 2, (60, 3)).astype(np.float32), random.random((60, 3)).astype(np.float32)
     else:
         gold, answers = random.integers(0, 5, 60).astype(np.float32), random.random(60).astype(np.float32)
-    found = assess(KINDS[name], task, answers, gold, resampling=100, seed=9)
+    found = score_model(KINDS[name], task, answers, gold, resampling=100, seed=9)
     for metric, score in found.scores.items():
         slow = bootstrap(
             lambda rows, metric=metric: KINDS[name].score(answers[rows], gold[rows], task)[metric], 60, 100, seed=9

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from compress.errors import UsageError
-from compress.measure import Drawn, assess
+from compress.measure import BootstrapScorer, score_model
 from compress.measure.quality.subgroup_scores import ENOUGH_ROWS, MOST_VALUES, by_column, by_length, score_groups
 from compress.model_info import TaskInfo
 from compress.tasks import KINDS
@@ -72,11 +72,11 @@ def test_a_slice_scores_as_its_rows_alone(scored):
     answers, teacher, gold = scored
     values = ["x" if row % 3 else "y" for row in range(300)]
     kind = KINDS["classification"]
-    found = score_groups(Drawn(kind, CLASSES, 200), by_column("c", values), answers, gold, teacher)
+    found = score_groups(BootstrapScorer(kind, CLASSES, 200), by_column("c", values), answers, gold, teacher)
     assert [score.name for score in found] == ["x", "y"]
     for score in found:
         rows = np.flatnonzero(np.array(values) == score.name)
-        alone = assess(
+        alone = score_model(
             kind, CLASSES, answers[rows], gold[rows], teacher_answers=teacher[rows], role="select", resampling=200
         )
         assert (score.rows, score.primary, score.versus_teacher) == (len(rows), alone.primary, alone.versus_teacher)
@@ -85,7 +85,7 @@ def test_a_slice_scores_as_its_rows_alone(scored):
 def test_too_few_rows_have_no_score_but_a_reason(scored):
     answers, _, gold = scored
     values = ["x"] * (ENOUGH_ROWS - 1) + ["y"] * (301 - ENOUGH_ROWS)
-    few = score_groups(Drawn(KINDS["classification"], CLASSES, 100), by_column("c", values), answers, gold)[1]
+    few = score_groups(BootstrapScorer(KINDS["classification"], CLASSES, 100), by_column("c", values), answers, gold)[1]
     assert (few.name, few.rows, few.primary, few.reason) == ("x", 29, None, "fewer than 30 rows")
 
 
@@ -93,10 +93,10 @@ def test_a_correlation_means_nothing_on_one_answer(scored):
     answers, _, gold = scored
     task = CLASSES.model_copy(update={"metric": "matthews"})
     groups = by_column("c", [str(value) for value in gold])
-    found = score_groups(Drawn(KINDS["classification"], task, 100), groups, answers, gold)
+    found = score_groups(BootstrapScorer(KINDS["classification"], task, 100), groups, answers, gold)
     assert {score.primary for score in found} == {None}
     assert found[0].reason == "matthews means nothing where every row has the same answer"
-    plain = score_groups(Drawn(KINDS["classification"], CLASSES, 100), groups, answers, gold)
+    plain = score_groups(BootstrapScorer(KINDS["classification"], CLASSES, 100), groups, answers, gold)
     assert all(score.primary is not None for score in plain)
 
 
@@ -108,7 +108,7 @@ def test_sentences_without_any_entity_have_one_answer_however_long():
     answers = np.zeros(gold.shape, ANSWER)
     answers["tag"] = gold
     values = ["none"] * ENOUGH_ROWS + ["one"] * ENOUGH_ROWS
-    none, one = score_groups(Drawn(KINDS[task.kind], task, 50), by_column("c", values), answers, gold)
+    none, one = score_groups(BootstrapScorer(KINDS[task.kind], task, 50), by_column("c", values), answers, gold)
     assert none.reason == "f1 means nothing where every row has the same answer"
     assert one.primary.value == 1.0
 
@@ -116,4 +116,4 @@ def test_sentences_without_any_entity_have_one_answer_however_long():
 def test_slices_of_other_rows_are_refused(scored):
     answers, _, gold = scored
     with pytest.raises(UsageError, match="the slices hold 2 rows where 300 were scored"):
-        score_groups(Drawn(KINDS["classification"], CLASSES, 100), by_column("c", ["x", "y"]), answers, gold)
+        score_groups(BootstrapScorer(KINDS["classification"], CLASSES, 100), by_column("c", ["x", "y"]), answers, gold)

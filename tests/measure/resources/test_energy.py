@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from compress.measure.resources.energy import Meter
+from compress.measure.resources.energy import EnergyMeter
 
 RANGE = 1000_000_000
 
@@ -26,7 +26,7 @@ def zone(tmp_path):
 def test_a_package_is_read(tmp_path, zone):
     zone("intel-rapl:0", "package-0", 10)
     zone("intel-rapl:0:0", "core", 7)
-    meter = Meter.find("cpu", tmp_path)
+    meter = EnergyMeter.find("cpu", tmp_path)
     assert meter.source == "RAPL package-0"
     before = meter.read()
     zone("intel-rapl:0", "package-0", 12.5)
@@ -38,14 +38,14 @@ def test_packages_add_up_and_count_once(tmp_path, zone):
     zone("intel-rapl:1", "package-1", 2)
     zone("intel-rapl-mmio:0", "package-0", 1)
     zone("intel-rapl:2", "psys", 50)
-    meter = Meter.find("cpu", tmp_path)
+    meter = EnergyMeter.find("cpu", tmp_path)
     assert meter.read() == pytest.approx(3)
     assert {"package-0", "package-1"} == set(meter.source.removeprefix("RAPL ").split(", "))
 
 
 def test_a_counter_that_starts_again(tmp_path, zone):
     zone("intel-rapl:0", "package-0", 999)
-    meter = Meter.find("cpu", tmp_path)
+    meter = EnergyMeter.find("cpu", tmp_path)
     before = meter.read()
     zone("intel-rapl:0", "package-0", 3)
     assert meter.read() - before == pytest.approx(4)
@@ -55,13 +55,13 @@ def test_a_counter_that_starts_again(tmp_path, zone):
 
 def test_a_counter_that_goes_away(tmp_path, zone):
     path = zone("intel-rapl:0", "package-0", 1)
-    meter = Meter.find("cpu", tmp_path)
+    meter = EnergyMeter.find("cpu", tmp_path)
     (path / "energy_uj").unlink()
     assert meter.read() is None
 
 
 def test_no_counters(tmp_path):
-    meter = Meter.find("cpu", tmp_path / "nothing")
+    meter = EnergyMeter.find("cpu", tmp_path / "nothing")
     assert meter.source.startswith("not measured: this machine shows no energy counters")
     assert meter.read() is None
 
@@ -73,14 +73,14 @@ def test_counters_for_the_administrator_alone(tmp_path, zone, monkeypatch):
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(type(path), "read_text", refuse)
-    meter = Meter.find("cpu", tmp_path)
+    meter = EnergyMeter.find("cpu", tmp_path)
     assert "administrator alone" in meter.source
     assert meter.read() is None
 
 
 def test_counters_that_make_no_sense(tmp_path, zone):
     (zone("intel-rapl:0", "package-0", 1) / "energy_uj").write_text("much\n")
-    assert "cannot be read" in Meter.find("cpu", tmp_path).source
+    assert "cannot be read" in EnergyMeter.find("cpu", tmp_path).source
 
 
 class NVMLError(Exception):
@@ -112,7 +112,7 @@ def test_an_accelerator(monkeypatch, visible, joules):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    meter = Meter.find("cuda")
+    meter = EnergyMeter.find("cuda")
     assert meter.source == "NVML H200"
     assert meter.read() == pytest.approx(joules)
 
@@ -121,20 +121,20 @@ def test_accelerators_that_differ_are_not_mixed_up(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", nvml(["H200", "T4"]))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
-    assert Meter.find("cuda").source.startswith("not measured: the devices differ")
+    assert EnergyMeter.find("cuda").source.startswith("not measured: the devices differ")
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-    assert Meter.find("cuda").source == "NVML H200"
+    assert EnergyMeter.find("cuda").source == "NVML H200"
 
 
 def test_an_accelerator_that_does_not_count(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", nvml(["old"], refuse="Not Supported"))
-    meter = Meter.find("cuda")
+    meter = EnergyMeter.find("cuda")
     assert meter.source == "not measured: NVML says: Not Supported"
     assert meter.read() is None
 
 
 def test_without_the_library(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    meter = Meter.find("cuda")
+    meter = EnergyMeter.find("cuda")
     assert "pip install 'compress-encoders[gpu]'" in meter.source
     assert meter.read() is None

@@ -1,10 +1,10 @@
 import pytest
 
 from compress.measure.resources.serving_memory import ServingMemory, serving_memory
-from compress.measure.timing.subprocess_task import Failed, Placed, ask_apart
+from compress.measure.timing.subprocess_task import SubprocessFailed, Task, run_in_subprocess
 
 HERE = (
-    "from compress.measure.timing.subprocess_task import Placed, answer_apart\n"
+    "from compress.measure.timing.subprocess_task import Task, serve_subprocess\n"
     "from compress.measure.resources.serving_memory import ServingMemory\n"
 )
 MEBI = 2**20
@@ -44,11 +44,11 @@ def module(tmp_path, monkeypatch):
 
 
 def ask(name, patience=60.0):
-    return ask_apart(name, Placed(device="cpu", threads=1), ServingMemory, patience)
+    return run_in_subprocess(name, Task(device="cpu", threads=1), ServingMemory, patience)
 
 
 def test_a_process_that_prints_is_understood(module):
-    answer = "answer_apart(Placed, lambda asked: print('noise') or ServingMemory(batch=asked.threads))"
+    answer = "serve_subprocess(Task, lambda asked: print('noise') or ServingMemory(batch=asked.threads))"
     assert ask(module(answer)) == ServingMemory(batch=1)
 
 
@@ -66,10 +66,10 @@ def test_a_process_that_prints_is_understood(module):
     ],
 )
 def test_however_a_process_ends_there_is_a_reason(module, text, reason):
-    with pytest.raises(Failed, match=reason):
+    with pytest.raises(SubprocessFailed, match=reason):
         ask(module(text))
 
 
 def test_a_process_that_hangs_is_ended(module):
-    with pytest.raises(Failed, match="no answer within 1 s"):
+    with pytest.raises(SubprocessFailed, match="no answer within 1 s"):
         ask(module("import time; time.sleep(60)"), 1.0)

@@ -10,10 +10,10 @@ from compress.measure.resources.flops import flops
 from compress.measure.result_base import Score
 from compress.measure.roofline import cpu_matmul_bench, roofline
 from compress.measure.roofline.cpu_matmul_bench import CPU_KERNELS, Kernel, time_kernels, time_products, time_traffic
-from compress.measure.roofline.roofline import Limits, known_limits, machine_limits, shares
-from compress.measure.roofline.roofline_result import Found, Rate, ranked
+from compress.measure.roofline.roofline import MachineLimits, cached_limits, machine_limits, shares_of_limits
+from compress.measure.roofline.roofline_result import KernelRate, KernelRates, rank_rates
 from compress.measure.timing.latency import Latency, Noise, Timing
-from compress.measure.timing.subprocess_task import Failed
+from compress.measure.timing.subprocess_task import SubprocessFailed
 from compress.model_info import ShapeInfo
 
 SHAPE = ShapeInfo(
@@ -26,10 +26,13 @@ SHAPE = ShapeInfo(
     embedding_parameters=20_000,
     head_size=16,
 )
-FOUND = Found(
+FOUND = KernelRates(
     rates={
-        "fp32": (Rate(value=2e11, kernel="best", size="1x1x1"), Rate(value=1e11, kernel="next", size="1x1x1")),
-        "bandwidth": (Rate(value=1e10, kernel="copy", size="1 MiB"),),
+        "fp32": (
+            KernelRate(value=2e11, kernel="best", size="1x1x1"),
+            KernelRate(value=1e11, kernel="next", size="1x1x1"),
+        ),
+        "bandwidth": (KernelRate(value=1e10, kernel="copy", size="1 MiB"),),
     },
     missing={"torch _int_mm": "torch is needed here and is not installed."},
 )
@@ -45,14 +48,14 @@ def asked(tmp_path, monkeypatch):
         calls.append(question)
         return FOUND
 
-    monkeypatch.setattr(roofline, "ask_apart", answer)
+    monkeypatch.setattr(roofline, "run_in_subprocess", answer)
     return calls
 
 
 def test_limits_are_measured_once(asked):
-    assert known_limits(1) is None
+    assert cached_limits(1) is None
     first = machine_limits(1)
-    assert known_limits(1) == first
+    assert cached_limits(1) == first
     assert (first.fp32.kernel, first.bf16, first.bandwidth, first.bandwidth_kernel) == ("best", None, 1e10, "copy")
     assert (first.device, first.threads, first.missing) == ("cpu", 1, FOUND.missing)
     assert machine_limits(1) == first
@@ -67,20 +70,22 @@ def test_what_a_busy_machine_reached_is_measured_again_and_the_best_counts(asked
     def answer(module, question, kind, patience):
         asked.append(question)
         value, load = next(looks)
-        return Found(rates={"fp32": (Rate(value=value, kernel="k", size=""),)}, noise=Noise(other_load=load))
+        return KernelRates(
+            rates={"fp32": (KernelRate(value=value, kernel="k", size=""),)}, noise=Noise(other_load=load)
+        )
 
-    monkeypatch.setattr(roofline, "ask_apart", answer)
+    monkeypatch.setattr(roofline, "run_in_subprocess", answer)
     first = machine_limits(1)
     assert first.unstable == "other work took 50% of its cores"
     assert first.measured_at
-    assert known_limits(1) is None  # an unstable value is none to rely on later
+    assert cached_limits(1) is None  # an unstable value is none to rely on later
     assert [(machine_limits(1).fp32.value, len(asked)) for _ in range(4)] == [
         (2e11, 2),
         (3e11, 3),
         (9e11, 4),
         (9e11, 4),
     ]
-    found = known_limits(1)
+    found = cached_limits(1)
     assert (found.unstable, found.looks) == (None, 4)
 
 
@@ -89,8 +94,8 @@ def test_an_accelerator_has_one_limit_for_any_number_of_threads(asked, monkeypat
     found = [machine_limits(threads, "cuda") for threads in (1, 4)]
     assert len(asked) == 1
     assert [each.threads for each in found] == [1, 4]
-    assert known_limits(4, "cuda") == found[1]
-    assert (known_limits(1), known_limits(2, "cuda").threads) == (None, 2)
+    assert cached_limits(4, "cuda") == found[1]
+    assert (cached_limits(1), cached_limits(2, "cuda").threads) == (None, 2)
 
 
 def test_other_libraries_have_other_limits(asked, monkeypatch):
@@ -117,9 +122,9 @@ def test_a_cache_that_cannot_be_written_is_no_failure(asked, tmp_path, monkeypat
 
 def test_a_process_that_failed_is_told_and_not_kept(asked, tmp_path, monkeypatch):
     def fail(module, question, kind, patience):
-        raise Failed("the process was ended by SIGKILL")
+        raise SubprocessFailed("the process was ended by SIGKILL")
 
-    monkeypatch.setattr(roofline, "ask_apart", fail)
+    monkeypatch.setattr(roofline, "run_in_subprocess", fail)
     with pytest.raises(ModelError, match="limits could not be measured: the process was ended by SIGKILL"):
         machine_limits(1)
     assert not (tmp_path / "limits").exists()
@@ -128,7 +133,7 @@ def test_a_process_that_failed_is_told_and_not_kept(asked, tmp_path, monkeypatch
 def test_more_threads_than_cores(asked):
     with pytest.raises(DeviceUnavailable, match="10000 threads were asked for"):
         machine_limits(10_000)
-    assert known_limits(10_000) is None
+    assert cached_limits(10_000) is None
     assert not asked
 
 
@@ -144,11 +149,11 @@ def timed(milliseconds, lengths):
     return Latency(status="measured", model=timing, lengths=lengths)
 
 
-LIMITS = Limits(
+LIMITS = MachineLimits(
     device="cpu",
     device_name="x",
     threads=1,
-    fp32=Rate(value=1e11, kernel="best", size=""),
+    fp32=KernelRate(value=1e11, kernel="best", size=""),
     bandwidth=1e9,
     measured_at="",
     fingerprint="",
@@ -156,7 +161,7 @@ LIMITS = Limits(
 
 
 def test_shares_are_of_the_middle_call():
-    found = shares(timed(1.0, (8, 16, 64)), SHAPE, LIMITS, "fp32", 360_000, 2)
+    found = shares_of_limits(timed(1.0, (8, 16, 64)), SHAPE, LIMITS, "fp32", 360_000, 2)
     assert found.operations_per_second == pytest.approx(flops(SHAPE, 16, 2) / 1e-3)
     assert found.compute == pytest.approx(flops(SHAPE, 16, 2) / 1e-3 / 1e11)
     assert found.bandwidth == pytest.approx(4 * 70_000 / 1e-3 / 1e9)
@@ -164,24 +169,24 @@ def test_shares_are_of_the_middle_call():
 
 
 def test_no_more_is_read_than_there_is():
-    assert shares(timed(1.0, (8,)), SHAPE, LIMITS, "fp32", 1000).bytes_per_second == pytest.approx(1e6)
+    assert shares_of_limits(timed(1.0, (8,)), SHAPE, LIMITS, "fp32", 1000).bytes_per_second == pytest.approx(1e6)
 
 
 def test_shares_without_what_they_need():
-    assert shares(Latency(status="failed", reason="x"), SHAPE, LIMITS, "fp32", 1).reason == "it was not timed"
-    assert "lengths" in shares(timed(1.0, ()), SHAPE, LIMITS, "fp32", 1).reason
-    other = shares(timed(1.0, (8,)), SHAPE, LIMITS, "int8", 100_000)
+    assert shares_of_limits(Latency(status="failed", reason="x"), SHAPE, LIMITS, "fp32", 1).reason == "it was not timed"
+    assert "lengths" in shares_of_limits(timed(1.0, ()), SHAPE, LIMITS, "fp32", 1).reason
+    other = shares_of_limits(timed(1.0, (8,)), SHAPE, LIMITS, "int8", 100_000)
     assert (other.compute, other.kernel, other.reason) == (None, None, "no int8 limit was measured")
     assert other.bandwidth is not None
     silent = SHAPE.model_copy(update={"head_size": None})
-    assert "not known" in shares(timed(1.0, (8,)), silent, LIMITS, "fp32", 1).reason
+    assert "not known" in shares_of_limits(timed(1.0, (8,)), silent, LIMITS, "fp32", 1).reason
 
 
 def test_the_best_size_of_a_kernel_counts():
     kernel = Kernel("numpy", "fp32", CPU_KERNELS[0].make)
     rates, missing = time_products((kernel,), ((4, 4, 4), (64, 64, 64)), 1, 0.002)
     assert (len(rates), missing) == (4, {})
-    [rate] = ranked(rates)["fp32"]
+    [rate] = rank_rates(rates)["fp32"]
     assert rate.size == "64x64x64"
     assert rate.value == max(rate.value for _, rate in rates) > 0
 
@@ -238,7 +243,7 @@ def test_a_machine_for_real(tmp_path, monkeypatch):
     assert found.int8.value > 1e9
     assert found.bandwidth > 1e8
     assert found.kernels["fp32"][0] == found.fp32
-    assert known_limits(1) == (None if found.unstable else found)
+    assert cached_limits(1) == (None if found.unstable else found)
 
 
 @pytest.mark.gpu
@@ -246,7 +251,7 @@ def test_an_accelerator_for_real():
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("there is no CUDA device")
-    found = time_kernels(cpu_matmul_bench.Placed(device="cuda", threads=1))
+    found = time_kernels(cpu_matmul_bench.Task(device="cuda", threads=1))
     assert {"fp32", "bf16", "fp16", "int8", "bandwidth"} == set(found.rates)
     assert found.rates["bf16"][0].value > found.rates["fp32"][0].value
     assert found.rates["bandwidth"][0].value > 1e10

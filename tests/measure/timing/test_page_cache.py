@@ -6,7 +6,7 @@ import pytest
 
 from compress.measure import Job
 from compress.measure.timing import worker_pool
-from compress.measure.timing.worker_process import Link
+from compress.measure.timing.worker_process import WorkerProcess
 from compress.runtime import RUN_MODES
 from compress.runtime.predictor import Placement
 
@@ -24,7 +24,7 @@ def read(monkeypatch):
             return asked
 
         monkeypatch.setattr(worker_pool, "needed_files", noted)
-        worker_pool.read_ahead(model, variant)
+        worker_pool.warm_page_cache(model, variant)
         return [path.name for path in asked]
 
     return names
@@ -53,5 +53,5 @@ def test_what_is_not_there_is_told_by_who_opens_it(tmp_path, read):
 def test_a_bare_file_is_fed_what_the_folder_of_the_same_model_is(small, tmp_path):
     bare = shutil.copyfile(small / "model.onnx", tmp_path / "model.onnx")
     jobs = [Job(path.name, path, None, Placement(), length=8) for path in (small, bare)]
-    with worker_pool.Crew(jobs, (), None, 0) as together:
-        assert [together._spec(job, Link(threads=1)).vocabulary for job in jobs] == [8, 8]
+    with worker_pool.WorkerPool(jobs, (), None, 0) as together:
+        assert [together._spec(job, WorkerProcess(threads=1)).vocabulary for job in jobs] == [8, 8]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compress.measure.interference import run_queue_wait
-from compress.measure.interference.run_queue_wait import Queue
+from compress.measure.interference.run_queue_wait import RunQueueWait
 from compress.measure.timing.process_limits import container_memory, memory_to_use, peak_memory, resident_memory
 from compress.measure.timing.timing_loop import timed
 
@@ -23,8 +23,8 @@ def test_memory_is_told():
 @linux
 def test_a_process_fails_before_the_machine_does():
     code = (
-        "from compress.measure.timing.process_limits import keep_within; import pathlib\n"
-        "keep_within(300_000_000)\n"
+        "from compress.measure.timing.process_limits import limit_memory; import pathlib\n"
+        "limit_memory(300_000_000)\n"
         "print(pathlib.Path('/proc/self/oom_score_adj').read_text().strip())\n"
         "try:\n    held = bytearray(600_000_000)\nexcept MemoryError:\n    print('too much')\n"
     )
@@ -34,9 +34,7 @@ def test_a_process_fails_before_the_machine_does():
 
 @linux
 def test_a_worker_does_not_outlive_its_session():
-    child = (
-        "from compress.measure.timing.process_limits import leave_ends_to_parent as l; l(); print('up', flush=True)\n"
-    )
+    child = "from compress.measure.timing.process_limits import ignore_sigint as l; l(); print('up', flush=True)\n"
     child += "import time; time.sleep(60)"
     parent = f"import subprocess, sys, os\np = subprocess.Popen([sys.executable, '-c', {child!r}], "
     parent += "stdout=subprocess.PIPE)\np.stdout.readline(); print(p.pid, flush=True); os.kill(os.getpid(), 9)"
@@ -59,11 +57,11 @@ def alive(process: int) -> bool:
 @linux
 def test_a_process_that_shares_its_core_has_stood_in_line():
     code = (
-        "import os, time; from compress.measure.interference.run_queue_wait import Queue\n"
+        "import os, time; from compress.measure.interference.run_queue_wait import RunQueueWait\n"
         "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
         "child = os.fork()\n"
         "if child == 0:\n    end = time.time() + 5\n    while time.time() < end: pass\n    os._exit(0)\n"
-        "with Queue() as queue:\n    before = queue.read(); end = time.time() + 0.5\n"
+        "with RunQueueWait() as queue:\n    before = queue.read(); end = time.time() + 0.5\n"
         "    while time.time() < end: pass\n    print(queue.since(before))\n"
         "os.kill(child, 9); os.waitpid(child, 0)\n"
     )
@@ -73,7 +71,7 @@ def test_a_process_that_shares_its_core_has_stood_in_line():
 
 def test_a_system_that_does_not_count_tells_no_wait(monkeypatch):
     monkeypatch.setattr(sys, "platform", "plan9")
-    with Queue() as queue:
+    with RunQueueWait() as queue:
         assert not queue.counts
         assert queue.since(queue.read()) == 0.0
     assert timed(lambda call: None, [0, 1]).waited == ()
@@ -84,7 +82,7 @@ def test_a_kernel_that_shows_zeros_does_not_count(monkeypatch, tmp_path):
     (tmp_path / "1" / "schedstat").write_text("0 0 0\n")
     monkeypatch.setattr(run_queue_wait, "TASKS", tmp_path)
     monkeypatch.setattr(sys, "platform", "linux")
-    with Queue() as queue:
+    with RunQueueWait() as queue:
         assert not queue.counts
 
 
@@ -104,6 +102,6 @@ def test_a_container_leaves_what_it_has_not_used_but_for_files(tmp_path):
 @linux
 def test_counters_are_closed():
     before = len(list(Path("/proc/self/fd").iterdir()))
-    with Queue() as queue:
+    with RunQueueWait() as queue:
         queue.read()
     assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -8,35 +8,35 @@ from compress.measure.timing.schedule import (
     LOAD_LAPS,
     LONGEST_LOAD,
     SHORTEST_TURN,
+    budget_too_small,
     generation_fits,
     lap_seconds,
-    lifetime,
-    orders,
     pending_work,
-    portions,
+    rounds_before_restart,
     rounds_in_time,
-    too_small,
+    rounds_per_process,
+    turn_orders,
     turn_seconds,
 )
 
 
 def test_what_is_dear_to_start_lives_longer_and_lives_nest():
-    assert [lifetime(seconds) for seconds in (0.3, 2.0, 2.1, 4.0, 7.0, 30.0)] == [1, 1, 2, 2, 4, 16]
+    assert [rounds_before_restart(seconds) for seconds in (0.3, 2.0, 2.1, 4.0, 7.0, 30.0)] == [1, 1, 2, 2, 4, 16]
 
 
 def test_rounds_are_spread_over_generations():
-    assert portions(30, 10) == [3] * 10
-    assert portions(10, 4) == [3, 3, 2, 2]
-    assert portions(3, 10) == [1, 1, 1]
-    assert portions(5, 1) == [5]
+    assert rounds_per_process(30, 10) == [3] * 10
+    assert rounds_per_process(10, 4) == [3, 3, 2, 2]
+    assert rounds_per_process(3, 10) == [1, 1, 1]
+    assert rounds_per_process(5, 1) == [5]
 
 
 def test_every_second_round_goes_the_other_way_around():
-    drawn = orders(["c", "a", "b"], seed=0)
+    drawn = turn_orders(["c", "a", "b"], seed=0)
     rounds = [next(drawn) for _ in range(6)]
     assert all(sorted(one) == ["a", "b", "c"] for one in rounds)
     assert all(back == there[::-1] for there, back in zip(rounds[::2], rounds[1::2], strict=True))
-    again = orders(["a", "b", "c"], seed=0)
+    again = turn_orders(["a", "b", "c"], seed=0)
     assert [next(again) for _ in range(6)] == rounds
     assert len({tuple(one) for one in rounds}) > 2
 
@@ -72,15 +72,15 @@ def test_callers_ask_until_a_p95_is_known_but_not_for_ever():
 
 
 def test_a_budget_that_is_too_small_says_what_it_would_take():
-    assert too_small(10.0, 4, 12.3, 2) == (
+    assert budget_too_small(10.0, 4, 12.3, 2) == (
         "the budget of 10 s is too small for 4 models; it takes at least 26 s: starting 2 of them took 12 s"
     )
-    assert too_small(2.5, 1, 1.0, 1, 3.0) == (
+    assert budget_too_small(2.5, 1, 1.0, 1, 3.0) == (
         "the budget of 2.5 s is too small for 1 model; it takes at least 10 s: "
         "starting took 1 s and 3 rounds would take 9 s"
     )
-    assert too_small(0.1, 1, 0.2, 0).endswith("for 1 model: it was over before the first had started")
-    assert too_small(5.0, 2, 1.0, 2, load=40.0).endswith("starting took 1 s, and the callers 40 s")
+    assert budget_too_small(0.1, 1, 0.2, 0).endswith("for 1 model: it was over before the first had started")
+    assert budget_too_small(5.0, 2, 1.0, 2, load=40.0).endswith("starting took 1 s, and the callers 40 s")
 
 
 def test_the_sweep_is_part_of_the_plan():

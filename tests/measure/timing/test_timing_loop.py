@@ -6,14 +6,14 @@ from itertools import count
 import pytest
 
 from compress.errors import ModelError
-from compress.measure.interference.interference import Listener
-from compress.measure.resources.energy import Meter
+from compress.measure.interference.interference import InterferenceMonitor
+from compress.measure.resources.energy import EnergyMeter
 from compress.measure.timing import timing_loop
-from compress.measure.timing.timing_loop import Timed, ask_at_once, metered, take_turn, timed, warm_up
+from compress.measure.timing.timing_loop import TimedCalls, closed_loop, measure_energy, take_turn, timed, warm_up
 from compress.measure.timing.worker_protocol import Order
 
-NOBODY = Listener(own=())
-NO_METER = Meter("not measured: none")
+NOBODY = InterferenceMonitor(own=())
+NO_METER = EnergyMeter("not measured: none")
 
 
 def order(**asked) -> Order:
@@ -29,8 +29,8 @@ def test_passes_are_whole_and_there_is_one_at_least():
 
 def test_counters_are_opened_once_for_many_passes(monkeypatch):
     opened = []
-    entered = timing_loop.Queue.__enter__
-    monkeypatch.setattr(timing_loop.Queue, "__enter__", lambda self: opened.append(1) or entered(self))
+    entered = timing_loop.RunQueueWait.__enter__
+    monkeypatch.setattr(timing_loop.RunQueueWait, "__enter__", lambda self: opened.append(1) or entered(self))
     assert len(timed(lambda call: None, [0], 0.02).whole) > 1
     assert len(opened) == 1
 
@@ -38,20 +38,20 @@ def test_counters_are_opened_once_for_many_passes(monkeypatch):
 def test_energy_is_of_calls_alone():
     during: list[str] = []
     joules = count(step=2.0)
-    meter = Meter("a meter", lambda: during.append("meter") or next(joules))
-    assert metered(lambda call: during.append("call"), [0, 1], 0.0, meter) == (2.0, 2)
+    meter = EnergyMeter("a meter", lambda: during.append("meter") or next(joules))
+    assert measure_energy(lambda call: during.append("call"), [0, 1], 0.0, meter) == (2.0, 2)
     assert during == ["meter", "call", "call", "meter"]
-    assert metered(lambda call: during.append("call"), [0, 1], 0.0, NO_METER) == (None, 0)
+    assert measure_energy(lambda call: during.append("call"), [0, 1], 0.0, NO_METER) == (None, 0)
     assert len(during) == 4
 
 
 def test_a_turn_tells_what_its_joules_are_of():
     joules = count(step=0.5)
     order = Order(do="turn", calls=(0, 1, 2))
-    found = take_turn(Timed(lambda call: None), order, NOBODY, Meter("a meter", lambda: next(joules)))
+    found = take_turn(TimedCalls(lambda call: None), order, NOBODY, EnergyMeter("a meter", lambda: next(joules)))
     assert (found.joules, found.metered) == (0.5, 3)
     assert len(found.model) == 3
-    assert take_turn(Timed(lambda call: None), order, NOBODY, NO_METER).joules is None
+    assert take_turn(TimedCalls(lambda call: None), order, NOBODY, NO_METER).joules is None
 
 
 def test_warming_up_tells_whether_it_came_to_an_end(monkeypatch):
@@ -66,7 +66,7 @@ def test_warming_up_tells_whether_it_came_to_an_end(monkeypatch):
 
 def test_callers_ask_until_enough_is_answered():
     asked: list[int] = []
-    found = ask_at_once(asked.append, order(callers=3, least=10), NOBODY)
+    found = closed_loop(asked.append, order(callers=3, least=10), NOBODY)
     assert len(found.waits) == len(asked) >= 10
     assert found.heard is not None
     assert found.seconds is not None
@@ -74,7 +74,7 @@ def test_callers_ask_until_enough_is_answered():
 
 def test_callers_do_not_ask_for_ever(monkeypatch):
     monkeypatch.setattr(timing_loop, "LONGEST_LOAD", 0.0)
-    assert len(ask_at_once(lambda call: None, order(callers=1, least=10), NOBODY).waits) == 1
+    assert len(closed_loop(lambda call: None, order(callers=1, least=10), NOBODY).waits) == 1
 
 
 def test_a_caller_that_cannot_be_started_does_not_hold_up_the_others(monkeypatch):
@@ -88,4 +88,4 @@ def test_a_caller_that_cannot_be_started_does_not_hold_up_the_others(monkeypatch
 
     monkeypatch.setattr(threading.Thread, "start", start)
     with pytest.raises(ModelError, match=r"3 callers at once cannot be started.*can't start new thread"):
-        ask_at_once(lambda call: None, order(callers=3), NOBODY)
+        closed_loop(lambda call: None, order(callers=3), NOBODY)

@@ -12,8 +12,8 @@ from compress.measure import Job, ratio, time_jobs
 from compress.measure.timing import timing_session
 from compress.measure.timing import worker_process as link_module
 from compress.measure.timing.latency import Latency
-from compress.measure.timing.worker_pool import TURN_PATIENCE, TURN_TIMES, Crew
-from compress.measure.timing.worker_process import Link, Lost, last_words, worker_environment
+from compress.measure.timing.worker_pool import TURN_PATIENCE, TURN_TIMES, WorkerPool
+from compress.measure.timing.worker_process import WorkerLost, WorkerProcess, last_words, worker_environment
 from compress.measure.timing.worker_protocol import Order, Reply, WorkerSpec
 from compress.model_info import VariantInfo
 from compress.recipe.measure_schema import Measure
@@ -98,7 +98,7 @@ def test_a_bare_file_is_timed_too(small):
 
 def each_generation_starts(patch):
     """Its processes anew, however long that takes on a busy machine."""
-    patch.setattr(timing_session, "lifetime", lambda start_seconds: 1)
+    patch.setattr(timing_session, "rounds_before_restart", lambda start_seconds: 1)
 
 
 @pytest.fixture(scope="module")
@@ -140,14 +140,14 @@ def test_callers_ask_at_once(generations):
 def test_who_starts_first_changes(small, wide, monkeypatch):
     each_generation_starts(monkeypatch)
     started: list[str] = []
-    sent = Link.send
+    sent = WorkerProcess.send
 
     def noted(self, message):
         if isinstance(message, WorkerSpec):
             started.append(message.folder)
         sent(self, message)
 
-    monkeypatch.setattr(Link, "send", noted)
+    monkeypatch.setattr(WorkerProcess, "send", noted)
     settings = Measure(rounds=4, processes=4, seconds=0.02, bootstrap=100)
     time_jobs([Job("small", small, None, HERE), Job("wide", wide, None, HERE)], TEXTS, settings)
     pairs = list(zip(started[::2], started[1::2], strict=True))
@@ -188,7 +188,7 @@ def test_a_budget_that_is_too_small_is_a_row(small, wide):
 
 def test_models_that_only_load_for_the_whole_budget_are_not_started_again(small, monkeypatch):
     started: list[str] = []
-    begun = Crew.start
+    begun = WorkerPool.start
 
     def heavy(self, job):
         started.append(job.key)
@@ -197,7 +197,7 @@ def test_models_that_only_load_for_the_whole_budget_are_not_started_again(small,
         member = self.all[job.key]
         member.ready = member.ready.model_copy(update={"load_seconds": 2.0})
 
-    monkeypatch.setattr(Crew, "start", heavy)
+    monkeypatch.setattr(WorkerPool, "start", heavy)
     jobs = [Job(str(length), small, None, HERE, length=length) for length in (4, 8)]
     given_up: dict[object, str] = {}
     monkeypatch.setattr("compress.measure.timing.timing_session.choose_cores", lambda threads: None)
@@ -220,14 +220,14 @@ def test_a_batch_that_does_not_fit_is_a_row(small):
 
 
 def test_a_worker_that_dies_in_mid_session_is_a_row(small, wide, monkeypatch):
-    asked = Link.send
+    asked = WorkerProcess.send
 
     def deadly(self, message):
         asked(self, message)
         if isinstance(message, WorkerSpec) and message.imports and message.folder == str(wide):
             self._process.kill()
 
-    monkeypatch.setattr(Link, "send", deadly)
+    monkeypatch.setattr(WorkerProcess, "send", deadly)
     settings = Measure(rounds=4, processes=2, seconds=0.02, bootstrap=100)
     found = time_jobs([Job("small", small, None, HERE), Job("wide", wide, None, HERE)], TEXTS, settings)
     assert found["wide"].status == "failed"
@@ -238,7 +238,7 @@ def test_a_worker_that_dies_in_mid_session_is_a_row(small, wide, monkeypatch):
 
 @pytest.mark.parametrize("when", ["start", "turn"])
 def test_a_worker_that_dies_once_is_replaced(small, wide, monkeypatch, when):
-    asked, killed = Link.send, []
+    asked, killed = WorkerProcess.send, []
 
     def deadly(self, message):
         spec = isinstance(message, WorkerSpec) and message.imports and message.folder == str(wide)
@@ -248,7 +248,7 @@ def test_a_worker_that_dies_once_is_replaced(small, wide, monkeypatch, when):
             self._process.kill()
         asked(self, message)
 
-    monkeypatch.setattr(Link, "send", deadly)
+    monkeypatch.setattr(WorkerProcess, "send", deadly)
     settings = Measure(rounds=4, processes=2, seconds=0.02, bootstrap=100)
     found = time_jobs([Job("small", small, None, HERE), Job("wide", wide, None, HERE)], TEXTS, settings)
     assert all(one.model is not None and len(one.model.round_medians) == 4 for one in found.values())
@@ -258,14 +258,14 @@ def test_a_worker_that_dies_once_is_replaced(small, wide, monkeypatch, when):
 
 
 def test_how_long_a_turn_may_take_follows_from_what_is_expected(small):
-    with Crew([Job("a", small, None, HERE)], [], None, 0) as crew:
+    with WorkerPool([Job("a", small, None, HERE)], [], None, 0) as crew:
         assert crew._patience(Order(do="turn", calls=(0,), seconds=0.25)) == TURN_PATIENCE
         assert crew._patience(Order(do="turn", calls=(0,), seconds=30.0)) == TURN_TIMES * 30.0
 
 
 def test_an_interrupted_session_leaves_no_worker(small, wide, monkeypatch):
-    links: list[Link] = []
-    entered = Link.__enter__
+    links: list[WorkerProcess] = []
+    entered = WorkerProcess.__enter__
 
     def noted(self):
         links.append(self)
@@ -274,7 +274,7 @@ def test_an_interrupted_session_leaves_no_worker(small, wide, monkeypatch):
     def interrupted(*given):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Link, "__enter__", noted)
+    monkeypatch.setattr(WorkerProcess, "__enter__", noted)
     monkeypatch.setattr("compress.measure.timing.timing_session.Session._round", interrupted)
     with pytest.raises(KeyboardInterrupt):
         time_jobs([Job("small", small, None, HERE), Job("wide", wide, None, HERE)], TEXTS, QUICK)
@@ -283,10 +283,10 @@ def test_an_interrupted_session_leaves_no_worker(small, wide, monkeypatch):
 
 
 def test_a_handicap_is_waited():
-    from compress.measure.timing.timing_loop import slowed
+    from compress.measure.timing.timing_loop import with_delay
 
-    assert slowed(len, 0.0) is len
-    assert slowed(lambda call: call + 1, 0.5)(1) == 2
+    assert with_delay(len, 0.0) is len
+    assert with_delay(lambda call: call + 1, 0.5)(1) == 2
 
 
 def test_jobs_that_cannot_be_told_apart_or_fed(small):
@@ -311,26 +311,26 @@ def spec(folder) -> WorkerSpec:
 
 
 def test_a_killed_worker_is_lost_with_its_signal(small):
-    with Link(threads=1) as link:
+    with WorkerProcess(threads=1) as link:
         link.ask(spec(small), 60)
         link._process.send_signal(signal.SIGKILL)
-        with pytest.raises(Lost, match="SIGKILL, as happens when memory runs out"):
+        with pytest.raises(WorkerLost, match="SIGKILL, as happens when memory runs out"):
             link.ask(Order(do="turn", calls=(0,), seconds=0.01), 60)
 
 
 def test_a_silent_worker_is_given_up(small):
-    with Link(threads=1) as link:
+    with WorkerProcess(threads=1) as link:
         link.ask(spec(small), 60)
         link._process.send_signal(signal.SIGSTOP)
-        with pytest.raises(Lost, match="no answer within 0 s"):
+        with pytest.raises(WorkerLost, match="no answer within 0 s"):
             link.ask(Order(do="turn", calls=(0,), seconds=0.01), 0.2)
     assert link._process.returncode == -signal.SIGKILL
 
 
 def test_a_crash_is_told_by_its_last_line(small):
-    with Link(threads=1) as link:
+    with WorkerProcess(threads=1) as link:
         link.ask(spec(small), 60)
-        with pytest.raises(Lost, match=r"exit code 1: .*ValidationError"):
+        with pytest.raises(WorkerLost, match=r"exit code 1: .*ValidationError"):
             link.ask(WorkerSpec(**spec(small).model_dump()), 60)
 
 
@@ -342,13 +342,13 @@ def test_last_words_name_the_exception():
 
 
 def test_no_worker_is_left_behind(small):
-    link = Link(threads=1)
+    link = WorkerProcess(threads=1)
     with pytest.raises(KeyboardInterrupt):
         _interrupted(link, small)
     assert link._process.poll() is not None
 
 
-def _interrupted(link: Link, small) -> None:
+def _interrupted(link: WorkerProcess, small) -> None:
     with link:
         link.ask(spec(small), 60)
         raise KeyboardInterrupt

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from compress.measure.timing.worker_process import Link, Lost, worker_environment
+from compress.measure.timing.worker_process import WorkerLost, WorkerProcess, worker_environment
 from compress.measure.timing.worker_protocol import Reply, WorkerSpec
 from compress.runtime import RUN_MODES
 
@@ -50,18 +50,18 @@ def test_a_worker_that_hangs_before_it_reads_is_given_up(small, tmp_path, monkey
     deaf.write_text("#!/bin/sh\nexec sleep 60\n")
     deaf.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(deaf))
-    with Link(threads=1) as link:
+    with WorkerProcess(threads=1) as link:
         much = spec(small, calls=(("x" * 1_000_000,),))  # a pipe holds 64 KiB
         for _ in range(2):  # and no earlier: sending does not wait
             link.send(much)
-        with pytest.raises(Lost, match="no answer within 0 s"):
+        with pytest.raises(WorkerLost, match="no answer within 0 s"):
             link.receive(0.2)
     assert link._process.returncode == -signal.SIGKILL
 
 
 def test_who_has_gone_stays_gone(small):
-    with Link(threads=1) as link:
+    with WorkerProcess(threads=1) as link:
         link._process.kill()
         for _ in range(2):
-            with pytest.raises(Lost, match="SIGKILL"):
+            with pytest.raises(WorkerLost, match="SIGKILL"):
                 link.ask(spec(small), 60)

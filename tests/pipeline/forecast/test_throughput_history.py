@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compress.measure.timing.step_time_fit import Load, Paces, load_of
+from compress.measure.timing.step_time_fit import BatchLoad, StepTimes, batch_load
 from compress.model_info import ShapeInfo
 from compress.pipeline.forecast.throughput_history import rates_of, seconds_of
 from compress.pipeline.forecast.training_cost import Lengths, operations, workload
@@ -22,8 +22,8 @@ SHAPE = ShapeInfo(
     head_size=16,
 )
 LENGTHS = np.full(400, 20)
-UPDATE = load_of(LENGTHS[:20])
-WORK = operations(SHAPE, UPDATE) / operations(SHAPE, Load(1, 0))
+UPDATE = batch_load(LENGTHS[:20])
+WORK = operations(SHAPE, UPDATE) / operations(SHAPE, BatchLoad(1, 0))
 TIMES = (2.0, 1.0)
 """Seconds of an update in each phase, once the teacher's words stand."""
 ASKING = 0.5
@@ -42,13 +42,13 @@ def seconds(plan, update):
 def trained(shares, epochs):
     """A training of which all updates were seen, and what they took together."""
     plan = Plan(LENGTHS, settings_of(shares, epochs), 0)
-    phases = tuple(Paces() for _ in shares)
+    phases = tuple(StepTimes() for _ in shares)
     for update in range(plan.total):
         paces = phases[plan.phase(update)]
         (paces.first if update < plan.per_epoch else paces.later).add(WORK, seconds(plan, update))
         paces.spared += ASKING if update < plan.per_epoch else 0.0
     took = sum(seconds(plan, update) for update in range(plan.total))
-    load = Load(UPDATE.pieces * plan.total, UPDATE.squares * plan.total)
+    load = BatchLoad(UPDATE.pieces * plan.total, UPDATE.squares * plan.total)
     told = ({"seconds": 7.0, "evaluations": True, "whole": False}, {"seconds": 9.0, "evaluations": False})
     cost = Cost(load, phases, evaluating=0.0, forecasts=told)
     rows = 20 * plan.total

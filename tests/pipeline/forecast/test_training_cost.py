@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compress.measure.resources.flops import flops
-from compress.measure.timing.step_time_fit import Load, Pace, load_of
+from compress.measure.timing.step_time_fit import BatchLoad, StepTimeFit, batch_load
 from compress.model_info import ShapeInfo
 from compress.models.families import FAMILIES, shape_of
 from compress.models.student.build_student import build_student
@@ -33,17 +33,17 @@ def rates(**given) -> Rates:
 
 def test_operations_are_those_of_a_forward_pass():
     lengths = np.array([5, 9, 7])
-    assert operations(SHAPE, load_of(lengths)) == flops(SHAPE, 9, batch=3)
-    assert operations(SHAPE.model_copy(update={"family": "mobilebert"}), Load(5, 25)) == 0
+    assert operations(SHAPE, batch_load(lengths)) == flops(SHAPE, 9, batch=3)
+    assert operations(SHAPE.model_copy(update={"family": "mobilebert"}), BatchLoad(5, 25)) == 0
 
 
 def test_updates_and_pieces_are_those_of_the_training():
     work = workload(SHAPE, (SHAPE,), Distill(epochs=2.5, batch_size=32, accumulate=2), SHORT)
     assert work.updates == (16, 24)
-    assert work.first == Load(20_000, 400_000)
-    assert work.later == Load(30_000, 600_000)
+    assert work.first == BatchLoad(20_000, 400_000)
+    assert work.later == BatchLoad(30_000, 600_000)
     assert work.flops(work.first) == 4 * operations(SHAPE, work.first)
-    assert workload(SHAPE, (SHAPE,), Finetune(batch_size=32, max_steps=8), SHORT).first == Load(5_000, 100_000)
+    assert workload(SHAPE, (SHAPE,), Finetune(batch_size=32, max_steps=8), SHORT).first == BatchLoad(5_000, 100_000)
 
 
 def test_a_teacher_that_nothing_asks_costs_nothing():
@@ -155,7 +155,7 @@ def test_pruned_shapes_keep_their_share():
 
 
 def test_a_pace_is_the_line_through_its_updates():
-    pace = Pace()
+    pace = StepTimeFit()
     for work in (1.0, 2.0, 5.0):
         pace.add(work, 0.5 + 2 * work)
     assert pace.line() == pytest.approx((0.5, 2.0))
@@ -163,8 +163,8 @@ def test_a_pace_is_the_line_through_its_updates():
 
 
 def test_a_pace_of_equal_updates_blames_the_work():
-    pace = Pace()
+    pace = StepTimeFit()
     for _ in range(3):
         pace.add(4.0, 2.0)
     assert pace.line() == (0.0, 0.5)
-    assert Pace().line() == (0.0, 0.0)
+    assert StepTimeFit().line() == (0.0, 0.0)

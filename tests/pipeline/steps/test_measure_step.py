@@ -14,9 +14,9 @@ from compress.environment import Gpu
 from compress.errors import DeviceUnavailable, ModelError, UsageError
 from compress.measure import Latency
 from compress.measure.resources.serving_memory import ServingMemory
-from compress.measure.roofline.roofline import Limits
+from compress.measure.roofline.roofline import MachineLimits
 from compress.measure.timing.latency import timing
-from compress.measure.timing.subprocess_task import Failed, Placed, ask_apart
+from compress.measure.timing.subprocess_task import SubprocessFailed, Task, run_in_subprocess
 from compress.pipeline import plan as plan_room
 from compress.pipeline.graph import Plan
 from compress.pipeline.plan import RUNTIME_LIBRARIES, looked_at
@@ -38,7 +38,7 @@ from compress.report.report_schema import Report, find_limits, read_report
 from compress.runtime import RUNTIMES
 
 CPU, BATCHED = Target(device="cpu"), Target(device="cpu", batch=8, length=32)
-LIMITS = Limits(device="cpu", device_name="c", threads=1, measured_at="now", fingerprint="f")
+LIMITS = MachineLimits(device="cpu", device_name="c", threads=1, measured_at="now", fingerprint="f")
 
 
 def entrant(key: str, *titles: str) -> Entrant:
@@ -106,8 +106,8 @@ def test_ctrl_c_ends_the_processes_whose_memory_is_looked_at(asked, monkeypatch,
             wait_for(lambda: begun)
             raise KeyboardInterrupt
         begun.append(folder)
-        with suppress(Failed):
-            ask_apart("sleeps", Placed(device=device, threads=threads), ServingMemory, 100, running)
+        with suppress(SubprocessFailed):
+            run_in_subprocess("sleeps", Task(device=device, threads=threads), ServingMemory, 100, running)
         ended.append(folder)
         return ()
 

@@ -8,8 +8,8 @@ import pytest
 from compress.data.loading.raw_rows import file_rows
 from compress.data.tokenizer import Tokens
 from compress.errors import DataError, ModelError, UsageError
-from compress.measure.baselines import floor_answers
-from compress.measure.quality.bootstrap_scorer import Drawn
+from compress.measure.baselines import baseline_predictions
+from compress.measure.quality.bootstrap_scorer import BootstrapScorer
 from compress.recipe.schema import Data, Task
 from compress.tasks import KINDS, task_info
 from compress.tasks.kinds.question_answering import fields_of
@@ -288,7 +288,7 @@ def test_draws_are_the_scores_of_repeated_rows():
     assert fast.keys() == slow.keys()
     for name in fast:
         assert np.allclose(fast[name], slow[name])
-    assert Drawn(KIND, task, 20).primary(found, gold).value == pytest.approx(2 / 3)
+    assert BootstrapScorer(KIND, task, 20).primary(found, gold).value == pytest.approx(2 / 3)
 
 
 def test_two_models_are_compared():
@@ -328,11 +328,11 @@ def test_the_floor_finds_names_and_keeps_silent_where_that_is_better():
     rows = [read(["Ada Byron"], context, question="Who made the film?")]
     rows[0]["question"] = "Who made the film?"
     when = {**read(["1843"], context), "question": "In which year was the film made?"}
-    found = floor_answers([rows[0]], [rows[0], when], info())
+    found = baseline_predictions([rows[0]], [rows[0], when], info())
     assert found["text"].tolist() == ["Ada Byron", "1843"]
-    silent = floor_answers([{**when, "answers": [], "start": -1}], [when], info())
+    silent = baseline_predictions([{**when, "answers": [], "start": -1}], [when], info())
     assert not silent["answered"].any()
-    empty = floor_answers(rows, [{**rows[0], "context": "", "answers": []}], info())
+    empty = baseline_predictions(rows, [{**rows[0], "context": "", "answers": []}], info())
     assert not empty["answered"].any()
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from compress.console import Console, duration
-from compress.measure.timing.step_time_fit import LEAST
+from compress.measure.timing.step_time_fit import MIN_UPDATES
 from compress.recipe.training_schema import Distill, Training
 from compress.train.core.eta import SKIPPED, Forecaster
 from compress.train.core.train_state import State
@@ -109,7 +109,7 @@ def test_a_training_that_is_soon_over_is_not_forecast():
 def test_what_is_left_is_told_from_the_first_updates_that_are_enough():
     clock = Clock(again=0.4)
     clock.run()
-    assert clock.left[: SKIPPED + LEAST - 1] == [""] * (SKIPPED + LEAST - 1)
+    assert clock.left[: SKIPPED + MIN_UPDATES - 1] == [""] * (SKIPPED + MIN_UPDATES - 1)
     for update in (10, 60, 100):  # in the first epoch, and in later ones where the teacher's words are read
         assert clock.left[update - 1] == f"{duration(clock.to_come(update))} left"
     assert clock.left[-1] == "0 s left"
@@ -145,7 +145,7 @@ def test_each_phase_tells_for_itself():
     assert early.endswith("in phase 1 of 2, as 6 updates tell; what comes after it is known once it has begun")
     assert late == f"about {duration(clock.to_come(second['update']))} to go, as 6 updates of phase 2 tell"
     assert clock.left[49] == f"{duration(clock.to_come(50, edge))} left in phase 1 of 2"
-    assert clock.left[edge - 1 : edge + SKIPPED + LEAST - 1] == [""] * (SKIPPED + LEAST)
+    assert clock.left[edge - 1 : edge + SKIPPED + MIN_UPDATES - 1] == [""] * (SKIPPED + MIN_UPDATES)
     assert clock.left[99] == f"{duration(clock.to_come(100))} left"
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from compress.data.splits.prepare_splits import load_roles, prepare
-from compress.measure.predict_rows import answer_rows
+from compress.measure.predict_rows import predict_rows
 from compress.model_info import read_info
 from compress.prune.prune_step import prune
 from compress.recipe.schema import Task
@@ -69,7 +69,7 @@ def test_checkpoints_are_judged_under_their_best_threshold(questions, tiny_model
     task, rows = roles.info.task_info, roles.rows("select")
     model = tiny_model("bert", head="ForQuestionAnswering")
     tokens, kind = tokens_of(model.config, tiny_tokenizer), kind_of(task)
-    answers, _ = answer_rows(runs(model), rows, task, tokens, BATCH)
+    answers, _ = predict_rows(runs(model), rows, task, tokens, BATCH)
     tuned = kind.tuned(answers, kind.gold(rows), task)
     scores = kind.score(kind.redecided(answers, tuned), kind.gold(rows), task)
     assert evaluator(rows, task, tokens)(model) == pytest.approx(scores["f1"])
