@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 from benchmarks.lesson import Lesson, add_teacher
 from benchmarks.report import positive
 from compress.console import Console
-from compress.data.tokenizer import Tokens
+from compress.data.tokenizer import TextTokenizer
 from compress.errors import CompressError
 from compress.models import build_student, load
 from compress.recipe.training_schema import Distill, Student
@@ -96,7 +96,7 @@ def lines(given: argparse.Namespace, console: Console, room: Path) -> Iterator[d
     """A row for each loss in each precision."""
     lesson = Lesson(room, console, given.rows, trial=given.trial, teacher=given.teacher)
     teacher, rows = load(lesson.teacher), lesson.first("train", given.rows)
-    examples = from_rows(rows, (), lesson.task, Tokens.load(lesson.teacher), console).train
+    examples = from_rows(rows, (), lesson.task, TextTokenizer.load(lesson.teacher), console).train
     console.note(f"{len(rows)} rows of {lesson.source}")
     for precision in ("fp32", "bf16"):
         for name, seen in compare(teacher, lesson, examples, precision, room / precision).items():

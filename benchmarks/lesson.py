@@ -15,7 +15,7 @@ from typing import Literal
 from compress import __version__
 from compress.console import Console
 from compress.data.loading.quickstart_dataset import cache_folder
-from compress.data.splits.prepare_splits import Roles, load_roles, prepare
+from compress.data.splits.prepare_splits import Roles, load_prepared, prepare
 from compress.errors import DataError
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Data, Task
@@ -66,7 +66,7 @@ class Lesson:
     @cached_property
     def roles(self) -> Roles:
         """The prepared rows."""
-        return load_roles(self._data)
+        return load_prepared(self._data)
 
     @property
     def task(self) -> TaskInfo:

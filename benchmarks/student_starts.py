@@ -22,7 +22,7 @@ from benchmarks.lesson import Lesson, add_teacher
 from benchmarks.report import positive
 from compress.console import Console
 from compress.data.encode import encode_rows
-from compress.data.tokenizer import Tokens
+from compress.data.tokenizer import TextTokenizer
 from compress.errors import CompressError
 from compress.measure.predict_rows import predict_encoded
 from compress.models import build_student, load, load_tokenizer
@@ -69,13 +69,13 @@ def starts(width: int) -> Iterator[Start]:
 def judge_of(lesson: Lesson, teacher: PreTrainedModel, most: int) -> tuple[Judge, float]:
     """Scores a model on test and compares its decisions with the teacher's; and the teacher's own score."""
     rows, task, kind = lesson.first("test", most), lesson.task, kind_of(lesson.task)
-    encoded, gold = encode_rows(rows, task, Tokens.load(lesson.teacher)), kind.gold(rows)
+    encoded, gold = encode_rows(rows, task, TextTokenizer.load(lesson.teacher)), kind.gold(rows)
     theirs = predict_encoded(runs(teacher), encoded, rows, task, batch=64)
 
     def judge(model: PreTrainedModel) -> Known:
         model.train(False)
         found = predict_encoded(runs(model), encoded, rows, task, batch=64)
-        same = kind.same(found, theirs)
+        same = kind.same_decision(found, theirs)
         assert same is not None  # a classification decides
         return Known(kind.score(found, gold, task)[task.metric], float(same.mean()))
 
@@ -86,7 +86,7 @@ def both(start: Start, lesson: Lesson, teacher: PreTrainedModel, judge: Judge, s
     """What one student knows before and after."""
     rows, task = lesson.first("train", given.rows), lesson.task
     student = Student(layers=0.5, **start.student)
-    importance = importance_for(student, teacher, rows, task, Tokens.load(lesson.teacher), seed)
+    importance = importance_for(student, teacher, rows, task, TextTokenizer.load(lesson.teacher), seed)
     model = build_student(teacher, student, task, seed=seed, importance=importance)
     before = judge(model)
     epochs = 1 + given.updates * given.batch / len(rows)  # enough; the updates end it

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedModel
 
 from compress.console import Console
-from compress.data.splits.concatenated_rows import Origin, of_train
+from compress.data.splits.concatenated_rows import Origin, train_origin
 from compress.model_info import TaskInfo
 from compress.recipe.training_schema import Training
 from compress.tasks.base import Arrays
@@ -54,7 +54,7 @@ class Drawn:
 
     def origins(self, indices: NDArray[np.int64]) -> list[Origin]:
         """They are rows."""
-        return [of_train(row) for row in indices.tolist()]
+        return [train_origin(row) for row in indices.tolist()]
 
     def batch(self, indices: NDArray[np.int64]) -> Arrays:
         """As wide as the longest."""

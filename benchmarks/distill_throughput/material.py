@@ -18,7 +18,7 @@ from benchmarks.lesson import SOURCE, Lesson
 from compress import __version__
 from compress.console import Console
 from compress.data.encode import encode_rows
-from compress.data.tokenizer import Tokens
+from compress.data.tokenizer import TextTokenizer
 from compress.model_info import FolderInfo
 from compress.models.families import family_of, shape_of
 from compress.models.load_save import load, load_tokenizer, save_model
@@ -61,7 +61,7 @@ class Workshop(Lesson):
         base = name == "base"
         teacher = self.teacher_of_base if base else self.teacher
         pairs = PAIRS_OF_BASE if base else PAIRS
-        tokens = Tokens.load(teacher)
+        tokens = TextTokenizer.load(teacher)
         rows = self.first("train", self.rows)
         chosen = list(filled(rows, tokens)) if name == "full" else rows
         path = self.work / f"{name}.jsonl"
@@ -95,7 +95,7 @@ class Workshop(Lesson):
         save_model(model, load_tokenizer(SOURCE), folder, told)
         return folder
 
-    def _write(self, path: Path, rows: Sequence[Row], tokens: Tokens) -> float:
+    def _write(self, path: Path, rows: Sequence[Row], tokens: TextTokenizer) -> float:
         """The rows as all contestants read them; returns their average length."""
         encoded = encode_rows(rows, self.task, tokens)
         with path.open("w", encoding="utf-8") as lines:
@@ -113,14 +113,14 @@ class Workshop(Lesson):
 
     @cached_property
     def _scorer(self) -> Evaluate:
-        return evaluator(self.roles.rows("test"), self.task, Tokens.load(self.teacher))
+        return evaluator(self.roles.rows("test"), self.task, TextTokenizer.load(self.teacher))
 
     def forget(self, folder: Path) -> None:
         """Remove what a contestant left."""
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def filled(rows: Sequence[Row], tokens: Tokens, length: int = LENGTH) -> Iterator[Row]:
+def filled(rows: Sequence[Row], tokens: TextTokenizer, length: int = LENGTH) -> Iterator[Row]:
     """As many rows, each going on with the texts of those behind it until it fills ``length`` pieces."""
     for place, row in enumerate(rows):
         yield {**row, "text": _filled(_texts_from(rows, place), tokens, length)}
@@ -130,7 +130,7 @@ def _texts_from(rows: Sequence[Row], place: int) -> Iterable[str]:
     return (str(rows[(place + step) % len(rows)]["text"]) for step in range(1000))
 
 
-def _filled(texts: Iterable[str], tokens: Tokens, length: int) -> str:
+def _filled(texts: Iterable[str], tokens: TextTokenizer, length: int) -> str:
     text = ""
     for more in texts:
         text = f"{text} {more}".strip()

@@ -15,9 +15,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.data.splits.concatenated_rows import Origin, of_train
+from compress.data.splits.concatenated_rows import Origin, train_origin
 from compress.data.splits.mmap_arrays import mapped, release
-from compress.data.tokenizer import Tokens
+from compress.data.tokenizer import TextTokenizer
 from compress.errors import DataError
 from compress.model_info import TaskInfo
 from compress.tasks import kind_of
@@ -30,8 +30,8 @@ FLUSH = 1 << 18
 """Numbers kept in memory of each field while writing."""
 
 
-class Encoded:
-    """Encoded rows: a sequence of examples in memory-mapped files, collated a batch at a time."""
+class EncodedRows:
+    """EncodedRows rows: a sequence of examples in memory-mapped files, collated a batch at a time."""
 
     def __init__(
         self, fields: Mapping[str, Ragged], counts: NDArray[np.int64], cut: int, kind: Kind, pad_id: int
@@ -50,7 +50,7 @@ class Encoded:
         self.lasting = len(self.lengths)
         """Examples, from the first on, of which a teacher's answers are worth keeping on disk; those behind are
         augmented ones, which go past the cache."""
-        self.origin_of: Callable[[int], Origin] = of_train
+        self.origin_of: Callable[[int], Origin] = train_origin
         """Tells where a row comes from, where others are joined to train."""
 
     def __len__(self) -> int:
@@ -110,10 +110,10 @@ class Encoded:
         self._fields = {}
 
 
-class WholeRows:
-    """Encoded rows of which each goes into a batch with all of its examples."""
+class GroupedRows:
+    """EncodedRows rows of which each goes into a batch with all of its examples."""
 
-    def __init__(self, encoded: Encoded) -> None:
+    def __init__(self, encoded: EncodedRows) -> None:
         self._encoded = encoded
         self._counts = encoded.counts
         self._starts = np.cumsum(encoded.counts) - encoded.counts
@@ -203,7 +203,7 @@ class Field:
         return Ragged(self._path, lengths, dtype, self._scalar)
 
 
-def encode_rows(rows: Iterable[Row], task: TaskInfo, tokens: Tokens, folder: Path | None = None) -> Encoded:
+def encode_rows(rows: Iterable[Row], task: TaskInfo, tokens: TextTokenizer, folder: Path | None = None) -> EncodedRows:
     """Encode ``rows`` once, into ``folder`` or into a temporary one that goes away with the result."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -218,14 +218,14 @@ def encode_rows(rows: Iterable[Row], task: TaskInfo, tokens: Tokens, folder: Pat
     return encoded
 
 
-def _encode(rows: Iterable[Row], task: TaskInfo, tokens: Tokens, folder: Path) -> Encoded:
+def _encode(rows: Iterable[Row], task: TaskInfo, tokens: TextTokenizer, folder: Path) -> EncodedRows:
     kind = kind_of(task)
     counts, cut, fields = array("q"), 0, dict[str, Field]()
     with ExitStack() as files:
         for row in rows:
             noting = _Noting(tokens)
             examples = kind.examples(row, task, noting)
-            beside = beside_of(row)
+            beside = extra_columns(row)
             for example in examples:
                 example.update(beside)
                 if not fields:
@@ -241,10 +241,10 @@ def _encode(rows: Iterable[Row], task: TaskInfo, tokens: Tokens, folder: Path) -
     opened = {name: field.opened() for name, field in fields.items()}
     for ragged in opened.values():
         ragged.share(opened["input_ids"])
-    return Encoded(opened, np.array(counts, dtype=np.int64), cut, kind, tokens.pad_id)
+    return EncodedRows(opened, np.array(counts, dtype=np.int64), cut, kind, tokens.pad_id)
 
 
-def beside_of(row: Row) -> Example:
+def extra_columns(row: Row) -> Example:
     """What a row brings along beside the fields of its kind, as its examples hold it."""
     found = {name: row[name] for name in BESIDE if name in row}
     return {**found, "labelled": float(found["labelled"])} if "labelled" in found else found
@@ -258,7 +258,7 @@ def _open_field(folder: Path, name: str, files: ExitStack, first: Any) -> Field:
 class _Noting:
     """Encodes, and remembers whether anything was cut."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: TextTokenizer) -> None:
         self._tokens = tokens
         self.truncated = False
 
@@ -273,12 +273,12 @@ class _Noting:
         return found
 
 
-def for_training(encoded: Encoded, task: TaskInfo) -> Encoded | WholeRows:
+def training_examples(encoded: EncodedRows, task: TaskInfo) -> EncodedRows | GroupedRows:
     """What batches are made of while training: single examples, or rows with all of theirs."""
-    return WholeRows(encoded) if kind_of(task).together(task) else encoded
+    return GroupedRows(encoded) if kind_of(task).keep_row_together(task) else encoded
 
 
-def bucketed(lengths: NDArray[np.int64], batch_size: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
+def bucketed_batches(lengths: NDArray[np.int64], batch_size: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
     """Batches for one epoch of training: every example once, similar lengths together, order shuffled.
 
     The examples are shuffled, cut into pools of many batches, sorted by length within each pool and cut into batches,

@@ -27,7 +27,7 @@ class _Limit(NamedTuple):
     """Pieces that windows share; None: what is too much is dropped."""
 
 
-class Tokens:
+class TextTokenizer:
     """The tokenizer of a model folder.
 
     Truncation takes pieces from the longer text of a pair first; padding is left to the batch.
@@ -46,7 +46,7 @@ class Tokens:
         self.longest = longest
 
     @classmethod
-    def load(cls, folder: Path, source: str | None = None) -> Tokens:
+    def load(cls, folder: Path, source: str | None = None) -> TextTokenizer:
         """Read ``folder``'s tokenizer.json, and from its configuration the pad id and the number of positions.
 
         ``source`` is what errors call the model: by default its folder.
@@ -64,7 +64,7 @@ class Tokens:
             raise ModelError(f"{path} cannot be read: {error}") from error
         config = _read_json(folder / "config.json")
         pad_id = _pad_id(folder, config, tokenizer)
-        return cls(tokenizer, pad_id, longest_of(config, pad_id), source=source or str(folder))
+        return cls(tokenizer, pad_id, max_positions(config, pad_id), source=source or str(folder))
 
     def __call__(self, text: str, pair: str | None, most: int) -> Encoding:
         """The pieces of a text or pair, special ones included, cut to ``most``."""
@@ -147,7 +147,7 @@ def _pad_id(folder: Path, config: Mapping[str, Any], tokenizer: Tokenizer) -> in
     )
 
 
-def longest_of(config: Mapping[str, Any], pad_id: int) -> int | None:
+def max_positions(config: Mapping[str, Any], pad_id: int) -> int | None:
     """The most pieces that a model has positions for; None where its config does not say."""
     positions = config.get("max_position_embeddings")
     if not isinstance(positions, int) or positions <= 0:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.data.encode import Encoded, by_length, encode_rows
-from compress.data.tokenizer import Tokens
+from compress.data.encode import EncodedRows, by_length, encode_rows
+from compress.data.tokenizer import TextTokenizer
 from compress.model_info import TaskInfo
 from compress.tasks import kind_of
 from compress.tasks.base import Arrays, Row
@@ -29,8 +29,13 @@ class EmbeddedDocuments:
 
 
 def predict_rows(
-    run: Run, rows: Sequence[Row], task: TaskInfo, tokens: Tokens, batch: int, searched: EmbeddedDocuments | None = None
-) -> tuple[NDArray[Any], Encoded]:
+    run: Run,
+    rows: Sequence[Row],
+    task: TaskInfo,
+    tokens: TextTokenizer,
+    batch: int,
+    searched: EmbeddedDocuments | None = None,
+) -> tuple[NDArray[Any], EncodedRows]:
     """One answer a row, and the rows as the model read them; ``searched`` are what kinds that search find them in."""
     encoded = encode_rows(rows, task, tokens)
     found = predict_encoded(run, encoded, rows, task, batch)
@@ -38,7 +43,7 @@ def predict_rows(
 
 
 def embed_documents(
-    run: Run, documents: Iterable[Row], task: TaskInfo, tokens: Tokens, batch: int
+    run: Run, documents: Iterable[Row], task: TaskInfo, tokens: TextTokenizer, batch: int
 ) -> EmbeddedDocuments | None:
     """The documents of a role, each embedded once for whatever is asked of them; None for kinds that do not search."""
     if not kind_of(task).searches:
@@ -47,12 +52,12 @@ def embed_documents(
     return EmbeddedDocuments(embed_encoded(run, encoded, task, batch), encoded.truncated)
 
 
-def predict_encoded(run: Run, encoded: Encoded, rows: Sequence[Row], task: TaskInfo, batch: int) -> NDArray[Any]:
+def predict_encoded(run: Run, encoded: EncodedRows, rows: Sequence[Row], task: TaskInfo, batch: int) -> NDArray[Any]:
     """One answer to each of ``rows``, of which ``encoded`` are the examples."""
-    return kind_of(task).answers(decode_examples(run, encoded, task, batch), encoded.counts.tolist(), rows, task)
+    return kind_of(task).predictions(decode_examples(run, encoded, task, batch), encoded.counts.tolist(), rows, task)
 
 
-def embed_encoded(run: Run, documents: Encoded, task: TaskInfo, batch: int) -> NDArray[Any]:
+def embed_encoded(run: Run, documents: EncodedRows, task: TaskInfo, batch: int) -> NDArray[Any]:
     """The embedding of each document (documents, D), held only once."""
     found: NDArray[Any] | None = None
     for indices, some in _decided_batches(run, documents, task, batch):
@@ -63,7 +68,7 @@ def embed_encoded(run: Run, documents: Encoded, task: TaskInfo, batch: int) -> N
     return found
 
 
-def decode_examples(run: Run, encoded: Encoded, task: TaskInfo, batch: int) -> list[NDArray[Any]]:
+def decode_examples(run: Run, encoded: EncodedRows, task: TaskInfo, batch: int) -> list[NDArray[Any]]:
     """What is kept of each example, in their own order, run in batches of ``batch`` of similar length.
 
     Where a batch is asked for because the answers depend on it, the batches are still the same for every model: they
@@ -77,10 +82,10 @@ def decode_examples(run: Run, encoded: Encoded, task: TaskInfo, batch: int) -> l
 
 
 def _decided_batches(
-    run: Run, encoded: Encoded, task: TaskInfo, batch: int
+    run: Run, encoded: EncodedRows, task: TaskInfo, batch: int
 ) -> Iterator[tuple[NDArray[np.int64], list[NDArray[Any]]]]:
     """Which examples each batch has, and what is kept of them."""
     kind = kind_of(task)
     for indices in by_length(encoded.lengths, batch):
         arrays = encoded.batch(indices)
-        yield indices, kind.decide(run(arrays), arrays, task)
+        yield indices, kind.decode(run(arrays), arrays, task)

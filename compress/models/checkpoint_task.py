@@ -59,7 +59,7 @@ def answers_task(saved: Saved, task: TaskInfo) -> bool:
     if saved.head in (EMBEDDING, SPANS):
         return True
     if not task.labels:
-        return len(saved.names) == kind.outputs(task) and saved.problem in (None, kind.problem)
+        return len(saved.names) == kind.output_count(task) and saved.problem in (None, kind.problem)
     return sorted(map(plain, saved.names)) == sorted(map(plain, output_names(task)))
 
 
@@ -74,7 +74,7 @@ def output_names(task: TaskInfo) -> tuple[str, ...]:
     kind = kind_of(task)
     if kind.head == SPANS.name:
         return ("start", "end")
-    names, outputs = task.labels or ("score",), kind.outputs(task)
+    names, outputs = task.labels or ("score",), kind.output_count(task)
     return (*names, *["weight"] * (outputs - len(names)))[:outputs]
 
 

@@ -131,9 +131,9 @@ def settled(model: PreTrainedModel) -> PreTrainedModel:
     plain = plain_holds(config, int(config.hidden_size), shapes, head_size(model), factors)
     if told_shapes(config) == shapes and plain != config.model_type.startswith(UNEVEN):
         return model
-    fitting = shaped(config, int(config.hidden_size), shapes, head_size(model), factors)
+    valid_rows = shaped(config, int(config.hidden_size), shapes, head_size(model), factors)
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are overwritten
-        fresh = from_config(head_of(model).model_class(type(fitting)), fitting, config._attn_implementation)
+        fresh = from_config(head_of(model).model_class(type(valid_rows)), valid_rows, config._attn_implementation)
     fresh.load_state_dict(model.state_dict())
     nn.Module.to(fresh, device=model.device, dtype=model.dtype)
     fresh.train(model.training)
@@ -179,22 +179,22 @@ def shaped(
     """
     family = family_of(config)
     plain = plain_holds(config, hidden, shapes, size, factors)
-    fitting = _of_class(config, (PLAIN if plain else UNEVEN_CONFIGS).get(family.name, type(config)))
+    valid_rows = _of_class(config, (PLAIN if plain else UNEVEN_CONFIGS).get(family.name, type(config)))
     heads, ffn = max(heads for heads, _ in shapes), max(ffn for _, ffn in shapes)
-    fitting.hidden_size, fitting.num_hidden_layers = hidden, len(shapes)
-    setattr(fitting, family.ffn_key, ffn)
+    valid_rows.hidden_size, valid_rows.num_hidden_layers = hidden, len(shapes)
+    setattr(valid_rows, family.ffn_key, ffn)
     # Plain classes want heads that divide the hidden size, also where their layers are cut to others afterwards.
-    fitting.num_attention_heads = heads if hidden % heads == 0 else math.gcd(heads, hidden)
+    valid_rows.num_attention_heads = heads if hidden % heads == 0 else math.gcd(heads, hidden)
     if not plain:
-        fitting.factors = factors
-        fitting.head_size = size
-        fitting.layer_shapes = [{"heads": heads, "ffn": ffn} for heads, ffn in shapes] if family.prunable else None
-    return fitting
+        valid_rows.factors = factors
+        valid_rows.head_size = size
+        valid_rows.layer_shapes = [{"heads": heads, "ffn": ffn} for heads, ffn in shapes] if family.prunable else None
+    return valid_rows
 
 
 def _of_class(config: PreTrainedConfig, wanted: type[PreTrainedConfig]) -> PreTrainedConfig:
     if type(config) is wanted:
         return copy.deepcopy(config)
     kept = {key: value for key, value in config.to_dict().items() if key not in REPLACED}
-    fitting: PreTrainedConfig = wanted.from_dict(kept)
-    return fitting
+    valid_rows: PreTrainedConfig = wanted.from_dict(kept)
+    return valid_rows

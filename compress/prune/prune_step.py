@@ -13,9 +13,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress import __version__
 from compress.console import Console
-from compress.data.encode import bucketed, encode_rows, for_training
-from compress.data.splits.prepare_splits import load_roles
-from compress.data.tokenizer import Tokens
+from compress.data.encode import bucketed_batches, encode_rows, training_examples
+from compress.data.splits.prepare_splits import load_prepared
+from compress.data.tokenizer import TextTokenizer
 from compress.model_info import FolderInfo, TaskInfo
 from compress.models.families import family_of, require_prunable, shape_of
 from compress.models.load_save import load_model, load_tokenizer, save_model
@@ -164,10 +164,10 @@ def _write_cut(
     console: Console,
 ) -> None:
     """Write the pruned model as a folder, whole or not at all."""
-    roles = load_roles(data)
+    roles = load_prepared(data)
     task = roles.info.task_info
     model = _on(device, load_model(student, task))
-    rows, tokens = roles.rows("train"), Tokens.load(student)
+    rows, tokens = roles.rows("train"), TextTokenizer.load(student)
     guide = in_space_of(model, load_model(teacher, task), rows, task, tokens) if teacher else None
     batches = list(_batches(rows, task, tokens, settings, seed, device))
     pruned = cut_least(model, batches, settings, task, teacher=guide and _on(device, guide), console=console)
@@ -179,14 +179,14 @@ def _write_cut(
 
 
 def _batches(
-    rows: Sequence[Row], task: TaskInfo, tokens: Tokens, settings: Prune, seed: int, device: torch.device
+    rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer, settings: Prune, seed: int, device: torch.device
 ) -> Iterator[Batch]:
     """As many batches of rows drawn from train as the settings ask for, or all of it where there are fewer."""
     drawn = np.sort(np.random.default_rng(seed).permutation(len(rows))[: BATCH * settings.batches])
     encoded = encode_rows((rows[int(index)] for index in drawn), task, tokens)
-    examples = for_training(encoded, task)
+    examples = training_examples(encoded, task)
     size = max(1, BATCH * len(examples.lengths) // len(encoded))  # whole rows have several examples each
-    for indices in bucketed(examples.lengths, size, seed, epoch=0)[: settings.batches]:
+    for indices in bucketed_batches(examples.lengths, size, seed, epoch=0)[: settings.batches]:
         yield {name: torch.from_numpy(array).to(device) for name, array in examples.batch(indices).items()}
 
 

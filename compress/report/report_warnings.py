@@ -163,7 +163,7 @@ def _trusted(report: Report) -> Iterator[str]:
 def _data(report: Report) -> Iterator[str]:
     if report.data.skipped:
         told = "row of the data was" if report.data.skipped == 1 else "rows of the data were"
-        yield f"{report.data.skipped:,} {told} left out for not fitting the task."
+        yield f"{report.data.skipped:,} {told} left out for not valid_rows the task."
     if report.data.duplicates:
         told = "text of test also stands" if report.data.duplicates == 1 else "texts of test also stand"
         yield f"{report.data.duplicates} {told} in train."

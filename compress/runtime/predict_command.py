@@ -19,7 +19,7 @@ def predict_and_show(
     """Answer the texts that were ``typed``, else those of ``file``, else those of stdin, in the console's format."""
     model = TextModel.open(folder, placement)
     parts = len(model.task.text)
-    given = _given_texts(typed, file, parts, open_end=model.kind.open_end)
+    given = _given_texts(typed, file, parts, is_variadic=model.kind.is_variadic)
     source, empty = None if typed else str(file or "stdin"), list[str]()
     for together in read_texts(given, batch, several=parts > 1, source=source, empty=empty.append):
         places, texts = zip(*together, strict=True)
@@ -51,7 +51,7 @@ def shown(value: object) -> str:
     return str(value)
 
 
-def _given_texts(typed: Sequence[str], file: Path | None, parts: int, *, open_end: bool) -> Iterable[str]:
+def _given_texts(typed: Sequence[str], file: Path | None, parts: int, *, is_variadic: bool) -> Iterable[str]:
     """Texts as typed, else the lines of a file or of stdin; what is read together has tabs between.
 
     Where a model reads several, words without tabs are taken so many at a time, or all of them together where there
@@ -66,7 +66,7 @@ def _given_texts(typed: Sequence[str], file: Path | None, parts: int, *, open_en
             raise UsageError(f"text {number} is not UTF-8.")
     if parts == 1 or len(typed) == 1 or any("\t" in text for text in typed):
         return typed
-    if open_end:
+    if is_variadic:
         return ["\t".join(typed)]
     if len(typed) % parts:
         raise UsageError(f"this model reads {parts} texts at a time; got {len(typed)}, expected a multiple of {parts}.")

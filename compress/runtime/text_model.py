@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from compress.data.tokenizer import Tokens
+from compress.data.tokenizer import TextTokenizer
 from compress.errors import ModelError, UsageError
 from compress.model_info import TaskInfo, read_info
 from compress.runtime import open_predictor
 from compress.runtime.predictor import ONE_THREAD, Placement, Predictor
 from compress.tasks import kind_of
-from compress.tasks.base import Arrays, Example, Given, Kind, Row
+from compress.tasks.base import Arrays, Example, Kind, Row, TaskInput
 
 
 class Asked(NamedTuple):
@@ -23,7 +23,7 @@ class Asked(NamedTuple):
 
     where: str
     """`text 2`, `texts.tsv, line 4`."""
-    text: Given
+    text: TaskInput
 
 
 class Prepared(NamedTuple):
@@ -41,7 +41,7 @@ class TextModel:
 
     task: TaskInfo
     kind: Kind
-    tokens: Tokens
+    tokens: TextTokenizer
     predictor: Predictor
 
     @classmethod
@@ -50,9 +50,9 @@ class TextModel:
         task = read_info(folder).task
         if task is None:
             raise ModelError(f"{folder} does not say which task it answers, so texts mean nothing to it.")
-        return cls(task, kind_of(task), Tokens.load(folder), open_predictor(folder, placement))
+        return cls(task, kind_of(task), TextTokenizer.load(folder), open_predictor(folder, placement))
 
-    def predict(self, texts: Sequence[Given], batch: int = 32, places: Sequence[str] = ()) -> list[dict[str, Any]]:
+    def predict(self, texts: Sequence[TaskInput], batch: int = 32, places: Sequence[str] = ()) -> list[dict[str, Any]]:
         """One answer a text, e.g. ``{"label": "positive", "probability": 0.98}``.
 
         Args:
@@ -68,7 +68,7 @@ class TextModel:
         parts = [slice(start, start + batch) for start in range(0, len(texts), batch)]
         return [answer for part in parts for answer in self._answered(texts[part], named[part], batch)]
 
-    def prepare(self, texts: Sequence[Given], places: Sequence[str | int] = ()) -> Prepared:
+    def prepare(self, texts: Sequence[TaskInput], places: Sequence[str | int] = ()) -> Prepared:
         """The examples of all texts; messages tell their places, or number them."""
         named = places or range(1, len(texts) + 1)
         rows = [self._row(text, position) for text, position in zip(texts, named, strict=True)]
@@ -79,17 +79,17 @@ class TextModel:
         """One padded batch."""
         return self.kind.collate(examples, self.tokens.pad_id)
 
-    def _answered(self, texts: Sequence[Given], places: Sequence[str | int], batch: int) -> list[dict[str, Any]]:
+    def _answered(self, texts: Sequence[TaskInput], places: Sequence[str | int], batch: int) -> list[dict[str, Any]]:
         prepared = self.prepare(texts, places)
         decided: list[NDArray[Any]] = []
         for start in range(0, len(prepared.examples), batch):
             arrays = self.arrays(prepared.examples[start : start + batch])
-            decided += self.kind.decide(self.predictor.predict(arrays), arrays, self.task)
-        return self.kind.readable(self.kind.answers(decided, prepared.counts, prepared.rows, self.task), self.task)
+            decided += self.kind.decode(self.predictor.predict(arrays), arrays, self.task)
+        return self.kind.to_json(self.kind.predictions(decided, prepared.counts, prepared.rows, self.task), self.task)
 
-    def _row(self, text: Given, position: str | int) -> Row:
+    def _row(self, text: TaskInput, position: str | int) -> Row:
         try:
-            return self.kind.asked(text, self.task)
+            return self.kind.from_input(text, self.task)
         except UsageError as error:
             where = position if isinstance(position, str) else f"text {position}"
             raise UsageError(f"{where}: {error.message}", hint=error.hint) from error

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from compress.errors import UsageError, nearest
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks.base import Arrays, Encode, Encoding, Example, Given, Kind, Metric, RawRow, Row
+from compress.tasks.base import Arrays, Encode, Encoding, Example, Kind, Metric, RawRow, Row, TaskInput
 from compress.tasks.kinds.classification import Classification
 from compress.tasks.kinds.multi_label import MultiLabel
 from compress.tasks.kinds.multiple_choice import MultipleChoice
@@ -27,11 +27,11 @@ __all__ = [
     "Encode",
     "Encoding",
     "Example",
-    "Given",
     "Kind",
     "Metric",
     "RawRow",
     "Row",
+    "TaskInput",
     "kind_of",
     "primary_metric",
     "task_info",

@@ -37,7 +37,7 @@ BESIDE = ("labelled", "soft_labels")
 """What may stand in a row of train beside the fields of its kind, and goes into batches by these names: whether its
 answer is the true one (a stand-in else), and the probabilities that somebody gave to the classes."""
 
-Given = str | tuple[str, ...]
+TaskInput = str | tuple[str, ...]
 """What a user hands over to have it answered: one text, or several (a pair; a question and its choices)."""
 
 
@@ -84,9 +84,9 @@ class Metric:
     name: str
     larger_is_better: bool = True
     floor: float | None = None
-    share_of_right: bool = False
+    is_accuracy: bool = False
     """It is the share of rows that ``Kind.correct`` calls right: then McNemar's test speaks for it."""
-    needs_contrast: bool = True
+    needs_varied_labels: bool = True
     """It tells nothing of rows whose true answers are all the same (a correlation, an F1)."""
 
 
@@ -124,14 +124,14 @@ class Kind(ABC):
     """Fields of a canonical row."""
     metrics: tuple[Metric, ...]
     """The first is the default primary one."""
-    changeable: tuple[str, ...] = ()
+    perturbable: tuple[str, ...] = ()
     """Fields whose text may change a little without changing the true answer; robustness is measured on them. Not those
     in which the answer is marked by place (a context with its answer's offset, words with a tag each)."""
-    answer_fields: tuple[str, ...] = ("label",)
+    label_fields: tuple[str, ...] = ("label",)
     """Fields of a canonical row that hold its answer."""
     columns: tuple[int, int | None] = (1, 2)
     """Least and most columns of text; None: any number."""
-    open_end: bool = False
+    is_variadic: bool = False
     """A row that is handed over may have any number of texts: the first one, and those that are read with it."""
     label_columns: int | None = 1
     """Most columns that an answer may stand in; None: any number."""
@@ -147,7 +147,7 @@ class Kind(ABC):
 
     # What is read.
 
-    def problems(self, task: Task) -> Iterator[Problem]:
+    def setting_problems(self, task: Task) -> Iterator[Problem]:
         """What of a task's settings cannot be meant, beyond what holds for all kinds; paths start at `task`."""
         return iter(())
 
@@ -155,7 +155,7 @@ class Kind(ABC):
         """The classes in order, from the task or from the raw label values of train, a stream; none by default."""
         return ()
 
-    def gathered(self, rows: Iterator[RawRow], task: Task, answered: bool = True) -> Iterator[RawRow]:
+    def group_lines(self, rows: Iterator[RawRow], task: Task, answered: bool = True) -> Iterator[RawRow]:
         """Raw rows of several lines put together (a question's candidates); by default a line is a row.
 
         Those that are not ``answered`` need no label columns.
@@ -166,27 +166,27 @@ class Kind(ABC):
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
         """A canonical row, or a DataError that starts with ``where`` (`train.tsv, row 17`)."""
 
-    def read_given(self, raw: Mapping[str, Any], task: Task, where: str) -> Given:
+    def parse_input(self, raw: Mapping[str, Any], task: Task, where: str) -> TaskInput:
         """What a raw row asks, whatever its answer: `asked` makes a row without one of it."""
         return tuple(text(raw, name, task, where) for name in task.text)
 
-    def blank(self, row: Row, task: TaskInfo) -> Row:
+    def placeholder_label(self, row: Row, task: TaskInfo) -> Row:
         """What stands in the answer fields of a row without an answer where it shares a batch with rows that have one.
 
         Losses on true answers pass over it.
         """
         return {"label": 0}
 
-    def likeliest(self, probabilities: Sequence[float]) -> Any:
+    def argmax_label(self, probabilities: Sequence[float]) -> Any:
         """For kinds that read `soft_labels`: the answer that these probabilities of the classes come to."""
         raise NotImplementedError
 
-    def told_apart(self, row: Row) -> Iterable[Hashable]:
+    def targets(self, row: Row) -> Iterable[Hashable]:
         """What is learnt to be told apart in this row: if train has not two different ones there is nothing to learn.
 
         By default its answer; for kinds whose rows hold several answers, each of them.
         """
-        return [json.dumps([row.get(name) for name in self.answer_fields])]
+        return [json.dumps([row.get(name) for name in self.label_fields])]
 
     def classes(self, row: Row) -> Sequence[int]:
         """Which of ``class_names``, by place, are a row's answer. Rows are counted a class by it."""
@@ -197,20 +197,20 @@ class Kind(ABC):
         return labels
 
     @abstractmethod
-    def given(self, row: Row) -> Given:
+    def to_input(self, row: Row) -> TaskInput:
         """What a user would hand over to have this row answered."""
 
     @abstractmethod
-    def asked(self, given: Given, task: TaskInfo) -> Row:
+    def from_input(self, given: TaskInput, task: TaskInfo) -> Row:
         """A row without an answer, or a UsageError that says what the task reads."""
 
     # What the model sees and gives.
 
-    def outputs(self, task: TaskInfo) -> int:
+    def output_count(self, task: TaskInfo) -> int:
         """How many outputs the head has: one a label, or a single one."""
         return max(1, len(task.labels))
 
-    def together(self, task: TaskInfo) -> bool:
+    def keep_row_together(self, task: TaskInfo) -> bool:
         """Whether the examples of a row must be in one batch while training, because one loss is about all of them."""
         return False
 
@@ -218,7 +218,7 @@ class Kind(ABC):
         """Whether long texts are seen in windows, and not cut at `max_length`."""
         return "overlap" in self.settings and ("long" not in self.settings or task.long != "cut")
 
-    def unit(self, task: TaskInfo) -> str:
+    def unit_name(self, task: TaskInfo) -> str:
         """What the model answers one of at a time: a window where texts are seen in windows, else its `example`."""
         return "window" if self.in_windows(task) else self.example
 
@@ -231,11 +231,11 @@ class Kind(ABC):
         """One padded batch: input_ids, attention_mask, token_type_ids (int64) and whatever else examples hold."""
 
     @abstractmethod
-    def decide(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[NDArray[Any]]:
+    def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[NDArray[Any]]:
         """What of a batch's outputs is kept, an array an example; the batch is as `collate` made it."""
 
     @abstractmethod
-    def answers(
+    def predictions(
         self, decided: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
     ) -> NDArray[Any]:
         """One answer a row; ``counts`` tells how many of ``decided`` each row gave. No objects: it is kept."""
@@ -244,7 +244,7 @@ class Kind(ABC):
         """For kinds that search: what each row found, from the embeddings of rows and documents."""
         raise NotImplementedError
 
-    def kept(self, row: Row, number: Callable[[str], int] | None) -> list[Row]:
+    def store_rows(self, row: Row, number: Callable[[str], int] | None) -> list[Row]:
         """For kinds that search: a row as its role keeps it, which may be several.
 
         Rows that are learnt from keep texts; where there is ``number``, it writes a document down among those of the
@@ -256,11 +256,11 @@ class Kind(ABC):
         """Whether what is decided on rows like these depends on a threshold, which is tuned on select."""
         return False
 
-    def tuned(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> TaskInfo:
+    def tune_threshold(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> TaskInfo:
         """The task with the thresholds that are best on ``answers`` to the rows of select; by default it has none."""
         return task
 
-    def redecided(self, answers: NDArray[Any], task: TaskInfo) -> NDArray[Any]:
+    def apply_threshold(self, answers: NDArray[Any], task: TaskInfo) -> NDArray[Any]:
         """The same answers, decided under the thresholds of ``task``."""
         return answers
 
@@ -270,7 +270,7 @@ class Kind(ABC):
     def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
         """The true answers in the form that ``score`` compares; no objects."""
 
-    def has_contrast(self, gold: NDArray[Any]) -> bool:
+    def has_varied_labels(self, gold: NDArray[Any]) -> bool:
         """Whether the true answers of these rows differ, so that metrics which need it say something."""
         return bool((gold != gold[:1]).any())
 
@@ -282,7 +282,7 @@ class Kind(ABC):
         """Whether each row's decision is right, for McNemar's test; None where there is no decision."""
         return None
 
-    def score_draws(
+    def weighted_scores(
         self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo, times: NDArray[np.float64]
     ) -> dict[str, NDArray[np.float64]]:
         """All metrics on many resamples of the rows at once; ``times`` (draws, rows) tells how often each row counts.
@@ -295,7 +295,7 @@ class Kind(ABC):
         """What recall, precision and F1 of each class come from, in the order of ``class_names``."""
         return None
 
-    def same(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
+    def same_decision(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
         """On which rows two models decide the same; None where there is no decision."""
         return None
 
@@ -303,7 +303,7 @@ class Kind(ABC):
         """How far apart two models' answers to each row are, 0 for equal ones; None where that means nothing."""
         return None
 
-    def spread(self, gold: NDArray[Any], task: TaskInfo) -> float:
+    def label_spread(self, gold: NDArray[Any], task: TaskInfo) -> float:
         """How far right answers lie apart in the measure of ``distance``; 1 where that is a share or a probability."""
         return 1.0
 
@@ -314,13 +314,13 @@ class Kind(ABC):
     # What is told.
 
     @abstractmethod
-    def readable(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+    def to_json(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
         """One JSON-able prediction a row, e.g. {"label": "positive", "probability": 0.98}."""
 
     @abstractmethod
-    def words(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
         """One answer a row for people to read (`positive (98 %)`); never the text of the row, for it is published."""
 
     @abstractmethod
-    def gold_words(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
         """The true answers in the same words."""

@@ -10,7 +10,7 @@ from compress.recipe.schema import Task
 from compress.tasks import KINDS, Kind
 from compress.tasks.parsing.columns import label_columns, soft_columns
 
-OF_SOME = (
+KIND_SETTINGS = (
     "labels",
     "first_label",
     "soft_labels",
@@ -25,7 +25,7 @@ OF_SOME = (
     "hard_negatives",
 )
 """Settings that only some kinds read: those in their `settings`."""
-OF_WINDOWS = ("overlap", "max_windows")
+WINDOW_SETTINGS = ("overlap", "max_windows")
 
 
 def task_problems(task: Task) -> list[Problem]:
@@ -34,7 +34,7 @@ def task_problems(task: Task) -> list[Problem]:
         unknown = Problem(("task", "kind"), f"no task kind is called '{task.kind}'{nearest(task.kind, KINDS)}")
         return [unknown, *_column_problems(task), *_source_problems(task)]
     kind = KINDS[task.kind]
-    about_kind = [*_kind_problems(task, kind), *_setting_problems(task, kind), *kind.problems(task)]
+    about_kind = [*_kind_problems(task, kind), *_setting_problems(task, kind), *kind.setting_problems(task)]
     return [*about_kind, *_column_problems(task), *_source_problems(task)]
 
 
@@ -63,11 +63,11 @@ def _span(least: int, most: int | None) -> str:
 
 def _setting_problems(task: Task, kind: Kind) -> Iterator[Problem]:
     """Settings that would do nothing, and those that cannot be meant."""
-    for name in OF_SOME:
+    for name in KIND_SETTINGS:
         if name not in kind.settings and _is_set(task, name):
             yield Problem(("task", name), _unread(name, kind))
     cut = "long" in kind.settings and task.long == "cut"
-    for name in OF_WINDOWS if cut else ():
+    for name in WINDOW_SETTINGS if cut else ():
         if _is_set(task, name):
             yield Problem(("task", name), "is about windows, and long: cut has none; long: mean has")
     if task.overlap is not None and task.overlap >= task.max_length:

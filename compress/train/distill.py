@@ -12,8 +12,8 @@ from typing import Literal
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.console import Console
-from compress.data.splits.prepare_splits import load_roles
-from compress.data.tokenizer import Tokens
+from compress.data.splits.prepare_splits import load_prepared
+from compress.data.tokenizer import TextTokenizer
 from compress.model_info import LayerMap, TaskInfo
 from compress.models.embedding_model import embedding_size
 from compress.models.families import shape_of
@@ -107,7 +107,7 @@ def distill(
     but the teacher's.
     """
     at = Workplace(work, console or Console("quiet"), seed, track, step)
-    roles, tokenizer = load_roles(data), load_tokenizer(teacher)
+    roles, tokenizer = load_prepared(data), load_tokenizer(teacher)
     texts = Texts(roles.rows("train"), roles.rows("select"), roles.documents("select"), unlabelled_rows)
     task = roles.info.task_info
     _check_tokenizer(tokenizer, student)
@@ -176,7 +176,7 @@ def _teach(
     texts: Texts,
     settings: Distill,
     task: TaskInfo,
-    tokens: Tokens,
+    tokens: TextTokenizer,
     at: Workplace,
 ) -> Taught:
     """Train what ``build`` makes to say and see what its teachers do; layers and their map are those of the first."""
@@ -200,7 +200,7 @@ def _teach(
 
 
 def _lessons(
-    texts: Texts, settings: Distill, task: TaskInfo, tokens: Tokens, at: Workplace
+    texts: Texts, settings: Distill, task: TaskInfo, tokens: TextTokenizer, at: Workplace
 ) -> tuple[training_data.Material, int]:
     """All rows as they are learnt from, encoded, and how many of them were made up."""
     check_unanswered(settings, len(texts.unlabelled) > 0)
@@ -213,7 +213,7 @@ def _lessons(
 
 
 def _in_reach(
-    teacher: PreTrainedModel, student: Student, texts: Texts, task: TaskInfo, tokens: Tokens, at: Workplace
+    teacher: PreTrainedModel, student: Student, texts: Texts, task: TaskInfo, tokens: TextTokenizer, at: Workplace
 ) -> PreTrainedModel:
     """The teacher as the student can follow it: where its embeddings are wider, the main directions of them."""
     found = teacher_of(student, teacher, texts.train, task, tokens)

@@ -8,7 +8,7 @@ import torch
 from transformers import PreTrainedModel
 
 from compress.data.encode import encode_rows
-from compress.data.tokenizer import Tokens
+from compress.data.tokenizer import TextTokenizer
 from compress.measure.predict_rows import Run, embed_encoded, predict_encoded
 from compress.model_info import TaskInfo
 from compress.models.heads import head_of
@@ -20,7 +20,7 @@ from compress.train.objective import forward
 BATCH = 64
 
 
-def evaluator(rows: Sequence[Row], task: TaskInfo, tokens: Tokens, documents: Sequence[Row] = ()) -> Evaluate:
+def evaluator(rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer, documents: Sequence[Row] = ()) -> Evaluate:
     """A function that scores a model on these rows in the task's primary metric; they are encoded once.
 
     Where decisions depend on a threshold it is the best one for these rows: the model's own will be tuned on them too.
@@ -34,7 +34,7 @@ def evaluator(rows: Sequence[Row], task: TaskInfo, tokens: Tokens, documents: Se
         found = predict_encoded(run, encoded, rows, task, BATCH)
         if searched is not None:
             found = kind.search(found, embed_encoded(run, searched, task, BATCH), task)
-        decided = kind.redecided(found, kind.tuned(found, gold, task))
+        decided = kind.apply_threshold(found, kind.tune_threshold(found, gold, task))
         return float(kind.score(decided, gold, task)[task.metric])
 
     return score

@@ -11,7 +11,7 @@ from typing import Literal
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.console import Console
-from compress.data.splits.prepare_splits import load_roles
+from compress.data.splits.prepare_splits import load_prepared
 from compress.errors import ModelError
 from compress.model_info import TaskInfo
 from compress.models.fetch import fetch
@@ -43,7 +43,7 @@ def finetune(
     """
     console = console or Console("quiet")
     folder = fetch(source, revision, cards)
-    task = load_roles(data).info.task_info
+    task = load_prepared(data).info.task_info
     tokenizer = load_tokenizer(folder)
     ready = has_head(folder, task)
     if settings is False and not ready:

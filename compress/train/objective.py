@@ -57,7 +57,7 @@ class Objective(Protocol):
 
 
 class Examples(Protocol):
-    """What training reads: `data.batches.Encoded`, or anything like it."""
+    """What training reads: `data.batches.EncodedRows`, or anything like it."""
 
     lengths: NDArray[np.int64]
     pieces: NDArray[np.int64]

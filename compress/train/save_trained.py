@@ -9,7 +9,7 @@ from pathlib import Path
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress import __version__
-from compress.data.splits.prepare_splits import load_roles
+from compress.data.splits.prepare_splits import load_prepared
 from compress.model_info import FolderInfo, LayerMap
 from compress.models.families import family_of, shape_of
 from compress.models.load_save import save_model
@@ -46,7 +46,7 @@ def save_made(
 
     Then what the training kept for going on is removed. Of several processes only the main one does all this.
     """
-    is_main, roles = int(os.environ.get("RANK", "0")) == 0, load_roles(data)
+    is_main, roles = int(os.environ.get("RANK", "0")) == 0, load_prepared(data)
     task = tuned_task(model, tokenizer, roles) if is_main else roles.info.task_info
     info = FolderInfo(
         step=step,

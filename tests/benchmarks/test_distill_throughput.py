@@ -222,9 +222,9 @@ def test_batches_are_as_long_as_their_longest_row():
 
 def test_rows_are_filled_with_the_texts_behind_them(tiny_folder):
     from benchmarks.distill_throughput.material import filled
-    from compress.data.tokenizer import Tokens
+    from compress.data.tokenizer import TextTokenizer
 
-    tokens = Tokens.load(tiny_folder("bert"))
+    tokens = TextTokenizer.load(tiny_folder("bert"))
     rows = [{"text": "a bad film", "label": 0}, {"text": "great fun", "label": 1}]
     full = list(filled(rows, tokens, length=16))
     assert [row["label"] for row in full] == [0, 1]

@@ -1,12 +1,12 @@
-"""Encoded rows and the order of batches."""
+"""EncodedRows rows and the order of batches."""
 
 import gc
 
 import numpy as np
 import pytest
 
-from compress.data.encode import bucketed, by_length, encode_rows, for_training
-from compress.data.tokenizer import Tokens
+from compress.data.encode import bucketed_batches, by_length, encode_rows, training_examples
+from compress.data.tokenizer import TextTokenizer
 from compress.errors import DataError
 from compress.model_info import TaskInfo
 from compress.tasks import KINDS
@@ -33,7 +33,7 @@ CASES = {
 @pytest.mark.parametrize("kept", [True, False])
 def test_batches_equal_those_made_in_memory(kind, kept, word_folder, tmp_path):
     answers, labels = CASES[kind]
-    tokens, task = Tokens.load(word_folder), info(kind, labels)
+    tokens, task = TextTokenizer.load(word_folder), info(kind, labels)
     encoded = encode_rows(rows(answers), task, tokens, tmp_path / "kept" if kept else None)
     made = [example for row in rows(answers) for example in KINDS[kind].examples(row, task, tokens)]
     for picked in ([0, 1, 2, 3, 4], [3], [4, 0]):
@@ -47,7 +47,7 @@ def test_batches_equal_those_made_in_memory(kind, kept, word_folder, tmp_path):
 
 
 def test_lengths_counts_and_truncation(word_folder):
-    encoded = encode_rows(rows([0] * 5), info("classification"), Tokens.load(word_folder))
+    encoded = encode_rows(rows([0] * 5), info("classification"), TextTokenizer.load(word_folder))
     assert len(encoded) == 5
     assert encoded.lengths.tolist() == [3, 6, 4, 6, 3]
     assert encoded.counts.tolist() == [1] * 5
@@ -56,20 +56,20 @@ def test_lengths_counts_and_truncation(word_folder):
 
 def test_rows_without_labels(word_folder):
     bare = [{"text": "a b", "text_pair": None}]
-    encoded = encode_rows(bare, info("classification"), Tokens.load(word_folder))
+    encoded = encode_rows(bare, info("classification"), TextTokenizer.load(word_folder))
     assert "labels" not in encoded.batch([0])
 
 
 def test_no_rows(word_folder):
     with pytest.raises(DataError, match="no rows"):
-        encode_rows([], info("classification"), Tokens.load(word_folder))
+        encode_rows([], info("classification"), TextTokenizer.load(word_folder))
 
 
 def test_temporary_files_go_with_the_object(word_folder, tmp_path, monkeypatch):
     room = tmp_path / "room"
     room.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(room))
-    task, tokens = info("classification"), Tokens.load(word_folder)
+    task, tokens = info("classification"), TextTokenizer.load(word_folder)
     encoded = encode_rows(rows([0] * 5), task, tokens)
     assert list(room.iterdir())
     del encoded
@@ -82,7 +82,7 @@ def test_temporary_files_go_with_the_object(word_folder, tmp_path, monkeypatch):
 
 def test_values_outlive_the_write_buffer(word_folder, monkeypatch):
     monkeypatch.setattr("compress.data.encode.FLUSH", 4)
-    encoded = encode_rows(rows([0, 1, 0, 1, 1]), info("classification"), Tokens.load(word_folder))
+    encoded = encode_rows(rows([0, 1, 0, 1, 1]), info("classification"), TextTokenizer.load(word_folder))
     assert encoded.batch([1, 4])["input_ids"].tolist() == [[2, 4, 5, 6, 7, 3], [2, 8, 3, 0, 0, 0]]
     assert encoded.batch([1, 2])["labels"].tolist() == [1, 0]
 
@@ -90,7 +90,7 @@ def test_values_outlive_the_write_buffer(word_folder, monkeypatch):
 @pytest.mark.parametrize("count", [1, 7, 64, 1000, 4097])
 def test_every_example_once_an_epoch(count):
     lengths = np.random.default_rng(0).integers(3, 128, count)
-    batches = bucketed(lengths, 16, seed=1, epoch=2)
+    batches = bucketed_batches(lengths, 16, seed=1, epoch=2)
     assert sorted(np.concatenate(batches).tolist()) == list(range(count))
     assert sum(len(batch) != 16 for batch in batches) <= 1
     scored = by_length(lengths, 16)
@@ -101,31 +101,31 @@ def test_every_example_once_an_epoch(count):
 def test_order_is_a_pure_function_of_seed_and_epoch():
     lengths = np.random.default_rng(0).integers(3, 128, 500)
     orders = {
-        (seed, epoch): np.concatenate(bucketed(lengths, 16, seed, epoch)).tolist()
+        (seed, epoch): np.concatenate(bucketed_batches(lengths, 16, seed, epoch)).tolist()
         for seed in (0, 1)
         for epoch in (0, 1)
     }
-    assert np.concatenate(bucketed(lengths, 16, 0, 0)).tolist() == orders[0, 0]
+    assert np.concatenate(bucketed_batches(lengths, 16, 0, 0)).tolist() == orders[0, 0]
     assert len({tuple(order) for order in orders.values()}) == 4
 
 
 def test_batches_hold_similar_lengths():
     lengths = np.random.default_rng(0).integers(3, 128, 4096)
-    spread = np.mean([np.ptp(lengths[batch]) for batch in bucketed(lengths, 16, 0, 0)])
+    spread = np.mean([np.ptp(lengths[batch]) for batch in bucketed_batches(lengths, 16, 0, 0)])
     assert spread < 5
 
 
 def test_nothing_gives_no_batches():
-    assert bucketed(np.zeros(0, np.int64), 16, 0, 0) == []
+    assert bucketed_batches(np.zeros(0, np.int64), 16, 0, 0) == []
     assert by_length(np.zeros(0, np.int64), 16) == []
 
 
 def test_whole_rows_bring_all_of_their_examples_along(word_folder):
     task = info("classification").model_copy(update={"long": "mean", "max_length": 4, "max_windows": 2})
-    encoded = encode_rows(rows([0, 1, 0, 1, 1]), task, Tokens.load(word_folder))
+    encoded = encode_rows(rows([0, 1, 0, 1, 1]), task, TextTokenizer.load(word_folder))
     assert encoded.counts.tolist() == [1, 2, 1, 2, 1]
     assert encoded.truncated == pytest.approx(1 / 5)  # only the text of five words does not fit into two windows
-    together = for_training(encoded, task)
+    together = training_examples(encoded, task)
     assert together.lengths.tolist() == [3, 4, 4, 4, 3]  # of the longest example, to which the others are padded
     assert together.pieces.tolist() == encoded.lengths.tolist()  # counted as `index` does
     assert together.lasting == len(encoded) == 7
@@ -133,4 +133,4 @@ def test_whole_rows_bring_all_of_their_examples_along(word_folder):
     assert batch["group"].tolist() == [0, 0, 1]
     assert batch["input_ids"].tolist() == [[2, 7, 7, 3], [2, 7, 7, 3], [2, 4, 3, 0]]
     assert batch["labels"].tolist() == [1, 1, 0]
-    assert for_training(encoded, info("classification")) is encoded
+    assert training_examples(encoded, info("classification")) is encoded

@@ -1,11 +1,11 @@
-"""Tokens: pieces, truncation, pad id, and folders that lack something."""
+"""TextTokenizer: pieces, truncation, pad id, and folders that lack something."""
 
 import json
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from compress.data.tokenizer import Tokens
+from compress.data.tokenizer import TextTokenizer
 from compress.errors import DataError, ModelError
 
 
@@ -15,7 +15,7 @@ def folder(word_folder):
 
 
 def test_a_text_and_a_pair(folder):
-    tokens = Tokens.load(folder)
+    tokens = TextTokenizer.load(folder)
     single, pair = tokens("a b", None, 16), tokens("a", "b c", 16)
     assert single.input_ids == [2, 4, 5, 3]
     assert pair.input_ids == [2, 4, 3, 5, 6, 3]
@@ -24,7 +24,7 @@ def test_a_text_and_a_pair(folder):
 
 
 def test_truncation_takes_from_the_longer_text_and_is_told(folder):
-    tokens = Tokens.load(folder)
+    tokens = TextTokenizer.load(folder)
     cut = tokens("a b c d e", "a b", 7)
     assert len(cut.input_ids) == 7
     assert cut.token_type_ids.count(1) == 3
@@ -41,70 +41,70 @@ def test_padding_and_truncation_of_the_file_are_not_used(folder):
     stored.enable_padding(length=32)
     stored.enable_truncation(3)
     stored.save(str(folder / "tokenizer.json"))
-    assert Tokens.load(folder)("a b c", None, 16).input_ids == [2, 4, 5, 6, 3]
+    assert TextTokenizer.load(folder)("a b c", None, 16).input_ids == [2, 4, 5, 6, 3]
 
 
 def test_pad_id_comes_from_the_configuration_first(folder):
-    assert Tokens.load(folder).pad_id == 0
+    assert TextTokenizer.load(folder).pad_id == 0
     (folder / "config.json").write_text('{"pad_token_id": 1}')
-    assert Tokens.load(folder).pad_id == 1
+    assert TextTokenizer.load(folder).pad_id == 1
 
 
 @pytest.mark.parametrize("pad", ["[UNK]", {"content": "[UNK]"}])
 def test_pad_id_from_the_tokenizer_configuration(folder, pad):
     (folder / "tokenizer_config.json").write_text(json.dumps({"pad_token": pad}))
-    assert Tokens.load(folder).pad_id == 1
+    assert TextTokenizer.load(folder).pad_id == 1
 
 
 def test_more_pieces_than_positions_are_refused(folder):
     (folder / "config.json").write_text('{"model_type": "bert", "pad_token_id": 0, "max_position_embeddings": 16}')
-    tokens = Tokens.load(folder)
+    tokens = TextTokenizer.load(folder)
     tokens("a", None, 16)
     with pytest.raises(ModelError, match=r"17 pieces long.*16 positions"):
         tokens("a", None, 17)
     with pytest.raises(ModelError, match="the model my-teacher has 16 positions"):
-        Tokens.load(folder, "my-teacher")("a", None, 17)
+        TextTokenizer.load(folder, "my-teacher")("a", None, 17)
 
 
 @pytest.mark.parametrize("family", ["roberta", "compress-roberta"])
 def test_roberta_counts_positions_from_behind_the_pad_id(folder, family):
     config = {"model_type": family, "pad_token_id": 1, "max_position_embeddings": 18}
     (folder / "config.json").write_text(json.dumps(config))
-    assert Tokens.load(folder).longest == 16
+    assert TextTokenizer.load(folder).longest == 16
 
 
 def test_no_room_beside_special_pieces(folder):
     with pytest.raises(ModelError, match="no room"):
-        Tokens.load(folder)("a", "b", 3)
+        TextTokenizer.load(folder)("a", "b", 3)
 
 
 def test_a_folder_without_tokenizer(tmp_path):
     with pytest.raises(ModelError, match=r"has no tokenizer\.json"):
-        Tokens.load(tmp_path)
+        TextTokenizer.load(tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"not json", b"\xff\xfe", b'{"model": {"type": "Nonsense"}}'])
 def test_a_broken_tokenizer(tmp_path, content):
     (tmp_path / "tokenizer.json").write_bytes(content)
     with pytest.raises(ModelError, match="cannot be read"):
-        Tokens.load(tmp_path)
+        TextTokenizer.load(tmp_path)
 
 
 def test_a_broken_configuration(folder):
     (folder / "config.json").write_text("{")
     with pytest.raises(ModelError, match=r"config\.json cannot be read"):
-        Tokens.load(folder)
+        TextTokenizer.load(folder)
 
 
 def test_no_padding_piece_at_all(folder):
     stored = (folder / "tokenizer.json").read_text().replace("[PAD]", "nothing")
     (folder / "tokenizer.json").write_text(stored)
     with pytest.raises(ModelError, match="names no padding piece"):
-        Tokens.load(folder)
+        TextTokenizer.load(folder)
 
 
 def test_windows_share_pieces_and_tell_which_characters_they_show(word_folder):
-    tokens = Tokens.load(word_folder)
+    tokens = TextTokenizer.load(word_folder)
     found = tokens.windows("a b c d e", None, 5, 1, 8)
     assert [window.input_ids for window in found] == [[2, 4, 5, 6, 3], [2, 6, 7, 8, 3]]
     assert found[1].spans == [(-1, -1), (4, 5), (6, 7), (8, 9), (-1, -1)]
@@ -122,29 +122,29 @@ def test_the_space_before_a_word_is_none_of_its_characters(text, spans):
     vocabulary = {"[UNK]": 0, "▁": 1, "▁red": 2, "▁fish": 3}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    (window,) = Tokens(tokenizer, pad_id=0).windows(text, None, 8, 0, 8)
+    (window,) = TextTokenizer(tokenizer, pad_id=0).windows(text, None, 8, 0, 8)
     assert window.spans == spans
 
 
 def test_the_first_text_is_whole_in_every_window(word_folder):
-    found = Tokens.load(word_folder).windows("a", "b c d", 6, 0, 8)
+    found = TextTokenizer.load(word_folder).windows("a", "b c d", 6, 0, 8)
     assert [window.input_ids for window in found] == [[2, 4, 3, 5, 6, 3], [2, 4, 3, 7, 3]]
     assert found[0].spans == [(-1, -1), (-1, -1), (-1, -1), (0, 1), (2, 3), (-1, -1)]
     assert found[1].token_type_ids == [0, 0, 0, 1, 1]
 
 
 def test_windows_always_move_on(word_folder):
-    found = Tokens.load(word_folder).windows("a b c d e", None, 4, 4, 99)
+    found = TextTokenizer.load(word_folder).windows("a b c d e", None, 4, 4, 99)
     assert [window.input_ids[1:-1] for window in found] == [[4, 5], [5, 6], [6, 7], [7, 8]]
 
 
 def test_a_first_text_that_leaves_no_room_is_refused(word_folder):
     with pytest.raises(DataError, match="3 pieces leaves no room"):
-        Tokens.load(word_folder).windows("a b c", "d", 6, 0, 8)
+        TextTokenizer.load(word_folder).windows("a b c", "d", 6, 0, 8)
 
 
 def test_a_longer_first_text_after_a_shorter_one(word_folder):
-    tokens = Tokens.load(word_folder)
+    tokens = TextTokenizer.load(word_folder)
     tokens.windows("a", "b", 8, 0, 8)
     assert len(tokens.windows("a b c d", "e", 8, 0, 8)) == 1
     with pytest.raises(DataError, match="10 pieces leaves no room"):
@@ -152,6 +152,6 @@ def test_a_longer_first_text_after_a_shorter_one(word_folder):
 
 
 def test_cutting_after_windows_is_cutting_again(word_folder):
-    tokens = Tokens.load(word_folder)
+    tokens = TextTokenizer.load(word_folder)
     tokens.windows("a b c d e", None, 5, 1, 8)
     assert tokens("a b c d e", None, 5).input_ids == [2, 4, 5, 6, 3]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compress.data.tokenizer import Tokens
+from compress.data.tokenizer import TextTokenizer
 from compress.measure.predict_rows import decode_examples, embed_documents, predict_rows
 from compress.model_info import TaskInfo
 from compress.tasks import KINDS
@@ -43,17 +43,21 @@ def test_windows_of_a_long_row_make_one_answer(word_folder, how, expected):
         lambda arrays: {"logits": arrays["attention_mask"].sum(axis=1, keepdims=True) - 2.0},
         rows,
         task,
-        Tokens.load(word_folder),
+        TextTokenizer.load(word_folder),
         4,
     )
     assert encoded.counts.tolist() == [2, 1]
     assert answers.tolist() == [expected, 1.0]
-    assert KINDS["regression"].together(task)
+    assert KINDS["regression"].keep_row_together(task)
 
 
 def test_documents_are_embedded_once_and_how_many_are_cut_is_told(word_folder):
     """The made-up model embeds a text by how many pieces it sees beside the special ones."""
-    task, tokens, seen = TASK.model_copy(update={"kind": "retrieval", "max_length": 5}), Tokens.load(word_folder), []
+    task, tokens, seen = (
+        TASK.model_copy(update={"kind": "retrieval", "max_length": 5}),
+        TextTokenizer.load(word_folder),
+        [],
+    )
 
     def run(arrays):
         seen.extend(arrays["input_ids"].tolist())

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from compress.data.splits.prepare_splits import load_roles, prepare
+from compress.data.splits.prepare_splits import load_prepared, prepare
 from compress.errors import ModelError
 from compress.model_info import digests, read_info
 from compress.models.families import layer_shapes
@@ -102,7 +102,7 @@ def test_what_was_cut_before_a_kill_is_gone_on_with(data, tiny_folder, tmp_path)
 
 
 def test_models_in_memory(data, tiny_model, tiny_tokenizer, tiny_task):
-    roles = load_roles(data)
+    roles = load_prepared(data)
     rows, held = list(roles.rows("train")), list(roles.rows("select"))
     model = tiny_model("roberta", pad_token_id=0)
     before = {name: value.clone() for name, value in model.state_dict().items()}

@@ -162,7 +162,7 @@ def test_the_sample_is_something_the_kind_reads(kind, winner, make_report):
     report = judged(report.model_copy(update={"task": task, "rows": (*report.rows[:-1], row)}))
     card = model_card(find_subject(winner, report, "a"))
     sample = eval(card.partition(".predict([")[2].partition("])\n")[0])
-    assert KINDS[kind].asked(sample, task)
+    assert KINDS[kind].from_input(sample, task)
 
 
 def test_the_share_of_cut_texts_is_told(subject):

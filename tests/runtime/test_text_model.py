@@ -34,9 +34,9 @@ def test_what_is_prepared_is_one_padded_batch(model):
     prepared = model.prepare(TEXTS)
     arrays = model.arrays(prepared.examples)
     assert (arrays["input_ids"].shape, prepared.counts) == ((4, 13), [1, 1, 1, 1])
-    decided = model.kind.decide(model.predictor.predict(arrays), arrays, model.task)
-    answers = model.kind.answers(decided, prepared.counts, prepared.rows, model.task)
-    assert model.kind.readable(answers, model.task) == model.predict(TEXTS)
+    decided = model.kind.decode(model.predictor.predict(arrays), arrays, model.task)
+    answers = model.kind.predictions(decided, prepared.counts, prepared.rows, model.task)
+    assert model.kind.to_json(answers, model.task) == model.predict(TEXTS)
 
 
 def test_no_text_no_answer(model):

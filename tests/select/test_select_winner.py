@@ -197,7 +197,7 @@ def test_remarks_about_data_and_floor(make_report, quality_of):
     remarks = judged(edited(report, "pruned/onnx-int8", test=test)).remarks
     assert remarks == (
         "On cpu the winner is not clearly better than a bag of words (accuracy 90.6 against 90.0).",
-        "1,234 rows of the data were left out for not fitting the task.",
+        "1,234 rows of the data were left out for not valid_rows the task.",
         "12 texts of test also stand in train.",
         "20.0 % of the test rows were cut at 128 word pieces.",
     )

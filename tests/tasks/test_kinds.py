@@ -34,7 +34,7 @@ ANSWER = {"classification": 2, "multi_label": [1.0, 0.0, 1.0], "regression": 2.5
 def answers_to(name, info, logits):
     """What a kind makes of these logits, an example a row."""
     kind = KINDS[name]
-    return kind.answers(kind.decide({"logits": logits}, {}, info), [1] * len(logits), [{}] * len(logits), info)
+    return kind.predictions(kind.decode({"logits": logits}, {}, info), [1] * len(logits), [{}] * len(logits), info)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -168,12 +168,12 @@ def test_regression_wants_one_output():
 
 def test_readable_answers_name_labels():
     info = info_of("classification", ("no", "yes"))
-    assert KINDS["classification"].readable(np.array([[0.25, 0.75]]), info) == [{"label": "yes", "probability": 0.75}]
+    assert KINDS["classification"].to_json(np.array([[0.25, 0.75]]), info) == [{"label": "yes", "probability": 0.75}]
     info = info_of("multi_label", ("x", "y"))
-    assert KINDS["multi_label"].readable(np.array([[0.5, 0.25]]), info) == [
+    assert KINDS["multi_label"].to_json(np.array([[0.5, 0.25]]), info) == [
         {"labels": ["x"], "probabilities": {"x": 0.5, "y": 0.25}}
     ]
-    assert KINDS["regression"].readable(np.array([1.5]), info_of("regression")) == [{"score": 1.5}]
+    assert KINDS["regression"].to_json(np.array([1.5]), info_of("regression")) == [{"score": 1.5}]
 
 
 def test_correct_marks_rows():
@@ -218,7 +218,7 @@ def test_equal_answers_are_at_no_distance_and_different_ones_at_some(name):
     apart = kind.distance(answers, answers[[0, 2, 1]])
     assert apart[0] == 0.0
     assert apart[1] == apart[2] > 0.0
-    same = kind.same(answers, answers[[0, 2, 1]])
+    same = kind.same_decision(answers, answers[[0, 2, 1]])
     assert same is None if name == "regression" else same.tolist() == [True, False, False]
 
 
@@ -231,7 +231,7 @@ def test_words_name_answers_and_gold(name):
         "multi_label": (["a (80 %), c (60 %)", "a (80 %), c (60 %)", "none"], ["a, c", "a, c", "b"]),
         "regression": (["1", "1", "4"], ["1", "1", "1"]),
     }
-    assert (kind.words(answers, info), kind.gold_words(gold, info)) == expected[name]
+    assert (kind.describe(answers, info), kind.describe_gold(gold, info)) == expected[name]
 
 
 def test_distances_of_probabilities_are_shares():
@@ -278,4 +278,4 @@ def test_what_is_no_text_is_bad_usage(name, given):
     columns = KIND_DEFAULTS.get(name, {}).get("text", ["text"])
     info = TaskInfo(name="x", kind=name, text=columns, labels=(), metric="x", max_length=32)
     with pytest.raises(UsageError):
-        KINDS[name].asked(given, info)
+        KINDS[name].from_input(given, info)

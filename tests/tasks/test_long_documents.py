@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compress.data.encode import encode_rows
-from compress.data.tokenizer import Tokens
+from compress.data.tokenizer import TextTokenizer
 from compress.model_info import TaskInfo
 from compress.tasks import KINDS
 
@@ -42,9 +42,9 @@ def slowly(logits: np.ndarray, long: str) -> np.ndarray:
 def test_the_windows_of_a_text_give_one_answer(kind, long):
     task, one = about(kind, long), KINDS[kind]
     width = max(1, len(task.labels)) + (long == "attention")
-    assert one.outputs(task) == width
+    assert one.output_count(task) == width
     logits = np.random.default_rng(0).normal(size=(sum(COUNTS), width))
-    answers = one.answers(one.decide({"logits": logits}, {}, task), COUNTS, [{}] * 3, task)
+    answers = one.predictions(one.decode({"logits": logits}, {}, task), COUNTS, [{}] * 3, task)
     parts = np.split(logits, np.cumsum(COUNTS)[:-1])
     expected = np.array([slowly(part, long) for part in parts])
     if kind == "classification":
@@ -59,24 +59,26 @@ def test_windows_are_trained_together_with_the_label_of_their_text(kind, word_fo
     label = {"classification": 1, "multi_label": [0.0, 1.0], "regression": 3.5}[kind]
     row = {"text": "a b c d e a b", "text_pair": None, "label": label}
     task = about(kind, "mean")
-    encoded = encode_rows([row, {**row, "text": "a"}], task, Tokens.load(word_folder))
+    encoded = encode_rows([row, {**row, "text": "a"}], task, TextTokenizer.load(word_folder))
     assert encoded.counts.tolist() == [3, 1]  # three pieces a window, of which neighbours share one
     assert (encoded.batch(range(4))["labels"] == np.array(label, np.float32)).all()
-    assert KINDS[kind].together(task)
-    assert not KINDS[kind].together(about(kind, "cut"))
+    assert KINDS[kind].keep_row_together(task)
+    assert not KINDS[kind].keep_row_together(about(kind, "cut"))
 
 
 @pytest.mark.parametrize(("long", "share"), [("cut", 2 / 3), ("mean", 1 / 3)])
 def test_what_no_window_reaches_counts_as_cut(long, share, word_folder):
     texts = ("a b", "a b c d e a b c", "a b c d e " * 4)  # fits; fits into four windows; does not
     rows = [{"text": text, "text_pair": None, "label": 0} for text in texts]
-    assert encode_rows(rows, about("classification", long), Tokens.load(word_folder)).truncated == pytest.approx(share)
+    assert encode_rows(rows, about("classification", long), TextTokenizer.load(word_folder)).truncated == pytest.approx(
+        share
+    )
 
 
 def test_a_first_text_takes_half_of_a_window_at_most_and_is_told_as_cut(word_folder):
     task = about("classification", "mean").model_copy(update={"text": ("text", "other"), "max_length": 8})
     rows = [{"text": text, "text_pair": "d e", "label": 0} for text in ("a b", "a b c d " * 50)]
-    encoded = encode_rows(rows, task, Tokens.load(word_folder))
+    encoded = encode_rows(rows, task, TextTokenizer.load(word_folder))
     assert encoded.counts.tolist() == [1, 2]
     assert encoded.example(1)["input_ids"].tolist() == [2, 4, 5, 6, 7, 3, 7, 3]
     assert encoded.example(2)["input_ids"].tolist() == [2, 4, 5, 6, 7, 3, 8, 3]

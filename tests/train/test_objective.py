@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from compress.data.encode import encode_rows, for_training
+from compress.data.encode import encode_rows, training_examples
 from compress.errors import UsageError
 from compress.model_info import TaskInfo
 from compress.models.heads import head_named
@@ -55,10 +55,10 @@ def made(tiny_model, tiny_tokenizer):
 
     def make(kind, long="cut", **changes):
         task, head = task_of(kind, long), head_named(KINDS[kind].head)
-        names = [str(place) for place in range(KINDS[kind].outputs(task))]
+        names = [str(place) for place in range(KINDS[kind].output_count(task))]
         pooling = {"pooling": "mean"} if head.name == "sentence-embedding" else {}
         model = tiny_model("bert", labels=names, head=head.suffix, **pooling, **changes)
-        examples = for_training(encode_rows(ROWS[kind], task, tokens_of(model.config, tiny_tokenizer)), task)
+        examples = training_examples(encode_rows(ROWS[kind], task, tokens_of(model.config, tiny_tokenizer)), task)
         arrays = examples.batch(list(range(len(examples.lengths))))
         return model, {name: torch.from_numpy(array) for name, array in arrays.items()}, task
 

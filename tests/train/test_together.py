@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compress.data.splits.prepare_splits import load_roles
+from compress.data.splits.prepare_splits import load_prepared
 from compress.model_info import read_info
 
 TOGETHER = Path(__file__).with_name("together.py")
@@ -52,7 +52,7 @@ def launched(tmp_path_factory, tiny_folder, tiny_model, prepared):
 
 def test_every_row_is_seen_by_exactly_one_process(launched, prepared):
     (_, [alone], _), (_, shares, _) = launched[1], launched[2]
-    rows = len(load_roles(prepared).rows("train"))
+    rows = len(load_prepared(prepared).rows("train"))
     assert Counter(alone) == dict.fromkeys(range(rows), 4)
     # Each epoch's last batch holds one row: the second process runs it too, and it weighs nothing there.
     together = Counter(shares[0]) + Counter(shares[1])

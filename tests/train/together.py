@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from compress.console import Console
-from compress.data.splits.prepare_splits import load_roles
+from compress.data.splits.prepare_splits import load_prepared
 from compress.measure.predict_rows import predict_encoded
 from compress.models.load_save import load_model, load_tokenizer
 from compress.recipe.training_schema import Checkpoints, Distill, Finetune, Student
@@ -76,7 +76,7 @@ def main(teacher, data, folder):
     teacher, data, folder = Path(teacher), Path(data), Path(folder)
     config = load_model(teacher).config
     material = materials.from_data(data, materials.tokens_of(config, load_tokenizer(teacher)), Console("quiet"))
-    rows = load_roles(data).rows("train")
+    rows = load_prepared(data).rows("train")
 
     def answers_of(model):
         return predict_encoded(runs(model), material.train, rows, material.task, 64)

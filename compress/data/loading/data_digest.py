@@ -62,7 +62,7 @@ def find_files(data: Data) -> dict[Role, tuple[Path, ...]]:
     }
 
 
-def files_beside(data: Data, part: Part) -> tuple[Path, ...]:
+def extra_files(data: Data, part: Part) -> tuple[Path, ...]:
     """The files of what is no role: of the corpus, or of unlabelled texts."""
     if data.hub is not None:
         return ()
@@ -84,7 +84,7 @@ def _identity(data: Data, parts: Collection[Part]) -> list[str]:
     if data.hub is not None:
         splits = [f"{part} {entry}" for part in PARTS if part in parts for entry in entries(data, part)]
         return [f"hub {data.hub} {data.revision or 'main'}", *splits]
-    beside = [(part, path) for part in BESIDE if part in parts for path in files_beside(data, part)]
+    beside = [(part, path) for part in BESIDE if part in parts for path in extra_files(data, part)]
     if data.builtin is not None:
         versions = source_versions(data.builtin)
         return [

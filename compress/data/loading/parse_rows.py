@@ -9,30 +9,30 @@ from compress.errors import DataError, UsageError
 from compress.recipe.field_types import Part
 from compress.recipe.schema import Task
 from compress.tasks import RawRow, Row, kind_of, task_info
-from compress.tasks.parsing.probability_columns import read_learnt
+from compress.tasks.parsing.probability_columns import parse_train_row
 
 Reader = Callable[[RawRow], Row]
 """A raw row's canonical one, or a DataError that names its place."""
 
 
-def reader_of(task: Task, labels: tuple[str, ...], part: Part) -> Reader:
+def row_parser(task: Task, labels: tuple[str, ...], part: Part) -> Reader:
     """How the rows of what is given for ``part`` are read."""
     kind, info = kind_of(task), task_info(task, labels)
 
     def without_answer(raw: RawRow) -> Row:
         try:
-            return kind.asked(kind.read_given(raw.values, task, raw.where), info)
+            return kind.from_input(kind.parse_input(raw.values, task, raw.where), info)
         except UsageError as fault:
             raise DataError(f"{raw.where}: {fault.message}", hint=fault.hint) from fault
 
     if part == "unlabelled":
         return without_answer
     if part == "train":
-        return lambda raw: read_learnt(kind, raw.values, task, labels, raw.where)
+        return lambda raw: parse_train_row(kind, raw.values, task, labels, raw.where)
     return lambda raw: kind.read_row(raw.values, task, labels, raw.where)
 
 
-def fitting(
+def valid_rows(
     source: Source, read: Reader, skips: bool, skip: Callable[[DataError], None] = lambda fault: None
 ) -> Iterator[tuple[int, RawRow, Row]]:
     """The rows of a source that fit the task, with their number; others are an error, or are skipped where asked."""

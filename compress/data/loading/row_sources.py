@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from compress.console import Console
-from compress.data.loading.data_digest import ROLES, entries, files_beside, find_files
+from compress.data.loading.data_digest import ROLES, entries, extra_files, find_files
 from compress.data.loading.quickstart_dataset import builtin_rows
 from compress.data.loading.raw_rows import file_rows, split_rows
 from compress.data.splits.corpus import check_corpus
@@ -40,12 +40,12 @@ def open_unlabelled(task: Task) -> Source | None:
     if data.hub is not None:
         source = _splits(data, "unlabelled", named=False)
     else:
-        source = _files(files_beside(data, "unlabelled"), data, "unlabelled")
+        source = _files(extra_files(data, "unlabelled"), data, "unlabelled")
     return _gathered(source, task, answered=False)
 
 
 def _gathered(source: Source, task: Task, answered: bool = True) -> Source:
-    return lambda: kind_of(task).gathered(source(), task, answered)
+    return lambda: kind_of(task).group_lines(source(), task, answered)
 
 
 def _line_sources(task: Task, console: Console, named: bool | None) -> dict[Role, Source]:
@@ -77,7 +77,7 @@ def check_columns(task: Task) -> None:
                 answer = ()
             for column in (*task.text, *answer, *more):
                 pick(first.values, column, task, first.where)
-    for path in files_beside(task.data, "unlabelled"):
+    for path in extra_files(task.data, "unlabelled"):
         first = next(file_rows(path, task.data, "unlabelled"))
         for column in task.text:
             pick(first.values, column, task, first.where)

@@ -23,12 +23,12 @@ class Origin(NamedTuple):
     """From 0; of an augmented row that of train which it is a copy of."""
 
 
-def of_train(place: int) -> Origin:
+def train_origin(place: int) -> Origin:
     """Where nothing is joined."""
     return Origin("train", place)
 
 
-class JoinedRows(LazyRows):
+class ConcatenatedRows(LazyRows):
     """Rows of train before rows without an answer: all have the same fields, and tell whether they are `labelled`."""
 
     def __init__(self, train: Sequence[Row], others: Sequence[Sequence[Row]], task: TaskInfo) -> None:
@@ -45,7 +45,7 @@ class JoinedRows(LazyRows):
         """Of the row at a place."""
         train = len(self._parts[0])
         if place < train:
-            return of_train(place)
+            return train_origin(place)
         copied = self.row(place).get(COPY_OF)
         return Origin("unlabelled", place - train) if copied is None else Origin("augmented", copied)
 
@@ -56,6 +56,6 @@ class JoinedRows(LazyRows):
         for part in self._parts:
             if place < len(part):
                 row = part[place]
-                return {**self._kind.blank(row, self._task), **row, **self._told, "labelled": False}
+                return {**self._kind.placeholder_label(row, self._task), **row, **self._told, "labelled": False}
             place -= len(part)
         raise IndexError(place)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-from compress.data.loading.data_digest import entries, files_beside
+from compress.data.loading.data_digest import entries, extra_files
 from compress.data.loading.raw_rows import file_rows, split_rows
 from compress.data.splits.row_store import RowWriter
 from compress.errors import DataError
@@ -74,7 +74,7 @@ class RoleWriter:
         if not self._kind.searches:
             kept = [row]
         else:
-            kept = self._kind.kept(row, None if self.documents is None else self.documents.number)
+            kept = self._kind.store_rows(row, None if self.documents is None else self.documents.number)
         for each in kept:
             self._rows.add(each)
         return kept
@@ -101,7 +101,7 @@ def corpus_documents(task: Task) -> Iterator[str]:
 
 def check_corpus(task: Task) -> None:
     """Look at the first document of every file."""
-    for path in files_beside(task.data, "corpus"):
+    for path in extra_files(task.data, "corpus"):
         raw = next(file_rows(path, task.data, "corpus"))
         text(raw.values, _column(raw, task), task, raw.where)
 
@@ -111,7 +111,7 @@ def _corpus_rows(task: Task) -> Iterator[RawRow]:
         for split in entries(task.data, "corpus"):
             yield from split_rows(task.data, split, names=False)
     else:
-        for path in files_beside(task.data, "corpus"):
+        for path in extra_files(task.data, "corpus"):
             yield from file_rows(path, task.data, "corpus")
 
 

@@ -16,10 +16,10 @@ from pydantic import ValidationError
 from compress.console import Console
 from compress.data.hard_negatives import add_hard_negatives
 from compress.data.loading.data_digest import ROLES, told
-from compress.data.loading.parse_rows import fitting, reader_of
+from compress.data.loading.parse_rows import row_parser, valid_rows
 from compress.data.loading.row_sources import Source, check_answers, open_sources, raw_labels
 from compress.data.splits.corpus import RoleWriter, corpus_documents, documents_of
-from compress.data.splits.row_statistics import Faults, Tally
+from compress.data.splits.row_statistics import Faults, RowStatistics
 from compress.data.splits.row_store import Rows
 from compress.data.splits.split_indices import Marks, assign
 from compress.errors import DataError, first_error
@@ -78,7 +78,7 @@ class Roles:
         return Rows(self.folder, documents_of(role)) if kind_of(self.info.task_info).searches else ()
 
 
-def load_roles(folder: Path) -> Roles:
+def load_prepared(folder: Path) -> Roles:
     """Open what ``prepare`` wrote."""
     path = folder / DATA_FILE
     try:
@@ -103,9 +103,9 @@ def prepare(task: Task, seed: int, work: Path, console: Console | None = None) -
     kind, sources = kind_of(task), open_sources(task, console)
     labels = kind.labels(raw_labels(sources["train"](), task), task)
     held = held_back(task, sources)
-    tally = Tally(kind, labels)
+    tally = RowStatistics(kind, labels)
     for role, source in sources.items():
-        marks = marks_of(source, role, held if role == "train" else {}, task.data.limit, seed)
+        marks = row_masks(source, role, held if role == "train" else {}, task.data.limit, seed)
         _write(source, role, marks, task, labels, work, tally)
     _check(tally, held, task, console)
     if task.hard_negatives:
@@ -135,7 +135,7 @@ def held_back(task: Task, given: Collection[Role]) -> dict[Role, float]:
     return {role: share for role, share in shares.items() if role not in given}
 
 
-def marks_of(
+def row_masks(
     source: Source, role: Role, held: Mapping[Role, float], limit: int | None, seed: int
 ) -> Mapping[Role, Marks] | None:
     """Which rows of a source go to which role; None where all stay in their own."""
@@ -151,19 +151,19 @@ def _write(
     task: Task,
     labels: tuple[str, ...],
     work: Path,
-    tally: Tally,
+    tally: RowStatistics,
 ) -> None:
     """Write a source's rows to the roles that get them; every row is checked, also those that a limit leaves out."""
     with ExitStack() as files:
         targets = [role] if marks is None else list(marks)
         writers = {target: files.enter_context(RoleWriter(work, target, kind_of(task))) for target in targets}
-        read, skips = reader_of(task, labels, role), task.data.bad_rows == "skip"
-        for number, raw, row in fitting(source, read, skips, partial(tally.skip, role)):
+        read, skips = row_parser(task, labels, role), task.data.bad_rows == "skip"
+        for number, raw, row in valid_rows(source, read, skips, partial(tally.skip, role)):
             if row.get("labelled") is False:
                 check_answers(task, raw.where)
             for target, writer in writers.items():
                 if marks is None or is_marked(marks[target], number, raw.where):
-                    for kept in writer.add(row if target == "train" else to_be_scored(row)):
+                    for kept in writer.add(row if target == "train" else drop_train_extras(row)):
                         tally.add(target, kept)
         _add_corpus(writers, task)
 
@@ -176,7 +176,7 @@ def _add_corpus(writers: Mapping[Role, RoleWriter], task: Task) -> None:
             test.documents.number(words)
 
 
-def to_be_scored(row: Row) -> Row:
+def drop_train_extras(row: Row) -> Row:
     """A row as it is scored: by its true answer alone."""
     return {name: value for name, value in row.items() if name not in BESIDE}
 
@@ -188,7 +188,7 @@ def is_marked(marks: Marks, number: int, where: str) -> bool:
     return bool(marks[number])
 
 
-def _check(tally: Tally, held: Collection[Role], task: Task, console: Console) -> None:
+def _check(tally: RowStatistics, held: Collection[Role], task: Task, console: Console) -> None:
     """Refuse roles that cannot do their work."""
     for role in ROLES:
         if not tally.count(role):

@@ -37,7 +37,7 @@ class Faults(Info):
             console.warn(f"{self.empty_texts:,} {'row has' if self.empty_texts == 1 else 'rows have'} an empty text.")
 
 
-class Tally:
+class RowStatistics:
     """What the rows of each role have been so far."""
 
     def __init__(self, kind: Kind, labels: tuple[str, ...]) -> None:
@@ -56,14 +56,14 @@ class Tally:
         """Count a row with its answer."""
         self.add_asked(role, row)
         if not self.varied(role):
-            told, soft = self._kind.told_apart(row), row.get("soft_labels")
+            told, soft = self._kind.targets(row), row.get("soft_labels")
             self._apart[role].update(told if soft is None else [(*told, *soft)])
         self._classes[role].update(self._kind.classes(row))
         self.guessed += row.get("labelled") is False
 
     def add_asked(self, role: Part, row: Row) -> None:
         """Count what a row asks."""
-        left_out = {*self._kind.answer_fields, *BESIDE}
+        left_out = {*self._kind.label_fields, *BESIDE}
         asked = json.dumps({name: value for name, value in row.items() if name not in left_out}, sort_keys=True)
         digest = hashlib.blake2b(asked.encode(), digest_size=8).digest()
         self._texts[role].append(int.from_bytes(digest, "little"))

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from compress.console import Console
-from compress.data.loading.parse_rows import fitting, reader_of
+from compress.data.loading.parse_rows import row_parser, valid_rows
 from compress.data.loading.row_sources import open_sources
-from compress.data.splits.prepare_splits import held_back, is_marked, marks_of
+from compress.data.splits.prepare_splits import held_back, is_marked, row_masks
 from compress.errors import DataError
 from compress.recipe.field_types import Role
 from compress.recipe.schema import Task
@@ -52,10 +52,10 @@ def _test_rows(task: Task, labels: tuple[str, ...], seed: int, console: Console)
     role: Role = "test" if "test" in sources else "train"
     source = sources[role]
     held = held_back(task, sources) if role == "train" else {}
-    marks = marks_of(source, role, held, task.data.limit, seed)
+    marks = row_masks(source, role, held, task.data.limit, seed)
     skips = task.data.bad_rows == "skip"
-    read = reader_of(task, labels, role)
-    rows = ((number, raw) for number, raw, _ in fitting(source, read, skips)) if skips else enumerate(source())
+    read = row_parser(task, labels, role)
+    rows = ((number, raw) for number, raw, _ in valid_rows(source, read, skips)) if skips else enumerate(source())
     for number, raw in rows:
         if marks is None or is_marked(marks["test"], number, raw.where):
             yield raw

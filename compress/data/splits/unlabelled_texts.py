@@ -10,10 +10,10 @@ from pydantic import ValidationError
 
 from compress.console import Console
 from compress.data.loading.data_digest import told
-from compress.data.loading.parse_rows import fitting, reader_of
+from compress.data.loading.parse_rows import row_parser, valid_rows
 from compress.data.loading.row_sources import Source, open_unlabelled
-from compress.data.splits.prepare_splits import Roles, is_marked, marks_of
-from compress.data.splits.row_statistics import Faults, Tally
+from compress.data.splits.prepare_splits import Roles, is_marked, row_masks
+from compress.data.splits.row_statistics import Faults, RowStatistics
 from compress.data.splits.row_store import Rows, RowWriter
 from compress.errors import DataError, first_error
 from compress.recipe.field_types import Part
@@ -42,7 +42,7 @@ def prepare_unlabelled(
     source = open_unlabelled(task)
     if source is None:
         raise DataError("task.data.unlabelled names nothing to read.")
-    console, tally = console or Console("quiet"), Tally(kind_of(task), roles.info.labels)
+    console, tally = console or Console("quiet"), RowStatistics(kind_of(task), roles.info.labels)
     _write(source, task, roles.info.labels, seed, work, tally)
     info = UnlabelledInfo(
         count=tally.count(UNLABELLED),
@@ -75,18 +75,18 @@ def unlabelled_rows(folder: Path) -> Rows:
     return Rows(folder, UNLABELLED)
 
 
-def _write(source: Source, task: Task, labels: tuple[str, ...], seed: int, work: Path, tally: Tally) -> None:
+def _write(source: Source, task: Task, labels: tuple[str, ...], seed: int, work: Path, tally: RowStatistics) -> None:
     """Write the rows, as many as a limit leaves; every row is checked, also those that it leaves out."""
-    marks = marks_of(source, "train", {}, task.data.limit, seed)
-    read, skips = reader_of(task, labels, UNLABELLED), task.data.bad_rows == "skip"
+    marks = row_masks(source, "train", {}, task.data.limit, seed)
+    read, skips = row_parser(task, labels, UNLABELLED), task.data.bad_rows == "skip"
     with RowWriter(work, UNLABELLED) as writer:
-        for number, raw, row in fitting(source, read, skips, partial(tally.skip, UNLABELLED)):
+        for number, raw, row in valid_rows(source, read, skips, partial(tally.skip, UNLABELLED)):
             if marks is None or is_marked(marks["train"], number, raw.where):
                 writer.add(row)
                 tally.add_asked(UNLABELLED, row)
 
 
-def _duplicates(roles: Roles, tally: Tally) -> int:
+def _duplicates(roles: Roles, tally: RowStatistics) -> int:
     """Test rows that ask what an unlabelled one asks too."""
     for row in roles.rows("test"):
         tally.add_asked("test", row)

@@ -55,8 +55,8 @@ def sliding_window(
     kind, chosen = kind_of(task), _sample(train_rows, seed)
     weights = word_weights(row["context"] for row in chosen)
     tried = _answers(chosen, weights)
-    tuned = kind.tuned(tried, kind.gold(chosen), task)
-    return kind.redecided(_answers(test_rows, weights), tuned)
+    tuned = kind.tune_threshold(tried, kind.gold(chosen), task)
+    return kind.apply_threshold(_answers(test_rows, weights), tuned)
 
 
 def word_weights(contexts: Iterator[str]) -> Mapping[str, float]:

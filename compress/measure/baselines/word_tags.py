@@ -24,7 +24,7 @@ def word_tags(
     """Answers on ``test_rows``; the probability of a tag is its share among the word's, 0 for words never seen."""
     known = _most_frequent(train_rows, seed)
     decided = [_looked_up(row["words"], known) for row in test_rows]
-    return TokenClassification().answers(decided, [1] * len(decided), test_rows, task)
+    return TokenClassification().predictions(decided, [1] * len(decided), test_rows, task)
 
 
 def _most_frequent(rows: Sequence[Row], seed: int) -> dict[str, tuple[int, float]]:

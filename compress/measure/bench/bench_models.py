@@ -13,7 +13,7 @@ from compress.measure.resources.footprint import Footprint, footprint
 from compress.model_info import FolderInfo, TaskInfo, VariantInfo, find_info
 from compress.runtime.model_formats import FP32, RUN_MODES, STORED_PRECISION, describe_model_file
 from compress.tasks import kind_of
-from compress.tasks.base import Given
+from compress.tasks.base import TaskInput
 
 OFFSET_FAMILIES = ("roberta", "camembert", "xlm-roberta")
 """Whose position embeddings begin after the padding piece: two fewer pieces than the table has rows."""
@@ -93,14 +93,14 @@ def texts_read(entries: Iterable[ModelEntry]) -> tuple[int, int | None] | None:
     several = [task for task in tasks if len(task.text) > 1]
     if not several:
         return (1, 1) if tasks else None
-    return 2, None if any(kind_of(task).open_end for task in several) else 2
+    return 2, None if any(kind_of(task).is_variadic for task in several) else 2
 
 
-def check_text(text: Given, entries: Iterable[ModelEntry]) -> None:
+def check_text(text: TaskInput, entries: Iterable[ModelEntry]) -> None:
     """A UsageError where a model that reads several texts at a time cannot read these."""
     for task in (entry.task for entry in entries):
         if task is not None and len(task.text) > 1:
-            kind_of(task).asked(text, task)
+            kind_of(task).from_input(text, task)
 
 
 def chosen_base(against: str | None, names: Sequence[str]) -> str:

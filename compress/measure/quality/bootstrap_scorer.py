@@ -55,7 +55,7 @@ class BootstrapScorer:
         sign = 1.0 if self.metric.larger_is_better else -1.0
         gained = percentile_interval(sign * (ours.value - theirs.value), sign * (ours.resampled - theirs.resampled))
         ends = {"value": gained.value, "low": gained.low, "high": gained.high}
-        if self.metric.share_of_right:
+        if self.metric.is_accuracy:
             right, also = self.kind.correct(answers, gold), self.kind.correct(others, gold)
             if right is not None and also is not None:
                 return Difference(**ends, p_value=mcnemar(right, also), test="mcnemar")
@@ -80,7 +80,7 @@ class BootstrapScorer:
         values = self.kind.score(answers, gold, self.task)
         drawn: dict[str, list[NDArray[np.float64]]] = {name: [] for name in values}
         for times in self.times(len(gold)):
-            for name, some in self.kind.score_draws(answers, gold, self.task, times).items():
+            for name, some in self.kind.weighted_scores(answers, gold, self.task, times).items():
                 drawn[name].append(some)
         return {name: percentile_interval(value, np.concatenate(drawn[name])) for name, value in values.items()}
 

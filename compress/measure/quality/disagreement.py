@@ -34,15 +34,15 @@ def largest_disagreements(
     distances = kind.distance(answers, teachers)
     if distances is None:
         return ()
-    same = kind.same(answers, teachers)
+    same = kind.same_decision(answers, teachers)
     flipped = np.zeros(len(distances), dtype=np.bool_) if same is None else ~same
-    floor = FLOOR * kind.spread(gold, task)
+    floor = FLOOR * kind.label_spread(gold, task)
     order = np.lexsort((-distances, ~flipped))[:most]  # stable: of equals the earlier ones
     rows = order[flipped[order] | (distances[order] > floor)]
     ours, theirs, true = (
-        kind.words(answers[rows], task),
-        kind.words(teachers[rows], task),
-        kind.gold_words(gold[rows], task),
+        kind.describe(answers[rows], task),
+        kind.describe(teachers[rows], task),
+        kind.describe_gold(gold[rows], task),
     )
     return tuple(
         Disagreement(row=int(row), distance=float(distances[row]), ours=our, teachers=their, gold=right)
@@ -54,15 +54,15 @@ def write_disagreements(
     path: Path,
     rows: Sequence[Row],
     found: Mapping[str, Sequence[Disagreement]],
-    answer_fields: Sequence[str] = Kind.answer_fields,
+    label_fields: Sequence[str] = Kind.label_fields,
 ) -> int:
     """Write the disagreements of each model (by its key in the report) with the texts of the rows; returns how many.
 
-    One JSON object a line, without the ``answer_fields`` of the rows, whose answers stand there in words. The file
+    One JSON object a line, without the ``label_fields`` of the rows, whose answers stand there in words. The file
     holds rows of the user's data: it stays beside the run and is never published.
     """
     lines = [
-        {"model": model, **each.model_dump(mode="json"), **_texts(rows[each.row], answer_fields)}
+        {"model": model, **each.model_dump(mode="json"), **_texts(rows[each.row], label_fields)}
         for model, disagreements in found.items()
         for each in disagreements
     ]
@@ -74,6 +74,6 @@ def write_disagreements(
     return len(lines)
 
 
-def _texts(row: Row, answer_fields: Sequence[str]) -> dict[str, Any]:
+def _texts(row: Row, label_fields: Sequence[str]) -> dict[str, Any]:
     """The fields of a row but its answer and those that are empty."""
-    return {name: value for name, value in row.items() if name not in answer_fields and value is not None}
+    return {name: value for name, value in row.items() if name not in label_fields and value is not None}

@@ -68,14 +68,14 @@ PERTURBATIONS: Mapping[str, Perturb] = {
 
 
 class PerturbedRows(LazyRows):
-    """The rows with the texts of ``kind.changeable`` changed, each when it is looked at and by a seed of its own."""
+    """The rows with the texts of ``kind.perturbable`` changed, each when it is looked at and by a seed of its own."""
 
     def __init__(self, rows: Sequence[Row], kind: Kind, name: str, seed: int) -> None:
         if name not in PERTURBATIONS:
             raise UsageError(f"no perturbation is called '{name}'{nearest(name, PERTURBATIONS)}.")
-        if not kind.changeable:
+        if not kind.perturbable:
             raise UsageError(f"{kind.name} has no text that could change without changing its answer.")
-        self._rows, self._fields, self._seed = rows, kind.changeable, f"{seed} {name}"
+        self._rows, self._fields, self._seed = rows, kind.perturbable, f"{seed} {name}"
         self._perturb = PERTURBATIONS[name]
 
     def __len__(self) -> int:

@@ -93,7 +93,7 @@ def class_scores(kind: Kind, task: TaskInfo, answers: Predictions, gold: NDArray
 
 def agreement(kind: Kind, answers: Predictions, others: Predictions) -> float | None:
     """The share of rows on which two models decide the same; None where the kind makes no decisions."""
-    same = kind.same(answers, others)
+    same = kind.same_decision(answers, others)
     return None if same is None else float(same.mean())
 
 

@@ -68,7 +68,7 @@ def _score_group(
     rows, known = len(group.rows), gold[group.rows]
     if rows < ENOUGH_ROWS:
         return SliceScore(name=group.name, rows=rows, reason=f"fewer than {ENOUGH_ROWS} rows")
-    if drawn.metric.needs_contrast and not drawn.kind.has_contrast(known):
+    if drawn.metric.needs_varied_labels and not drawn.kind.has_varied_labels(known):
         reason = f"{drawn.metric.name} means nothing where every row has the same answer"
         return SliceScore(name=group.name, rows=rows, reason=reason)
     given = answers[group.rows]

@@ -11,9 +11,9 @@ import numpy as np
 
 from compress.errors import CompressError
 from compress.model_info import find_info
-from compress.tasks.base import Arrays, Given
+from compress.tasks.base import Arrays, TaskInput
 
-Text = Given
+Text = TaskInput
 """One row."""
 Call = tuple[Text, ...]
 """The rows of one batch."""

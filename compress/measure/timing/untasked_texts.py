@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from compress.data.tokenizer import TOKENIZER_FILE, Tokens
+from compress.data.tokenizer import TOKENIZER_FILE, TextTokenizer
 from compress.errors import ModelError
 from compress.measure.timing.timing_inputs import Call, Text
 from compress.tasks.base import Arrays, Example
@@ -20,7 +20,7 @@ def tokenize(model: Path, calls: Iterable[Call]) -> Iterator[Arrays]:
     folder = tokenizer_folder(model)
     if folder is None:
         raise ModelError(f"{model} has no {TOKENIZER_FILE} beside it; only a fixed length can be timed.")
-    tokens = Tokens.load(folder)
+    tokens = TextTokenizer.load(folder)
     most = tokens.longest or MOST_PIECES
     for call in calls:
         yield collate_text([_example(text, tokens, most) for text in call], tokens.pad_id)
@@ -32,7 +32,7 @@ def tokenizer_folder(model: Path) -> Path | None:
     return folder if (folder / TOKENIZER_FILE).is_file() else None
 
 
-def _example(text: Text, tokens: Tokens, most: int) -> Example:
+def _example(text: Text, tokens: TextTokenizer, most: int) -> Example:
     first, second = (text, None) if isinstance(text, str) else text
     found = tokens(first, second, most)
     return {"input_ids": found.input_ids, "token_type_ids": found.token_type_ids}

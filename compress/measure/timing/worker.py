@@ -98,7 +98,7 @@ def read_task(folder: Path) -> TaskInfo | None:
 
 def open_texts(folder: Path, place: Placement, variant: VariantInfo | None) -> TextModel:
     """Everything between texts and answers, in one variant of the folder."""
-    from compress.data.tokenizer import Tokens
+    from compress.data.tokenizer import TextTokenizer
     from compress.runtime import open_predictor
     from compress.runtime.text_model import TextModel
     from compress.tasks import kind_of
@@ -106,7 +106,7 @@ def open_texts(folder: Path, place: Placement, variant: VariantInfo | None) -> T
     task = read_task(folder)
     if task is None:
         raise ModelError(f"{folder} does not say which task it answers; only a fixed length can be timed.")
-    return TextModel(task, kind_of(task), Tokens.load(folder), open_predictor(folder, place, variant))
+    return TextModel(task, kind_of(task), TextTokenizer.load(folder), open_predictor(folder, place, variant))
 
 
 def serve(orders: IO[str], answer: Callable[[Reply], None]) -> None:

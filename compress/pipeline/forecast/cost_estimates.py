@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.data.encode import encode_rows, for_training
-from compress.data.splits.prepare_splits import DataInfo, Roles, load_roles
+from compress.data.encode import encode_rows, training_examples
+from compress.data.splits.prepare_splits import DataInfo, Roles, load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_info
-from compress.data.tokenizer import Tokens
+from compress.data.tokenizer import TextTokenizer
 from compress.errors import CompressError
 from compress.model_info import ShapeInfo
 from compress.pipeline.forecast.estimate_shapes import local_folder, pruned_shape, shape_of_folder, student_shape
@@ -108,7 +108,7 @@ class Estimates:
     def _roles(self) -> Roles | None:
         folder = self._made("data")
         try:
-            return load_roles(folder) if folder else None
+            return load_prepared(folder) if folder else None
         except CompressError:
             return None
 
@@ -155,10 +155,10 @@ class Estimates:
         places = np.unique(np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(int))
         began = time.perf_counter()
         try:
-            encoded = encode_rows((rows[int(place)] for place in places), task, Tokens.load(folder))
+            encoded = encode_rows((rows[int(place)] for place in places), task, TextTokenizer.load(folder))
         except CompressError:
             return None
-        lengths = for_training(encoded, task).lengths
+        lengths = training_examples(encoded, task).lengths
         self._sampled = len(places)
         self._encoding = (time.perf_counter() - began) / len(places)
         return np.random.default_rng(0).permutation(lengths)

@@ -10,7 +10,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.data.encode import bucketed
+from compress.data.encode import bucketed_batches
 from compress.environment import cuda_devices, describe_cpu
 from compress.losses import LOSSES, AnswerLoss, LayerLoss
 from compress.measure.resources.flops import flops_per_token
@@ -98,7 +98,7 @@ def workload(student: ShapeInfo, teachers: Sequence[ShapeInfo], settings: Traini
     wanted = math.ceil(settings.epochs * per_epoch)
     total = min(wanted, settings.max_steps or wanted)
     first = min(total, per_epoch)
-    epoch = total_load(every, bucketed(every, settings.batch_size, 0, 0))
+    epoch = total_load(every, bucketed_batches(every, settings.batch_size, 0, 0))
     return Workload(
         student=student,
         teachers=tuple(teachers) if asks(settings) else (),

@@ -19,7 +19,7 @@ import numpy as np
 
 from compress.console import Console, duration
 from compress.data.splits.corpus import documents_of
-from compress.data.splits.prepare_splits import DATA_FILE, Roles, load_roles
+from compress.data.splits.prepare_splits import DATA_FILE, Roles, load_prepared
 from compress.data.splits.row_store import RowWriter
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.errors import pluralize
@@ -97,7 +97,7 @@ def _try(step: Step, plan: Plan, folders: dict[str, Path], room: Path) -> Calibr
     settings = training_of(plan, step.kind)
     recipe = _shortened(plan.recipe)
     data = room / f"{step.name}-data"
-    _write_rows(load_roles(folders["data"]), settings, data)
+    _write_rows(load_prepared(folders["data"]), settings, data)
     folders[step.name].mkdir()
     inputs = {need: folders[need] for need in step.needs if need != UNLABELLED} | {"data": data}
     bench = Workbench(inputs=inputs, work=folders[step.name], console=Console("quiet"))
@@ -108,7 +108,7 @@ def _try(step: Step, plan: Plan, folders: dict[str, Path], room: Path) -> Calibr
         return None
     untried = 0
     if step.kind == "prune" and plan.recipe.prune:
-        there = load_roles(folders["data"]).info.counts["train"] // SCORING
+        there = load_prepared(folders["data"]).info.counts["train"] // SCORING
         untried = max(0, min(plan.recipe.prune.batches, there) - SCORED)
     return Calibrated(done.rates, max(0.0, took - done.rates.trained), untried)
 

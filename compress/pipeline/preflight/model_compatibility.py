@@ -13,7 +13,7 @@ from typing import Any
 
 from compress.cards import find_teacher
 from compress.data.loading.data_digest import entries
-from compress.data.tokenizer import check_length, longest_of
+from compress.data.tokenizer import check_length, max_positions
 from compress.errors import ModelError, UsageError
 from compress.losses import LOSSES, LayerLoss
 from compress.model_info import TaskInfo
@@ -153,7 +153,7 @@ def _embedding_width(recipe: Recipe, teacher: Config, cards: Sequence[Path]) -> 
 def _reads_so_far(recipe: Recipe, teacher: Config, origin: Config) -> None:
     """Refuse texts longer than the teacher, or the checkpoint that a student starts from, has positions for."""
     for model, source in ((teacher, recipe.teacher.source), (origin, recipe.student and recipe.student.source)):
-        check_length(recipe.task.max_length, longest_of(model, model.get("pad_token_id") or 0), str(source))
+        check_length(recipe.task.max_length, max_positions(model, model.get("pad_token_id") or 0), str(source))
 
 
 def _distillations(recipe: Recipe) -> dict[str, Distill]:
@@ -213,7 +213,7 @@ def _teach_together(
         if not config:
             continue
         family_named(config["model_type"])
-        check_length(recipe.task.max_length, longest_of(config, config.get("pad_token_id") or 0), named.source)
+        check_length(recipe.task.max_length, max_positions(config, config.get("pad_token_id") or 0), named.source)
         if {"vocab_size"} <= config.keys() & teacher.keys():
             check_sizes(who, int(config["vocab_size"]), int(teacher["vocab_size"]))
         check_labels(who, named, recipe.task, task)

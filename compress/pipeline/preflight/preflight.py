@@ -11,7 +11,7 @@ from pathlib import Path
 
 from compress.cards import PackageCheckpoint, find_teacher, locate
 from compress.data.loading.data_digest import entries
-from compress.data.splits.prepare_splits import load_roles
+from compress.data.splits.prepare_splits import load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.errors import CompressError, UsageError, format_bytes
 from compress.model_info import TaskInfo
@@ -95,7 +95,7 @@ def _task_of(plan: Plan, store: StepStore) -> TaskInfo | None:
     """The task with its labels, where the recipe tells them or the data are read already."""
     step = plan.step("data")
     if store.record(step.name, step.fingerprint):
-        return load_roles(store.folder(step.name, step.fingerprint)).info.task_info
+        return load_prepared(store.folder(step.name, step.fingerprint)).info.task_info
     labels = plan.recipe.task.labels
     return None if labels is None else task_info(plan.recipe.task, labels)
 

@@ -12,7 +12,7 @@ from compress.data.encode import encode_rows
 from compress.data.loading.data_digest import find_files
 from compress.data.splits.prepare_splits import Roles
 from compress.data.splits.unlabelled_texts import UNLABELLED, UnlabelledInfo, unlabelled_info
-from compress.data.tokenizer import Tokens
+from compress.data.tokenizer import TextTokenizer
 from compress.environment import LIBRARIES, describe, versions
 from compress.measure import Latency
 from compress.measure.baselines import baseline_for
@@ -154,8 +154,8 @@ class _Assembly:
     def _truncated(self) -> dict[str, float]:
         """Of train as the teacher's tokenizer tells, of the other roles as the reference was scored."""
         folder = self.bench.inputs.get("finetune")
-        of_train = {} if folder is None else {"train": _truncated_of_train(self.assessor.roles, folder)}
-        return of_train | self.assessor.truncated()
+        train_origin = {} if folder is None else {"train": _truncated_of_train(self.assessor.roles, folder)}
+        return train_origin | self.assessor.truncated()
 
     def _target(self, target: Target) -> TargetFacts:
         reason = self.plan.missing_targets.get(target.title)
@@ -254,7 +254,7 @@ def _truncated_of_train(roles: Roles, folder: Path) -> float:
     rows = roles.rows("train")
     step = -(-len(rows) // TOLD_ROWS)
     few = [rows[index] for index in range(0, len(rows), step)]
-    return encode_rows(few, roles.info.task_info, Tokens.load(folder)).truncated
+    return encode_rows(few, roles.info.task_info, TextTokenizer.load(folder)).truncated
 
 
 def _source(data: Data) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.data.splits.prepare_splits import Roles, load_roles
+from compress.data.splits.prepare_splits import Roles, load_prepared
 from compress.measure import BootstrapScorer, Quality, score_model
 from compress.pipeline.graph import Competitor, Plan
 from compress.pipeline.step_context import Workbench
@@ -38,7 +38,7 @@ class Assessor:
     @cached_property
     def roles(self) -> Roles:
         """The rows."""
-        return load_roles(self.bench.inputs["data"])
+        return load_prepared(self.bench.inputs["data"])
 
     @cached_property
     def kind(self) -> Kind:

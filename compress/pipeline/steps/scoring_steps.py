@@ -11,7 +11,7 @@ from compress.recipe.field_types import Role
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from compress.data.encode import Encoded
+    from compress.data.encode import EncodedRows
     from compress.measure.predict_rows import EmbeddedDocuments
     from compress.tasks.base import Row
     from compress.variants import Variant
@@ -31,9 +31,9 @@ def score(bench: Workbench, parent: str, variant: Variant, device: Literal["cpu"
     """Answer every row of select and test with one variant, and keep the answers."""
     import numpy as np
 
-    from compress.data.splits.prepare_splits import load_roles
+    from compress.data.splits.prepare_splits import load_prepared
 
-    roles = load_roles(bench.inputs["data"])
+    roles = load_prepared(bench.inputs["data"])
     rows: dict[str, Asked] = {role: (roles.rows(role), roles.documents(role)) for role in SCORED_ROLES}
     kept, truncated, examples = {}, {}, {}
     for role, answers, encoded, searched in _answered(bench, parent, variant, device, batch, rows):
@@ -62,11 +62,11 @@ def perturb(
     """Answer every row of test with its texts changed in each way of ``names``, and keep the answers by that name."""
     import numpy as np
 
-    from compress.data.splits.prepare_splits import load_roles
+    from compress.data.splits.prepare_splits import load_prepared
     from compress.measure.quality.robustness import PerturbedRows
     from compress.tasks import kind_of
 
-    roles = load_roles(bench.inputs["data"])
+    roles = load_prepared(bench.inputs["data"])
     kind, test, documents = kind_of(roles.info.task_info), roles.rows("test"), roles.documents("test")
     rows: dict[str, Asked] = {name: (PerturbedRows(test, kind, name, seed), documents) for name in names}
     kept = {name: answers for name, answers, *_ in _answered(bench, parent, variant, device, batch, rows)}
@@ -81,13 +81,13 @@ def _answered(
     device: Literal["cpu", "cuda"],
     batch: int,
     rows: Mapping[str, Asked],
-) -> Iterator[tuple[str, NDArray[Any], Encoded, EmbeddedDocuments | None]]:
+) -> Iterator[tuple[str, NDArray[Any], EncodedRows, EmbeddedDocuments | None]]:
     """What one variant makes of each set of rows, the rows as it read them, and the documents they search.
 
     Sets that follow each other and search the same documents have them embedded once. The task is the folder's own: it
     has the thresholds that were tuned for this model.
     """
-    from compress.data.tokenizer import Tokens
+    from compress.data.tokenizer import TextTokenizer
     from compress.environment import usable_cores
     from compress.measure.predict_rows import embed_documents, predict_rows
     from compress.model_info import read_info
@@ -96,7 +96,7 @@ def _answered(
 
     folder = bench.inputs[parent]
     predictor = open_predictor(folder, Placement(device, usable_cores()), None if variant.build else variant.info)
-    task, tokens = read_info(folder).task, Tokens.load(folder)
+    task, tokens = read_info(folder).task, TextTokenizer.load(folder)
     assert task is not None  # every model of a run was made for its task
     searched, embedded = None, None
     for name, (given, documents) in rows.items():
@@ -110,10 +110,10 @@ def floor(bench: Workbench, seed: int) -> float:
     """What something simple makes of the task."""
     import numpy as np
 
-    from compress.data.splits.prepare_splits import load_roles
+    from compress.data.splits.prepare_splits import load_prepared
     from compress.measure.baselines import baseline_predictions
 
-    roles = load_roles(bench.inputs["data"])
+    roles = load_prepared(bench.inputs["data"])
     task = roles.info.task_info
     answers = baseline_predictions(roles.rows("train"), roles.rows("test"), task, seed, roles.documents("test"))
     np.savez(bench.work / ANSWERS_FILE, test=answers)

@@ -32,12 +32,12 @@ def finetune(
     beside: Sequence[FurtherTeacher] = (),
 ) -> Done:
     """Make the teacher: fine-tuned, or taken as it is. Those that will teach ``beside`` it are looked at first."""
-    from compress.data.splits.prepare_splits import load_roles
+    from compress.data.splits.prepare_splits import load_prepared
     from compress.train.distillation.teachers import check_further
     from compress.train.finetune import finetune as train
 
     for named in beside:
-        check_further(named, load_roles(bench.inputs["data"]).info.task_info)
+        check_further(named, load_prepared(bench.inputs["data"]).info.task_info)
     made = train(
         teacher.source,
         bench.inputs["data"],
@@ -96,12 +96,12 @@ def _unlabelled(bench: Workbench) -> Sequence[Row]:
 
 def _done(bench: Workbench, made: Made, settings: Training | Literal[False]) -> Done:
     """The rows that went through a training, and how fast."""
-    from compress.data.splits.prepare_splits import load_roles
+    from compress.data.splits.prepare_splits import load_prepared
 
     if made.result is None or not settings or made.info.shape is None:
         return Done(made.rows_seen)
     teacher = shape_of_folder(bench.inputs.get("finetune"))
     asked = (teacher,) * (1 + len(settings.teachers)) if teacher and isinstance(settings, Distill) else ()
-    select = load_roles(bench.inputs["data"]).info.counts["select"]
+    select = load_prepared(bench.inputs["data"]).info.counts["select"]
     teachers = asked if asks(settings) else ()
     return Done(made.rows_seen, rates_of(made.result, made.info.shape, teachers, select, settings.restarts))

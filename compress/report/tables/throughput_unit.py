@@ -11,7 +11,7 @@ PLURALS = {"choice": "choices", "candidate": "candidates", "window": "windows", 
 
 def timed_unit(report: Report) -> str:
     """What the model alone answers one of at batch 1: `row`, `choice`, `candidate`, `window`, `text`."""
-    return kind_of(report.task).unit(report.task)
+    return kind_of(report.task).unit_name(report.task)
 
 
 def timed_units(report: Report) -> str:

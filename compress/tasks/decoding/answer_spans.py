@@ -20,7 +20,7 @@ SPAN = np.dtype([("first", np.int32), ("last", np.int32), ("score", np.float32)]
 """The characters of a span, the one behind its last, and its score; no answer is (-1, -1, its score)."""
 
 
-def piece_places(
+def token_span(
     spans: Sequence[tuple[int, int]], answer: tuple[int, int], is_first: bool, is_last: bool
 ) -> tuple[int, int]:
     """The first and last piece of an answer given by its characters; (0, 0) where the window does not hold all of it.

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from compress.errors import DataError, UsageError, pluralize
 from compress.model_info import TaskInfo
-from compress.tasks.base import Arrays, Encode, Example, Given, Kind, Row
-from compress.tasks.kinds.text_kind import checked_logits, collate_text, example_of, parts_of, stacked_labels
+from compress.tasks.base import Arrays, Encode, Example, Kind, Row, TaskInput
+from compress.tasks.kinds.text_kind import check_logits, collate_text, example_of, parts_of, stacked_labels
 
 MOST = 1000
 """Texts of the longest list: answers of all rows are as wide as that, and in training a row goes into one batch."""
@@ -26,9 +26,9 @@ class CandidateKind(Kind):
     """A kind whose rows hold a question in `text` and a list of texts in ``listed``."""
 
     head = "sequence-classification"
-    changeable: tuple[str, ...] = ("text",)
+    perturbable: tuple[str, ...] = ("text",)
     columns: tuple[int, int | None] = (2, 2)
-    open_end = True
+    is_variadic = True
     listed: str
     """The field of a canonical row that holds the list."""
     least: int
@@ -38,15 +38,15 @@ class CandidateKind(Kind):
         """For each text of the list, how right it is (0: wrong)."""
         raise NotImplementedError
 
-    def told_apart(self, row: Row) -> Iterable[Hashable]:
+    def targets(self, row: Row) -> Iterable[Hashable]:
         """Right texts from wrong ones, wherever in the list they stand."""
         return self.marks(row)
 
-    def given(self, row: Row) -> Given:
+    def to_input(self, row: Row) -> TaskInput:
         """The question and the texts of its list."""
         return (str(row["text"]), *map(str, row[self.listed]))
 
-    def asked(self, given: Given, task: TaskInfo) -> Row:
+    def from_input(self, given: TaskInput, task: TaskInfo) -> Row:
         """The first text is the question, the others are its list."""
         parts = parts_of(given)
         if len(parts) <= self.least or not all(isinstance(part, str) for part in parts):
@@ -55,11 +55,11 @@ class CandidateKind(Kind):
             raise UsageError(f"{task.name} reads {told}; got {given!r}.", hint=hint)
         return {"text": parts[0], self.listed: list(parts[1:])}
 
-    def outputs(self, task: TaskInfo) -> int:
+    def output_count(self, task: TaskInfo) -> int:
         """One: the score of a text."""
         return 1
 
-    def together(self, task: TaskInfo) -> bool:
+    def keep_row_together(self, task: TaskInfo) -> bool:
         """A score means something beside those of the same list only."""
         return True
 
@@ -73,9 +73,9 @@ class CandidateKind(Kind):
         """A padded batch; labels are float32 (n,), 0 for wrong texts."""
         return {**collate_text(examples, pad_id), **stacked_labels(examples, np.float32)}
 
-    def decide(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[NDArray[Any]]:
+    def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[NDArray[Any]]:
         """The score of each example."""
-        return list(checked_logits(outputs, width=1))
+        return list(check_logits(outputs, width=1))
 
 
 def side_by_side(values: Sequence[NDArray[Any]], filler: float) -> NDArray[np.float64]:

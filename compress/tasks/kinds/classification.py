@@ -33,7 +33,7 @@ class Classification(TextKind):
     name = "classification"
     problem = "single_label_classification"
     metrics: tuple[Metric, ...] = (
-        Metric("accuracy", share_of_right=True, needs_contrast=False),
+        Metric("accuracy", is_accuracy=True, needs_varied_labels=False),
         Metric("f1", floor=0.0),
         Metric("macro_f1", floor=0.0),
         Metric("matthews", floor=0.0),
@@ -41,7 +41,7 @@ class Classification(TextKind):
     settings = ("labels", "first_label", "soft_labels", *TextKind.settings)
     exclusive = True
 
-    def problems(self, task: Task) -> Iterator[Problem]:
+    def setting_problems(self, task: Task) -> Iterator[Problem]:
         """Two classes at least; for `f1` two exactly."""
         classes = None if task.labels is None else len(task.labels)
         if classes is not None and classes < 2:
@@ -62,7 +62,7 @@ class Classification(TextKind):
         value = pick(raw, label_columns(task)[0], task, where)
         return {**text_fields(raw, task, where), "label": position(value, task, labels, where)}
 
-    def likeliest(self, probabilities: Sequence[float]) -> int:
+    def argmax_label(self, probabilities: Sequence[float]) -> int:
         """The most probable class, the first of equals."""
         return max(range(len(probabilities)), key=lambda place: probabilities[place])
 
@@ -74,7 +74,7 @@ class Classification(TextKind):
         """A padded batch; labels are int64 (n,)."""
         return {**collate_text(examples, pad_id), **stacked_labels(examples, np.int64)}
 
-    def answers(
+    def predictions(
         self, decided: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
     ) -> NDArray[Any]:
         """Probabilities (rows, classes)."""
@@ -100,7 +100,7 @@ class Classification(TextKind):
         right: NDArray[np.bool_] = answers.argmax(axis=-1) == gold
         return right
 
-    def score_draws(
+    def weighted_scores(
         self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo, times: NDArray[np.float64]
     ) -> dict[str, NDArray[np.float64]]:
         """From the counts of each class in each draw: (draws, classes)."""
@@ -123,7 +123,7 @@ class Classification(TextKind):
         matrix = confusion(answers.argmax(axis=-1), gold, len(task.labels))
         return ClassCounts(np.diag(matrix), matrix.sum(axis=0), matrix.sum(axis=1))
 
-    def same(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
+    def same_decision(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
         """Where the most probable class is the same."""
         equal: NDArray[np.bool_] = answers.argmax(axis=-1) == others.argmax(axis=-1)
         return equal
@@ -137,7 +137,7 @@ class Classification(TextKind):
         right = answers.argmax(axis=-1) == gold
         return Confidence(np.arange(len(gold)), answers.max(axis=-1).astype(np.float64), right)
 
-    def readable(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+    def to_json(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
         """The class by name, with its probability."""
         best = answers.argmax(axis=-1)
         return [
@@ -145,10 +145,10 @@ class Classification(TextKind):
             for index, line in zip(best, answers, strict=True)
         ]
 
-    def words(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
         """`positive (98 %)`."""
-        return [f"{found['label']} ({100 * found['probability']:.0f} %)" for found in self.readable(answers, task)]
+        return [f"{found['label']} ({100 * found['probability']:.0f} %)" for found in self.to_json(answers, task)]
 
-    def gold_words(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
         """`positive`."""
         return [task.labels[index] for index in gold]

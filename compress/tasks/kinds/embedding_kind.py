@@ -28,7 +28,7 @@ class EmbeddingKind(Kind):
 
     head = "sentence-embedding"
 
-    def together(self, task: TaskInfo) -> bool:
+    def keep_row_together(self, task: TaskInfo) -> bool:
         """The texts of a row are compared with each other."""
         return True
 
@@ -41,7 +41,7 @@ class EmbeddingKind(Kind):
         }
         return {**collate_text(examples, pad_id), **numbers}
 
-    def decide(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[NDArray[Any]]:
+    def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[NDArray[Any]]:
         """The embedding of each example (D,)."""
         return list(checked_embeddings(outputs))
 

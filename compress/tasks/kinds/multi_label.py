@@ -30,12 +30,12 @@ class MultiLabel(TextKind):
     metrics: tuple[Metric, ...] = (
         Metric("micro_f1", floor=0.0),
         Metric("macro_f1", floor=0.0),
-        Metric("subset_accuracy", floor=0.0, share_of_right=True, needs_contrast=False),
+        Metric("subset_accuracy", floor=0.0, is_accuracy=True, needs_varied_labels=False),
     )
     label_columns = None
     settings = ("labels", "first_label", "soft_labels", *TextKind.settings)
 
-    def problems(self, task: Task) -> Iterator[Problem]:
+    def setting_problems(self, task: Task) -> Iterator[Problem]:
         """A class a column, where there are several columns."""
         columns = len(label_columns(task))
         if task.labels is not None and columns > 1 and len(task.labels) != columns:
@@ -67,11 +67,11 @@ class MultiLabel(TextKind):
             marks[position(name, task, labels, where)] = 1.0
         return {**fields, "label": marks}
 
-    def blank(self, row: Row, task: TaskInfo) -> Row:
+    def placeholder_label(self, row: Row, task: TaskInfo) -> Row:
         """No class."""
         return {"label": [0.0] * len(task.labels)}
 
-    def likeliest(self, probabilities: Sequence[float]) -> list[float]:
+    def argmax_label(self, probabilities: Sequence[float]) -> list[float]:
         """1 for each class that is as probable as not."""
         return [float(probability >= THRESHOLD) for probability in probabilities]
 
@@ -83,7 +83,7 @@ class MultiLabel(TextKind):
         """A padded batch; labels are float32 (n, classes)."""
         return {**collate_text(examples, pad_id), **stacked_labels(examples, np.float32)}
 
-    def answers(
+    def predictions(
         self, decided: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
     ) -> NDArray[Any]:
         """Probabilities (rows, classes): the logistic function of each logit, in a form that cannot overflow."""
@@ -112,7 +112,7 @@ class MultiLabel(TextKind):
         right: NDArray[np.bool_] = (_decided(answers) == (gold > THRESHOLD)).all(axis=-1)
         return right
 
-    def score_draws(
+    def weighted_scores(
         self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo, times: NDArray[np.float64]
     ) -> dict[str, NDArray[np.float64]]:
         """From the counts of each class in each draw: (draws, classes)."""
@@ -130,7 +130,7 @@ class MultiLabel(TextKind):
         decided, true = _decided(answers), gold > THRESHOLD
         return ClassCounts(*(marks.sum(axis=0) for marks in (decided & true, decided, true)))
 
-    def same(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
+    def same_decision(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
         """Where the same set of classes is decided."""
         equal: NDArray[np.bool_] = (_decided(answers) == _decided(others)).all(axis=-1)
         return equal
@@ -146,7 +146,7 @@ class MultiLabel(TextKind):
         right = (_decided(answers) == (gold > THRESHOLD)).ravel()
         return Confidence(np.repeat(np.arange(len(gold)), answers.shape[1]), stated, right)
 
-    def readable(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+    def to_json(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
         """The decided classes by name, and every class's probability."""
         return [
             {
@@ -158,14 +158,14 @@ class MultiLabel(TextKind):
             for line in answers
         ]
 
-    def words(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
         """`news (98 %), sport (51 %)`."""
         return [
             ", ".join(f"{label} ({100 * found['probabilities'][label]:.0f} %)" for label in found["labels"]) or "none"
-            for found in self.readable(answers, task)
+            for found in self.to_json(answers, task)
         ]
 
-    def gold_words(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
         """`news, sport`."""
         lines = (zip(task.labels, line, strict=True) for line in gold)
         return [", ".join(label for label, mark in line if mark > THRESHOLD) or "none" for line in lines]

@@ -32,7 +32,7 @@ class MultipleChoice(CandidateKind):
 
     name = "multiple_choice"
     problem = "choice"
-    metrics: tuple[Metric, ...] = (Metric("accuracy", share_of_right=True, needs_contrast=False),)
+    metrics: tuple[Metric, ...] = (Metric("accuracy", is_accuracy=True, needs_varied_labels=False),)
     fields: tuple[str, ...] = ("text", "choices", "label")
     columns: tuple[int, int | None] = (2, None)
     example = "choice"
@@ -48,7 +48,7 @@ class MultipleChoice(CandidateKind):
         place = _place(answer, found, names, task.first_label, where)
         return {"text": text(raw, task.text[0], task, where), "choices": found, "label": place}
 
-    def read_given(self, raw: Mapping[str, Any], task: Task, where: str) -> tuple[str, ...]:
+    def parse_input(self, raw: Mapping[str, Any], task: Task, where: str) -> tuple[str, ...]:
         """The question and its choices."""
         choices = checked_texts(_choices(raw, task, where)[0], "choice", self.least, where)
         return text(raw, task.text[0], task, where), *choices
@@ -57,7 +57,7 @@ class MultipleChoice(CandidateKind):
         """1 for the right choice."""
         return [float(place == row["label"]) for place in range(len(row["choices"]))]
 
-    def answers(
+    def predictions(
         self, decided: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
     ) -> NDArray[Any]:
         """The softmax of each row's scores."""
@@ -75,13 +75,13 @@ class MultipleChoice(CandidateKind):
         """Whether the right choice is more probable than any other: a tie is no decision, so it is not right."""
         return _right(answers, gold)
 
-    def score_draws(
+    def weighted_scores(
         self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo, times: NDArray[np.float64]
     ) -> dict[str, NDArray[np.float64]]:
         """Each row counts as often as it was drawn."""
         return {"accuracy": times @ _right(answers, gold) / times.sum(axis=1)}
 
-    def same(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
+    def same_decision(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
         """Where the most probable choice is the same."""
         equal: NDArray[np.bool_] = answers.argmax(axis=-1) == others.argmax(axis=-1)
         return equal
@@ -94,7 +94,7 @@ class MultipleChoice(CandidateKind):
         """One decision a row: the most probable choice."""
         return Confidence(np.arange(len(gold)), answers.max(axis=-1).astype(np.float64), _right(answers, gold))
 
-    def readable(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+    def to_json(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
         """The choice by its letter and its place from 0, with its probability, and those of all choices."""
         found = []
         for line in answers:
@@ -102,12 +102,12 @@ class MultipleChoice(CandidateKind):
             found.append({"choice": letter(place), "place": place, "probability": every[place], "probabilities": every})
         return found
 
-    def words(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
         """`choice B (61 %)`."""
-        told = self.readable(answers, task)
+        told = self.to_json(answers, task)
         return [f"choice {found['choice']} ({100 * found['probability']:.0f} %)" for found in told]
 
-    def gold_words(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
         """`choice B`."""
         return [f"choice {letter(int(place))}" for place in gold]
 

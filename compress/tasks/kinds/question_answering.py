@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from compress.errors import DataError, ModelError, Problem
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks.base import Arrays, Confidence, Encode, Encoding, Example, Given, Kind, Metric, Row
-from compress.tasks.decoding.answer_spans import SPAN, best_spans, merged, piece_places
+from compress.tasks.base import Arrays, Confidence, Encode, Encoding, Example, Kind, Metric, Row, TaskInput
+from compress.tasks.decoding.answer_spans import SPAN, best_spans, merged, token_span
 from compress.tasks.decoding.no_answer_threshold import best_threshold
 from compress.tasks.kinds.candidate_kind import LEAVE_OUT
 from compress.tasks.kinds.text_kind import collate_text, pad, shortened, texts_of
@@ -43,18 +43,18 @@ class QuestionAnswering(Kind):
     head = "question-answering"
     problem = "question_answering"
     fields = ("question", "context", "answers", "start")
-    answer_fields = ("answers", "start")
-    changeable = ("question",)
+    label_fields = ("answers", "start")
+    perturbable = ("question",)
     columns = (2, 2)
     label_columns = 2
     settings = ("overlap", "max_windows", "max_answer")
     metrics = (
-        Metric("f1", floor=0.0, needs_contrast=False),
-        Metric("exact_match", floor=0.0, share_of_right=True, needs_contrast=False),
-        Metric("answerable", needs_contrast=False),
+        Metric("f1", floor=0.0, needs_varied_labels=False),
+        Metric("exact_match", floor=0.0, is_accuracy=True, needs_varied_labels=False),
+        Metric("answerable", needs_varied_labels=False),
     )
 
-    def problems(self, task: Task) -> Iterator[Problem]:
+    def setting_problems(self, task: Task) -> Iterator[Problem]:
         """Answers that are longer than what is read of a text at once."""
         if task.max_answer >= task.max_length:
             told = f"an answer of {task.max_answer} pieces does not fit into max_length: {task.max_length}"
@@ -62,11 +62,11 @@ class QuestionAnswering(Kind):
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
         """Question, context, all accepted answers (none where there is none), and where the first one begins."""
-        question, context = self.read_given(raw, task, where)
+        question, context = self.parse_input(raw, task, where)
         answers, start = marked_answers(raw, context, task, where)
         return {"question": question, "context": context, "answers": answers, "start": start}
 
-    def read_given(self, raw: Mapping[str, Any], task: Task, where: str) -> tuple[str, ...]:
+    def parse_input(self, raw: Mapping[str, Any], task: Task, where: str) -> tuple[str, ...]:
         """The question and the text, neither of them empty."""
         texts = tuple(text(raw, name, task, where) for name in task.text)
         for name, found in zip(task.text, texts, strict=True):
@@ -74,20 +74,20 @@ class QuestionAnswering(Kind):
                 raise DataError(f"{where}: column '{name}' is empty.", hint=LEAVE_OUT)
         return texts
 
-    def blank(self, row: Row, task: TaskInfo) -> Row:
+    def placeholder_label(self, row: Row, task: TaskInfo) -> Row:
         """No answer."""
         return {"answers": [], "start": -1}
 
-    def given(self, row: Row) -> Given:
+    def to_input(self, row: Row) -> TaskInput:
         """The question and the text."""
         return str(row["question"]), str(row["context"])
 
-    def asked(self, given: Given, task: TaskInfo) -> Row:
+    def from_input(self, given: TaskInput, task: TaskInfo) -> Row:
         """The question and the text by their fields."""
         question, context = texts_of(given, task)
         return {"question": question, "context": context}
 
-    def outputs(self, task: TaskInfo) -> int:
+    def output_count(self, task: TaskInfo) -> int:
         """Two a piece: how well an answer begins with it, and how well it ends."""
         return 2
 
@@ -112,7 +112,7 @@ class QuestionAnswering(Kind):
                 batch[name] = np.asarray([example[name] for example in examples], dtype=np.int64)
         return batch
 
-    def decide(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[NDArray[Any]]:
+    def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[NDArray[Any]]:
         """Of each window the score of no answer and the best passages, by their characters."""
         start, end = (checked(outputs, name, batch) for name in ("start_logits", "end_logits"))
         found = best_spans(start, end, batch["context"], task.max_answer)
@@ -124,7 +124,7 @@ class QuestionAnswering(Kind):
             kept.append(np.array([(-1, -1, nothing[line]), *places], dtype=SPAN))
         return kept
 
-    def answers(
+    def predictions(
         self, decided: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
     ) -> NDArray[Any]:
         """The best passage of each row over its windows, and whether it is given (``fields_of``)."""
@@ -137,20 +137,20 @@ class QuestionAnswering(Kind):
             answer = row["context"][first : min(last, first + MOST_KEPT)] if len(spans) else ""
             passages.append((answer, first, last, score, nothing, total, False, 0.0))
         width = max((len(passage[0]) for passage in passages), default=0)
-        return self.redecided(np.array(passages, dtype=fields_of(width)), task)
+        return self.apply_threshold(np.array(passages, dtype=fields_of(width)), task)
 
     def has_threshold(self, rows: Sequence[Row]) -> bool:
         """Whether some of these questions have no answer."""
         return any(not row["answers"] for row in rows)
 
-    def tuned(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> TaskInfo:
+    def tune_threshold(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> TaskInfo:
         """The task with the threshold that is best for its metric on these rows; none where all have an answer."""
         if has_answer(gold).all():
             return task.model_copy(update={"threshold": None})
         kept, dropped = (scored(all_given(answers, given), gold)[task.metric] for given in (True, False))
         return task.model_copy(update={"threshold": best_threshold(surplus(answers), kept, dropped)})
 
-    def redecided(self, answers: NDArray[Any], task: TaskInfo) -> NDArray[Any]:
+    def apply_threshold(self, answers: NDArray[Any], task: TaskInfo) -> NDArray[Any]:
         """The same passages, given or not as the task's threshold says.
 
         The probability is the softmax over the best passages, and where there is a threshold also over no answer with
@@ -184,13 +184,13 @@ class QuestionAnswering(Kind):
         right: NDArray[np.bool_] = scored(answers, gold)["exact_match"] > 0
         return right
 
-    def score_draws(
+    def weighted_scores(
         self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo, times: NDArray[np.float64]
     ) -> dict[str, NDArray[np.float64]]:
         """Means over rows, each as often as it was drawn."""
         return {name: times @ values / times.sum(axis=1) for name, values in scored(answers, gold).items()}
 
-    def same(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
+    def same_decision(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
         """Where both give the same answer by SQuAD's comparison, or none."""
         pairs = zip(given_texts(answers), given_texts(others), strict=True)
         return np.array([match(ours, [theirs])[0] for ours, theirs in pairs], dtype=np.bool_)
@@ -205,7 +205,7 @@ class QuestionAnswering(Kind):
         right = scored(answers, gold)["exact_match"] > 0
         return Confidence(np.arange(len(gold)), answers["probability"].astype(np.float64), right)
 
-    def readable(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+    def to_json(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
         """The answer with its characters in the text, all null where none is given, and its probability."""
         return [
             {
@@ -217,12 +217,12 @@ class QuestionAnswering(Kind):
             for line in answers
         ]
 
-    def words(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
         """`characters 17-29 (83 %)`, `no answer (61 %)`."""
         places = [_place(line["start"], line["end"], line["answered"]) for line in answers]
         return [f"{place} ({100 * line['probability']:.0f} %)" for place, line in zip(places, answers, strict=True)]
 
-    def gold_words(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
         """`characters 17-29`."""
         return [_place(line["start"], line["end"], line["start"] >= 0) for line in gold]
 
@@ -262,7 +262,7 @@ def places(row: Row, window: Encoding, is_first: bool, is_last: bool) -> tuple[i
     if not row["answers"]:
         return 0, 0
     characters = row["start"], row["start"] + len(row["answers"][0])
-    return piece_places(window.spans or (), characters, is_first, is_last)
+    return token_span(window.spans or (), characters, is_first, is_last)
 
 
 def checked(outputs: Arrays, name: str, batch: Arrays) -> NDArray[np.float32]:

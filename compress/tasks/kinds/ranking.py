@@ -45,17 +45,17 @@ class Ranking(CandidateKind):
     name = "ranking"
     problem = "ranking"
     metrics: tuple[Metric, ...] = (
-        Metric("map", needs_contrast=False),
-        Metric("mrr", needs_contrast=False),
-        Metric("ndcg_at_10", needs_contrast=False),
-        Metric("precision_at_1", share_of_right=True, needs_contrast=False),
+        Metric("map", needs_varied_labels=False),
+        Metric("mrr", needs_varied_labels=False),
+        Metric("ndcg_at_10", needs_varied_labels=False),
+        Metric("precision_at_1", is_accuracy=True, needs_varied_labels=False),
     )
     fields: tuple[str, ...] = ("text", "candidates", "label")
     listed = "candidates"
     example = "candidate"
     least = 1
 
-    def gathered(self, rows: Iterator[RawRow], task: Task, answered: bool = True) -> Iterator[RawRow]:
+    def group_lines(self, rows: Iterator[RawRow], task: Task, answered: bool = True) -> Iterator[RawRow]:
         """One row a question, with lists of its candidates and labels; rows that hold lists stay as they are."""
         first = next(rows, None)
         if first is None:
@@ -77,12 +77,12 @@ class Ranking(CandidateKind):
             raise DataError(f"{where}: no candidate of {len(found)} is right.", hint=LEAVE_OUT)
         return {"text": text(raw, task.text[0], task, where), "candidates": found, "label": marks}
 
-    def read_given(self, raw: Mapping[str, Any], task: Task, where: str) -> tuple[str, ...]:
+    def parse_input(self, raw: Mapping[str, Any], task: Task, where: str) -> tuple[str, ...]:
         """The question and its candidates."""
         candidates = checked_texts(_list(raw, task.text[1], task, where), "candidate", self.least, where)
         return text(raw, task.text[0], task, where), *candidates
 
-    def blank(self, row: Row, task: TaskInfo) -> Row:
+    def placeholder_label(self, row: Row, task: TaskInfo) -> Row:
         """No candidate is right."""
         return {"label": [0.0] * len(row["candidates"])}
 
@@ -91,7 +91,7 @@ class Ranking(CandidateKind):
         marks: list[float] = row["label"]
         return marks
 
-    def answers(
+    def predictions(
         self, decided: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
     ) -> NDArray[Any]:
         """The scores of each row's candidates."""
@@ -110,14 +110,14 @@ class Ranking(CandidateKind):
         right: NDArray[np.bool_] = ranked(answers, gold)[:, 0] > 0
         return right
 
-    def score_draws(
+    def weighted_scores(
         self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo, times: NDArray[np.float64]
     ) -> dict[str, NDArray[np.float64]]:
         """Means in which each question counts as often as it was drawn."""
         each, drawn = score_of_each(answers, gold), times.sum(axis=1)
         return {name: times @ values / drawn for name, values in each.items()}
 
-    def same(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
+    def same_decision(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
         """Where the same candidate comes first."""
         equal: NDArray[np.bool_] = answers.argmax(axis=-1) == others.argmax(axis=-1)
         return equal
@@ -129,7 +129,7 @@ class Ranking(CandidateKind):
         share: NDArray[np.float64] = moved / np.maximum(1, most)
         return share
 
-    def readable(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+    def to_json(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
         """The places of the candidates, from 0, best first; and the score of each as they were given."""
         found = []
         for line in answers:
@@ -138,11 +138,11 @@ class Ranking(CandidateKind):
             found.append({"order": order.tolist(), "scores": [float(score) for score in scores]})
         return found
 
-    def words(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
         """`candidates 3, 1, 2 …`, best first and counted from 1."""
-        return [f"candidates {_numbers(found['order'])}" for found in self.readable(answers, task)]
+        return [f"candidates {_numbers(found['order'])}" for found in self.to_json(answers, task)]
 
-    def gold_words(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
         """`candidates 2, 5`: those that are right, the best first."""
         orders = (np.argsort(-line, kind="stable")[: int((line > 0).sum())] for line in gold)
         return [f"candidates {_numbers(order.tolist())}" for order in orders]

@@ -26,7 +26,7 @@ class Regression(TextKind):
     metrics: tuple[Metric, ...] = (
         Metric("spearman", floor=0.0),
         Metric("pearson", floor=0.0),
-        Metric("mse", larger_is_better=False, needs_contrast=False),
+        Metric("mse", larger_is_better=False, needs_varied_labels=False),
     )
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
@@ -34,7 +34,7 @@ class Regression(TextKind):
         value = pick(raw, label_columns(task)[0], task, where)
         return {**text_fields(raw, task, where), "label": number(value, where)}
 
-    def blank(self, row: Row, task: TaskInfo) -> Row:
+    def placeholder_label(self, row: Row, task: TaskInfo) -> Row:
         """Zero."""
         return {"label": 0.0}
 
@@ -42,7 +42,7 @@ class Regression(TextKind):
         """A padded batch; labels are float32 (n,)."""
         return {**collate_text(examples, pad_id), **stacked_labels(examples, np.float32)}
 
-    def answers(
+    def predictions(
         self, decided: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
     ) -> NDArray[Any]:
         """Scores (rows,)."""
@@ -62,7 +62,7 @@ class Regression(TextKind):
             "mse": float(np.mean((given - true) ** 2)) if len(true) else 0.0,
         }
 
-    def score_draws(
+    def weighted_scores(
         self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo, times: NDArray[np.float64]
     ) -> dict[str, NDArray[np.float64]]:
         """Correlations and errors in which each row counts as often as it was drawn."""
@@ -78,21 +78,21 @@ class Regression(TextKind):
         apart: NDArray[np.float64] = np.abs(answers.astype(np.float64) - others)
         return apart
 
-    def spread(self, gold: NDArray[Any], task: TaskInfo) -> float:
+    def label_spread(self, gold: NDArray[Any], task: TaskInfo) -> float:
         """The standard deviation of the true scores."""
         return float(np.std(gold))
 
-    def readable(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+    def to_json(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
         """The score."""
         return [{"score": float(value)} for value in answers]
 
-    def words(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
         """`3.82`."""
         return [f"{value:.3g}" for value in answers]
 
-    def gold_words(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
         """`4`."""
-        return self.words(gold, task)
+        return self.describe(gold, task)
 
 
 def pearson(left: NDArray[Any], right: NDArray[Any]) -> float:

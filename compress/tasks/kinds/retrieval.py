@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from compress.errors import DataError, UsageError
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks.base import Encode, Example, Given, Metric, Row
+from compress.tasks.base import Encode, Example, Metric, Row, TaskInput
 from compress.tasks.decoding.nearest_neighbours import nearest_documents
 from compress.tasks.kinds.embedding_kind import EmbeddingKind, readable_embeddings, text_example
 from compress.tasks.kinds.text_kind import parts_of
@@ -43,22 +43,22 @@ class Retrieval(EmbeddingKind):
     name = "retrieval"
     problem = "retrieval"
     fields: tuple[str, ...] = ("query", "positives", "negatives")
-    answer_fields: tuple[str, ...] = ("positives", "negatives", "relevant")
-    changeable: tuple[str, ...] = ("query",)
+    label_fields: tuple[str, ...] = ("positives", "negatives", "relevant")
+    perturbable: tuple[str, ...] = ("query",)
     columns: tuple[int, int | None] = (1, 1)
     settings: tuple[str, ...] = ("pooling", "negatives", "hard_negatives")
     searches = True
     metrics: tuple[Metric, ...] = (
-        Metric("mrr", floor=0.0, needs_contrast=False),
-        Metric("recall_at_1", floor=0.0, needs_contrast=False),
-        Metric("recall_at_10", floor=0.0, needs_contrast=False),
-        Metric("recall_at_100", floor=0.0, needs_contrast=False),
-        Metric("ndcg_at_10", floor=0.0, needs_contrast=False),
+        Metric("mrr", floor=0.0, needs_varied_labels=False),
+        Metric("recall_at_1", floor=0.0, needs_varied_labels=False),
+        Metric("recall_at_10", floor=0.0, needs_varied_labels=False),
+        Metric("recall_at_100", floor=0.0, needs_varied_labels=False),
+        Metric("ndcg_at_10", floor=0.0, needs_varied_labels=False),
     )
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
         """The query, one positive document at least, and negative ones; none of them empty."""
-        query = self.read_given(raw, task, where)
+        query = self.parse_input(raw, task, where)
         positives = _documents(raw, label_columns(task)[0], task, where)
         if not positives:
             raise DataError(f"{where}: there is no document that answers the query.")
@@ -69,33 +69,33 @@ class Retrieval(EmbeddingKind):
             raise DataError(f"{where}: a document stands among the positives and the negatives: {both.pop()[:40]!r}.")
         return {"query": query, "positives": positives, "negatives": negatives}
 
-    def read_given(self, raw: Mapping[str, Any], task: Task, where: str) -> str:
+    def parse_input(self, raw: Mapping[str, Any], task: Task, where: str) -> str:
         """The query, or a document in its column: both are embedded in the same way."""
         query = text(raw, task.text[0], task, where)
         if not query.strip():
             raise DataError(f"{where}: the query is empty.")
         return query
 
-    def blank(self, row: Row, task: TaskInfo) -> Row:
+    def placeholder_label(self, row: Row, task: TaskInfo) -> Row:
         """No documents."""
         return {}
 
-    def kept(self, row: Row, number: Callable[[str], int] | None) -> list[Row]:
+    def store_rows(self, row: Row, number: Callable[[str], int] | None) -> list[Row]:
         """To learn from, a row for each positive; to be answered, one with the numbers of those documents."""
         if number is None:
             return [{**row, "positives": [positive]} for positive in row["positives"]]
         numbers = [number(document) for document in (*row["positives"], *row["negatives"])]
         return [{"query": row["query"], "relevant": numbers[: len(row["positives"])]}]
 
-    def told_apart(self, row: Row) -> Iterable[Hashable]:
+    def targets(self, row: Row) -> Iterable[Hashable]:
         """The documents of a row that is learnt from."""
         return (*row.get("positives", ()), *row.get("negatives", ()))
 
-    def given(self, row: Row) -> Given:
+    def to_input(self, row: Row) -> TaskInput:
         """The query."""
         return str(row["query"])
 
-    def asked(self, given: Given, task: TaskInfo) -> Row:
+    def from_input(self, given: TaskInput, task: TaskInfo) -> Row:
         """One text, query or document: both are embedded in the same way."""
         parts = parts_of(given)
         if len(parts) != 1 or not isinstance(parts[0], str):
@@ -115,7 +115,7 @@ class Retrieval(EmbeddingKind):
         scores = [0.0, *map(float, row["scores"])]
         return [{**example, "scores": score} for example, score in zip(found, scores, strict=True)]
 
-    def answers(
+    def predictions(
         self, decided: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
     ) -> NDArray[Any]:
         """The embedding of each query (rows, D), which `search` takes."""
@@ -154,7 +154,7 @@ class Retrieval(EmbeddingKind):
             "ndcg_at_10": gains(right, true, 10),
         }
 
-    def score_draws(
+    def weighted_scores(
         self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo, times: NDArray[np.float64]
     ) -> dict[str, NDArray[np.float64]]:
         """Means in which each query counts as often as it was drawn."""
@@ -166,7 +166,7 @@ class Retrieval(EmbeddingKind):
         right: NDArray[np.bool_] = relevant(answers["found"][:, :1], gold)[:, 0]
         return right
 
-    def same(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
+    def same_decision(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
         """Whether both found the same document first."""
         same: NDArray[np.bool_] = answers["found"][:, 0] == others["found"][:, 0]
         return same
@@ -176,7 +176,7 @@ class Retrieval(EmbeddingKind):
         apart: NDArray[np.float64] = 1.0 - overlap(answers["found"][:, :TOLD], others["found"][:, :TOLD])
         return apart
 
-    def readable(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+    def to_json(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
         """The ten nearest documents by number and their scores; or the embedding where there are no documents."""
         if answers.dtype.names is None:
             return readable_embeddings(answers)
@@ -184,11 +184,11 @@ class Retrieval(EmbeddingKind):
             {"documents": line["found"][:TOLD].tolist(), "scores": line["score"][:TOLD].tolist()} for line in answers
         ]
 
-    def words(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
         """`documents 17, 4, 90`, the nearest first."""
         return [_listed(line) for line in answers["found"][:, :TOLD_IN_WORDS].tolist()]
 
-    def gold_words(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
         """`document 17`."""
         return [_listed([number for number in line if number != NONE]) for line in gold.tolist()]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from compress.errors import ModelError, UsageError
 from compress.model_info import TaskInfo
-from compress.tasks.base import Arrays, Encode, Encoding, Example, Given, Kind, Row
+from compress.tasks.base import Arrays, Encode, Encoding, Example, Kind, Row, TaskInput
 from compress.tasks.decoding.window_pooling import pooled
 
 
@@ -19,23 +19,23 @@ class TextKind(Kind):
 
     head = "sequence-classification"
     fields: tuple[str, ...] = ("text", "text_pair", "label")
-    changeable: tuple[str, ...] = ("text", "text_pair")
+    perturbable: tuple[str, ...] = ("text", "text_pair")
     settings: tuple[str, ...] = ("long", "overlap", "max_windows")
 
-    def given(self, row: Row) -> Given:
+    def to_input(self, row: Row) -> TaskInput:
         """The text, or both."""
         return str(row["text"]) if row.get("text_pair") is None else (str(row["text"]), str(row["text_pair"]))
 
-    def asked(self, given: Given, task: TaskInfo) -> Row:
+    def from_input(self, given: TaskInput, task: TaskInfo) -> Row:
         """The texts by their fields."""
         parts = texts_of(given, task)
         return {"text": parts[0], "text_pair": parts[1] if len(parts) > 1 else None}
 
-    def outputs(self, task: TaskInfo) -> int:
+    def output_count(self, task: TaskInfo) -> int:
         """One more where windows are weighed: how much each has to say."""
-        return super().outputs(task) + (task.long == "attention")
+        return super().output_count(task) + (task.long == "attention")
 
-    def together(self, task: TaskInfo) -> bool:
+    def keep_row_together(self, task: TaskInfo) -> bool:
         """The windows of a text have one label between them."""
         return self.in_windows(task)
 
@@ -52,21 +52,21 @@ class TextKind(Kind):
         windows = encode.windows(text, pair, task.max_length, task.overlap, task.max_windows)
         return [example_of(window, row) for window in windows]
 
-    def decide(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[NDArray[Any]]:
+    def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[NDArray[Any]]:
         """The logits of each example."""
-        return list(checked_logits(outputs, width=self.outputs(task)))
+        return list(check_logits(outputs, width=self.output_count(task)))
 
     def logits(self, decided: Sequence[NDArray[Any]], counts: Sequence[int], task: TaskInfo) -> NDArray[np.float64]:
         """The logits of each row (rows, labels)."""
         return pooled(np.stack(decided), counts, task.long)
 
 
-def parts_of(given: Given) -> tuple[str, ...]:
+def parts_of(given: TaskInput) -> tuple[str, ...]:
     """What was handed over, one text or several, as several; it may be something else, which the kinds refuse."""
     return tuple(given) if isinstance(given, (tuple, list)) else (given,)
 
 
-def texts_of(given: Given, task: TaskInfo) -> tuple[str, ...]:
+def texts_of(given: TaskInput, task: TaskInfo) -> tuple[str, ...]:
     """The texts that were handed over: as many as the task has columns, or a UsageError."""
     parts = parts_of(given)
     if len(parts) != len(task.text) or not all(isinstance(part, str) for part in parts):
@@ -117,7 +117,7 @@ def stacked_labels(examples: Sequence[Example], dtype: type[np.generic]) -> Arra
     return {"labels": np.asarray([example["label"] for example in examples], dtype=dtype)}
 
 
-def checked_logits(outputs: Arrays, width: int | None = None) -> NDArray[np.float64]:
+def check_logits(outputs: Arrays, width: int | None = None) -> NDArray[np.float64]:
     """The model's logits in double precision; one that is not a number would otherwise win every argmax unseen."""
     logits: NDArray[Any] = np.asarray(outputs["logits"], dtype=np.float64)
     if width is not None and logits.shape[-1] != width:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from compress.errors import DataError, Problem, UsageError
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks.base import Encode, Example, Given, Metric, Row
+from compress.tasks.base import Encode, Example, Metric, Row, TaskInput
 from compress.tasks.kinds.embedding_kind import EmbeddingKind, readable_embeddings, text_example
 from compress.tasks.kinds.regression import number, pearson, ranks
 from compress.tasks.kinds.text_kind import parts_of
@@ -29,13 +29,13 @@ class Similarity(EmbeddingKind):
     name = "similarity"
     problem = "similarity"
     fields: tuple[str, ...] = ("text", "text_pair", "label")
-    changeable: tuple[str, ...] = ("text", "text_pair")
+    perturbable: tuple[str, ...] = ("text", "text_pair")
     columns: tuple[int, int | None] = (2, 2)
     example = "text"
     metrics: tuple[Metric, ...] = (Metric("spearman", floor=0.0), Metric("pearson", floor=0.0))
     settings: tuple[str, ...] = ("pooling", "range")
 
-    def problems(self, task: Task) -> Iterator[Problem]:
+    def setting_problems(self, task: Task) -> Iterator[Problem]:
         """A range that goes up."""
         if not task.range[0] < task.range[1]:
             yield Problem(("task", "range"), f"goes from the least score to the greatest, got {list(task.range)}")
@@ -55,11 +55,11 @@ class Similarity(EmbeddingKind):
             )
         return {**fields, "label": label}
 
-    def given(self, row: Row) -> Given:
+    def to_input(self, row: Row) -> TaskInput:
         """Both texts."""
         return str(row["text"]), str(row["text_pair"])
 
-    def asked(self, given: Given, task: TaskInfo) -> Row:
+    def from_input(self, given: TaskInput, task: TaskInfo) -> Row:
         """Two texts to compare, or one to embed."""
         parts = parts_of(given)
         if not 1 <= len(parts) <= 2 or not all(isinstance(part, str) for part in parts):
@@ -69,7 +69,7 @@ class Similarity(EmbeddingKind):
             raise UsageError(f"nothing is like an empty text; got {given!r}.")
         return {"text": parts[0], "text_pair": parts[1] if len(parts) > 1 else None}
 
-    def blank(self, row: Row, task: TaskInfo) -> Row:
+    def placeholder_label(self, row: Row, task: TaskInfo) -> Row:
         """The least score."""
         return {"label": task.range[0]}
 
@@ -79,7 +79,7 @@ class Similarity(EmbeddingKind):
         texts = [text for text in (row["text"], row.get("text_pair")) if text is not None]
         return [text_example(text, task, encode, **numbers) for text in texts]
 
-    def answers(
+    def predictions(
         self, decided: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
     ) -> NDArray[Any]:
         """The cosine of each pair; where all rows are single texts, their embeddings."""
@@ -100,7 +100,7 @@ class Similarity(EmbeddingKind):
         given, true = answers.astype(np.float64), gold.astype(np.float64)
         return {"spearman": pearson(ranks(given), ranks(true)), "pearson": pearson(given, true)}
 
-    def score_draws(
+    def weighted_scores(
         self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo, times: NDArray[np.float64]
     ) -> dict[str, NDArray[np.float64]]:
         """Correlations in which each row counts as often as it was drawn."""
@@ -112,23 +112,23 @@ class Similarity(EmbeddingKind):
         apart: NDArray[np.float64] = np.abs(answers.astype(np.float64) - others)
         return apart
 
-    def spread(self, gold: NDArray[Any], task: TaskInfo) -> float:
+    def label_spread(self, gold: NDArray[Any], task: TaskInfo) -> float:
         """The standard deviation of the true labels from 0 to 1, as cosines are."""
         return float(np.std(gold)) / (task.range[1] - task.range[0])
 
-    def readable(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+    def to_json(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
         """The cosine of a pair as its score, or the embedding of a text."""
         if answers.ndim > 1:
             return readable_embeddings(answers)
         return [{"score": float(value)} for value in answers]
 
-    def words(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
         """`0.83`."""
         return [f"{value:.2f}" for value in answers]
 
-    def gold_words(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
         """The true label from 0 to 1, as cosines are."""
-        return self.words(np.array([unit(value, task) for value in gold.tolist()]), task)
+        return self.describe(np.array([unit(value, task) for value in gold.tolist()]), task)
 
 
 def unit(label: float, task: TaskInfo) -> float:

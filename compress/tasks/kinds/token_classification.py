@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from compress.errors import DataError, ModelError, Problem, UsageError, nearest
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks.base import Arrays, ClassCounts, Confidence, Encode, Example, Given, Kind, Metric, Row
+from compress.tasks.base import Arrays, ClassCounts, Confidence, Encode, Example, Kind, Metric, Row, TaskInput
 from compress.tasks.kinds.candidate_kind import LEAVE_OUT
 from compress.tasks.kinds.text_kind import collate_text, pad, parts_of
 from compress.tasks.metrics.f1_mcc import f1_each, mean_of_present
@@ -57,13 +57,13 @@ class TokenClassification(Kind):
         Metric("precision", floor=0.0),
         Metric("recall", floor=0.0),
         Metric("macro_f1", floor=0.0),
-        Metric("accuracy", needs_contrast=False),
-        Metric("sentence_accuracy", floor=0.0, share_of_right=True, needs_contrast=False),
+        Metric("accuracy", needs_varied_labels=False),
+        Metric("sentence_accuracy", floor=0.0, is_accuracy=True, needs_varied_labels=False),
     )
     columns = (1, 1)
     settings = ("labels", "first_label", "overlap", "max_windows", "scheme")
 
-    def problems(self, task: Task) -> Iterator[Problem]:
+    def setting_problems(self, task: Task) -> Iterator[Problem]:
         """Labels that are no tags, or mark nothing."""
         wrong = [label for label in task.labels or () if not is_tag(label)]
         if wrong:
@@ -101,17 +101,17 @@ class TokenClassification(Kind):
         tags = from_iob1(tags) if task.scheme == "iob1" else tags
         return {"words": words, "label": [known[tag] for tag in tags]}
 
-    def read_given(self, raw: Mapping[str, Any], task: Task, where: str) -> tuple[str, ...]:
+    def parse_input(self, raw: Mapping[str, Any], task: Task, where: str) -> tuple[str, ...]:
         """The words."""
         words = words_in(pick(raw, task.text[0], task, where), where)
         _check_length(words, task, where)
         return tuple(words)
 
-    def blank(self, row: Row, task: TaskInfo) -> Row:
+    def placeholder_label(self, row: Row, task: TaskInfo) -> Row:
         """No entity."""
         return {"label": [0] * len(row["words"])}
 
-    def told_apart(self, row: Row) -> Iterable[Hashable]:
+    def targets(self, row: Row) -> Iterable[Hashable]:
         """The tags of its words."""
         tags: list[int] = row["label"]
         return tags
@@ -124,11 +124,11 @@ class TokenClassification(Kind):
         """The types."""
         return type_names(labels)
 
-    def given(self, row: Row) -> Given:
+    def to_input(self, row: Row) -> TaskInput:
         """The words with a space between each two."""
         return " ".join(row["words"])
 
-    def asked(self, given: Given, task: TaskInfo) -> Row:
+    def from_input(self, given: TaskInput, task: TaskInfo) -> Row:
         """The words of a text, parted by white space; or the words themselves."""
         words = given.split() if isinstance(given, str) else list(parts_of(given))
         if not words or not all(map(is_whole, words)):
@@ -154,10 +154,10 @@ class TokenClassification(Kind):
             arrays["labels"] = pad([each["label"] for each in examples], UNLABELLED)
         return arrays
 
-    def decide(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[NDArray[Any]]:
+    def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[NDArray[Any]]:
         """The most probable tag of each word's first piece, with its probability."""
         line, place = np.nonzero(batch["word"] >= 0)
-        logits = _checked(outputs["logits"], line, place, self.outputs(task))
+        logits = _checked(outputs["logits"], line, place, self.output_count(task))
         kept = np.zeros(len(line), PIECE)
         kept["word"] = batch["word"][line, place]
         kept["tag"] = logits.argmax(axis=-1)
@@ -165,7 +165,7 @@ class TokenClassification(Kind):
         kept["room"] = np.minimum(place, batch["attention_mask"].sum(axis=1)[line] - 1 - place)
         return np.split(kept, np.searchsorted(line, np.arange(1, len(batch["word"]))))
 
-    def answers(
+    def predictions(
         self, decided: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
     ) -> NDArray[Any]:
         """Tags and probabilities (rows, most words); words that the model did not see are O."""
@@ -187,16 +187,16 @@ class TokenClassification(Kind):
             line[: len(row["label"])] = row["label"]
         return gold
 
-    def has_contrast(self, gold: NDArray[Any]) -> bool:
+    def has_varied_labels(self, gold: NDArray[Any]) -> bool:
         """Whether there is any entity: sentences without one have the same answer, however long they are."""
         return bool((gold > 0).any())
 
     def score(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> dict[str, float]:
         """F1, precision and recall over all entities, the mean F1 of types, the shares of words and of rows right."""
-        once = self.score_draws(answers, gold, task, np.ones((1, len(gold))))
+        once = self.weighted_scores(answers, gold, task, np.ones((1, len(gold))))
         return {name: float(values[0]) for name, values in once.items()}
 
-    def score_draws(
+    def weighted_scores(
         self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo, times: NDArray[np.float64]
     ) -> dict[str, NDArray[np.float64]]:
         """From the counts of each row and type; undefined scores are 0."""
@@ -223,7 +223,7 @@ class TokenClassification(Kind):
             *(counts.sum(axis=0) for counts in entity_counts(answers["tag"], gold, len(task.labels) // 2))
         )
 
-    def same(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
+    def same_decision(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
         """Where all words of a row are tagged the same."""
         return self.correct(answers, others["tag"])
 
@@ -239,7 +239,7 @@ class TokenClassification(Kind):
         found = answers[row, word]
         return Confidence(row, found["probability"].astype(np.float64), found["tag"] == gold[row, word])
 
-    def readable(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+    def to_json(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
         """Each word's tag; and the entities by word, counted from 0, with the probability of their least sure word."""
         lines = zip(answers, _told(answers["tag"], task), strict=True)
         return [
@@ -258,11 +258,11 @@ class TokenClassification(Kind):
             for line, found in lines
         ]
 
-    def words(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
         """`artist 2-3, album 5`: the words of each entity, counted from 1."""
-        return self.gold_words(answers["tag"], task)
+        return self.describe_gold(answers["tag"], task)
 
-    def gold_words(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
         """`artist 2-3, album 5`."""
         return [", ".join(map(_in_words, found)) or "none" for found in _told(gold, task)]
 

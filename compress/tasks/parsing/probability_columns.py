@@ -26,7 +26,7 @@ TOLERANCE = 1e-3
 EXPECTED = "a probability for each class is expected"
 
 
-def read_learnt(kind: Kind, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> Row:
+def parse_train_row(kind: Kind, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> Row:
     """A row of train with its `soft_labels`, in the order of ``labels``.
 
     Where it has no label their likeliest class stands for it, and the row says that it is not `labelled`.
@@ -36,7 +36,7 @@ def read_learnt(kind: Kind, raw: Mapping[str, Any], task: Task, labels: tuple[st
     found = soft_labels(raw, task, labels, kind.exclusive, where)
     labelled = has_label(raw, task)
     own = kind.read_row(raw, task, labels, where) if labelled else text_fields(raw, task, where)
-    return {**({"label": kind.likeliest(found)} | own), "soft_labels": found, "labelled": labelled}
+    return {**({"label": kind.argmax_label(found)} | own), "soft_labels": found, "labelled": labelled}
 
 
 def has_label(raw: Mapping[str, Any], task: Task) -> bool:

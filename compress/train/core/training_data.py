@@ -10,10 +10,10 @@ from pathlib import Path
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from compress.console import Console
-from compress.data.encode import encode_rows, for_training
-from compress.data.splits.concatenated_rows import JoinedRows
-from compress.data.splits.prepare_splits import load_roles
-from compress.data.tokenizer import Tokens
+from compress.data.encode import encode_rows, training_examples
+from compress.data.splits.concatenated_rows import ConcatenatedRows
+from compress.data.splits.prepare_splits import load_prepared
+from compress.data.tokenizer import TextTokenizer
 from compress.model_info import TaskInfo
 from compress.models.silence_transformers import quiet
 from compress.tasks import primary_metric
@@ -25,7 +25,7 @@ from compress.train.objective import Examples
 
 @dataclass(frozen=True)
 class Material:
-    """Encoded rows and the way to tell whether a model got better."""
+    """EncodedRows rows and the way to tell whether a model got better."""
 
     task: TaskInfo
     train: Examples
@@ -37,7 +37,7 @@ def from_rows(
     train: Sequence[Row],
     select: Sequence[Row],
     task: TaskInfo,
-    tokens: Tokens,
+    tokens: TextTokenizer,
     console: Console,
     documents: Sequence[Row] = (),
     *,
@@ -56,7 +56,7 @@ def from_rows(
         unlabelled: rows without an answer, encoded behind those of train.
         augmented: changed rows of train, without an answer, encoded last; their examples are not counted as `lasting`.
     """
-    joined = JoinedRows(train, [unlabelled, augmented], task) if len(unlabelled) or len(augmented) else None
+    joined = ConcatenatedRows(train, [unlabelled, augmented], task) if len(unlabelled) or len(augmented) else None
     encoded = encode_rows(train if joined is None else joined, task, tokens)
     if joined is not None:
         encoded.origin_of = joined.origin
@@ -64,19 +64,19 @@ def from_rows(
     if encoded.truncated:
         console.note(f"{encoded.truncated:.1%} of the training rows are too long and cut")
     evaluate = evaluator(select, task, tokens, documents) if len(select) else None
-    return Material(task, for_training(encoded, task), evaluate, primary_metric(task).larger_is_better)
+    return Material(task, training_examples(encoded, task), evaluate, primary_metric(task).larger_is_better)
 
 
-def from_data(data: Path, tokens: Tokens, console: Console) -> Material:
+def from_data(data: Path, tokens: TextTokenizer, console: Console) -> Material:
     """Encode the roles of a prepared data folder."""
-    roles = load_roles(data)
+    roles = load_prepared(data)
     task, documents = roles.info.task_info, roles.documents("select")
     return from_rows(roles.rows("train"), roles.rows("select"), task, tokens, console, documents)
 
 
-def tokens_of(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> Tokens:
+def tokens_of(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> TextTokenizer:
     """The light tokenizer of a model, by way of the files that its folder will have (it may have come with others)."""
     with tempfile.TemporaryDirectory() as folder, quiet():
         config.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        return Tokens.load(Path(folder), config.name_or_path or "in memory")
+        return TextTokenizer.load(Path(folder), config.name_or_path or "in memory")

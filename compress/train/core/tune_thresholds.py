@@ -27,4 +27,4 @@ def tuned_task(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, roles
     searched = embed_documents(run, roles.documents("select"), task, tokens, BATCH)
     answers, _ = predict_rows(run, rows, task, tokens, BATCH, searched)
     nn.Module.to(model, device).train(was_training)
-    return kind.tuned(answers, kind.gold(rows), task)
+    return kind.tune_threshold(answers, kind.gold(rows), task)

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.data.encode import bucketed
+from compress.data.encode import bucketed_batches
 from compress.recipe.training_schema import Distill, Training
 from compress.train.distillation.phases import stage_at, stages_of
 
@@ -67,4 +67,4 @@ class Plan:
         return epoch * len(self._lengths) + sum(len(batch) for batch in begun)
 
     def _batches_of_epoch(self, epoch: int) -> list[NDArray[np.int64]]:
-        return bucketed(self._lengths, self._settings.batch_size, self._seed, epoch)
+        return bucketed_batches(self._lengths, self._settings.batch_size, self._seed, epoch)

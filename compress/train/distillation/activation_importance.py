@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from compress.data.encode import by_length, encode_rows
-from compress.data.tokenizer import Tokens
+from compress.data.tokenizer import TextTokenizer
 from compress.errors import ModelError
 from compress.model_info import TaskInfo
 from compress.models.families import base_of, family_of, head_size, layers_of, part
@@ -40,7 +40,7 @@ def importance_for(
     teacher: PreTrainedModel,
     rows: Sequence[Row],
     task: TaskInfo,
-    tokens: Tokens,
+    tokens: TextTokenizer,
     seed: int,
 ) -> Importance | None:
     """What `build_student` needs to know of the model it cuts; None where it cuts none."""
@@ -137,7 +137,7 @@ def _watched(model: PreTrainedModel, sums: _Sums) -> Iterator[None]:
         yield
 
 
-def _sample(rows: Sequence[Row], task: TaskInfo, tokens: Tokens, seed: int) -> Iterator[Batch]:
+def _sample(rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer, seed: int) -> Iterator[Batch]:
     drawn = np.sort(np.random.default_rng(seed).permutation(len(rows))[:SAMPLE])
     encoded = encode_rows((rows[int(index)] for index in drawn), task, tokens)
     for indices in by_length(encoded.lengths, BATCH):

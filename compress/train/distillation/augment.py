@@ -72,7 +72,7 @@ def augmented_rows(
     told = {**settings.model_dump(), "model": identity(settings.model, None), "seed": seed, "version": 2}
     digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
     for row in rows:
-        digest.update(json.dumps(kind_of(task).given(row)).encode())
+        digest.update(json.dumps(kind_of(task).to_input(row)).encode())
     kept, processes = work / FOLDER / f"{ROLE}-{digest.hexdigest()[:16]}", Processes()
     if processes.is_main and not kept.is_dir():
         model = MaskedModel.load(settings.model, processes.device)
@@ -94,7 +94,7 @@ def changed_rows(
     with console.progress(len(rows), "augment", "rows") as progress:
         for start in range(0, len(rows), CHUNK):
             places = range(start, min(start + CHUNK, len(rows)))
-            texts = [parts_of(kind.given(rows[place])) for place in places]
+            texts = [parts_of(kind.to_input(rows[place])) for place in places]
             copies = [
                 (place, parts, words_to_replace(parts, settings.replace, random), random)
                 for place, parts in zip(places, texts, strict=True)
@@ -105,7 +105,7 @@ def changed_rows(
             for place, parts, words, random in copies:
                 changed = tuple(replaced(*each, choice, random) for each in zip(parts, words, strict=True))
                 if changed != parts:
-                    yield {**kind.asked(changed[0] if len(changed) == 1 else changed, task), COPY_OF: place}
+                    yield {**kind.from_input(changed[0] if len(changed) == 1 else changed, task), COPY_OF: place}
             progress.advance(len(places))
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from compress.console import Console
 from compress.data.encode import by_length, encode_rows
-from compress.data.tokenizer import Tokens
+from compress.data.tokenizer import TextTokenizer
 from compress.environment import usable_cores
 from compress.errors import DataError, ModelError, UsageError
 from compress.model_info import TaskInfo, combined_digest, digests, read_info
@@ -115,15 +115,15 @@ def cross_scores(rows: Sequence[Row], folder: Path, device: str, console: Consol
     task = read_info(folder).task
     assert task is not None
     kind = kind_of(task)
-    asked = (kind.asked((str(row["query"]), *documents_of(row)), task) for row in rows)
-    encoded = encode_rows(asked, task, Tokens.load(folder))
+    asked = (kind.from_input((str(row["query"]), *documents_of(row)), task) for row in rows)
+    encoded = encode_rows(asked, task, TextTokenizer.load(folder))
     own = describe_model_file(folder).form == "torch" and device == "cuda"
     predictor = open_predictor(folder, Placement("cuda" if own else "cpu", usable_cores()))
     scores = np.zeros(len(encoded), np.float32)
     with console.progress(len(encoded), "cross-encoder", "pairs") as progress:
         for indices in by_length(encoded.lengths, BATCH):
             arrays = encoded.batch(indices)
-            scores[indices] = np.concatenate(kind.decide(predictor.predict(arrays), arrays, task))
+            scores[indices] = np.concatenate(kind.decode(predictor.predict(arrays), arrays, task))
             progress.advance(len(indices))
     return scores
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from compress.data.encode import by_length, encode_rows
-from compress.data.tokenizer import Tokens
+from compress.data.tokenizer import TextTokenizer
 from compress.errors import ModelError, UsageError
 from compress.model_info import TaskInfo
 from compress.models.embedding_model import SentenceEmbedding, embedding_size, projection_of, with_projection
@@ -32,7 +32,7 @@ SAMPLE = 10_000
 
 
 def teacher_of(
-    student: Student, teacher: PreTrainedModel, rows: Sequence[Row], task: TaskInfo, tokens: Tokens
+    student: Student, teacher: PreTrainedModel, rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer
 ) -> PreTrainedModel:
     """The teacher in the space of the student that a recipe describes.
 
@@ -60,7 +60,7 @@ def check_embedding(student: Student, kind: str, widest: int | None) -> None:
 
 
 def in_space_of(
-    student: PreTrainedModel, teacher: PreTrainedModel, rows: Sequence[Row], task: TaskInfo, tokens: Tokens
+    student: PreTrainedModel, teacher: PreTrainedModel, rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer
 ) -> PreTrainedModel:
     """The teacher in the space of a student that is there already."""
     both = isinstance(teacher, SentenceEmbedding) and isinstance(student, SentenceEmbedding)
@@ -68,7 +68,7 @@ def in_space_of(
 
 
 def narrowed(
-    teacher: PreTrainedModel, size: int, rows: Sequence[Row], task: TaskInfo, tokens: Tokens
+    teacher: PreTrainedModel, size: int, rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer
 ) -> PreTrainedModel:
     """The teacher itself where its embeddings are so wide, else a copy with the principal components of its own."""
     if size == embedding_size(teacher):
@@ -87,7 +87,9 @@ def _check_width(size: int, widest: int) -> None:
         )
 
 
-def embeddings(model: PreTrainedModel, rows: Sequence[Row], task: TaskInfo, tokens: Tokens) -> NDArray[np.float32]:
+def embeddings(
+    model: PreTrainedModel, rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer
+) -> NDArray[np.float32]:
     """A model's embeddings of all texts of up to `SAMPLE` rows, spread evenly over those that are there."""
     places = np.unique(np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(int))
     encoded = encode_rows((rows[int(place)] for place in places), task, tokens)

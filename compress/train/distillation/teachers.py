@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from compress.data.tokenizer import check_length, longest_of
+from compress.data.tokenizer import check_length, max_positions
 from compress.errors import ModelError
 from compress.model_info import TaskInfo
 from compress.models.checkpoint_task import Saved, answers_task, output_names, saved_as
@@ -164,7 +164,7 @@ def _further(
     who, folder = _who(named), check_further(named, task)
     config = read_config(folder)
     check_same_pieces(who, load_tokenizer(folder), tokenizer, ONE_TOKENIZER)
-    check_length(task.max_length, longest_of(config.to_dict(), config.pad_token_id or 0), named.source)
+    check_length(task.max_length, max_positions(config.to_dict(), config.pad_token_id or 0), named.source)
     model = load_model(folder, task)
     if isinstance(model, SentenceEmbedding) and embedding_size(model) != embedding_size(first):
         raise ModelError(

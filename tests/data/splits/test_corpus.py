@@ -7,7 +7,7 @@ import pytest
 from compress.console import Console
 from compress.data.loading.data_digest import contents_digest
 from compress.data.loading.row_sources import check_columns
-from compress.data.splits.prepare_splits import load_roles, prepare
+from compress.data.splits.prepare_splits import load_prepared, prepare
 from compress.errors import DataError
 from compress.measure.baselines import baseline_predictions
 from compress.tasks import kind_of
@@ -46,7 +46,7 @@ def test_each_positive_is_a_row_of_train_and_a_number_on_test(files, task_of, tm
     assert info.counts == {"train": 5, "select": 1, "test": 2}
     assert info.documents == {"select": 1, "test": 2}
     assert info.select_duplicates == 1
-    roles = load_roles(tmp_path)
+    roles = load_prepared(tmp_path)
     assert roles.rows("train")[2] == {
         "query": "who wrote the blue book",
         "positives": ["the blue book is by Bob"],
@@ -62,7 +62,7 @@ def test_the_corpus_is_searched_on_test_alone_and_known_texts_are_taken_once(fil
     task = task_of(**files(corpus=(str(one), str(other))))
     check_columns(task)
     assert prepare(task, 0, tmp_path).documents == {"select": 1, "test": 4}
-    documents = [row["document"] for row in load_roles(tmp_path).documents("test")]
+    documents = [row["document"] for row in load_prepared(tmp_path).documents("test")]
     assert documents == ["Cid sold the book", "it was sold by Cid", "something else", "more of it"]
 
 
@@ -108,7 +108,7 @@ def test_train_must_have_the_column_of_negatives(files, task_of):
 
 def test_hard_negatives_share_words_and_are_never_known_answers(files, task_of, tmp_path, capsys):
     prepare(task_of(**files(hard_negatives=2)), 0, tmp_path, Console("human"))
-    rows = list(load_roles(tmp_path).rows("train"))
+    rows = list(load_prepared(tmp_path).rows("train"))
     mean = sum(len(row["negatives"]) for row in rows) / 5
     assert f"a row of train has {mean:.1f} on average; 2 are asked for" in capsys.readouterr().err
     assert len(rows) == 5
@@ -132,7 +132,7 @@ def test_given_negatives_are_kept_and_only_missing_ones_are_found(write, task_of
     settings = {"kind": "retrieval", "text": ("query",), "label": "answers"}
     task = task_of(train=path, select=path, test=path, negatives="wrong", hard_negatives=1, **settings)
     info = prepare(task, 0, tmp_path)
-    roles = load_roles(tmp_path)
+    roles = load_prepared(tmp_path)
     assert [row["negatives"] for row in roles.rows("train")] == [["given"], ["the red book"], []]
     assert info.documents["test"] == 4
     assert not list(tmp_path.glob("*mined*"))
@@ -141,7 +141,7 @@ def test_given_negatives_are_kept_and_only_missing_ones_are_found(write, task_of
 def test_the_floor_is_what_words_find(files, task_of, write, tmp_path):
     corpus = write("c.jsonl", lines({"text": f"document {number}"} for number in range(150)))
     info = prepare(task_of(**files(corpus=corpus)), 0, tmp_path)
-    roles, kind = load_roles(tmp_path), kind_of(info.task_info)
+    roles, kind = load_prepared(tmp_path), kind_of(info.task_info)
     rows = roles.rows("test")
     answers = baseline_predictions((), rows, info.task_info, 0, roles.documents("test"))
     assert answers["found"].shape == (2, 100)

@@ -7,7 +7,7 @@ import pytest
 
 from compress.console import Console
 from compress.data.loading.row_sources import check_columns
-from compress.data.splits.prepare_splits import load_roles, prepare
+from compress.data.splits.prepare_splits import load_prepared, prepare
 from compress.data.splits.row_store import Rows
 from compress.data.splits.split_indices import assign, scrambled
 from compress.errors import DataError
@@ -19,7 +19,7 @@ def table(count, classes="ab", start=0):
 
 
 def texts(folder, role):
-    return [row["text"] for row in load_roles(folder).rows(role)]
+    return [row["text"] for row in load_prepared(folder).rows(role)]
 
 
 def test_three_files(write, task_of, tmp_path):
@@ -31,7 +31,7 @@ def test_three_files(write, task_of, tmp_path):
     assert info.labels == ("a", "b")
     assert info.per_class["train"] == {"a": 5, "b": 5}
     assert (info.duplicates, info.select_duplicates, info.held_back) == (6, 0, ())
-    roles = load_roles(tmp_path)
+    roles = load_prepared(tmp_path)
     assert roles.info == info
     assert roles.rows("train")[3] == {"text": "text 3", "text_pair": None, "label": 1}
 
@@ -164,7 +164,7 @@ def test_multi_label_and_regression(write, task_of, tmp_path):
     path = write("r.tsv", "text\tlabel\nx\t1.5\ny\t2\n")
     info = prepare(task_of(train=path, select=path, test=path, kind="regression"), 0, tmp_path)
     assert info.per_class == {}
-    assert [row["label"] for row in load_roles(tmp_path).rows("test")] == [1.5, 2.0]
+    assert [row["label"] for row in load_prepared(tmp_path).rows("test")] == [1.5, 2.0]
 
 
 def test_columns_can_be_looked_at_alone(write, task_of):
@@ -176,7 +176,7 @@ def test_columns_can_be_looked_at_alone(write, task_of):
 
 def test_rows_are_a_sequence(write, task_of, tmp_path):
     prepare(task_of(train=write("t.tsv", table(10)), test=write("e.tsv", table(6, start=50))), 0, tmp_path)
-    rows = load_roles(tmp_path).rows("test")
+    rows = load_prepared(tmp_path).rows("test")
     assert (len(rows), rows[-1]["text"], [row["text"] for row in rows[1:3]]) == (6, "text 55", ["text 51", "text 52"])
     assert len(list(rows)) == 6
     with pytest.raises(IndexError):
@@ -185,17 +185,17 @@ def test_rows_are_a_sequence(write, task_of, tmp_path):
 
 def test_prepared_data_that_was_damaged(write, task_of, tmp_path):
     with pytest.raises(DataError, match="holds no prepared data"):
-        load_roles(tmp_path)
+        load_prepared(tmp_path)
     prepare(task_of(train=write("t.tsv", table(10)), test=write("e.tsv", table(6))), 0, tmp_path)
     (tmp_path / "test.jsonl").write_bytes((tmp_path / "test.jsonl").read_bytes()[:-5])
     with pytest.raises(DataError, match="changed or cut off"):
-        load_roles(tmp_path).rows("test")
+        load_prepared(tmp_path).rows("test")
     (tmp_path / "select.index.npy").unlink()
     with pytest.raises(DataError, match="cannot be read"):
         Rows(tmp_path, "select")
     (tmp_path / "data.json").write_text(json.dumps({"counts": 3}))
     with pytest.raises(DataError, match="cannot be read"):
-        load_roles(tmp_path)
+        load_prepared(tmp_path)
 
 
 @pytest.mark.parametrize("count", [1, 2, 19, 1000])

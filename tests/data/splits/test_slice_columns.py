@@ -6,7 +6,7 @@ import pytest
 
 from compress.console import Console
 from compress.data.loading.row_sources import check_columns
-from compress.data.splits.prepare_splits import load_roles, prepare
+from compress.data.splits.prepare_splits import load_prepared, prepare
 from compress.data.splits.slice_columns import LONGEST, slice_values, value_name
 from compress.errors import DataError
 from compress.tasks.validate_task import task_problems
@@ -21,7 +21,7 @@ def table(count):
 
 def in_step(task, seed, folder):
     """Whether every value belongs to its row: both hold the row's number."""
-    rows = load_roles(folder).rows("test")
+    rows = load_prepared(folder).rows("test")
     found = slice_values(task, (), seed, len(rows), QUIET)["genre"]
     return [value.removeprefix("genre ") for value in found] == [row["text"].removeprefix("text ") for row in rows]
 
@@ -50,7 +50,7 @@ def test_values_under_a_limit(write, task_of, tmp_path):
 def test_rows_stay_as_they_are(write, task_of, tmp_path):
     path = write("t.tsv", table(10))
     prepare(task_of(train=path, test=path, slices="genre"), 0, tmp_path)
-    assert set(load_roles(tmp_path).rows("test")[0]) == {"text", "text_pair", "label"}
+    assert set(load_prepared(tmp_path).rows("test")[0]) == {"text", "text_pair", "label"}
 
 
 def test_names_of_values():

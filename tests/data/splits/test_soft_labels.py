@@ -7,8 +7,8 @@ import pytest
 
 from compress.data.encode import encode_rows
 from compress.data.loading.row_sources import check_columns
-from compress.data.splits.prepare_splits import load_roles, prepare
-from compress.data.tokenizer import Tokens
+from compress.data.splits.prepare_splits import load_prepared, prepare
+from compress.data.tokenizer import TextTokenizer
 from compress.errors import DataError
 
 TEST = "text\tlabel\na\tx\nb\ty\n"
@@ -29,7 +29,7 @@ def prepared(write, task_of, tmp_path):
         folder = tmp_path / "prepared"
         folder.mkdir()
         prepare(task, 0, folder)
-        return load_roles(folder)
+        return load_prepared(folder)
 
     return make
 
@@ -97,7 +97,7 @@ def test_of_several_classes_each_has_its_own(prepared, write, task_of, tmp_path)
     train = write("n.jsonl", two([0.9, 0.8], [0.5, 0.1]))
     task = task_of(train=train, select=test, test=test, kind="multi_label", labels=("x", "y"), soft_labels="p")
     prepare(task, 0, tmp_path)
-    rows = load_roles(tmp_path).rows("train")
+    rows = load_prepared(tmp_path).rows("train")
     assert [row["soft_labels"] for row in rows] == [[0.9, 0.8], [0.5, 0.1]]
     assert [row["label"] for row in rows] == [[1.0, 1.0], [1.0, 0.0]]
 
@@ -107,7 +107,7 @@ def test_columns_of_classes_without_labels(write, task_of, tmp_path):
     train = write("n.csv", "text,psun,prain\na,.9,.8\nb,.2,.7\n")
     settings = {"kind": "multi_label", "label": ("sun", "rain"), "soft_labels": ("psun", "prain")}
     prepare(task_of(train=train, select=test, test=test, **settings), 0, tmp_path)
-    assert [row["label"] for row in load_roles(tmp_path).rows("train")] == [[1.0, 1.0], [0.0, 1.0]]
+    assert [row["label"] for row in load_prepared(tmp_path).rows("train")] == [[1.0, 1.0], [0.0, 1.0]]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_batches_hold_them(prepared, word_folder):
     roles = prepared(
         lines({"text": "a", "label": "y", "p": [0.7, 0.3]}, {"text": "b c", "p": [0.2, 0.8]}, {"text": "", "p": [1, 0]})
     )
-    encoded = encode_rows(roles.rows("train"), roles.info.task_info, Tokens.load(word_folder))
+    encoded = encode_rows(roles.rows("train"), roles.info.task_info, TextTokenizer.load(word_folder))
     batch = encoded.batch([2, 0, 1])
     np.testing.assert_allclose(batch["soft_labels"], [[1.0, 0.0], [0.7, 0.3], [0.2, 0.8]], rtol=1e-6)
     assert batch["labelled"].tolist() == [0.0, 1.0, 0.0]
@@ -179,7 +179,7 @@ def test_batches_hold_them(prepared, word_folder):
 def test_windows_of_a_row_share_them(prepared, word_folder):
     roles = prepared(two([0.5, 0.5], [1, 0]), long="mean", max_length=6, overlap=1)
     rows = [{**roles.rows("train")[0], "text": "a b c d e " * 4}, roles.rows("train")[1]]
-    encoded = encode_rows(rows, roles.info.task_info, Tokens.load(word_folder))
+    encoded = encode_rows(rows, roles.info.task_info, TextTokenizer.load(word_folder))
     batch = encoded.batch(range(len(encoded)))
     assert len(encoded) > 3
     np.testing.assert_array_equal(batch["soft_labels"], [[0.5, 0.5]] * (len(encoded) - 1) + [[1.0, 0.0]])

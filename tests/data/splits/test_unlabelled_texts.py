@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from compress.console import Console
-from compress.data.encode import encode_rows, for_training
+from compress.data.encode import encode_rows, training_examples
 from compress.data.loading.data_digest import OF_DATA, contents_digest
 from compress.data.loading.row_sources import check_columns
-from compress.data.splits.concatenated_rows import JoinedRows
-from compress.data.splits.prepare_splits import load_roles, prepare
+from compress.data.splits.concatenated_rows import ConcatenatedRows
+from compress.data.splits.prepare_splits import load_prepared, prepare
 from compress.data.splits.unlabelled_texts import prepare_unlabelled, unlabelled_info, unlabelled_rows
-from compress.data.tokenizer import Tokens
+from compress.data.tokenizer import TextTokenizer
 from compress.errors import DataError
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Data
@@ -95,7 +95,7 @@ def prepared(write, task_of, tmp_path):
         data.mkdir()
         beside.mkdir()
         prepare(task, 0, data)
-        roles = load_roles(data)
+        roles = load_prepared(data)
         prepare_unlabelled(task, roles, 0, beside)
         return roles, beside
 
@@ -108,12 +108,12 @@ def test_every_kind_reads_them_and_puts_them_into_batches(prepared, kind, word_f
     train, unlabelled = roles.rows("train"), unlabelled_rows(beside)
     assert list(unlabelled) == [KINDS[kind][-1]]
     assert (unlabelled_info(beside).count, roles.info.counts["train"]) == (1, len(train))
-    task, tokens = roles.info.task_info, Tokens.load(word_folder)
-    encoded = encode_rows(JoinedRows(train, [unlabelled], task), task, tokens)
+    task, tokens = roles.info.task_info, TextTokenizer.load(word_folder)
+    encoded = encode_rows(ConcatenatedRows(train, [unlabelled], task), task, tokens)
     alone = encode_rows(train, task, tokens)
     bare = encode_rows(unlabelled, task, tokens)
     assert len(encoded) == len(alone) + len(bare)
-    last = for_training(encoded, task)
+    last = training_examples(encoded, task)
     batch = last.batch(np.arange(len(last.lengths)))
     assert batch["labelled"].tolist() == [1.0] * len(alone) + [0.0] * len(bare)
     for name, array in alone.batch(range(len(alone))).items():  # stand-ins disturb nobody
@@ -199,7 +199,7 @@ def test_none_are_given(write, task_of, tmp_path):
     with pytest.raises(DataError, match="holds no unlabelled rows"):
         unlabelled_info(tmp_path)
     with pytest.raises(DataError, match="names nothing to read"):
-        prepare_unlabelled(task_of(train=file, select=file, test=file), load_roles(tmp_path), 0, tmp_path)
+        prepare_unlabelled(task_of(train=file, select=file, test=file), load_prepared(tmp_path), 0, tmp_path)
     (tmp_path / "unlabelled.json").write_text("{}")
     with pytest.raises(DataError, match=r"unlabelled.json cannot be read: count"):
         unlabelled_info(tmp_path)
@@ -218,8 +218,8 @@ def test_they_are_no_part_of_what_the_roles_are(write):
 def test_rows_keep_their_order_and_say_what_they_are():
     task = TaskInfo(name="t", kind="classification", text=("text",), labels=("x", "y"), metric="accuracy", max_length=8)
     train = [{"text": "a", "text_pair": None, "label": 1, "soft_labels": [0.25, 0.75]}]
-    more = [kind_of(task).asked(text, task) for text in ("b", "c")]
-    rows = JoinedRows(train, [more[:1], (), more[1:]], task)
+    more = [kind_of(task).from_input(text, task) for text in ("b", "c")]
+    rows = ConcatenatedRows(train, [more[:1], (), more[1:]], task)
     assert [row["text"] for row in rows] == ["a", "b", "c"]
     assert [row["labelled"] for row in rows] == [True, False, False]
     assert [rows.origin(place) for place in range(3)] == [("train", 0), ("unlabelled", 0), ("unlabelled", 1)]

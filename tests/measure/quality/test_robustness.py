@@ -88,7 +88,7 @@ class Choice:
     """A kind to come: of several texts only the question and the choices may change."""
 
     name = "choice"
-    changeable = ("question", "choices")
+    perturbable = ("question", "choices")
 
 
 def test_only_fields_that_may_change_do_and_lists_text_by_text():
@@ -102,6 +102,6 @@ def test_unknown_names_and_kinds_without_changeable_text_are_told():
     with pytest.raises(UsageError, match="no perturbation is called 'typo'; did you mean typos"):
         list(PerturbedRows([], KIND, "typo", 0))
     fixed = Choice()
-    fixed.changeable = ()
+    fixed.perturbable = ()
     with pytest.raises(UsageError, match="choice has no text that could change without changing its answer"):
         list(PerturbedRows([], fixed, "typos", 0))

@@ -173,9 +173,9 @@ class Counting:
     def __getattr__(self, name):
         return getattr(self.kind, name)
 
-    def score_draws(self, *arguments):
+    def weighted_scores(self, *arguments):
         self.scored += 1
-        return self.kind.score_draws(*arguments)
+        return self.kind.weighted_scores(*arguments)
 
 
 def test_each_set_of_answers_is_scored_once_whoever_is_compared_with_it(gold):

@@ -39,7 +39,7 @@ def simulated(
     return (times[..., 1] - times[..., 0] + np.log1p(slowed)).ravel(), np.repeat(np.arange(processes), rounds)
 
 
-def told_apart(slowed: float, bias: float, burst: float, session: float = 0.0, known: float = 0.0) -> float:
+def targets(slowed: float, bias: float, burst: float, session: float = 0.0, known: float = 0.0) -> float:
     """The share of sessions whose interval leaves out 1, if so much is ``known`` of what a session shares."""
     random = np.random.default_rng(0)
     found = [clustered(*simulated(random, slowed, bias, burst, session), processes=2) for _ in range(SESSIONS)]
@@ -48,19 +48,19 @@ def told_apart(slowed: float, bias: float, burst: float, session: float = 0.0, k
 
 @pytest.mark.parametrize(("bias", "burst"), [(0.0, 0.0), (0.005, 0.01), (0.01, 0.02), (0.01, 0.05), (0.02, 0.03)])
 def test_equal_models_are_told_apart_in_one_session_of_twenty(bias, burst):
-    assert told_apart(0.0, bias, burst) < 0.08
+    assert targets(0.0, bias, burst) < 0.08
 
 
 @pytest.mark.parametrize(("bias", "burst"), [(0.005, 0.01), (0.01, 0.02), (0.01, 0.05)])
 def test_three_percent_are_told_apart_in_nine_sessions_of_ten(bias, burst):
-    assert told_apart(0.03, bias, burst) > 0.95
+    assert targets(0.03, bias, burst) > 0.95
 
 
 @pytest.mark.parametrize("bias", [0.002, 0.005, 0.01])
 def test_what_a_session_shares_is_in_the_interval_of_a_ratio(bias):
-    assert told_apart(0.0, bias, 0.01, SESSION_SPREAD, SESSION_SPREAD) < 0.08
-    assert told_apart(0.0, bias, 0.01, SESSION_SPREAD) > 0.1  # as it was before
-    assert told_apart(0.03, bias, 0.01, SESSION_SPREAD, SESSION_SPREAD) > 0.95
+    assert targets(0.0, bias, 0.01, SESSION_SPREAD, SESSION_SPREAD) < 0.08
+    assert targets(0.0, bias, 0.01, SESSION_SPREAD) > 0.1  # as it was before
+    assert targets(0.03, bias, 0.01, SESSION_SPREAD, SESSION_SPREAD) > 0.95
 
 
 def test_resampling_rounds_alone_is_sure_of_what_is_not_so():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from compress.console import Console
-from compress.data.splits.prepare_splits import load_roles, prepare
+from compress.data.splits.prepare_splits import load_prepared, prepare
 from compress.errors import RecipeError
 from compress.measure import predict_rows
 from compress.measure.quality.robustness import PerturbedRows
@@ -70,7 +70,7 @@ def test_answers_are_kept_and_those_to_changed_texts_apart(scored, recipe, tmp_p
     assert all(answers.shape == (80, 2) for answers in (kept["test"], *perturbed.values()))
     assert kept["lengths"].shape == (80,)
     assert 3 <= kept["lengths"].min() <= kept["lengths"].max() <= 16
-    changed = list(PerturbedRows(load_roles(scored["data"]).rows("test"), KINDS["classification"], "uppercase", 0))
+    changed = list(PerturbedRows(load_prepared(scored["data"]).rows("test"), KINDS["classification"], "uppercase", 0))
     assert changed[3]["text"] == "SUN AND STORM NUMBER 3"
     told = json.loads((scored["score"] / scoring_steps.SCORED_FILE).read_bytes())
     assert {"select", "test"} <= set(told["truncated"])

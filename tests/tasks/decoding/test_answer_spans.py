@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compress.tasks.decoding.answer_spans import KEPT, SPAN, best_spans, merged, piece_places
+from compress.tasks.decoding.answer_spans import KEPT, SPAN, best_spans, merged, token_span
 
 QUESTION = (-1, -1)
 PIECES = [QUESTION, QUESTION, (0, 3), (4, 6), (6, 9), (10, 10), (10, 14), QUESTION]
@@ -15,21 +15,21 @@ PIECES = [QUESTION, QUESTION, (0, 3), (4, 6), (6, 9), (10, 10), (10, 14), QUESTI
     [((0, 3), (2, 2)), ((4, 9), (3, 4)), ((4, 14), (3, 6)), ((5, 8), (3, 4)), ((10, 14), (6, 6))],
 )
 def test_places_of_an_answer(answer, places):
-    assert piece_places(PIECES, answer, is_first=True, is_last=True) == places
+    assert token_span(PIECES, answer, is_first=True, is_last=True) == places
 
 
 def test_a_window_holds_all_of_an_answer_or_none():
     window = PIECES[2:5]
-    assert piece_places([QUESTION, *window], (4, 9), False, False) == (2, 3)
-    assert piece_places([QUESTION, *window], (4, 14), False, False) == (0, 0)
-    assert piece_places([QUESTION, *PIECES[3:]], (0, 6), False, True) == (0, 0)
-    assert piece_places([QUESTION, QUESTION], (0, 3), True, True) == (0, 0)
+    assert token_span([QUESTION, *window], (4, 9), False, False) == (2, 3)
+    assert token_span([QUESTION, *window], (4, 14), False, False) == (0, 0)
+    assert token_span([QUESTION, *PIECES[3:]], (0, 6), False, True) == (0, 0)
+    assert token_span([QUESTION, QUESTION], (0, 3), True, True) == (0, 0)
 
 
 def test_characters_without_pieces_at_the_ends():
-    assert piece_places([QUESTION, (2, 5)], (0, 5), is_first=True, is_last=True) == (1, 1)
-    assert piece_places([QUESTION, (2, 5)], (2, 7), is_first=True, is_last=True) == (1, 1)
-    assert piece_places([QUESTION, (2, 5)], (6, 7), is_first=True, is_last=True) == (0, 0)
+    assert token_span([QUESTION, (2, 5)], (0, 5), is_first=True, is_last=True) == (1, 1)
+    assert token_span([QUESTION, (2, 5)], (2, 7), is_first=True, is_last=True) == (1, 1)
+    assert token_span([QUESTION, (2, 5)], (6, 7), is_first=True, is_last=True) == (0, 0)
 
 
 def slow_spans(start, end, context, longest):

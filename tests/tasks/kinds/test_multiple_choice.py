@@ -129,63 +129,65 @@ def test_each_choice_is_an_example_of_the_question_and_its_text():
     assert batch["input_ids"].tolist() == [[1, 1, 2, len(choice), 2] for choice in CHOICES]
     assert batch["labels"].tolist() == [0.0, 1.0, 0.0]
     assert batch["labels"].dtype == np.float32
-    assert KIND.together(INFO)
-    assert KIND.outputs(INFO) == 1
+    assert KIND.keep_row_together(INFO)
+    assert KIND.output_count(INFO) == 1
 
 
 def test_a_question_to_answer_has_no_label():
-    row = KIND.asked(("q", "red", "green"), INFO)
+    row = KIND.from_input(("q", "red", "green"), INFO)
     assert row == {"text": "q", "choices": ["red", "green"]}
-    assert KIND.given({**row, "label": 0}) == ("q", "red", "green")
+    assert KIND.to_input({**row, "label": 0}) == ("q", "red", "green")
     assert "labels" not in KIND.collate(KIND.examples(row, INFO, encode), pad_id=0)
 
 
 @pytest.mark.parametrize("given", ["q", ("q",), ("q", "only one"), ("q", "a", 3)])
 def test_a_question_needs_choices(given):
     with pytest.raises(UsageError, match="a question and 2 or more choices"):
-        KIND.asked(given, INFO)
+        KIND.from_input(given, INFO)
 
 
 def test_answers_are_probabilities_over_the_choices_of_each_row():
     rows = [row_of(0), row_of(1, choices=2)]
-    answers = KIND.answers(decided(1.0, 2.0, 3.0, 1000.0, 0.0), [3, 2], rows, INFO)
+    answers = KIND.predictions(decided(1.0, 2.0, 3.0, 1000.0, 0.0), [3, 2], rows, INFO)
     assert answers.dtype == np.float32
     assert answers[0] == pytest.approx(np.exp([1, 2, 3]) / np.exp([1, 2, 3]).sum())
     assert answers[1].tolist() == [1.0, 0.0, -1.0]
     assert KIND.correct(answers, KIND.gold(rows)).tolist() == [False, False]
-    assert [found["choice"] for found in KIND.readable(answers, INFO)] == ["C", "A"]
-    assert KIND.readable(answers, INFO)[1] == {
+    assert [found["choice"] for found in KIND.to_json(answers, INFO)] == ["C", "A"]
+    assert KIND.to_json(answers, INFO)[1] == {
         "choice": "A",
         "place": 0,
         "probability": 1.0,
         "probabilities": [1.0, 0.0],
     }
-    assert KIND.words(answers, INFO) == ["choice C (67 %)", "choice A (100 %)"]
-    assert KIND.gold_words(KIND.gold(rows), INFO) == ["choice A", "choice B"]
+    assert KIND.describe(answers, INFO) == ["choice C (67 %)", "choice A (100 %)"]
+    assert KIND.describe_gold(KIND.gold(rows), INFO) == ["choice A", "choice B"]
 
 
 def test_equal_scores_are_no_decision():
     rows = [row_of(place) for place in range(3)]
-    answers = KIND.answers(decided(*[0.5] * 9), [3] * 3, rows, INFO)
+    answers = KIND.predictions(decided(*[0.5] * 9), [3] * 3, rows, INFO)
     assert KIND.score(answers, KIND.gold(rows), INFO) == {"accuracy": 0.0}
 
 
 def test_draws_score_as_repeated_rows_do():
     random = np.random.default_rng(0)
     counts = random.integers(2, 6, 40)
-    answers = KIND.answers(decided(*random.normal(size=counts.sum())), counts, [], INFO)
+    answers = KIND.predictions(decided(*random.normal(size=counts.sum())), counts, [], INFO)
     gold, times = random.integers(0, 2, 40), random.integers(0, 3, (5, 40)).astype(float)
     slow = [
         KIND.score(np.repeat(answers, line.astype(int), 0), np.repeat(gold, line.astype(int)), INFO) for line in times
     ]
-    assert KIND.score_draws(answers, gold, INFO, times)["accuracy"] == pytest.approx([one["accuracy"] for one in slow])
+    assert KIND.weighted_scores(answers, gold, INFO, times)["accuracy"] == pytest.approx(
+        [one["accuracy"] for one in slow]
+    )
     assert KIND.correct(answers, gold).mean() == pytest.approx(KIND.score(answers, gold, INFO)["accuracy"])
 
 
 def test_two_models_are_compared_choice_by_choice():
-    ours = KIND.answers(decided(0.0, 1.0, 0.0, 1.0), [2, 2], [], INFO)
-    theirs = KIND.answers(decided(0.0, 1.0, 1.0, 0.0), [2, 2], [], INFO)
-    assert KIND.same(ours, theirs).tolist() == [True, False]
+    ours = KIND.predictions(decided(0.0, 1.0, 0.0, 1.0), [2, 2], [], INFO)
+    theirs = KIND.predictions(decided(0.0, 1.0, 1.0, 0.0), [2, 2], [], INFO)
+    assert KIND.same_decision(ours, theirs).tolist() == [True, False]
     assert KIND.distance(ours, theirs) == pytest.approx([0.0, np.tanh(0.5)])
     stated = KIND.confidence(ours, np.array([1, 0]))
     assert stated.right.tolist() == [True, False]
@@ -194,12 +196,12 @@ def test_two_models_are_compared_choice_by_choice():
 
 def test_outputs_that_are_no_numbers_are_refused():
     with pytest.raises(ModelError, match="not a number for 1 of 2 rows"):
-        KIND.decide({"logits": np.array([[np.nan], [0.0]])}, {}, INFO)
+        KIND.decode({"logits": np.array([[np.nan], [0.0]])}, {}, INFO)
 
 
 def test_a_head_of_several_outputs_is_refused():
     with pytest.raises(ModelError, match="3 outputs a row where this task expects 1"):
-        KIND.decide({"logits": np.zeros((2, 3))}, {}, INFO)
+        KIND.decode({"logits": np.zeros((2, 3))}, {}, INFO)
 
 
 def test_settings_that_mean_nothing_here_are_told():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compress.data.loading.raw_rows import file_rows
-from compress.data.tokenizer import Tokens
+from compress.data.tokenizer import TextTokenizer
 from compress.errors import DataError, ModelError, UsageError
 from compress.measure.baselines import baseline_predictions
 from compress.measure.quality.bootstrap_scorer import BootstrapScorer
@@ -39,7 +39,7 @@ def tokens(tiny_tokenizer, tiny_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tokens")
     tiny_tokenizer.save_pretrained(folder)
     tiny_model("bert").config.save_pretrained(folder)
-    return Tokens.load(folder)
+    return TextTokenizer.load(folder)
 
 
 @pytest.mark.parametrize(
@@ -149,11 +149,11 @@ def test_windows_hold_the_answer_or_none(tokens):
 
 
 def test_rows_to_predict_have_no_places(tokens):
-    row = KIND.asked(("which film?", CONTEXT), info())
+    row = KIND.from_input(("which film?", CONTEXT), info())
     assert all("start" not in example for example in KIND.examples(row, info(), tokens))
-    assert KIND.given(row) == ("which film?", CONTEXT)
+    assert KIND.to_input(row) == ("which film?", CONTEXT)
     with pytest.raises(UsageError, match="question, context"):
-        KIND.asked("which film?", info())
+        KIND.from_input("which film?", info())
 
 
 def test_long_questions_are_cut(tokens):
@@ -175,8 +175,8 @@ def answered(rows, task, tokens, towards=None, nothing=-50.0):
         first, last = (towards or [(row["start"], row["start"] + len(row["answers"][0])) for row in rows])[number]
         start[line][batch["first"][line] == first] += 5
         end[line][batch["last"][line] == last] += 5
-    decided = KIND.decide({"start_logits": start, "end_logits": end}, batch, task)
-    return KIND.answers(decided, [len(some) for some in examples], rows, task)
+    decided = KIND.decode({"start_logits": start, "end_logits": end}, batch, task)
+    return KIND.predictions(decided, [len(some) for some in examples], rows, task)
 
 
 def test_the_best_passage_over_windows(tokens):
@@ -185,9 +185,9 @@ def test_the_best_passage_over_windows(tokens):
     found = answered(rows, task, tokens)
     assert found["text"].tolist() == ["great film", "a bad"]
     assert KIND.score(found, KIND.gold(rows), task) == {"f1": 1.0, "exact_match": 1.0, "answerable": 1.0}
-    assert KIND.words(found, task)[0].startswith("characters 31-41 (")
-    assert KIND.gold_words(KIND.gold(rows), task) == ["characters 31-41", "characters 0-5"]
-    assert KIND.readable(found, task)[0]["answer"] == "great film"
+    assert KIND.describe(found, task)[0].startswith("characters 31-41 (")
+    assert KIND.describe_gold(KIND.gold(rows), task) == ["characters 31-41", "characters 0-5"]
+    assert KIND.to_json(found, task)[0]["answer"] == "great film"
     assert (found["probability"] > 0.5).all()
     assert (found["probability"] <= 1.0).all()
 
@@ -221,7 +221,7 @@ def test_a_text_without_pieces_has_no_answer(tokens):
     for threshold in (None, 0.0):
         task = info().model_copy(update={"threshold": threshold})
         found = answered(rows, task, tokens, towards=[(0, 0)])
-        assert KIND.readable(found, task) == [{"answer": None, "start": None, "end": None, "probability": 1.0}]
+        assert KIND.to_json(found, task) == [{"answer": None, "start": None, "end": None, "probability": 1.0}]
 
 
 def passages(*entries):
@@ -234,15 +234,15 @@ def test_the_threshold_decides_and_is_tuned():
     rows = [read(["good"]), read(["bad"]), read([]), read([])]
     gold, task = KIND.gold(rows), info()
     found = passages(("good", -4.0), ("bad", 1.0), ("film", 2.0), ("film", 6.0))
-    assert KIND.score(KIND.redecided(found, task), gold, task)["f1"] == 0.5
-    tuned = KIND.tuned(found, gold, task)
+    assert KIND.score(KIND.apply_threshold(found, task), gold, task)["f1"] == 0.5
+    tuned = KIND.tune_threshold(found, gold, task)
     assert tuned.threshold == 1.5
-    decided = KIND.redecided(found, tuned)
+    decided = KIND.apply_threshold(found, tuned)
     assert decided["answered"].tolist() == [True, True, False, False]
     assert KIND.score(decided, gold, task) == {"f1": 1.0, "exact_match": 1.0, "answerable": 1.0}
     assert (decided["probability"] >= 0.5).all()  # what is decided is the more probable
-    assert KIND.words(decided, task)[3] == "no answer (99 %)"
-    assert KIND.redecided(decided, task)["answered"].all()
+    assert KIND.describe(decided, task)[3] == "no answer (99 %)"
+    assert KIND.apply_threshold(decided, task)["answered"].all()
 
 
 @pytest.mark.parametrize("metric", ["f1", "exact_match", "answerable"])
@@ -251,16 +251,16 @@ def test_tuning_follows_the_metric(metric):
     rows = [read(["good"] if number % 2 else []) for number in range(30)]
     gold, task = KIND.gold(rows), info(metric=metric)
     found = passages(*((("good", "film", "good film")[number % 3], random.normal()) for number in range(30)))
-    tuned = KIND.tuned(found, gold, task)
-    best = KIND.score(KIND.redecided(found, tuned), gold, task)[metric]
+    tuned = KIND.tune_threshold(found, gold, task)
+    best = KIND.score(KIND.apply_threshold(found, tuned), gold, task)[metric]
     for threshold in np.linspace(-4, 4, 200):
         other = task.model_copy(update={"threshold": float(threshold)})
-        assert KIND.score(KIND.redecided(found, other), gold, task)[metric] <= best + 1e-12
+        assert KIND.score(KIND.apply_threshold(found, other), gold, task)[metric] <= best + 1e-12
 
 
 def test_nothing_is_tuned_where_every_question_has_an_answer():
     rows = [read(["good"])]
-    assert KIND.tuned(passages(("good", 3.0)), KIND.gold(rows), info()).threshold is None
+    assert KIND.tune_threshold(passages(("good", 3.0)), KIND.gold(rows), info()).threshold is None
     assert not KIND.has_threshold(rows)
     assert KIND.has_threshold([*rows, read([])])
 
@@ -268,7 +268,7 @@ def test_nothing_is_tuned_where_every_question_has_an_answer():
 def mixed():
     rows = [read(["good film", "good"]), read([]), read(["bad"]), read([])]
     task = info().model_copy(update={"threshold": 0.0})
-    found = KIND.redecided(passages(("good film", -1.0), ("film", -1.0), ("bad film", -2.0), ("a", 3.0)), task)
+    found = KIND.apply_threshold(passages(("good film", -1.0), ("film", -1.0), ("bad film", -2.0), ("a", 3.0)), task)
     return found, KIND.gold(rows), task
 
 
@@ -283,7 +283,7 @@ def test_scores_by_hand():
 def test_draws_are_the_scores_of_repeated_rows():
     found, gold, task = mixed()
     times = np.random.default_rng(0).integers(0, 4, (6, 4)).astype(float) + np.eye(4)[0]
-    fast = KIND.score_draws(found, gold, task, times)
+    fast = KIND.weighted_scores(found, gold, task, times)
     slow = one_by_one(lambda some, true: KIND.score(some, true, task), found, gold, times)
     assert fast.keys() == slow.keys()
     for name in fast:
@@ -295,7 +295,7 @@ def test_two_models_are_compared():
     found = mixed()[0]
     others = found.copy()
     others["text"][0], others["answered"][1] = "The Good film", False
-    assert KIND.same(found, others).tolist() == [True, False, True, True]
+    assert KIND.same_decision(found, others).tolist() == [True, False, True, True]
     assert KIND.distance(found, others).tolist() == [0.0, 1.0, 0.0, 0.0]
 
 
@@ -308,7 +308,7 @@ def test_answers_and_gold_go_into_files(tmp_path):
 
 def test_words_never_hold_a_text():
     found, gold, task = mixed()
-    told = KIND.words(found, task) + KIND.gold_words(gold, task)
+    told = KIND.describe(found, task) + KIND.describe_gold(gold, task)
     assert not any("good" in words or "bad" in words for words in told)
 
 
@@ -318,9 +318,9 @@ def test_outputs_that_are_no_numbers(tokens, broken):
     scores = np.zeros(batch["input_ids"].shape, np.float32)
     scores[0, 1] = broken
     with pytest.raises(ModelError, match="not a number for 1 of 1"):
-        KIND.decide({"start_logits": scores, "end_logits": scores}, batch, info())
+        KIND.decode({"start_logits": scores, "end_logits": scores}, batch, info())
     with pytest.raises(ModelError, match="start_logits are"):
-        KIND.decide({"start_logits": scores[:, 1:], "end_logits": scores}, batch, info())
+        KIND.decode({"start_logits": scores[:, 1:], "end_logits": scores}, batch, info())
 
 
 def test_the_floor_finds_names_and_keeps_silent_where_that_is_better():

@@ -34,7 +34,7 @@ def sample(rows, seed, grades=2, ties=False):
     labels = [random.integers(0, grades, count).astype(float) for count in counts]
     for line in labels:
         line[random.integers(len(line))] = 1.0
-    answers = KIND.answers([np.array([score]) for line in scores for score in line], counts, [], INFO)
+    answers = KIND.predictions([np.array([score]) for line in scores for score in line], counts, [], INFO)
     return scores, labels, answers, KIND.gold([{"label": line.tolist()} for line in labels])
 
 
@@ -51,7 +51,7 @@ def slow(scores, labels):
 
 def test_lines_of_a_question_become_one_row():
     lines = raw_rows(("one", "a", "0", "x"), ("one", "b", "1", "x"), ("two", "c", "1", "y"))
-    rows = list(KIND.gathered(lines, TASK))
+    rows = list(KIND.group_lines(lines, TASK))
     assert [row.where for row in rows] == ["a.tsv, row 1", "a.tsv, row 3"]
     assert rows[0].values == {"query": "one", "candidate": ["a", "b"], "label": ["0", "1"], "topic": "x"}
     assert KIND.read_row(rows[0].values, TASK, (), rows[0].where) == {
@@ -63,21 +63,21 @@ def test_lines_of_a_question_become_one_row():
 
 def test_rows_that_hold_lists_stay_as_they_are():
     lines = list(raw_rows(("one", ["a", "b"], [0, 1]), ("one", ["c"], [1])))
-    assert list(KIND.gathered(iter(lines), TASK)) == lines
-    assert list(KIND.gathered(iter(()), TASK)) == []
+    assert list(KIND.group_lines(iter(lines), TASK)) == lines
+    assert list(KIND.group_lines(iter(()), TASK)) == []
 
 
 def test_other_headers_are_found_by_their_aliases():
     task = TASK.model_copy(update={"aliases": {"candidate": ("sentence",), "label": ("right",)}})
     lines = iter([RawRow("a.tsv, row 1", {"query": "one", "sentence": "a", "right": "1"})])
-    (row,) = KIND.gathered(lines, task)
+    (row,) = KIND.group_lines(lines, task)
     assert KIND.read_row(row.values, task, (), row.where)["candidates"] == ["a"]
 
 
 def test_a_question_that_comes_back_is_told():
     lines = raw_rows(("one", "a", "1"), ("two", "b", "1"), ("one", "c", "0"))
     with pytest.raises(DataError, match=r"a\.tsv, row 3: this question stood farther up already") as fault:
-        list(KIND.gathered(lines, TASK))
+        list(KIND.group_lines(lines, TASK))
     assert "sort the file" in fault.value.hint
 
 
@@ -121,10 +121,10 @@ def test_labels_may_be_grades_and_all_right():
 def test_each_candidate_is_an_example():
     row = {"text": "q", "candidates": ["a", "b"], "label": [0.0, 2.0]}
     assert KIND.collate(KIND.examples(row, INFO, encode), pad_id=0)["labels"].tolist() == [0.0, 2.0]
-    assert KIND.given(row) == ("q", "a", "b")
-    assert KIND.asked(("q", "a"), INFO) == {"text": "q", "candidates": ["a"]}
+    assert KIND.to_input(row) == ("q", "a", "b")
+    assert KIND.from_input(("q", "a"), INFO) == {"text": "q", "candidates": ["a"]}
     with pytest.raises(UsageError, match="a question and 1 or more candidates"):
-        KIND.asked("q", INFO)
+        KIND.from_input("q", INFO)
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -152,7 +152,7 @@ def test_scores_agree_with_scikit_learn(seed):
 
 def test_a_constant_scorer_is_not_rewarded_by_the_order_of_the_file():
     gold = KIND.gold([{"label": [1.0, 0.0, 0.0]}, {"label": [0.0, 1.0]}])
-    answers = KIND.answers([np.zeros(1)] * 5, [3, 2], [], INFO)
+    answers = KIND.predictions([np.zeros(1)] * 5, [3, 2], [], INFO)
     assert KIND.score(answers, gold, INFO)["map"] == pytest.approx((1 / 3 + 1 / 2) / 2)
     assert not KIND.correct(answers, gold).any()
 
@@ -160,7 +160,7 @@ def test_a_constant_scorer_is_not_rewarded_by_the_order_of_the_file():
 @pytest.mark.parametrize("seed", range(3))
 def test_the_order_of_candidates_changes_nothing(seed):
     scores, labels, answers, gold = sample(20, seed, ties=True)
-    turned = KIND.answers(
+    turned = KIND.predictions(
         [np.array([score]) for line in scores for score in line[::-1]], list(map(len, scores)), [], INFO
     )
     same = KIND.score(turned, KIND.gold([{"label": line[::-1].tolist()} for line in labels]), INFO)
@@ -170,7 +170,7 @@ def test_the_order_of_candidates_changes_nothing(seed):
 def test_draws_score_as_repeated_rows_do():
     _, _, answers, gold = sample(30, 1)
     times = np.random.default_rng(0).integers(0, 3, (4, 30)).astype(float)
-    found = KIND.score_draws(answers, gold, INFO, times)
+    found = KIND.weighted_scores(answers, gold, INFO, times)
     for number, line in enumerate(times):
         repeated = [np.repeat(side, line.astype(int), 0) for side in (answers, gold)]
         expected = KIND.score(*repeated, INFO)
@@ -179,22 +179,22 @@ def test_draws_score_as_repeated_rows_do():
 
 def test_answers_for_people_and_programs():
     rows = [{"label": [0.0, 2.0, 1.0]}, {"label": [1.0] * 2}]
-    answers = KIND.answers([np.array([score]) for score in (-1.0, 0.5, 2.0, 0.0, 1.0)], [3, 2], [], INFO)
+    answers = KIND.predictions([np.array([score]) for score in (-1.0, 0.5, 2.0, 0.0, 1.0)], [3, 2], [], INFO)
     assert np.isfinite(answers).all()
-    assert KIND.readable(answers, INFO) == [
+    assert KIND.to_json(answers, INFO) == [
         {"order": [2, 1, 0], "scores": [-1.0, 0.5, 2.0]},
         {"order": [1, 0], "scores": [0.0, 1.0]},
     ]
-    assert KIND.words(answers, INFO) == ["candidates 3, 2, 1", "candidates 2, 1"]
-    assert KIND.gold_words(KIND.gold(rows), INFO) == ["candidates 2, 3", "candidates 1, 2"]
+    assert KIND.describe(answers, INFO) == ["candidates 3, 2, 1", "candidates 2, 1"]
+    assert KIND.describe_gold(KIND.gold(rows), INFO) == ["candidates 2, 3", "candidates 1, 2"]
 
 
 def test_orders_are_compared_from_the_same_to_the_reverse():
-    ours = KIND.answers([np.array([float(score)]) for score in (3, 2, 1, 0, 7, 2, 1)], [4, 1, 2], [], INFO)
-    theirs = KIND.answers([np.array([float(score)]) for score in (0, 1, 2, 3, 5, 4, 3)], [4, 1, 2], [], INFO)
+    ours = KIND.predictions([np.array([float(score)]) for score in (3, 2, 1, 0, 7, 2, 1)], [4, 1, 2], [], INFO)
+    theirs = KIND.predictions([np.array([float(score)]) for score in (0, 1, 2, 3, 5, 4, 3)], [4, 1, 2], [], INFO)
     assert KIND.distance(ours, theirs) == pytest.approx([1.0, 0.0, 0.0])
     assert KIND.distance(ours, ours) == pytest.approx([0.0] * 3)
-    assert KIND.same(ours, theirs).tolist() == [False, True, True]
+    assert KIND.same_decision(ours, theirs).tolist() == [False, True, True]
 
 
 def test_one_endless_list_is_refused():

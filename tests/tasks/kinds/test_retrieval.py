@@ -68,11 +68,11 @@ def test_what_does_not_fit_is_told_with_its_place(values, told):
 
 def test_rows_are_kept_as_their_role_needs_them():
     row = read({"query": "q", "answers": ["x", "y"], "wrong": ["z"]}, negatives="wrong")
-    assert KIND.kept(row, None) == [
+    assert KIND.store_rows(row, None) == [
         {"query": "q", "positives": ["x"], "negatives": ["z"]},
         {"query": "q", "positives": ["y"], "negatives": ["z"]},
     ]
-    assert KIND.kept(row, "wxyz".index) == [{"query": "q", "relevant": [1, 2]}]
+    assert KIND.store_rows(row, "wxyz".index) == [{"query": "q", "relevant": [1, 2]}]
 
 
 def test_rows_to_learn_from_give_query_positive_and_negatives():
@@ -90,23 +90,23 @@ def test_rows_to_learn_from_give_query_positive_and_negatives():
 def test_queries_and_documents_are_one_example_each():
     assert len(KIND.examples({"query": "q", "relevant": [4]}, INFO, encode)) == 1
     assert len(KIND.examples({"document": "d"}, INFO, encode)) == 1
-    assert len(KIND.examples(KIND.asked("text", INFO), INFO, encode)) == 1
+    assert len(KIND.examples(KIND.from_input("text", INFO), INFO, encode)) == 1
     with pytest.raises(UsageError, match="embeds one text"):
-        KIND.asked(("a", "b"), INFO)
+        KIND.from_input(("a", "b"), INFO)
 
 
 def test_what_is_found_by_embeddings():
     outputs = {"sentence_embedding": np.array([[1, 0], [0, 1]], np.float32)}
-    queries = KIND.answers(KIND.decide(outputs, {}, INFO), [1, 1], [{}, {}], INFO)
+    queries = KIND.predictions(KIND.decode(outputs, {}, INFO), [1, 1], [{}, {}], INFO)
     documents = np.array([[0, 1], [0.6, 0.8], [1, 0]], np.float32)
     found = KIND.search(queries, documents, INFO)
     assert found["found"].tolist() == [[2, 1, 0], [0, 1, 2]]
-    assert KIND.readable(found, INFO)[0] == {"documents": [2, 1, 0], "scores": pytest.approx([1.0, 0.6, 0.0])}
-    assert KIND.words(found, INFO) == ["documents 2, 1, 0", "documents 0, 1, 2"]
-    assert KIND.readable(queries, INFO) == [{"embedding": [1.0, 0.0]}, {"embedding": [0.0, 1.0]}]
+    assert KIND.to_json(found, INFO)[0] == {"documents": [2, 1, 0], "scores": pytest.approx([1.0, 0.6, 0.0])}
+    assert KIND.describe(found, INFO) == ["documents 2, 1, 0", "documents 0, 1, 2"]
+    assert KIND.to_json(queries, INFO) == [{"embedding": [1.0, 0.0]}, {"embedding": [0.0, 1.0]}]
     gold = KIND.gold([{"query": "q", "relevant": [2]}, {"query": "p", "relevant": [1, 2]}])
     assert gold.tolist() == [[2, -1], [1, 2]]
-    assert KIND.gold_words(gold, INFO) == ["document 2", "documents 1, 2"]
+    assert KIND.describe_gold(gold, INFO) == ["document 2", "documents 1, 2"]
     assert KIND.score(found, gold, INFO) == {
         "mrr": 0.75,
         "recall_at_1": 0.5,
@@ -128,7 +128,7 @@ def test_documents_of_one_query_are_right_in_all_of_its_rows():
 def test_two_models_answers_are_compared_by_what_they_found():
     one = found_documents(np.array([[0, 1], [2, 3]]), np.ones((2, 2)))
     other = found_documents(np.array([[1, 0], [2, 5]]), np.ones((2, 2)))
-    assert KIND.same(one, other).tolist() == [False, True]
+    assert KIND.same_decision(one, other).tolist() == [False, True]
     assert KIND.distance(one, one).tolist() == [0.0, 0.0]
     assert KIND.distance(one, other).tolist() == [0.5, 0.25]
 
@@ -141,7 +141,7 @@ def test_scores_of_draws_are_those_of_the_repeated_rows(rows):
     gold = KIND.gold([{"query": str(row), "relevant": numbers} for row, numbers in enumerate(true)])
     answers = found_documents(found, random.random((rows, 20)))
     times = np.stack([np.bincount(random.integers(0, rows, rows), minlength=rows) for _ in range(10)]).astype(float)
-    fast = KIND.score_draws(answers, gold, INFO, times)
+    fast = KIND.weighted_scores(answers, gold, INFO, times)
     slow = one_by_one(lambda given, true: KIND.score(given, true, INFO), answers, gold, times)
     assert set(fast) == set(slow) == {metric.name for metric in KIND.metrics}
     for metric, values in slow.items():

@@ -38,7 +38,7 @@ def test_a_row_keeps_its_own_scale_and_examples_go_from_0_to_1():
     assert batch["labels"].tolist() == [0.5, 0.5]
     assert batch["labels"].dtype == np.float32
     assert KIND.gold([row]).tolist() == [2.5]
-    assert KIND.together(INFO)
+    assert KIND.keep_row_together(INFO)
 
 
 @pytest.mark.parametrize(
@@ -68,41 +68,41 @@ def test_settings_that_cannot_be_meant():
 
 def answered(vectors, counts):
     outputs = {"sentence_embedding": np.asarray(vectors, np.float32)}
-    return KIND.answers(KIND.decide(outputs, {}, INFO), counts, [{}] * len(counts), INFO)
+    return KIND.predictions(KIND.decode(outputs, {}, INFO), counts, [{}] * len(counts), INFO)
 
 
 def test_a_pair_gives_its_cosine_and_a_text_its_embedding():
     vectors = [[1, 0], [0.6, 0.8], [0, 1], [0, -1]]
     pairs = answered(vectors, [2, 2])
-    assert KIND.readable(pairs, INFO) == [{"score": pytest.approx(0.6)}, {"score": -1.0}]
-    assert KIND.words(pairs, INFO) == ["0.60", "-1.00"]
-    assert KIND.gold_words(np.array([2.5]), INFO) == ["0.50"]
+    assert KIND.to_json(pairs, INFO) == [{"score": pytest.approx(0.6)}, {"score": -1.0}]
+    assert KIND.describe(pairs, INFO) == ["0.60", "-1.00"]
+    assert KIND.describe_gold(np.array([2.5]), INFO) == ["0.50"]
     alone = answered(vectors, [1] * 4)
-    assert KIND.readable(alone, INFO)[2] == {"embedding": [0.0, 1.0]}
+    assert KIND.to_json(alone, INFO)[2] == {"embedding": [0.0, 1.0]}
     with pytest.raises(UsageError, match="not both in one batch"):
         answered(vectors[:3], [2, 1])
 
 
 def test_one_text_or_two_are_asked():
-    assert KIND.asked("x", INFO) == {"text": "x", "text_pair": None}
-    assert KIND.asked(("x", "y"), INFO) == {"text": "x", "text_pair": "y"}
-    assert len(KIND.examples(KIND.asked("x", INFO), INFO, encode)) == 1
-    assert "labels" not in KIND.collate(KIND.examples(KIND.asked(("x", "y"), INFO), INFO, encode), 0)
+    assert KIND.from_input("x", INFO) == {"text": "x", "text_pair": None}
+    assert KIND.from_input(("x", "y"), INFO) == {"text": "x", "text_pair": "y"}
+    assert len(KIND.examples(KIND.from_input("x", INFO), INFO, encode)) == 1
+    assert "labels" not in KIND.collate(KIND.examples(KIND.from_input(("x", "y"), INFO), INFO, encode), 0)
     with pytest.raises(UsageError, match=r"two texts \(a, b\) to compare, or one to embed"):
-        KIND.asked(("x", "y", "z"), INFO)
+        KIND.from_input(("x", "y", "z"), INFO)
 
 
 @pytest.mark.parametrize("given", ["", " ", ("", ""), ("x", " ")])
 def test_empty_texts_are_like_nothing(given):
     with pytest.raises(UsageError, match="nothing is like an empty text"):
-        KIND.asked(given, INFO)
+        KIND.from_input(given, INFO)
 
 
 def test_embeddings_that_are_no_numbers_are_refused():
     with pytest.raises(ModelError, match="not a number for 1 of 2 texts"):
         answered([[1, 0], [np.nan, 0]], [2])
     with pytest.raises(ModelError, match="gives logits where this task expects sentence_embedding"):
-        KIND.decide({"logits": np.zeros((2, 1))}, {}, INFO)
+        KIND.decode({"logits": np.zeros((2, 1))}, {}, INFO)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 30])
@@ -116,7 +116,7 @@ def test_scores_agree_with_scipy_and_draws_with_repeated_rows(rows):
         assert scores["spearman"] == pytest.approx(stats.spearmanr(answers, gold).statistic)
         assert scores["pearson"] == pytest.approx(stats.pearsonr(answers, gold).statistic, rel=1e-5)
     times = np.stack([np.bincount(random.integers(0, rows, rows), minlength=rows) for _ in range(10)]).astype(float)
-    fast = KIND.score_draws(answers, gold, INFO, times)
+    fast = KIND.weighted_scores(answers, gold, INFO, times)
     slow = one_by_one(lambda given, true: KIND.score(given, true, INFO), answers, gold, times)
     for metric, values in slow.items():
         np.testing.assert_allclose(fast[metric], values, atol=1e-9)

@@ -74,7 +74,7 @@ def sentence_piece():
 @pytest.mark.parametrize(("most", "overlap"), [(64, 0), (9, 3), (6, 2)])
 def test_every_word_has_one_first_piece_whatever_the_tokenizer(made, most, overlap):
     tokenizers = pytest.importorskip("tokenizers")
-    from compress.data.tokenizer import Tokens
+    from compress.data.tokenizer import TextTokenizer
 
     model, normalizer, cutter, trainers = made()
     tokenizer = tokenizers.Tokenizer(model)
@@ -88,7 +88,7 @@ def test_every_word_has_one_first_piece_whatever_the_tokenizer(made, most, overl
     tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
-    tokens = Tokens(tokenizer, pad_id=0)
+    tokens = TextTokenizer(tokenizer, pad_id=0)
     for text in SENTENCES:
         row, joined = row_of(text), " ".join(text.split())
         windows = tokens.windows(joined, None, most, overlap, 99)
@@ -140,8 +140,8 @@ def answered(rows, logits_of, **settings):
     info = info_of(**settings)
     per_row = [KIND.examples(row, info, Letters()) for row in rows]
     batch = KIND.collate([example for examples in per_row for example in examples], pad_id=0)
-    decided = KIND.decide({"logits": logits_of(batch)}, batch, info)
-    return KIND.answers(decided, [len(examples) for examples in per_row], rows, info)
+    decided = KIND.decode({"logits": logits_of(batch)}, batch, info)
+    return KIND.predictions(decided, [len(examples) for examples in per_row], rows, info)
 
 
 def by_letter(batch):
@@ -193,7 +193,7 @@ def test_rows_cut_into_windows_of_nothing_are_answered_too():
     row = row_of("\u200b \u200b", "O O")
     [example] = KIND.examples(row, info_of(), Nothing())
     batch = KIND.collate([example], 0)
-    answers = KIND.answers(KIND.decide({"logits": np.zeros((1, 2, 5))}, batch, info_of()), [1], [row], info_of())
+    answers = KIND.predictions(KIND.decode({"logits": np.zeros((1, 2, 5))}, batch, info_of()), [1], [row], info_of())
     assert answers["tag"].tolist() == [[0, 0]]
 
 
@@ -242,7 +242,7 @@ def test_scores_of_draws_are_those_of_the_repeated_rows(rows):
     answers, gold = some(rows, rows)
     random = np.random.default_rng(1)
     times = np.stack([np.bincount(random.integers(0, rows, rows), minlength=rows) for _ in range(15)]).astype(float)
-    fast = KIND.score_draws(answers, gold, info_of(), times)
+    fast = KIND.weighted_scores(answers, gold, info_of(), times)
     slow = one_by_one(lambda given, true: KIND.score(given, true, info_of()), answers, gold, times)
     for metric, values in slow.items():
         np.testing.assert_allclose(fast[metric], values, atol=1e-12, err_msg=metric)
@@ -253,7 +253,7 @@ def test_rows_right_same_and_apart():
     right = KIND.correct(answers, gold)
     assert right.tolist() == [(ours["tag"] == true).all() for ours, true in zip(answers, gold, strict=True)]
     other = tags_as_answers(gold, probability=0.7)
-    assert KIND.same(answers, other).tolist() == right.tolist()
+    assert KIND.same_decision(answers, other).tolist() == right.tolist()
     assert KIND.distance(answers, answers).tolist() == [0.0] * 30
     assert KIND.distance(other, answers)[right] == pytest.approx(0.2)
     assert (KIND.distance(other, answers)[~right] > 0.2).all()
@@ -271,25 +271,27 @@ def test_what_is_told_names_places_and_never_words():
     gold = KIND.gold([row_of("a b c d", "O B-city I-city B-day"), row_of("e", "O")])
     answers = tags_as_answers(gold)
     answers["probability"][0, 2] = 0.5
-    first, second = KIND.readable(answers, info_of())
+    first, second = KIND.to_json(answers, info_of())
     assert first["tags"] == ["O", "B-city", "I-city", "B-day"]
     assert first["entities"] == [
         {"type": "city", "start": 1, "end": 3, "probability": 0.5},
         {"type": "day", "start": 3, "end": 4, "probability": pytest.approx(0.9)},
     ]
     assert second == {"tags": ["O"], "entities": []}
-    assert KIND.words(answers, info_of()) == KIND.gold_words(gold, info_of()) == ["city 2-3, day 4", "none"]
+    assert KIND.describe(answers, info_of()) == KIND.describe_gold(gold, info_of()) == ["city 2-3, day 4", "none"]
 
 
 def test_what_users_hand_over():
     row = row_of("in New York", "O B-city I-city")
-    assert KIND.given(row) == "in New York"
+    assert KIND.to_input(row) == "in New York"
     assert (
-        KIND.asked("in New  York\n", info_of()) == KIND.asked(("in", "New", "York"), info_of()) == row_of("in New York")
+        KIND.from_input("in New  York\n", info_of())
+        == KIND.from_input(("in", "New", "York"), info_of())
+        == row_of("in New York")
     )
     for wrong in ("", "  ", (), ("New York",), ("a", "")):
         with pytest.raises(UsageError, match="reads a text, or its words"):
-            KIND.asked(wrong, info_of())
+            KIND.from_input(wrong, info_of())
 
 
 def test_rows_are_counted_by_the_types_they_hold():

@@ -33,7 +33,7 @@ def test_scores_of_draws_are_those_of_the_repeated_rows(name, rows):
     kind, info = KINDS[name], task_info(Task(kind=name, data={"train": "a.tsv"}), LABELS[name])
     answers, gold = answered(name, rows, random)
     times = times_of(rows, 20, random)
-    fast = kind.score_draws(answers, gold, info, times)
+    fast = kind.weighted_scores(answers, gold, info, times)
     slow = one_by_one(lambda given, true: kind.score(given, true, info), answers, gold, times)
     assert set(fast) == set(slow)
     for metric, values in slow.items():
@@ -46,7 +46,7 @@ def test_two_classes_have_the_f1_of_the_last():
     gold, answers = random.integers(0, 2, 30), random.random((30, 2))
     times = times_of(30, 20, random)
     slow = one_by_one(lambda given, true: kind.score(given, true, info), answers, gold, times)
-    np.testing.assert_allclose(kind.score_draws(answers, gold, info, times)["f1"], slow["f1"])
+    np.testing.assert_allclose(kind.weighted_scores(answers, gold, info, times)["f1"], slow["f1"])
 
 
 def test_a_draw_of_one_value_has_no_correlation_whatever_rounding_does():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from compress.data.splits.prepare_splits import load_roles, prepare
+from compress.data.splits.prepare_splits import load_prepared, prepare
 from compress.measure.predict_rows import predict_rows
 from compress.model_info import read_info
 from compress.prune.prune_step import prune
@@ -65,11 +65,11 @@ def test_every_step_tells_its_own_threshold(questions, tiny_model, tiny_folder, 
 
 def test_checkpoints_are_judged_under_their_best_threshold(questions, tiny_model, tiny_tokenizer):
     _, data = questions
-    roles = load_roles(data)
+    roles = load_prepared(data)
     task, rows = roles.info.task_info, roles.rows("select")
     model = tiny_model("bert", head="ForQuestionAnswering")
     tokens, kind = tokens_of(model.config, tiny_tokenizer), kind_of(task)
     answers, _ = predict_rows(runs(model), rows, task, tokens, BATCH)
-    tuned = kind.tuned(answers, kind.gold(rows), task)
-    scores = kind.score(kind.redecided(answers, tuned), kind.gold(rows), task)
+    tuned = kind.tune_threshold(answers, kind.gold(rows), task)
+    scores = kind.score(kind.apply_threshold(answers, tuned), kind.gold(rows), task)
     assert evaluator(rows, task, tokens)(model) == pytest.approx(scores["f1"])

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from compress.data.encode import bucketed
+from compress.data.encode import bucketed_batches
 from compress.recipe.training_schema import Training
 from compress.train.core import update_schedule as plans
 from compress.train.core.update_schedule import Plan
@@ -77,7 +77,7 @@ def test_evaluations_are_spread_over_the_epoch_and_end_with_the_last(settings, e
 def test_each_epoch_is_made_once(monkeypatch):
     """Though the next update's batches are asked for, and a forecast asks for those of the last one again."""
     made = []
-    monkeypatch.setattr(plans, "bucketed", lambda *given: made.append(given[-1]) or bucketed(*given))
+    monkeypatch.setattr(plans, "bucketed_batches", lambda *given: made.append(given[-1]) or bucketed_batches(*given))
     wanted = plan(epochs=4)
     for update in range(wanted.total):
         wanted.batches(update)

@@ -189,7 +189,7 @@ def test_margins_need_documents(folder):
 
 def test_parts_come_in_order_and_augmented_ones_last(tiny_model, quiet):
     tokens = training_data.tokens_of(tiny_model("bert", vocab_size=200).config, letters("bert"))
-    more = [kind_of(TASK).asked(text, TASK) for text in ("b b", "c c c")]
+    more = [kind_of(TASK).from_input(text, TASK) for text in ("b b", "c c c")]
     found = training_data.from_rows(ROWS, (), TASK, tokens, quiet, unlabelled=more[:1], augmented=more[1:])
     assert found.train.lasting == len(ROWS) + 1
     batch = found.train.batch([6, 5, 0])
@@ -202,7 +202,7 @@ def test_parts_come_in_order_and_augmented_ones_last(tiny_model, quiet):
 
 def test_rows_are_named_by_the_set_they_come_from(tiny_model, quiet):
     tokens = training_data.tokens_of(tiny_model("bert", vocab_size=200).config, letters("bert"))
-    more = [kind_of(TASK).asked(text, TASK) for text in ("b b", "c c c", "d", "e e", "f")]
+    more = [kind_of(TASK).from_input(text, TASK) for text in ("b b", "c c c", "d", "e e", "f")]
     copies = [{**row, "copy_of": place} for row, place in zip(more[3:], (1, 4), strict=True)]
     train = training_data.from_rows(ROWS, (), TASK, tokens, quiet, unlabelled=more[:3], augmented=copies).train
     batches = [np.array([6, 0, 9]), np.array([3, 7, 8])]
@@ -233,7 +233,7 @@ def test_a_student_learns_from_them(folder, tiny_model, tiny_tokenizer, tiny_tas
     teacher = tiny_model("bert")
     student = build_student(teacher, Student(layers=1), task)
     settings = Distill(epochs=1, batch_size=8, augment=settings_of(folder))
-    more = [kind_of(task).asked(row["text"], task) for row in rows(6)]
+    more = [kind_of(task).from_input(row["text"], task) for row in rows(6)]
     given = {"settings": settings, "work": tmp_path, "unlabelled_rows": more}
     trained = distill_from_model(teacher, student, tiny_tokenizer, rows(12), rows(4), task, **given)
     assert all(bool(parameter.isfinite().all()) for parameter in trained.parameters())

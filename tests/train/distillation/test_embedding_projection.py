@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from compress.console import Console
-from compress.data.splits.prepare_splits import load_roles, prepare
+from compress.data.splits.prepare_splits import load_prepared, prepare
 from compress.errors import ModelError, UsageError
 from compress.model_info import read_info
 from compress.models.embedding_model import embedding_size, projection_of, with_projection
@@ -51,7 +51,7 @@ def data(tmp_path_factory):
 @pytest.fixture
 def given(data, tiny_model, tiny_tokenizer):
     """Rows, task and tokens."""
-    roles = load_roles(data)
+    roles = load_prepared(data)
     return roles.rows("train"), roles.info.task_info, tokens_of(tiny_model("bert").config, tiny_tokenizer)
 
 

@@ -505,7 +505,7 @@ def wide(tiny_model, tiny_tokenizer, tiny_task, monkeypatch):
     ask, draw, words = ModelTeacher.__call__, random.Random(0), tiny_tokenizer.convert_ids_to_tokens(range(4, 20))
     texts = [" ".join(draw.choices(words, k=60 if place % 10 == 0 else draw.randint(2, 26))) for place in range(60)]
     train = [{"text": text, "text_pair": None, "label": place % 2} for place, text in enumerate(texts)]
-    changed = [kind_of(tiny_task).asked(text[: len(text) // 2], tiny_task) for text in texts[:20]]
+    changed = [kind_of(tiny_task).from_input(text[: len(text) // 2], tiny_task) for text in texts[:20]]
     monkeypatch.setattr(import_module("compress.train.distill"), "augmented_rows", lambda *_: changed)
 
     def run(work, stop=None):
