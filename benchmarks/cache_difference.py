@@ -26,14 +26,14 @@ from compress.data.tokenizer import TextTokenizer
 from compress.errors import CompressError
 from compress.models import build_student, load
 from compress.recipe.training_schema import Distill, Student
-from compress.train.core.device_batches import Batches, widened
+from compress.train.core.device_batches import DeviceBatches, pad_width
 from compress.train.core.training_data import from_rows
-from compress.train.core.update_schedule import Plan
-from compress.train.distillation.distill_objective import Distillation
-from compress.train.fast_paths.bf16_weights import WorkingCopy
-from compress.train.fast_paths.fast_training import at_speed
+from compress.train.core.update_schedule import UpdateSchedule
+from compress.train.distillation.distill_objective import DistillObjective
+from compress.train.fast_paths.bf16_weights import Bf16Weights
+from compress.train.fast_paths.fast_training import fast_training
 from compress.train.objective import Examples, Objective
-from compress.train.teacher_cache.cache import keeper
+from compress.train.teacher_cache.cache import make_teacher_cache
 
 LOSSES = {"hidden_state": 1.0, "attention": 1.0, "relation": 1.0, "soft_label": 1.0}
 WIDER = 16
@@ -60,12 +60,12 @@ def compare(
     settings = Distill.model_validate({"losses": LOSSES, "hard_label": 0.0, "epochs": 2, "precision": precision})
     student = build_student(teacher, Student(layers=0.5), lesson.task)
     student.train(False)
-    keep = keeper(settings, examples, lesson.task, work, Console("quiet"), "distill")
-    objective = partial(Distillation, student, teacher, settings, lesson.task)
+    keep = make_teacher_cache(settings, examples, lesson.task, work, Console("quiet"), "distill")
+    objective = partial(DistillObjective, student, teacher, settings, lesson.task)
     fresh, kept = objective(), objective(keep=keep)
-    copy = WorkingCopy(student)
+    copy = Bf16Weights(student)
     copy.refresh()
-    with at_speed(student, [teacher], None, precision, CPU), torch.no_grad():
+    with fast_training(student, [teacher], None, precision, CPU), torch.no_grad():
         if precision == "fp32":
             return dict(_walk(student, fresh, kept, examples, settings))
         with copy.running():
@@ -76,7 +76,11 @@ def _walk(
     student: PreTrainedModel, fresh: Objective, kept: Objective, examples: Examples, settings: Distill
 ) -> Mapping[str, Seen]:
     """The losses of the second epoch's batches, by name."""
-    plan, batches, found = Plan(examples.lengths, settings, 0), Batches(examples, CPU), defaultdict[str, Seen](Seen)
+    plan, batches, found = (
+        UpdateSchedule(examples.lengths, settings, 0),
+        DeviceBatches(examples, CPU),
+        defaultdict[str, Seen](Seen),
+    )
     for update in range(plan.total):
         (indices,) = plan.batches(update)
         batch = batches(indices)
@@ -85,7 +89,7 @@ def _walk(
         read = kept(student, batch)
         if update < plan.per_epoch:
             continue
-        wide = widened(batch, student.config.pad_token_id or 0, batch["input_ids"].shape[1] + WIDER)
+        wide = pad_width(batch, student.config.pad_token_id or 0, batch["input_ids"].shape[1] + WIDER)
         asked, padded = fresh(student, batch), fresh(student, wide)
         for name, loss in asked.items():
             found[name].append((float(loss), float(read[name]), float(padded[name])))

@@ -23,8 +23,8 @@ from benchmarks.report import positive
 from benchmarks.updates import MINILM, TASK, Drawn, bert, clock_of, trained
 from compress.console import Console
 from compress.recipe.training_schema import Distill
-from compress.train.distillation.distill_objective import Distillation
-from compress.train.teacher_cache.cache import keeper
+from compress.train.distillation.distill_objective import DistillObjective
+from compress.train.teacher_cache.cache import make_teacher_cache
 
 BATCH, LENGTH, WARM = 32, 64, 1
 TEACHER, STUDENT = 12, 3
@@ -82,8 +82,10 @@ def _turn(case: Case, updates: int, keeps: bool) -> list[float]:
     torch.manual_seed(0)
     teacher, student = bert(TEACHER, case.width), bert(STUDENT, case.width)
     with tempfile.TemporaryDirectory() as folder:
-        keep = keeper(settings, examples, TASK, Path(folder), Console("quiet"), "distill") if keeps else None
-        objective = Distillation(student, teacher, settings, TASK, keep=keep)
+        keep = (
+            make_teacher_cache(settings, examples, TASK, Path(folder), Console("quiet"), "distill") if keeps else None
+        )
+        objective = DistillObjective(student, teacher, settings, TASK, keep=keep)
         return trained(student, objective, examples, settings, clock_of(torch.device("cpu")))
 
 

@@ -28,7 +28,7 @@ from compress.console import Console
 from compress.errors import CompressError
 from compress.losses.distillation.relation import relation
 from compress.recipe.loss_schema import Relation
-from compress.train.fast_paths.malloc_tuning import kept_memory
+from compress.train.fast_paths.malloc_tuning import keep_freed_memory
 
 WIDTH, HEADS = 384, 12
 SIDES = {"q": "query", "k": "key", "v": "value"}
@@ -100,7 +100,7 @@ def cost(case: Case, way: str) -> Cost:
     before = status("VmRSS")
     forth_and_back(way, vectors, settings)
     peak = status("VmHWM") - before
-    with kept_memory():
+    with keep_freed_memory():
         forth_and_back(way, vectors, settings)
         start = time.process_time()
         forth_and_back(way, vectors, settings)

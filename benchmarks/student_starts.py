@@ -29,8 +29,8 @@ from compress.models import build_student, load, load_tokenizer
 from compress.recipe.training_schema import Distill, Student
 from compress.tasks import kind_of
 from compress.train.distill import distill_from_model
-from compress.train.distillation.activation_importance import importance_for
-from compress.train.evaluate import runs
+from compress.train.distillation.activation_importance import importance_for_student
+from compress.train.evaluate import predict_function
 
 TEST, TRIAL_TEST = 2000, 64
 RATE = 1e-4
@@ -70,11 +70,11 @@ def judge_of(lesson: Lesson, teacher: PreTrainedModel, most: int) -> tuple[Judge
     """Scores a model on test and compares its decisions with the teacher's; and the teacher's own score."""
     rows, task, kind = lesson.first("test", most), lesson.task, kind_of(lesson.task)
     encoded, gold = encode_rows(rows, task, TextTokenizer.load(lesson.teacher)), kind.gold(rows)
-    theirs = predict_encoded(runs(teacher), encoded, rows, task, batch=64)
+    theirs = predict_encoded(predict_function(teacher), encoded, rows, task, batch=64)
 
     def judge(model: PreTrainedModel) -> Known:
         model.train(False)
-        found = predict_encoded(runs(model), encoded, rows, task, batch=64)
+        found = predict_encoded(predict_function(model), encoded, rows, task, batch=64)
         same = kind.same_decision(found, theirs)
         assert same is not None  # a classification decides
         return Known(kind.score(found, gold, task)[task.metric], float(same.mean()))
@@ -86,7 +86,7 @@ def both(start: Start, lesson: Lesson, teacher: PreTrainedModel, judge: Judge, s
     """What one student knows before and after."""
     rows, task = lesson.first("train", given.rows), lesson.task
     student = Student(layers=0.5, **start.student)
-    importance = importance_for(student, teacher, rows, task, TextTokenizer.load(lesson.teacher), seed)
+    importance = importance_for_student(student, teacher, rows, task, TextTokenizer.load(lesson.teacher), seed)
     model = build_student(teacher, student, task, seed=seed, importance=importance)
     before = judge(model)
     epochs = 1 + given.updates * given.batch / len(rows)  # enough; the updates end it
@@ -138,7 +138,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--batch", type=positive, default=16, help="rows of an update (default: 16)")
     parser.add_argument("--rows", type=positive, help="to learn from (default: 1500)")
     parser.add_argument("--seeds", type=positive, help="students of each start (default: 3)")
-    parser.add_argument("--trial", action="store_true", help="in small: shows that it runs, decides nothing")
+    parser.add_argument(
+        "--trial", action="store_true", help="in small: shows that it predict_function, decides nothing"
+    )
     parser.add_argument("--format", choices=("human", "json", "quiet"), default="human")
     given = parser.parse_args(arguments)
     given.updates = given.updates or (2 if given.trial else 120)

@@ -24,8 +24,8 @@ from compress.console import Console
 from compress.measure.resources.flops import flops
 from compress.models.families import shape_of
 from compress.recipe.training_schema import Distill, Training
-from compress.train.core.update_schedule import Plan
-from compress.train.distillation.distill_objective import Distillation
+from compress.train.core.update_schedule import UpdateSchedule
+from compress.train.distillation.distill_objective import DistillObjective
 from compress.train.objective import Examples, Objective, TaskObjective
 
 BATCH, SHORT, LONG = 32, 25, MOST
@@ -94,7 +94,7 @@ def measure(case: Case, updates: int, rounds: int, device: torch.device, compile
     pieces = [
         examples.batch(batch)["input_ids"].size
         for update in range(WARM, updates + WARM)
-        for batch in Plan(examples.lengths, settings, 0).batches(update)
+        for batch in UpdateSchedule(examples.lengths, settings, 0).batches(update)
     ]
     work = statistics.fmean(
         _work(model, objective, examples, settings, update) for update in range(WARM, updates + WARM)
@@ -110,7 +110,7 @@ def _usual(
     nn.Module.to(model, device).train()
     learning = list(model.parameters())
     optimizer = torch.optim.AdamW(learning, lr=settings.learning_rate, fused=True)
-    plan = Plan(examples.lengths, settings, 0)
+    plan = UpdateSchedule(examples.lengths, settings, 0)
     for update in range(plan.total):
         objective.begin(update / plan.total)
         (indices,) = plan.batches(update)
@@ -129,12 +129,12 @@ def _made(case: Case, settings: Training) -> tuple[PreTrainedModel, Objective]:
     model = bert(case.layers, dict(case.width))
     if not isinstance(settings, Distill):
         return model, TaskObjective(TASK)
-    return model, Distillation(model, bert(case.taught_by, dict(case.width)), settings, TASK)
+    return model, DistillObjective(model, bert(case.taught_by, dict(case.width)), settings, TASK)
 
 
 def _work(model: PreTrainedModel, objective: Objective, examples: Examples, settings: Training, update: int) -> float:
     """Operations of an update's matrix products: forward once, backward twice that, and once through each teacher."""
-    (indices,) = Plan(examples.lengths, settings, 0).batches(update)
+    (indices,) = UpdateSchedule(examples.lengths, settings, 0).batches(update)
     rows, length = examples.batch(indices)["input_ids"].shape
     through = [flops(shape_of(each), length, rows) or 0 for each in (model, *objective.teachers())]
     return 3 * through[0] + sum(through[1:])

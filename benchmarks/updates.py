@@ -71,7 +71,8 @@ class Timed:
     def __init__(self, objective: Objective, clock: Callable[[], float]) -> None:
         self._objective, self._clock = objective, clock
         self.modules, self.identity = objective.modules, objective.identity
-        self.settles, self.spared, self.teachers = objective.settles, objective.spared, objective.teachers
+        self.is_selectable, self.seconds_cached = objective.is_selectable, objective.seconds_cached
+        self.teachers = objective.teachers
         self.began: list[float] = []
 
     def begin(self, progress: float) -> None:

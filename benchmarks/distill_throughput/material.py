@@ -26,8 +26,8 @@ from compress.models.silence_transformers import quiet
 from compress.models.student.build_student import build_student
 from compress.recipe.training_schema import Student
 from compress.tasks.base import Row
-from compress.train.core.state_dict import put_weights
-from compress.train.evaluate import evaluator
+from compress.train.core.state_dict import load_weights
+from compress.train.evaluate import make_evaluator
 from compress.train.loop import Evaluate
 
 PAIRS = ((0, 1), (1, 3), (2, 5))
@@ -108,12 +108,12 @@ class Workshop(Lesson):
         """By our own scorer, on the whole of test: a folder's model, with other weights where they are given."""
         model = load(folder)
         if trained is not None:
-            put_weights(model, load_file(trained))
+            load_weights(model, load_file(trained))
         return self._scorer(model)
 
     @cached_property
     def _scorer(self) -> Evaluate:
-        return evaluator(self.roles.rows("test"), self.task, TextTokenizer.load(self.teacher))
+        return make_evaluator(self.roles.rows("test"), self.task, TextTokenizer.load(self.teacher))
 
     def forget(self, folder: Path) -> None:
         """Remove what a contestant left."""

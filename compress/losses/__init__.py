@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from compress.model_info import TaskInfo
 
-__all__ = ["LOSSES", "TASK_LOSSES", "AnswerLoss", "BatchLoss", "LayerLoss", "Part"]
+__all__ = ["LOSSES", "TASK_LOSSES", "BatchLoss", "LayerLoss", "OutputLoss", "Part"]
 
 Part = Literal["hidden", "query", "key", "value"]
 """What of a layer can be observed."""
@@ -41,7 +41,7 @@ class BatchLoss:
 
 
 @dataclass(frozen=True)
-class AnswerLoss:
+class OutputLoss:
     """Compares what the models answer."""
 
     path: str
@@ -83,26 +83,26 @@ class LayerLoss:
 
 
 TASK_LOSSES: Mapping[str, BatchLoss] = {
-    "single_label_classification": BatchLoss("compress.losses.task.cross_entropy:classes", "the right class"),
-    "multi_label_classification": BatchLoss("compress.losses.task.bce:several_labels", "each class, yes or no"),
-    "regression": BatchLoss("compress.losses.task.mse:number", "the number, squared error"),
-    "token_classification": BatchLoss("compress.losses.task.token_ce:tags", "the tag of each word"),
+    "single_label_classification": BatchLoss("compress.losses.task.cross_entropy:cross_entropy", "the right class"),
+    "multi_label_classification": BatchLoss("compress.losses.task.bce:bce", "each class, yes or no"),
+    "regression": BatchLoss("compress.losses.task.mse:mse", "the number, squared error"),
+    "token_classification": BatchLoss("compress.losses.task.token_ce:token_ce", "the tag of each word"),
     "question_answering": BatchLoss(
-        "compress.losses.task.span_ce:spans", "where the answer starts and ends", needs=("start", "end", "context")
+        "compress.losses.task.span_ce:span_ce", "where the answer starts and ends", needs=("start", "end", "context")
     ),
-    "choice": BatchLoss("compress.losses.task.multiple_choice_ce:choice", "the right choice"),
-    "ranking": BatchLoss("compress.losses.task.listwise_ce:ranking", "the right candidates above the others"),
-    "similarity": BatchLoss("compress.losses.task.cosine_mse:cosine", "how alike two texts are, squared error"),
+    "choice": BatchLoss("compress.losses.task.multiple_choice_ce:multiple_choice_ce", "the right choice"),
+    "ranking": BatchLoss("compress.losses.task.listwise_ce:listwise_ce", "the right candidates above the others"),
+    "similarity": BatchLoss("compress.losses.task.cosine_mse:cosine_mse", "how alike two texts are, squared error"),
     "retrieval": BatchLoss(
-        "compress.losses.task.in_batch_negatives:documents",
+        "compress.losses.task.in_batch_negatives:in_batch_negatives",
         "a question's document among all of the batch",
         needs=("part",),
     ),
 }
 """By a kind's `problem`: what its models are trained on where there are true answers."""
 
-LOSSES: Mapping[str, AnswerLoss | LayerLoss | BatchLoss] = {
-    "soft_label": AnswerLoss("compress.losses.distillation.soft_label:soft_label", "the teacher's answers, softened"),
+LOSSES: Mapping[str, OutputLoss | LayerLoss | BatchLoss] = {
+    "soft_label": OutputLoss("compress.losses.distillation.soft_label:soft_label", "the teacher's answers, softened"),
     "hidden_state": LayerLoss(
         "compress.losses.distillation.hidden_state:hidden_state",
         "what each layer hands on",

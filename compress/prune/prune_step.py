@@ -26,11 +26,11 @@ from compress.prune.taylor_importance import Loss, measure_importance
 from compress.recipe.training_schema import Distill, Prune, Student
 from compress.tasks.base import Row
 from compress.train.core.distributed import Processes
-from compress.train.core.training_data import tokens_of
-from compress.train.distill import distill, distill_from_model, objective_of
-from compress.train.distillation.embedding_projection import in_space_of
+from compress.train.core.training_data import fast_tokenizer
+from compress.train.distill import distill, distill_from_model, make_distill_objective
+from compress.train.distillation.embedding_projection import match_embedding_width
 from compress.train.objective import Batch, Objective, TaskObjective
-from compress.train.save_trained import Made
+from compress.train.save_trained import TrainedModel
 
 CUT = "cut"
 """Of a work folder: the pruned model before it recovers, so that a killed step goes on with the same one."""
@@ -53,7 +53,7 @@ def prune(
     console: Console | None = None,
     track: str | None = None,
     unlabelled_rows: Sequence[Row] = (),
-) -> Made:
+) -> TrainedModel:
     """Leave in ``work`` the model folder of ``student`` with fewer heads and neurons, recovered on ``data``.
 
     Args:
@@ -108,9 +108,9 @@ def prune_from_model(
 ) -> PreTrainedModel:
     """A pruned copy of ``model``, recovered on canonical rows after ``teacher`` (or after ``model`` itself)."""
     console = console or Console("quiet")
-    tokens = tokens_of(model.config, tokenizer)
+    tokens = fast_tokenizer(model.config, tokenizer)
     if teacher is not None:
-        teacher = in_space_of(model, teacher, train_rows, task, tokens)
+        teacher = match_embedding_width(model, teacher, train_rows, task, tokens)
     batches = list(_batches(train_rows, task, tokens, settings, seed, model.device))
     pruned = cut_least(model, batches, settings, task, teacher=teacher, console=console)
     if settings.recover is False:
@@ -168,7 +168,7 @@ def _write_cut(
     task = roles.info.task_info
     model = _on(device, load_model(student, task))
     rows, tokens = roles.rows("train"), TextTokenizer.load(student)
-    guide = in_space_of(model, load_model(teacher, task), rows, task, tokens) if teacher else None
+    guide = match_embedding_width(model, load_model(teacher, task), rows, task, tokens) if teacher else None
     batches = list(_batches(rows, task, tokens, settings, seed, device))
     pruned = cut_least(model, batches, settings, task, teacher=guide and _on(device, guide), console=console)
     aside = work / f"{CUT}.partial"
@@ -194,7 +194,7 @@ def _loss(model: PreTrainedModel, teacher: PreTrainedModel | None, task: TaskInf
     """The task's loss, and beside it the distance to the teacher's answers where there is one."""
     objective: Objective = TaskObjective(task)
     if teacher is not None:
-        objective = objective_of(teacher, Distill.model_validate(SCORED), task)(model, 0)
+        objective = make_distill_objective(teacher, Distill.model_validate(SCORED), task)(model, 0)
     return lambda pruned, batch: torch.stack(list(objective(pruned, batch).values())).sum()
 
 

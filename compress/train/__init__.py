@@ -6,12 +6,12 @@ from compress.train.core.train_state import Evaluation, TrainResult
 from compress.train.distill import distill, distill_from_model
 from compress.train.finetune import finetune, finetune_from_model
 from compress.train.loop import train
-from compress.train.save_trained import Made
+from compress.train.save_trained import TrainedModel
 
 __all__ = [
     "Evaluation",
-    "Made",
     "TrainResult",
+    "TrainedModel",
     "distill",
     "distill_from_model",
     "finetune",

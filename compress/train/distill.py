@@ -1,4 +1,4 @@
-"""Distillation: a student learns from its teacher. Recovery after pruning is the same with a pruned student."""
+"""DistillObjective: a student learns from its teacher. Recovery after pruning is the same with a pruned student."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ from compress.recipe.training_schema import Distill, Student
 from compress.tasks.base import Row
 from compress.train.core import training_data
 from compress.train.core.distributed import Processes
-from compress.train.core.seed_restarts import forget, rewound, train_best
+from compress.train.core.seed_restarts import delete_work_files, reset_weights_builder, train_best
 from compress.train.core.train_state import TrainResult
-from compress.train.core.update_schedule import Plan
-from compress.train.distillation.activation_importance import importance_for
-from compress.train.distillation.augment import augmented_rows, check_unanswered
-from compress.train.distillation.cka_layer_map import LayerMaps
-from compress.train.distillation.cross_encoder_scores import with_scores
-from compress.train.distillation.distill_objective import Distillation
-from compress.train.distillation.embedding_projection import in_space_of, teacher_of
+from compress.train.core.update_schedule import UpdateSchedule
+from compress.train.distillation.activation_importance import importance_for_student
+from compress.train.distillation.augment import augmented_rows, check_unlabelled
+from compress.train.distillation.cka_layer_map import LayerMapBuilder
+from compress.train.distillation.cross_encoder_scores import add_cross_encoder_scores
+from compress.train.distillation.distill_objective import DistillObjective
+from compress.train.distillation.embedding_projection import match_embedding_width, match_student_embedding
 from compress.train.distillation.layer_map import Pairs
-from compress.train.distillation.layer_pairs import check_company
+from compress.train.distillation.layer_pairs import check_local_batch_size
 from compress.train.distillation.sanity_warnings import (
-    doubts_about,
-    doubts_about_further,
-    doubts_about_start,
-    doubts_about_updates,
-    started,
+    describe_init,
+    settings_warnings,
+    settings_warnings_start,
+    settings_warnings_teachers,
+    settings_warnings_updates,
 )
-from compress.train.distillation.teachers import Keep, Teacher, as_teacher, further_teachers
-from compress.train.distillation.tokenizer_checks import OF_TEACHER, check_embeddings, check_same_pieces
+from compress.train.distillation.teachers import Teacher, TeacherCacheFactory, as_teacher, further_teachers
+from compress.train.distillation.tokenizer_checks import STUDENT_HINT, check_embedding_counts, check_same_vocabulary
 from compress.train.objective import Objective
-from compress.train.save_trained import Made, save_made
-from compress.train.teacher_cache.cache import keeper
+from compress.train.save_trained import TrainedModel, save_trained_model
+from compress.train.teacher_cache.cache import make_teacher_cache
 
 
 @dataclass(frozen=True)
-class Texts:
+class DistillData:
     """The rows that a student learns from, and those by which the best of its weights are chosen."""
 
     train: Sequence[Row]
@@ -61,7 +61,7 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class Workplace:
+class TrainContext:
     """Where a distillation works and speaks, and what it draws from."""
 
     work: Path
@@ -77,7 +77,7 @@ class Workplace:
 
 
 @dataclass(frozen=True)
-class Taught:
+class DistillResult:
     """A student that has learnt."""
 
     model: PreTrainedModel
@@ -99,36 +99,38 @@ def distill(
     console: Console | None = None,
     track: str | None = None,
     unlabelled_rows: Sequence[Row] = (),
-) -> Made:
+) -> TrainedModel:
     """Leave in ``work`` the model folder of a student, distilled from a teacher's folder on the rows of ``data``.
 
     With ``Student(source=FOLDER)`` a folder's own model is trained on, which is how a pruned one recovers. `False` for
     the settings leaves the student as it is built. ``unlabelled_rows``, as a kind's `asked` makes them, have no answer
     but the teacher's.
     """
-    at = Workplace(work, console or Console("quiet"), seed, track, step)
+    at = TrainContext(work, console or Console("quiet"), seed, track, step)
     roles, tokenizer = load_prepared(data), load_tokenizer(teacher)
-    texts = Texts(roles.rows("train"), roles.rows("select"), roles.documents("select"), unlabelled_rows)
+    texts = DistillData(roles.rows("train"), roles.rows("select"), roles.documents("select"), unlabelled_rows)
     task = roles.info.task_info
     _check_tokenizer(tokenizer, student)
     own = load_model(teacher, task)
-    tokens = training_data.tokens_of(own.config, tokenizer)
+    tokens = training_data.fast_tokenizer(own.config, tokenizer)
     model = _in_reach(own, student, texts, task, tokens, at)
     start = start_of(model.config, student)
-    at.warn(doubts_about_start(start, student))
+    at.warn(settings_warnings_start(start, student))
     further = further_teachers(settings, model, task, tokenizer) if settings else []
-    importance = importance_for(student, model, texts.train, task, tokens, seed)
+    importance = importance_for_student(student, model, texts.train, task, tokens, seed)
 
     def build(seed: int) -> PreTrainedModel:
         return build_student(model, student, task, seed=seed, importance=importance)
 
     if settings is False:
-        return save_made(build(seed), tokenizer, work, step, data)
+        return save_trained_model(build(seed), tokenizer, work, step, data)
     taught = _teach(build, [(model, 1.0), *further], texts, settings, task, tokens, at)
     who = "a student" if step == "distill" else "the pruned model"
     shapes = f"{who} of {shape_of(taught.model).text} from a teacher of {shape_of(model).text}"
-    at.console.note(f"{step}: {shapes}{started(start)}")
-    return save_made(taught.model, tokenizer, work, step, data, taught.result, taught.layer_map, taught.augmented)
+    at.console.note(f"{step}: {shapes}{describe_init(start)}")
+    return save_trained_model(
+        taught.model, tokenizer, work, step, data, taught.result, taught.layer_map, taught.augmented
+    )
 
 
 def distill_from_model(
@@ -157,37 +159,37 @@ def distill_from_model(
     models = [first, *(model for model, _ in others), student]
     for model in models:
         fit_head(model, task)
-    check_embeddings(models, tokenizer)
-    tokens = training_data.tokens_of(first.config, tokenizer)
-    first = in_space_of(student, first, train_rows, task, tokens)
+    check_embedding_counts(models, tokenizer)
+    tokens = training_data.fast_tokenizer(first.config, tokenizer)
+    first = match_embedding_width(student, first, train_rows, task, tokens)
     teachers = [(first, weight), *others, *further_teachers(settings, first, task, tokenizer)]
-    texts = Texts(train_rows, select_rows, unlabelled=unlabelled_rows)
+    texts = DistillData(train_rows, select_rows, unlabelled=unlabelled_rows)
     with ExitStack() as stack:
         work = work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        at = Workplace(work, console or Console("quiet"), seed, track, "distill")
-        taught = _teach(rewound(student, settings), teachers, texts, settings, task, tokens, at)
-        forget(work)
+        at = TrainContext(work, console or Console("quiet"), seed, track, "distill")
+        taught = _teach(reset_weights_builder(student, settings), teachers, texts, settings, task, tokens, at)
+        delete_work_files(work)
     return taught.model
 
 
 def _teach(
     build: Callable[[int], PreTrainedModel],
     teachers: Sequence[tuple[PreTrainedModel, float]],
-    texts: Texts,
+    texts: DistillData,
     settings: Distill,
     task: TaskInfo,
     tokens: TextTokenizer,
-    at: Workplace,
-) -> Taught:
+    at: TrainContext,
+) -> DistillResult:
     """Train what ``build`` makes to say and see what its teachers do; layers and their map are those of the first."""
-    at.warn([*doubts_about(settings), *doubts_about_further(settings, texts.train, texts.unlabelled)])
+    at.warn([*settings_warnings(settings), *settings_warnings_teachers(settings, texts.train, texts.unlabelled)])
     learnt, augmented = _lessons(texts, settings, task, tokens, at)
-    at.warn(doubts_about_updates(settings, Plan(learnt.train.lengths, settings, at.seed).total))
-    maps = LayerMaps(teachers[0][0], settings, learnt.train, at.console, at.step)
-    keep = keeper(settings, learnt.train, task, at.work, at.console, at.step)
+    at.warn(settings_warnings_updates(settings, UpdateSchedule(learnt.train.lengths, settings, at.seed).total))
+    maps = LayerMapBuilder(teachers[0][0], settings, learnt.train, at.console, at.step)
+    keep = make_teacher_cache(settings, learnt.train, task, at.work, at.console, at.step)
     model, result = train_best(
         build,
-        objective_of(as_teacher(teachers), settings, task, maps, keep),
+        make_distill_objective(as_teacher(teachers), settings, task, maps, keep),
         learnt,
         settings,
         seed=at.seed,
@@ -196,16 +198,16 @@ def _teach(
         track=at.track,
         label=at.step,
     )
-    return Taught(model, result, maps.last, augmented)
+    return DistillResult(model, result, maps.last, augmented)
 
 
 def _lessons(
-    texts: Texts, settings: Distill, task: TaskInfo, tokens: TextTokenizer, at: Workplace
-) -> tuple[training_data.Material, int]:
+    texts: DistillData, settings: Distill, task: TaskInfo, tokens: TextTokenizer, at: TrainContext
+) -> tuple[training_data.TrainingData, int]:
     """All rows as they are learnt from, encoded, and how many of them were made up."""
-    check_unanswered(settings, len(texts.unlabelled) > 0)
-    check_company(settings, Processes().count)
-    train = with_scores(texts.train, settings, task, at.work, at.console)
+    check_unlabelled(settings, len(texts.unlabelled) > 0)
+    check_local_batch_size(settings, Processes().count)
+    train = add_cross_encoder_scores(texts.train, settings, task, at.work, at.console)
     augmented = augmented_rows(texts.train, settings.augment, task, at.seed, at.work, at.console)
     others = {"unlabelled": texts.unlabelled, "augmented": augmented}
     learnt = training_data.from_rows(train, texts.select, task, tokens, at.console, texts.documents, **others)
@@ -213,22 +215,27 @@ def _lessons(
 
 
 def _in_reach(
-    teacher: PreTrainedModel, student: Student, texts: Texts, task: TaskInfo, tokens: TextTokenizer, at: Workplace
+    teacher: PreTrainedModel,
+    student: Student,
+    texts: DistillData,
+    task: TaskInfo,
+    tokens: TextTokenizer,
+    at: TrainContext,
 ) -> PreTrainedModel:
     """The teacher as the student can follow it: where its embeddings are wider, the main directions of them."""
-    found = teacher_of(student, teacher, texts.train, task, tokens)
+    found = match_student_embedding(student, teacher, texts.train, task, tokens)
     if found is not teacher:
         size = embedding_size(found)
         at.console.note(f"{at.step}: of the teacher's embeddings the {size} principal components are learnt")
     return found
 
 
-def objective_of(
+def make_distill_objective(
     teacher: PreTrainedModel | Teacher,
     settings: Distill,
     task: TaskInfo,
     maps: Callable[[PreTrainedModel, int], Pairs | None] | None = None,
-    keep: Keep | None = None,
+    keep: TeacherCacheFactory | None = None,
 ) -> Callable[[PreTrainedModel, int], Objective]:
     """Makes the distillation objective of each student that is trained.
 
@@ -237,7 +244,7 @@ def objective_of(
 
     def make(student: PreTrainedModel, seed: int) -> Objective:
         pairs = maps(student, seed) if maps else None
-        return Distillation(student, teacher, settings, task, seed, pairs=pairs, keep=keep)
+        return DistillObjective(student, teacher, settings, task, seed, pairs=pairs, keep=keep)
 
     return make
 
@@ -246,4 +253,4 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, student: Student) -> No
     """Both models read the same pieces, so a student's checkpoint must have been trained on them."""
     if student.source is not None:
         found = load_tokenizer(place(student.source), student.revision)
-        check_same_pieces(f"the student {student.source}", found, tokenizer, OF_TEACHER)
+        check_same_vocabulary(f"the student {student.source}", found, tokenizer, STUDENT_HINT)

@@ -20,7 +20,9 @@ from compress.train.objective import forward
 BATCH = 64
 
 
-def evaluator(rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer, documents: Sequence[Row] = ()) -> Evaluate:
+def make_evaluator(
+    rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer, documents: Sequence[Row] = ()
+) -> Evaluate:
     """A function that scores a model on these rows in the task's primary metric; they are encoded once.
 
     Where decisions depend on a threshold it is the best one for these rows: the model's own will be tuned on them too.
@@ -30,7 +32,7 @@ def evaluator(rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer, docume
     searched = encode_rows(documents, task, tokens) if kind.searches else None
 
     def score(model: PreTrainedModel) -> float:
-        run = runs(model)
+        run = predict_function(model)
         found = predict_encoded(run, encoded, rows, task, BATCH)
         if searched is not None:
             found = kind.search(found, embed_encoded(run, searched, task, BATCH), task)
@@ -40,7 +42,7 @@ def evaluator(rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer, docume
     return score
 
 
-def runs(model: PreTrainedModel) -> Run:
+def predict_function(model: PreTrainedModel) -> Run:
     """The model as a function from a batch's arrays to its outputs."""
     names = head_of(model).outputs
 

@@ -19,9 +19,9 @@ from compress.models.load_save import fit_head, has_head, load_model, load_token
 from compress.recipe.training_schema import Finetune
 from compress.tasks.base import Row
 from compress.train.core import training_data
-from compress.train.core.seed_restarts import forget, rewound, train_best
+from compress.train.core.seed_restarts import delete_work_files, reset_weights_builder, train_best
 from compress.train.objective import Objective, TaskObjective
-from compress.train.save_trained import Made, save_made
+from compress.train.save_trained import TrainedModel, save_trained_model
 
 
 def finetune(
@@ -35,7 +35,7 @@ def finetune(
     cards: Sequence[Path] = (),
     console: Console | None = None,
     track: str | None = None,
-) -> Made:
+) -> TrainedModel:
     """Leave in ``work`` the model folder of a teacher for the task of ``data``.
 
     ``source`` is a card, a folder or a hub id. A checkpoint that already has a head for the task is taken as it is,
@@ -54,13 +54,13 @@ def finetune(
         )
     if settings is False or (ready and settings.reuse):
         console.note(f"{source} already answers this task: it is taken as it is")
-        return save_made(load_model(folder, task, console=console), tokenizer, work, "finetune", data)
+        return save_trained_model(load_model(folder, task, console=console), tokenizer, work, "finetune", data)
     if other := other_task(folder, task):
         console.note(f"{source} was trained for another task ({other}): its head is left off and a new one is drawn")
     model, result = train_best(
         lambda seed: load_model(folder, task, seed=seed, console=console),
-        objective_of(task),
-        training_data.from_data(data, training_data.tokens_of(read_config(folder), tokenizer), console),
+        make_task_objective(task),
+        training_data.from_data(data, training_data.fast_tokenizer(read_config(folder), tokenizer), console),
         settings,
         seed=seed,
         work=work,
@@ -68,7 +68,7 @@ def finetune(
         track=track,
         label="finetune",
     )
-    return save_made(model, tokenizer, work, "finetune", data, result)
+    return save_trained_model(model, tokenizer, work, "finetune", data, result)
 
 
 def finetune_from_model(
@@ -94,10 +94,10 @@ def finetune_from_model(
         work = work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         settings = settings or Finetune()
         fit_head(model, task)
-        tokens = training_data.tokens_of(model.config, tokenizer)
+        tokens = training_data.fast_tokenizer(model.config, tokenizer)
         trained, _ = train_best(
-            rewound(model, settings),
-            objective_of(task),
+            reset_weights_builder(model, settings),
+            make_task_objective(task),
             training_data.from_rows(train_rows, select_rows, task, tokens, console),
             settings,
             seed=seed,
@@ -106,10 +106,10 @@ def finetune_from_model(
             track=track,
             label="finetune",
         )
-        forget(work)
+        delete_work_files(work)
     return trained
 
 
-def objective_of(task: TaskInfo) -> Callable[[PreTrainedModel, int], Objective]:
+def make_task_objective(task: TaskInfo) -> Callable[[PreTrainedModel, int], Objective]:
     """Makes the task's own objective, whatever the model and seed."""
     return lambda model, seed: TaskObjective(task)

@@ -1,12 +1,12 @@
 """The one training loop: fine-tuning, distillation and recovery differ only in the objective they hand to it.
 
-A training can be killed at any moment and goes on from its last checkpoint to the same weights: on a CPU bit for bit
-(the same machine, threads and processes), on a GPU, some of whose sums come in any order, up to rounding. Batches and
-rates are pure functions of the update's number, and everything else, the random generators included, stands in the
-checkpoint. Started on several processes, each takes
-its share of every batch; gradients are summed with each row weighing the same, so the result is that of one process
-up to rounding (and up to dropout, which every process draws for its own rows). Retrieval is the exception: a query is
-told from the documents of the other rows of its own process only, so more processes mean fewer negatives.
+A training can be killed at any moment and resumes from its last checkpoint to the same weights: bit for bit on a CPU
+(same machine, threads and processes), up to rounding on a GPU, where the order of some sums varies. Batches and
+learning rates are pure functions of the update number; everything else, including the states of the random generators,
+is in the checkpoint. With several processes, each takes its share of every batch. Gradients are summed with equal
+weight per row, so the result equals that of one process up to rounding (and up to dropout, which every process draws
+for its own rows). Retrieval is the exception: a query's in-batch negatives are those of its own process only, so more
+processes mean fewer negatives.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from transformers import PreTrainedModel
 
 from compress.console import Console, Progress
 from compress.recipe.training_schema import Training
-from compress.train.core.checkpoints import Store, identity
-from compress.train.core.device_batches import Batches
+from compress.train.core.checkpoints import CheckpointStore, training_identity
+from compress.train.core.device_batches import DeviceBatches
 from compress.train.core.distributed import Processes
-from compress.train.core.eta import Forecaster, pair_weight
-from compress.train.core.gradients import Gradients, Summed
-from compress.train.core.model_and_optimizer import Learner
-from compress.train.core.nan_diagnosis import blamed, what_broke
+from compress.train.core.eta import Forecaster, attention_cost_ratio
+from compress.train.core.gradients import Gradients, UpdateGradients
+from compress.train.core.model_and_optimizer import ModelAndOptimizer
+from compress.train.core.nan_diagnosis import find_nonfinite, nan_error
 from compress.train.core.optimizer import frozen
 from compress.train.core.precision import choose_precision
-from compress.train.core.state_dict import put_weights, under, weights
-from compress.train.core.train_state import Cost, Evaluation, State, TrainResult
-from compress.train.core.update_schedule import Plan
-from compress.train.fast_paths.fast_training import at_speed
-from compress.train.fast_paths.torch_compile import MULTIPLE, as_they_are, parts_of
+from compress.train.core.state_dict import load_weights, strip_prefix, weights
+from compress.train.core.train_state import Cost, Evaluation, TrainResult, TrainState
+from compress.train.core.update_schedule import UpdateSchedule
+from compress.train.fast_paths.fast_training import fast_training
+from compress.train.fast_paths.torch_compile import MULTIPLE, compilable_parts, eager_only
 from compress.train.objective import Examples, Objective
 
 Evaluate = Callable[[PreTrainedModel], float]
@@ -65,16 +65,16 @@ def train(
     gradients and in full precision.
     """
     processes = Processes(track)
-    store = Store(work, identity(model, objective, examples, settings, seed))
+    store = CheckpointStore(work, training_identity(model, objective, examples, settings, seed))
     device = model.device
     nn.Module.to(model, processes.device)
     processes.wait()
     finished = store.result()
     if finished is None:
         with processes.randomness(seed), frozen(model, settings.freeze):
-            run = Run(model, objective, examples, settings, seed, processes, store, evaluate, larger_is_better)
-            finished = run.to_the_end(console if console and processes.is_main else Console("quiet"), label)
-    put_weights(model, store.best(finished["best_at"]))
+            run = TrainingRun(model, objective, examples, settings, seed, processes, store, evaluate, larger_is_better)
+            finished = run.run(console if console and processes.is_main else Console("quiet"), label)
+    load_weights(model, store.best(finished["best_at"]))
     processes.wait()
     nn.Module.to(model, device).train(False)
     history = tuple(Evaluation(**entry) for entry in finished["history"])
@@ -83,7 +83,7 @@ def train(
     return TrainResult(seed=seed, updates=finished["done"], history=history, cost=Cost.of(finished), **told)
 
 
-class Run:
+class TrainingRun:
     """One training while it runs."""
 
     def __init__(
@@ -94,7 +94,7 @@ class Run:
         settings: Training,
         seed: int,
         processes: Processes,
-        store: Store,
+        store: CheckpointStore,
         evaluate: Evaluate | None,
         larger_is_better: bool,
     ) -> None:
@@ -106,26 +106,26 @@ class Run:
         self.store = store
         self.evaluate = evaluate
         self.sign = 1.0 if larger_is_better else -1.0
-        self.compiles = settings.compile and processes.device.type == "cuda" and bool(parts_of(model))
+        self.compiles = settings.compile and processes.device.type == "cuda" and bool(compilable_parts(model))
         pad_id = model.config.pad_token_id or 0
-        batches = Batches(examples, processes.device, pad_id, MULTIPLE if self.compiles else 1)
-        self.plan = Plan(examples.lengths, settings, seed)
+        batches = DeviceBatches(examples, processes.device, pad_id, MULTIPLE if self.compiles else 1)
+        self.plan = UpdateSchedule(examples.lengths, settings, seed)
         self.precision = choose_precision(settings.precision, processes.device)
         extra = [module.to(processes.device) for module in objective.modules()]
-        self.learner = Learner(model, extra, settings, self.precision, examples.vocabulary())
+        self.learner = ModelAndOptimizer(model, extra, settings, self.precision, examples.vocabulary())
         self.gradients = Gradients(objective, batches, self.plan, self.learner, processes)
-        self.state = State()
+        self.state = TrainState()
         self._saved = (time.monotonic(), 0)
 
-    def to_the_end(self, console: Console, label: str) -> dict[str, Any]:
+    def run(self, console: Console, label: str) -> dict[str, Any]:
         """Go on from the last checkpoint, or begin; returns what the result file holds."""
         self._resume(console)
         settings = self.settings.model_dump()
         self.forecaster = Forecaster(
             self.plan,
             self.examples.lengths,
-            pair_weight(self.model),
-            self.objective.spared,
+            attention_cost_ratio(self.model),
+            self.objective.seconds_cached,
             lambda text: console.note(f"{label}: {text}"),
             self.evaluate is not None,
         )
@@ -149,7 +149,7 @@ class Run:
         if self.settings.compile and not self.compiles:
             console.note("compile is passed over: it is for a GPU, and not for every family")
         teachers, device = self.objective.teachers(), self.processes.device
-        return at_speed(self.model, teachers, self.learner.words, self.precision, device, self.compiles)
+        return fast_training(self.model, teachers, self.learner.words, self.precision, device, self.compiles)
 
     def _update(self, progress: Progress) -> None:
         started = time.monotonic()
@@ -169,15 +169,15 @@ class Run:
         if made.due and self.state.done < self.plan.total:
             self._save()
 
-    def _check(self, made: Summed) -> None:
+    def _check(self, made: UpdateGradients) -> None:
         """Stop at what is not a number, before it reaches the weights."""
-        if broken := what_broke(made.losses, made.norm):
-            raise blamed(broken, self.state.done, self._saved[1], self.examples, self.gradients, self.settings)
+        if broken := find_nonfinite(made.losses, made.norm):
+            raise nan_error(broken, self.state.done, self._saved[1], self.examples, self.gradients, self.settings)
 
     def _step(self, norm: float) -> None:
         self.learner.step(self.plan.factor(self.state.done), norm, self.settings.clip)
 
-    def _count(self, made: Summed, seconds: float) -> None:
+    def _count(self, made: UpdateGradients, seconds: float) -> None:
         state = self.state
         state.done, state.rows, state.seconds = state.done + 1, state.rows + made.rows, state.seconds + seconds
         state.add_losses(made.losses)
@@ -189,18 +189,18 @@ class Run:
     def _evaluate(self) -> None:
         """Score the model on the main process; keep its weights where they are the best so far.
 
-        What is scored before the objective settles is written down and does not compete.
+        What is scored before the objective is_selectable is written down and does not compete.
         """
         assert self.evaluate is not None
         started = time.monotonic()
         score = math.nan
         if self.processes.is_main:
             self.model.train(False)
-            with torch.no_grad(), as_they_are(self.compiles):  # in full precision, as the result will be scored
+            with torch.no_grad(), eager_only(self.compiles):  # in full precision, as the result will be scored
                 score = self.evaluate(self.model)
         score = self.processes.from_main(score)
         state = self.state
-        competes = self.objective.settles() or state.done == self.plan.total
+        competes = self.objective.is_selectable() or state.done == self.plan.total
         better = competes and (state.best_at is None or self._better(score))
         if competes:
             state.without_better = 0 if better else state.without_better + 1
@@ -248,10 +248,10 @@ class Run:
         checkpoint = self.store.latest()
         if checkpoint is None:
             return
-        self.state = State.of(checkpoint.state)
+        self.state = TrainState.of(checkpoint.state)
         self._saved = (time.monotonic(), self.state.done)
         self.learner.put(checkpoint.tensors)
-        states = under("random.", checkpoint.tensors)
+        states = strip_prefix("random.", checkpoint.tensors)
         if len(states["cpu"]) == self.processes.count:
             self.processes.set_random_states(states)
         else:

@@ -39,11 +39,11 @@ class Objective(Protocol):
         """Told before each update: the share of all updates that are done."""
         ...
 
-    def settles(self) -> bool:
+    def is_selectable(self) -> bool:
         """Whether what is learnt now is what the model is kept for; before that no score counts."""
         ...
 
-    def spared(self) -> float:
+    def seconds_cached(self) -> float:
         """Seconds so far that no later epoch takes again: asking a teacher whose words are kept."""
         ...
 
@@ -100,11 +100,11 @@ class TaskObjective:
     def begin(self, progress: float) -> None:
         """The loss stays the same all the way."""
 
-    def settles(self) -> bool:
+    def is_selectable(self) -> bool:
         """From the first update on."""
         return True
 
-    def spared(self) -> float:
+    def seconds_cached(self) -> float:
         """Every epoch takes as long."""
         return 0.0
 

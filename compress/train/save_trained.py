@@ -13,13 +13,13 @@ from compress.data.splits.prepare_splits import load_prepared
 from compress.model_info import FolderInfo, LayerMap
 from compress.models.families import family_of, shape_of
 from compress.models.load_save import save_model
-from compress.train.core.seed_restarts import forget
+from compress.train.core.seed_restarts import delete_work_files
 from compress.train.core.train_state import TrainResult
-from compress.train.core.tune_thresholds import tuned_task
+from compress.train.core.tune_thresholds import tune_thresholds
 
 
 @dataclass(frozen=True)
-class Made:
+class TrainedModel:
     """A model folder that a step wrote."""
 
     info: FolderInfo
@@ -32,7 +32,7 @@ class Made:
         return float(self.result.rows) if self.result else 0.0
 
 
-def save_made(
+def save_trained_model(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     work: Path,
@@ -41,13 +41,13 @@ def save_made(
     result: TrainResult | None = None,
     layer_map: LayerMap | None = None,
     augmented: int | None = None,
-) -> Made:
+) -> TrainedModel:
     """Write the folder of a model for the task of ``data``, with the thresholds that are best for it.
 
     Then what the training kept for going on is removed. Of several processes only the main one does all this.
     """
     is_main, roles = int(os.environ.get("RANK", "0")) == 0, load_prepared(data)
-    task = tuned_task(model, tokenizer, roles) if is_main else roles.info.task_info
+    task = tune_thresholds(model, tokenizer, roles) if is_main else roles.info.task_info
     info = FolderInfo(
         step=step,
         made_by=f"compress {__version__}",
@@ -59,5 +59,5 @@ def save_made(
     )
     if is_main:
         save_model(model, tokenizer, work, info)
-        forget(work)
-    return Made(info, result)
+        delete_work_files(work)
+    return TrainedModel(info, result)

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from compress.losses import LOSSES, TASK_LOSSES
-from compress.losses.tensor_ops.row_groups import Groups
-from compress.losses.tensor_ops.row_subset import over_rows
-from compress.losses.tensor_ops.soft_targets import told_answers
+from compress.losses.tensor_ops.row_groups import RowGroups
+from compress.losses.tensor_ops.row_subset import loss_on_subset
+from compress.losses.tensor_ops.soft_targets import select_soft_targets
 from compress.recipe.loss_schema import SoftLabel
-from compress.train.core.device_batches import OF_HOST
+from compress.train.core.device_batches import ON_HOST
 from tests.losses import test_task_losses
 from tests.losses.distillation import test_soft_label
 from tests.losses.helpers import drawn, task
@@ -31,13 +31,13 @@ def without_autocast(monkeypatch):
 
 def away(tensors, learns=False):
     """The same on a device that tells nothing, but for what stays with the host."""
-    moved = {name: each if name in OF_HOST else each.to("meta") for name, each in tensors.items()}
+    moved = {name: each if name in ON_HOST else each.to("meta") for name, each in tensors.items()}
     return {name: each.requires_grad_() if learns else each for name, each in moved.items()}
 
 
 def test_nothing_is_counted_where_each_example_is_a_row(monkeypatch):
     monkeypatch.setattr(torch, "bincount", None)
-    assert Groups.of(batch_of()).of_examples().tolist() == pytest.approx([1 / 3] * 3)
+    assert RowGroups.of(batch_of()).of_examples().tolist() == pytest.approx([1 / 3] * 3)
 
 
 @pytest.mark.parametrize("group", [None, [0, 0, 1]])
@@ -72,15 +72,15 @@ def test_true_answers_of_some_rows():
     outputs, batch, about = test_task_losses.cases()["single_label_classification"]
 
     def loss(ours, few):
-        assert Groups.of(few).rows == 2
+        assert RowGroups.of(few).rows == 2
         return TASK_LOSSES["single_label_classification"].function(ours, few, about)
 
-    over_rows(chosen, away(outputs, learns=True), away(batch), loss).backward()
+    loss_on_subset(chosen, away(outputs, learns=True), away(batch), loss).backward()
 
 
 def test_answers_that_rows_bring():
     brought = torch.tensor([[0.5, 0.5], [torch.nan, torch.nan], [0.9, 0.1]])
     batch = away({**batch_of(), "soft_labels": brought})
-    theirs = told_answers(away({"logits": drawn(3, 2)}), batch, task(), "single_label_classification")
+    theirs = select_soft_targets(away({"logits": drawn(3, 2)}), batch, task(), "single_label_classification")
     ours = away({"logits": drawn(3, 2, seed=1)}, learns=True)
     LOSSES["soft_label"].function(ours, theirs, batch, task(), "single_label_classification", SoftLabel()).backward()

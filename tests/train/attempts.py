@@ -1,4 +1,4 @@
-"""Run beside the tests: trains once unharmed, and once as often as it is killed, each attempt in a process of its own.
+"""A program for the tests: trains once once, and again with kills, each attempt in its own process.
 
     python attempts.py STEP TEACHER DATA FOLDER KILLS
 
@@ -17,10 +17,10 @@ import compress.train.core.checkpoints as store
 import compress.train.save_trained as made
 from compress.models.load_save import load_model
 from compress.recipe.training_schema import Checkpoints, Distill, Finetune, Student
-from compress.train.core.checkpoints import Store
+from compress.train.core.checkpoints import CheckpointStore
 from compress.train.distill import distill
 from compress.train.finetune import finetune
-from compress.train.loop import Run
+from compress.train.loop import TrainingRun
 
 COMMON = {"epochs": 3, "batch_size": 8, "learning_rate": 3e-3, "precision": "bf16", "evaluations": 2}
 
@@ -44,10 +44,10 @@ def dies(owner, name, at, before):
 def arm(place):
     what, at = place.split(":")
     owner, name, before = {
-        "update": (Run, "_step", True),
+        "update": (TrainingRun, "_step", True),
         "tensors": (store, "_flush", True),
-        "named": (Store, "_drop_best", True),
-        "best": (Store, "save_best", False),
+        "named": (CheckpointStore, "_drop_best", True),
+        "best": (CheckpointStore, "save_best", False),
         "saved": (made, "save_model", False),
     }[what]
     dies(owner, name, int(at), before)

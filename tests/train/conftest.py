@@ -37,7 +37,7 @@ def rows():
 @pytest.fixture(scope="session")
 def material(tiny_model, tiny_tokenizer, tiny_task):
     """EncodedRows rows: 50 to train on, 20 to select by."""
-    tokens = materials.tokens_of(tiny_model("bert").config, tiny_tokenizer)
+    tokens = materials.fast_tokenizer(tiny_model("bert").config, tiny_tokenizer)
     return materials.from_rows(rows_of(50), rows_of(20, start=7), tiny_task, tokens, Console("quiet"))
 
 

@@ -10,7 +10,7 @@ from compress.models.student.build_student import build_student
 from compress.recipe.loss_schema import Losses
 from compress.recipe.training_schema import Distill, Student
 from compress.train import distill, distill_from_model
-from compress.train.distillation.distill_objective import Distillation
+from compress.train.distillation.distill_objective import DistillObjective
 
 SETTINGS = {"epochs": 2, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
 ALL = {"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0}
@@ -54,9 +54,11 @@ def test_another_teacher_is_another_training(tiny_model, material):
     changed = tiny_model("bert")
     with torch.no_grad():
         next(layers_of(changed)[-1].parameters()).add_(1e-3)
-    told = [Distillation(student, each, settings, material.task).identity() for each in (tiny_model("bert"), changed)]
-    assert told[0] == Distillation(student, tiny_model("bert"), settings, material.task).identity() != told[1]
-    Distillation(student, changed.bfloat16(), settings, material.task).identity()
+    told = [
+        DistillObjective(student, each, settings, material.task).identity() for each in (tiny_model("bert"), changed)
+    ]
+    assert told[0] == DistillObjective(student, tiny_model("bert"), settings, material.task).identity() != told[1]
+    DistillObjective(student, changed.bfloat16(), settings, material.task).identity()
 
 
 def test_a_student_follows_its_teacher_without_any_label(tiny_model, tiny_tokenizer, tiny_task, rows):
@@ -108,7 +110,9 @@ def test_no_distillation_leaves_the_student_as_it_is_built(tiny_folder, prepared
 
 def test_losses_are_zero_between_equals(tiny_model, material, tiny_task):
     teacher, student = tiny_model("bert"), tiny_model("bert")
-    losses = Distillation(student, teacher, Distill(losses=ALL, hard_label=0.0), tiny_task)(student, tensors(material))
+    losses = DistillObjective(student, teacher, Distill(losses=ALL, hard_label=0.0), tiny_task)(
+        student, tensors(material)
+    )
     assert set(losses) == set(ALL)
     assert all(loss.item() == pytest.approx(0.0, abs=1e-5) for loss in losses.values())
 
@@ -117,8 +121,8 @@ def test_weights_scale_losses(tiny_model, material, tiny_task):
     teacher, student = tiny_model("bert"), build_student(tiny_model("bert"), Student(layers=1))
     student.train(False)
     batch = tensors(material)
-    once = Distillation(student, teacher, Distill(losses=ALL, hard_label=1.0), tiny_task)(student, batch)
-    thrice = Distillation(student, teacher, Distill(losses=dict.fromkeys(ALL, 3.0), hard_label=3.0), tiny_task)(
+    once = DistillObjective(student, teacher, Distill(losses=ALL, hard_label=1.0), tiny_task)(student, batch)
+    thrice = DistillObjective(student, teacher, Distill(losses=dict.fromkeys(ALL, 3.0), hard_label=3.0), tiny_task)(
         student, batch
     )
     for name, loss in once.items():
@@ -127,7 +131,7 @@ def test_weights_scale_losses(tiny_model, material, tiny_task):
 
 def test_only_what_is_needed_runs(tiny_model, material, tiny_task, monkeypatch):
     teacher, student = tiny_model("bert"), tiny_model("bert")
-    objective = Distillation(student, teacher, Distill(losses={"soft_label": 0.0}, hard_label=1.0), tiny_task)
+    objective = DistillObjective(student, teacher, Distill(losses={"soft_label": 0.0}, hard_label=1.0), tiny_task)
     monkeypatch.setattr(teacher, "forward", None)  # a teacher that nothing asks does not run
     assert set(objective(student, tensors(material))) == {"hard_label"}
     assert objective.modules() == []
@@ -136,7 +140,7 @@ def test_only_what_is_needed_runs(tiny_model, material, tiny_task, monkeypatch):
 def test_only_mapped_layers_are_observed(tiny_model, material, tiny_task):
     teacher, student = tiny_model("bert", num_hidden_layers=3), tiny_model("bert")
     settings = Distill(losses={"hidden_state": 1.0}, layer_map=((1, 2),), hard_label=0.0)
-    losses = Distillation(student, teacher, settings, tiny_task)(student, tensors(material))
+    losses = DistillObjective(student, teacher, settings, tiny_task)(student, tensors(material))
     losses["hidden_state"].backward()
     assert student.classifier.weight.grad is None
     assert student.bert.encoder.layer[1].output.dense.weight.grad is not None
@@ -146,7 +150,7 @@ def test_several_answers_and_numbers_distil(tiny_model, material, tiny_task):
     for kind, labels in (("multi_label", ("bad", "good")), ("regression", ())):
         task = tiny_task.model_copy(update={"kind": kind, "labels": labels})
         teacher, student = (tiny_model("bert", labels=labels or ("score",)) for _ in range(2))
-        objective = Distillation(student, teacher, Distill(losses={"soft_label": 1.0}, hard_label=0.0), task)
+        objective = DistillObjective(student, teacher, Distill(losses={"soft_label": 1.0}, hard_label=0.0), task)
         assert objective(student, tensors(material))["soft_label"].item() == pytest.approx(0.0, abs=1e-5)
 
 
@@ -169,13 +173,13 @@ def test_several_answers_distil_in_bf16(tiny_model, tiny_tokenizer, tiny_task, r
 )
 def test_settings_that_cannot_be_meant_are_refused(settings, message, tiny_model, tiny_task):
     with pytest.raises((UsageError, ModelError), match=message):
-        Distillation(tiny_model("bert"), tiny_model("bert"), Distill(**settings), tiny_task)
+        DistillObjective(tiny_model("bert"), tiny_model("bert"), Distill(**settings), tiny_task)
 
 
 def test_attention_of_fused_families_is_refused_at_once(tiny_model, tiny_task):
     model = tiny_model("modernbert")
     with pytest.raises(ModelError, match="modernbert computes"):
-        Distillation(model, model, Distill(losses={"attention": 1.0}), tiny_task)
+        DistillObjective(model, model, Distill(losses={"attention": 1.0}), tiny_task)
 
 
 def test_another_vocabulary_is_refused(tiny_folder, tiny_model, prepared, tmp_path):

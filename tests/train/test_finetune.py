@@ -10,7 +10,7 @@ from compress.models.families import FAMILIES
 from compress.models.load_save import load, load_model
 from compress.recipe.training_schema import Finetune
 from compress.train import finetune, finetune_from_model
-from compress.train.core.training_data import from_rows, tokens_of
+from compress.train.core.training_data import fast_tokenizer, from_rows
 
 SETTINGS = {"epochs": 4, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
 
@@ -120,7 +120,7 @@ def test_multi_label_and_regression_learn(tiny_model, tiny_tokenizer, tiny_task,
     scored = [{**row, "label": float(row["label"])} for row in rows(50)]
     for task, given, problem in ((several, marked, "multi_label_classification"), (number, scored, "regression")):
         model = tiny_model("bert", labels=task.labels or ("score",), initializer_range=0.1)
-        tokens = tokens_of(model.config, tiny_tokenizer)
+        tokens = fast_tokenizer(model.config, tiny_tokenizer)
         evaluate = from_rows(given, given, task, tokens, Console("quiet")).evaluate
         before = evaluate(model)
         finetune_from_model(model, tiny_tokenizer, given, given, task, Finetune(**SETTINGS))

@@ -11,8 +11,8 @@ from compress.measure.predict_rows import predict_encoded
 from compress.recipe.training_schema import Checkpoints, Training
 from compress.train.core import training_data as materials
 from compress.train.core.precision import choose_precision
-from compress.train.core.train_state import State
-from compress.train.evaluate import runs
+from compress.train.core.train_state import TrainState
+from compress.train.evaluate import predict_function
 from compress.train.loop import train
 from compress.train.objective import TaskObjective
 
@@ -89,7 +89,12 @@ def test_scores_are_those_of_full_precision(tiny_model, material, tmp_path):
     def evaluate(model):
         names = ("input_ids", "attention_mask", "token_type_ids")
         arrays = material.train.batch(np.arange(4))
-        seen.append((torch.is_autocast_enabled("cpu"), runs(model)({name: arrays[name] for name in names})["logits"]))
+        seen.append(
+            (
+                torch.is_autocast_enabled("cpu"),
+                predict_function(model)({name: arrays[name] for name in names})["logits"],
+            )
+        )
         return 0.0
 
     model = tiny_model("bert")
@@ -155,7 +160,7 @@ def test_rows_with_other_labels_and_other_tasks_are_another_training(
     tiny_model, tiny_tokenizer, material, rows, tmp_path
 ):
     def material_of(changed, task=material.task):
-        tokens = materials.tokens_of(tiny_model("bert").config, tiny_tokenizer)
+        tokens = materials.fast_tokenizer(tiny_model("bert").config, tiny_tokenizer)
         return materials.from_rows(changed, rows(20), task, tokens, Console("quiet"))
 
     run(tiny_model("bert"), material, tmp_path)
@@ -245,7 +250,7 @@ def test_accumulated_batches_weigh_as_one(tiny_model, material, rows, tmp_path):
     run(twice, material, tmp_path / "twice", epochs=2, batch_size=20, accumulate=3, warmup=0)
     # Weights cannot be compared: what has no effect (a key's bias) moves by the sign of its rounding error.
     models = once, twice, tiny_model("bert")
-    found = [predict_encoded(runs(model), material.train, rows(50), material.task, 64) for model in models]
+    found = [predict_encoded(predict_function(model), material.train, rows(50), material.task, 64) for model in models]
     assert found[0] == pytest.approx(found[1], abs=1e-3)
     assert found[0] != pytest.approx(found[2], abs=1e-2)
 
@@ -322,7 +327,7 @@ class SettlesAfter(TaskObjective):
         self.left -= 1
         return {"early" if self.left >= 0 else "late": super().__call__(model, batch)["task"]}
 
-    def settles(self):
+    def is_selectable(self):
         return self.left < 0
 
 
@@ -350,7 +355,7 @@ def test_losses_are_means_over_the_updates_in_which_they_counted(tiny_model, mat
 
 
 def test_checkpoints_of_older_versions_counted_all_losses_together():
-    state = State.of({"done": 5, "sums": {"task": 6.0}, "since": 3, "gone": 1})
+    state = TrainState.of({"done": 5, "sums": {"task": 6.0}, "since": 3, "gone": 1})
     assert (state.done, state.mean_losses()) == (5, {"task": 2.0})
     state.add_losses({"task": 2.0, "late": 1.0})
     assert state.mean_losses() == {"task": 2.0, "late": 1.0}

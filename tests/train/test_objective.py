@@ -9,8 +9,8 @@ from compress.model_info import TaskInfo
 from compress.models.heads import head_named
 from compress.recipe.training_schema import Distill
 from compress.tasks import KINDS, kind_of
-from compress.train.core.training_data import tokens_of
-from compress.train.distillation.distill_objective import Distillation
+from compress.train.core.training_data import fast_tokenizer
+from compress.train.distillation.distill_objective import DistillObjective
 from compress.train.objective import TaskObjective, forward
 
 TEXTS = ["a very good film", "it was so dull", "great plot", "the film is not bad or dull but fine"]
@@ -58,7 +58,7 @@ def made(tiny_model, tiny_tokenizer):
         names = [str(place) for place in range(KINDS[kind].output_count(task))]
         pooling = {"pooling": "mean"} if head.name == "sentence-embedding" else {}
         model = tiny_model("bert", labels=names, head=head.suffix, **pooling, **changes)
-        examples = training_examples(encode_rows(ROWS[kind], task, tokens_of(model.config, tiny_tokenizer)), task)
+        examples = training_examples(encode_rows(ROWS[kind], task, fast_tokenizer(model.config, tiny_tokenizer)), task)
         arrays = examples.batch(list(range(len(examples.lengths))))
         return model, {name: torch.from_numpy(array) for name, array in arrays.items()}, task
 
@@ -81,14 +81,14 @@ def test_every_kind_can_be_learnt(kind, long, made):
 def test_every_kind_distils(kind, long, made):
     (student, batch, task), (teacher, _, _) = made(kind, long), made(kind, long)
     everything = Distill(losses={"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0}, hard_label=0.5)
-    losses = Distillation(student, teacher, everything, task)(student, batch)
+    losses = DistillObjective(student, teacher, everything, task)(student, batch)
     assert losses["hard_label"].item() == pytest.approx(0.5 * TaskObjective(task)(student, batch)["task"].item())
     for name in everything.loss_names():
         assert losses[name].item() == pytest.approx(0.0, abs=1e-4)
     with torch.no_grad():
         for parameter in student.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
-    losses = Distillation(student, teacher, everything, task)(student, batch)
+    losses = DistillObjective(student, teacher, everything, task)(student, batch)
     torch.stack(list(losses.values())).sum().backward()
     assert all(0 < losses[name].item() < 1e3 for name in everything.loss_names())
     assert all(each.grad.isfinite().all() for each in student.parameters() if each.grad is not None)
@@ -107,7 +107,7 @@ def test_models_are_handed_texts_alone(kind, made, monkeypatch):
 def test_margins_are_for_retrieval_alone(made):
     model, _, task = made("classification")
     with pytest.raises(UsageError, match="classification has none"):
-        Distillation(model, model, Distill(losses={"margin": 1.0}), task)
+        DistillObjective(model, model, Distill(losses={"margin": 1.0}), task)
 
 
 def test_every_kind_is_tried():

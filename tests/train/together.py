@@ -17,7 +17,7 @@ from compress.models.load_save import load_model, load_tokenizer
 from compress.recipe.training_schema import Checkpoints, Distill, Finetune, Student
 from compress.train.core import training_data as materials
 from compress.train.distill import distill
-from compress.train.evaluate import runs
+from compress.train.evaluate import predict_function
 from compress.train.finetune import finetune
 from compress.train.loop import train
 from compress.train.objective import TaskObjective
@@ -75,11 +75,11 @@ def main(teacher, data, folder):
     torch.set_num_threads(1)
     teacher, data, folder = Path(teacher), Path(data), Path(folder)
     config = load_model(teacher).config
-    material = materials.from_data(data, materials.tokens_of(config, load_tokenizer(teacher)), Console("quiet"))
+    material = materials.from_data(data, materials.fast_tokenizer(config, load_tokenizer(teacher)), Console("quiet"))
     rows = load_prepared(data).rows("train")
 
     def answers_of(model):
-        return predict_encoded(runs(model), material.train, rows, material.task, 64)
+        return predict_encoded(predict_function(model), material.train, rows, material.task, 64)
 
     examples = Seeing(material.train)
     model, result = one(teacher, material, folder / "plain", examples=examples)

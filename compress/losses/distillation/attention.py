@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from compress.losses.tensor_ops.row_groups import Groups
-from compress.losses.tensor_ops.token_maps import AT_ONCE, compare_maps, divergence, scores_of, softmaxed, squared
+from compress.losses.tensor_ops.row_groups import RowGroups
+from compress.losses.tensor_ops.token_maps import (
+    MAX_ELEMENTS,
+    attention_scores,
+    kl_distance,
+    masked_softmax,
+    squared_distance,
+    token_map_loss,
+)
 
 if TYPE_CHECKING:
     from compress.recipe.loss_schema import Attention
@@ -46,19 +53,19 @@ def attention(
     if ours[0].shape[1] != theirs[0].shape[1]:
         followed = matched(ours[0].detach(), ours[1].detach(), *theirs, batch)
         theirs = theirs[0][:, followed], theirs[1][:, followed]
-    return compare_maps(ours, theirs, batch, divergence if settings.form == "kl" else squared)
+    return token_map_loss(ours, theirs, batch, kl_distance if settings.form == "kl" else squared_distance)
 
 
 @torch.no_grad()
 def matched(query: Tensor, key: Tensor, their_query: Tensor, their_key: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
-    """Which teacher's head each of the student's follows (student's heads,), by the divergence of their maps."""
+    """Which teacher's head each of the student's follows (student's heads,), by the kl_distance of their maps."""
     tokens, heads = query.shape[2], query.shape[1] + their_query.shape[1]
-    some = slice(max(1, min(LOOKED_INTO, AT_ONCE["cpu"] // (heads * tokens**2))))
+    some = slice(max(1, min(LOOKED_INTO, MAX_ELEMENTS["cpu"] // (heads * tokens**2))))
     mask = batch["attention_mask"][some]
     real = mask[:, None, None].bool()
-    weights = Groups.of({"input_ids": mask}).weights(mask)[:, None, :, None]
-    ours, theirs = scores_of(query[some], key[some]), scores_of(their_query[some], their_key[some])
-    our_sum, (share, their_sum) = softmaxed(ours, real)[1], softmaxed(theirs, real)
+    weights = RowGroups.of({"input_ids": mask}).weights(mask)[:, None, :, None]
+    ours, theirs = attention_scores(query[some], key[some]), attention_scores(their_query[some], their_key[some])
+    our_sum, (share, their_sum) = masked_softmax(ours, real)[1], masked_softmax(theirs, real)
     wanted = share * weights
     known = ((theirs - their_sum) * wanted).transpose(0, 1).flatten(1).sum(dim=1)
     guessed = (ours - our_sum).transpose(0, 1).flatten(1) @ wanted.transpose(0, 1).flatten(1).T

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from compress.losses.tensor_ops.masked_mean import mean_over_examples
-from compress.losses.tensor_ops.vector_ops import same_shape, text_vectors, unit
+from compress.losses.tensor_ops.vector_ops import check_same_shape, text_vectors, unit
 
 if TYPE_CHECKING:
     from compress.recipe.loss_schema import Contrast
@@ -34,7 +34,7 @@ def contrast(
         settings: `temperature`: a smaller one looks at the most similar texts alone, and its gradient grows with its
             inverse; `pool`: what stands for a text, its first token's vector or the mean of all.
     """
-    ours, theirs = same_shape(student["hidden"], teacher["hidden"])
+    ours, theirs = check_same_shape(student["hidden"], teacher["hidden"])
     ours, theirs = (unit(text_vectors(each, batch, settings.pool)) for each in (ours, theirs))
     with torch.autocast(ours.device.type, enabled=False):  # a product in bf16 is coarse once divided by 0.05
         scores = ours @ theirs.T / settings.temperature

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from compress.losses.tensor_ops.row_groups import FAR, Groups
+from compress.losses.tensor_ops.row_groups import MASKED_LOGIT, RowGroups
 
 
 def decoupled_distance(
@@ -37,7 +37,7 @@ def decoupled_distance(
     return temperature**2 * (target * apart[0] + others * apart[1])
 
 
-def right_classes(problem: str, teacher: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
+def target_classes(problem: str, teacher: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
     """The class (things,) that counts as true: what the row says, else what the teacher finds likeliest.
 
     A row says it where one class or one choice of several is right, unless `labelled` (examples,) in the batch is zero
@@ -51,7 +51,7 @@ def right_classes(problem: str, teacher: Tensor, batch: Mapping[str, Tensor]) ->
     likeliest = teacher.argmax(dim=-1)
     if problem not in TRUE or "labels" not in batch:
         return likeliest
-    groups = Groups.of(batch)
+    groups = RowGroups.of(batch)
     labels = batch["labels"]
     told = groups.first(labels) if problem == "single_label_classification" else groups.padded(labels).argmax(dim=1)
     if "labelled" not in batch:
@@ -67,6 +67,6 @@ TRUE = ("single_label_classification", "choice")
 def _parts(logits: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """Log chances (things, 2) of the true class and all others together, and (things, classes) of each other one."""
     true = logits.gather(-1, right[:, None])
-    beside = logits.scatter(-1, right[:, None], FAR)
+    beside = logits.scatter(-1, right[:, None], MASKED_LOGIT)
     both = torch.cat([true, beside.logsumexp(dim=-1, keepdim=True)], dim=-1)
     return both.log_softmax(dim=-1), beside.log_softmax(dim=-1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from compress.losses.tensor_ops.masked_mean import mean_over_tokens
-from compress.losses.tensor_ops.vector_ops import same_shape, squared_lengths
+from compress.losses.tensor_ops.vector_ops import check_same_shape, squared_norm
 
 if TYPE_CHECKING:
     from compress.recipe.loss_schema import Embedding
@@ -28,5 +28,5 @@ def embedding(
         batch: `attention_mask` (examples, tokens), one for real tokens; `group` where rows are several examples.
         settings: it has no knobs but its weight.
     """
-    ours, theirs = same_shape(student["hidden"], teacher["hidden"])
-    return mean_over_tokens(squared_lengths(ours - theirs) / ours.shape[-1], batch)
+    ours, theirs = check_same_shape(student["hidden"], teacher["hidden"])
+    return mean_over_tokens(squared_norm(ours - theirs) / ours.shape[-1], batch)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from compress.losses.tensor_ops.masked_mean import mean_over_examples, mean_over_tokens
-from compress.losses.tensor_ops.vector_ops import same_shape, squared_lengths, unit
+from compress.losses.tensor_ops.vector_ops import check_same_shape, squared_norm, unit
 
 if TYPE_CHECKING:
     from compress.recipe.loss_schema import HiddenState
@@ -33,10 +33,10 @@ def hidden_state(
         batch: `attention_mask` (examples, tokens), one for real tokens; `group` where rows are several examples.
         settings: its `form`.
     """
-    ours, theirs = same_shape(student["hidden"], teacher["hidden"])
+    ours, theirs = check_same_shape(student["hidden"], teacher["hidden"])
     if settings.form == "mse":
-        return mean_over_tokens(squared_lengths(ours - theirs) / ours.shape[-1], batch)
+        return mean_over_tokens(squared_norm(ours - theirs) / ours.shape[-1], batch)
     if settings.form == "cosine":
         # Half the squared distance at length one is 1 - cos, and exactly zero for what is equal, in halves too.
-        return mean_over_tokens(squared_lengths(unit(ours) - unit(theirs)) / 2, batch)
-    return mean_over_examples(squared_lengths(unit(ours[:, 0]) - unit(theirs[:, 0])), batch)
+        return mean_over_tokens(squared_norm(unit(ours) - unit(theirs)) / 2, batch)
+    return mean_over_examples(squared_norm(unit(ours[:, 0]) - unit(theirs[:, 0])), batch)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from compress.losses.task.in_batch_negatives import NEGATIVE, POSITIVE, QUERY, SCALE
-from compress.losses.tensor_ops.row_groups import Groups
+from compress.losses.tensor_ops.row_groups import RowGroups
 
 if TYPE_CHECKING:
     from compress.model_info import TaskInfo
@@ -28,7 +28,7 @@ def margin(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: Tas
             1 positive (one of each a row), 2 negatives; `group`.
         task: not looked at.
     """
-    embeddings, part, groups = outputs["sentence_embedding"].float(), batch["part"], Groups.of(batch)
+    embeddings, part, groups = outputs["sentence_embedding"].float(), batch["part"], RowGroups.of(batch)
     queries = embeddings[part == QUERY][groups.row]
     ours = _margins(SCALE * (queries * embeddings).sum(dim=-1), part, groups)
     theirs = _margins(batch["scores"].float(), part, groups)
@@ -36,6 +36,6 @@ def margin(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: Tas
     return ((ours - theirs).square() * weight).sum()
 
 
-def _margins(scores: Tensor, part: Tensor, groups: Groups) -> Tensor:
+def _margins(scores: Tensor, part: Tensor, groups: RowGroups) -> Tensor:
     """How far each example is below its row's positive."""
     return scores[part == POSITIVE][groups.row] - scores

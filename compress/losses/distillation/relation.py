@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from compress.errors import UsageError
-from compress.losses.tensor_ops.token_maps import compare_maps, divergence
+from compress.losses.tensor_ops.token_maps import kl_distance, token_map_loss
 
 if TYPE_CHECKING:
     from compress.recipe.loss_schema import Relation
@@ -43,7 +43,7 @@ def relation(
     heads = relation_heads(_width(student[usual]), _width(teacher[usual]), teacher[usual].shape[1], settings.heads)
     ours = {name[0]: _cut(student[name], heads) for name in settings.sides}
     theirs = {name[0]: _cut(teacher[name].detach(), heads) for name in settings.sides}
-    losses = [compare_maps((ours[a], ours[b]), (theirs[a], theirs[b]), batch, divergence) for a, b in settings.pairs]
+    losses = [token_map_loss((ours[a], ours[b]), (theirs[a], theirs[b]), batch, kl_distance) for a, b in settings.pairs]
     return torch.stack(losses).mean()
 
 

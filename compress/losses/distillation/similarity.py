@@ -16,7 +16,7 @@ from compress.losses.tensor_ops.vector_ops import text_vectors
 if TYPE_CHECKING:
     from compress.recipe.loss_schema import Similarity
 
-AT_ONCE = {"cpu": 1 << 22, "cuda": 1 << 26}
+MAX_ELEMENTS = {"cpu": 1 << 22, "cuda": 1 << 26}
 """How many angles are held at once: those of 161 texts, of 406 on a card."""
 SAME = 1e-6
 """Texts whose squared distance is below this share of the mean one are in one place, and have no direction."""
@@ -84,7 +84,9 @@ def _distance(ours: _Space, theirs: _Space) -> Tensor:
 def _angle(ours: _Space, theirs: _Space) -> Tensor:
     """Huber's loss of the cosines of all angles; where there are many, made again for the gradient, a few at a time."""
     texts, device = len(ours.products), ours.products.device
-    some = torch.split(torch.arange(texts, device=device), max(1, AT_ONCE.get(device.type, AT_ONCE["cpu"]) // texts**2))
+    some = torch.split(
+        torch.arange(texts, device=device), max(1, MAX_ELEMENTS.get(device.type, MAX_ELEMENTS["cpu"]) // texts**2)
+    )
     spaces = ours.products, ours.inverse, theirs.products, theirs.inverse
     if len(some) == 1:
         total = _angles_at(some[0], *spaces)

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from compress.losses.distillation.decoupled import decoupled_distance, right_classes
-from compress.losses.tensor_ops.logit_views import View, views
-from compress.losses.tensor_ops.row_groups import FAR
+from compress.losses.distillation.decoupled import decoupled_distance, target_classes
+from compress.losses.tensor_ops.logit_views import LogitView, logit_views
+from compress.losses.tensor_ops.row_groups import MASKED_LOGIT
 
 if TYPE_CHECKING:
     from compress.model_info import TaskInfo
@@ -51,7 +51,7 @@ def soft_label(
     Multilingual using Knowledge Distillation", 2020, arXiv:2004.09813).
 
     Args:
-        ours: the student's outputs, in the shapes that `views.py` tells.
+        ours: the student's outputs, in the shapes that `logit_views.py` tells.
         theirs: the teacher's, of the same shapes, without gradient. Probabilities that rows bring along become outputs
             in `given.py`; a logit of minus infinity (a probability of zero) is fine.
         batch: what the models were given, and what of it can be an answer.
@@ -75,17 +75,17 @@ def _compared(
     task: TaskInfo,
     problem: str,
     settings: SoftLabel,
-) -> Iterator[tuple[View, View, Distance]]:
+) -> Iterator[tuple[LogitView, LogitView, Distance]]:
     """Each view of both models' answers, and how it is compared."""
-    wanted = views(problem, {name: answer.detach() for name, answer in theirs.items()}, batch, task)
-    for student, teacher in zip(views(problem, ours, batch, task), wanted, strict=True):
+    wanted = logit_views(problem, {name: answer.detach() for name, answer in theirs.items()}, batch, task)
+    for student, teacher in zip(logit_views(problem, ours, batch, task), wanted, strict=True):
         if student.logits.shape != teacher.logits.shape:
             shapes = tuple(student.logits.shape), tuple(teacher.logits.shape)
             raise ValueError(f"student answers {shapes[0]} and teacher answers {shapes[1]} differ")
         yield student, teacher, _distance(problem, teacher, batch, settings)
 
 
-def _distance(problem: str, teacher: View, batch: Mapping[str, Tensor], settings: SoftLabel) -> Distance:
+def _distance(problem: str, teacher: LogitView, batch: Mapping[str, Tensor], settings: SoftLabel) -> Distance:
     temperature = settings.temperature or 1.0
     if problem in VECTORS:
         return squared_distance
@@ -94,7 +94,7 @@ def _distance(problem: str, teacher: View, batch: Mapping[str, Tensor], settings
     if problem == "multi_label_classification":
         return lambda ours, theirs: sigmoid_distance(ours, theirs, temperature)
     if settings.form == "decoupled":
-        right = right_classes(problem, teacher.logits, batch)
+        right = target_classes(problem, teacher.logits, batch)
         return lambda ours, theirs: decoupled_distance(
             ours, floored(theirs), right, temperature, settings.target, settings.others
         )
@@ -126,7 +126,7 @@ def sigmoid_distance(student: Tensor, teacher: Tensor, temperature: float) -> Te
 
 def logit_distance(student: Tensor, teacher: Tensor) -> Tensor:
     """Squared difference of logits (things, classes), as a mean over what can be chosen."""
-    able = teacher != FAR
+    able = teacher != MASKED_LOGIT
     return squared_distance(student, floored(teacher)) / able.sum(dim=-1)
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
-from compress.losses.tensor_ops.row_groups import Groups
+from compress.losses.tensor_ops.row_groups import RowGroups
 
 if TYPE_CHECKING:
     from compress.model_info import TaskInfo
 
 
-def cosine(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
+def cosine_mse(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
     """``(u·v - y)²`` of a row's two embeddings and its similarity y, as a mean over rows.
 
     Reimers and Gurevych, "Sentence-BERT: Sentence Embeddings using Siamese BERT-Networks", 2019 (arXiv:1908.10084),
@@ -25,6 +25,6 @@ def cosine(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: Tas
         batch: `labels` (examples,) float32 from 0 to 1, the same for both; `group` (examples,).
         task: not looked at.
     """
-    groups = Groups.of(batch)
+    groups = RowGroups.of(batch)
     first, second = groups.padded(outputs["sentence_embedding"].float()).unbind(dim=1)
     return F.mse_loss((first * second).sum(dim=-1), groups.first(batch["labels"]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from compress.losses.tensor_ops.row_groups import FAR, Groups
+from compress.losses.tensor_ops.row_groups import MASKED_LOGIT, RowGroups
 
 if TYPE_CHECKING:
     from compress.model_info import TaskInfo
@@ -20,7 +20,7 @@ SCALE = 20.0
 """Cosines lie between -1 and 1, too near to each other for a softmax; this is a temperature of 0.05."""
 
 
-def documents(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
+def in_batch_negatives(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
     """``-log softmax(20 q·d)[positive]`` of each query q over all documents d of the batch, as a mean over rows.
 
     Henderson et al., "Efficient Natural Language Response Suggestion for Smart Reply", 2017 (arXiv:1705.00652), for
@@ -36,12 +36,12 @@ def documents(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: 
         batch: `part` (examples,): 0 query, 1 positive (one of each a row), 2 negatives; `group` and `input_ids`.
         task: not looked at.
     """
-    embeddings, part, row = outputs["sentence_embedding"].float(), batch["part"], Groups.of(batch).row
+    embeddings, part, row = outputs["sentence_embedding"].float(), batch["part"], RowGroups.of(batch).row
     queries, documents = part == QUERY, part != QUERY
     with torch.autocast(embeddings.device.type, enabled=False):  # a product in bf16 is coarse once multiplied by 20
         scores = SCALE * embeddings[queries] @ embeddings[documents].T
     own = (row[queries][:, None] == row[documents]) & (part[documents] == POSITIVE)
-    scores = scores.masked_fill(_known(batch["input_ids"], part) & ~own, FAR)
+    scores = scores.masked_fill(_known(batch["input_ids"], part) & ~own, MASKED_LOGIT)
     return -scores.log_softmax(dim=1)[own].mean()
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from compress.losses.tensor_ops.logit_views import of_choices
-from compress.losses.tensor_ops.row_groups import Groups
+from compress.losses.tensor_ops.logit_views import choice_view
+from compress.losses.tensor_ops.row_groups import RowGroups
 
 if TYPE_CHECKING:
     from compress.model_info import TaskInfo
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TINY = torch.finfo(torch.float32).tiny
 
 
-def ranking(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
+def listwise_ce(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
     """``-sum_i p_i log softmax(z)_i`` over each row's candidates i, ``p = y / sum y``, as a mean over rows.
 
     Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", ICML 2007, where p is a softmax of the
@@ -29,8 +29,8 @@ def ranking(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: Ta
         batch: `labels` (examples,) float32, 0 for wrong candidates, 1 or more for right ones; `group` (examples,).
         task: not looked at.
     """
-    (view,) = of_choices(outputs, batch, task)
-    groups = Groups.of(batch)
+    (view,) = choice_view(outputs, batch, task)
+    groups = RowGroups.of(batch)
     wanted = groups.padded(batch["labels"].float())
     loss = -(view.logits.log_softmax(dim=1) * wanted).sum(dim=1) / wanted.sum(dim=1).clamp(min=TINY)
     return (loss * ((wanted > 0).sum(dim=1) < groups.counts)).mean()

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
-from compress.losses.tensor_ops.pool_window_logits import pooled
-from compress.losses.tensor_ops.row_groups import Groups
+from compress.losses.tensor_ops.pool_window_logits import pool_window_logits
+from compress.losses.tensor_ops.row_groups import RowGroups
 
 if TYPE_CHECKING:
     from compress.model_info import TaskInfo
 
 
-def number(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
-    """``(z - y)²`` of each row's pooled output z and number y, as a mean over rows.
+def mse(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
+    """``(z - y)²`` of each row's pool_window_logits output z and number y, as a mean over rows.
 
     Args:
         outputs: `logits` (examples, 1), with one more output where windows are weighed.
         batch: `labels` (examples,) float32; `group` where rows are several windows.
-        task: how windows are pooled (`long`).
+        task: how windows are pool_window_logits (`long`).
     """
-    groups = Groups.of(batch)
-    logits = pooled(outputs["logits"].float(), groups, task.long)
+    groups = RowGroups.of(batch)
+    logits = pool_window_logits(outputs["logits"].float(), groups, task.long)
     return F.mse_loss(logits.squeeze(-1), groups.first(batch["labels"]))

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from compress.losses.tensor_ops.logit_views import of_choices
-from compress.losses.tensor_ops.row_groups import Groups
+from compress.losses.tensor_ops.logit_views import choice_view
+from compress.losses.tensor_ops.row_groups import RowGroups
 
 if TYPE_CHECKING:
     from compress.model_info import TaskInfo
 
 
-def choice(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
+def multiple_choice_ce(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
     """``-log softmax(z)[right]`` over the scores z of each row's choices, as a mean over rows.
 
     Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", 2018
@@ -26,6 +26,6 @@ def choice(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: Tas
         batch: `labels` (examples,) float32, 1 for the right choice and 0 for others; `group` (examples,).
         task: not looked at.
     """
-    (view,) = of_choices(outputs, batch, task)
-    right = Groups.of(batch).padded(batch["labels"].float())
+    (view,) = choice_view(outputs, batch, task)
+    right = RowGroups.of(batch).padded(batch["labels"].float())
     return -(view.logits.log_softmax(dim=1) * right).sum(dim=1).mean()

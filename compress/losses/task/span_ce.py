@@ -9,13 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from compress.losses.tensor_ops.logit_views import of_places
+from compress.losses.tensor_ops.logit_views import span_views
 
 if TYPE_CHECKING:
     from compress.model_info import TaskInfo
 
 
-def spans(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
+def span_ce(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
     """The mean of ``-log softmax(s)[start]`` and ``-log softmax(e)[end]``, as a mean over windows, then rows.
 
     Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", 2018
@@ -29,6 +29,6 @@ def spans(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: Task
     """
     losses = [
         (F.cross_entropy(view.logits, batch[name], reduction="none") * view.weight).sum()
-        for name, view in zip(("start", "end"), of_places(outputs, batch, task), strict=True)
+        for name, view in zip(("start", "end"), span_views(outputs, batch, task), strict=True)
     ]
     return torch.stack(losses).mean()

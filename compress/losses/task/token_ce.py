@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
-from compress.losses.tensor_ops.row_groups import Groups
+from compress.losses.tensor_ops.row_groups import RowGroups
 
 if TYPE_CHECKING:
     from compress.model_info import TaskInfo
@@ -17,7 +17,7 @@ UNTAGGED = -100
 """The label of special pieces, of padding, and of all pieces of a word but its first."""
 
 
-def tags(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
+def token_ce(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
     """``-log softmax(z)[y]`` at each word's first piece, as a mean over a row's words, then over rows.
 
     Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", 2018
@@ -30,7 +30,7 @@ def tags(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskI
         task: not looked at.
     """
     labels = batch["labels"]
-    weight = Groups.of(batch).weights(labels != UNTAGGED)
+    weight = RowGroups.of(batch).weights(labels != UNTAGGED)
     logits = outputs["logits"].float().flatten(0, 1)
     wrong = F.cross_entropy(logits, labels.flatten(), ignore_index=UNTAGGED, reduction="none")
     return (wrong * weight.flatten()).sum()

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from compress.losses.tensor_ops.pool_window_logits import pooled
-from compress.losses.tensor_ops.row_groups import FAR, Groups
-from compress.losses.tensor_ops.vector_ops import lifted
+from compress.losses.tensor_ops.pool_window_logits import pool_window_logits
+from compress.losses.tensor_ops.row_groups import MASKED_LOGIT, RowGroups
+from compress.losses.tensor_ops.vector_ops import to_float32
 
 if TYPE_CHECKING:
     from compress.model_info import TaskInfo
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Tensors = Mapping[str, Tensor]
 
 
-class View(NamedTuple):
+class LogitView(NamedTuple):
     """Things that are answered: rows, tokens or texts."""
 
     logits: Tensor
@@ -31,43 +31,45 @@ class View(NamedTuple):
     """(things,): a weighted sum is a mean over each row's things, then over rows."""
 
 
-def views(problem: str, outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[View, ...]:
+def logit_views(problem: str, outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[LogitView, ...]:
     """Every view of a model's outputs for one problem; where there are several, each says an equal part."""
     if problem not in VIEWS:
         raise ValueError(f"answers are compared for {', '.join(VIEWS)}; got {problem}")
     return VIEWS[problem](outputs, batch, task)
 
 
-def of_rows(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[View, ...]:
-    """One thing a row: the logits of a text, pooled over its windows (rows, classes)."""
-    logits = pooled(lifted(outputs["logits"]), Groups.of(batch), task.long)
-    return (View(logits, _evenly(logits)),)
+def row_view(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[LogitView, ...]:
+    """One thing a row: the logits of a text, pool_window_logits over its windows (rows, classes)."""
+    logits = pool_window_logits(to_float32(outputs["logits"]), RowGroups.of(batch), task.long)
+    return (LogitView(logits, _evenly(logits)),)
 
 
-def of_tokens(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[View, ...]:
+def token_view(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[LogitView, ...]:
     """Each real token (examples x tokens, classes)."""
-    weight = Groups.of(batch).weights(batch["attention_mask"])
-    return (View(lifted(outputs["logits"]).flatten(0, 1), weight.flatten()),)
+    weight = RowGroups.of(batch).weights(batch["attention_mask"])
+    return (LogitView(to_float32(outputs["logits"]).flatten(0, 1), weight.flatten()),)
 
 
-def of_places(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[View, ...]:
+def span_views(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[LogitView, ...]:
     """Where an answer starts and where it ends (examples, tokens): in the context, or at [CLS] for no answer."""
     possible = batch["context"].bool()
     possible = torch.cat([torch.ones_like(possible[:, :1]), possible[:, 1:]], dim=1)
-    weight = Groups.of(batch).of_examples()
-    starts, ends = (lifted(outputs[name]).masked_fill(~possible, FAR) for name in ("start_logits", "end_logits"))
-    return View(starts, weight), View(ends, weight)
+    weight = RowGroups.of(batch).of_examples()
+    starts, ends = (
+        to_float32(outputs[name]).masked_fill(~possible, MASKED_LOGIT) for name in ("start_logits", "end_logits")
+    )
+    return LogitView(starts, weight), LogitView(ends, weight)
 
 
-def of_choices(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[View, ...]:
+def choice_view(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[LogitView, ...]:
     """The scores of each row's choices side by side (rows, most choices)."""
-    scores = Groups.of(batch).padded(lifted(outputs["logits"]).squeeze(-1), FAR)
-    return (View(scores, _evenly(scores)),)
+    scores = RowGroups.of(batch).padded(to_float32(outputs["logits"]).squeeze(-1), MASKED_LOGIT)
+    return (LogitView(scores, _evenly(scores)),)
 
 
-def of_embeddings(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[View, ...]:
+def embedding_view(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[LogitView, ...]:
     """The vector of each text (examples, width)."""
-    return (View(lifted(outputs["sentence_embedding"]), Groups.of(batch).of_examples()),)
+    return (LogitView(to_float32(outputs["sentence_embedding"]), RowGroups.of(batch).of_examples()),)
 
 
 def _evenly(rows: Tensor) -> Tensor:
@@ -75,14 +77,14 @@ def _evenly(rows: Tensor) -> Tensor:
     return rows.new_full((len(rows),), 1 / len(rows))
 
 
-VIEWS: Mapping[str, Callable[[Tensors, Tensors, TaskInfo], tuple[View, ...]]] = {
-    "single_label_classification": of_rows,
-    "multi_label_classification": of_rows,
-    "regression": of_rows,
-    "token_classification": of_tokens,
-    "question_answering": of_places,
-    "choice": of_choices,
-    "ranking": of_choices,
-    "similarity": of_embeddings,
-    "retrieval": of_embeddings,
+VIEWS: Mapping[str, Callable[[Tensors, Tensors, TaskInfo], tuple[LogitView, ...]]] = {
+    "single_label_classification": row_view,
+    "multi_label_classification": row_view,
+    "regression": row_view,
+    "token_classification": token_view,
+    "question_answering": span_views,
+    "choice": choice_view,
+    "ranking": choice_view,
+    "similarity": embedding_view,
+    "retrieval": embedding_view,
 }

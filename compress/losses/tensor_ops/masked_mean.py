@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from compress.losses.tensor_ops.row_groups import Groups
+from compress.losses.tensor_ops.row_groups import RowGroups
 
 
 def mean_over_tokens(values: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
@@ -20,9 +20,9 @@ def mean_over_tokens(values: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
             computes there: zero times what is not a number is not one either.
         batch: `attention_mask` (examples, tokens), one for real tokens; `group` where rows are several examples.
     """
-    return (values * Groups.of(batch).weights(batch["attention_mask"])).sum()
+    return (values * RowGroups.of(batch).weights(batch["attention_mask"])).sum()
 
 
 def mean_over_examples(values: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
     """The mean of ``values`` (examples,) over each row's examples, then over rows."""
-    return (values * Groups.of(batch).of_examples()).sum()
+    return (values * RowGroups.of(batch).of_examples()).sum()

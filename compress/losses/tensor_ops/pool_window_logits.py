@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from compress.losses.tensor_ops.row_groups import FAR, Groups
+from compress.losses.tensor_ops.row_groups import MASKED_LOGIT, RowGroups
 
 
-def pooled(logits: Tensor, groups: Groups, how: str) -> Tensor:
+def pool_window_logits(logits: Tensor, groups: RowGroups, how: str) -> Tensor:
     """The logits of each row (rows, labels) from those of its windows (windows, outputs).
 
     `mean` and `max` do what they say to each label. `attention` takes the last output of each window as how much the
@@ -18,6 +18,6 @@ def pooled(logits: Tensor, groups: Groups, how: str) -> Tensor:
     if how == "mean":
         return groups.mean(logits)
     if how == "max":
-        return groups.padded(logits, FAR).amax(dim=1)
-    odds = groups.padded(logits[:, -1], FAR).softmax(dim=1)
+        return groups.padded(logits, MASKED_LOGIT).amax(dim=1)
+    odds = groups.padded(logits[:, -1], MASKED_LOGIT).softmax(dim=1)
     return (groups.padded(logits[:, :-1]) * odds[:, :, None]).sum(dim=1)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from compress.model_info import TaskInfo
 
 
-def answers_given(probabilities: Tensor, task: TaskInfo, problem: str) -> Mapping[str, Tensor]:
+def logits_from_probabilities(probabilities: Tensor, task: TaskInfo, problem: str) -> Mapping[str, Tensor]:
     """What a teacher would put out to answer with these probabilities, for `soft_label`.
 
     Logits are ``log p``, for several classes at once ``log p - log(1 - p)``; a softmax (or logistic function) makes

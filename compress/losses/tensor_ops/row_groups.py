@@ -13,12 +13,12 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-FAR = -1e9
+MASKED_LOGIT = -1e9
 """Far below any score and still finite: with minus infinity "zero times minus infinity" would be not a number."""
 
 
 @dataclass(frozen=True)
-class Groups:
+class RowGroups:
     """The rows of a batch. How many and how large they are the host knows, so that nothing here waits for a device."""
 
     row: Tensor
@@ -28,9 +28,9 @@ class Groups:
     """How many examples the largest row has."""
 
     @classmethod
-    def of(cls, batch: Mapping[str, Tensor]) -> Groups:
+    def of(cls, batch: Mapping[str, Tensor]) -> RowGroups:
         """As the batch's `group` says, which is best on the host, wherever the rest is."""
-        if isinstance(batch, Grouped):
+        if isinstance(batch, GroupedBatch):
             return batch.groups
         ids = batch["input_ids"]
         if "group" not in batch:
@@ -38,7 +38,7 @@ class Groups:
         return cls.numbered(batch["group"], ids.device)
 
     @classmethod
-    def numbered(cls, group: Tensor, device: torch.device) -> Groups:
+    def numbered(cls, group: Tensor, device: torch.device) -> RowGroups:
         """By the number of each example's row (examples,), for tensors on a device."""
         counts = torch.bincount(group)
         return cls(group.to(device, non_blocking=True), len(counts), int(counts.max()))
@@ -93,10 +93,10 @@ class Groups:
         return 1.0 / (self.counts * self.rows)[self.row]
 
 
-class Grouped(dict[str, Tensor]):
+class GroupedBatch(dict[str, Tensor]):
     """A batch whose groups are made once for all of its losses."""
 
     @cached_property
-    def groups(self) -> Groups:
+    def groups(self) -> RowGroups:
         """Made when the first loss asks."""
-        return Groups.of(dict(self))
+        return RowGroups.of(dict(self))

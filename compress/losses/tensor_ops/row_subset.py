@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from compress.losses.tensor_ops.row_groups import Groups
+from compress.losses.tensor_ops.row_groups import RowGroups
 
 Tensors = Mapping[str, Tensor]
 
 
-def over_rows(chosen: Tensor, outputs: Tensors, batch: Tensors, loss: Callable[[Tensors, Tensors], Tensor]) -> Tensor:
+def loss_on_subset(
+    chosen: Tensor, outputs: Tensors, batch: Tensors, loss: Callable[[Tensors, Tensors], Tensor]
+) -> Tensor:
     """``loss`` of the chosen rows alone, times their share of all rows; zero where none is chosen.
 
     The others count as rows that cost nothing. So the sum over batches is the same however rows are split into them; a
@@ -31,7 +33,7 @@ def over_rows(chosen: Tensor, outputs: Tensors, batch: Tensors, loss: Callable[[
         return loss(outputs, batch)
     places = chosen.nonzero()[:, 0]
     fewer = _of_examples(places, batch)
-    share = Groups.of(fewer).rows / Groups.of(batch).rows
+    share = RowGroups.of(fewer).rows / RowGroups.of(batch).rows
     return share * loss(_of_examples(places, outputs), fewer)
 
 

@@ -10,21 +10,21 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-WIDE = 16
+VECTOR_WIDTH = 16
 """Numbers in single precision in the widest vectors of today's processors."""
 
 
 def softmax(scores: Tensor) -> Tensor:
     """Over the last dimension."""
-    beyond = WIDE - scores.shape[-1]
+    beyond = VECTOR_WIDTH - scores.shape[-1]
     if beyond <= 0 or scores.device.type != "cpu":
         return scores.softmax(dim=-1)
     return pad(scores, (0, beyond), value=-torch.inf).softmax(dim=-1)[..., :-beyond].contiguous()
 
 
-def softmax_back(gradient: Tensor, share: Tensor) -> Tensor:
+def softmax_backward(gradient: Tensor, share: Tensor) -> Tensor:
     """The gradient of the scores, from that of their softmax; both in the same precision."""
-    if share.shape[-1] >= WIDE or share.device.type != "cpu":
+    if share.shape[-1] >= VECTOR_WIDTH or share.device.type != "cpu":
         return torch._softmax_backward_data(gradient, share, -1, share.dtype)
     weighed = gradient * share
     return weighed.sub_(share * weighed.sum(dim=-1, keepdim=True))

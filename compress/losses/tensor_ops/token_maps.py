@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from compress.losses.tensor_ops.row_groups import FAR, Groups
+from compress.losses.tensor_ops.row_groups import MASKED_LOGIT, RowGroups
 from compress.losses.tensor_ops.softmax import softmax
-from compress.losses.tensor_ops.vector_ops import lifted
+from compress.losses.tensor_ops.vector_ops import to_float32
 
 Sides = tuple[Tensor, Tensor]
 """Vectors (examples, heads, tokens, size) of the tokens that look, and of those that are looked at."""
@@ -26,11 +26,11 @@ Distance = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 Scores are (examples, heads, tokens, tokens); real tokens (examples, 1, 1, tokens) are true."""
 
-AT_ONCE = {"cpu": 1 << 18, "cuda": 1 << 26}
+MAX_ELEMENTS = {"cpu": 1 << 18, "cuda": 1 << 26}
 """How many numbers of maps are held at once: on a CPU what stays in its cache, elsewhere what keeps a card busy."""
 
 
-def compare_maps(ours: Sides, theirs: Sides, batch: Mapping[str, Tensor], distance: Distance) -> Tensor:
+def token_map_loss(ours: Sides, theirs: Sides, batch: Mapping[str, Tensor], distance: Distance) -> Tensor:
     """The distance of maps as a mean over heads and each row's real tokens, then over rows.
 
     A line of a map are the scores ``a·b / √size`` of one token with all others. Padding is neither looked from nor
@@ -40,42 +40,42 @@ def compare_maps(ours: Sides, theirs: Sides, batch: Mapping[str, Tensor], distan
         ours: the student's vectors.
         theirs: the teacher's; as many heads, of any size.
         batch: `attention_mask` (examples, tokens), one for real tokens; `group` where rows are several examples.
-        distance: `divergence` or `squared`.
+        distance: `kl_distance` or `squared_distance`.
     """
     mask = batch["attention_mask"]
-    weights = Groups.of(batch).weights(mask)[:, None] / ours[0].shape[1]
+    weights = RowGroups.of(batch).weights(mask)[:, None] / ours[0].shape[1]
     real = mask[:, None, None].bool()
     loss: Tensor = _Compared.apply(*ours, *theirs, real, weights, distance)  # type: ignore[no-untyped-call]
     return loss
 
 
-def scores_of(looking: Tensor, looked_at: Tensor) -> Tensor:
+def attention_scores(looking: Tensor, looked_at: Tensor) -> Tensor:
     """``a·b / √size`` (examples, heads, tokens, tokens), in single precision at least.
 
     Products of halves are rounded to halves first: in bf16 that is up to 0.4 % of a score.
     """
-    return lifted(looking @ looked_at.transpose(-1, -2)).mul_(looking.shape[-1] ** -0.5)
+    return to_float32(looking @ looked_at.transpose(-1, -2)).mul_(looking.shape[-1] ** -0.5)
 
 
-def softmaxed(scores: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+def masked_softmax(scores: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
     """The softmax over real tokens, and the logarithm of what it divides by (examples, heads, tokens, 1).
 
     It puts the scores of padding far below all others. The softmax is quick on a CPU, where a logarithm of all of it,
     or an exponential, is several times as slow; both can be had from its largest number, which is never near zero.
     """
-    share = softmax(scores.add_(~real * FAR))
+    share = softmax(scores.add_(~real * MASKED_LOGIT))
     return share, scores.amax(dim=-1, keepdim=True) - share.amax(dim=-1, keepdim=True).log()
 
 
-def divergence(ours: Tensor, theirs: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+def kl_distance(ours: Tensor, theirs: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
     """``KL(softmax(t) | softmax(s))`` over real tokens; its slope is the difference of the softmaxes."""
-    (given, our_sum), (wanted, their_sum) = softmaxed(ours, real), softmaxed(theirs, real)
+    (given, our_sum), (wanted, their_sum) = masked_softmax(ours, real), masked_softmax(theirs, real)
     # log p - log q = (t - log sum e^t) - (s - log sum e^s), as a mean that p weighs.
     apart = theirs.sub_(ours).mul_(wanted).sum(dim=-1) + (our_sum - their_sum)[..., 0]
     return apart, given.sub_(wanted)
 
 
-def squared(ours: Tensor, theirs: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+def squared_distance(ours: Tensor, theirs: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
     """``(s - t)²`` as a mean over real tokens."""
     apart = ours.sub_(theirs)
     slope = apart * (real / real.sum(dim=-1, keepdim=True).clamp(min=1))
@@ -96,14 +96,14 @@ class _Compared(torch.autograd.Function):
         weights: Tensor,
         distance: Distance,
     ) -> Tensor:
-        total = weights.new_zeros((), dtype=lifted(looking[:0]).dtype)
+        total = weights.new_zeros((), dtype=to_float32(looking[:0]).dtype)
         wanted = any(ctx.needs_input_grad[:2])
         slopes = [torch.empty_like(each) for each in (looking, looked_at) if wanted]
         for part in _parts(looking):
             a, b = looking[part], looked_at[part]
             texts, weight = part[0], weights[part[0]]
             values, slope = distance(
-                scores_of(a, b), scores_of(their_looking[part], their_looked_at[part]), real[texts]
+                attention_scores(a, b), attention_scores(their_looking[part], their_looked_at[part]), real[texts]
             )
             total += (values * weight).sum()
             if wanted:
@@ -123,7 +123,7 @@ class _Compared(torch.autograd.Function):
 def _parts(vectors: Tensor) -> Iterator[tuple[slice, slice]]:
     """Examples, and heads of them, whose maps together are as large as may be held at once."""
     examples, heads, tokens, _ = vectors.shape
-    maps = max(1, AT_ONCE.get(vectors.device.type, AT_ONCE["cpu"]) // tokens**2)
+    maps = max(1, MAX_ELEMENTS.get(vectors.device.type, MAX_ELEMENTS["cpu"]) // tokens**2)
     some_heads = min(heads, maps)
     some_examples = maps // some_heads
     for example in range(0, examples, some_examples):

@@ -11,17 +11,17 @@ from torch import Tensor
 HALVES = (torch.bfloat16, torch.float16)
 
 
-def lifted(values: Tensor) -> Tensor:
-    """In single precision at least: halves are lifted, the others stay as they are."""
+def to_float32(values: Tensor) -> Tensor:
+    """In single precision at least: halves are to_float32, the others stay as they are."""
     return values.float() if values.dtype in HALVES else values
 
 
-def squared_lengths(vectors: Tensor) -> Tensor:
+def squared_norm(vectors: Tensor) -> Tensor:
     """``|v|²`` of vectors (..., width), in single precision at least.
 
     Halves are multiplied as they are, without a larger copy of them all, and added up in single precision.
     """
-    return lifted((vectors * vectors).sum(dim=-1))
+    return to_float32((vectors * vectors).sum(dim=-1))
 
 
 def unit(vectors: Tensor) -> Tensor:
@@ -29,7 +29,7 @@ def unit(vectors: Tensor) -> Tensor:
     return torch.nn.functional.normalize(vectors, dim=-1)
 
 
-def same_shape(ours: Tensor, theirs: Tensor) -> tuple[Tensor, Tensor]:
+def check_same_shape(ours: Tensor, theirs: Tensor) -> tuple[Tensor, Tensor]:
     """Both, the teacher's cut off from its gradient; refused where their shapes differ."""
     if ours.shape != theirs.shape:
         raise ValueError(f"hidden states {tuple(ours.shape)} and {tuple(theirs.shape)} differ: project the student's")
@@ -45,8 +45,8 @@ def text_vectors(hidden: Tensor, batch: Mapping[str, Tensor], pool: Literal["cls
         pool: `cls` takes the first token's vector, `mean` the mean of all real tokens.
     """
     if pool == "cls":
-        return lifted(hidden[:, 0])
+        return to_float32(hidden[:, 0])
     mask = batch["attention_mask"]
     with torch.autocast(hidden.device.type, enabled=False):  # it would copy all of the hidden states
-        total = lifted((mask.to(hidden.dtype)[:, None] @ hidden)[:, 0])
+        total = to_float32((mask.to(hidden.dtype)[:, None] @ hidden)[:, 0])
     return total / mask.sum(dim=1, keepdim=True).clamp(min=1)

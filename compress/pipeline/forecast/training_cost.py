@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from compress.data.encode import bucketed_batches
 from compress.environment import cuda_devices, describe_cpu
-from compress.losses import LOSSES, AnswerLoss, LayerLoss
+from compress.losses import LOSSES, LayerLoss, OutputLoss
 from compress.measure.resources.flops import flops_per_token
 from compress.measure.timing.step_time_fit import BatchLoad, total_load
 from compress.model_info import ShapeInfo
@@ -120,7 +120,7 @@ def workload(student: ShapeInfo, teachers: Sequence[ShapeInfo], settings: Traini
 def asks(settings: Training) -> bool:
     """Whether a training runs a teacher."""
     named = settings.loss_names() if isinstance(settings, Distill) else set()
-    return any(isinstance(LOSSES[name], (AnswerLoss, LayerLoss)) for name in named)
+    return any(isinstance(LOSSES[name], (OutputLoss, LayerLoss)) for name in named)
 
 
 def memory(work: Workload, settings: Training) -> int:

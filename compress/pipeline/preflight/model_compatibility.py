@@ -37,13 +37,13 @@ from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.schema import Recipe, Task
 from compress.recipe.training_schema import Distill
 from compress.tasks import kind_of
-from compress.train.distillation.augment import check_unanswered
-from compress.train.distillation.cross_encoder_scores import LOSS as MARGIN
-from compress.train.distillation.cross_encoder_scores import check_margins
-from compress.train.distillation.embedding_projection import check_embedding
-from compress.train.distillation.layer_pairs import check_company
-from compress.train.distillation.sanity_warnings import doubts_about, doubts_about_start
-from compress.train.distillation.tokenizer_checks import OF_TEACHER, ONE_TOKENIZER, check_sizes
+from compress.train.distillation.augment import check_unlabelled
+from compress.train.distillation.cross_encoder_scores import MARGIN_LOSS as MARGIN
+from compress.train.distillation.cross_encoder_scores import check_margin_loss
+from compress.train.distillation.embedding_projection import check_embedding_width
+from compress.train.distillation.layer_pairs import check_local_batch_size
+from compress.train.distillation.sanity_warnings import settings_warnings, settings_warnings_start
+from compress.train.distillation.tokenizer_checks import STUDENT_HINT, TEACHERS_HINT, check_embedding_count
 
 Config = Mapping[str, Any]
 
@@ -79,8 +79,8 @@ def compatibility_errors(recipe: Recipe, cards: Sequence[Path] = (), task: TaskI
         yield from _refusals(part, partial(_follows_layers, part, recipe, settings, teacher, origin))
         yield from _refusals(part, partial(_follows_margins, settings, recipe.task))
         unlabelled = bool(entries(recipe.task.data, "unlabelled"))
-        yield from _refusals(part, partial(check_unanswered, settings, unlabelled))
-        yield from _refusals(part, partial(check_company, settings, Launch.from_environment().world))
+        yield from _refusals(part, partial(check_unlabelled, settings, unlabelled))
+        yield from _refusals(part, partial(check_local_batch_size, settings, Launch.from_environment().world))
         yield from _refusals(part, partial(_says_words, settings))
         yield from _refusals(part, partial(_teach_together, settings, recipe, teacher, task, cards))
     yield from _refusals("distill", lambda: _shows_parts(recipe, [config for config in (teacher, origin) if config]))
@@ -89,14 +89,14 @@ def compatibility_errors(recipe: Recipe, cards: Sequence[Path] = (), task: TaskI
 def compatibility_warnings(recipe: Recipe, cards: Sequence[Path] = ()) -> Iterator[str]:
     """What will run and nobody may have wished, of a recipe that has no faults."""
     for part, settings in _distillations(recipe).items():
-        yield from (f"{part}: {doubt}" for doubt in doubts_about(settings))
+        yield from (f"{part}: {doubt}" for doubt in settings_warnings(settings))
     student = recipe.student
     if student is None:
         return
     named = student if student.source else recipe.teacher
     config = config_in(config_of(str(named.source), named.revision, cards))
     if config is not None and not (student.source and not reshapes(student)):
-        yield from (f"student: {doubt}" for doubt in doubts_about_start(form_of(config, student).start, student))
+        yield from (f"student: {doubt}" for doubt in settings_warnings_start(form_of(config, student).start, student))
 
 
 def config_of(source: str, revision: str | None, cards: Sequence[Path] = ()) -> Config:
@@ -129,7 +129,9 @@ def _embeds_within(recipe: Recipe, teacher: Config, cards: Sequence[Path]) -> No
     """Refuse embeddings of a width that the teacher cannot teach, or for a task that has none."""
     if recipe.student and recipe.student.embedding is not None:
         embeds = kind_of(recipe.task).head == EMBEDDING.name
-        check_embedding(recipe.student, recipe.task.kind, _embedding_width(recipe, teacher, cards) if embeds else 0)
+        check_embedding_width(
+            recipe.student, recipe.task.kind, _embedding_width(recipe, teacher, cards) if embeds else 0
+        )
 
 
 def _reads_alike(recipe: Recipe, cards: Sequence[Path]) -> None:
@@ -138,7 +140,7 @@ def _reads_alike(recipe: Recipe, cards: Sequence[Path]) -> None:
     if student and student.source:
         expected = tokenizer_of(recipe.teacher.source, recipe.teacher.revision, cards)
         found = tokenizer_of(student.source, student.revision, cards)
-        check_pieces(student.source, found, expected, OF_TEACHER)
+        check_pieces(student.source, found, expected, STUDENT_HINT)
 
 
 def _embedding_width(recipe: Recipe, teacher: Config, cards: Sequence[Path]) -> int | None:
@@ -163,7 +165,7 @@ def _distillations(recipe: Recipe) -> dict[str, Distill]:
 
 def _follows_margins(settings: Distill, task: Task) -> None:
     """Refuse a cross-encoder that is none, or has nothing to do; and margins that nobody tells or nothing has."""
-    check_margins(settings, task)
+    check_margin_loss(settings, task)
     if MARGIN not in settings.loss_names():
         return
     if settings.cross_encoder is None:
@@ -215,9 +217,9 @@ def _teach_together(
         family_named(config["model_type"])
         check_length(recipe.task.max_length, max_positions(config, config.get("pad_token_id") or 0), named.source)
         if {"vocab_size"} <= config.keys() & teacher.keys():
-            check_sizes(who, int(config["vocab_size"]), int(teacher["vocab_size"]))
+            check_embedding_count(who, int(config["vocab_size"]), int(teacher["vocab_size"]))
         check_labels(who, named, recipe.task, task)
-        check_pieces(who, tokenizer_of(named.source, named.revision), expected, ONE_TOKENIZER)
+        check_pieces(who, tokenizer_of(named.source, named.revision), expected, TEACHERS_HINT)
 
 
 def _shows_parts(recipe: Recipe, models: Sequence[Config]) -> None:

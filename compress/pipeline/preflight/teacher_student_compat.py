@@ -24,10 +24,10 @@ from compress.recipe.schema import Task
 from compress.recipe.training_schema import Distill, FurtherTeacher, Student
 from compress.tasks import kind_of
 from compress.train.distillation.layer_map import layer_map
-from compress.train.distillation.layer_pairs import Comparisons, follows_map
-from compress.train.distillation.phases import stages_of
-from compress.train.distillation.teachers import check_answers, check_head
-from compress.train.distillation.tokenizer_checks import check_same_pieces
+from compress.train.distillation.layer_pairs import LayerPairs, uses_layer_map
+from compress.train.distillation.phases import loss_phases
+from compress.train.distillation.teachers import check_teacher_head, check_teacher_labels
+from compress.train.distillation.tokenizer_checks import check_same_vocabulary
 
 Widths = Sequence[int]
 """How many numbers the queries of each layer have, all heads together."""
@@ -64,12 +64,12 @@ def check_layers(settings: Distill, student: Widths | None, teacher: Widths | No
 
     Of a ``pruned`` student only the depth is known.
     """
-    stages = stages_of(settings)
+    stages = loss_phases(settings)
     if student is None or teacher is None:
         return
     depths = len(student), len(teacher)
-    measured = settings.layer_map == "measured" or not follows_map(stages)
-    comparisons = Comparisons(stages, () if measured else layer_map(settings.layer_map, *depths), *depths)
+    measured = settings.layer_map == "measured" or not uses_layer_map(stages)
+    comparisons = LayerPairs(stages, () if measured else layer_map(settings.layer_map, *depths), *depths)
     for number, stage in enumerate(stages):
         section = stage.sections.get("relation")
         if isinstance(section, Relation) and section.heads is not None and not pruned:
@@ -84,9 +84,9 @@ def check_labels(who: str, named: FurtherTeacher, asked: Task, task: TaskInfo | 
     folder = Path(named.source).expanduser()
     saved = saved_as(folder, read_config(folder))
     if task is None:
-        check_head(who, saved, head_named(kind_of(asked).head))
+        check_teacher_head(who, saved, head_named(kind_of(asked).head))
     else:
-        check_answers(who, saved, task)
+        check_teacher_labels(who, saved, task)
 
 
 def check_pieces(
@@ -94,7 +94,7 @@ def check_pieces(
 ) -> None:
     """Refuse a tokenizer with other pieces than the teacher's, where both are on this machine."""
     if found is not None and expected is not None:
-        check_same_pieces(who, found, expected, hint)
+        check_same_vocabulary(who, found, expected, hint)
 
 
 def tokenizer_of(

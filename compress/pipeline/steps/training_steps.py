@@ -20,7 +20,7 @@ from compress.recipe.training_schema import Distill, Finetune, FurtherTeacher, P
 
 if TYPE_CHECKING:
     from compress.tasks.base import Row
-    from compress.train.save_trained import Made
+    from compress.train.save_trained import TrainedModel
 
 
 def finetune(
@@ -33,11 +33,11 @@ def finetune(
 ) -> Done:
     """Make the teacher: fine-tuned, or taken as it is. Those that will teach ``beside`` it are looked at first."""
     from compress.data.splits.prepare_splits import load_prepared
-    from compress.train.distillation.teachers import check_further
+    from compress.train.distillation.teachers import check_further_teacher
     from compress.train.finetune import finetune as train
 
     for named in beside:
-        check_further(named, load_prepared(bench.inputs["data"]).info.task_info)
+        check_further_teacher(named, load_prepared(bench.inputs["data"]).info.task_info)
     made = train(
         teacher.source,
         bench.inputs["data"],
@@ -94,7 +94,7 @@ def _unlabelled(bench: Workbench) -> Sequence[Row]:
     return unlabelled_rows(folder) if folder else ()
 
 
-def _done(bench: Workbench, made: Made, settings: Training | Literal[False]) -> Done:
+def _done(bench: Workbench, made: TrainedModel, settings: Training | Literal[False]) -> Done:
     """The rows that went through a training, and how fast."""
     from compress.data.splits.prepare_splits import load_prepared
 

@@ -37,12 +37,12 @@ class Checkpoint:
     tensors: dict[str, Tensor]
 
 
-class Store:
-    """The folder of one training. ``identity`` tells trainings apart: another one's files are never gone on with."""
+class CheckpointStore:
+    """The folder of one training. ``training_identity`` distinguishes trainings."""
 
-    def __init__(self, folder: Path, identity: str) -> None:
+    def __init__(self, folder: Path, training_identity: str) -> None:
         self.folder = folder
-        self._identity = identity
+        self._identity = training_identity
 
     def latest(self) -> Checkpoint | None:
         """The last checkpoint, where there is one."""
@@ -109,7 +109,7 @@ class Store:
                 path.unlink()
 
     def _write_json(self, path: Path, content: Mapping[str, Any]) -> None:
-        told = {"schema_version": SCHEMA_VERSION, "identity": self._identity, **content}
+        told = {"schema_version": SCHEMA_VERSION, "training_identity": self._identity, **content}
         path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
         _flush(path)
 
@@ -118,7 +118,7 @@ class Store:
             content: dict[str, Any] = json.loads(path.read_bytes())
         except (OSError, ValueError) as error:
             raise ModelError(f"{path} cannot be read: {error}", hint=f"remove {self.folder} to train anew") from error
-        if (content.get("schema_version"), content.get("identity")) != (SCHEMA_VERSION, self._identity):
+        if (content.get("schema_version"), content.get("training_identity")) != (SCHEMA_VERSION, self._identity):
             raise ModelError(
                 f"{self.folder} holds another training: its settings, data or model differ from the ones given.",
                 hint="give another work folder, or remove this one to train anew",
@@ -138,7 +138,9 @@ def _flush(path: Path) -> None:
         os.fsync(stream.fileno())
 
 
-def identity(model: PreTrainedModel, objective: Objective, examples: Examples, settings: Training, seed: int) -> str:
+def training_identity(
+    model: PreTrainedModel, objective: Objective, examples: Examples, settings: Training, seed: int
+) -> str:
     """What tells one training from another: what changes its result, but for the weights that the model begins with."""
     shapes = [
         (name, list(parameter.shape))

@@ -17,11 +17,11 @@ from compress.train.objective import Examples
 
 Indices = NDArray[np.int64]
 
-OF_HOST = ("index", "group", *BESIDE)
+ON_HOST = ("index", "group", *BESIDE)
 """What of a batch decides what is run stays with the host, which would have to wait for a device to tell it."""
 
 
-class Batches:
+class DeviceBatches:
     """Makes batches. Which one comes next is known beforehand, so a thread can make it meanwhile.
 
     On a CPU there is nothing to gain: the thread would take the time from the training.
@@ -41,13 +41,13 @@ class Batches:
         return self._thread is not None
 
     def __call__(self, indices: Indices, then: Indices | None = None) -> dict[str, Tensor]:
-        """The batch of these examples, on the device but for `OF_HOST`; ``then`` those of the next call, if known."""
+        """The batch of these examples, on the device but for `ON_HOST`; ``then`` those of the next call, if known."""
         arrays = self._made(indices)
         if self._thread is not None and then is not None:
             self._waiting = then, self._thread.submit(self._make, then)
         # Copies from pinned memory run beside the computation; the device keeps the order.
         return {
-            name: array if name in OF_HOST else array.to(self._device, non_blocking=True)
+            name: array if name in ON_HOST else array.to(self._device, non_blocking=True)
             for name, array in arrays.items()
         }
 
@@ -60,12 +60,12 @@ class Batches:
     def _make(self, indices: Indices) -> dict[str, Tensor]:
         batch = {name: torch.from_numpy(array) for name, array in self._examples.batch(indices).items()}
         if self._multiple > 1:
-            batch = widened(batch, self._pad_id, self._multiple)
+            batch = pad_width(batch, self._pad_id, self._multiple)
         pinned = self._device.type == "cuda"
         return {name: tensor.pin_memory() for name, tensor in batch.items()} if pinned else batch
 
 
-def widened(batch: Mapping[str, Tensor], pad_id: int, multiple: int) -> dict[str, Tensor]:
+def pad_width(batch: Mapping[str, Tensor], pad_id: int, multiple: int) -> dict[str, Tensor]:
     """The batch with more padding, up to the next multiple; only what stands for pieces gets wider."""
     width = batch["input_ids"].shape[1]
     more = -width % multiple

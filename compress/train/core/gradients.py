@@ -9,14 +9,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from compress.train.core.device_batches import Batches
+from compress.train.core.device_batches import DeviceBatches
 from compress.train.core.distributed import Processes
-from compress.train.core.model_and_optimizer import Learner
-from compress.train.core.update_schedule import Plan
+from compress.train.core.model_and_optimizer import ModelAndOptimizer
+from compress.train.core.update_schedule import UpdateSchedule
 from compress.train.objective import Objective
 
 
-class Summed(NamedTuple):
+class UpdateGradients(NamedTuple):
     """What an update came to; the gradients themselves stand at the parameters."""
 
     rows: int
@@ -31,7 +31,12 @@ class Gradients:
     """Each row of an update weighs the same, whichever batch it stands in and whichever process runs it."""
 
     def __init__(
-        self, objective: Objective, batches: Batches, plan: Plan, learner: Learner, processes: Processes
+        self,
+        objective: Objective,
+        batches: DeviceBatches,
+        plan: UpdateSchedule,
+        learner: ModelAndOptimizer,
+        processes: Processes,
     ) -> None:
         self.objective = objective
         self.batches = batches
@@ -39,7 +44,7 @@ class Gradients:
         self.learner = learner
         self.processes = processes
 
-    def of(self, update: int, due: bool) -> Summed:
+    def of(self, update: int, due: bool) -> UpdateGradients:
         """Those of one update; ``due`` is what this process thinks of a checkpoint after it."""
         batches = self.plan.batches(update)
         rows = sum(len(batch) for batch in batches)
@@ -53,9 +58,9 @@ class Gradients:
         values = self.processes.sum_gradients(self.learner.parameters, torch.stack([*sums.values(), wants]).float())
         norm = self.learner.norm().float()
         *told, wanted, length = torch.cat([values, norm[None]]).tolist()  # the one wait for a GPU
-        return Summed(rows, dict(zip(sums, told, strict=True)), length, wanted > 0)
+        return UpdateGradients(rows, dict(zip(sums, told, strict=True)), length, wanted > 0)
 
-    def breaks(self, indices: NDArray[np.int64]) -> bool:
+    def is_nonfinite(self, indices: NDArray[np.int64]) -> bool:
         """Whether these examples give a loss that is no number, without dropout."""
         self.learner.model.train(False)
         with torch.no_grad(), self.learner.running():

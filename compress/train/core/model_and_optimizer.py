@@ -13,12 +13,12 @@ from transformers import PreTrainedModel
 
 from compress.recipe.training_schema import Training
 from compress.train.core.optimizer import make_optimizer
-from compress.train.core.state_dict import put_weights, under, weights
-from compress.train.fast_paths.bf16_weights import WorkingCopy
-from compress.train.fast_paths.sparse_embeddings import word_vectors
+from compress.train.core.state_dict import load_weights, strip_prefix, weights
+from compress.train.fast_paths.bf16_weights import Bf16Weights
+from compress.train.fast_paths.sparse_embeddings import sparse_embeddings
 
 
-class Learner:
+class ModelAndOptimizer:
     """Gradients come in batch by batch and move the weights once an update.
 
     The weights stay in fp32, whatever they run in; all of it goes into a checkpoint by name and comes out again.
@@ -35,10 +35,10 @@ class Learner:
         """``extra`` is trained beside the model; ``vocabulary`` holds the pieces that batches can have."""
         self.model = model
         self.extra = extra
-        self.words = word_vectors(model, vocabulary)
+        self.words = sparse_embeddings(model, vocabulary)
         self.optimizer = make_optimizer(model, extra, settings, self.words)
         self.parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
-        self._copy = WorkingCopy(model, extra) if precision == "bf16" else None
+        self._copy = Bf16Weights(model, extra) if precision == "bf16" else None
 
     def running(self) -> AbstractContextManager[None]:
         """Within the block the model runs in the training's precision."""
@@ -82,12 +82,12 @@ class Learner:
 
     def put(self, tensors: Mapping[str, Tensor]) -> None:
         """Be what `tensors` told."""
-        put_weights(self.model, under("model.", tensors))
+        load_weights(self.model, strip_prefix("model.", tensors))
         self.weights_were_set()
         for number, module in enumerate(self.extra):
-            put_weights(module, under(f"extra.{number}.", tensors))
+            load_weights(module, strip_prefix(f"extra.{number}.", tensors))
         for number, parameter in enumerate(self.parameters):
-            memory = under(f"optimizer.{number}.", tensors)
+            memory = strip_prefix(f"optimizer.{number}.", tensors)
             self.optimizer.state[parameter] = {name: tensor.to(parameter.device) for name, tensor in memory.items()}
 
     def weights_were_set(self) -> None:

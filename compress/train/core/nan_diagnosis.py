@@ -23,7 +23,7 @@ Breaks = Callable[[NDArray[np.int64]], bool]
 """Whether a batch of these examples gives a loss that is no number."""
 
 
-def what_broke(losses: Mapping[str, float], norm: float) -> str | None:
+def find_nonfinite(losses: Mapping[str, float], norm: float) -> str | None:
     """What of an update is no number, in words; None where all is well."""
     for name, loss in losses.items():
         if not math.isfinite(loss):
@@ -32,13 +32,13 @@ def what_broke(losses: Mapping[str, float], norm: float) -> str | None:
     return None if math.isfinite(norm) else f"the gradient's norm became {norm}"
 
 
-def blamed(
+def nan_error(
     what: str, update: int, saved: int, examples: Examples, gradients: Gradients, settings: Training
 ) -> CompressError:
     """The error that names who broke this update; ``saved`` is the one after which the last checkpoint was."""
     batches = gradients.plan.batches(update)
-    rows = rows_to_blame(examples, batches, gradients.breaks)
-    teacher = teacher_to_blame(gradients.objective.teachers(), map(gradients.batches, batches))
+    rows = find_nan_rows(examples, batches, gradients.is_nonfinite)
+    teacher = find_nan_teacher(gradients.objective.teachers(), map(gradients.batches, batches))
     kept = f"the checkpoint is kept that was saved after update {saved}"
     return CompressError(
         f"{what} at update {update + 1} of {gradients.plan.total}, {rows}; "
@@ -55,7 +55,7 @@ def _advice(teacher: str | None, settings: Training) -> str:
     return f"look at these rows; or try a smaller learning_rate, {weight}precision: fp32"
 
 
-def rows_to_blame(examples: Examples, batches: Sequence[NDArray[np.int64]], breaks: Breaks) -> str:
+def find_nan_rows(examples: Examples, batches: Sequence[NDArray[np.int64]], breaks: Breaks) -> str:
     """In words: the rows that break a loss by themselves, or those among which it broke.
 
     One by one they may all be well: what a random dropout or the company of other rows broke is not found so.
@@ -65,7 +65,7 @@ def rows_to_blame(examples: Examples, batches: Sequence[NDArray[np.int64]], brea
     return f"in {_told(examples, alone)}" if len(alone) else f"somewhere in {_told(examples, every)}"
 
 
-def teacher_to_blame(teachers: Sequence[PreTrainedModel], batches: Iterable[Batch]) -> str | None:
+def find_nan_teacher(teachers: Sequence[PreTrainedModel], batches: Iterable[Batch]) -> str | None:
     """The first teacher that itself answers what is no number: the student has no part in that."""
     for batch in batches:
         for number, teacher in enumerate(teachers, 1):

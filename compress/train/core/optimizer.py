@@ -13,11 +13,11 @@ from transformers import PreTrainedModel
 from compress.errors import ModelError
 from compress.models.families import base_of, family_of, layers_of
 from compress.recipe.training_schema import Training
-from compress.train.fast_paths.sparse_embeddings import WordVectors
+from compress.train.fast_paths.sparse_embeddings import SparseEmbeddings
 
 
 def make_optimizer(
-    model: PreTrainedModel, extra: Sequence[nn.Module], settings: Training, words: WordVectors | None = None
+    model: PreTrainedModel, extra: Sequence[nn.Module], settings: Training, words: SparseEmbeddings | None = None
 ) -> torch.optim.AdamW:
     """AdamW in groups of equal rate and decay; every group knows its full rate as `full_rate`.
 

@@ -14,9 +14,9 @@ from transformers import PreTrainedModel
 
 from compress.console import Console
 from compress.recipe.training_schema import Training
-from compress.train.core.state_dict import put_weights, weights
+from compress.train.core.state_dict import load_weights, weights
 from compress.train.core.train_state import TrainResult
-from compress.train.core.training_data import Material
+from compress.train.core.training_data import TrainingData
 from compress.train.loop import train
 from compress.train.objective import Objective
 
@@ -27,7 +27,7 @@ FOLDER = "training"
 def train_best(
     build: Callable[[int], PreTrainedModel],
     objective: Callable[[PreTrainedModel, int], Objective],
-    material: Material,
+    material: TrainingData,
     settings: Training,
     *,
     seed: int,
@@ -38,8 +38,8 @@ def train_best(
 ) -> tuple[PreTrainedModel, TrainResult]:
     """Train `settings.restarts` models built from seed, seed + 1 …; returns the one that is best on select.
 
-    Trainings that had ended before a kill are not repeated. Once the model is saved, ``forget(work)`` removes what is
-    left.
+    Trainings that finished before a kill are not repeated. ``delete_work_files(work)`` removes what is left once the
+    model is saved.
     """
 
     def attempt(number: int) -> tuple[PreTrainedModel, TrainResult]:
@@ -76,18 +76,18 @@ def _best(scores: list[float | None], larger_is_better: bool) -> int:
     return -max(told)[1] if told else 0
 
 
-def rewound(model: PreTrainedModel, settings: Training) -> Callable[[int], PreTrainedModel]:
+def reset_weights_builder(model: PreTrainedModel, settings: Training) -> Callable[[int], PreTrainedModel]:
     """Builds the same model in memory for every restart: its weights as they are now, whatever the seed."""
     start = {name: tensor.clone() for name, tensor in weights(model).items()} if settings.restarts > 1 else None
 
     def build(seed: int) -> PreTrainedModel:
         if start is not None:
-            put_weights(model, start)
+            load_weights(model, start)
         return model
 
     return build
 
 
-def forget(work: Path) -> None:
+def delete_work_files(work: Path) -> None:
     """Remove what trainings left in a work folder, once their result is saved."""
     shutil.rmtree(work / FOLDER, ignore_errors=True)

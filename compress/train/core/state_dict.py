@@ -13,13 +13,13 @@ def weights(module: nn.Module) -> dict[str, Tensor]:
     return {name: parameter.detach().contiguous() for name, parameter in module.named_parameters()}
 
 
-def put_weights(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+def load_weights(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Set every parameter to the tensor of its name."""
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             parameter.copy_(tensors[name])
 
 
-def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def strip_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Those whose name starts with the prefix, without it."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

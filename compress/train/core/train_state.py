@@ -35,7 +35,7 @@ class Cost:
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Cost:
-        """From the fields of `State`; nothing where an older version wrote them."""
+        """From the fields of `TrainState`; nothing where an older version wrote them."""
         return cls(
             load=BatchLoad(told.get("pieces", 0), told.get("squares", 0)),
             phases=tuple(StepTimes.of(each) for each in told.get("phases", ())),
@@ -80,7 +80,7 @@ class TrainResult:
 
 
 @dataclass
-class State:
+class TrainState:
     """Where a training stands; what a checkpoint holds beside tensors."""
 
     done: int = 0
@@ -105,7 +105,7 @@ class State:
     forecasts: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> State:
+    def of(cls, told: Mapping[str, Any]) -> TrainState:
         """From a checkpoint; older ones counted all losses together, and may tell what is not used any more."""
         known = {key: value for key, value in told.items() if key in cls.__dataclass_fields__}
         if "counted" not in told:

@@ -18,13 +18,13 @@ from compress.model_info import TaskInfo
 from compress.models.silence_transformers import quiet
 from compress.tasks import primary_metric
 from compress.tasks.base import Row
-from compress.train.evaluate import evaluator
+from compress.train.evaluate import make_evaluator
 from compress.train.loop import Evaluate
 from compress.train.objective import Examples
 
 
 @dataclass(frozen=True)
-class Material:
+class TrainingData:
     """EncodedRows rows and the way to tell whether a model got better."""
 
     task: TaskInfo
@@ -43,7 +43,7 @@ def from_rows(
     *,
     unlabelled: Sequence[Row] = (),
     augmented: Sequence[Row] = (),
-) -> Material:
+) -> TrainingData:
     """Encode canonical rows; without select rows nothing is evaluated and the last weights are kept.
 
     Args:
@@ -63,18 +63,18 @@ def from_rows(
     encoded.lasting = int(encoded.counts[: len(train) + len(unlabelled)].sum())
     if encoded.truncated:
         console.note(f"{encoded.truncated:.1%} of the training rows are too long and cut")
-    evaluate = evaluator(select, task, tokens, documents) if len(select) else None
-    return Material(task, training_examples(encoded, task), evaluate, primary_metric(task).larger_is_better)
+    evaluate = make_evaluator(select, task, tokens, documents) if len(select) else None
+    return TrainingData(task, training_examples(encoded, task), evaluate, primary_metric(task).larger_is_better)
 
 
-def from_data(data: Path, tokens: TextTokenizer, console: Console) -> Material:
+def from_data(data: Path, tokens: TextTokenizer, console: Console) -> TrainingData:
     """Encode the roles of a prepared data folder."""
     roles = load_prepared(data)
     task, documents = roles.info.task_info, roles.documents("select")
     return from_rows(roles.rows("train"), roles.rows("select"), task, tokens, console, documents)
 
 
-def tokens_of(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> TextTokenizer:
+def fast_tokenizer(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> TextTokenizer:
     """The light tokenizer of a model, by way of the files that its folder will have (it may have come with others)."""
     with tempfile.TemporaryDirectory() as folder, quiet():
         config.save_pretrained(folder)

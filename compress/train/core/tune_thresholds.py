@@ -10,11 +10,11 @@ from compress.measure.predict_rows import embed_documents, predict_rows
 from compress.model_info import TaskInfo
 from compress.tasks import kind_of
 from compress.train.core.distributed import Processes
-from compress.train.core.training_data import tokens_of
-from compress.train.evaluate import BATCH, runs
+from compress.train.core.training_data import fast_tokenizer
+from compress.train.evaluate import BATCH, predict_function
 
 
-def tuned_task(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, roles: Roles) -> TaskInfo:
+def tune_thresholds(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, roles: Roles) -> TaskInfo:
     """The task of ``roles`` with what is best for this model on select; as it is where nothing is to be tuned."""
     task, rows = roles.info.task_info, roles.rows("select")
     kind = kind_of(task)
@@ -22,8 +22,8 @@ def tuned_task(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, roles
         return task
     device, was_training = model.device, model.training
     nn.Module.to(model, Processes().device).train(False)
-    tokens = tokens_of(model.config, tokenizer)
-    run = runs(model)
+    tokens = fast_tokenizer(model.config, tokenizer)
+    run = predict_function(model)
     searched = embed_documents(run, roles.documents("select"), task, tokens, BATCH)
     answers, _ = predict_rows(run, rows, task, tokens, BATCH, searched)
     nn.Module.to(model, device).train(was_training)

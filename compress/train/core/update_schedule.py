@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from compress.data.encode import bucketed_batches
 from compress.recipe.training_schema import Distill, Training
-from compress.train.distillation.phases import stage_at, stages_of
+from compress.train.distillation.phases import loss_phases, phase_at
 
 
-class Plan:
+class UpdateSchedule:
     """The updates of one training, counted from 0; an update takes `accumulate` batches."""
 
     def __init__(self, lengths: NDArray[np.int64], settings: Training, seed: int) -> None:
@@ -22,7 +22,7 @@ class Plan:
         wanted = math.ceil(settings.epochs * self.per_epoch)
         self.total = min(wanted, settings.max_steps or wanted)
         self.warmup = math.ceil(settings.warmup * self.total)
-        self._stages = stages_of(settings) if isinstance(settings, Distill) else ()
+        self._stages = loss_phases(settings) if isinstance(settings, Distill) else ()
         self.phases = len(self._stages) or 1
         self._lengths = lengths
         self._settings = settings
@@ -50,7 +50,7 @@ class Plan:
 
     def phase(self, update: int) -> int:
         """The phase of an update, counted from 0."""
-        return stage_at(self._stages, update / self.total) if self._stages else 0
+        return phase_at(self._stages, update / self.total) if self._stages else 0
 
     def evaluates_after(self, done: int) -> bool:
         """Whether to evaluate after so many updates: evenly within each epoch, and at the end."""

@@ -35,7 +35,7 @@ SAMPLE = 512
 BATCH = 32
 
 
-def importance_for(
+def importance_for_student(
     student: Student,
     teacher: PreTrainedModel,
     rows: Sequence[Row],
@@ -51,12 +51,12 @@ def importance_for(
         return None
     device = origin.device
     nn.Module.to(origin, Processes().device)
-    found = measure(origin, _sample(rows, task, tokens, seed))
+    found = measure_activations(origin, _sample(rows, task, tokens, seed))
     nn.Module.to(origin, device)
     return found
 
 
-def measure(model: PreTrainedModel, batches: Iterable[Batch]) -> Importance:
+def measure_activations(model: PreTrainedModel, batches: Iterable[Batch]) -> Importance:
     """Importance by means over all real pieces of the batches: padding never counts, and dropout is off."""
     family, sums = family_of(model), _Sums()
     training = model.training

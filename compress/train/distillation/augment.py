@@ -34,7 +34,7 @@ from compress.tasks.base import Row
 from compress.tasks.kinds.text_kind import parts_of
 from compress.train.core.distributed import Processes
 from compress.train.core.seed_restarts import FOLDER
-from compress.train.distillation.cross_encoder_scores import LOSS as MARGIN
+from compress.train.distillation.cross_encoder_scores import MARGIN_LOSS as MARGIN
 
 ROLE = "augmented"
 """What the file of new rows is called."""
@@ -52,7 +52,7 @@ Choice = Mapping[Hidden, Sequence[str]]
 """What may stand instead of each word."""
 
 
-def check_unanswered(settings: Distill, unlabelled: bool) -> None:
+def check_unlabelled(settings: Distill, unlabelled: bool) -> None:
     """Refuse rows without an answer where a loss compares what only answers name."""
     if MARGIN in settings.loss_names() and (unlabelled or settings.augment):
         told = "task.data.unlabelled" if unlabelled else "augment"
@@ -103,7 +103,7 @@ def changed_rows(
             wanted = dict.fromkeys(word for _, _, words, _ in copies for each in words for word in each)
             choice = candidates(list(wanted), settings.candidates, model)
             for place, parts, words, random in copies:
-                changed = tuple(replaced(*each, choice, random) for each in zip(parts, words, strict=True))
+                changed = tuple(replace_words(*each, choice, random) for each in zip(parts, words, strict=True))
                 if changed != parts:
                     yield {**kind.from_input(changed[0] if len(changed) == 1 else changed, task), COPY_OF: place}
             progress.advance(len(places))
@@ -126,11 +126,11 @@ def candidates(words: Sequence[Hidden], most: int, model: MaskedModel) -> Choice
             word = words[index]
             own = word.text[word.start : word.end]
             others = [other for other in likely if other.lower() != own.lower()]
-            found[word] = [like(other, own) for other in others[:most]]
+            found[word] = [match_case(other, own) for other in others[:most]]
     return found
 
 
-def replaced(text: str, words: Sequence[Hidden], choice: Choice, random: Random) -> str:
+def replace_words(text: str, words: Sequence[Hidden], choice: Choice, random: Random) -> str:
     """A text with each of these words, which come in its order, replaced by one of its candidates; the rest stays."""
     pieces, end = [], 0
     for word in words:
@@ -140,7 +140,7 @@ def replaced(text: str, words: Sequence[Hidden], choice: Choice, random: Random)
     return "".join([*pieces, text[end:]])
 
 
-def like(word: str, own: str) -> str:
+def match_case(word: str, own: str) -> str:
     """A word with the capitals of the one that it replaces; as it is where that has none."""
     if own.isupper() and len(own) > 1:
         return word.upper()
@@ -156,5 +156,5 @@ def _write(folder: Path, rows: Iterator[Row]) -> None:
         for row in rows:
             writer.add(row)
         if not len(writer):
-            raise DataError("augment: no row of train has a word that could be replaced.")
+            raise DataError("augment: no row of train has a word that could be replace_words.")
     aside.rename(folder)

@@ -20,7 +20,7 @@ Features = Sequence[Tensor]
 """What every layer of a model makes of the same tokens, each (tokens, width)."""
 
 
-class Likeness:
+class LinearCKA:
     """CKA of every layer of a student with every layer of a teacher, from sums over tokens: memory does not grow."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Likeness:
         return (shared / both.where(both > 0, 1.0)).where(both > 0, 0.0).cpu()
 
 
-def assign(likeness: Tensor) -> Pairs:
+def align_layers(likeness: Tensor) -> Pairs:
     """The pairs (student layer, teacher layer) that are most alike in sum and never cross.
 
     Every student layer gets a teacher layer above that of the one before it; where the student is deeper than the

@@ -15,17 +15,17 @@ from compress.models.families import layers_of
 from compress.models.forward_hooks import observe
 from compress.recipe.training_schema import Distill
 from compress.train.core.distributed import Processes
-from compress.train.distillation.cka import Likeness, assign
+from compress.train.distillation.cka import LinearCKA, align_layers
 from compress.train.distillation.layer_map import Pairs, layer_map
-from compress.train.distillation.layer_pairs import follows_map
-from compress.train.distillation.phases import stages_of
+from compress.train.distillation.layer_pairs import uses_layer_map
+from compress.train.distillation.phases import loss_phases
 from compress.train.objective import Examples, forward
 
 ROWS, PIECES, BATCH = 256, 16_384, 32
 """Training rows that tell how alike layers are, at most; pieces in them, at most; rows that run together."""
 
 
-class LayerMaps:
+class LayerMapBuilder:
     """Makes the layer map of each student that learns from one teacher; the last one is remembered for its folder."""
 
     def __init__(
@@ -41,14 +41,14 @@ class LayerMaps:
 
     def __call__(self, student: PreTrainedModel, seed: int) -> Pairs | None:
         """The pairs for this student, as it is now."""
-        if not follows_map(stages_of(self._settings)):
+        if not uses_layer_map(loss_phases(self._settings)):
             return None
         wanted = self._settings.layer_map
         depths = len(layers_of(student)), len(layers_of(self._teacher))
         given = None if wanted == "measured" else layer_map(wanted, *depths)
         sample = _sample(self._examples, seed)
-        likeness = measure_likeness(student, self._teacher, self._examples, sample)
-        pairs = _agreed(assign(likeness)) if given is None else given
+        likeness = layer_similarity(student, self._teacher, self._examples, sample)
+        pairs = _agreed(align_layers(likeness)) if given is None else given
         self.last = LayerMap(
             chosen=wanted if isinstance(wanted, str) else "given",
             pairs=pairs,
@@ -59,11 +59,11 @@ class LayerMaps:
         return pairs
 
 
-def measure_likeness(
+def layer_similarity(
     student: PreTrainedModel, teacher: PreTrainedModel, examples: Examples, sample: NDArray[np.int64]
 ) -> Tensor:
     """CKA (student's layers, teacher's layers) of the real pieces of these examples, where training will run."""
-    device, found = student.device, Likeness()
+    device, found = student.device, LinearCKA()
     for model in (student, teacher):
         nn.Module.to(model, Processes().device).train(False)
     for places in by_length(examples.lengths[sample], BATCH):

@@ -31,7 +31,7 @@ from compress.tasks.parsing.lazy_rows import LazyRows
 from compress.train.core.distributed import Processes
 from compress.train.core.seed_restarts import FOLDER
 
-LOSS = "margin"
+MARGIN_LOSS = "margin"
 KIND = "ranking"
 """What a cross-encoder's task must be."""
 
@@ -65,17 +65,18 @@ def documents_of(row: Row) -> list[str]:
     return [*row["positives"], *row["negatives"]]
 
 
-def check_margins(settings: Distill, task: Task | TaskInfo) -> None:
+def check_margin_loss(settings: Distill, task: Task | TaskInfo) -> None:
     """Refuse settings that name a cross-encoder for nothing, or one that is none; and the loss where nothing ranks."""
-    wanted = LOSS in settings.loss_names()
+    wanted = MARGIN_LOSS in settings.loss_names()
     if wanted and kind_of(task).problem != "retrieval":
         raise UsageError(
-            f"the loss {LOSS} compares a query's documents, and {task.kind} has none.", hint="it is for retrieval"
+            f"the loss {MARGIN_LOSS} compares a query's documents, and {task.kind} has none.",
+            hint="it is for retrieval",
         )
     if settings.cross_encoder is None:
         return
     if not wanted:
-        raise UsageError("cross_encoder is named, and no loss asks it.", hint=f"{LOSS}: 1.0 beside it does")
+        raise UsageError("cross_encoder is named, and no loss asks it.", hint=f"{MARGIN_LOSS}: 1.0 beside it does")
     ranks = read_info(_folder(settings.cross_encoder)).task
     if ranks is None or ranks.kind != KIND:
         told = "does not say what it answers" if ranks is None else f"answers {ranks.kind}"
@@ -85,14 +86,16 @@ def check_margins(settings: Distill, task: Task | TaskInfo) -> None:
         )
 
 
-def with_scores(rows: Sequence[Row], settings: Distill, task: TaskInfo, work: Path, console: Console) -> Sequence[Row]:
+def add_cross_encoder_scores(
+    rows: Sequence[Row], settings: Distill, task: TaskInfo, work: Path, console: Console
+) -> Sequence[Row]:
     """The training rows with what the loss `margin` compares; as they are where it weighs nothing.
 
     Scores are kept in ``work`` until its trainings are forgotten, so that a killed step does not ask again; they go by
     the cross-encoder and the rows. Of several processes only the main one asks.
     """
-    check_margins(settings, task)
-    if LOSS not in settings.loss_names():
+    check_margin_loss(settings, task)
+    if MARGIN_LOSS not in settings.loss_names():
         return rows
     _check_negatives(rows, console)
     if settings.cross_encoder is None:
@@ -104,13 +107,13 @@ def with_scores(rows: Sequence[Row], settings: Distill, task: TaskInfo, work: Pa
     if processes.is_main and not kept.is_file():
         kept.parent.mkdir(parents=True, exist_ok=True)
         aside = kept.with_name(f"partial-{kept.name}")
-        np.save(aside, cross_scores(rows, folder, processes.device.type, console))
+        np.save(aside, score_pairs(rows, folder, processes.device.type, console))
         aside.replace(kept)
     processes.wait()
     return ScoredRows(rows, np.load(kept, mmap_mode="r"))
 
 
-def cross_scores(rows: Sequence[Row], folder: Path, device: str, console: Console) -> Scores:
+def score_pairs(rows: Sequence[Row], folder: Path, device: str, console: Console) -> Scores:
     """The cross-encoder's logit for the query of each row with each of its documents, of all rows end to end."""
     task = read_info(folder).task
     assert task is not None
@@ -145,11 +148,13 @@ def _check_negatives(rows: Sequence[Row], console: Console) -> None:
     without = sum(1 for row in rows if not row["negatives"])
     if without == len(rows):
         raise DataError(
-            f"no row of train has documents that are no answers, and the loss {LOSS} compares an answer with those.",
-            hint="task.hard_negatives: 4 finds some; task.negatives names a column of them",
+            f"no training row has negatives, and the loss {MARGIN_LOSS} compares positives with negatives.",
+            hint="set task.hard_negatives: 4 to mine some, or name a column of them in task.negatives",
         )
     if without:
-        console.warn(f"{without:,} of {len(rows):,} training rows have no negatives: the loss {LOSS} passes them over.")
+        console.warn(
+            f"{without:,} of {len(rows):,} training rows have no negatives: the loss {MARGIN_LOSS} passes them over."
+        )
 
 
 def _check_scores(rows: Sequence[Row]) -> None:
@@ -158,6 +163,6 @@ def _check_scores(rows: Sequence[Row]) -> None:
         scores, documents = len(row.get("scores") or ()), len(documents_of(row))
         if scores != documents:
             raise UsageError(
-                f"the loss {LOSS} wants a score for each document; training row {place} has {scores} for {documents}.",
+                f"the loss {MARGIN_LOSS} needs one score a document; row {place} has {scores} for {documents}.",
                 hint="distill.cross_encoder names the folder of a model that gives them",
             )

@@ -25,13 +25,13 @@ from compress.models.student.build_student import place
 from compress.recipe.training_schema import Student
 from compress.tasks.base import Row
 from compress.train.core.distributed import Processes
-from compress.train.evaluate import BATCH, runs
+from compress.train.evaluate import BATCH, predict_function
 
 SAMPLE = 10_000
 """Training rows whose texts the components are fitted on."""
 
 
-def teacher_of(
+def match_student_embedding(
     student: Student, teacher: PreTrainedModel, rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer
 ) -> PreTrainedModel:
     """The teacher in the space of the student that a recipe describes.
@@ -40,14 +40,14 @@ def teacher_of(
     than the teacher, or as the teacher's.
     """
     widest = embedding_size(teacher) if isinstance(teacher, SentenceEmbedding) else 0
-    check_embedding(student, task.kind, widest)
+    check_embedding_width(student, task.kind, widest)
     if not widest:
         return teacher
     own = saved_embedding_size(place(student.source), student.revision) if student.source else None
-    return narrowed(teacher, student.embedding or min(own or widest, widest), rows, task, tokens)
+    return reduce_embedding_width(teacher, student.embedding or min(own or widest, widest), rows, task, tokens)
 
 
-def check_embedding(student: Student, kind: str, widest: int | None) -> None:
+def check_embedding_width(student: Student, kind: str, widest: int | None) -> None:
     """Refuse a width of embeddings for a task that has none (``widest`` is 0), or beyond the teacher's, where known."""
     if student.embedding is None or widest is None:
         return
@@ -59,15 +59,15 @@ def check_embedding(student: Student, kind: str, widest: int | None) -> None:
     _check_width(student.embedding, widest)
 
 
-def in_space_of(
+def match_embedding_width(
     student: PreTrainedModel, teacher: PreTrainedModel, rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer
 ) -> PreTrainedModel:
     """The teacher in the space of a student that is there already."""
     both = isinstance(teacher, SentenceEmbedding) and isinstance(student, SentenceEmbedding)
-    return narrowed(teacher, embedding_size(student), rows, task, tokens) if both else teacher
+    return reduce_embedding_width(teacher, embedding_size(student), rows, task, tokens) if both else teacher
 
 
-def narrowed(
+def reduce_embedding_width(
     teacher: PreTrainedModel, size: int, rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer
 ) -> PreTrainedModel:
     """The teacher itself where its embeddings are so wide, else a copy with the principal components of its own."""
@@ -95,7 +95,7 @@ def embeddings(
     encoded = encode_rows((rows[int(place)] for place in places), task, tokens)
     nn.Module.to(model, Processes().device)
     model.train(False)
-    run = runs(model)
+    run = predict_function(model)
     batches = by_length(encoded.lengths, BATCH)
     return np.concatenate([run(encoded.batch(indices))["sentence_embedding"] for indices in batches])
 

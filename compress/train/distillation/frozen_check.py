@@ -11,19 +11,19 @@ from compress.errors import ModelError
 from compress.models.forward_hooks import observe_each
 from compress.recipe.training_schema import Distill
 from compress.train.core.optimizer import frozen
-from compress.train.distillation.layer_pairs import STUDENT, Comparisons, Pair
-from compress.train.distillation.phases import Stage
+from compress.train.distillation.layer_pairs import STUDENT, LayerPairs, Pair
+from compress.train.distillation.phases import LossPhase
 from compress.train.objective import forward
 
 ANSWERS = None
 """Stands for a layer: what the whole model answers."""
 
 
-def check_reach(
+def check_trainable_under_losses(
     student: PreTrainedModel,
     settings: Distill,
-    stages: Sequence[Stage],
-    comparisons: Comparisons,
+    stages: Sequence[LossPhase],
+    comparisons: LayerPairs,
     projected: Collection[Pair],
 ) -> None:
     """Refuse a phase that begins with losses of which none sees anything but what keeps its weights (`freeze`).
@@ -45,7 +45,7 @@ def check_reach(
             )
 
 
-def _learning(student: PreTrainedModel, freeze: int | str, comparisons: Comparisons) -> set[int | None]:
+def _learning(student: PreTrainedModel, freeze: int | str, comparisons: LayerPairs) -> set[int | None]:
     """The layers with something that learns in them or below; a pass of two pieces shows what gradients would reach.
 
     Families differ in what stands between embeddings and layers, and so cannot be asked by name.
@@ -53,7 +53,7 @@ def _learning(student: PreTrainedModel, freeze: int | str, comparisons: Comparis
     pieces = torch.ones(1, 2, dtype=torch.int64, device=student.device)
     training = student.training
     student.train(False)  # so that nothing random is drawn
-    with torch.enable_grad(), frozen(student, freeze), observe_each(student, comparisons.ever(STUDENT)) as seen:
+    with torch.enable_grad(), frozen(student, freeze), observe_each(student, comparisons.all_parts(STUDENT)) as seen:
         answers = forward(student, {"input_ids": pieces, "attention_mask": pieces})
     student.train(training)
     found: set[int | None] = {

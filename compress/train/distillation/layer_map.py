@@ -31,7 +31,7 @@ def layer_map(wanted: str | Pairs, student: int, teacher: int) -> Pairs:
     return tuple((layer, layer + (teacher - student if wanted == "last" else 0)) for layer in range(student))
 
 
-def compared(loss: LayerLoss, section: Loss, mapped: Pairs, student: int, teacher: int) -> Pairs:
+def compared_layers(loss: LayerLoss, section: Loss, mapped: Pairs, student: int, teacher: int) -> Pairs:
     """The pairs that one loss compares in models of these depths: the mapped ones, the last layers, or embeddings."""
     if loss.at == "embeddings":
         return ((EMBEDDINGS, EMBEDDINGS),)

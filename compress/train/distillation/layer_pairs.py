@@ -8,8 +8,8 @@ from compress.errors import UsageError
 from compress.losses import LOSSES, LayerLoss, Part
 from compress.models.forward_hooks import Wanted
 from compress.recipe.training_schema import BATCH_LOSSES, Distill
-from compress.train.distillation.layer_map import Pairs, compared
-from compress.train.distillation.phases import Stage
+from compress.train.distillation.layer_map import Pairs, compared_layers
+from compress.train.distillation.phases import LossPhase
 
 Pair = tuple[int, int]
 """(student's layer, teacher's layer)."""
@@ -18,15 +18,15 @@ STUDENT, TEACHER = 0, 1
 """The sides of a pair."""
 
 
-class Comparisons:
+class LayerPairs:
     """The pairs of layers that each loss on layers compares, phase by phase."""
 
-    def __init__(self, stages: Sequence[Stage], mapped: Pairs, student: int, teacher: int) -> None:
+    def __init__(self, stages: Sequence[LossPhase], mapped: Pairs, student: int, teacher: int) -> None:
         """``mapped`` is the layer map, of models of these depths."""
         self._sections = [stage.sections for stage in stages]
         self._pairs = [
             {
-                name: compared(loss, section, mapped, student, teacher)
+                name: compared_layers(loss, section, mapped, student, teacher)
                 for name, section in stage.sections.items()
                 if (loss := _on_layers(name)) is not None
             }
@@ -47,7 +47,7 @@ class Comparisons:
                     wanted.setdefault(pair[side], set()).update(parts)
         return wanted
 
-    def ever(self, side: int) -> Wanted:
+    def all_parts(self, side: int) -> Wanted:
         """Layer -> parts that any phase needs."""
         wanted: dict[int, set[Part]] = {}
         for stage, pairs in enumerate(self._pairs):
@@ -57,14 +57,14 @@ class Comparisons:
 
     def projected(self, stage: int, names: Collection[str]) -> set[Pair]:
         """The pairs at which these losses want the student's hidden states in the teacher's width."""
-        return {pair for name in names if projects(name) for pair in self.pairs(stage, name)}
+        return {pair for name in names if needs_projection(name) for pair in self.pairs(stage, name)}
 
-    def ever_projected(self) -> list[Pair]:
+    def all_projected(self) -> list[Pair]:
         """Those of all phases, in order."""
         return sorted({pair for stage, pairs in enumerate(self._pairs) for pair in self.projected(stage, pairs)})
 
 
-def check_company(settings: Distill, processes: int) -> None:
+def check_local_batch_size(settings: Distill, processes: int) -> None:
     """Refuse losses that compare the texts of a batch where a process sees no two of them: they would all be zero."""
     alone, share = sorted(settings.loss_names() & BATCH_LOSSES), settings.batch_size // processes
     if alone and share < 2:
@@ -75,13 +75,13 @@ def check_company(settings: Distill, processes: int) -> None:
         )
 
 
-def follows_map(stages: Sequence[Stage]) -> bool:
+def uses_layer_map(stages: Sequence[LossPhase]) -> bool:
     """Whether any loss compares the layers that a layer map pairs."""
     losses = [_on_layers(name) for stage in stages for name in stage.sections]
     return any(loss is not None and loss.at == "mapped" for loss in losses)
 
 
-def projects(name: str) -> bool:
+def needs_projection(name: str) -> bool:
     """Whether a loss wants the student's hidden states in the teacher's width."""
     loss = _on_layers(name)
     return loss is not None and loss.projected

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compress.errors import UsageError
-from compress.losses import LOSSES, AnswerLoss, LayerLoss
+from compress.losses import LOSSES, LayerLoss, OutputLoss
 from compress.recipe.loss_schema import Loss, SoftLabel
 from compress.recipe.training_schema import Distill, Phase
 
@@ -18,7 +18,7 @@ SLACK = 1e-9
 
 
 @dataclass(frozen=True)
-class Stage:
+class LossPhase:
     """One phase: a part of all updates, with the losses that weigh anything in it."""
 
     begins: float
@@ -47,7 +47,7 @@ class Stage:
     @property
     def asks_teacher(self) -> bool:
         """Whether a loss compares answers or layers with the teacher's."""
-        return any(isinstance(LOSSES[name], (AnswerLoss, LayerLoss)) for name in self.sections)
+        return any(isinstance(LOSSES[name], (OutputLoss, LayerLoss)) for name in self.sections)
 
     @property
     def sees_layers(self) -> bool:
@@ -55,12 +55,12 @@ class Stage:
         return any(isinstance(LOSSES[name], LayerLoss) for name in self.sections)
 
 
-def stages_of(settings: Distill) -> tuple[Stage, ...]:
+def loss_phases(settings: Distill) -> tuple[LossPhase, ...]:
     """The phases in order; refused where one has nothing to learn from."""
-    stages: list[Stage] = []
+    stages: list[LossPhase] = []
     begins = 0.0
     for number, phase in enumerate(settings.phases_or_default(), 1):
-        stage = Stage(begins, phase.share, _sections(phase, settings.temperature), phase.hard_label)
+        stage = LossPhase(begins, phase.share, _sections(phase, settings.temperature), phase.hard_label)
         if not (stage.sections or stage.hard_label):
             where = f"in phase {number} " if settings.phases else ""
             raise UsageError(
@@ -71,18 +71,18 @@ def stages_of(settings: Distill) -> tuple[Stage, ...]:
     return tuple(stages)
 
 
-def idle_stages(stages: tuple[Stage, ...], updates: int) -> list[int]:
+def empty_phases(stages: tuple[LossPhase, ...], updates: int) -> list[int]:
     """Those that none of so many updates falls into."""
-    running = {stage_at(stages, update / updates) for update in range(updates)}
+    running = {phase_at(stages, update / updates) for update in range(updates)}
     return [number for number in range(len(stages)) if number not in running]
 
 
-def stage_at(stages: tuple[Stage, ...], progress: float) -> int:
+def phase_at(stages: tuple[LossPhase, ...], progress: float) -> int:
     """Which of them runs after this share of all updates."""
     return max(number for number, stage in enumerate(stages) if stage.begins <= progress + SLACK)
 
 
-def settles_in(stages: tuple[Stage, ...]) -> int:
+def first_selectable_phase(stages: tuple[LossPhase, ...]) -> int:
     """The stage whose models are worth keeping: the last that teaches answers, or the last where none does."""
     return max((number for number, stage in enumerate(stages) if stage.answers), default=len(stages) - 1)
 

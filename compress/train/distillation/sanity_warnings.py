@@ -9,7 +9,7 @@ from compress.models.student.build_student import Start
 from compress.recipe.training_schema import Distill, Student
 from compress.tasks.base import Row
 from compress.train.distillation.layer_map import Pairs
-from compress.train.distillation.phases import idle_stages, stages_of
+from compress.train.distillation.phases import empty_phases, loss_phases
 
 BEGAN: Mapping[Start, str] = {
     "teacher": "with copies of whole layers (teacher)",
@@ -20,9 +20,9 @@ BEGAN: Mapping[Start, str] = {
 """By the recipe's `start`."""
 
 
-def doubts_about(settings: Distill) -> Iterator[str]:
+def settings_warnings(settings: Distill) -> Iterator[str]:
     """What the losses of a recipe leave out."""
-    stages = stages_of(settings)
+    stages = loss_phases(settings)
     names = {name for stage in stages for name in stage.sections}
     if not names:
         yield "no loss asks the teacher: the student learns from the labels alone"
@@ -41,7 +41,7 @@ def doubts_about(settings: Distill) -> Iterator[str]:
         )
 
 
-def doubts_about_further(settings: Distill, train: Sequence[Row], unlabelled: Sequence[Row]) -> Iterator[str]:
+def settings_warnings_teachers(settings: Distill, train: Sequence[Row], unlabelled: Sequence[Row]) -> Iterator[str]:
     """Further teachers whose answers nobody follows; all rows of train bring answers of their own, or none does."""
     if settings.teachers and train[0].get("soft_labels") is not None and not (len(unlabelled) or settings.augment):
         yield "every row brings the answers that are learnt, so those of distill.teachers are not"
@@ -53,7 +53,7 @@ def crossing_pairs(pairs: str | Pairs) -> Pairs | None:
     return next((two for two in combinations(ordered, 2) if two[0][0] < two[1][0] and two[0][1] > two[1][1]), None)
 
 
-def doubts_about_start(start: Start | None, student: Student) -> Iterator[str]:
+def settings_warnings_start(start: Start | None, student: Student) -> Iterator[str]:
     """A student that is drawn at random though nobody said so."""
     if start == "random" and student.start != "random":
         yield (
@@ -62,14 +62,14 @@ def doubts_about_start(start: Start | None, student: Student) -> Iterator[str]:
         )
 
 
-def started(start: Start | None) -> str:
+def describe_init(start: Start | None) -> str:
     """The end of the line that tells what a student was made of."""
     return "" if start is None else f"; it began {BEGAN[start]}"
 
 
-def doubts_about_updates(settings: Distill, updates: int) -> Iterator[str]:
+def settings_warnings_updates(settings: Distill, updates: int) -> Iterator[str]:
     """Phases that are over before they begin."""
-    for number in idle_stages(stages_of(settings), updates):
+    for number in empty_phases(loss_phases(settings), updates):
         share = settings.phases_or_default()[number].share
         yield (
             f"phase {number + 1} gets none of the {updates} updates, as its share is {share:g}: "

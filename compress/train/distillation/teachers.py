@@ -23,10 +23,10 @@ from compress.models.heads import Head, head_named
 from compress.models.load_save import load_model, load_tokenizer, read_config
 from compress.recipe.training_schema import Distill, FurtherTeacher
 from compress.tasks import kind_of
-from compress.train.distillation.tokenizer_checks import ONE_TOKENIZER, check_same_pieces
+from compress.train.distillation.tokenizer_checks import TEACHERS_HINT, check_same_vocabulary
 from compress.train.objective import Batch, forward
 
-Answers = Mapping[str, Tensor]
+ModelOutputs = Mapping[str, Tensor]
 """A model's outputs by name: `logits`, `start_logits`, `sentence_embedding` …"""
 
 EMBEDDING = "sentence_embedding"
@@ -40,7 +40,7 @@ class Teacher(Protocol):
         """The model whose layers are shown: the recipe's own teacher."""
         ...
 
-    def __call__(self, batch: Batch, wanted: Wanted) -> tuple[Answers, Seen]:
+    def __call__(self, batch: Batch, wanted: Wanted) -> tuple[ModelOutputs, Seen]:
         """What it answers, and the ``wanted`` parts of each layer (`EMBEDDINGS`, or from 0), on the batch's device."""
         ...
 
@@ -56,12 +56,12 @@ class Teacher(Protocol):
         """Told before each update, by all processes of a training, whether they will ask anything in it or not."""
         ...
 
-    def spared(self) -> float:
+    def seconds_cached(self) -> float:
         """Seconds so far that no later epoch takes again."""
         ...
 
 
-Keep = Callable[[Teacher, Wanted], Teacher]
+TeacherCacheFactory = Callable[[Teacher, Wanted], Teacher]
 """A teacher, and all that will ever be asked of its layers, becomes one whose words stay on disk."""
 
 
@@ -72,7 +72,7 @@ class ModelTeacher:
         self.model = model
         model.train(False)
 
-    def __call__(self, batch: Batch, wanted: Wanted) -> tuple[Answers, Seen]:
+    def __call__(self, batch: Batch, wanted: Wanted) -> tuple[ModelOutputs, Seen]:
         """A forward pass, wherever the batch is."""
         device = batch["input_ids"].device
         if self.model.device != device:
@@ -95,7 +95,7 @@ class ModelTeacher:
     def begin(self) -> None:
         """It is always ready."""
 
-    def spared(self) -> float:
+    def seconds_cached(self) -> float:
         """It takes as long each time."""
         return 0.0
 
@@ -103,8 +103,8 @@ class ModelTeacher:
 class Ensemble:
     """Several teachers that answer as one; layers are those of the first.
 
-    Answers are the weighted mean of the teachers' logits, example by example; of embeddings, the weighted mean of the
-    unit vectors, brought to length one again.
+    Outputs are the weighted mean of the teachers' logits, example by example; of embeddings, the weighted mean of the
+    unit vectors, normalized again.
     """
 
     def __init__(self, teachers: Sequence[tuple[Teacher, float]]) -> None:
@@ -112,7 +112,7 @@ class Ensemble:
         self.teachers = [(teacher, weight / total) for teacher, weight in teachers]
         self.model = teachers[0][0].model
 
-    def __call__(self, batch: Batch, wanted: Wanted) -> tuple[Answers, Seen]:
+    def __call__(self, batch: Batch, wanted: Wanted) -> tuple[ModelOutputs, Seen]:
         """Only the first teacher is looked into."""
         (first, weight), *others = self.teachers
         answers, seen = first(batch, wanted)
@@ -135,9 +135,9 @@ class Ensemble:
         for teacher, _ in self.teachers:
             teacher.begin()
 
-    def spared(self) -> float:
+    def seconds_cached(self) -> float:
         """Those of every teacher."""
-        return sum(teacher.spared() for teacher, _ in self.teachers)
+        return sum(teacher.seconds_cached() for teacher, _ in self.teachers)
 
 
 def as_teacher(given: PreTrainedModel | Teacher | Iterable[tuple[PreTrainedModel, float]]) -> Teacher:
@@ -161,9 +161,9 @@ def _further(
     named: FurtherTeacher, first: PreTrainedModel, task: TaskInfo, tokenizer: PreTrainedTokenizerBase
 ) -> PreTrainedModel:
     """One of them, with its answers in the task's order."""
-    who, folder = _who(named), check_further(named, task)
+    who, folder = _who(named), check_further_teacher(named, task)
     config = read_config(folder)
-    check_same_pieces(who, load_tokenizer(folder), tokenizer, ONE_TOKENIZER)
+    check_same_vocabulary(who, load_tokenizer(folder), tokenizer, TEACHERS_HINT)
     check_length(task.max_length, max_positions(config.to_dict(), config.pad_token_id or 0), named.source)
     model = load_model(folder, task)
     if isinstance(model, SentenceEmbedding) and embedding_size(model) != embedding_size(first):
@@ -173,10 +173,10 @@ def _further(
     return model
 
 
-def check_further(named: FurtherTeacher, task: TaskInfo) -> Path:
+def check_further_teacher(named: FurtherTeacher, task: TaskInfo) -> Path:
     """The folder of a further teacher, which must answer the task."""
     folder = fetch(named.source, named.revision)
-    check_answers(_who(named), saved_as(folder, read_config(folder)), task)
+    check_teacher_labels(_who(named), saved_as(folder, read_config(folder)), task)
     return folder
 
 
@@ -184,11 +184,11 @@ def _who(named: FurtherTeacher) -> str:
     return f"distill.teachers: {named.source}"
 
 
-def check_answers(who: str, saved: Saved, task: TaskInfo) -> None:
+def check_teacher_labels(who: str, saved: Saved, task: TaskInfo) -> None:
     """Refuse a checkpoint whose head answers another question, or has other labels."""
     if answers_task(saved, task):
         return
-    check_head(who, saved, head_named(kind_of(task).head))
+    check_teacher_head(who, saved, head_named(kind_of(task).head))
     raise ModelError(
         f"{who} does not answer {task.name}: its answers are {', '.join(saved.names)}; "
         f"expected {', '.join(output_names(task))}, in any order.",
@@ -196,7 +196,7 @@ def check_answers(who: str, saved: Saved, task: TaskInfo) -> None:
     )
 
 
-def check_head(who: str, saved: Saved, expected: Head) -> None:
+def check_teacher_head(who: str, saved: Saved, expected: Head) -> None:
     """Refuse a checkpoint that was trained for another kind of question."""
     if saved.head is not expected:
         found = saved.head.name if saved.head else "none that is known here"

@@ -12,11 +12,13 @@ from compress.models.student.factorised_embeddings import vectors_of
 PADDED = 128
 """Embeddings are padded to a multiple of this at most: kernels like them."""
 
-OF_TEACHER = "take a student that was trained with the teacher's tokenizer, or give a shape instead"
-ONE_TOKENIZER = "take teachers that were trained with one tokenizer"
+STUDENT_HINT = "take a student that was trained with the teacher's tokenizer, or give a shape instead"
+TEACHERS_HINT = "take teachers that were trained with one tokenizer"
 
 
-def check_same_pieces(who: str, found: PreTrainedTokenizerBase, expected: PreTrainedTokenizerBase, hint: str) -> None:
+def check_same_vocabulary(
+    who: str, found: PreTrainedTokenizerBase, expected: PreTrainedTokenizerBase, hint: str
+) -> None:
     """Refuse a tokenizer whose vocabulary differs from the teacher's in any piece or its number."""
     theirs, own = found.get_vocab(), expected.get_vocab()
     if theirs == own:
@@ -29,7 +31,7 @@ def check_same_pieces(who: str, found: PreTrainedTokenizerBase, expected: PreTra
     )
 
 
-def check_embeddings(models: Sequence[PreTrainedModel], tokenizer: PreTrainedTokenizerBase) -> None:
+def check_embedding_counts(models: Sequence[PreTrainedModel], tokenizer: PreTrainedTokenizerBase) -> None:
     """As far as models in memory tell: each has a vector for every piece, and as many as the others but for padding.
 
     The first is the teacher, the last the student.
@@ -41,10 +43,10 @@ def check_embeddings(models: Sequence[PreTrainedModel], tokenizer: PreTrainedTok
             f"has {len(tokenizer)}: it was trained with another one."
         )
     for place, count in enumerate(counts):
-        check_sizes(_who(models, place), count, counts[0])
+        check_embedding_count(_who(models, place), count, counts[0])
 
 
-def check_sizes(who: str, found: int, expected: int) -> None:
+def check_embedding_count(who: str, found: int, expected: int) -> None:
     """Refuse a number of word vectors that no padding makes of the teacher's."""
     if abs(found - expected) >= PADDED:
         raise ModelError(

@@ -21,7 +21,7 @@ from compress.models.families import base_of
 Gradients = list[Tensor | None]
 
 
-class WorkingCopy:
+class Bf16Weights:
     """Lets a model, and what is trained beside it, run in bf16 for a while.
 
     Outside of `running` the parameters are what they always are, in fp32 and with fp32 gradients: whoever evaluates,

@@ -17,7 +17,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from compress.losses.tensor_ops.softmax import softmax, softmax_back
+from compress.losses.tensor_ops.softmax import softmax, softmax_backward
 from compress.train.fast_paths.fast_dropout import keep_mask
 
 NAME = "compress-products"
@@ -80,7 +80,7 @@ class _Products(torch.autograd.Function):
             back = onto @ value[part].contiguous().transpose(-1, -2)
             if kept is not None:
                 back *= kept[part]
-            scores = softmax_back(back.float(), weights.float()).mul_(ctx.scale).to(query.dtype)
+            scores = softmax_backward(back.float(), weights.float()).mul_(ctx.scale).to(query.dtype)
             found[0][part] = scores @ key[part]
             found[1][part] = scores.transpose(-1, -2) @ query[part]
         return (*found, None, None, None)
@@ -136,7 +136,7 @@ AttentionMaskInterface.register(NAME, sdpa_mask)
 
 
 @contextmanager
-def quick_attention(model: PreTrainedModel) -> Iterator[None]:
+def cpu_bf16_attention(model: PreTrainedModel) -> Iterator[None]:
     """Within the block a model on a CPU attends by products, where it would ask torch for fused attention."""
     before = model.config._attn_implementation
     if before == "sdpa":

@@ -26,7 +26,7 @@ def keep_mask(like: Tensor, share: float) -> Tensor:
     return bits.view(torch.bfloat16).view(like.shape)
 
 
-class QuickDropout(nn.Dropout):
+class FastDropout(nn.Dropout):
     """`nn.Dropout` with `keep_mask` where that is faster."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -52,11 +52,11 @@ class _Multiply(torch.autograd.Function):
 
 
 @contextmanager
-def quick_dropout(model: nn.Module) -> Iterator[None]:
-    """Within the block every dropout of the model is a `QuickDropout`."""
+def fast_dropout(model: nn.Module) -> Iterator[None]:
+    """Within the block every dropout of the model is a `FastDropout`."""
     found = [module for module in model.modules() if type(module) is nn.Dropout]
     for module in found:
-        module.__class__ = QuickDropout
+        module.__class__ = FastDropout
     try:
         yield
     finally:

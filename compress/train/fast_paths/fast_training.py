@@ -9,19 +9,19 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from compress.train.fast_paths.bf16_weights import WorkingCopy
-from compress.train.fast_paths.cpu_bf16_attention import quick_attention
-from compress.train.fast_paths.fast_dropout import quick_dropout
-from compress.train.fast_paths.malloc_tuning import kept_memory
-from compress.train.fast_paths.sparse_embeddings import WordVectors
-from compress.train.fast_paths.torch_compile import compiled
+from compress.train.fast_paths.bf16_weights import Bf16Weights
+from compress.train.fast_paths.cpu_bf16_attention import cpu_bf16_attention
+from compress.train.fast_paths.fast_dropout import fast_dropout
+from compress.train.fast_paths.malloc_tuning import keep_freed_memory
+from compress.train.fast_paths.sparse_embeddings import SparseEmbeddings
+from compress.train.fast_paths.torch_compile import compile_layers
 
 
 @contextmanager
-def at_speed(
+def fast_training(
     model: PreTrainedModel,
     teachers: Sequence[PreTrainedModel],
-    words: WordVectors | None,
+    words: SparseEmbeddings | None,
     precision: str,
     device: torch.device,
     compiles: bool = False,
@@ -32,18 +32,18 @@ def at_speed(
     """
     with ExitStack() as stack:
         if device.type == "cpu":
-            stack.enter_context(kept_memory())
-            stack.enter_context(quick_dropout(model))
+            stack.enter_context(keep_freed_memory())
+            stack.enter_context(fast_dropout(model))
             for each in (model, *teachers) if precision == "bf16" else ():
-                stack.enter_context(quick_attention(each))
+                stack.enter_context(cpu_bf16_attention(each))
         if words is not None:
             stack.enter_context(words.sparse())
         if precision == "bf16":
             for teacher in teachers:
                 nn.Module.to(teacher, device)
-                copy = WorkingCopy(teacher)
+                copy = Bf16Weights(teacher)
                 copy.refresh()
                 stack.enter_context(copy.running())
         if compiles:
-            stack.enter_context(compiled((model, *teachers)))
+            stack.enter_context(compile_layers((model, *teachers)))
         yield

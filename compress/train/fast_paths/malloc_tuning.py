@@ -16,7 +16,7 @@ USUAL = {TRIM_THRESHOLD: 2**26, TOP_PAD: 0, MMAP_THRESHOLD: 2**25, MMAP_MAX: 655
 
 
 @contextmanager
-def kept_memory() -> Iterator[None]:
+def keep_freed_memory() -> Iterator[None]:
     """Within the block freed memory is not handed back to the system; afterwards all of it is.
 
     A training step asks for the same large blocks every time. The usual settings return each to the system when it is

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 
-class WordVectors:
+class SparseEmbeddings:
     """Stands in for a table of word vectors at the optimizer: one dense parameter of the rows that learn."""
 
     def __init__(self, table: nn.Embedding, pieces: NDArray[np.int64]) -> None:
@@ -58,7 +58,7 @@ class WordVectors:
             self.learning.copy_(self.table.weight[self.pieces])
 
 
-def word_vectors(model: PreTrainedModel, pieces: NDArray[np.int64]) -> WordVectors | None:
+def sparse_embeddings(model: PreTrainedModel, pieces: NDArray[np.int64]) -> SparseEmbeddings | None:
     """The rows of a model's word vectors that learn on these pieces; None where the whole table must.
 
     That is on a GPU, which fills a dense gradient quickly; and where the table is frozen, or used by another part of
@@ -68,7 +68,7 @@ def word_vectors(model: PreTrainedModel, pieces: NDArray[np.int64]) -> WordVecto
     if not isinstance(table, nn.Embedding) or table.weight.device.type != "cpu" or not table.weight.requires_grad:
         return None
     holders = [module for module in model.modules() if _holds(module, table.weight)]
-    return WordVectors(table, pieces) if len(holders) == 1 else None
+    return SparseEmbeddings(table, pieces) if len(holders) == 1 else None
 
 
 def _holds(module: nn.Module, parameter: Tensor) -> bool:

@@ -19,13 +19,13 @@ GRAPHS = 64
 
 
 @contextmanager
-def compiled(models: Iterable[PreTrainedModel]) -> Iterator[None]:
+def compile_layers(models: Iterable[PreTrainedModel]) -> Iterator[None]:
     """Within the block the feed-forward and output parts of the models' layers are compiled when they first run.
 
     These hold most of what is not a matrix product (activation, dropout, sums, normalisation), and no loss looks into
     them: queries, keys, values and a layer's output are observed through hooks, which a compiled layer would not call.
     """
-    parts = [part for model in models for part in parts_of(model)]
+    parts = [part for model in models for part in compilable_parts(model)]
     import torch._dynamo.config  # a second that only those pay who compile
 
     with torch._dynamo.config.patch(recompile_limit=GRAPHS):
@@ -38,7 +38,7 @@ def compiled(models: Iterable[PreTrainedModel]) -> Iterator[None]:
                 part._compiled_call_impl = None
 
 
-def parts_of(model: PreTrainedModel) -> list[nn.Module]:
+def compilable_parts(model: PreTrainedModel) -> list[nn.Module]:
     """What of each layer is compiled: the parts around its products that hold none of the observed ones."""
     family = family_of(model)
     seen = [path for path in (family.query, family.key, family.value, family.query_key_value) if path]
@@ -47,7 +47,7 @@ def parts_of(model: PreTrainedModel) -> list[nn.Module]:
     return [layer.get_submodule(path) for layer in dict.fromkeys(layers_of(model)) for path in alone]
 
 
-def as_they_are(were_compiled: bool) -> AbstractContextManager[None]:
+def eager_only(were_compiled: bool) -> AbstractContextManager[None]:
     """Within the block nothing is compiled or runs compiled: for evaluations, whose type and shapes are others."""
     if not were_compiled:
         return nullcontext()  # asking torch would load its compiler

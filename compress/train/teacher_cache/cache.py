@@ -33,14 +33,22 @@ from compress.recipe.training_schema import Distill
 from compress.tasks import kind_of
 from compress.train.core.distributed import Processes
 from compress.train.core.seed_restarts import FOLDER
-from compress.train.core.update_schedule import Plan
-from compress.train.distillation.phases import stages_of
-from compress.train.distillation.teachers import Answers, Keep, Teacher
-from compress.train.fast_paths.torch_compile import as_they_are
+from compress.train.core.update_schedule import UpdateSchedule
+from compress.train.distillation.phases import loss_phases
+from compress.train.distillation.teachers import ModelOutputs, Teacher, TeacherCacheFactory
+from compress.train.fast_paths.torch_compile import eager_only
 from compress.train.objective import Batch, Examples
-from compress.train.teacher_cache.cache_file import Form, Kept, Marks, Places
+from compress.train.teacher_cache.cache_file import CachedTensor, Places, PresenceFlags, TensorFormat
 from compress.train.teacher_cache.cache_plan import CachePlan, Key
-from compress.train.teacher_cache.cache_table import Chosen, Said, flat, picked, some, unflat, whole
+from compress.train.teacher_cache.cache_table import (
+    Chosen,
+    TeacherTensors,
+    assemble,
+    flat,
+    index_rows,
+    sub_batch,
+    unflat,
+)
 
 ON_GPU = "on a GPU what its layers say is kept where `cache` tells a size"
 """Why less is kept there than the recipe may seem to ask for."""
@@ -72,7 +80,7 @@ class CachedTeacher:
         console: Console | None = None,
         label: str = "distill",
     ) -> None:
-        """Keep in a folder of ``work`` what is said of the ``examples`` that are lasting.
+        """TeacherCacheFactory in a folder of ``work`` what is said of the ``examples`` that are lasting.
 
         ``wanted`` is all that will ever be asked of layers, ``disk`` the most bytes; ``of_pieces`` tells whether
         answers are one for each piece, ``layers`` whether these are kept too, and ``compiles`` whether the teacher may
@@ -90,8 +98,8 @@ class CachedTeacher:
         self._console = console or Console("quiet")
         self._label = label
         self._folder: Path | None = None
-        self._kept: dict[Key, Kept] = {}
-        self._marks: Marks
+        self._kept: dict[Key, CachedTensor] = {}
+        self._marks: PresenceFlags
         self._spared = 0.0
 
     @property
@@ -113,19 +121,19 @@ class CachedTeacher:
         if self._folder is None:
             self._open()
 
-    def spared(self) -> float:
+    def seconds_cached(self) -> float:
         """Seconds that the teacher took for words that are kept."""
         return self._spared
 
-    def __call__(self, batch: Batch, wanted: Wanted) -> tuple[Answers, Seen]:
+    def __call__(self, batch: Batch, wanted: Wanted) -> tuple[ModelOutputs, Seen]:
         """From disk what stands there, from the teacher what does not."""
         keys = self._keys(wanted)
         if not keys:
             return self._teacher(batch, wanted)
         kept = {key: self._kept[key] for key in keys}  # still to be read if the disk is full and the files are given up
         index: Places = batch["index"].numpy()
-        placed = np.all([each.has_place(index) for each in kept.values()], axis=0)
-        new = self._marks.lack(index) & placed
+        placed = np.all([each.has_slot(index) for each in kept.values()], axis=0)
+        new = self._marks.missing(index) & placed
         asked = []
         if new.any():
             started = time.monotonic()
@@ -134,35 +142,35 @@ class CachedTeacher:
                 self._spared += (time.monotonic() - started) * float(new[placed].mean())
         if not placed.all():
             asked.append(self._ask(batch, index, ~placed, wanted))
-        stand = self._marks.stand(index)
-        return unflat({key: whole(key, each, index, stand, asked, batch) for key, each in kept.items()}, wanted)
+        stand = self._marks.present(index)
+        return unflat({key: assemble(key, each, index, stand, asked, batch) for key, each in kept.items()}, wanted)
 
     def _keys(self, wanted: Wanted) -> list[Key]:
-        """All that is asked; nothing where some of it has no file."""
+        """All that is asked; nothing where sub_batch of it has no file."""
         answers: list[Key] = [key for key in self._kept if key[0] is None]
         layers: list[Key] = [(layer, part) for layer, parts in wanted.items() for part in sorted(parts)]
         return [*answers, *layers] if answers and self._kept.keys() >= set(layers) else []
 
-    def _ask(self, batch: Batch, index: Places, chosen: Chosen, wanted: Wanted) -> tuple[Places, Said]:
+    def _ask(self, batch: Batch, index: Places, chosen: Chosen, wanted: Wanted) -> tuple[Places, TeacherTensors]:
         """Where in the batch the chosen examples are, and what the teacher says of them; what has a place is kept."""
         rows = np.flatnonzero(chosen)
-        with as_they_are(self._compiles and len(rows) < len(index)):  # each number of rows would be compiled by itself
-            said = flat(*self._teacher(some(batch, rows), wanted))
+        with eager_only(self._compiles and len(rows) < len(index)):  # each number of rows would be compiled by itself
+            said = flat(*self._teacher(sub_batch(batch, rows), wanted))
         try:
             self._keep(index[rows], said)
         except OSError as error:
             self._give_up(error)
         return rows, said
 
-    def _keep(self, index: Places, said: Said) -> None:
+    def _keep(self, index: Places, said: TeacherTensors) -> None:
         """Put what is new and has a place where it belongs, and then mark that it stands."""
         if not self._kept:  # given up a moment ago
             return
-        new = self._marks.lack(index)
+        new = self._marks.missing(index)
         for key, kept in self._kept.items():
-            rows = np.flatnonzero(new & kept.has_place(index))
+            rows = np.flatnonzero(new & kept.has_slot(index))
             if len(rows):
-                kept.put(index[rows], picked(said[key], rows))
+                kept.put(index[rows], index_rows(said[key], rows))
         self._marks.add(index[new])
 
     def _give_up(self, error: OSError) -> None:
@@ -188,7 +196,7 @@ class CachedTeacher:
         plan = self._plan(folder)
         try:
             if plan is not None and plan.answers:
-                self._marks = Marks(folder / MARKS, plan.answers)
+                self._marks = PresenceFlags(folder / MARKS, plan.answers)
                 self._kept = {key: self._opened(folder, plan, key) for key in plan.forms}
         except OSError as error:
             self._give_up(error)
@@ -202,8 +210,8 @@ class CachedTeacher:
         sizes = self._sizes(folder, plan).items()  # one that was cut off would be read as zeros
         return plan if all(path.is_file() and path.stat().st_size == size for path, size in sizes) else None
 
-    def _opened(self, folder: Path, plan: CachePlan, key: Key) -> Kept:
-        return Kept(_values(folder, key), plan.forms[key], self._ends[: plan.count(key)])
+    def _opened(self, folder: Path, plan: CachePlan, key: Key) -> CachedTensor:
+        return CachedTensor(_values(folder, key), plan.forms[key], self._ends[: plan.count(key)])
 
     def _sizes(self, folder: Path, plan: CachePlan) -> dict[Path, int]:
         """All files and their bytes, holes included; none where nothing is kept."""
@@ -220,7 +228,7 @@ class CachedTeacher:
         said = flat(
             *self._teacher({name: torch.from_numpy(array).to(device) for name, array in first.items()}, self._wanted)
         )
-        forms = {key: Form.of(tensor, key[0] is not None or self._of_pieces) for key, tensor in said.items()}
+        forms = {key: TensorFormat.of(tensor, key[0] is not None or self._of_pieces) for key, tensor in said.items()}
         folder.mkdir(parents=True)
         free = max(0, shutil.disk_usage(folder).free - RESERVE)
         plan = CachePlan.within(min(self._disk, free), forms, self._ends)
@@ -260,16 +268,19 @@ def _values(folder: Path, key: Key) -> Path:
     return folder / f"{name}.values"
 
 
-def keeper(
+def make_teacher_cache(
     settings: Distill, examples: Examples, task: TaskInfo, work: Path, console: Console, label: str
-) -> Keep | None:
+) -> TeacherCacheFactory | None:
     """Has what a teacher says of these examples stay on disk, where the recipe wants that.
 
     None where it would be for nothing: no loss asks, no example comes twice, several machines share no disk, or all
     that asks looks at layers that are not kept. On a GPU they are kept only where the recipe tells a size itself: there
     to ask the teacher again may be faster than to read them.
     """
-    plan, asking = Plan(examples.lengths, settings, 0), [stage for stage in stages_of(settings) if stage.asks_teacher]
+    plan, asking = (
+        UpdateSchedule(examples.lengths, settings, 0),
+        [stage for stage in loss_phases(settings) if stage.asks_teacher],
+    )
     once = plan.total <= plan.per_epoch and settings.restarts == 1
     if not settings.cache or once or not asking:
         return None

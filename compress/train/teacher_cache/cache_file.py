@@ -1,6 +1,6 @@
 """One thing that a teacher says of every example, kept in a file: a layer's hidden states, or its logits.
 
-Values of real pieces alone stand end to end, in the precision they were given in, at places that follow from the
+Values of real pieces alone present end to end, in the precision they were given in, at places that follow from the
 examples' lengths; in one more file a byte an example tells whether all about it stands. The files have holes where
 nothing was written, so they take no more of the disk than what they hold. They are read through a map, and written
 without one: a disk that is full is an error then, and through a map it would end the process.
@@ -36,7 +36,7 @@ BITS: dict[int, np.dtype[Any]] = {
 
 
 @dataclass(frozen=True)
-class Form:
+class TensorFormat:
     """What is kept of one example."""
 
     dtype: str
@@ -47,7 +47,7 @@ class Form:
     """Whether there are values for each of the example's pieces."""
 
     @classmethod
-    def of(cls, tensor: Tensor, pieces: bool) -> Form:
+    def of(cls, tensor: Tensor, pieces: bool) -> TensorFormat:
         """The form of a batch's values (examples, [pieces,] ...)."""
         return cls(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape[2 if pieces else 1 :]), pieces)
 
@@ -72,16 +72,16 @@ class Form:
         return self.each * (_ended(ends, example) if self.pieces else example)
 
 
-class Kept:
+class CachedTensor:
     """One thing about examples 0 to ``len(ends)``; it has no place for others."""
 
-    def __init__(self, path: Path, form: Form, ends: Places) -> None:
+    def __init__(self, path: Path, form: TensorFormat, ends: Places) -> None:
         """``ends`` are the pieces of the examples up to and with each: one array for all things that are kept."""
         self.form = form
         self._ends = ends
         self._stream, self._map = _opened(self, path, form.before(len(ends), ends))
 
-    def has_place(self, index: Places) -> NDArray[np.bool_]:
+    def has_slot(self, index: Places) -> NDArray[np.bool_]:
         """For which of these examples."""
         return index < len(self._ends)
 
@@ -111,25 +111,25 @@ class Kept:
         return values[: _ended(self._ends, example + 1) - _ended(self._ends, example)]
 
 
-class Marks:
-    """Which of so many examples stand; processes that share the file see each other's."""
+class PresenceFlags:
+    """Which of so many examples present; processes that share the file see each other's."""
 
     def __init__(self, path: Path, count: int) -> None:
         self._stream, told = _opened(self, path, count)
         self._told: NDArray[np.uint8] = np.frombuffer(told or b"", np.uint8)
 
-    def stand(self, index: Places) -> NDArray[np.bool_]:
+    def present(self, index: Places) -> NDArray[np.bool_]:
         """Which of these examples do."""
         found = index < len(self._told)
         found[found] = self._told[index[found]] != 0
         return found
 
-    def lack(self, index: Places) -> NDArray[np.bool_]:
-        """Which of these examples could stand and do not."""
-        return (index < len(self._told)) & ~self.stand(index)
+    def missing(self, index: Places) -> NDArray[np.bool_]:
+        """Which of these examples could present and do not."""
+        return (index < len(self._told)) & ~self.present(index)
 
     def add(self, index: Places) -> None:
-        """From now on these stand."""
+        """From now on these present."""
         for example in index.tolist():
             _write(self._stream, b"\1", example)
 

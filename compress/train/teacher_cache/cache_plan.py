@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from compress.train.teacher_cache.cache_file import Form, Places
+from compress.train.teacher_cache.cache_file import Places, TensorFormat
 
 SCHEMA_VERSION = 1
 
@@ -32,7 +32,7 @@ Key = tuple[int | None, str]
 class CachePlan:
     """The forms of all that is kept, and of how many examples, counted from the first, it is."""
 
-    forms: Mapping[Key, Form]
+    forms: Mapping[Key, TensorFormat]
     answers: int
     """Examples whose answers are kept."""
     layers: int
@@ -41,7 +41,7 @@ class CachePlan:
     """Bytes that all of it takes."""
 
     @classmethod
-    def within(cls, disk: int, forms: Mapping[Key, Form], ends: Places) -> CachePlan:
+    def within(cls, disk: int, forms: Mapping[Key, TensorFormat], ends: Places) -> CachePlan:
         """Answers of all examples or nothing, and of what they leave of ``disk`` bytes the layers of the first ones.
 
         ``ends`` are the pieces of the examples up to and with each.
@@ -75,7 +75,7 @@ class CachePlan:
             if (told["schema_version"], told["boot"], told["disk"]) != (SCHEMA_VERSION, boot(), disk):
                 return None
             forms = {
-                (layer, name): Form(form["dtype"], tuple(form["shape"]), form["pieces"])
+                (layer, name): TensorFormat(form["dtype"], tuple(form["shape"]), form["pieces"])
                 for layer, name, form in told["forms"]
             }
             return cls(forms, told["answers"], told["layers"], told["most"])

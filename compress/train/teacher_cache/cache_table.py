@@ -1,4 +1,4 @@
-"""What a teacher says of a batch as one table, of some of its examples, and put together again."""
+"""What a teacher says of a batch as one table, of sub_batch of its examples, and put together again."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compress.models.forward_hooks import Seen, Wanted
-from compress.train.distillation.teachers import Answers
+from compress.train.distillation.teachers import ModelOutputs
 from compress.train.objective import Batch
-from compress.train.teacher_cache.cache_file import Kept, Places
+from compress.train.teacher_cache.cache_file import CachedTensor, Places
 from compress.train.teacher_cache.cache_plan import Key
 
-Said = dict[Key, Tensor]
+TeacherTensors = dict[Key, Tensor]
 """All that a teacher says of a batch; each (examples, [pieces,] ...)."""
 
 Chosen = NDArray[np.bool_]
 """Some of a batch's examples."""
 
 
-def flat(answers: Answers, seen: Seen) -> Said:
+def flat(answers: ModelOutputs, seen: Seen) -> TeacherTensors:
     """Everything under its key, with examples and pieces in front."""
-    said: Said = {(None, name): tensor for name, tensor in answers.items()}
+    said: TeacherTensors = {(None, name): tensor for name, tensor in answers.items()}
     for layer, parts in seen.items():
         for part, tensor in parts.items():
             said[layer, part] = tensor if part == "hidden" else tensor.transpose(1, 2)
     return said
 
 
-def unflat(said: Said, wanted: Wanted) -> tuple[Answers, Seen]:
+def unflat(said: TeacherTensors, wanted: Wanted) -> tuple[ModelOutputs, Seen]:
     """The opposite of `flat`, for what is wanted."""
     answers = {name: tensor for (layer, name), tensor in said.items() if layer is None}
     seen: Seen = {layer: {} for layer in wanted}
@@ -41,24 +41,29 @@ def unflat(said: Said, wanted: Wanted) -> tuple[Answers, Seen]:
     return answers, seen
 
 
-def some(batch: Batch, rows: Places) -> Batch:
-    """A batch of some of the examples, as wide as the whole."""
+def sub_batch(batch: Batch, rows: Places) -> Batch:
+    """A batch of sub_batch of the examples, as wide as the assemble."""
     count = len(batch["index"])
     if len(rows) == count:
         return batch
-    return {name: picked(tensor, rows) for name, tensor in batch.items() if tensor.shape[:1] == (count,)}
+    return {name: index_rows(tensor, rows) for name, tensor in batch.items() if tensor.shape[:1] == (count,)}
 
 
-def picked(tensor: Tensor, rows: Places) -> Tensor:
+def index_rows(tensor: Tensor, rows: Places) -> Tensor:
     """Some rows of a tensor, wherever it is."""
     return tensor[torch.from_numpy(rows).to(tensor.device)]
 
 
-def whole(
-    key: Key, kept: Kept, index: Places, stand: Chosen, asked: Sequence[tuple[Places, Said]], batch: Batch
+def assemble(
+    key: Key,
+    kept: CachedTensor,
+    index: Places,
+    stand: Chosen,
+    asked: Sequence[tuple[Places, TeacherTensors]],
+    batch: Batch,
 ) -> Tensor:
     """One thing about all of a batch: read where it stands, as it was just said where it has no place."""
-    known, inputs = stand & kept.has_place(index), batch["input_ids"]
+    known, inputs = stand & kept.has_slot(index), batch["input_ids"]
     if not known.any() and len(asked) == 1:
         return asked[0][1][key]
     bits = torch.from_numpy(kept.get(index[known], inputs.shape[1]))
@@ -69,7 +74,7 @@ def whole(
     _put(found, np.flatnonzero(known), read)
     for rows, said in asked:
         fresh = np.flatnonzero(~known[rows])
-        _put(found, rows[fresh], picked(said[key], fresh))
+        _put(found, rows[fresh], index_rows(said[key], fresh))
     return found
 
 

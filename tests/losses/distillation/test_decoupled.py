@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from compress.losses.distillation.decoupled import decoupled_distance, right_classes
+from compress.losses.distillation.decoupled import decoupled_distance, target_classes
 from compress.losses.distillation.soft_label import soft_label, softmax_distance
 from compress.recipe.loss_schema import SoftLabel
 from tests.losses.helpers import drawn, grouped, pieces, task
@@ -52,29 +52,29 @@ def test_of_two_classes_there_is_one_other():
 def test_a_row_tells_its_true_class():
     teacher = torch.eye(CLASSES)[[0, 0, 0, 2]]
     batch = {**pieces(ROWS, 2), "labels": RIGHT}
-    assert right_classes("single_label_classification", teacher, batch).tolist() == RIGHT.tolist()
+    assert target_classes("single_label_classification", teacher, batch).tolist() == RIGHT.tolist()
     batch["labelled"] = torch.tensor([1.0, 1.0, 0.0, 0.0])
-    assert right_classes("single_label_classification", teacher, batch).tolist() == [2, 0, 0, 2]
+    assert target_classes("single_label_classification", teacher, batch).tolist() == [2, 0, 0, 2]
     del batch["labels"]
-    assert right_classes("single_label_classification", teacher, batch).tolist() == [0, 0, 0, 2]
+    assert target_classes("single_label_classification", teacher, batch).tolist() == [0, 0, 0, 2]
 
 
 def test_windows_of_a_row_have_one_true_class():
     batch = {**pieces(5, 2), "labels": torch.tensor([2, 2, 0, 1, 1]), "group": grouped([2, 1, 2])}
     batch["labelled"] = torch.tensor([1.0, 1.0, 0.0, 1.0, 1.0])
-    assert right_classes("single_label_classification", torch.eye(3), batch).tolist() == [2, 1, 1]
+    assert target_classes("single_label_classification", torch.eye(3), batch).tolist() == [2, 1, 1]
 
 
 def test_the_right_choice_is_the_true_class():
     batch = {**pieces(5, 2), "labels": torch.tensor([0.0, 1.0, 0.0, 0.0, 1.0]), "group": grouped([2, 3])}
-    assert right_classes("choice", drawn(2, 3), batch).tolist() == [1, 2]
+    assert target_classes("choice", drawn(2, 3), batch).tolist() == [1, 2]
 
 
 @pytest.mark.parametrize("problem", ["ranking", "token_classification", "question_answering"])
 def test_elsewhere_the_teacher_says_what_is_true(problem):
     teacher = torch.eye(CLASSES)
     batch = {**pieces(3, 2), "labels": torch.tensor([[-100, 1]] * 3)}
-    assert right_classes(problem, teacher, batch).tolist() == [0, 1, 2]
+    assert target_classes(problem, teacher, batch).tolist() == [0, 1, 2]
 
 
 def test_rows_without_a_label_may_say_anything_there():

@@ -70,7 +70,7 @@ def test_many_angles_are_computed_a_few_at_a_time(monkeypatch):
     ours, theirs = states(examples=TEXTS), states(seed=9, examples=TEXTS)
     found = []
     for at_once in (1 << 22, 2 * TEXTS**2, 1):
-        monkeypatch.setitem(module.AT_ONCE, "cpu", at_once)
+        monkeypatch.setitem(module.MAX_ELEMENTS, "cpu", at_once)
         at = ours["hidden"].clone().requires_grad_()
         loss = value("similarity", {"hidden": at}, theirs, batch_of(FULL))
         loss.backward()

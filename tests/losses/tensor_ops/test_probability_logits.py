@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from compress.losses.distillation.soft_label import soft_label
-from compress.losses.tensor_ops.probability_logits import answers_given
+from compress.losses.tensor_ops.probability_logits import logits_from_probabilities
 from compress.recipe.loss_schema import SoftLabel
 from tests.losses.helpers import drawn, grouped, pieces, task
 
@@ -14,7 +14,7 @@ COUNTS = [2, 1, 3]
 
 def followed(ours, problem="single_label_classification", rows=GIVEN, about=None, **options):
     about, batch = about or task(), pieces(len(ours), 2)
-    theirs = answers_given(torch.tensor(rows), about, problem)
+    theirs = logits_from_probabilities(torch.tensor(rows), about, problem)
     return soft_label({"logits": ours}, theirs, batch, about, problem, SoftLabel(**options))
 
 
@@ -70,7 +70,7 @@ def test_certain_answers_are_finite_in_every_form(form, problem):
 def test_windows_of_a_row_share_its_probabilities(long):
     about, batch = task(long=long), {**pieces(6, 2), "group": grouped(COUNTS)}
     rows = torch.tensor(GIVEN).repeat_interleave(torch.tensor(COUNTS), dim=0)
-    theirs = answers_given(rows, about, "single_label_classification")
+    theirs = logits_from_probabilities(rows, about, "single_label_classification")
     student = drawn(3, 3).repeat_interleave(torch.tensor(COUNTS), dim=0)
     if long == "attention":
         student = torch.nn.functional.pad(student, (0, 1))

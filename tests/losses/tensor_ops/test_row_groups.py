@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from compress.losses.tensor_ops.pool_window_logits import pooled
-from compress.losses.tensor_ops.row_groups import Grouped, Groups
+from compress.losses.tensor_ops.pool_window_logits import pool_window_logits
+from compress.losses.tensor_ops.row_groups import GroupedBatch, RowGroups
 from compress.tasks.decoding.window_pooling import pooled as pooled_by_numpy
 from tests.losses.helpers import drawn, grouped, slope_of
 
@@ -11,7 +11,7 @@ COUNTS = [2, 1, 3]
 
 
 def rows_of(counts):
-    return Groups.numbered(grouped(counts), torch.device("cpu"))
+    return RowGroups.numbered(grouped(counts), torch.device("cpu"))
 
 
 def test_examples_of_a_row_stand_side_by_side():
@@ -33,16 +33,16 @@ def test_means_are_those_of_each_row():
 
 
 def test_without_groups_each_example_is_a_row():
-    groups = Groups.of({"input_ids": torch.zeros(4, 2, dtype=torch.int64)})
+    groups = RowGroups.of({"input_ids": torch.zeros(4, 2, dtype=torch.int64)})
     assert groups.counts.tolist() == [1, 1, 1, 1]
-    assert Groups.of({"input_ids": torch.zeros(2, 2), "group": torch.tensor([0, 0])}).counts.tolist() == [2]
+    assert RowGroups.of({"input_ids": torch.zeros(2, 2), "group": torch.tensor([0, 0])}).counts.tolist() == [2]
 
 
 def test_all_losses_of_a_batch_share_its_groups():
     plain = {"input_ids": torch.zeros(6, 2), "group": grouped(COUNTS)}
-    batch = Grouped(plain)
-    assert Groups.of(batch) is Groups.of(batch)
-    assert torch.equal(Groups.of(batch).counts, Groups.of(plain).counts)
+    batch = GroupedBatch(plain)
+    assert RowGroups.of(batch) is RowGroups.of(batch)
+    assert torch.equal(RowGroups.of(batch).counts, RowGroups.of(plain).counts)
 
 
 def test_weights_make_rows_weigh_the_same():
@@ -58,18 +58,18 @@ def test_pooling_is_that_of_numpy(how, scale):
     counts = [1] * 6 if how == "cut" else COUNTS
     logits = scale * drawn(6, 4)
     expected = pooled_by_numpy(logits.double().numpy(), counts, how)
-    found = pooled(logits, rows_of(counts), how)
+    found = pool_window_logits(logits, rows_of(counts), how)
     assert found.shape == expected.shape
     assert np.allclose(found.numpy(), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("how", ["mean", "max", "attention"])
 def test_the_gradient_of_pooling_is_its_slope(how):
-    slope_of(lambda logits: pooled(logits, rows_of(COUNTS), how).square().sum(), drawn(6, 4))
+    slope_of(lambda logits: pool_window_logits(logits, rows_of(COUNTS), how).square().sum(), drawn(6, 4))
 
 
 @pytest.mark.parametrize("how", ["mean", "max", "attention"])
 def test_one_window_is_pooled_to_itself(how):
     logits = drawn(3, 4)
     expected = logits[:, :-1] if how == "attention" else logits
-    assert torch.allclose(pooled(logits, rows_of([1, 1, 1]), how), expected)
+    assert torch.allclose(pool_window_logits(logits, rows_of([1, 1, 1]), how), expected)

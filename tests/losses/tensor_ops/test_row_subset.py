@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from compress.losses.tensor_ops.row_groups import Groups
-from compress.losses.tensor_ops.row_subset import over_rows
+from compress.losses.tensor_ops.row_groups import RowGroups
+from compress.losses.tensor_ops.row_subset import loss_on_subset
 
 
 def mean(outputs, batch):
     """Mean over rows of the mean over each row's examples."""
-    groups = Groups.of(batch)
+    groups = RowGroups.of(batch)
     return groups.mean(outputs["logits"].squeeze(-1) * batch["labels"]).mean()
 
 
@@ -24,23 +24,23 @@ OUTPUTS = {"logits": torch.tensor([[1.0], [10.0], [100.0], [1000.0], [10000.0]],
 
 def test_others_are_rows_that_cost_nothing():
     chosen = torch.tensor([True, False, True, False, False])
-    assert over_rows(chosen, OUTPUTS, batch_of(), mean).item() == pytest.approx((1 + 300) / 5)
+    assert loss_on_subset(chosen, OUTPUTS, batch_of(), mean).item() == pytest.approx((1 + 300) / 5)
 
 
 def test_rows_of_several_examples_stay_whole():
     """Rows of 2, 1 and 2 examples, of which the first and the last count."""
     chosen = torch.tensor([True, True, False, True, True])
-    found = over_rows(chosen, OUTPUTS, batch_of([0, 0, 1, 2, 2]), mean)
+    found = loss_on_subset(chosen, OUTPUTS, batch_of([0, 0, 1, 2, 2]), mean)
     assert found.item() == pytest.approx(((1 + 20) / 2 + (4000 + 50000) / 2) / 3)
 
 
 def test_all_of_them_are_the_loss_itself():
-    assert over_rows(torch.ones(5, dtype=torch.bool), OUTPUTS, batch_of(), mean) == mean(OUTPUTS, batch_of())
+    assert loss_on_subset(torch.ones(5, dtype=torch.bool), OUTPUTS, batch_of(), mean) == mean(OUTPUTS, batch_of())
 
 
 def test_none_of_them_is_zero_with_gradients_of_zero():
     broken = {"logits": torch.full((5, 1), torch.nan, requires_grad=True)}
-    loss = over_rows(torch.zeros(5, dtype=torch.bool), broken, batch_of(), mean)
+    loss = loss_on_subset(torch.zeros(5, dtype=torch.bool), broken, batch_of(), mean)
     loss.backward()
     assert loss.item() == 0.0
     assert torch.equal(broken["logits"].grad, torch.zeros(5, 1))
@@ -48,10 +48,10 @@ def test_none_of_them_is_zero_with_gradients_of_zero():
 
 def test_batches_may_be_split_anywhere():
     chosen = torch.tensor([True, False, False, True, True])
-    whole = over_rows(chosen, OUTPUTS, batch_of(), mean)
+    whole = loss_on_subset(chosen, OUTPUTS, batch_of(), mean)
     parts = []
     for rows in (slice(0, 3), slice(3, 5)):
         some = {name: tensor[rows] for name, tensor in batch_of().items()}
-        part = over_rows(chosen[rows], {"logits": OUTPUTS["logits"][rows]}, some, mean)
+        part = loss_on_subset(chosen[rows], {"logits": OUTPUTS["logits"][rows]}, some, mean)
         parts.append(part * len(some["labels"]) / 5)
     assert sum(parts).item() == pytest.approx(whole.item())

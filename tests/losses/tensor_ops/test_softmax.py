@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from compress.losses.tensor_ops.softmax import WIDE, softmax, softmax_back
+from compress.losses.tensor_ops.softmax import VECTOR_WIDTH, softmax, softmax_backward
 
-LINES = [1, 2, 5, WIDE - 1, WIDE, WIDE + 1, 40]
+LINES = [1, 2, 5, VECTOR_WIDTH - 1, VECTOR_WIDTH, VECTOR_WIDTH + 1, 40]
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -25,7 +25,7 @@ def test_the_way_back_is_autograds(line: int) -> None:
     gradient = torch.randn(3, 2, 4, line, dtype=torch.float64)
     share = torch.softmax(scores, dim=-1)
     (wanted,) = torch.autograd.grad(share, scores, gradient)
-    torch.testing.assert_close(softmax_back(gradient, share.detach()), wanted)
+    torch.testing.assert_close(softmax_backward(gradient, share.detach()), wanted)
 
 
 def test_a_number_that_is_none_stays_one() -> None:

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from compress.losses.tensor_ops import token_maps
-from compress.losses.tensor_ops.row_groups import FAR
-from compress.losses.tensor_ops.token_maps import compare_maps, divergence, squared
+from compress.losses.tensor_ops.row_groups import MASKED_LOGIT
+from compress.losses.tensor_ops.token_maps import kl_distance, squared_distance, token_map_loss
 from tests.losses.layers import EXAMPLES, HEADS, TOKENS, batch_of, states
 
 
@@ -17,7 +17,7 @@ def both():
 
 def found(distance):
     ours, theirs = both()
-    loss = compare_maps(ours, theirs, batch_of(), distance)
+    loss = token_map_loss(ours, theirs, batch_of(), distance)
     (3 * loss).backward()
     return loss.item(), ours[0].grad, ours[1].grad
 
@@ -27,8 +27,10 @@ def plain(distance):
     ours, theirs = both()
     mask = batch_of()["attention_mask"]
     scores = [a @ b.transpose(-1, -2) / a.shape[-1] ** 0.5 for a, b in (ours, theirs)]
-    if distance is divergence:
-        given, wanted = (each.masked_fill(mask[:, None, None] == 0, FAR).log_softmax(dim=-1) for each in scores)
+    if distance is kl_distance:
+        given, wanted = (
+            each.masked_fill(mask[:, None, None] == 0, MASKED_LOGIT).log_softmax(dim=-1) for each in scores
+        )
         lines = (wanted.exp() * (wanted - given)).sum(dim=-1)
     else:
         lines = ((scores[0] - scores[1]) ** 2 * mask[:, None, None]).sum(dim=-1) / mask.sum(dim=1)[:, None, None]
@@ -37,10 +39,10 @@ def plain(distance):
     return rows.mean().item(), ours[0].grad, ours[1].grad
 
 
-@pytest.mark.parametrize("distance", [divergence, squared])
+@pytest.mark.parametrize("distance", [kl_distance, squared_distance])
 @pytest.mark.parametrize("at_once", [1, 2, 3, HEADS, HEADS + 1, 2 * HEADS, EXAMPLES * HEADS])
 def test_a_few_maps_at_a_time_are_what_all_at_once_are(distance, at_once, monkeypatch):
-    monkeypatch.setattr(token_maps, "AT_ONCE", {"cpu": at_once * TOKENS**2})
+    monkeypatch.setattr(token_maps, "MAX_ELEMENTS", {"cpu": at_once * TOKENS**2})
     (loss, *slopes), (expected, *wanted) = found(distance), plain(distance)
     assert loss == pytest.approx(expected, rel=1e-5)
     for slope, want in zip(slopes, wanted, strict=True):
@@ -49,19 +51,19 @@ def test_a_few_maps_at_a_time_are_what_all_at_once_are(distance, at_once, monkey
 
 def test_gradients_lie_in_memory_as_the_vectors_do():
     """So that turning them back into those of a linear layer copies nothing."""
-    _, query, _ = found(divergence)
+    _, query, _ = found(kl_distance)
     assert query.transpose(1, 2).is_contiguous()
 
 
 def test_the_largest_number_of_maps_is_kept(monkeypatch):
     sizes = []
-    monkeypatch.setattr(token_maps, "AT_ONCE", {"cpu": 2 * TOKENS**2})
+    monkeypatch.setattr(token_maps, "MAX_ELEMENTS", {"cpu": 2 * TOKENS**2})
 
     def seen(ours, theirs, real):
         sizes.append(ours.numel())
-        return divergence(ours, theirs, real)
+        return kl_distance(ours, theirs, real)
 
-    assert found(seen)[0] == pytest.approx(plain(divergence)[0], rel=1e-5)
+    assert found(seen)[0] == pytest.approx(plain(kl_distance)[0], rel=1e-5)
     assert max(sizes) <= 2 * TOKENS**2
     assert sum(sizes) == EXAMPLES * HEADS * TOKENS**2
 
@@ -69,6 +71,6 @@ def test_the_largest_number_of_maps_is_kept(monkeypatch):
 def test_nothing_is_kept_where_no_gradient_is_wanted():
     ours, theirs = both()
     with torch.no_grad():
-        loss = compare_maps(ours, theirs, batch_of(), divergence)
+        loss = token_map_loss(ours, theirs, batch_of(), kl_distance)
     assert loss.grad_fn is None
-    assert compare_maps(theirs, theirs, batch_of(), divergence).item() == pytest.approx(0.0, abs=1e-7)
+    assert token_map_loss(theirs, theirs, batch_of(), kl_distance).item() == pytest.approx(0.0, abs=1e-7)

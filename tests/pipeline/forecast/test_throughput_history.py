@@ -9,7 +9,7 @@ from compress.pipeline.forecast.throughput_history import rates_of, seconds_of
 from compress.pipeline.forecast.training_cost import Lengths, operations, workload
 from compress.recipe.training_schema import Distill, Finetune
 from compress.train.core.train_state import Cost, TrainResult
-from compress.train.core.update_schedule import Plan
+from compress.train.core.update_schedule import UpdateSchedule
 
 SHAPE = ShapeInfo(
     family="bert",
@@ -41,7 +41,7 @@ def seconds(plan, update):
 
 def trained(shares, epochs):
     """A training of which all updates were seen, and what they took together."""
-    plan = Plan(LENGTHS, settings_of(shares, epochs), 0)
+    plan = UpdateSchedule(LENGTHS, settings_of(shares, epochs), 0)
     phases = tuple(StepTimes() for _ in shares)
     for update in range(plan.total):
         paces = phases[plan.phase(update)]

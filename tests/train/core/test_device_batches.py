@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from compress.train.core.device_batches import Batches, widened
+from compress.train.core.device_batches import DeviceBatches, pad_width
 
 CPU = torch.device("cpu")
 
@@ -23,8 +23,8 @@ class Counting:
 
 @pytest.fixture
 def ahead():
-    """Batches that look ahead as they do for a GPU."""
-    batches = Batches(Counting(), CPU)
+    """DeviceBatches that look ahead as they do for a GPU."""
+    batches = DeviceBatches(Counting(), CPU)
     batches._thread = ThreadPoolExecutor(1)
     yield batches
     batches._thread.shutdown()
@@ -56,7 +56,7 @@ def test_what_fails_meanwhile_fails_when_its_turn_comes(ahead):
 
 
 def test_a_cpu_looks_not_ahead():
-    batches = Batches(Counting(), CPU)
+    batches = DeviceBatches(Counting(), CPU)
     batches(array(0), array(1))
     assert batches._examples.asked == [[0]]
     assert not batches.look_ahead
@@ -67,12 +67,12 @@ def test_what_decides_what_is_run_stays_with_the_host():
         def batch(self, indices):
             return {**super().batch(indices), "index": indices, "group": indices, "soft_labels": indices}
 
-    batch = Batches(Rows(), torch.device("meta"))(array(0, 1))
+    batch = DeviceBatches(Rows(), torch.device("meta"))(array(0, 1))
     assert {name for name, each in batch.items() if each.device == CPU} == {"index", "group", "soft_labels"}
 
 
 def test_batches_are_as_wide_as_a_multiple():
-    batches = Batches(Counting(), CPU, pad_id=7, multiple=4)
+    batches = DeviceBatches(Counting(), CPU, pad_id=7, multiple=4)
     batch = batches(array(0, 5))
     assert batch["input_ids"].tolist() == [[1] * 6 + [7] * 2] * 2
     assert batch["attention_mask"].tolist() == [[1] * 6 + [0] * 2] * 2
@@ -81,16 +81,16 @@ def test_batches_are_as_wide_as_a_multiple():
 
 def test_only_what_stands_for_pieces_gets_wider():
     ids = torch.ones(2, 3, dtype=torch.int64)
-    tagged = widened({"input_ids": ids, "labels": ids, "index": ids[0], "soft_labels": torch.ones(2, 3)}, 0, 8)
+    tagged = pad_width({"input_ids": ids, "labels": ids, "index": ids[0], "soft_labels": torch.ones(2, 3)}, 0, 8)
     assert tagged["labels"].tolist() == [[1] * 3 + [-100] * 5] * 2
     assert tagged["soft_labels"].shape == (2, 3)
     assert tagged["index"].shape == (3,)
-    assert widened({"input_ids": ids, "labels": torch.ones(2, 3)}, 0, 8)["labels"].shape == (2, 3)
+    assert pad_width({"input_ids": ids, "labels": torch.ones(2, 3)}, 0, 8)["labels"].shape == (2, 3)
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
 def test_batches_come_to_a_gpu():
-    batches = Batches(Counting(), torch.device("cuda"))
+    batches = DeviceBatches(Counting(), torch.device("cuda"))
     assert batches(array(0), array(1))["labels"].is_cuda
     assert batches(array(1))["labels"].tolist() == [1]

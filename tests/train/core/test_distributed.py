@@ -4,7 +4,7 @@ import torch
 from compress.errors import CompressError, UsageError
 from compress.recipe.training_schema import Distill
 from compress.train.core import distributed as of_a_training
-from compress.train.distillation.layer_pairs import check_company
+from compress.train.distillation.layer_pairs import check_local_batch_size
 
 
 def test_a_process_that_is_gone_is_told_in_our_words(monkeypatch):
@@ -23,10 +23,10 @@ def test_a_process_that_is_gone_is_told_in_our_words(monkeypatch):
 
 @pytest.mark.parametrize("loss", ["similarity", "contrast"])
 def test_texts_of_a_batch_have_company_in_every_process(loss):
-    check_company(Distill(losses={loss: 1.0}, batch_size=4), 2)
-    check_company(Distill(losses={"soft_label": 1.0}, batch_size=2), 2)
+    check_local_batch_size(Distill(losses={loss: 1.0}, batch_size=4), 2)
+    check_local_batch_size(Distill(losses={"soft_label": 1.0}, batch_size=2), 2)
     with pytest.raises(UsageError, match=f"{loss}: .* leaves 1 to some of 2 processes") as caught:
-        check_company(Distill(losses={loss: 1.0}, batch_size=3), 2)
+        check_local_batch_size(Distill(losses={loss: 1.0}, batch_size=3), 2)
     assert "4 or more" in caught.value.hint
 
 

@@ -10,8 +10,8 @@ from compress.console import Console, duration
 from compress.measure.timing.step_time_fit import MIN_UPDATES
 from compress.recipe.training_schema import Distill, Training
 from compress.train.core.eta import SKIPPED, Forecaster
-from compress.train.core.train_state import State
-from compress.train.core.update_schedule import Plan
+from compress.train.core.train_state import TrainState
+from compress.train.core.update_schedule import UpdateSchedule
 
 LENGTHS = np.random.default_rng(0).integers(4, 60, 640)
 
@@ -25,8 +25,8 @@ class Clock:
     def __init__(self, epochs=3.0, again=1.0, evaluation=0.0, phases=(), times=(1.0,), **settings):
         kind = Distill if phases else Training
         told = {"phases": [{"share": share, "soft_label": 1.0} for share in phases]} if phases else {}
-        self.plan = Plan(LENGTHS, kind(epochs=epochs, batch_size=16, **told, **settings), 0)
-        self.state, self.said, self.again, self.evaluation = State(), [], again, evaluation
+        self.plan = UpdateSchedule(LENGTHS, kind(epochs=epochs, batch_size=16, **told, **settings), 0)
+        self.state, self.said, self.again, self.evaluation = TrainState(), [], again, evaluation
         self.times, self.left = times, []
         self._spared, self.evaluates = 0.0, evaluation > 0
         self.forecaster = self.begin()
@@ -119,7 +119,7 @@ def test_what_is_left_is_told_from_the_first_updates_that_are_enough():
 def test_after_a_kill_what_is_left_is_known_at_once(killed):
     clock = Clock(again=0.4)
     clock.run(until=killed)
-    clock.state = State.of(json.loads(json.dumps(asdict(clock.state))))
+    clock.state = TrainState.of(json.loads(json.dumps(asdict(clock.state))))
     clock.forecaster, clock.left = clock.begin(), []
     clock.run(until=killed + 1)
     assert clock.left == [f"{duration(clock.to_come(killed + 1))} left"]
@@ -189,7 +189,7 @@ def test_the_loop_keeps_what_it_said(tiny_model, material, tmp_path):
         console=console,
         label="finetune",
     )
-    plan = Plan(material.train.lengths, settings, 0)
+    plan = UpdateSchedule(material.train.lengths, settings, 0)
     padded = [
         len(batch) * int(material.train.lengths[batch].max())
         for update in range(plan.total)

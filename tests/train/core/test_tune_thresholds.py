@@ -11,9 +11,9 @@ from compress.prune.prune_step import prune
 from compress.recipe.schema import Task
 from compress.recipe.training_schema import Distill, Finetune, Prune, Student
 from compress.tasks import kind_of
-from compress.train.core.training_data import tokens_of
+from compress.train.core.training_data import fast_tokenizer
 from compress.train.distill import distill
-from compress.train.evaluate import BATCH, evaluator, runs
+from compress.train.evaluate import BATCH, make_evaluator, predict_function
 from compress.train.finetune import finetune
 
 CONTEXT = "the plot was dull but a great film it was"
@@ -68,8 +68,8 @@ def test_checkpoints_are_judged_under_their_best_threshold(questions, tiny_model
     roles = load_prepared(data)
     task, rows = roles.info.task_info, roles.rows("select")
     model = tiny_model("bert", head="ForQuestionAnswering")
-    tokens, kind = tokens_of(model.config, tiny_tokenizer), kind_of(task)
-    answers, _ = predict_rows(runs(model), rows, task, tokens, BATCH)
+    tokens, kind = fast_tokenizer(model.config, tiny_tokenizer), kind_of(task)
+    answers, _ = predict_rows(predict_function(model), rows, task, tokens, BATCH)
     tuned = kind.tune_threshold(answers, kind.gold(rows), task)
     scores = kind.score(kind.apply_threshold(answers, tuned), kind.gold(rows), task)
-    assert evaluator(rows, task, tokens)(model) == pytest.approx(scores["f1"])
+    assert make_evaluator(rows, task, tokens)(model) == pytest.approx(scores["f1"])

@@ -4,13 +4,13 @@ import pytest
 from compress.data.encode import bucketed_batches
 from compress.recipe.training_schema import Training
 from compress.train.core import update_schedule as plans
-from compress.train.core.update_schedule import Plan
+from compress.train.core.update_schedule import UpdateSchedule
 
 LENGTHS = np.arange(50) % 13 + 3
 
 
 def plan(**settings):
-    return Plan(LENGTHS, Training(**{"epochs": 2, "batch_size": 8, **settings}), seed=3)
+    return UpdateSchedule(LENGTHS, Training(**{"epochs": 2, "batch_size": 8, **settings}), seed=3)
 
 
 def test_every_row_is_seen_once_an_epoch():
@@ -26,7 +26,7 @@ def test_batches_are_a_pure_function_of_seed_and_update():
     first, second = plan(), plan()
     late = [batch.tolist() for batch in first.batches(11)]
     assert [batch.tolist() for batch in second.batches(11)] == late
-    other = Plan(LENGTHS, Training(epochs=2, batch_size=8), seed=4)
+    other = UpdateSchedule(LENGTHS, Training(epochs=2, batch_size=8), seed=4)
     assert [batch.tolist() for batch in other.batches(11)] != late
 
 

@@ -7,10 +7,10 @@ from compress.models import load
 from compress.models.families import FAMILIES, family_of, layer_shapes, layers_of, part
 from compress.models.student.slicing import sliced
 from compress.recipe.training_schema import Distill, Student
-from compress.train.core.training_data import tokens_of
+from compress.train.core.training_data import fast_tokenizer
 from compress.train.distill import distill
 from compress.train.distillation import activation_importance as importances
-from compress.train.distillation.activation_importance import importance_for, measure
+from compress.train.distillation.activation_importance import importance_for_student, measure_activations
 
 IDS = torch.tensor([[2, 5, 9, 14, 8, 3], [2, 10, 8, 3, 0, 0]])
 MASK = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]])
@@ -30,7 +30,7 @@ def recorded(model, path, layer):
 @pytest.mark.parametrize("name", [name for name, family in FAMILIES.items() if family.resizable])
 def test_heads_and_neurons_against_a_plain_loop(name, tiny_model):
     model = tiny_model(name)
-    family, found = family_of(model), measure(model, [BATCH, BATCH])
+    family, found = family_of(model), measure_activations(model, [BATCH, BATCH])
     for layer in (0,) if family.shared_layers else (0, 1):
         heads, pieces = torch.zeros(4), recorded(model, family.attention_output, layer)
         for piece in pieces:
@@ -43,7 +43,7 @@ def test_heads_and_neurons_against_a_plain_loop(name, tiny_model):
 
 def test_hidden_dimensions_against_what_the_layers_give(tiny_model):
     model = tiny_model("bert")
-    found = measure(model, [BATCH])
+    found = measure_activations(model, [BATCH])
     states = []
     for layer in layers_of(model):
         for norm in (layer.attention.output.LayerNorm, layer.output.LayerNorm):
@@ -57,7 +57,7 @@ def test_hidden_dimensions_against_what_the_layers_give(tiny_model):
 def test_padding_and_dropout_count_for_nothing(tiny_model):
     model = tiny_model("bert").train()
     wider = {name: torch.nn.functional.pad(value, (0, 5)) for name, value in BATCH.items()}
-    first, padded = measure(model, [BATCH]), measure(model, [wider])
+    first, padded = measure_activations(model, [BATCH]), measure_activations(model, [wider])
     assert model.training
     torch.testing.assert_close(padded.hidden, first.hidden)
     torch.testing.assert_close(padded.neurons[1], first.neurons[1])
@@ -68,18 +68,18 @@ def test_a_teacher_that_is_no_number_is_told(tiny_model):
     model = tiny_model("bert")
     layers_of(model)[1].output.dense.weight.data[0, 0] = torch.nan
     with pytest.raises(ModelError, match="the importance of some parts is not a number"):
-        measure(model, [BATCH])
+        measure_activations(model, [BATCH])
 
 
 def test_it_is_measured_only_where_something_is_cut(tiny_model, tiny_tokenizer, tiny_task, rows, tiny_folder):
     teacher = tiny_model("bert")
-    given = (rows(20), tiny_task, tokens_of(teacher.config, tiny_tokenizer), 0)
+    given = (rows(20), tiny_task, fast_tokenizer(teacher.config, tiny_tokenizer), 0)
     for spec in ({"layers": 1}, {"layers": 1, "start": "random"}, {"hidden": 48}, {"factors": 8}):
-        assert importance_for(Student(**spec), teacher, *given) is None
+        assert importance_for_student(Student(**spec), teacher, *given) is None
     folder = str(tiny_folder(tiny_model("bert", hidden_size=24, num_attention_heads=3)))
-    assert importance_for(Student(source=folder), teacher, *given) is None
-    assert importance_for(Student(source=folder, hidden=16), teacher, *given).hidden.shape == (24,)
-    assert importance_for(Student(hidden=16), teacher, *given).hidden.shape == (32,)
+    assert importance_for_student(Student(source=folder), teacher, *given) is None
+    assert importance_for_student(Student(source=folder, hidden=16), teacher, *given).hidden.shape == (24,)
+    assert importance_for_student(Student(hidden=16), teacher, *given).hidden.shape == (32,)
 
 
 @pytest.mark.parametrize("start", ["slice", "svd"])
@@ -87,10 +87,10 @@ def test_a_recipe_cuts_by_what_was_measured(start, tiny_folder, prepared, tmp_pa
     found = []
 
     def told(*given):
-        found.append(measure(*given))
+        found.append(measure_activations(*given))
         return found[-1]
 
-    monkeypatch.setattr(importances, "measure", told)
+    monkeypatch.setattr(importances, "measure_activations", told)
     teacher = tiny_folder("bert")
     spec = Student(layers=1, hidden=16, ffn=40, factors=8, start=start)
     distill(teacher, spec, prepared, False, 0, tmp_path, console=Console("quiet"))

@@ -1,4 +1,4 @@
-"""Augmentation: which words are replaced and by what, for every kind, once, and past the cache."""
+"""Augmentation: which words are replace_words and by what, for every kind, once, and past the cache."""
 
 import re
 from random import Random
@@ -16,14 +16,14 @@ from compress.recipe.training_schema import Augment, Distill
 from compress.tasks import kind_of
 from compress.train import distill_from_model
 from compress.train.core import training_data
-from compress.train.core.nan_diagnosis import rows_to_blame
+from compress.train.core.nan_diagnosis import find_nan_rows
 from compress.train.distillation import augment as module
 from compress.train.distillation.augment import (
     augmented_rows,
     changed_rows,
-    check_unanswered,
-    like,
-    replaced,
+    check_unlabelled,
+    match_case,
+    replace_words,
     words_to_replace,
 )
 
@@ -96,13 +96,13 @@ def test_words_of_scripts_without_spaces_and_with_apostrophes():
 
 
 def test_capitals_are_kept():
-    assert [like("dull", own) for own in ("film", "Film", "FILM", "I")] == ["dull", "Dull", "DULL", "Dull"]
-    assert like("Paris", "town") == "Paris"
+    assert [match_case("dull", own) for own in ("film", "Film", "FILM", "I")] == ["dull", "Dull", "DULL", "Dull"]
+    assert match_case("Paris", "town") == "Paris"
 
 
 def test_a_word_without_candidates_stays():
     word, other = Hidden("a b", 0, 1), Hidden("a b", 2, 3)
-    assert replaced("a b", [word, other], {word: [], other: ["c"]}, Random(0)) == "a c"
+    assert replace_words("a b", [word, other], {word: [], other: ["c"]}, Random(0)) == "a c"
 
 
 def test_the_seed_and_nothing_else_decides(folder, model, monkeypatch):
@@ -168,7 +168,7 @@ def test_none_are_asked_for(tmp_path, quiet):
 
 
 def test_no_word_at_all(folder, tmp_path, quiet):
-    with pytest.raises(DataError, match="no row of train has a word that could be replaced"):
+    with pytest.raises(DataError, match="no row of train has a word that could be replace_words"):
         augmented_rows(ROWS[3:4], settings_of(folder), TASK, 0, tmp_path, quiet)
 
 
@@ -181,14 +181,14 @@ def test_a_model_without_the_head(tmp_path, quiet):
 def test_margins_need_documents(folder):
     settings = Distill.model_validate({"losses": {"margin": 1.0}, "augment": str(folder) and {"model": str(folder)}})
     with pytest.raises(UsageError, match="rows of augment have none"):
-        check_unanswered(settings, unlabelled=False)
+        check_unlabelled(settings, unlabelled=False)
     with pytest.raises(UsageError, match=r"rows of task.data.unlabelled have none"):
-        check_unanswered(settings.model_copy(update={"augment": None}), unlabelled=True)
-    check_unanswered(Distill(), unlabelled=True)
+        check_unlabelled(settings.model_copy(update={"augment": None}), unlabelled=True)
+    check_unlabelled(Distill(), unlabelled=True)
 
 
 def test_parts_come_in_order_and_augmented_ones_last(tiny_model, quiet):
-    tokens = training_data.tokens_of(tiny_model("bert", vocab_size=200).config, letters("bert"))
+    tokens = training_data.fast_tokenizer(tiny_model("bert", vocab_size=200).config, letters("bert"))
     more = [kind_of(TASK).from_input(text, TASK) for text in ("b b", "c c c")]
     found = training_data.from_rows(ROWS, (), TASK, tokens, quiet, unlabelled=more[:1], augmented=more[1:])
     assert found.train.lasting == len(ROWS) + 1
@@ -201,14 +201,14 @@ def test_parts_come_in_order_and_augmented_ones_last(tiny_model, quiet):
 
 
 def test_rows_are_named_by_the_set_they_come_from(tiny_model, quiet):
-    tokens = training_data.tokens_of(tiny_model("bert", vocab_size=200).config, letters("bert"))
+    tokens = training_data.fast_tokenizer(tiny_model("bert", vocab_size=200).config, letters("bert"))
     more = [kind_of(TASK).from_input(text, TASK) for text in ("b b", "c c c", "d", "e e", "f")]
     copies = [{**row, "copy_of": place} for row, place in zip(more[3:], (1, 4), strict=True)]
     train = training_data.from_rows(ROWS, (), TASK, tokens, quiet, unlabelled=more[:3], augmented=copies).train
     batches = [np.array([6, 0, 9]), np.array([3, 7, 8])]
 
     def told(bad):
-        return rows_to_blame(train, batches, lambda indices: bool(np.isin(indices, bad).any()))
+        return find_nan_rows(train, batches, lambda indices: bool(np.isin(indices, bad).any()))
 
     assert told([3]) == "in row 4 of train"
     assert told([7]) == "in row 3 of unlabelled"
@@ -220,9 +220,9 @@ def test_rows_are_named_by_the_set_they_come_from(tiny_model, quiet):
 
 def test_windows_are_named_by_their_row(tiny_model, quiet):
     task = TASK.model_copy(update={"long": "mean", "max_length": 8})
-    tokens = training_data.tokens_of(tiny_model("bert", vocab_size=200).config, letters("bert"))
+    tokens = training_data.fast_tokenizer(tiny_model("bert", vocab_size=200).config, letters("bert"))
     train = training_data.from_rows([{**ROWS[3], "text": "4 2 " * 20}, *ROWS[:2]], (), task, tokens, quiet).train
-    assert rows_to_blame(train, [np.array([1])], lambda _: True) == "in row 2 of train"
+    assert find_nan_rows(train, [np.array([1])], lambda _: True) == "in row 2 of train"
 
 
 def test_a_student_learns_from_them(folder, tiny_model, tiny_tokenizer, tiny_task, rows, tmp_path):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from compress.errors import ModelError
-from compress.train.distillation.cka import Likeness, assign
+from compress.train.distillation.cka import LinearCKA, align_layers
 
 
 def by_definition(ours, theirs):
@@ -15,7 +15,7 @@ def by_definition(ours, theirs):
 
 
 def likeness(ours, theirs, parts=1):
-    found = Likeness()
+    found = LinearCKA()
     chunks = [zip(*(each.chunk(parts) for each in layers), strict=True) for layers in (ours, theirs)]
     for student, teacher in zip(*chunks, strict=True):
         found.add(student, teacher)
@@ -63,7 +63,7 @@ def test_a_layer_that_says_no_number_is_refused(bad):
 def test_the_assignment_is_the_best_of_all_that_do_not_cross(student, teacher):
     for seed in range(20):
         table = torch.rand(student, teacher, generator=torch.Generator().manual_seed(seed))
-        pairs = assign(table)
+        pairs = align_layers(table)
         chosen = [layer for _, layer in pairs]
         assert [layer for layer, _ in pairs] == list(range(student))
 

@@ -9,8 +9,8 @@ from compress.models.forward_hooks import observe
 from compress.models.student.build_student import build_student
 from compress.recipe.training_schema import Distill, Student
 from compress.train import distill
-from compress.train.distillation.cka import Likeness
-from compress.train.distillation.cka_layer_map import PIECES, LayerMaps, measure_likeness
+from compress.train.distillation.cka import LinearCKA
+from compress.train.distillation.cka_layer_map import PIECES, LayerMapBuilder, layer_similarity
 from compress.train.distillation.cka_layer_map import _sample as sample
 
 SETTINGS = {"epochs": 1, "batch_size": 8, "learning_rate": 1e-3, "precision": "fp32"}
@@ -19,7 +19,7 @@ FOLLOWS = {"hidden_state": 1.0}
 
 def maps(teacher, material, **settings):
     settings = {"losses": FOLLOWS, "layer_map": "measured", **settings}
-    return LayerMaps(teacher, Distill(**SETTINGS, **settings), material.train, Console("quiet"), "distill")
+    return LayerMapBuilder(teacher, Distill(**SETTINGS, **settings), material.train, Console("quiet"), "distill")
 
 
 def test_copied_layers_follow_where_they_come_from(tiny_model, material):
@@ -34,7 +34,7 @@ def test_copied_layers_follow_where_they_come_from(tiny_model, material):
 def test_padding_never_counts(tiny_model, material):
     """The same rows one by one, without any padding, are as alike."""
     teacher, student = tiny_model("bert", num_hidden_layers=3), tiny_model("bert", seed=5)
-    chosen, alone = np.arange(20), Likeness()
+    chosen, alone = np.arange(20), LinearCKA()
     for row in chosen:
         batch = {name: torch.from_numpy(array) for name, array in material.train.batch([row]).items()}
         seen = []
@@ -44,7 +44,7 @@ def test_padding_never_counts(tiny_model, material):
                 model(**{name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids")})
             seen.append([parts[layer]["hidden"][0] for layer in layers])
         alone.add(*seen)
-    found = measure_likeness(student, teacher, material.train, chosen)
+    found = layer_similarity(student, teacher, material.train, chosen)
     torch.testing.assert_close(found, alone.matrix(), atol=1e-4, rtol=1e-4)
 
 

@@ -12,8 +12,8 @@ from compress.models.student.build_student import build_student
 from compress.recipe.schema import Task
 from compress.recipe.training_schema import Distill, Student
 from compress.train import distill, distill_from_model
-from compress.train.distillation.cross_encoder_scores import ScoredRows, check_margins, with_scores
-from compress.train.distillation.distill_objective import Distillation
+from compress.train.distillation.cross_encoder_scores import ScoredRows, add_cross_encoder_scores, check_margin_loss
+from compress.train.distillation.distill_objective import DistillObjective
 
 SEARCH = TaskInfo(name="find", kind="retrieval", text=("query",), metric="mrr", max_length=32)
 RANKING = TaskInfo(name="rank", kind="ranking", text=("text", "candidates"), metric="map", max_length=32)
@@ -48,7 +48,7 @@ def settings_of(folder=None, **others):
 
 def test_every_pair_gets_the_score_of_the_cross_encoder(encoder, tiny_model, tiny_tokenizer, tmp_path, quiet):
     rows = [*rows_of(5), *rows_of(3, negatives=1)]
-    found = with_scores(rows, settings_of(encoder), SEARCH, tmp_path, quiet)
+    found = add_cross_encoder_scores(rows, settings_of(encoder), SEARCH, tmp_path, quiet)
     model = tiny_model("bert", labels=("score",))
     assert len(found) == 8
     for row, scored in zip(rows, found, strict=True):
@@ -64,20 +64,20 @@ def test_every_pair_gets_the_score_of_the_cross_encoder(encoder, tiny_model, tin
 
 def test_scores_are_asked_for_once(encoder, tmp_path, quiet, monkeypatch):
     rows = rows_of(4)
-    before = with_scores(rows, settings_of(encoder), SEARCH, tmp_path, quiet)
-    monkeypatch.setattr("compress.train.distillation.cross_encoder_scores.cross_scores", None)
-    after = with_scores(rows, settings_of(encoder), SEARCH, tmp_path, quiet)
+    before = add_cross_encoder_scores(rows, settings_of(encoder), SEARCH, tmp_path, quiet)
+    monkeypatch.setattr("compress.train.distillation.cross_encoder_scores.score_pairs", None)
+    after = add_cross_encoder_scores(rows, settings_of(encoder), SEARCH, tmp_path, quiet)
     assert [row["scores"] for row in before] == [row["scores"] for row in after]
 
 
 def test_other_rows_are_asked_for_anew(encoder, tmp_path, quiet):
     rows = rows_of(4)
-    with_scores(rows, settings_of(encoder), SEARCH, tmp_path, quiet)
+    add_cross_encoder_scores(rows, settings_of(encoder), SEARCH, tmp_path, quiet)
     changed = [{**row, "negatives": [f"not {text}" for text in row["negatives"]]} for row in rows]
-    found = with_scores(changed, settings_of(encoder), SEARCH, tmp_path, quiet)
-    fresh = with_scores(changed, settings_of(encoder), SEARCH, tmp_path / "fresh", quiet)
+    found = add_cross_encoder_scores(changed, settings_of(encoder), SEARCH, tmp_path, quiet)
+    fresh = add_cross_encoder_scores(changed, settings_of(encoder), SEARCH, tmp_path / "fresh", quiet)
     assert [row["scores"] for row in found] == [row["scores"] for row in fresh]
-    more = with_scores(rows_of(6), settings_of(encoder), SEARCH, tmp_path, quiet)
+    more = add_cross_encoder_scores(rows_of(6), settings_of(encoder), SEARCH, tmp_path, quiet)
     assert [len(row["scores"]) for row in more] == [3] * 6
 
 
@@ -88,42 +88,44 @@ def test_scores_must_be_as_many_as_documents():
 
 def test_rows_stay_as_they_are_where_nothing_asks(tmp_path, quiet):
     rows = rows_of(2)
-    assert with_scores(rows, Distill(), SEARCH, tmp_path, quiet) is rows
+    assert add_cross_encoder_scores(rows, Distill(), SEARCH, tmp_path, quiet) is rows
 
 
 def test_rows_may_bring_their_scores(tmp_path, quiet):
     rows = [{**row, "scores": [1.0, 0.5, -2.0]} for row in rows_of(2)]
-    assert with_scores(rows, settings_of(), SEARCH, tmp_path, quiet) is rows
+    assert add_cross_encoder_scores(rows, settings_of(), SEARCH, tmp_path, quiet) is rows
     rows[1] = {**rows[1], "scores": [1.0]}
     with pytest.raises(UsageError, match="training row 2 has 1 for 3"):
-        with_scores(rows, settings_of(), SEARCH, tmp_path, quiet)
+        add_cross_encoder_scores(rows, settings_of(), SEARCH, tmp_path, quiet)
 
 
 def test_rows_without_negatives_are_told_of_before_training(encoder, tmp_path, capsys):
-    with pytest.raises(DataError, match="no row of train has documents that are no answers") as caught:
-        with_scores(rows_of(3, negatives=0), settings_of(encoder), SEARCH, tmp_path, Console("quiet"))
+    with pytest.raises(DataError, match="no training row has negatives") as caught:
+        add_cross_encoder_scores(rows_of(3, negatives=0), settings_of(encoder), SEARCH, tmp_path, Console("quiet"))
     assert "hard_negatives" in caught.value.hint
-    with_scores([*rows_of(2), *rows_of(1, negatives=0)], settings_of(encoder), SEARCH, tmp_path, Console("quiet"))
+    add_cross_encoder_scores(
+        [*rows_of(2), *rows_of(1, negatives=0)], settings_of(encoder), SEARCH, tmp_path, Console("quiet")
+    )
     assert "1 of 3 training rows have no negatives" in capsys.readouterr().err
 
 
 def test_what_cannot_be_meant_is_refused(encoder, tiny_folder, tmp_path, tiny_task):
     with pytest.raises(UsageError, match="classification has none"):
-        check_margins(settings_of(encoder), tiny_task)
+        check_margin_loss(settings_of(encoder), tiny_task)
     with pytest.raises(UsageError, match="no loss asks it"):
-        check_margins(settings_of(encoder, losses={"soft_label": 1.0}), SEARCH)
+        check_margin_loss(settings_of(encoder, losses={"soft_label": 1.0}), SEARCH)
     with pytest.raises(ModelError, match=r"answers classification; expected a model that ranks texts"):
-        check_margins(settings_of(tiny_folder("bert")), SEARCH)
+        check_margin_loss(settings_of(tiny_folder("bert")), SEARCH)
     with pytest.raises(ModelError, match="no model folder at"):
-        check_margins(settings_of(tmp_path / "nowhere"), SEARCH)
+        check_margin_loss(settings_of(tmp_path / "nowhere"), SEARCH)
 
 
 def test_a_student_follows_margins(encoder, tiny_model, tiny_tokenizer, tmp_path, quiet):
     teacher = tiny_model("bert", head="ForSentenceEmbedding", pooling="mean", **STILL)
     student = build_student(teacher, Student(layers=1))
     chosen = settings_of(encoder, hard_label=0.0, epochs=30, batch_size=8, learning_rate=3e-3, precision="fp32")
-    scored = list(with_scores(rows_of(20), chosen, SEARCH, tmp_path, quiet))
-    objective = Distillation(student, teacher, chosen, SEARCH)
+    scored = list(add_cross_encoder_scores(rows_of(20), chosen, SEARCH, tmp_path, quiet))
+    objective = DistillObjective(student, teacher, chosen, SEARCH)
 
     def margins(model):
         losses = []

@@ -13,7 +13,7 @@ from compress.models.forward_hooks import EMBEDDINGS, observe
 from compress.models.student.build_student import build_student
 from compress.recipe.loss_schema import HiddenState, SoftLabel
 from compress.recipe.training_schema import Checkpoints, Distill, Student
-from compress.train.distillation.distill_objective import Distillation
+from compress.train.distillation.distill_objective import DistillObjective
 from compress.train.distillation.layer_pairs import STUDENT, TEACHER
 from compress.train.distillation.teachers import ModelTeacher
 from compress.train.loop import train
@@ -54,20 +54,20 @@ def after(objective, progress, student, batch):
 def test_phases_follow_one_another(pair, six, tiny_task):
     student, teacher = pair
     heard = Listening(teacher)
-    objective = Distillation(student, heard, Distill(phases=TWO), tiny_task)
+    objective = DistillObjective(student, heard, Distill(phases=TWO), tiny_task)
     told = [set(after(objective, progress, student, six)) for progress in (0.0, 0.59, 0.6, 0.99)]
     assert told == [{"hidden_state", "attention", "embedding"}] * 2 + [{"soft_label"}] * 2
     assert heard.asked == [{1: {"hidden", "query", "key"}, EMBEDDINGS: {"hidden"}}] * 2 + [{}] * 2
-    assert objective.comparisons.ever(TEACHER) == heard.asked[0]
-    assert objective.comparisons.ever(STUDENT) == {0: {"hidden", "query", "key"}, EMBEDDINGS: {"hidden"}}
+    assert objective.comparisons.all_parts(TEACHER) == heard.asked[0]
+    assert objective.comparisons.all_parts(STUDENT) == {0: {"hidden", "query", "key"}, EMBEDDINGS: {"hidden"}}
 
 
 def test_each_phase_is_what_it_would_be_alone(pair, six, tiny_task):
     student, teacher = pair
-    phased = Distillation(student, teacher, Distill(phases=TWO, temperature=2.0), tiny_task)
+    phased = DistillObjective(student, teacher, Distill(phases=TWO, temperature=2.0), tiny_task)
     for progress, phase in zip((0.3, 0.8), TWO, strict=True):
         losses = {name: weight for name, weight in phase.items() if name != "share"}
-        alone = Distillation(student, teacher, Distill(losses=losses, hard_label=0.0, temperature=2.0), tiny_task)(
+        alone = DistillObjective(student, teacher, Distill(losses=losses, hard_label=0.0, temperature=2.0), tiny_task)(
             student, six
         )
         found = after(phased, progress, student, six)
@@ -76,7 +76,7 @@ def test_each_phase_is_what_it_would_be_alone(pair, six, tiny_task):
 
 def test_shares_that_add_up_with_rounding_begin_in_time(pair, tiny_task):
     phases = [{"share": share, "soft_label": weight} for share, weight in ((0.2, 1.0), (0.4, 2.0), (0.4, 3.0))]
-    objective = Distillation(*pair, Distill(phases=phases), tiny_task)
+    objective = DistillObjective(*pair, Distill(phases=phases), tiny_task)
     weights = []
     for done in range(10):
         objective.begin(done / 10)
@@ -90,7 +90,7 @@ def test_weights_move_within_their_phase(pair, six, tiny_task):
         {"share": 0.5, "soft_label": {"weight": {"start": 2.0, "end": 0.0}}, "hard_label": 1.0},
     ]
     student, teacher = pair
-    objective = Distillation(student, teacher, Distill(phases=phases), tiny_task)
+    objective = DistillObjective(student, teacher, Distill(phases=phases), tiny_task)
     assert set(after(objective, 0.0, student, six)) == {"hidden_state"}  # what weighs nothing is not computed
     full = after(objective, 0.5, student, six)["soft_label"].item()
     for progress, share in ((0.125, 0.25), (0.25, 0.5), (0.75, 0.5), (0.875, 0.25)):
@@ -101,7 +101,7 @@ def test_weights_move_within_their_phase(pair, six, tiny_task):
 def test_a_loss_that_begins_at_nothing_may_stand_alone(pair, six, tiny_task):
     student, teacher = pair
     rising = Distill(losses={"soft_label": {"weight": {"start": 0.0, "end": 1.0}}}, hard_label=0.0)
-    loss = after(Distillation(student, teacher, rising, tiny_task), 0.0, student, six)["soft_label"]
+    loss = after(DistillObjective(student, teacher, rising, tiny_task), 0.0, student, six)["soft_label"]
     assert loss.item() == 0.0
     loss.backward()
 
@@ -109,7 +109,7 @@ def test_a_loss_that_begins_at_nothing_may_stand_alone(pair, six, tiny_task):
 def test_a_phase_without_losses_is_refused(pair, tiny_task):
     empty = Distill(phases=[{"share": 0.5, "soft_label": 1.0}, {"share": 0.5, "hidden_state": 0.0}])
     with pytest.raises(UsageError, match="in phase 2 every distillation loss weighs zero and so does hard_label"):
-        Distillation(*pair, empty, tiny_task)
+        DistillObjective(*pair, empty, tiny_task)
 
 
 @pytest.mark.parametrize(
@@ -123,10 +123,10 @@ def test_a_phase_without_losses_is_refused(pair, tiny_task):
     ],
 )
 def test_scores_count_from_the_last_phase_that_teaches_answers(phases, settled, pair, tiny_task):
-    objective, found = Distillation(*pair, Distill(phases=phases), tiny_task), []
+    objective, found = DistillObjective(*pair, Distill(phases=phases), tiny_task), []
     for progress in (0.1, 0.9):
         objective.begin(progress)
-        found.append(objective.settles())
+        found.append(objective.is_selectable())
     assert found == settled
 
 
@@ -134,7 +134,7 @@ def test_the_best_weights_come_from_the_last_phase(pair, material, tmp_path):
     student, teacher = pair
     scores = iter([0.9, 0.8, 0.7, 0.2, 0.3])
     settings = Distill(phases=TWO, epochs=5, batch_size=8, patience=1, precision="fp32")
-    objective = Distillation(student, teacher, settings, material.task)
+    objective = DistillObjective(student, teacher, settings, material.task)
     result = train(
         student, objective, material.train, settings, seed=0, work=tmp_path, evaluate=lambda model: next(scores)
     )
@@ -163,7 +163,7 @@ def test_phases_go_on_bit_for_bit(call, tiny_model, material, tmp_path, same_wei
 
     def run(work, dies_at=0):
         student = build_student(teacher, narrow, seed=1)
-        objective = Distillation(student, teacher, settings, material.task)
+        objective = DistillObjective(student, teacher, settings, material.task)
         real, left = objective._ask_teacher, [dies_at]
 
         def ask(batch):
@@ -187,7 +187,7 @@ def test_narrow_students_are_projected_at_every_place_once(name, tiny_model, bat
     teacher = tiny_model(name)
     student = build_student(teacher, Student(layers=1, hidden=16, heads=2, start="random"), seed=1)
     losses = dict.fromkeys(("hidden_state", "embedding", "contrast"), 1.0)
-    objective = Distillation(student, teacher, Distill(losses=losses, hard_label=0.0), tiny_task)
+    objective = DistillObjective(student, teacher, Distill(losses=losses, hard_label=0.0), tiny_task)
     assert sorted(objective.projections) == [(EMBEDDINGS, EMBEDDINGS), (0, 1)]
     assert [tuple(module.weight.shape) for module in objective.modules()] == [(32, 16)] * 2
     torch.stack(list(objective(student, batch_of(student)).values())).sum().backward()
@@ -213,7 +213,7 @@ def batch_of():
 def test_projections_are_shared_and_used(tiny_model, six, tiny_task):
     teacher = tiny_model("bert")
     student = build_student(teacher, Student(layers=1, hidden=16, heads=2), seed=1).train(False)
-    objective = Distillation(student, teacher, Distill(losses={"hidden_state": 1.0}, hard_label=0.0), tiny_task)
+    objective = DistillObjective(student, teacher, Distill(losses={"hidden_state": 1.0}, hard_label=0.0), tiny_task)
     with observe(student, [0], {"hidden"}) as ours, observe(teacher, [1], {"hidden"}) as theirs:
         forward(student, six)
         forward(teacher, six)
@@ -228,19 +228,19 @@ def test_the_last_layer_follows_the_teacher_s_last_or_another(tiny_model, six, t
     for layer, expected in ((None, 3), (1, 1)):
         heard = Listening(teacher)
         settings = Distill(losses={"relation": {"weight": 1.0, "layer": layer}}, hard_label=0.0)
-        objective = Distillation(student, heard, settings, tiny_task)
+        objective = DistillObjective(student, heard, settings, tiny_task)
         objective(student, six)
         assert heard.asked == [{expected: {"query", "key", "value"}}]
         assert list(objective.ours) == [1]
     with pytest.raises(UsageError, match=r"relation.layer: 4 is not there; the teacher has layers 0 to 3"):
-        Distillation(student, teacher, Distill(losses={"relation": {"layer": 4}}), tiny_task)
+        DistillObjective(student, teacher, Distill(losses={"relation": {"layer": 4}}), tiny_task)
 
 
 def test_given_pairs_come_before_the_layer_map(tiny_model, six, tiny_task):
     heard = Listening(tiny_model("bert", num_hidden_layers=4))
     student = build_student(heard.model, Student(layers=2))
     settings = Distill(losses={"hidden_state": 1.0}, hard_label=0.0, layer_map="measured")
-    Distillation(student, heard, settings, tiny_task, pairs=((0, 2), (1, 3)))(student, six)
+    DistillObjective(student, heard, settings, tiny_task, pairs=((0, 2), (1, 3)))(student, six)
     assert sorted(heard.asked[0]) == [2, 3]
 
 
@@ -249,7 +249,7 @@ def test_rows_own_probabilities_come_before_the_teacher(pair, six, tiny_task):
     settings = Distill(losses={"soft_label": 1.0}, hard_label=0.0, temperature=2.0)
     probabilities = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5], [1.0, 0.0], [0.0, 1.0], [0.7, 0.3]])
     heard = Listening(teacher)
-    objective = Distillation(student, heard, settings, tiny_task)
+    objective = DistillObjective(student, heard, settings, tiny_task)
     loss = objective(student, {**six, "soft_labels": probabilities})["soft_label"]
     assert heard.asked == []  # nothing that the rows do not tell
     wanted = (probabilities**0.5) / (probabilities**0.5).sum(dim=-1, keepdim=True)  # at temperature 2
@@ -264,7 +264,7 @@ def test_rows_without_probabilities_follow_the_teacher(pair, six, tiny_task):
     own = torch.tensor([[0.9, 0.1]] * 6)
     own[[1, 4]] = math.nan
     losses = {
-        name: Distillation(student, teacher, settings, tiny_task)(student, {**six, **given})["soft_label"].item()
+        name: DistillObjective(student, teacher, settings, tiny_task)(student, {**six, **given})["soft_label"].item()
         for name, given in {"mixed": {"soft_labels": own}, "model": {}}.items()
     }
     assert losses["mixed"] != losses["model"]
@@ -276,7 +276,7 @@ def each_row(student, teacher, settings, task, batch, own, row):
     one = {name: tensor[row : row + 1] for name, tensor in batch.items()}
     if own[row].isfinite().all():
         one["soft_labels"] = own[row : row + 1]
-    return Distillation(student, teacher, settings, task)(student, one)["soft_label"].item()
+    return DistillObjective(student, teacher, settings, task)(student, one)["soft_label"].item()
 
 
 @pytest.mark.parametrize("form", ["kl", "mse", "decoupled"])
@@ -284,7 +284,9 @@ def test_certain_rows_are_followed_in_every_form(form, pair, six, tiny_task):
     student, teacher = pair
     settings = Distill(losses={"soft_label": SoftLabel(form=form)}, hard_label=0.0)
     certain = torch.tensor([[1.0, 0.0], [0.0, 1.0]] * 3)
-    loss = Distillation(student, teacher, settings, tiny_task)(student, {**six, "soft_labels": certain})["soft_label"]
+    loss = DistillObjective(student, teacher, settings, tiny_task)(student, {**six, "soft_labels": certain})[
+        "soft_label"
+    ]
     loss.backward()
     assert loss.isfinite()
     assert all(each.grad.isfinite().all() for each in student.parameters() if each.grad is not None)
@@ -294,14 +296,14 @@ def test_layers_are_compared_whatever_rows_bring(pair, six, tiny_task):
     student, teacher = pair
     heard = Listening(teacher)
     settings = Distill(losses={"soft_label": 1.0, "hidden_state": 1.0}, hard_label=0.0)
-    objective = Distillation(student, heard, settings, tiny_task)
+    objective = DistillObjective(student, heard, settings, tiny_task)
     objective(student, {**six, "soft_labels": torch.full((6, 2), 0.5)})
     assert heard.asked == [{1: {"hidden"}}]
 
 
 def test_only_true_labels_are_learnt(pair, six, tiny_task):
     student, teacher = pair
-    objective = Distillation(student, teacher, Distill(losses={}, hard_label=1.0), tiny_task)
+    objective = DistillObjective(student, teacher, Distill(losses={}, hard_label=1.0), tiny_task)
     labelled = torch.tensor([1.0, 0.0, 1.0, 0.0, 0.0, 1.0])
     found = objective(student, {**six, "labelled": labelled})["hard_label"]
     few = {name: tensor[labelled > 0] for name, tensor in six.items()}
@@ -317,4 +319,4 @@ def test_another_layer_map_cannot_be(tiny_model, tiny_task):
     teacher = tiny_model("bert")
     for pairs in (((0, 2),), ((2, 0),)):
         with pytest.raises(UsageError, match="names a layer that is not there"):
-            Distillation(teacher, teacher, Distill(losses={"hidden_state": 1.0}, layer_map=pairs), tiny_task)
+            DistillObjective(teacher, teacher, Distill(losses={"hidden_state": 1.0}, layer_map=pairs), tiny_task)

@@ -18,13 +18,13 @@ from compress.prune.prune_step import prune, prune_from_model
 from compress.recipe.schema import Task
 from compress.recipe.training_schema import Distill, Prune, Student
 from compress.train import distill, distill_from_model
-from compress.train.core.training_data import tokens_of
+from compress.train.core.training_data import fast_tokenizer
 from compress.train.distillation.embedding_projection import (
     embeddings,
-    in_space_of,
-    narrowed,
+    match_embedding_width,
+    match_student_embedding,
     principal_components,
-    teacher_of,
+    reduce_embedding_width,
 )
 
 HEAD = "ForSentenceEmbedding"
@@ -52,7 +52,7 @@ def data(tmp_path_factory):
 def given(data, tiny_model, tiny_tokenizer):
     """Rows, task and tokens."""
     roles = load_prepared(data)
-    return roles.rows("train"), roles.info.task_info, tokens_of(tiny_model("bert").config, tiny_tokenizer)
+    return roles.rows("train"), roles.info.task_info, fast_tokenizer(tiny_model("bert").config, tiny_tokenizer)
 
 
 def test_components_are_those_of_the_singular_value_decomposition():
@@ -76,10 +76,10 @@ def test_embeddings_are_of_every_text(given, tiny_model, monkeypatch):
 
 def test_a_narrowed_teacher_keeps_what_it_can_of_its_cosines(given, tiny_model):
     teacher = tiny_model("bert", head=HEAD)
-    found = narrowed(teacher, 8, *given)
+    found = reduce_embedding_width(teacher, 8, *given)
     assert (embedding_size(found), embedding_size(teacher)) == (8, 32)
-    assert torch.equal(projection_of(narrowed(teacher, 8, *given)), projection_of(found))
-    assert narrowed(teacher, 32, *given) is teacher
+    assert torch.equal(projection_of(reduce_embedding_width(teacher, 8, *given)), projection_of(found))
+    assert reduce_embedding_width(teacher, 32, *given) is teacher
     wide, narrow = embeddings(teacher, *given), embeddings(found, *given)
     by_hand = wide @ projection_of(found).numpy().T
     by_hand /= np.linalg.norm(by_hand, axis=1, keepdims=True)
@@ -91,7 +91,7 @@ def test_a_narrowed_teacher_keeps_what_it_can_of_its_cosines(given, tiny_model):
 
 def test_a_teacher_with_a_projection_is_narrowed_behind_it(given, tiny_model):
     teacher = tiny_model("bert", head=HEAD, sentence_size=16)
-    found = narrowed(teacher, 4, *given)
+    found = reduce_embedding_width(teacher, 4, *given)
     by_hand = embeddings(teacher, *given) @ principal_components(embeddings(teacher, *given), 4).numpy().T
     by_hand /= np.linalg.norm(by_hand, axis=1, keepdims=True)
     np.testing.assert_allclose(embeddings(found, *given), by_hand, atol=1e-5)
@@ -99,12 +99,12 @@ def test_a_teacher_with_a_projection_is_narrowed_behind_it(given, tiny_model):
 
 def test_what_cannot_be_asked_for(given, tiny_model, tiny_task):
     with pytest.raises(ModelError, match="would be 64 wide, and those of its teacher have 32"):
-        teacher_of(Student(layers=1, embedding=64), tiny_model("bert", head=HEAD), *given)
+        match_student_embedding(Student(layers=1, embedding=64), tiny_model("bert", head=HEAD), *given)
     with pytest.raises(UsageError, match=r"student\.embedding: 8 .*classification has none"):
-        teacher_of(Student(layers=1, embedding=8), tiny_model("bert"), given[0], tiny_task, given[2])
+        match_student_embedding(Student(layers=1, embedding=8), tiny_model("bert"), given[0], tiny_task, given[2])
     model = tiny_model("bert")
-    assert teacher_of(Student(layers=1), model, given[0], tiny_task, given[2]) is model
-    assert in_space_of(model, model, given[0], tiny_task, given[2]) is model
+    assert match_student_embedding(Student(layers=1), model, given[0], tiny_task, given[2]) is model
+    assert match_embedding_width(model, model, given[0], tiny_task, given[2]) is model
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -124,7 +124,7 @@ def test_every_family_distils_into_fewer_dimensions(name, data, given, tiny_mode
 def test_an_untrained_student_starts_with_its_teacher_s_components(data, given, tiny_model, tiny_folder, tmp_path):
     teacher = tiny_model("bert", head=HEAD)
     distill(tiny_folder(teacher, given[1]), Student(layers=1, embedding=8), data, False, 0, tmp_path)
-    torch.testing.assert_close(projection_of(load(tmp_path)), projection_of(narrowed(teacher, 8, *given)))
+    torch.testing.assert_close(projection_of(load(tmp_path)), projection_of(reduce_embedding_width(teacher, 8, *given)))
 
 
 def test_a_narrow_student_reaches_its_teacher_s_width(data, given, tiny_model, tiny_folder, tmp_path):
@@ -137,7 +137,7 @@ def test_a_student_s_own_checkpoint_decides_where_it_is_narrower(given, tiny_mod
     teacher, task = tiny_model("bert", head=HEAD), given[1]
     for size, expected in ((8, 8), (64, 32)):
         spec = Student(source=str(tiny_folder(tiny_model("bert", head=HEAD, sentence_size=size), task)))
-        guide = teacher_of(spec, teacher, *given)
+        guide = match_student_embedding(spec, teacher, *given)
         assert embedding_size(guide) == expected
         assert embedding_size(build_student(guide, spec, task)) == expected
 

@@ -9,7 +9,7 @@ from compress.models.student.build_student import build_student
 from compress.recipe.training_schema import Distill, Student
 from compress.train import distill_from_model
 from compress.train.core.optimizer import frozen
-from compress.train.distillation.distill_objective import Distillation
+from compress.train.distillation.distill_objective import DistillObjective
 
 HALVES = ({"share": 0.5, "soft_label": 1.0}, {"share": 0.5, "hidden_state": 1.0, "attention": 1.0})
 RISING = {"weight": {"start": 0.0, "end": 1.0}}
@@ -26,7 +26,7 @@ def begin(tiny_model, tiny_task):
     def made(settings, family="bert", **shape):
         teacher = tiny_model(family)
         student = build_student(teacher, Student(**{"layers": 1, **shape}))
-        return student, Distillation(student, teacher, settings, tiny_task)
+        return student, DistillObjective(student, teacher, settings, tiny_task)
 
     return made
 

@@ -8,10 +8,10 @@ from compress.errors import CompressError
 from compress.recipe.training_schema import Distill, Student
 from compress.train import distill, distill_from_model
 from compress.train.distillation.sanity_warnings import (
-    doubts_about,
-    doubts_about_further,
-    doubts_about_start,
-    doubts_about_updates,
+    settings_warnings,
+    settings_warnings_start,
+    settings_warnings_teachers,
+    settings_warnings_updates,
 )
 
 ALONE = "no loss asks the teacher: the student learns from the labels alone"
@@ -32,30 +32,30 @@ HALVES = [{"share": 0.999, "hidden_state": 1}, {"share": 0.001, "soft_label": 1}
     ],
 )
 def test_losses_that_leave_something_out(settings, told):
-    found = list(doubts_about(Distill.model_validate(settings)))
+    found = list(settings_warnings(Distill.model_validate(settings)))
     assert [found.startswith(begin) for found, begin in zip(found, told, strict=True)] == [True] * len(told)
 
 
 def test_further_teachers_that_nobody_follows():
     settings = Distill(teachers=["elsewhere"])
     own, plain = [{"text": "a", "soft_labels": [0.1, 0.9]}], [{"text": "a"}]
-    assert list(doubts_about_further(settings, own, [])) != []
-    assert list(doubts_about_further(settings, own, plain)) == []
-    assert list(doubts_about_further(settings, plain, [])) == []
-    assert list(doubts_about_further(Distill(), own, [])) == []
+    assert list(settings_warnings_teachers(settings, own, [])) != []
+    assert list(settings_warnings_teachers(settings, own, plain)) == []
+    assert list(settings_warnings_teachers(settings, plain, [])) == []
+    assert list(settings_warnings_teachers(Distill(), own, [])) == []
 
 
 def test_a_start_nobody_asked_for():
-    assert list(doubts_about_start("random", Student(layers=1))) != []
-    assert list(doubts_about_start("random", Student(layers=1, start="random"))) == []
-    assert list(doubts_about_start("slice", Student(layers=1))) == []
-    assert list(doubts_about_start(None, Student(source="somewhere"))) == []
+    assert list(settings_warnings_start("random", Student(layers=1))) != []
+    assert list(settings_warnings_start("random", Student(layers=1, start="random"))) == []
+    assert list(settings_warnings_start("slice", Student(layers=1))) == []
+    assert list(settings_warnings_start(None, Student(source="somewhere"))) == []
 
 
 @pytest.mark.parametrize(("updates", "idle"), [(1, ["phase 2"]), (2, ["phase 2"]), (1000, []), (1001, [])])
 def test_phases_without_an_update(updates, idle):
     """The second begins once 0.999 of all updates are done: the last of 1000 is the first that it has."""
-    found = list(doubts_about_updates(Distill.model_validate({"phases": HALVES}), updates))
+    found = list(settings_warnings_updates(Distill.model_validate({"phases": HALVES}), updates))
     assert [doubt.split(" gets")[0] for doubt in found] == idle
 
 

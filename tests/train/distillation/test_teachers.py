@@ -12,8 +12,8 @@ from compress.models.load_save import load
 from compress.models.student.build_student import build_student
 from compress.recipe.training_schema import Distill, Student
 from compress.train import distill, distill_from_model
-from compress.train.core.training_data import tokens_of
-from compress.train.distillation.distill_objective import Distillation
+from compress.train.core.training_data import fast_tokenizer
+from compress.train.distillation.distill_objective import DistillObjective
 from compress.train.distillation.teachers import Ensemble, ModelTeacher, as_teacher, further_teachers
 
 SETTINGS = {"epochs": 1, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
@@ -71,7 +71,7 @@ def test_embeddings_are_averaged_on_the_sphere(tiny_model, tiny_tokenizer):
     task = TaskInfo(name="t", kind="similarity", text=("a", "b"), metric="m", max_length=32)
     models = [tiny_model("bert", head="ForSentenceEmbedding", pooling=pooling) for pooling in ("mean", "cls")]
     rows = [{"text": "a good film", "text_pair": "so dull", "label": 0.3}]
-    encoded = encode_rows(rows, task, tokens_of(models[0].config, tiny_tokenizer))
+    encoded = encode_rows(rows, task, fast_tokenizer(models[0].config, tiny_tokenizer))
     batch = {name: torch.from_numpy(array) for name, array in encoded.batch([0, 1]).items()}
     one, two = (ModelTeacher(model)(batch, {})[0]["sentence_embedding"] for model in models)
     found = as_teacher([(models[0], 1.0), (models[1], 1.0)])(batch, {})[0]["sentence_embedding"]
@@ -91,8 +91,10 @@ def test_every_teacher_and_weight_tells_one_ensemble_from_another(other):
 def test_a_student_learns_from_several(other, six, tiny_task):
     teachers = [other(1), other(2)]
     student = other(5)
-    both = Distillation(student, Ensemble([(ModelTeacher(each), 1.0) for each in teachers]), Distill(**SOFT), tiny_task)
-    alone = Distillation(student, teachers[0], Distill(**SOFT), tiny_task)
+    both = DistillObjective(
+        student, Ensemble([(ModelTeacher(each), 1.0) for each in teachers]), Distill(**SOFT), tiny_task
+    )
+    alone = DistillObjective(student, teachers[0], Distill(**SOFT), tiny_task)
     assert both(student, six)["soft_label"] != alone(student, six)["soft_label"]
 
 

@@ -3,7 +3,7 @@ import torch
 
 from compress.models.families import FAMILIES, base_of, family_of
 from compress.train.core.optimizer import frozen
-from compress.train.fast_paths.bf16_weights import WorkingCopy
+from compress.train.fast_paths.bf16_weights import Bf16Weights
 
 IDS = torch.tensor([[2, 5, 6, 3], [2, 7, 3, 0]])
 
@@ -28,7 +28,7 @@ def test_every_family_runs_in_bf16_and_learns_in_fp32(name, tiny_model):
     expected = together(model)
     model.zero_grad()
     before = {each: parameter.clone() for each, parameter in model.named_parameters()}
-    copy = WorkingCopy(model)
+    copy = Bf16Weights(model)
     copy.refresh()
     with copy.running():
         logits = model(**batch_of(model)).logits
@@ -42,7 +42,7 @@ def test_every_family_runs_in_bf16_and_learns_in_fp32(name, tiny_model):
 
 def test_gradients_add_up_in_fp32(tiny_model):
     model = tiny_model("bert")
-    copy = WorkingCopy(model)
+    copy = Bf16Weights(model)
     copy.refresh()
     sums = []
     for _ in range(3):
@@ -55,7 +55,7 @@ def test_gradients_add_up_in_fp32(tiny_model):
 
 def test_the_copies_follow_the_weights(tiny_model):
     model = tiny_model("bert")
-    copy = WorkingCopy(model)
+    copy = Bf16Weights(model)
     weight = model.classifier.weight
     for value in (0.25, 0.5):
         weight.data.fill_(value)
@@ -68,7 +68,7 @@ def test_the_copies_follow_the_weights(tiny_model):
 
 def test_embeddings_stay_in_fp32_and_what_they_give_is_bf16(tiny_model):
     model = tiny_model("bert")
-    copy = WorkingCopy(model)
+    copy = Bf16Weights(model)
     copy.refresh()
     embeddings = base_of(model).get_submodule("embeddings")
     with copy.running():
@@ -80,7 +80,7 @@ def test_embeddings_stay_in_fp32_and_what_they_give_is_bf16(tiny_model):
 def test_what_is_frozen_gets_no_gradient(tiny_model):
     model = tiny_model("bert")
     with frozen(model, 1):
-        copy = WorkingCopy(model)
+        copy = Bf16Weights(model)
         copy.refresh()
         with copy.running():
             model(**batch_of(model)).logits.float().sum().backward()
@@ -91,7 +91,7 @@ def test_what_is_frozen_gets_no_gradient(tiny_model):
 
 def test_an_error_brings_the_weights_back(tiny_model):
     model = tiny_model("bert")
-    copy = WorkingCopy(model)
+    copy = Bf16Weights(model)
     copy.refresh()
     with pytest.raises(ZeroDivisionError), copy.running():
         1 / 0  # noqa: B018
@@ -105,7 +105,7 @@ def test_all_gradients_are_added_in_one_call(tiny_model, monkeypatch):
         name = do.__name__
         monkeypatch.setattr(torch, name, lambda *lists, name=name, do=do: calls.append(name) or do(*lists))
     model = tiny_model("bert")
-    copy = WorkingCopy(model)
+    copy = Bf16Weights(model)
     copy.refresh()
     calls.clear()
     for heads in (True, False):

@@ -4,8 +4,8 @@ import torch.nn.functional as F
 
 from compress.models.families import FAMILIES, family_of
 from compress.train.fast_paths import cpu_bf16_attention as attentions
-from compress.train.fast_paths.bf16_weights import WorkingCopy
-from compress.train.fast_paths.cpu_bf16_attention import attention, quick_attention
+from compress.train.fast_paths.bf16_weights import Bf16Weights
+from compress.train.fast_paths.cpu_bf16_attention import attention, cpu_bf16_attention
 
 SHAPE = 5, 3, 7, 4
 
@@ -67,9 +67,9 @@ def test_models_answer_the_same(name, tiny_model):
     arrays = {"input_ids": ids, "attention_mask": (ids > 0).long(), "token_type_ids": torch.zeros_like(ids)}
     batch = {each: arrays[each] for each in family_of(model).inputs}
     before, expected = model.config._attn_implementation, model(**batch).logits
-    copy = WorkingCopy(model)
+    copy = Bf16Weights(model)
     copy.refresh()
-    with quick_attention(model):
+    with cpu_bf16_attention(model):
         assert torch.equal(model(**batch).logits, expected)  # in fp32 it is torch's own
         with copy.running():
             ours = model(**batch).logits

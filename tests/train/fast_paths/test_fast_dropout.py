@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from compress.train.fast_paths.fast_dropout import keep_mask, quick_dropout
+from compress.train.fast_paths.fast_dropout import fast_dropout, keep_mask
 
 
 @pytest.mark.parametrize("share", [0.05, 0.1, 0.3, 0.5, 0.9])
@@ -27,7 +27,7 @@ def test_neighbours_are_dropped_independently():
 def test_what_is_dropped_gets_no_gradient(dtype):
     layer = nn.Sequential(nn.Dropout(0.4))
     values = torch.ones(64, 3, dtype=dtype, requires_grad=True)
-    with quick_dropout(layer):
+    with fast_dropout(layer):
         found = layer(values)
         found.sum().backward()
         assert torch.equal(layer.eval()(values), values)

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from compress.train.fast_paths.cpu_bf16_attention import NAME
-from compress.train.fast_paths.fast_training import at_speed
+from compress.train.fast_paths.fast_training import fast_training
 
 
 @pytest.mark.parametrize(
@@ -11,6 +11,6 @@ from compress.train.fast_paths.fast_training import at_speed
 def test_attention_is_changed_on_a_cpu_alone(device, precision, quick, tiny_model):
     model = tiny_model("bert")
     before = model.config._attn_implementation
-    with at_speed(model, (), None, precision, torch.device(device)):
+    with fast_training(model, (), None, precision, torch.device(device)):
         assert (model.config._attn_implementation == NAME) == quick
     assert model.config._attn_implementation == before

@@ -3,18 +3,18 @@ import sys
 
 import pytest
 
-from compress.train.fast_paths.malloc_tuning import kept_memory
+from compress.train.fast_paths.malloc_tuning import keep_freed_memory
 
 KEEPS = """
 import ctypes, platform
 from pathlib import Path
-from compress.train.fast_paths.malloc_tuning import kept_memory
+from compress.train.fast_paths.malloc_tuning import keep_freed_memory
 
 def own():
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096 / 2**20
 
-with kept_memory():
+with keep_freed_memory():
     block = bytearray(200 * 2**20)
     full = own()
     del block
@@ -32,5 +32,5 @@ def test_memory_stays_within_the_block_and_goes_afterwards():
 def test_other_libraries_are_left_alone(monkeypatch):
     monkeypatch.setattr("compress.train.fast_paths.malloc_tuning.platform.libc_ver", lambda: ("", ""))
     monkeypatch.setattr("compress.train.fast_paths.malloc_tuning.ctypes.CDLL", None)
-    with kept_memory():
+    with keep_freed_memory():
         pass

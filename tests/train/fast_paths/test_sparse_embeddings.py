@@ -5,7 +5,7 @@ from torch import nn
 
 from compress.recipe.training_schema import Training
 from compress.train.core.optimizer import frozen, make_optimizer
-from compress.train.fast_paths.sparse_embeddings import word_vectors
+from compress.train.fast_paths.sparse_embeddings import sparse_embeddings
 
 PIECES = np.array([0, 2, 3, 5, 6, 7])
 BATCHES = [torch.tensor([[2, 5, 6, 3]]), torch.tensor([[2, 7, 3, 0], [2, 5, 5, 3]])]
@@ -29,21 +29,24 @@ def steps(model, words, decay=0.0):
     return norms
 
 
-def test_rows_learn_as_the_whole_table_would(tiny_model):
-    whole, some = tiny_model("bert"), tiny_model("bert")
-    words = word_vectors(some, PIECES)
+def test_sparse_and_dense_embeddings_train_equally(tiny_model):
+    dense, sparse = tiny_model("bert"), tiny_model("bert")
+    words = sparse_embeddings(sparse, PIECES)
     with words.sparse():
-        found = steps(some, words)
-    assert found == pytest.approx(steps(whole, None), rel=1e-5)
-    for (name, ours), theirs in zip(some.named_parameters(), whole.parameters(), strict=True):
-        assert torch.allclose(ours, theirs, atol=1e-4), name
+        norms = steps(sparse, words)
+    assert norms == pytest.approx(steps(dense, None), rel=1e-5)
+    for (name, ours), theirs in zip(sparse.named_parameters(), dense.parameters(), strict=True):
+        # A key bias shifts all scores of a query equally, so its exact gradient is zero. Adam scales the rounding noise
+        # that is computed instead to full steps, and the noise differs between CPUs and between sparse and dense sums.
+        if not name.endswith("key.bias"):
+            assert torch.allclose(ours, theirs, atol=1e-4), name
     assert not words.table.sparse
     assert len(words.learning) == len(PIECES)
 
 
 def test_gradients_of_batches_do_not_pile_up(tiny_model):
     model = tiny_model("bert")
-    words = word_vectors(model, PIECES)
+    words = sparse_embeddings(model, PIECES)
     with words.sparse():
         for _ in range(3):
             words.table(BATCHES[0]).sum().backward()
@@ -55,7 +58,7 @@ def test_gradients_of_batches_do_not_pile_up(tiny_model):
 def test_what_never_occurs_is_left_alone(tiny_model):
     model = tiny_model("bert")
     before = model.get_input_embeddings().weight.clone()
-    words = word_vectors(model, PIECES)
+    words = sparse_embeddings(model, PIECES)
     with words.sparse():
         steps(model, words, decay=0.5)
     after = model.get_input_embeddings().weight
@@ -66,7 +69,7 @@ def test_what_never_occurs_is_left_alone(tiny_model):
 
 def test_a_table_that_was_set_is_read_again(tiny_model):
     model = tiny_model("bert")
-    words = word_vectors(model, PIECES)
+    words = sparse_embeddings(model, PIECES)
     with torch.no_grad():
         model.get_input_embeddings().weight.fill_(0.5)
     words.reread()
@@ -76,7 +79,7 @@ def test_a_table_that_was_set_is_read_again(tiny_model):
 def test_a_frozen_or_shared_table_has_no_stand_in(tiny_model):
     model = tiny_model("bert")
     with frozen(model, "embeddings"):
-        assert word_vectors(model, PIECES) is None
+        assert sparse_embeddings(model, PIECES) is None
     model.other = nn.Linear(1, 1, bias=False)
     model.other.weight = model.get_input_embeddings().weight
-    assert word_vectors(model, PIECES) is None
+    assert sparse_embeddings(model, PIECES) is None

@@ -5,7 +5,7 @@ from compress.console import Console
 from compress.models.families import FAMILIES, layers_of
 from compress.models.forward_hooks import observe
 from compress.recipe.training_schema import Training
-from compress.train.fast_paths.torch_compile import as_they_are, compiled, parts_of
+from compress.train.fast_paths.torch_compile import compilable_parts, compile_layers, eager_only
 from compress.train.loop import train
 from compress.train.objective import TaskObjective
 
@@ -16,7 +16,7 @@ SETTINGS = {"epochs": 1, "batch_size": 8, "compile": True}
 @pytest.mark.parametrize("name", FAMILIES)
 def test_no_part_holds_what_is_observed(name, tiny_model):
     model = tiny_model(name)
-    parts = parts_of(model)
+    parts = compilable_parts(model)
     family = FAMILIES[name]
     assert parts or name == "albert"  # whose layers hold their products themselves
     for layer in layers_of(model):
@@ -26,7 +26,7 @@ def test_no_part_holds_what_is_observed(name, tiny_model):
 
 
 def test_parts_are_compiled_for_a_while_and_hooks_still_see(tiny_model, monkeypatch):
-    """With a stand-in for the compiler: what is compiled, and when it runs."""
+    """With a stand-in for the compiler: what is compile_layers, and when it runs."""
     ran = []
     plain = torch.nn.Module._call_impl
 
@@ -36,7 +36,7 @@ def test_parts_are_compiled_for_a_while_and_hooks_still_see(tiny_model, monkeypa
     monkeypatch.setattr(torch.nn.Module, "compile", compile_part)
     model = tiny_model("bert")
     expected = model(input_ids=IDS).logits
-    with compiled([model]), observe(model, [0, 1], {"query", "hidden"}) as seen:
+    with compile_layers([model]), observe(model, [0, 1], {"query", "hidden"}) as seen:
         assert torch.equal(model(input_ids=IDS).logits, expected)
     assert len(ran) == 3 * len(layers_of(model))
     assert all(set(parts) == {"query", "hidden"} for parts in seen.values())
@@ -46,7 +46,7 @@ def test_parts_are_compiled_for_a_while_and_hooks_still_see(tiny_model, monkeypa
 
 def test_without_compiling_nothing_is_asked_of_the_compiler(monkeypatch):
     monkeypatch.setattr(torch.compiler, "set_stance", None)
-    with as_they_are(False):
+    with eager_only(False):
         pass
 
 

@@ -19,12 +19,12 @@ from compress.models.student.build_student import build_student
 from compress.recipe.training_schema import Distill, Student
 from compress.tasks import kind_of
 from compress.train import distill_from_model
-from compress.train.distillation.distill_objective import Distillation
+from compress.train.distillation.distill_objective import DistillObjective
 from compress.train.distillation.teachers import Ensemble, ModelTeacher
-from compress.train.fast_paths.bf16_weights import WorkingCopy
+from compress.train.fast_paths.bf16_weights import Bf16Weights
 from compress.train.teacher_cache import cache
 from compress.train.teacher_cache.cache import CachedTeacher, flat
-from compress.train.teacher_cache.cache_file import Form, Kept, Marks, as_bits
+from compress.train.teacher_cache.cache_file import CachedTensor, PresenceFlags, TensorFormat, as_bits
 from compress.train.teacher_cache.cache_plan import CachePlan
 
 WANTED = {-1: {"hidden"}, 1: {"hidden", "query", "value"}}
@@ -52,8 +52,8 @@ class Counting:
     def begin(self):
         self._teacher.begin()
 
-    def spared(self):
-        return self._teacher.spared()
+    def seconds_cached(self):
+        return self._teacher.seconds_cached()
 
 
 @pytest.fixture
@@ -106,10 +106,10 @@ def test_what_is_read_is_what_was_stored(dtype, pieces, tmp_path):
     lengths = np.array([3, 1, 4, 2])
     values = torch.randn(3, *([4] if pieces else []), 2, 5).to(dtype)
     values[0].flatten()[:3] = torch.tensor([float("nan"), float("inf"), -0.0]).to(dtype)
-    kept = Kept(tmp_path / "x", Form.of(values, pieces), np.cumsum(lengths))
+    kept = CachedTensor(tmp_path / "x", TensorFormat.of(values, pieces), np.cumsum(lengths))
     kept.put(np.array([2, 0, 3]), values)
-    again = Kept(tmp_path / "x", Form.of(values, pieces), np.cumsum(lengths))
-    assert again.has_place(np.array([0, 3, 4])).tolist() == [True, True, False]
+    again = CachedTensor(tmp_path / "x", TensorFormat.of(values, pieces), np.cumsum(lengths))
+    assert again.has_slot(np.array([0, 3, 4])).tolist() == [True, True, False]
     found = again.get(np.array([3, 2, 0]), 6)
     for place, (row, length) in enumerate([(2, 2), (0, 4), (1, 3)]):
         expected = np.zeros_like(found[0])
@@ -119,12 +119,12 @@ def test_what_is_read_is_what_was_stored(dtype, pieces, tmp_path):
 
 
 def test_marks_are_seen_by_all_who_share_them(tmp_path):
-    first, second = Marks(tmp_path / "x", 4), Marks(tmp_path / "x", 4)
+    first, second = PresenceFlags(tmp_path / "x", 4), PresenceFlags(tmp_path / "x", 4)
     index = np.array([2, 0, 7])
-    assert second.lack(index).tolist() == [True, True, False]
+    assert second.missing(index).tolist() == [True, True, False]
     first.add(index[:1])
-    assert second.stand(index).tolist() == [True, False, False]
-    assert second.lack(index).tolist() == [False, True, False]
+    assert second.present(index).tolist() == [True, False, False]
+    assert second.missing(index).tolist() == [False, True, False]
 
 
 def test_the_teacher_is_asked_once(teacher, material, batch_of, tmp_path):
@@ -184,8 +184,10 @@ def test_a_budget_holds_the_layers_of_the_first_examples(teacher, material, batc
 
 
 def test_only_what_stands_is_read(teacher, material, batch_of, tmp_path, monkeypatch):
-    read, get = [], Kept.get
-    monkeypatch.setattr(Kept, "get", lambda kept, index, width: read.append(index.tolist()) or get(kept, index, width))
+    read, get = [], CachedTensor.get
+    monkeypatch.setattr(
+        CachedTensor, "get", lambda kept, index, width: read.append(index.tolist()) or get(kept, index, width)
+    )
     asked = cached(teacher, material, tmp_path, disk=part_of_the_layers(material, 20))
     asked(batch_of(5, 25, 19, 30), {1: {"hidden"}})
     assert read == [[5, 25, 19, 30], [5, 19]]  # the answers, and the layer
@@ -210,17 +212,23 @@ def test_what_runs_together_does_not_depend_on_what_stands(teacher, material, ba
 def test_seconds_are_spared_by_what_later_epochs_read(teacher, material, batch_of, tmp_path, monkeypatch):
     monkeypatch.setattr(cache, "time", SimpleNamespace(monotonic=lambda: float(sum(rows for rows, _ in teacher.asked))))
     asked = cached(teacher, material, tmp_path, disk=part_of_the_layers(material, 20))
-    for indices, spared in (((5, 25, 19, 20), 2), ((5, 25, 19, 20), 2), ((30, 31), 2), ((5, 6), 3), ((1, 2, 3), 6)):
+    for indices, seconds_cached in (
+        ((5, 25, 19, 20), 2),
+        ((5, 25, 19, 20), 2),
+        ((30, 31), 2),
+        ((5, 6), 3),
+        ((1, 2, 3), 6),
+    ):
         asked(batch_of(*indices), WANTED)
-        assert asked.spared() == spared
+        assert asked.seconds_cached() == seconds_cached
     monkeypatch.setattr("os.pwrite", full)
     asked(batch_of(7, 8), WANTED)
-    assert asked.spared() == 0.0
+    assert asked.seconds_cached() == 0.0
 
 
 def test_parts_of_a_batch_run_uncompiled(teacher, material, batch_of, tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(cache, "as_they_are", contextmanager(lambda compiled: (yield seen.append(compiled))))
+    monkeypatch.setattr(cache, "eager_only", contextmanager(lambda compiled: (yield seen.append(compiled))))
     asked = cached(teacher, material, tmp_path, lasting=10, compiles=True)
     for indices in ((0, 1), (2, 20, 3), (20, 21), (0, 1)):
         asked(batch_of(*indices), WANTED)
@@ -234,7 +242,7 @@ def test_files_are_opened_where_all_processes_pass(teacher, material, batch_of, 
         return cached(own, material, tmp_path, wanted=wanted, begin=False)
 
     student = tiny_model("bert", num_hidden_layers=1)
-    objective = Distillation(student, teacher, Distill(losses={"soft_label": 1.0}), tiny_task, keep=keep)
+    objective = DistillObjective(student, teacher, Distill(losses={"soft_label": 1.0}), tiny_task, keep=keep)
     assert not list(tmp_path.iterdir())
     objective(student, batch_of(0, 1))  # before any training: nothing is kept
     assert not list(tmp_path.iterdir())
@@ -246,7 +254,10 @@ def test_files_are_opened_where_all_processes_pass(teacher, material, batch_of, 
 
 def test_plans_are_pure():
     ends = np.array([4, 6, 12])
-    forms = {(None, "logits"): Form("float32", (2,), False), (0, "hidden"): Form("bfloat16", (8,), True)}
+    forms = {
+        (None, "logits"): TensorFormat("float32", (2,), False),
+        (0, "hidden"): TensorFormat("bfloat16", (8,), True),
+    }
     assert CachePlan.within(23, forms, ends).answers == 0
     for disk, layers, most in ((24, 0, 24), (87, 0, 24), (88, 1, 88), (120, 2, 120), (10**6, 3, 216)):
         plan = CachePlan.within(disk, forms, ends)
@@ -284,7 +295,7 @@ def test_on_a_gpu_layers_are_kept_where_a_size_is_told(
     here = SimpleNamespace(device=torch.device(device), count=1, is_main=True)
     monkeypatch.setattr(cache, "Processes", lambda: here)
     settings = Distill(epochs=2, batch_size=8, phases=HALVES, cache={} if size is None else size)
-    keep = cache.keeper(settings, material.train, tiny_task, tmp_path, Console(), "distill")
+    keep = cache.make_teacher_cache(settings, material.train, tiny_task, tmp_path, Console(), "distill")
     here.device, here.wait = torch.device("cpu"), lambda: None
     asked, batch = keep(teacher, WANTED), batch_of(0, 1, 2)
     asked.begin()
@@ -305,7 +316,7 @@ def test_answers_that_no_update_would_read_are_not_kept(
     here = SimpleNamespace(device=torch.device(device), count=1, is_main=True)
     monkeypatch.setattr(cache, "Processes", lambda: here)
     settings = Distill(epochs=2, losses={"soft_label": 1.0, "hidden_state": 1.0})
-    found = cache.keeper(settings, material.train, tiny_task, tmp_path, Console(), "distill")
+    found = cache.make_teacher_cache(settings, material.train, tiny_task, tmp_path, Console(), "distill")
     assert (found is not None) == kept
     assert ("distill: the teacher is asked in every epoch: on a GPU" in capsys.readouterr().err) != kept
 
@@ -358,7 +369,7 @@ def test_another_teacher_precision_or_data_is_never_read(tiny_model, teacher, ma
         other.classifier.weight.add_(1)
     other = Counting(other)
     assert same_bits(batch, cached(other, material, tmp_path)(batch, WANTED), other(batch, WANTED))
-    copy = WorkingCopy(teacher.model)
+    copy = Bf16Weights(teacher.model)
     copy.refresh()
     with copy.running():
         low = cached(teacher, material, tmp_path)
@@ -545,12 +556,12 @@ def test_losses_differ_by_no_more_than_padding(dtype, tiny_model, material, batc
     student = tiny_model("bert", num_hidden_layers=1).to(dtype)
     model = tiny_model("bert").to(dtype)
     settings = Distill(losses=LOSSES, hard_label=0.0)
-    fresh = Distillation(student, model, settings, tiny_task)
+    fresh = DistillObjective(student, model, settings, tiny_task)
 
     def keep(teacher, wanted):
         return cached(teacher, material, tmp_path, wanted=wanted)
 
-    kept = Distillation(student, model, settings, tiny_task, keep=keep)
+    kept = DistillObjective(student, model, settings, tiny_task, keep=keep)
     with torch.no_grad():
         for first in range(0, 48, 8):
             kept(student, batch_of(*range(first, first + 8), width=32))
