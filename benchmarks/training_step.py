@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 from benchmarks.updates import MINILM, MOST, TASK, Drawn, Timed, bert, clock_of, trained
 from compress.console import Console
 from compress.measure.resources.flops import flops
-from compress.models.families import shape_of
+from compress.models.encoder_parts import shape_of
 from compress.recipe.training_schema import Distill, Training
 from compress.train.core.update_schedule import UpdateSchedule
 from compress.train.distillation.distill_objective import DistillObjective

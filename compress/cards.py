@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from compress.errors import MissingExtra, ModelError, UsageError, nearest
+from compress.families import FAMILIES
 
 Kind = Literal["teachers", "students", "recipes"]
-Family = Literal[
-    "albert", "bert", "distilbert", "electra", "mobilebert", "modernbert", "roberta", "xlm-roberta"
-]  # transformers' names
 Score = Annotated[float, Field(ge=-1.0, le=1.0)]
 
 HERE = Path(__file__).resolve().parent
@@ -47,6 +45,12 @@ class PackageCheckpoint(Frozen):
     """Where they lie, from the folder that packages are installed in."""
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     """The digest of model.safetensors, checked before use."""
+
+
+def _known_family(name: str) -> str:
+    if name not in FAMILIES:
+        raise ValueError(f"'{name}' is not a supported model family{nearest(name, FAMILIES)}")
+    return name
 
 
 def _where(value: Any) -> str:
@@ -90,7 +94,8 @@ class TeacherCard(NamedCard):
     """One teacher: where its weights are, how it is fine-tuned best, what to expect of it."""
 
     checkpoint: Checkpoint
-    family: Family
+    family: Annotated[str, AfterValidator(_known_family)]
+    """transformers' model_type."""
     licence: Licence | None
     """None where it is not known for certain."""
     languages: tuple[str, ...] = Field(min_length=1)

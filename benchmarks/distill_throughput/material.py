@@ -20,7 +20,7 @@ from compress.console import Console
 from compress.data.encode import encode_rows
 from compress.data.tokenizer import TextTokenizer
 from compress.model_info import FolderInfo
-from compress.models.families import family_of, shape_of
+from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import load, load_tokenizer, save_model
 from compress.models.silence_transformers import quiet
 from compress.models.student.build_student import build_student

@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 from tokenizers import Tokenizer
 
 from compress.errors import DataError, ModelError
+from compress.families import max_positions
 from compress.tasks.base import Encoding
 
 TOKENIZER_FILE = "tokenizer.json"
-
-POSITIONS_AFTER_PAD = ("roberta", "xlm-roberta", "camembert")
-"""Families that count positions from behind the pad id, so that many of the position table are never used."""
 
 
 class _Limit(NamedTuple):
@@ -145,15 +143,6 @@ def _pad_id(folder: Path, config: Mapping[str, Any], tokenizer: Tokenizer) -> in
     raise ModelError(
         f"{folder} names no padding piece: neither config.json (pad_token_id) nor tokenizer_config.json (pad_token)."
     )
-
-
-def max_positions(config: Mapping[str, Any], pad_id: int) -> int | None:
-    """The most pieces that a model has positions for; None where its config does not say."""
-    positions = config.get("max_position_embeddings")
-    if not isinstance(positions, int) or positions <= 0:
-        return None
-    family = str(config.get("model_type", "")).removeprefix("compress-")
-    return positions - pad_id - 1 if family in POSITIONS_AFTER_PAD else positions
 
 
 def check_length(most: int, longest: int | None, source: str) -> None:

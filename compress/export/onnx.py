@@ -20,7 +20,7 @@ from compress.export import ONNX_FP32
 from compress.export.parity import TOLERANCE
 from compress.export.write_onnx_variant import finish
 from compress.model_info import FolderInfo, find_info
-from compress.models.families import family_of, shape_of
+from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import load, load_tokenizer
 from compress.runtime import FP32
 from compress.runtime.predictor import ONE_THREAD

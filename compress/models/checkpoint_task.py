@@ -9,7 +9,7 @@ from typing import Any
 from transformers import PreTrainedConfig
 
 from compress.model_info import TaskInfo, find_info
-from compress.models.families import family_of
+from compress.models.encoder_parts import family_of
 from compress.models.heads import HEADS, Head, head_named, head_of_class
 from compress.models.sentence_transformers_format import is_embedding_folder
 from compress.tasks import kind_of
@@ -19,9 +19,6 @@ THEIRS = ("single_label_classification", "multi_label_classification", "regressi
 """The only problems that transformers lets a config name."""
 OF_EMBEDDINGS = ("pooling", "sentence_size")
 CHOICE = "ForMultipleChoice"
-SCORES_CHOICES_ALIKE = ("bert", "distilbert", "albert", "mobilebert", "modernbert")
-"""Families whose multiple-choice classes score a choice as their sequence-classification classes score a text: by
-weights of the same names. The others have another head there."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ def saved_as(folder: Path, config: PreTrainedConfig) -> Saved:
     if is_embedding_folder(folder):
         return Saved(EMBEDDING)
     classes = config.architectures or ()
-    if any(name.endswith(CHOICE) for name in classes) and family_of(config).name in SCORES_CHOICES_ALIKE:
+    if any(name.endswith(CHOICE) for name in classes) and family_of(config).choice_head_is_sequence_head:
         return Saved(HEADS["sequence-classification"], ("score",), "choice")
     head = next(filter(None, (head_of_class(name) for name in classes)), None)
     return Saved(head, names_in(config), config.problem_type)

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from compress.errors import ModelError
+from compress.families import FAMILIES, Family
 from compress.losses import Part
-from compress.models.families import FAMILIES, Family, family_of, head_size, layers_of
+from compress.models.encoder_parts import family_of, head_size, layers_of
 
 EMBEDDINGS = -1
 """Stands for a layer: its `hidden` is what the first layer is handed. Where a family's embeddings are narrower than its

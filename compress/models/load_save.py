@@ -29,7 +29,7 @@ from compress.models.checkpoint_task import (
     saved_as,
 )
 from compress.models.embedding_model import POOLINGS, PROJECTION, set_pooling, set_projection
-from compress.models.families import base_of, family_of, shape_of
+from compress.models.encoder_parts import base_of, family_of, shape_of
 from compress.models.fetch import FOREIGN_WEIGHTS, SAFE_WEIGHTS, fetch
 from compress.models.heads import HEADS, Head, head_named, head_of
 from compress.models.nonuniform_models import settled

@@ -17,50 +17,33 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import (
-    AutoConfig,
-    BertConfig,
-    DistilBertConfig,
-    ElectraConfig,
-    ModernBertConfig,
-    PreTrainedConfig,
-    PreTrainedModel,
-    RobertaConfig,
-    XLMRobertaConfig,
-)
+from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from compress.errors import ModelError
-from compress.models.families import (
-    UNEVEN,
-    Family,
-    family_of,
-    head_size,
-    layer_shapes,
-    layers_of,
-    part,
-)
+from compress.families import FAMILIES, NONUNIFORM_PREFIX, Family
+from compress.models.encoder_parts import family_of, head_size, layer_shapes, layers_of, part
 from compress.models.heads import HEADS, head_of
 from compress.models.student.factorised_embeddings import factors_of, put_factors
 
-PLAIN: dict[str, type[PreTrainedConfig]] = {
-    "bert": BertConfig,
-    "roberta": RobertaConfig,
-    "xlm-roberta": XLMRobertaConfig,
-    "electra": ElectraConfig,
-    "distilbert": DistilBertConfig,
-    "modernbert": ModernBertConfig,
+PLAIN_CONFIGS: dict[str, type[PreTrainedConfig]] = {
+    name: CONFIG_MAPPING[name] for name, family in FAMILIES.items() if family.nonuniform
 }
-"""transformers' own config of each family that has uneven shapes; a ModernBERT's are its factors alone."""
+"""transformers' own config of each family that may have non-uniform shapes."""
 
 
 def _uneven_config(name: str, plain: type[PreTrainedConfig]) -> type[PreTrainedConfig]:
     """The family's config with the fields that uneven shapes need (transformers makes it a dataclass)."""
     fields = {"layer_shapes": list[dict[str, int]] | None, "head_size": int | None, "factors": int | None}
-    members = {"model_type": UNEVEN + name, "__annotations__": fields, "__module__": __name__, **dict.fromkeys(fields)}
+    members = {
+        "model_type": NONUNIFORM_PREFIX + name,
+        "__annotations__": fields,
+        "__module__": __name__,
+        **dict.fromkeys(fields),
+    }
     return type(f"Compress{plain.__name__}", (plain,), members | {"__doc__": f"A {name} of an uneven shape."})
 
 
-UNEVEN_CONFIGS = {name: _uneven_config(name, plain) for name, plain in PLAIN.items()}
+UNEVEN_CONFIGS = {name: _uneven_config(name, plain) for name, plain in PLAIN_CONFIGS.items()}
 """The config of each family's uneven shapes."""
 
 
@@ -101,7 +84,7 @@ def _cut_layers(model: PreTrainedModel) -> None:
 def set_heads(layer: nn.Module, family: Family, heads: int, size: int) -> None:
     """Tell a layer's attention module how many heads its linear parts hold, and how wide each is."""
     attention = layer.get_submodule(family.attention)
-    values = dict.fromkeys(family.heads_attributes, heads) | {"attention_head_size": size, "scaling": size**-0.5}
+    values = dict.fromkeys(family.head_count_attributes, heads) | {"attention_head_size": size, "scaling": size**-0.5}
     for name, value in values.items():
         setattr(attention, name, value)
 
@@ -118,7 +101,7 @@ def register() -> None:
     for name, uneven in UNEVEN_CONFIGS.items():
         AutoConfig.register(uneven.model_type, uneven)
         for head in HEADS.values():
-            head.auto.register(uneven, _uneven_class(head.model_class(PLAIN[name]), uneven))
+            head.auto.register(uneven, _uneven_class(head.model_class(PLAIN_CONFIGS[name]), uneven))
 
 
 def settled(model: PreTrainedModel) -> PreTrainedModel:
@@ -129,11 +112,11 @@ def settled(model: PreTrainedModel) -> PreTrainedModel:
     """
     shapes, config, factors = layer_shapes(model), model.config, factors_of(model)
     plain = plain_holds(config, int(config.hidden_size), shapes, head_size(model), factors)
-    if told_shapes(config) == shapes and plain != config.model_type.startswith(UNEVEN):
+    if told_shapes(config) == shapes and plain != config.model_type.startswith(NONUNIFORM_PREFIX):
         return model
-    valid_rows = shaped(config, int(config.hidden_size), shapes, head_size(model), factors)
+    fitting = shaped(config, int(config.hidden_size), shapes, head_size(model), factors)
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are overwritten
-        fresh = from_config(head_of(model).model_class(type(valid_rows)), valid_rows, config._attn_implementation)
+        fresh = from_config(head_of(model).model_class(type(fitting)), fitting, config._attn_implementation)
     fresh.load_state_dict(model.state_dict())
     nn.Module.to(fresh, device=model.device, dtype=model.dtype)
     fresh.train(model.training)
@@ -156,7 +139,7 @@ def plain_holds(
 
 def told_shapes(config: PreTrainedConfig) -> list[tuple[int, int]]:
     """(heads, FFN width) of each layer as the config has it."""
-    if config.model_type.startswith(UNEVEN) and config.layer_shapes:
+    if config.model_type.startswith(NONUNIFORM_PREFIX) and config.layer_shapes:
         return [(shape["heads"], shape["ffn"]) for shape in config.layer_shapes]
     ffn = int(getattr(config, family_of(config).ffn_key))
     return [(int(config.num_attention_heads), ffn)] * int(config.num_hidden_layers)
@@ -179,22 +162,22 @@ def shaped(
     """
     family = family_of(config)
     plain = plain_holds(config, hidden, shapes, size, factors)
-    valid_rows = _of_class(config, (PLAIN if plain else UNEVEN_CONFIGS).get(family.name, type(config)))
+    fitting = _of_class(config, (PLAIN_CONFIGS if plain else UNEVEN_CONFIGS).get(family.name, type(config)))
     heads, ffn = max(heads for heads, _ in shapes), max(ffn for _, ffn in shapes)
-    valid_rows.hidden_size, valid_rows.num_hidden_layers = hidden, len(shapes)
-    setattr(valid_rows, family.ffn_key, ffn)
+    fitting.hidden_size, fitting.num_hidden_layers = hidden, len(shapes)
+    setattr(fitting, family.ffn_key, ffn)
     # Plain classes want heads that divide the hidden size, also where their layers are cut to others afterwards.
-    valid_rows.num_attention_heads = heads if hidden % heads == 0 else math.gcd(heads, hidden)
+    fitting.num_attention_heads = heads if hidden % heads == 0 else math.gcd(heads, hidden)
     if not plain:
-        valid_rows.factors = factors
-        valid_rows.head_size = size
-        valid_rows.layer_shapes = [{"heads": heads, "ffn": ffn} for heads, ffn in shapes] if family.prunable else None
-    return valid_rows
+        fitting.factors = factors
+        fitting.head_size = size
+        fitting.layer_shapes = [{"heads": heads, "ffn": ffn} for heads, ffn in shapes] if family.prunable else None
+    return fitting
 
 
 def _of_class(config: PreTrainedConfig, wanted: type[PreTrainedConfig]) -> PreTrainedConfig:
     if type(config) is wanted:
         return copy.deepcopy(config)
     kept = {key: value for key, value in config.to_dict().items() if key not in REPLACED}
-    valid_rows: PreTrainedConfig = wanted.from_dict(kept)
-    return valid_rows
+    fitting: PreTrainedConfig = wanted.from_dict(kept)
+    return fitting

@@ -13,8 +13,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrainedConfig, PreTrainedTokenizerFast
 
-from compress.errors import ModelError, nearest
-from compress.models.families import FAMILIES, UNEVEN, Family
+from compress.families import family_named
 from compress.models.silence_transformers import quiet
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -52,21 +51,13 @@ def tiny_tokenizer(family: str) -> PreTrainedTokenizerFast:
         cls_token="[CLS]",
         sep_token="[SEP]",
         mask_token="[MASK]",
-        model_input_names=list(_known(family).inputs),
+        model_input_names=list(family_named(family).inputs),
     )
-
-
-EXTRA_SIZES = {
-    "albert": {"embedding_size": 16},
-    "electra": {"embedding_size": 16},
-    "mobilebert": {"embedding_size": 16, "intra_bottleneck_size": HIDDEN, "num_feedforward_networks": 2},
-}
-"""Sizes that only some families have."""
 
 
 def tiny_config(family: str, vocabulary: int) -> PreTrainedConfig:
     """The family's own configuration with tiny sizes."""
-    known = _known(family)
+    known = family_named(family)
     return AutoConfig.for_model(
         known.name,
         vocab_size=vocabulary,
@@ -79,13 +70,5 @@ def tiny_config(family: str, vocabulary: int) -> PreTrainedConfig:
         eos_token_id=SPECIAL.index("[SEP]"),
         cls_token_id=SPECIAL.index("[CLS]"),
         sep_token_id=SPECIAL.index("[SEP]"),
-        **{known.ffn_key: FFN, **EXTRA_SIZES.get(known.name, {})},
+        **{known.ffn_key: FFN, **known.tiny_sizes},
     )
-
-
-def _known(family: str) -> Family:
-    """The family, whose uneven shapes are made like the even ones."""
-    name = family.removeprefix(UNEVEN)
-    if name not in FAMILIES:
-        raise ModelError(f"no model family is called '{family}'{nearest(family, FAMILIES)}")
-    return FAMILIES[name]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from transformers import PreTrainedModel
 
 from compress.errors import ModelError
-from compress.models.families import Family, family_of, layer_shapes, layers_of, part
+from compress.families import Family
+from compress.models.encoder_parts import family_of, layer_shapes, layers_of, part
 from compress.prune.select_units import most_removable, share_removed
 from compress.recipe.training_schema import Prune
 

@@ -16,8 +16,9 @@ from compress.console import Console
 from compress.data.encode import bucketed_batches, encode_rows, training_examples
 from compress.data.splits.prepare_splits import load_prepared
 from compress.data.tokenizer import TextTokenizer
+from compress.families import require_prunable
 from compress.model_info import FolderInfo, TaskInfo
-from compress.models.families import family_of, require_prunable, shape_of
+from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import load_model, load_tokenizer, save_model
 from compress.prune.prune_ratios import layer_parameters, shares
 from compress.prune.select_units import choose

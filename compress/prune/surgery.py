@@ -17,7 +17,8 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from compress.errors import ModelError
-from compress.models.families import Family, family_of, head_size, layer_shapes, layers_of, part, require_prunable
+from compress.families import Family, require_prunable
+from compress.models.encoder_parts import family_of, head_size, layer_shapes, layers_of, part
 from compress.models.nonuniform_models import set_heads, settled
 
 

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from compress.console import Console
 from compress.errors import ModelError
-from compress.models.families import family_of, layer_shapes, layers_of, part
+from compress.models.encoder_parts import family_of, layer_shapes, layers_of, part
 from compress.prune.select_units import group_importance
 from compress.train.objective import Batch
 

@@ -146,7 +146,7 @@ def load_on(
 ) -> tuple[PreTrainedModel, tuple[str, ...]]:
     """A model on its device in its precision, and the arrays that it takes."""
     torch = require("torch", "train")
-    from compress.models.families import family_of
+    from compress.models.encoder_parts import family_of
     from compress.models.load_save import load
 
     if variant.precision not in PRECISIONS:

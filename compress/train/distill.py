@@ -16,7 +16,7 @@ from compress.data.splits.prepare_splits import load_prepared
 from compress.data.tokenizer import TextTokenizer
 from compress.model_info import LayerMap, TaskInfo
 from compress.models.embedding_model import embedding_size
-from compress.models.families import shape_of
+from compress.models.encoder_parts import shape_of
 from compress.models.load_save import fit_head, load_model, load_tokenizer
 from compress.models.student.build_student import build_student, place, start_of
 from compress.recipe.training_schema import Distill, Student

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from compress.data.splits.concatenated_rows import Origin
 from compress.losses import TASK_LOSSES
 from compress.model_info import TaskInfo
-from compress.models.families import family_of
+from compress.models.encoder_parts import family_of
 from compress.tasks import kind_of
 from compress.tasks.base import Arrays
 

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from compress import __version__
 from compress.data.splits.prepare_splits import load_prepared
 from compress.model_info import FolderInfo, LayerMap
-from compress.models.families import family_of, shape_of
+from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import save_model
 from compress.train.core.seed_restarts import delete_work_files
 from compress.train.core.train_state import TrainResult

@@ -14,7 +14,7 @@ from compress.export.onnx import OPSET, export_onnx, export_onnx_from_model
 from compress.export.openvino import export_openvino
 from compress.export.parity import Parity
 from compress.model_info import digests, read_info
-from compress.models.families import family_of
+from compress.models.encoder_parts import family_of
 from compress.prune.surgery import cut
 from compress.quantize.int8_dynamic import quantize_int8_dynamic
 from compress.runtime import open_predictor

@@ -10,8 +10,8 @@ from compress.errors import ModelError
 from compress.export import export_from_model
 from compress.export.onnx import export_onnx
 from compress.export.openvino import export_openvino
+from compress.families import FAMILIES
 from compress.model_info import digests, read_info
-from compress.models.families import FAMILIES
 from compress.runtime import RUN_MODES, open_predictor
 from compress.runtime.text_model import TextModel
 

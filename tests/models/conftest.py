@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from compress.models.families import family_of, head_size, layers_of, part
+from compress.models.encoder_parts import family_of, head_size, layers_of, part
 from compress.models.nonuniform_models import set_heads
 
 

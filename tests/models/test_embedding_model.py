@@ -8,6 +8,7 @@ from transformers import AutoModel
 
 from compress.console import Console
 from compress.errors import ModelError
+from compress.families import FAMILIES
 from compress.model_info import FolderInfo, TaskInfo, read_info
 from compress.models.embedding_model import (
     PROJECTION,
@@ -18,7 +19,7 @@ from compress.models.embedding_model import (
     set_projection,
     with_projection,
 )
-from compress.models.families import FAMILIES, base_of, family_of, layers_of
+from compress.models.encoder_parts import base_of, family_of, layers_of
 from compress.models.forward_hooks import observe
 from compress.models.heads import head_of
 from compress.models.load_save import fit_head, has_head, load, load_model, save_model, saved_embedding_size

@@ -2,8 +2,9 @@ import pytest
 import torch
 
 from compress.errors import ModelError
+from compress.families import FAMILIES
 from compress.losses import LOSSES, LayerLoss
-from compress.models.families import FAMILIES, layers_of
+from compress.models.encoder_parts import layers_of
 from compress.models.forward_hooks import EMBEDDINGS, observe, observe_each
 from compress.models.student.build_student import build_student
 from compress.recipe.training_schema import Student

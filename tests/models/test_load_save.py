@@ -8,9 +8,8 @@ from transformers import AutoModelForSequenceClassification
 
 from compress.console import Console
 from compress.errors import ModelError
+from compress.families import FAMILIES
 from compress.model_info import FolderInfo, TaskInfo, read_info
-from compress.models.checkpoint_task import SCORES_CHOICES_ALIKE
-from compress.models.families import FAMILIES
 from compress.models.load_save import fit_head, has_head, load, load_model, load_tokenizer, save_model
 from compress.models.silence_transformers import quiet
 
@@ -132,7 +131,7 @@ def test_windows_that_are_weighed_have_one_output_more(plain, tiny_model, tiny_f
     assert load_model(folder, number).config.num_labels == 2
 
 
-CHOOSERS = {name: name in SCORES_CHOICES_ALIKE for name in FAMILIES}
+CHOOSERS = {name: family.choice_head_is_sequence_head for name, family in FAMILIES.items()}
 
 
 @pytest.mark.parametrize(("name", "alike"), CHOOSERS.items())
@@ -252,7 +251,7 @@ def test_broken_folders_say_what_is_wrong(plain, tiny_task, tmp_path):
     with pytest.raises(ModelError, match=r"config\.json cannot be read"):
         load_model(folder, tiny_task)
     (folder / CONFIG).write_text('{"model_type": "gpt2"}')
-    with pytest.raises(ModelError, match="'gpt2' are not known here"):
+    with pytest.raises(ModelError, match="'gpt2' is not supported"):
         load_model(folder, tiny_task)
 
 

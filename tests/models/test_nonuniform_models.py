@@ -8,9 +8,10 @@ import torch
 from transformers import AutoModel, AutoModelForSequenceClassification, pipeline
 
 from compress.errors import ModelError
+from compress.families import FAMILIES
 from compress.model_info import FolderInfo, read_info
 from compress.models import load, save_model
-from compress.models.families import FAMILIES, layer_shapes
+from compress.models.encoder_parts import layer_shapes
 from compress.models.heads import HEADS
 from compress.models.nonuniform_models import settled
 from compress.models.silence_transformers import quiet

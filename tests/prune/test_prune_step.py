@@ -14,7 +14,7 @@ import torch
 from compress.data.splits.prepare_splits import load_prepared, prepare
 from compress.errors import ModelError
 from compress.model_info import digests, read_info
-from compress.models.families import layer_shapes
+from compress.models.encoder_parts import layer_shapes
 from compress.models.load_save import load
 from compress.prune.prune_step import CUT, prune, prune_from_model
 from compress.recipe.schema import Task

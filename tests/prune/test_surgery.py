@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 from compress.errors import ModelError
-from compress.models.families import family_of, head_size, layer_shapes, layers_of, part
+from compress.models.encoder_parts import family_of, head_size, layer_shapes, layers_of, part
 from compress.prune import surgery
 from compress.prune.surgery import cut
 

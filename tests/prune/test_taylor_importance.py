@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from compress.errors import ModelError
-from compress.models.families import family_of, head_size, layers_of, part
+from compress.models.encoder_parts import family_of, head_size, layers_of, part
 from compress.prune.prune_ratios import layer_parameters, shares
 from compress.prune.surgery import cut
 from compress.prune.taylor_importance import measure_importance

@@ -2,9 +2,10 @@ import pytest
 import torch
 
 from compress.errors import ModelError, UsageError
+from compress.families import FAMILIES
 from compress.losses import LOSSES
 from compress.model_info import read_info
-from compress.models.families import FAMILIES, layer_shapes, layers_of
+from compress.models.encoder_parts import layer_shapes, layers_of
 from compress.models.load_save import load
 from compress.models.student.build_student import build_student
 from compress.recipe.loss_schema import Losses

@@ -5,8 +5,8 @@ import torch
 
 from compress.console import Console
 from compress.errors import ModelError
+from compress.families import FAMILIES
 from compress.model_info import read_info
-from compress.models.families import FAMILIES
 from compress.models.load_save import load, load_model
 from compress.recipe.training_schema import Finetune
 from compress.train import finetune, finetune_from_model

@@ -9,14 +9,12 @@ from pathlib import Path
 
 from compress.environment import require
 from compress.errors import CompressError, UsageError, nearest
+from compress.families import max_positions
 from compress.measure.resources.footprint import Footprint, footprint
 from compress.model_info import FolderInfo, TaskInfo, VariantInfo, find_info
 from compress.runtime.model_formats import FP32, RUN_MODES, STORED_PRECISION, describe_model_file
 from compress.tasks import kind_of
 from compress.tasks.base import TaskInput
-
-OFFSET_FAMILIES = ("roberta", "camembert", "xlm-roberta")
-"""Whose position embeddings begin after the padding piece: two fewer pieces than the table has rows."""
 
 BUILT = "variants that must be built first are timed by their own folder: compress export MODEL FOLDER"
 
@@ -196,9 +194,7 @@ def _reach(path: Path) -> int | None:
         told = json.loads(config.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    rows = told.get("max_position_embeddings") if isinstance(told, dict) else None
-    if not isinstance(rows, int) or rows < 1:
+    if not isinstance(told, dict):
         return None
-    family = str(told.get("model_type", "")).removeprefix("compress-")
     padding = told.get("pad_token_id")
-    return rows - padding - 1 if family in OFFSET_FAMILIES and isinstance(padding, int) else rows
+    return max_positions(told, padding if isinstance(padding, int) else None)

@@ -10,12 +10,8 @@ piece of each row (about 1 / (12 x layers x length) of the whole).
 
 from __future__ import annotations
 
+from compress.families import FAMILIES
 from compress.model_info import ShapeInfo
-
-GATED_FAMILIES = ("modernbert",)
-"""Families whose FFN has a third product, the gate."""
-NOT_COUNTED = ("mobilebert",)
-"""Families whose layers are built otherwise, with bottlenecks and stacked FFNs that a shape does not tell."""
 
 
 def flops(shape: ShapeInfo, length: int, batch: int = 1) -> int | None:
@@ -23,7 +19,7 @@ def flops(shape: ShapeInfo, length: int, batch: int = 1) -> int | None:
 
     None for families whose layers are built otherwise, and for folders that do not tell their head size.
     """
-    if shape.family in NOT_COUNTED or shape.head_size is None:
+    if shape.head_size is None or shape.family not in FAMILIES or not FAMILIES[shape.family].resizable:
         return None
     narrow = shape.embedding_size
     piece = 2 * narrow * shape.hidden if narrow is not None else 0
@@ -48,5 +44,5 @@ def _layer(shape: ShapeInfo, width: int, ffn: int, length: int) -> int:
     """Operations of one layer for one piece that attends to ``length`` others."""
     projections = 4 * 2 * shape.hidden * width
     attention = 2 * 2 * length * width
-    products = 3 if shape.family in GATED_FAMILIES else 2
+    products = 3 if FAMILIES[shape.family].gated_ffn else 2
     return projections + attention + products * 2 * shape.hidden * ffn

@@ -11,6 +11,7 @@ import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from compress.errors import ModelError
+from compress.families import Family
 from compress.model_info import TaskInfo
 from compress.models.embedding_model import (
     SentenceEmbedding,
@@ -19,7 +20,7 @@ from compress.models.embedding_model import (
     projection_of,
     set_projection,
 )
-from compress.models.families import Family, family_of, head_size
+from compress.models.encoder_parts import family_of, head_size
 from compress.models.fetch import fetch
 from compress.models.heads import head_of
 from compress.models.load_save import load_model, read_config

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from compress.errors import ModelError
-from compress.models.families import Family, base_of
+from compress.families import Family
+from compress.models.encoder_parts import base_of
 
 
 class FactoredEmbedding(nn.Embedding):

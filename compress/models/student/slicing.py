@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from compress.errors import ModelError
+from compress.families import Family
 from compress.models.embedding_model import SentenceEmbedding
-from compress.models.families import Family, base_of, family_of, head_size, layer_shapes, layers_of, part
+from compress.models.encoder_parts import base_of, family_of, head_size, layer_shapes, layers_of, part
 from compress.models.student.factorised_embeddings import FactoredEmbedding, factors_of, put_table, table_of, vectors_of
 
 Narrow = Callable[[Tensor, int], Tensor]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from compress.errors import CompressError
-from compress.measure.resources.flops import GATED_FAMILIES
+from compress.families import FAMILIES
 from compress.model_info import INFO_FILE, ShapeInfo, read_info
 from compress.model_sources import folder_of
 from compress.recipe.training_schema import Prune, Student
@@ -117,10 +117,10 @@ def _count(layers: float | None, depth: int) -> int:
 
 def _shape(shape: ShapeInfo) -> ShapeInfo:
     """With its parameters counted: embeddings, and the matrices of every layer (one for all where they are shared)."""
-    size, products = shape.head_size or 0, 3 if shape.family in GATED_FAMILIES else 2
+    size, products = shape.head_size or 0, 3 if FAMILIES[shape.family].gated_ffn else 2
     layers = [
         shape.hidden * (4 * heads * size + products * ffn + 10) + ffn
         for heads, ffn in zip(shape.heads, shape.ffn, strict=True)
     ]
-    matrices = layers[0] if shape.family == "albert" else sum(layers)
+    matrices = layers[0] if FAMILIES[shape.family].shared_layers else sum(layers)
     return shape.model_copy(update={"parameters": shape.embedding_parameters + matrices + shape.hidden**2})

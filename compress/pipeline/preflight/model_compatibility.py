@@ -13,13 +13,13 @@ from typing import Any
 
 from compress.cards import find_teacher
 from compress.data.loading.data_digest import entries
-from compress.data.tokenizer import check_length, max_positions
+from compress.data.tokenizer import check_length
 from compress.errors import ModelError, UsageError
+from compress.families import family_named, max_positions, require_prunable
 from compress.losses import LOSSES, LayerLoss
 from compress.model_info import TaskInfo
 from compress.model_sources import source_kind
 from compress.models.checkpoint_task import EMBEDDING
-from compress.models.families import family_named, require_prunable
 from compress.models.forward_hooks import part_path
 from compress.models.load_save import refuse_exported, saved_embedding_size
 from compress.models.student.build_student import form_of, reshapes

@@ -13,7 +13,7 @@ from compress.losses.distillation.relation import relation_heads
 from compress.model_info import TaskInfo
 from compress.model_sources import source_kind
 from compress.models.checkpoint_task import saved_as
-from compress.models.families import head_size
+from compress.models.encoder_parts import head_size
 from compress.models.heads import head_named
 from compress.models.load_save import TOKENIZER_FILES, load_tokenizer, read_config
 from compress.models.nonuniform_models import told_shapes

@@ -19,7 +19,7 @@ from compress.console import duration
 from compress.errors import pluralize
 from compress.measure.resources.flops import flops_per_token
 from compress.measure.timing.step_time_fit import MIN_UPDATES, BatchLoad, total_load
-from compress.models.families import shape_of
+from compress.models.encoder_parts import shape_of
 from compress.train.core.train_state import TrainState
 from compress.train.core.update_schedule import UpdateSchedule
 

@@ -11,7 +11,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from compress.errors import ModelError
-from compress.models.families import base_of, family_of, layers_of
+from compress.models.encoder_parts import base_of, family_of, layers_of
 from compress.recipe.training_schema import Training
 from compress.train.fast_paths.sparse_embeddings import SparseEmbeddings
 

@@ -22,7 +22,7 @@ from compress.data.encode import by_length, encode_rows
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import ModelError
 from compress.model_info import TaskInfo
-from compress.models.families import base_of, family_of, head_size, layers_of, part
+from compress.models.encoder_parts import base_of, family_of, head_size, layers_of, part
 from compress.models.student.build_student import is_cut, origin_of, reshapes
 from compress.models.student.slicing import Importance
 from compress.recipe.training_schema import Student

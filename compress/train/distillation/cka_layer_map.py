@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from compress.console import Console
 from compress.data.encode import by_length
 from compress.model_info import LayerMap
-from compress.models.families import layers_of
+from compress.models.encoder_parts import layers_of
 from compress.models.forward_hooks import observe
 from compress.recipe.training_schema import Distill
 from compress.train.core.distributed import Processes

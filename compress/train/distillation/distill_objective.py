@@ -16,7 +16,7 @@ from compress.losses.tensor_ops.row_groups import GroupedBatch
 from compress.losses.tensor_ops.row_subset import loss_on_subset
 from compress.losses.tensor_ops.soft_targets import SOFT_LABELS_KEY, has_soft_labels, select_soft_targets
 from compress.model_info import TaskInfo
-from compress.models.families import layers_of
+from compress.models.encoder_parts import layers_of
 from compress.models.forward_hooks import Seen, Wanted, observe_each
 from compress.recipe.training_schema import Distill
 from compress.tasks import kind_of

@@ -12,8 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from compress.data.tokenizer import check_length, max_positions
+from compress.data.tokenizer import check_length
 from compress.errors import ModelError
+from compress.families import max_positions
 from compress.model_info import TaskInfo
 from compress.models.checkpoint_task import Saved, answers_task, output_names, saved_as
 from compress.models.embedding_model import SentenceEmbedding, embedding_size

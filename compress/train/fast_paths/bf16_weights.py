@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from compress.models.families import base_of
+from compress.models.encoder_parts import base_of
 
 Gradients = list[Tensor | None]
 

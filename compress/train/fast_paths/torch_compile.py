@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from compress.models.families import family_of, layers_of
+from compress.models.encoder_parts import family_of, layers_of
 
 MULTIPLE = 32
 """Batches are padded to a multiple of this: each width is compiled by itself."""

@@ -54,7 +54,7 @@ def test_torch_counts_the_same(model_type, changes):
     transformers = pytest.importorskip("transformers")
     from torch.utils.flop_counter import FlopCounterMode
 
-    from compress.models.families import shape_of
+    from compress.models.encoder_parts import shape_of
 
     sizes = {"vocab_size": 40, "hidden_size": 16, "intermediate_size": 24, "max_position_embeddings": 32}
     depth = {"num_hidden_layers": 2, "num_attention_heads": 4, "pad_token_id": 0}

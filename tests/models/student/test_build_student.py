@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from compress.errors import ModelError
-from compress.models.families import FAMILIES, layer_shapes, layers_of, shape_of
+from compress.families import FAMILIES
+from compress.models.encoder_parts import layer_shapes, layers_of, shape_of
 from compress.models.nonuniform_models import settled
 from compress.models.student.build_student import build_student, choose_layers, form_of
 from compress.recipe.training_schema import Student

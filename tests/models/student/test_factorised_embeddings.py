@@ -4,11 +4,12 @@ import torch
 from transformers import AutoModel, AutoModelForSequenceClassification, pipeline
 
 from compress.export.onnx import export_onnx
+from compress.families import FAMILIES
 from compress.model_info import FolderInfo, read_info
 from compress.models import load, save_model
-from compress.models.families import FAMILIES, layer_shapes, shape_of
+from compress.models.encoder_parts import layer_shapes, shape_of
 from compress.models.heads import HEADS
-from compress.models.nonuniform_models import PLAIN, settled
+from compress.models.nonuniform_models import PLAIN_CONFIGS, settled
 from compress.models.silence_transformers import quiet
 from compress.models.student.build_student import build_student
 from compress.models.student.factorised_embeddings import (
@@ -23,7 +24,7 @@ from compress.quantize.int8_dynamic import quantize_int8_dynamic
 from compress.recipe.training_schema import Student
 from compress.runtime.text_model import TextModel
 
-FACTORED = [name for name in PLAIN if name != "electra"]
+FACTORED = [name for name in PLAIN_CONFIGS if name != "electra"]
 
 
 def answers(model, batch):

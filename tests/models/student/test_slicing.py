@@ -3,7 +3,8 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from compress.models.families import FAMILIES, family_of, head_size, layer_shapes, layers_of, part
+from compress.families import FAMILIES
+from compress.models.encoder_parts import family_of, head_size, layer_shapes, layers_of, part
 from compress.models.silence_transformers import quiet
 from compress.models.student.build_student import build_student
 from compress.models.student.slicing import (

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from compress.families import FAMILIES
 from compress.measure.resources.flops import flops
 from compress.measure.timing.step_time_fit import BatchLoad, StepTimeFit, batch_load
 from compress.model_info import ShapeInfo
-from compress.models.families import FAMILIES, shape_of
+from compress.models.encoder_parts import shape_of
 from compress.models.student.build_student import build_student
 from compress.pipeline.forecast.estimate_shapes import pruned_shape, shape_of_config, student_shape
 from compress.pipeline.forecast.throughput_history import Rates, seconds_of

@@ -10,7 +10,7 @@ import torch
 from compress.cli import main
 from compress.errors import ModelError, UsageError
 from compress.model_info import VariantInfo, read_info, write_info
-from compress.models.families import layers_of
+from compress.models.encoder_parts import layers_of
 from compress.models.forward_hooks import observe
 from compress.models.load_save import load
 from compress.models.tiny import write_tiny_model

@@ -1,7 +1,8 @@
 import pytest
 
 from compress.errors import ModelError
-from compress.models.families import FAMILIES, layers_of
+from compress.families import FAMILIES
+from compress.models.encoder_parts import layers_of
 from compress.recipe.training_schema import Training
 from compress.train.core.optimizer import frozen, make_optimizer
 

@@ -3,8 +3,9 @@ import torch
 
 from compress.console import Console
 from compress.errors import ModelError
+from compress.families import FAMILIES
 from compress.models import load
-from compress.models.families import FAMILIES, family_of, layer_shapes, layers_of, part
+from compress.models.encoder_parts import family_of, layer_shapes, layers_of, part
 from compress.models.student.slicing import sliced
 from compress.recipe.training_schema import Distill, Student
 from compress.train.core.training_data import fast_tokenizer

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from compress.errors import UsageError
+from compress.families import FAMILIES
 from compress.losses.distillation.hidden_state import hidden_state
-from compress.models.families import FAMILIES
 from compress.models.forward_hooks import EMBEDDINGS, observe
 from compress.models.student.build_student import build_student
 from compress.recipe.loss_schema import HiddenState, SoftLabel

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from compress.errors import ModelError
-from compress.models.families import FAMILIES
+from compress.families import FAMILIES
 from compress.models.student.build_student import build_student
 from compress.recipe.training_schema import Distill, Student
 from compress.train import distill_from_model

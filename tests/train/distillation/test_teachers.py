@@ -6,7 +6,7 @@ import torch
 from compress.data.encode import encode_rows
 from compress.errors import ModelError
 from compress.model_info import TaskInfo
-from compress.models.families import layers_of
+from compress.models.encoder_parts import layers_of
 from compress.models.forward_hooks import EMBEDDINGS
 from compress.models.load_save import load
 from compress.models.student.build_student import build_student

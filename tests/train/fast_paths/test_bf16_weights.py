@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from compress.models.families import FAMILIES, base_of, family_of
+from compress.families import FAMILIES
+from compress.models.encoder_parts import base_of, family_of
 from compress.train.core.optimizer import frozen
 from compress.train.fast_paths.bf16_weights import Bf16Weights
 

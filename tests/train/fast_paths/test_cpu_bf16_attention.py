@@ -2,7 +2,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from compress.models.families import FAMILIES, family_of
+from compress.families import FAMILIES
+from compress.models.encoder_parts import family_of
 from compress.train.fast_paths import cpu_bf16_attention as attentions
 from compress.train.fast_paths.bf16_weights import Bf16Weights
 from compress.train.fast_paths.cpu_bf16_attention import attention, cpu_bf16_attention

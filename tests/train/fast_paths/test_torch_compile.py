@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from compress.console import Console
-from compress.models.families import FAMILIES, layers_of
+from compress.families import FAMILIES
+from compress.models.encoder_parts import layers_of
 from compress.models.forward_hooks import observe
 from compress.recipe.training_schema import Training
 from compress.train.fast_paths.torch_compile import compilable_parts, compile_layers, eager_only

@@ -2,21 +2,12 @@ import pytest
 import torch
 
 from compress.errors import ModelError
-from compress.models.families import (
-    FAMILIES,
-    base_of,
-    family_of,
-    head_size,
-    layer_shapes,
-    layers_of,
-    part,
-    require_prunable,
-    shape_of,
-)
+from compress.families import FAMILIES
+from compress.models.encoder_parts import base_of, family_of, head_size, layer_shapes, layers_of, part, shape_of
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_every_path_leads_to_a_linear_layer(name, tiny_model):
+def test_every_part_path_is_a_linear_layer(name, tiny_model):
     model = tiny_model(name)
     family = family_of(model)
     assert family is FAMILIES[name]
@@ -30,14 +21,14 @@ def test_every_path_leads_to_a_linear_layer(name, tiny_model):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_the_inputs_are_what_the_model_takes(name, tiny_model):
+def test_model_accepts_family_inputs(name, tiny_model):
     model = tiny_model(name)
     arrays = {"input_ids": [[2, 5, 3]], "attention_mask": [[1, 1, 1]], "token_type_ids": [[0, 0, 0]]}
     model(**{name: torch.tensor(arrays[name]) for name in family_of(model).inputs})
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_the_shape_is_counted(name, tiny_model):
+def test_shape_of_counts_parameters(name, tiny_model):
     model = tiny_model(name)
     shape = shape_of(model)
     assert shape.head_size == head_size(model)
@@ -50,7 +41,7 @@ def test_the_shape_is_counted(name, tiny_model):
     assert 0 < shape.embedding_parameters < shape.parameters
 
 
-def test_the_shape_is_read_from_weights(tiny_model):
+def test_layer_shapes_are_read_from_weights(tiny_model):
     model = tiny_model("bert")
     family, layer = family_of(model), layers_of(model)[1]
     layer.set_submodule(family.ffn_out, torch.nn.Linear(48, 32))
@@ -58,23 +49,7 @@ def test_the_shape_is_read_from_weights(tiny_model):
     assert layer_shapes(model) == [(4, 64), (3, 48)]
 
 
-def test_an_unknown_family_names_the_known_ones(tiny_model):
-    config = tiny_model("bert").config
-    config.__class__ = type("OtherConfig", (type(config),), {"model_type": "distilbart"})
-    with pytest.raises(ModelError, match=r"distilbart.*did you mean distilbert"):
-        family_of(config)
-
-
-def test_families_that_cannot_be_pruned_say_which_can():
-    require_prunable(FAMILIES["bert"])
-    for name in ("albert", "mobilebert", "modernbert"):
-        with pytest.raises(
-            ModelError, match=f"{name} cannot be pruned.*bert, roberta, xlm-roberta, electra, distilbert"
-        ):
-            require_prunable(FAMILIES[name])
-
-
-def test_albert_with_several_groups_is_refused(tiny_model):
+def test_albert_with_several_layer_groups_is_refused(tiny_model):
     model = tiny_model("albert", num_hidden_groups=2)
     with pytest.raises(ModelError, match="several layer groups"):
         layers_of(model)

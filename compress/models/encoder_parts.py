@@ -1,0 +1,81 @@
+"""Access to the parts of an encoder (layers, linear parts, shapes) by the paths in `compress.families`."""
+
+from __future__ import annotations
+
+from torch import nn
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from compress.errors import ModelError
+from compress.families import Family, family_named
+from compress.model_info import ShapeInfo
+
+
+def family_of(model: PreTrainedModel | PreTrainedConfig) -> Family:
+    """Return the family of a model or config; a non-uniform shape belongs to the family it was pruned from."""
+    config = model.config if isinstance(model, PreTrainedModel) else model
+    return family_named(str(config.model_type))
+
+
+def base_of(model: PreTrainedModel) -> PreTrainedModel:
+    """Return the encoder without its head."""
+    base = model.base_model
+    assert isinstance(base, PreTrainedModel)
+    return base
+
+
+def layers_of(model: PreTrainedModel) -> list[nn.Module]:
+    """Return the layers in order of depth; a shared layer is listed once for each depth."""
+    family = family_of(model)
+    if not family.shared_layers:
+        return list(base_of(model).get_submodule(family.layers).children())
+    if model.config.num_hidden_groups != 1 or model.config.inner_group_num != 1:
+        raise ModelError(f"{family.name} with several layer groups is not supported; got a config with more than one.")
+    return list(base_of(model).get_submodule(family.layers).children()) * int(model.config.num_hidden_layers)
+
+
+def part(layer: nn.Module, path: str) -> nn.Linear:
+    """Return a linear part of a layer by its path in the family."""
+    module = layer.get_submodule(path)
+    if not isinstance(module, nn.Linear):
+        raise ModelError(f"{path} should be a linear layer, but it is a {type(module).__name__}.")
+    return module
+
+
+def head_size(model: PreTrainedModel | PreTrainedConfig) -> int:
+    """Return the width of one attention head, which pruning does not change."""
+    config = model.config if isinstance(model, PreTrainedModel) else model
+    if isinstance(size := getattr(config, "head_size", None), int):
+        return size  # a non-uniform shape, whose head count no longer gives it
+    return int(getattr(config, family_of(config).attention_width_key)) // int(config.num_attention_heads)
+
+
+def layer_shapes(model: PreTrainedModel) -> list[tuple[int, int]]:
+    """Return (heads, FFN width) of each layer, read from the weights, not from the config."""
+    family, size = family_of(model), head_size(model)
+    pairs = [(part(layer, family.attention_output), part(layer, family.ffn_out)) for layer in layers_of(model)]
+    return [(attention.in_features // size, ffn.in_features) for attention, ffn in pairs]
+
+
+def shape_of(model: PreTrainedModel) -> ShapeInfo:
+    """Return the model's size as it is recorded in compress.json."""
+    shapes = layer_shapes(model)
+    embeddings = base_of(model).get_submodule("embeddings")
+    hidden, width = int(model.config.hidden_size), _vector_width(model)
+    return ShapeInfo(
+        family=family_of(model).name,
+        hidden=hidden,
+        heads=tuple(heads for heads, _ in shapes),
+        ffn=tuple(ffn for _, ffn in shapes),
+        vocabulary=int(model.config.vocab_size),
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        embedding_parameters=sum(parameter.numel() for parameter in embeddings.parameters()),
+        head_size=head_size(model),
+        embedding_size=width if width != hidden else None,
+    )
+
+
+def _vector_width(model: PreTrainedModel) -> int:
+    """Return the width of a word vector, read from the embedding module."""
+    vectors = model.get_input_embeddings()
+    assert isinstance(vectors, nn.Embedding)
+    return vectors.embedding_dim
