@@ -81,7 +81,7 @@ def test_a_family_nobody_knows(faults, tmp_path):
     folder = tmp_path / "other"
     folder.mkdir()
     (folder / "config.json").write_text('{"model_type": "gpt2"}')
-    assert "models of type 'gpt2' are not known here" in faults(f"teacher={folder}")[0]
+    assert "model family 'gpt2' is not supported" in faults(f"teacher={folder}")[0]
     (folder / "config.json").write_text("{")
     assert "config.json cannot be read" in faults(f"teacher={folder}")[0]
     (folder / "config.json").write_text("{}")
