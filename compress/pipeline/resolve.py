@@ -49,7 +49,8 @@ def _below(section: Section, card: Mapping[str, Any], model: type[Section], titl
 
 def _student(student: Student, card: StudentCard) -> Student:
     """The shape a card names; a checkpoint of just this shape becomes the source."""
-    own = student.model_dump(include=student.model_fields_set - {"source"})
+    unset = {"source", *(() if student.layers is not None else ("layers",))}  # null: as many as the card's
+    own = student.model_dump(include=student.model_fields_set - unset)
     shape = card.shape.model_dump(exclude_none=True)
     if isinstance(card.start, HubCheckpoint):
         start = {"source": card.start.hub, "revision": card.start.revision}

@@ -1,4 +1,7 @@
-"""What every section of a recipe is made of: frozen models, short forms, and values with limits."""
+"""Building blocks of the recipe schema: frozen models, short forms, strict scalars with limits.
+
+Scalars are strict: a quoted number, or true where a number is expected, is an error rather than converted.
+"""
 
 from __future__ import annotations
 
@@ -6,107 +9,143 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    ValidationInfo,
+    model_validator,
+)
 
 from compress.errors import nearest
 
-Share = Annotated[float, Field(ge=0.0, lt=1.0)]
-Positive = Annotated[float, Field(gt=0.0)]
-Count = Annotated[int, Field(ge=1)]
-Header = bool | tuple[str, ...]
+MAX_THREADS = 1_024
+MAX_BATCH = 65_536
+MAX_LENGTH = 65_536
+"""Word pieces of one input."""
+MAX_WIDTH = 65_536
+MAX_LAYERS = 1_000
+
+Flag = Annotated[bool, Strict()]
+Number = Annotated[float, Strict()]
+Share = Annotated[float, Strict(), Field(ge=0.0, lt=1.0)]
+PositiveFloat = Annotated[float, Strict(), Field(gt=0.0)]
+Positive = Annotated[float, Strict(), Field(gt=0.0, le=1e6)]
+Weight = Annotated[float, Strict(), Field(ge=0.0, le=1e6)]
+Natural = Annotated[int, Strict(), Field(ge=1)]
+Count = Annotated[int, Strict(), Field(ge=1, le=10**9)]
+Index = Annotated[int, Strict(), Field(ge=0, le=10**9)]
+Length = Annotated[int, Strict(), Field(ge=1, le=MAX_LENGTH)]
+Width = Annotated[int, Strict(), Field(ge=1, le=MAX_WIDTH)]
+Header = Flag | tuple[str, ...]
 Role = Literal["train", "select", "test"]
 Part = Literal["train", "select", "test", "corpus", "unlabelled"]
-"""What a file is read for: a role's rows, documents to search, or texts without an answer."""
+"""What a file is read for: the rows of a role, documents to search, or texts without labels."""
+
+
+def check_path(value: str) -> str:
+    """Return ``value``, or raise a ValueError where no file system can hold a file of that name."""
+    if "\0" in value or len(value.encode(errors="surrogatepass")) > 4_096:
+        raise ValueError("is no file name: it holds a NUL character or is longer than 4,096 bytes")
+    if any(len(part.encode(errors="surrogatepass")) > 255 for part in value.split("/")):
+        raise ValueError(f"'{value[:40]}…' is no file name: the name of a file or folder has at most 255 bytes")
+    return value
+
+
+PathText = Annotated[str, AfterValidator(check_path)]
+"""A path, or a name that may be a path."""
 
 
 @dataclass(frozen=True)
-class Known:
-    """The check that a name stands in ``table`` of the validation context; without a context anything goes."""
+class NameIn:
+    """Checks that a name is in ``table`` of the validation context; without a context every name passes."""
 
     table: str
 
     def __call__(self, value: str, info: ValidationInfo) -> str:
-        """The name as it is, or a ValueError with the nearest one."""
+        """Return the name, or raise a ValueError with the nearest valid one."""
         known: Collection[str] | None = (info.context or {}).get(self.table)
         if known is not None and value not in known:
-            one = self.table.removesuffix("es") if self.table.endswith("sses") else self.table.removesuffix("s")
-            raise ValueError(f"no {one} is called '{value}'{nearest(value, known)}")
+            singular = self.table.removesuffix("es") if self.table.endswith("sses") else self.table.removesuffix("s")
+            raise ValueError(f"no {singular} is called '{value[:60]}'{nearest(value, known)}")
         return value
 
 
-def named(table: str) -> AfterValidator:
-    """A name that must stand in ``table`` of the validation context."""
-    return AfterValidator(Known(table))
+def name_in(table: str) -> AfterValidator:
+    """Return the validator of names in ``table`` of the validation context."""
+    return AfterValidator(NameIn(table))
 
 
-def _in_a_list(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, (str, int, float, Mapping)) else value
 
 
-listed = BeforeValidator(_in_a_list)
-"""A list of one may be written without its brackets: `text: sentence`, `targets: cpu`."""
+as_list = BeforeValidator(_as_list)
+"""A list of one item may be written without brackets: `text: sentence`, `targets: cpu`."""
 
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def seconds_of(value: Any) -> Any:
-    """`30s`, `5m` or `1h` as seconds; numbers are seconds already."""
+    """Convert `30s`, `5m` or `1h` to seconds; numbers are seconds already."""
     if isinstance(value, str) and value[-1:] in UNITS:
         try:
             return float(value[:-1]) * UNITS[value[-1]]
         except ValueError:
-            raise ValueError(f"expected a duration such as 30s or 5m, got '{value}'") from None
+            raise ValueError(f"expected a duration such as 30s or 5m, got '{value[:60]}'") from None
     return value
 
 
 duration = BeforeValidator(seconds_of)
-"""A number of seconds that may carry a unit: `30s`, `5m`."""
+"""A number of seconds that may have a unit: `30s`, `5m`."""
 
 
 SIZES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
 def bytes_of(value: Any) -> Any:
-    """`500MB` or `2GiB` as bytes; numbers are bytes already."""
+    """Convert `500MB` or `2GiB` to bytes; numbers are bytes already."""
     unit = next((unit for unit in SIZES if isinstance(value, str) and value.endswith(unit)), None)
     if unit is None:
         return value
     try:
         return round(float(value.removesuffix(unit)) * SIZES[unit])
-    except ValueError:
-        raise ValueError(f"expected a size such as 500MB or 2GiB, got '{value}'") from None
+    except (ValueError, OverflowError):
+        raise ValueError(f"expected a size such as 500MB or 2GiB, got '{value[:60]}'") from None
 
 
 size = BeforeValidator(bytes_of)
-"""A number of bytes that may carry a unit: `2GiB`."""
+"""A number of bytes that may have a unit: `2GiB`."""
 
 
-def _with_its_defaults(value: Any) -> Any:
+def _defaults_for_true(value: Any) -> Any:
     return {} if value is True else value
 
 
-switched = BeforeValidator(_with_its_defaults)
+switched = BeforeValidator(_defaults_for_true)
 """A section that `false` switches off may be switched on by `true`, with all of its defaults: `cache: true`."""
 
 
 class Frozen(BaseModel):
-    """Values, not objects: equal when their fields are, never changed in place."""
+    """Base of every section: immutable, unknown keys refused, no infinities."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class ShortForm(Frozen):
-    """A section that may also be written as one scalar, which then stands for the key named here."""
+    """A section that may also be written as one scalar: the value of its short key."""
 
     @classmethod
     def short_key(cls) -> str:
-        """The key that a bare scalar stands for."""
+        """Return the key that a bare scalar is the value of."""
         raise NotImplementedError
 
     @model_validator(mode="before")
     @classmethod
     def _read_short_form(cls, value: Any) -> Any:
-        return (
-            {cls.short_key(): value} if isinstance(value, (str, int, float)) and not isinstance(value, bool) else value
-        )
+        is_scalar = isinstance(value, (str, int, float)) and not isinstance(value, bool)
+        return {cls.short_key(): value} if is_scalar else value

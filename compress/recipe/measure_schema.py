@@ -1,4 +1,4 @@
-"""The sections about measuring: places of use, and how long and at what the session looks."""
+"""The sections about measuring: targets, and what the timing session measures and for how long."""
 
 from __future__ import annotations
 
@@ -7,18 +7,32 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from compress.file_names import FileName
-from compress.recipe.field_types import Count, Frozen, Positive, ShortForm, duration, listed, named
+from compress.recipe.field_types import (
+    MAX_BATCH,
+    MAX_THREADS,
+    Frozen,
+    Length,
+    Natural,
+    Positive,
+    PositiveFloat,
+    ShortForm,
+    as_list,
+    duration,
+    name_in,
+)
+
+Batch = Annotated[Natural, Field(le=MAX_BATCH)]
 
 
 class Target(ShortForm):
-    """A place of use; every variant that runs there competes."""
+    """Where the model will run; every variant that runs on this device competes."""
 
     name: FileName | None = None
     device: Literal["cpu", "cuda"]
-    threads: Count = 1
-    batch: Count = 1
-    length: Count | Literal["data"] = "data"
-    """Word pieces of every input, or `data`: the lengths of the test set as they are."""
+    threads: Natural = Field(1, le=MAX_THREADS)
+    batch: Batch = 1
+    length: Length | Literal["data"] = "data"
+    """Word pieces of every input, or `data`: the lengths of the test set."""
 
     @classmethod
     def short_key(cls) -> str:
@@ -27,39 +41,39 @@ class Target(ShortForm):
 
     @property
     def title(self) -> str:
-        """The name given, or one made of what differs from the default."""
+        """The name given, or one made of the settings that differ from the default."""
         marks = [f"t{self.threads}" if self.threads != 1 else "", f"b{self.batch}" if self.batch != 1 else ""]
         marks.append("" if self.length == "data" else f"l{self.length}")
         return self.name or "-".join([self.device, *filter(None, marks)])
 
 
 class Grid(Frozen):
-    """Batches and lengths that every variant is also timed at on each target's device; nothing is won there."""
+    """Batch sizes and lengths that every variant is also timed at on each target's device; they decide no winner."""
 
-    batch: Annotated[tuple[Count, ...], listed] = Field((1, 8, 32), min_length=1)
-    length: Annotated[tuple[Count | Literal["data"], ...], listed] = Field((32, 128), min_length=1)
+    batch: Annotated[tuple[Batch, ...], as_list] = Field((1, 8, 32), min_length=1)
+    length: Annotated[tuple[Length | Literal["data"], ...], as_list] = Field((32, 128), min_length=1)
 
 
 class Measure(Frozen):
-    """How long the measuring session may look at each variant, and at what."""
+    """What the timing session measures, and for how long."""
 
-    rounds: int = Field(30, ge=3)
-    """Turns that every variant gets; they interleave. Models whose calls take longer than a turn get fewer, down to one
-    a process."""
-    processes: Count = 10
+    rounds: Natural = Field(30, ge=3, le=10_000)
+    """Turns of every variant; the turns of all variants interleave. Models whose calls take longer than a turn get
+    fewer, down to one a process."""
+    processes: Natural = Field(10, le=1_000)
     """Fresh processes that the turns of a variant are spread over: two processes of one model differ by a percent or
-    so, and only more of them tell by how much. Variants that take long to start get fewer."""
-    seconds: Positive = 0.25
-    """Length of a turn, shared by the model alone and end to end."""
+    so, and only more of them show by how much. Variants that take long to start get fewer."""
+    seconds: PositiveFloat = Field(0.25, le=3_600)
+    """Length of a turn, shared by timing the model alone and end to end."""
     budget: Annotated[Positive, duration] | None = None
-    """`30s` or `5m` for all variants at one target: as many rounds as fit instead of `rounds`; the report says what
-    precision that bought."""
+    """`30s` or `5m` for all variants at one target: as many rounds as fit, instead of `rounds`; the report states the
+    precision reached."""
     grid: Grid | None = None
-    callers: Annotated[tuple[Count, ...], listed] = ()
-    """Numbers of callers that each wait for an answer before they ask again: throughput against p95 for each number."""
-    memory: Annotated[tuple[Count, ...], listed] = (1, 32)
-    """Batches at which resident and peak memory while serving are measured."""
-    robustness: Annotated[tuple[Annotated[str, named("perturbations")], ...], listed] = ()
-    """Changes to the test texts under which every variant is scored again."""
-    bootstrap: int = Field(1000, ge=100)
-    """Resamples behind each interval."""
+    callers: Annotated[tuple[Annotated[Natural, Field(le=10_000)], ...], as_list] = ()
+    """Numbers of concurrent callers, each waiting for its output before it calls again: throughput against p95."""
+    memory: Annotated[tuple[Batch, ...], as_list] = (1, 32)
+    """Batch sizes at which resident and peak memory while serving are measured."""
+    robustness: Annotated[tuple[Annotated[str, name_in("perturbations")], ...], as_list] = ()
+    """Perturbations of the test texts under which every variant is scored again."""
+    bootstrap: Natural = Field(1000, ge=100, le=100_000)
+    """Resamples for each confidence interval."""

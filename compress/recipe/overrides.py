@@ -14,57 +14,57 @@ from compress.recipe.schema import Recipe
 from compress.recipe.yaml_lines import Document, KeyPath
 
 
-class Misplaced(Exception):
-    """A key path that leads nowhere; the message says why."""
+class InvalidOverride(Exception):
+    """An override whose syntax or key path is invalid; the message says why."""
 
 
 def split_override(text: str) -> tuple[KeyPath, Any]:
-    """The key path and the value of one override; the value is read as YAML."""
+    """Return the key path and the value of one override; the value is parsed as YAML."""
     key, sign, value = text.partition("=")
     key = key.strip()
     if not sign or not key or not all(key.split(".")):
-        raise Misplaced(f"'{text}' is no override; expected KEY=VALUE, such as distill.epochs=2")
+        raise InvalidOverride(f"'{text}' is not an override; expected KEY=VALUE, such as distill.epochs=2")
     document = Document(value)
     if document.problems:
         problem = document.problems[0]
         key = ".".join(map(str, problem.path))
-        raise Misplaced(
+        raise InvalidOverride(
             f"the value of '{text}' is {problem.message}" if not key else f"'{text}': {key} {problem.message}"
         )
     return tuple(int(part) if part.isdigit() else part for part in key.split(".")), document.value
 
 
 def with_override(value: Any, path: KeyPath, new: Any) -> Any:
-    """A copy of the recipe's raw values with ``new`` at ``path``; sections on the way are made or written out.
+    """Return a copy of the recipe's raw values with ``new`` at ``path``; sections on the way are created or expanded.
 
-    `null` where no null can stand takes the key away.
+    `null` where null is not valid removes the key.
     """
-    return _placed(value, path, new, Recipe, ())
+    return _replace(value, path, new, Recipe, ())
 
 
-def _placed(current: Any, path: KeyPath, new: Any, annotation: Any, done: KeyPath) -> Any:
+def _replace(current: Any, path: KeyPath, new: Any, annotation: Any, done: KeyPath) -> Any:
     if not path:
         return new
     part, rest = path[0], path[1:]
-    opened = _opened(current, part, annotation, done)
+    section = _expanded(current, part, annotation, done)
     below = schema_lookup.at(annotation, (part,))
-    if isinstance(opened, list):
-        place = _place(part, opened, done)
+    if isinstance(section, list):
+        index = _index(part, section, done)
         return [
-            _placed(item, rest, new, below, (*done, place)) if index == place else item
-            for index, item in enumerate(opened)
+            _replace(item, rest, new, below, (*done, index)) if position == index else item
+            for position, item in enumerate(section)
         ]
     key = str(part)
-    if key == "losses" and not rest and schema_lookup.has_losses(annotation):  # all of them, wherever they stand
-        opened = {name: entry for name, entry in opened.items() if name not in Losses.model_fields}
-    if new is None and not rest and below is not None and not schema_lookup.takes_nothing(below):
-        return {name: entry for name, entry in opened.items() if name != key}
-    child = opened[key] if key in opened else _default(annotation, key, rest)
-    return {**opened, key: _placed(child, rest, new, schema_lookup.at(annotation, (key,)), (*done, key))}
+    if key == "losses" and not rest and schema_lookup.has_losses(annotation):  # all of them, however they are written
+        section = {name: entry for name, entry in section.items() if name not in Losses.model_fields}
+    if new is None and not rest and below is not None and not schema_lookup.takes_null(below):
+        return {name: entry for name, entry in section.items() if name != key}
+    child = section[key] if key in section else _default(annotation, key, rest)
+    return {**section, key: _replace(child, rest, new, schema_lookup.at(annotation, (key,)), (*done, key))}
 
 
-def _opened(current: Any, part: str | int, annotation: Any, done: KeyPath) -> dict[str, Any] | list[Any]:
-    """What stands here as something with keys or places: a short form is written out, nothing becomes a section."""
+def _expanded(current: Any, part: str | int, annotation: Any, done: KeyPath) -> dict[str, Any] | list[Any]:
+    """Return the value here as a section or list: short forms are expanded, null becomes an empty section."""
     if isinstance(part, int) and schema_lookup.takes_list(annotation) and not isinstance(current, list):
         return [] if current is None else [current]
     if isinstance(current, (dict, list)):
@@ -73,23 +73,23 @@ def _opened(current: Any, part: str | int, annotation: Any, done: KeyPath) -> di
         return {}
     short = schema_lookup.short_key(annotation)
     if short is None:
-        raise Misplaced(f"'{'.'.join(map(str, done))}' is {current!r} and has no keys below it")
+        raise InvalidOverride(f"'{'.'.join(map(str, done))}' is {current!r} and has no keys below it")
     return {short: current}
 
 
-def _place(part: str | int, items: list[Any], done: KeyPath) -> int:
+def _index(part: str | int, items: list[Any], done: KeyPath) -> int:
     name = ".".join(map(str, done))
     if not items:
-        raise Misplaced(f"'{name}' has no items to set one of; set all of it: {name}=[...]")
+        raise InvalidOverride(f"'{name}' has no items; set the list: {name}=[...]")
     if not isinstance(part, int):
-        raise Misplaced(f"'{name}' is a list; count its items from 0, such as {name}.0")
+        raise InvalidOverride(f"'{name}' is a list; its items count from 0, such as {name}.0")
     if part >= len(items):
-        raise Misplaced(f"'{name}' has {len(items)} items; there is no {name}.{part}")
+        raise InvalidOverride(f"'{name}' has {len(items)} items; there is no {name}.{part}")
     return part
 
 
 def _default(annotation: Any, key: str, rest: KeyPath) -> Any:
-    """The schema's default list where a place in it is set, so that `targets.0.threads=2` finds the default target."""
+    """Return the schema's default list where an item of it is set: `targets.0.threads=2` changes the default target."""
     if not (rest and isinstance(rest[0], int)):
         return None
     for choice in schema_lookup.alternatives(annotation):
@@ -104,7 +104,7 @@ def _plain(item: Any) -> Any:
 
 
 def apply_overrides(value: Any, overrides: Sequence[str]) -> tuple[Any, set[KeyPath], list[Problem]]:
-    """The values with every override applied in order, the paths that were set, and what was wrong."""
+    """Apply overrides in order; return the values, the paths that were set, and the problems."""
     changed: set[KeyPath] = set()
     problems: list[Problem] = []
     for text in overrides:
@@ -113,6 +113,6 @@ def apply_overrides(value: Any, overrides: Sequence[str]) -> tuple[Any, set[KeyP
             path = schema_lookup.as_written(value, path)
             value = with_override(value, path, new)
             changed.add(path)
-        except Misplaced as fault:
-            problems.append(Problem(("--set",), str(fault)))
+        except InvalidOverride as error:
+            problems.append(Problem(("--set",), str(error)))
     return value, changed, problems

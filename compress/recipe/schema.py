@@ -1,7 +1,7 @@
-"""The recipe: one frozen model a stage, unknown keys refused, every default in sight.
+"""The recipe schema: one frozen model a section, unknown keys refused, every default explicit.
 
-A recipe is written in short forms (``task: sst2``, ``quantize: int8``) and read into these long ones; ``compress plan``
-prints them. Names that other parts own (task kinds, cards, formats, methods) are checked against the tables
+A recipe is written in short forms (``task: sst2``, ``quantize: int8``) and parsed into these long ones; ``compress
+plan`` prints them. Names owned by other packages (task kinds, cards, formats, methods) are checked against the tables
 that the caller passes as validation context, so that adding a method never edits this file.
 """
 
@@ -14,46 +14,56 @@ from pydantic import Field, model_validator
 
 from compress.file_names import FileName
 from compress.recipe.field_types import (
+    MAX_LENGTH,
     Count,
+    Flag,
     Frozen,
     Header,
+    Index,
+    Length,
+    Natural,
+    Number,
     Part,
+    PathText,
     Share,
     ShortForm,
-    listed,
-    named,
+    Weight,
+    as_list,
+    name_in,
     switched,
 )
 from compress.recipe.measure_schema import Measure, Target
 from compress.recipe.training_schema import Distill, Finetune, Prune, Student
 from compress.recipe.yaml_lines import KeyPath
 
+Files = PathText | tuple[PathText, ...]
+
 
 class Data(Frozen):
     """Where rows come from: files (`train: FILE`), a hub set (`hub: nyu-mll/glue/sst2`) or a set made here."""
 
-    hub: str | None = None
+    hub: PathText | None = None
     """`owner/name` or `owner/name/configuration` of a hub data set; then train, select and test name its splits."""
-    revision: str | None = None
+    revision: PathText | None = None
     builtin: str | None = None
-    """A set that is made from what is installed; `docstrings` is the quickstart's."""
-    train: str | tuple[str, ...] | None = None
-    select: str | tuple[str, ...] | None = None
-    test: str | tuple[str, ...] | None = None
-    corpus: str | tuple[str, ...] | None = None
-    """Documents that are searched on test besides those that its rows name (retrieval)."""
-    unlabelled: str | tuple[str, ...] | None = None
-    """Texts without an answer, in the columns of train: a student learns what its teacher says of them. Fine-tuning
-    never sees them, and label columns are not looked at."""
+    """A data set generated from installed packages; `docstrings` is the quickstart's."""
+    train: Files | None = None
+    select: Files | None = None
+    test: Files | None = None
+    corpus: Files | None = None
+    """Documents searched on test in addition to those that its rows name (retrieval)."""
+    unlabelled: Files | None = None
+    """Texts without labels, in the columns of train: a student learns the teacher's outputs on them. Fine-tuning does
+    not use them, and their label columns are not read."""
     format: Literal["csv", "tsv", "jsonl", "json", "conll", "parquet"] | None = None
-    """By default the file's extension says (`.gz` aside)."""
+    """By default that of the file's extension (ignoring `.gz`)."""
     bad_rows: Literal["refuse", "skip"] = "refuse"
-    """What becomes of a row that does not fit the task: the run ends with its place, or it is left out and counted."""
-    quoting: bool | None = None
+    """What to do with a row that does not fit the task: stop and name its line, or leave it out and count it."""
+    quoting: Flag | None = None
     """Whether quotes enclose fields: by default yes in csv, no in tsv."""
     header: Header | Mapping[Part, Header] = True
     """False: the first row is data and columns are called 0, 1, 2 …; a list names the columns of a file without header,
-    and may end in `...` where rows go on past the columns that matter. Roles whose files differ are told apart:
+    and may end in `...` where rows have further columns that are not used. Where the files of roles differ:
     `{test: [label, title, text]}`; those not named have a header."""
     encoding: str = "utf-8"
     select_share: Share = 0.05
@@ -61,53 +71,53 @@ class Data(Frozen):
     test_share: Share = 0.0
     """How much of train is held back as test where none is given."""
     limit: Count | None = None
-    """Take at most so many rows of each role."""
+    """Use at most this many rows of each role."""
 
 
 class Task(ShortForm):
-    """What the model answers: a named task (`sst2`), or a kind with its columns."""
+    """What the model predicts: a named task (`sst2`), or a kind with its columns."""
 
     name: str = "task"
-    kind: Annotated[str, named("task kinds")]
+    kind: Annotated[str, name_in("task kinds")]
     data: Data
-    text: Annotated[tuple[str, ...], listed] = Field(("text",), min_length=1)
+    text: Annotated[tuple[str, ...], as_list] = Field(("text",), min_length=1)
     """The columns that are read: one text, the two of a pair, a question and its choices …"""
     label: str | tuple[str, ...] = "label"
-    """The answer's column; for multi_label one column of lists, or several of 0 and 1."""
+    """The column of labels; for multi_label one column of lists, or several of 0 and 1."""
     labels: tuple[str, ...] | None = None
     """Names of the classes in order; a row may hold the name or its index. By default the sorted values of train."""
-    first_label: int = Field(0, ge=0)
+    first_label: Index = 0
     """The number of the first of `labels` where rows hold numbers (AG News' own files count from 1)."""
     soft_labels: str | tuple[str, ...] | None = None
-    """What somebody else answered already: a column of train with a probability for each class (a list in the order of
-    `labels`, or by name), or a column for each class. A student follows these and not the teacher's; where train has no
-    label column their most probable class is the label (multi_label: every class from one half on)."""
-    aliases: Mapping[str, Annotated[tuple[str, ...], listed]] = {}
-    """Other headers under which a column may stand (GLUE's files and its hub sets differ)."""
+    """Probabilities given by the data: a column of train with a probability for each class (a list in the order of
+    `labels`, or by name), or a column for each class. A student learns these instead of the teacher's; where train has
+    no label column their most probable class is the label (multi_label: every class of 0.5 or more)."""
+    aliases: Mapping[str, Annotated[tuple[str, ...], as_list]] = {}
+    """Other headers that a column may have (GLUE's files and its hub sets differ)."""
     metric: str | None = None
     """The primary metric; by default the kind's first."""
-    slices: Annotated[tuple[str, ...], listed] = ()
-    """Columns by whose values the scores are also told apart."""
-    max_length: int = Field(128, ge=4)
-    """Word pieces kept of each text, or of each window of it; the share of truncated rows is told."""
+    slices: Annotated[tuple[str, ...], as_list] = ()
+    """Columns whose values define subgroups that are also scored."""
+    max_length: Length = Field(128, ge=4)
+    """Word pieces of each text, or of each window of it; the report states the share of truncated rows."""
     long: Literal["cut", "mean", "max", "attention"] = "cut"
-    """What becomes of longer texts: cut, or answered in windows whose answers are put together so."""
-    overlap: int | None = Field(None, ge=0)
-    """Pieces that neighbouring windows share: by default a third of `max_length`."""
-    max_windows: Count = 16
-    """Windows looked at of one text, at most; what lies behind them counts as truncated."""
-    max_answer: Count = 30
+    """What to do with longer texts: cut them, or process them in windows whose outputs are combined in this way."""
+    overlap: Annotated[int, Field(strict=True, ge=0, le=MAX_LENGTH)] | None = None
+    """Pieces shared by neighbouring windows: by default a third of `max_length`."""
+    max_windows: Natural = Field(16, le=MAX_LENGTH)
+    """Most windows of one text; pieces after them count as truncated."""
+    max_answer: Length = 30
     """Pieces of the longest answer (question answering)."""
     scheme: Literal["bio", "iob1"] = "bio"
     """How the files mark where entities begin (token classification)."""
     pooling: Literal["mean", "cls"] = "mean"
-    """How a text's embedding is made of its pieces (similarity, retrieval)."""
-    range: tuple[float, float] = (0.0, 1.0)
+    """How a text's embedding is computed from its pieces (similarity, retrieval)."""
+    range: tuple[Number, Number] = (0.0, 1.0)
     """The labels of two texts that have nothing in common, and of two that mean the same (similarity)."""
     negatives: str | None = None
-    """A column of texts that are no answer, for training (retrieval)."""
-    hard_negatives: int = Field(0, ge=0)
-    """For rows without such texts: so many answers of other rows that share most words with the question (BM25)."""
+    """A column of texts that do not answer the question, for training (retrieval)."""
+    hard_negatives: Index = 0
+    """For rows without such texts: this many answers of other rows, those nearest to the question by BM25."""
 
     @classmethod
     def short_key(cls) -> str:
@@ -118,8 +128,8 @@ class Task(ShortForm):
 class Teacher(ShortForm):
     """The model to learn from: a card, a local folder or a hub id (`owner/name@revision`)."""
 
-    source: str
-    revision: str | None = None
+    source: PathText
+    revision: PathText | None = None
 
     @classmethod
     def short_key(cls) -> str:
@@ -128,10 +138,10 @@ class Teacher(ShortForm):
 
 
 class Quantize(ShortForm):
-    """INT8 variants and what they may lose against their own unquantized model."""
+    """INT8 variants, and the quality they may lose against their own unquantized model."""
 
-    method: Annotated[str, named("quantizers")] = "int8"
-    max_drop: float = Field(0.005, ge=0.0)
+    method: Annotated[str, name_in("quantizers")] = "int8"
+    max_drop: Weight = 0.005
 
     @classmethod
     def short_key(cls) -> str:
@@ -140,19 +150,19 @@ class Quantize(ShortForm):
 
 
 class Gate(Frozen):
-    """What the winner may lose against the teacher, absolute and in the primary metric (0.01 is one point)."""
+    """The quality the winner may lose against the teacher, absolute and in the primary metric (0.01 is one point)."""
 
-    max_drop: float = Field(0.01, ge=0.0)
-    strict: bool = False
-    """Ask the whole 95 % interval of the difference to pass, not the point estimate alone."""
-    max_class_drop: float | None = Field(None, ge=0.0)
-    """Also the most that the recall of any class with 50 rows or more may lose."""
+    max_drop: Weight = 0.01
+    strict: Flag = False
+    """Require the whole 95 % interval of the difference to pass, not the point estimate alone."""
+    max_class_drop: Weight | None = None
+    """Also the largest loss of recall of any class with 50 rows or more."""
 
 
 class Publish(ShortForm):
     """The zoo that winners go to: a local folder."""
 
-    to: str
+    to: PathText
     name: FileName | None = None
     """By default the recipe's name."""
 
@@ -163,11 +173,11 @@ class Publish(ShortForm):
 
 
 class Recipe(Frozen):
-    """The whole pipeline. Every part but task and teacher can be left out."""
+    """A complete pipeline. Every section except task and teacher is optional."""
 
     version: Literal[1] = 1
     name: FileName = "run"
-    seed: int = Field(0, ge=0, lt=2**31)
+    seed: Annotated[int, Field(strict=True, ge=0, lt=2**31)] = 0
     task: Task
     teacher: Teacher
     finetune: Annotated[Finetune | Literal[False], switched] = Finetune()
@@ -175,19 +185,19 @@ class Recipe(Frozen):
     distill: Annotated[Distill | Literal[False], switched] = Distill()
     prune: Prune | None = None
     quantize: Quantize | None = None
-    export: Annotated[tuple[Annotated[str, named("formats")], ...], listed] = ("onnx",)
-    variants: Annotated[tuple[Annotated[str, named("variants")], ...], listed] = ()
-    """Variants that compete besides those that the devices, `export` and `quantize` bring: `torch-compiled`."""
+    export: Annotated[tuple[Annotated[str, name_in("formats")], ...], as_list] = ("onnx",)
+    variants: Annotated[tuple[Annotated[str, name_in("variants")], ...], as_list] = ()
+    """Variants that compete in addition to those of the devices, `export` and `quantize`: `torch-compiled`."""
     gate: Gate = Gate()
-    targets: Annotated[tuple[Target, ...], listed] = Field((Target(device="cpu"),), min_length=1)
+    targets: Annotated[tuple[Target, ...], as_list] = Field((Target(device="cpu"),), min_length=1)
     rank_by: Literal["p50", "p95", "p99"] = "p50"
     measure: Measure = Measure()
     publish: Publish | None = None
-    track: Annotated[str, named("trackers")] | None = None
-    """An experiment tracker that Accelerate knows (`tensorboard`, `wandb`, `mlflow` …)."""
+    track: Annotated[str, name_in("trackers")] | None = None
+    """An experiment tracker supported by Accelerate (`tensorboard`, `wandb`, `mlflow` …)."""
 
     @model_validator(mode="after")
-    def _distinct_targets(self) -> Recipe:
+    def _check_distinct_targets(self) -> Recipe:
         titles = [target.title for target in self.targets]
         twice = sorted({title for title in titles if titles.count(title) > 1})
         if twice:
@@ -195,7 +205,7 @@ class Recipe(Frozen):
         return self
 
     def distillations(self) -> Iterator[tuple[KeyPath, Distill]]:
-        """Every training that follows another model, with its place here."""
+        """Yield every training that learns from another model, with its key path."""
         if self.student and self.distill:
             yield ("distill",), self.distill
         if self.prune and self.prune.recover:

@@ -1,4 +1,4 @@
-"""What the schema says about a key path: known keys, short forms, the values it takes."""
+"""What the schema allows at a key path: known keys, short forms, and a description of the valid values."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import AfterValidator, BaseModel
 from pydantic.fields import FieldInfo
 
-from compress.recipe.field_types import SIZES, UNITS, Known, ShortForm, duration, size, switched
+from compress.recipe.field_types import NameIn, ShortForm, duration, size, switched
 from compress.recipe.loss_schema import Losses
 from compress.recipe.yaml_lines import KeyPath
 
-MARKS = (duration, size, switched)
-"""What is written beside a type and lets more stand there than the type says."""
+MARKS = {duration: "a duration such as 30s or 5m", size: "a size such as 500MB or 2GiB", switched: "true"}
+"""Validators that allow more values than the annotated type, with their description."""
 
 PLAIN = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def alternatives(annotation: Any) -> Iterator[Any]:
-    """The members of a union, however it is written; else itself (`MARKS` too)."""
+    """Yield the members of a union, nested ones too, and their `MARKS`; for other types the type itself."""
     origin = get_origin(annotation)
     if origin is Annotated:
         yield from alternatives(get_args(annotation)[0])
@@ -33,9 +33,9 @@ def alternatives(annotation: Any) -> Iterator[Any]:
 
 
 def at(annotation: Any, path: KeyPath) -> Any:
-    """The type that stands at ``path`` below ``annotation``; None where the schema knows no such place."""
+    """Return the type at ``path`` below ``annotation``, or None where the schema has no such key."""
     for part in path:
-        annotation = next((found for found in _below(annotation, part) if found is not None), None)
+        annotation = next((below for below in _below(annotation, part) if below is not None), None)
         if annotation is None:
             return None
     return annotation
@@ -54,25 +54,25 @@ def _below(annotation: Any, part: str | int) -> Iterator[Any]:
 
 
 def _annotation(field: FieldInfo) -> Any:
-    """A field's type as it was written: pydantic keeps the marks of an outermost Annotated apart."""
+    """Return a field's type with its marks, which pydantic stores separately."""
     marks = [mark for mark in field.metadata if mark in MARKS]
     return Annotated[field.annotation, *marks] if marks else field.annotation
 
 
 def as_written(value: Any, path: KeyPath) -> KeyPath:
-    """The path as the recipe ``value`` has it: a loss stands in `losses`, or beside it."""
-    found: KeyPath = ()
+    """Return the path as it is written in the recipe ``value``: a loss is given in `losses`, or directly."""
+    written: KeyPath = ()
     while path:
         path = _to_the_loss(value, path)
-        found, value, path = (*found, path[0]), _child(value, path[0]), path[1:]
-    return found
+        written, value, path = (*written, path[0]), _child(value, path[0]), path[1:]
+    return written
 
 
 def _to_the_loss(section: Any, path: KeyPath) -> KeyPath:
     if not isinstance(section, Mapping):
         return path
-    within = section.get("losses")
-    if path[0] in Losses.model_fields and isinstance(within, Mapping) and path[0] in within:
+    losses = section.get("losses")
+    if path[0] in Losses.model_fields and isinstance(losses, Mapping) and path[0] in losses:
         return ("losses", *path)
     return path[1:] if path[0] == "losses" and len(path) > 1 and path[1] in section else path
 
@@ -84,78 +84,39 @@ def _child(value: Any, part: str | int) -> Any:
 
 
 def is_model(annotation: Any) -> bool:
-    """Whether a type is a section of the recipe."""
+    """Return whether a type is a section of the recipe."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def has_losses(annotation: Any) -> bool:
-    """Whether losses may stand beside the keys of a section."""
+    """Return whether losses may be written directly in a section."""
     return any(is_model(choice) and "losses" in choice.model_fields for choice in alternatives(annotation))
 
 
 def known_keys(annotation: Any) -> set[str]:
-    """The keys of the sections that may stand here."""
-    choices = [choice for choice in alternatives(annotation) if is_model(choice)]
-    keys = {key for choice in choices for key in choice.model_fields}
+    """Return the keys of the sections that are valid here."""
+    keys = {key for choice in alternatives(annotation) if is_model(choice) for key in choice.model_fields}
     return keys | set(Losses.model_fields) if has_losses(annotation) else keys
 
 
 def short_key(annotation: Any) -> str | None:
-    """The key that a scalar stands for, where a section may be written as one."""
+    """Return the key that a scalar is the value of, where a section may be written as one."""
     shorts = [choice for choice in alternatives(annotation) if is_model(choice) and issubclass(choice, ShortForm)]
     return shorts[0].short_key() if shorts else None
 
 
 def takes_list(annotation: Any) -> bool:
-    """Whether a list may stand here."""
+    """Return whether a list is valid here."""
     return any(get_origin(choice) is tuple for choice in alternatives(annotation))
 
 
-def takes_text(annotation: Any, value: str) -> bool:
-    """Whether this very text may stand here, as text or as one of the words allowed."""
-    for choice in alternatives(annotation):
-        if choice is str or (get_origin(choice) is Literal and value in get_args(choice)):
-            return True
-        if choice == duration and value[-1:] in UNITS:
-            return True
-        if choice == size and value.endswith(tuple(SIZES)):
-            return True
-        if get_origin(choice) is tuple and takes_text(get_args(choice)[0], value):
-            return True
-        if is_model(choice) and issubclass(choice, ShortForm):
-            return takes_text(_annotation(choice.model_fields[choice.short_key()]), value)
-    return False
-
-
-def takes_bool(annotation: Any, value: bool) -> bool:
-    """Whether true or false may stand here."""
-    choices = list(alternatives(annotation))
-    if bool in choices or (value and switched in choices):
-        return True
-    return any(get_origin(choice) is Literal and value in _bools(choice) for choice in choices)
-
-
-def _bools(literal: Any) -> list[bool]:
-    return [word for word in get_args(literal) if isinstance(word, bool)]
-
-
-def takes_nothing(annotation: Any) -> bool:
-    """Whether null is a value here."""
+def takes_null(annotation: Any) -> bool:
+    """Return whether null is valid here."""
     return type(None) in alternatives(annotation)
 
 
-def takes_number(annotation: Any) -> bool:
-    """Whether a number may stand here."""
-    return any(choice in (int, float) or _short_takes_number(choice) for choice in alternatives(annotation))
-
-
-def _short_takes_number(choice: Any) -> bool:
-    short = short_key(choice) if is_model(choice) else None
-    return short is not None and takes_number(choice.model_fields[short].annotation)
-
-
 def described(annotation: Any) -> str:
-    """What may stand here, in words: `a whole number or data`."""
+    """Describe the valid values: `a whole number or data`."""
     words = list(dict.fromkeys(_words(annotation)))
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
@@ -165,12 +126,8 @@ def _words(annotation: Any) -> list[str]:
     for choice in alternatives(annotation):
         if choice in PLAIN:
             words.append(PLAIN[choice])
-        elif choice == duration:
-            words.append("a duration such as 30s or 5m")
-        elif choice == size:
-            words.append("a size such as 500MB or 2GiB")
-        elif choice == switched:
-            words.append("true")
+        elif choice in MARKS:
+            words.append(MARKS[choice])
         elif get_origin(choice) is Literal:
             words += [str(word).lower() if isinstance(word, bool) else str(word) for word in get_args(choice)]
         elif get_origin(choice) is tuple:
@@ -183,7 +140,7 @@ def _words(annotation: Any) -> list[str]:
 
 
 def table(annotation: Any) -> str | None:
-    """The table that names here must stand in, be it one name or a list of them."""
-    if isinstance(annotation, AfterValidator) and isinstance(annotation.func, Known):
+    """Return the table that a name here must be in, for one name or a list of them."""
+    if isinstance(annotation, AfterValidator) and isinstance(annotation.func, NameIn):
         return annotation.func.table
     return next(filter(None, map(table, get_args(annotation))), None)

@@ -1,4 +1,4 @@
-"""The sections about training: fine-tuning, the student, distilling, pruning."""
+"""The sections about training: fine-tuning, the student, distillation, pruning."""
 
 from __future__ import annotations
 
@@ -7,15 +7,34 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
-from compress.recipe.field_types import Count, Frozen, Positive, Share, ShortForm, listed, size, switched
-from compress.recipe.loss_schema import Attention, HiddenState, Losses, SoftLabel, Unmoved, collect_losses
+from compress.recipe.field_types import (
+    MAX_BATCH,
+    MAX_LAYERS,
+    Count,
+    Flag,
+    Frozen,
+    Natural,
+    Number,
+    PathText,
+    Positive,
+    PositiveFloat,
+    Share,
+    ShortForm,
+    Width,
+    as_list,
+    size,
+    switched,
+)
+from compress.recipe.loss_schema import Attention, ConstantWeight, HiddenState, Losses, SoftLabel, collect_losses
 
-CACHE = 2 * 2**30
-"""Bytes that what a teacher said may take of the disk where the recipe tells no other number."""
+DEFAULT_CACHE_BYTES = 2 * 2**30
+"""Size of the teacher cache on disk where the recipe gives none."""
+
+Layer = Annotated[int, Field(strict=True, ge=0, le=MAX_LAYERS)]
 
 
 class Checkpoints(Frozen):
-    """How often training saves what it needs to go on; never part of a fingerprint."""
+    """How often training saves its state for resuming; never part of a fingerprint."""
 
     minutes: Positive | None = 5.0
     steps: Count | None = None
@@ -24,62 +43,62 @@ class Checkpoints(Frozen):
 class Training(Frozen):
     """One training: the same keys for finetune, distill and the recovery after pruning."""
 
-    epochs: Positive = 3.0
+    epochs: PositiveFloat = Field(3.0, le=10_000)
     max_steps: Count | None = None
-    batch_size: Count = 32
-    accumulate: Count = 1
-    learning_rate: Positive = 5e-5
+    batch_size: Natural = Field(32, le=MAX_BATCH)
+    accumulate: Natural = Field(1, le=MAX_BATCH)
+    learning_rate: PositiveFloat = Field(5e-5, le=10)
     warmup: Share = 0.1
     """Share of all steps in which the rate rises from zero."""
     decay: Literal["linear", "cosine", "constant"] = "linear"
-    weight_decay: float = Field(0.01, ge=0.0)
+    weight_decay: Number = Field(0.01, ge=0.0, le=10)
     clip: Positive | None = 1.0
     """Largest norm of the gradient."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """`auto` takes bf16 where the device has instructions for it; weights are kept in fp32 all the same."""
-    compile: bool = False
+    """`auto` uses bf16 where the device has instructions for it; weights are fp32 in either case."""
+    compile: Flag = False
     """On a GPU: torch.compile for the parts of layers that are not matrix products, with lengths padded to multiples
-    of 32. A training that was killed then goes on, but not bit for bit. On a CPU it is passed over."""
-    evaluations: Count = 1
-    """Evaluations on select in each epoch; the best one's weights are kept."""
+    of 32. An interrupted training then resumes, but not bit for bit. Ignored on a CPU."""
+    evaluations: Natural = Field(1, le=10_000)
+    """Evaluations on select in each epoch; the weights of the best one are used."""
     patience: Count | None = None
-    """Stop after so many evaluations without a better one."""
-    restarts: Count = 1
-    """Trainings from different seeds, of which the best on select is kept."""
-    freeze: int | Literal["embeddings"] | None = Field(None)
-    """`embeddings`, or a number: the embeddings and so many lowest layers keep their weights."""
-    layer_decay: float = Field(1.0, gt=0.0, le=1.0)
-    """Each lower layer learns at this times the rate of the one above it."""
+    """Stop after this many evaluations without improvement."""
+    restarts: Natural = Field(1, le=1_000)
+    """Trainings from different seeds, of which the best on select is used."""
+    freeze: Layer | Literal["embeddings"] | None = None
+    """`embeddings`, or a number n: the embeddings and the n lowest layers are not trained."""
+    layer_decay: Number = Field(1.0, gt=0.0, le=1.0)
+    """Learning rate of each layer, as a factor of that of the layer above it."""
     checkpoint: Checkpoints = Checkpoints()
 
 
 class Finetune(Training):
     """Fine-tuning of the teacher. `reuse: false` trains even a teacher that already has a head for this task."""
 
-    reuse: bool = True
+    reuse: Flag = True
 
 
 class Student(ShortForm):
     """The smaller model: a card, a folder or hub id to start from, or a shape."""
 
-    source: str | None = None
-    revision: str | None = None
-    layers: float | tuple[int, ...] | None = None
+    source: PathText | None = None
+    revision: PathText | None = None
+    layers: Number | tuple[Layer, ...] | None = None
     """A number of layers, a share of the teacher's (0.5), or which of the teacher's layers to take ([1, 3, 5])."""
     choose: Literal["spread", "first", "last", "ends"] = "spread"
     """Which layers a number takes: evenly spread up to the last one, the lowest, the highest, or spread from the first
     to the last."""
-    hidden: Count | None = None
-    heads: Count | None = None
-    ffn: Count | None = None
-    embedding: Count | None = None
-    """Width of a text's embedding (similarity, retrieval): by default the teacher's, whose space is kept."""
-    factors: Count | None = None
-    """Word vectors become so many numbers a piece and one matrix that widens them: most of a small model is these."""
+    hidden: Width | None = None
+    heads: Width | None = None
+    ffn: Width | None = None
+    embedding: Width | None = None
+    """Width of a text's embedding (similarity, retrieval): by default the teacher's, in the same space."""
+    factors: Width | None = None
+    """Factorise word vectors into this many numbers a piece and one matrix: most of a small model is word vectors."""
     start: Literal["teacher", "slice", "svd", "random"] | None = None
-    """Where the weights come from: copied from the teacher's layers (the default where the widths are the same); the
-    most important parts of them (`slice`, the default where the student is narrower and its family can); the hidden
-    size by principal directions instead (`svd`); or fresh ones (`random`, the default elsewhere)."""
+    """Initial weights: copied from the teacher's layers (the default where the widths are equal); their most important
+    parts (`slice`, the default where the student is narrower and its family allows it); the hidden size by principal
+    directions instead (`svd`); or random (`random`, the default elsewhere)."""
 
     @classmethod
     def short_key(cls) -> str:
@@ -88,56 +107,46 @@ class Student(ShortForm):
 
     @field_validator("layers")
     @classmethod
-    def _layers_can_be_counted(cls, layers: float | tuple[int, ...] | None) -> float | tuple[int, ...] | None:
-        if isinstance(layers, float) and (layers <= 0 or (layers >= 1 and layers != int(layers))):
-            raise ValueError(f"expected a number of layers or a share between 0 and 1, got {layers:g}")
+    def _check_layers(cls, layers: float | tuple[int, ...] | None) -> float | tuple[int, ...] | None:
+        if isinstance(layers, float) and not (0 < layers < 1 or (1 <= layers <= MAX_LAYERS and layers == int(layers))):
+            raise ValueError(f"expected a number of layers up to {MAX_LAYERS} or a share below 1, got {layers:g}")
+        if layers == ():
+            raise ValueError("names no layer; give some, [1, 3, 5], or leave layers out")
         return layers
 
     @model_validator(mode="after")
-    def _some_shape(self) -> Student:
+    def _check_shape(self) -> Student:
         shape = (self.source, self.layers, self.hidden, self.heads, self.ffn, self.factors)
-        if all(each is None for each in shape):
+        if all(value is None for value in shape):
             raise ValueError("name a student card or folder, or give its number of layers")
-        return self
-
-    @model_validator(mode="after")
-    def _choice_has_a_number(self) -> Student:
-        numbered = self.source is not None if self.layers is None else not isinstance(self.layers, tuple)
-        if self.choose != "spread" and not numbered:
-            raise ValueError(f"choose: {self.choose} goes with a number of layers or a share of them")
+        has_number = self.source is not None if self.layers is None else not isinstance(self.layers, tuple)
+        if self.choose != "spread" and not has_number:
+            raise ValueError(f"choose: {self.choose} needs a number or a share of layers")
         return self
 
 
-def _beside_phases(value: Mapping[str, Any]) -> list[str]:
-    """The keys of losses that count from beginning to end."""
-    losses = value.get("losses") or {}
-    chosen = losses.chosen() if isinstance(losses, Losses) else losses
-    names = [name for name, loss in chosen.items() if loss is not None]
-    return [*names, *(["hard_label"] if "hard_label" in value else [])]
-
-
-LAYERS = Losses(soft_label=SoftLabel(), hidden_state=HiddenState(), attention=Attention())
-ANSWERS = Losses(soft_label=SoftLabel(), hidden_state=HiddenState())
+DEFAULT_LOSSES = Losses(soft_label=SoftLabel(), hidden_state=HiddenState(), attention=Attention())
+RECOVER_LOSSES = Losses(soft_label=SoftLabel(), hidden_state=HiddenState())
 
 
 class Phase(Frozen):
-    """A part of a training in which other losses count: TinyBERT first copies layers, then answers."""
+    """A part of a training with losses of its own: TinyBERT first learns layers, then outputs."""
 
-    share: float = Field(gt=0.0, le=1.0)
-    """Of all updates; the shares of all phases make one."""
+    share: Number = Field(gt=0.0, le=1.0)
+    """Of all updates; the shares of all phases add up to 1."""
     losses: Losses = Losses()
-    hard_label: Unmoved = 0.0
+    hard_label: ConstantWeight = 0.0
 
     _losses = model_validator(mode="before")(collect_losses)
 
 
 class FurtherTeacher(ShortForm):
-    """A model folder or hub id that answers the same task; its answers are averaged with the teacher's."""
+    """A model folder or hub id trained on the same task; its outputs are averaged with the teacher's."""
 
-    source: str
-    revision: str | None = None
+    source: PathText
+    revision: PathText | None = None
     weight: Positive = 1.0
-    """The recipe's own teacher weighs 1."""
+    """The recipe's own teacher has weight 1."""
 
     @classmethod
     def short_key(cls) -> str:
@@ -146,15 +155,15 @@ class FurtherTeacher(ShortForm):
 
 
 class Cache(ShortForm):
-    """What the teacher said stays on disk between epochs."""
+    """The teacher's outputs, stored on disk between epochs."""
 
-    disk: Annotated[int, size, Field(ge=0)] | None = None
-    """Bytes it may take; `2GiB`, `500MB`. Where none are told, 2 GiB, and on a GPU for answers alone."""
+    disk: Annotated[int, Field(strict=True, ge=0, le=2**50), size] | None = None
+    """Largest size in bytes; `2GiB`, `500MB`. By default 2 GiB, and on a GPU for outputs alone, without layers."""
 
     @property
     def limit(self) -> int:
-        """The bytes, told or not."""
-        return CACHE if self.disk is None else self.disk
+        """The largest size in bytes, given or by default."""
+        return DEFAULT_CACHE_BYTES if self.disk is None else self.disk
 
     @classmethod
     def short_key(cls) -> str:
@@ -163,114 +172,120 @@ class Cache(ShortForm):
 
 
 class Augment(Frozen):
-    """More texts to distil on: words of the training rows, replaced by what a masked language model would say."""
+    """More texts to distil on: training rows with words replaced by predictions of a masked language model."""
 
-    model: str
+    model: PathText
     """A folder or hub id (`owner/name@revision`) with a masked language model."""
-    copies: Count = 1
+    copies: Natural = Field(1, le=1_000)
     """New rows made of each row of train."""
-    replace: float = Field(0.4, gt=0.0, le=1.0)
+    replace: Number = Field(0.4, gt=0.0, le=1.0)
     """The share of words that are replaced."""
-    candidates: Count = 15
-    """Each replacement is drawn from so many of the likeliest."""
+    candidates: Natural = Field(15, le=100_000)
+    """Each replacement is drawn from this many of the most probable words."""
 
 
 BATCH_LOSSES = frozenset({"similarity", "contrast"})
-"""The losses that compare the texts of a batch among themselves."""
+"""The losses that compare the texts of a batch with each other."""
 
 
 class Distill(Training):
-    """Training of the student on the teacher's answers and inner states."""
+    """Training of the student on the teacher's outputs and inner states."""
 
-    epochs: Positive = 3.0
-    losses: Losses = LAYERS
-    """Each loss's weight and knobs."""
-    hard_label: Unmoved = 0.5
+    epochs: PositiveFloat = Field(3.0, le=10_000)
+    losses: Losses = DEFAULT_LOSSES
+    """The weight and settings of each loss."""
+    hard_label: ConstantWeight = 0.5
     """The weight of the task's own loss on the true labels."""
     temperature: Positive = 4.0
     phases: tuple[Phase, ...] = ()
-    """One after another, instead of `losses` and `hard_label` from beginning to end."""
-    cross_encoder: str | None = None
-    """A folder with a model that ranks pairs of texts, whose margins the loss `margin` follows (retrieval)."""
-    layer_map: Literal["uniform", "last", "first", "measured"] | tuple[tuple[int, int], ...] = "uniform"
+    """Phases in order, instead of `losses` and `hard_label` for the whole training."""
+    cross_encoder: PathText | None = None
+    """A folder with a model that ranks pairs of texts, whose margins the loss `margin` learns (retrieval)."""
+    layer_map: Literal["uniform", "last", "first", "measured"] | tuple[tuple[Layer, Layer], ...] = "uniform"
     """Which teacher layer each student layer follows, or pairs [student, teacher] counted from 0; `measured` takes the
     layers that are most alike on a sample of train."""
-    teachers: Annotated[tuple[FurtherTeacher, ...], listed] = ()
-    """Further teachers, whose answers are averaged with those of the recipe's own."""
+    teachers: Annotated[tuple[FurtherTeacher, ...], as_list] = ()
+    """Further teachers, whose outputs are averaged with those of the recipe's own."""
     cache: Annotated[Cache | Literal[False], switched] = Cache()
     augment: Augment | None = None
 
     @model_validator(mode="before")
     @classmethod
-    def _losses_or_phases(cls, value: Any) -> Any:
+    def _check_losses_or_phases(cls, value: Any) -> Any:
         value = collect_losses(value)
         if not isinstance(value, Mapping):
             return value
-        beside = _beside_phases(value)
-        if value.get("phases") and beside:
-            away = dict.fromkeys("hard_label=null" if name == "hard_label" else "losses=null" for name in beside)
+        outside = _losses_outside_phases(value)
+        if value.get("phases") and outside:
+            removals = dict.fromkeys("hard_label=null" if name == "hard_label" else "losses=null" for name in outside)
             raise ValueError(
-                f"phases have losses of their own; beside them in the way: {', '.join(beside)}. Write them there, "
-                f"or leave phases out (--set of this section's {' and '.join(away)} takes them away)"
+                f"phases have losses of their own, so {', '.join(outside)} cannot be given outside them. Move them "
+                f"into the phases, or leave phases out (--set of this section's {' and '.join(removals)} removes them)"
             )
-        if value.get("losses", LAYERS) is None or value.get("phases"):  # nothing is left of them but their key
+        if value.get("losses", DEFAULT_LOSSES) is None or value.get("phases"):
             return {key: entry for key, entry in value.items() if key != "losses"}
         return value
 
     @model_validator(mode="after")
-    def _texts_have_others(self) -> Distill:
-        alone = self.loss_names() & BATCH_LOSSES
-        if self.batch_size == 1 and alone:
-            raise ValueError(f"{', '.join(sorted(alone))}: compares the texts of a batch, and batch_size is 1")
+    def _check_batch_size(self) -> Distill:
+        needing_batch = self.loss_names() & BATCH_LOSSES
+        if self.batch_size == 1 and needing_batch:
+            raise ValueError(f"{', '.join(sorted(needing_batch))}: compares the texts of a batch, and batch_size is 1")
         return self
 
     @field_validator("phases")
     @classmethod
-    def _phases_make_one(cls, phases: tuple[Phase, ...]) -> tuple[Phase, ...]:
+    def _check_phases(cls, phases: tuple[Phase, ...]) -> tuple[Phase, ...]:
         total = sum(phase.share for phase in phases)
         if phases and abs(total - 1.0) > 1e-6:
-            raise ValueError(f"the shares of all phases should make 1; they make {total:g}")
+            raise ValueError(f"the shares of all phases should add up to 1; they make {total:g}")
         return phases
 
     @field_validator("layer_map")
     @classmethod
-    def _pairs_name_layers(cls, layer_map: str | tuple[tuple[int, int], ...]) -> str | tuple[tuple[int, int], ...]:
+    def _check_layer_map(cls, layer_map: str | tuple[tuple[int, int], ...]) -> str | tuple[tuple[int, int], ...]:
         if not layer_map:
             raise ValueError("no pair is named: give some, [[0, 1], [1, 3]], or leave layer_map out")
         if isinstance(layer_map, str):
             return layer_map
-        if min(min(pair) for pair in layer_map) < 0:
-            raise ValueError("layers count from 0, the lowest")
         if twice := next((pair for pair in layer_map if layer_map.count(pair) > 1), None):
             raise ValueError(f"names the pair {list(twice)} twice, which would count twice")
         return layer_map
 
     @model_serializer(mode="wrap")
-    def _without_what_phases_replace(self, told: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _omit_what_phases_replace(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         replaced = ("losses", "hard_label") if self.phases else ()
-        return {key: value for key, value in told(self).items() if key not in replaced}
+        return {key: value for key, value in serialize(self).items() if key not in replaced}
 
     def loss_names(self) -> set[str]:
-        """The losses that weigh anything in any phase."""
+        """Return the losses whose weight is not zero in some phase."""
         return {name for phase in self.phases_or_default() for name in phase.losses.chosen()}
 
     def phases_or_default(self) -> tuple[Phase, ...]:
-        """The phases in order; one where the recipe tells none."""
+        """Return the phases in order; a single one where the recipe gives none."""
         return self.phases or (Phase(share=1.0, losses=self.losses, hard_label=self.hard_label),)
+
+
+def _losses_outside_phases(value: Mapping[str, Any]) -> list[str]:
+    """Return the keys of losses that are given for the whole training."""
+    losses = value.get("losses") or {}
+    chosen = losses.chosen() if isinstance(losses, Losses) else losses
+    names = [name for name, loss in chosen.items() if loss is not None]
+    return [*names, *(["hard_label"] if "hard_label" in value else [])]
 
 
 class Recover(Distill):
     """The distillation that follows pruning."""
 
-    epochs: Positive = 2.0
-    losses: Losses = ANSWERS
+    epochs: PositiveFloat = Field(2.0, le=10_000)
+    losses: Losses = RECOVER_LOSSES
 
 
 class PruneTo(Frozen):
-    """What is left after pruning, instead of what is removed."""
+    """What remains after pruning, instead of what is removed."""
 
-    parameters: float = Field(gt=0.0, lt=1.0)
-    """Share of the encoder layers' parameters (without embeddings) that stays."""
+    parameters: Number = Field(gt=0.0, lt=1.0)
+    """Remaining share of the encoder layers' parameters (without embeddings)."""
 
 
 class Prune(Frozen):
@@ -279,16 +294,16 @@ class Prune(Frozen):
     heads: Share = 0.0
     ffn: Share = 0.0
     to: PruneTo | None = None
-    batches: Count = 64
+    batches: Natural = Field(64, le=10**6)
     """Batches of train over which importance is summed."""
-    round_to: Count = 16
-    """FFN widths are multiples of this: kernels like them."""
-    even: bool = False
-    """The same share from every layer."""
+    round_to: Width = 16
+    """FFN widths are multiples of this, which matrix kernels run fastest with."""
+    even: Flag = False
+    """Remove the same share from every layer."""
     recover: Annotated[Recover | Literal[False], switched] = Recover()
 
     @model_validator(mode="after")
-    def _something_to_prune(self) -> Prune:
+    def _check_amount(self) -> Prune:
         if self.to is None and not (self.heads or self.ffn):
             raise ValueError("say how much: heads: 0.25, ffn: 0.5, or to: {parameters: 0.3}")
         if self.to is not None and (self.heads or self.ffn):

@@ -1,8 +1,8 @@
-"""What pydantic found wrong, told in the recipe's own words: key path, line, what was there, what was expected."""
+"""Pydantic's errors as problems of a recipe: key path, line, what was given, what is expected."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -15,40 +15,17 @@ from compress.recipe.yaml_lines import KeyPath
 Names = Mapping[str, Collection[str]]
 
 
-def wrong_scalars(value: Any, path: KeyPath = ()) -> Iterator[Problem]:
-    """Scalars of the wrong type that pydantic would quietly convert: `epochs: true`, `threads: "2"`, `strict: 1`."""
-    if isinstance(value, Mapping):
-        for key, entry in value.items():
-            yield from wrong_scalars(entry, (*path, key))
-    elif isinstance(value, list):
-        for place, entry in enumerate(value):
-            yield from wrong_scalars(entry, (*path, place))
-    else:
-        annotation = schema_lookup.at(Recipe, path)
-        if annotation is not None and _would_convert(value, annotation):
-            yield Problem(path, f"expected {schema_lookup.described(annotation)}, got {shown(value)}")
-
-
-def _would_convert(value: Any, annotation: Any) -> bool:
-    number, flag = schema_lookup.takes_number(annotation), bool in schema_lookup.alternatives(annotation)
-    if isinstance(value, bool):
-        return number and not schema_lookup.takes_bool(annotation, value)
-    if isinstance(value, str):
-        return (number or flag) and not schema_lookup.takes_text(annotation, value)
-    return isinstance(value, (int, float)) and flag and not number
-
-
 def schema_problems(error: ValidationError, raw: Any, names: Names) -> list[Problem]:
-    """One problem a key path; the members of a union that all refused a value are told as one."""
-    found: dict[KeyPath, list[Any]] = {}
+    """Return one problem a key path; where all members of a union refused a value, one for the union."""
+    by_path: dict[KeyPath, list[Any]] = {}
     for fault in error.errors(include_url=False):
-        found.setdefault(_real_path(fault, raw), []).append(fault)
-    kept = {path: faults for path, faults in found.items() if not _is_noise(path, faults, found, raw)}
-    return [Problem(path, _told(path, faults, raw, names)) for path, faults in kept.items()]
+        by_path.setdefault(_written_path(fault, raw), []).append(fault)
+    relevant = {path: faults for path, faults in by_path.items() if not _is_noise(path, faults, by_path, raw)}
+    return [Problem(path, _message(path, faults, raw, names)) for path, faults in relevant.items()]
 
 
-def _real_path(fault: Any, raw: Any) -> KeyPath:
-    """The path in the recipe as written: pydantic's own also names union members and unwritten sections."""
+def _written_path(fault: Any, raw: Any) -> KeyPath:
+    """Return the path as written in the recipe: pydantic's own also names union members and omitted sections."""
     path: KeyPath = ()
     current = raw
     for part in fault["loc"]:
@@ -61,21 +38,21 @@ def _real_path(fault: Any, raw: Any) -> KeyPath:
     return path
 
 
-def _is_noise(path: KeyPath, faults: list[Any], found: Mapping[KeyPath, Any], raw: Any) -> bool:
-    """Whether the fault that matters is told elsewhere.
+def _is_noise(path: KeyPath, faults: list[Any], by_path: Mapping[KeyPath, Any], raw: Any) -> bool:
+    """Return whether another problem already explains these errors.
 
-    Where a section or list is written, the members of the union that are none complain beside the faults within it.
-    Where a section is missing altogether, so are all its keys.
+    Where a section or list is written, union members of other types fail in addition to the errors inside it.
+    Where a section is missing, so are all its keys.
     """
     kinds = {fault["type"] for fault in faults}
-    if isinstance(_written(raw, path), (Mapping, list)):
-        deeper = any(len(other) > len(path) and other[: len(path)] == path for other in found)
+    if isinstance(_value_at(raw, path), (Mapping, list)):
+        deeper = any(len(other) > len(path) and other[: len(path)] == path for other in by_path)
         return deeper and kinds <= {"literal_error", "too_short", *SHAPES}
-    return kinds == {"missing"} and path[:-1] in found and not isinstance(_written(raw, path[:-1]), Mapping)
+    return kinds == {"missing"} and path[:-1] in by_path and not isinstance(_value_at(raw, path[:-1]), Mapping)
 
 
-def _written(raw: Any, path: KeyPath) -> Any:
-    """What stands at ``path`` in the recipe, None where nothing does."""
+def _value_at(raw: Any, path: KeyPath) -> Any:
+    """Return the recipe's value at ``path``, None where there is none."""
     for part in path:
         if isinstance(raw, Mapping):
             raw = raw.get(part)
@@ -86,22 +63,19 @@ def _written(raw: Any, path: KeyPath) -> Any:
     return raw
 
 
-def _told(path: KeyPath, faults: list[Any], raw: Any, names: Names) -> str:
-    # Our own words come before those of union members that refused the value for its type; limits do too.
+def _message(path: KeyPath, faults: list[Any], raw: Any, names: Names) -> str:
+    # Messages of our own validators come before type errors of other union members; so do limits.
     own = [entry for entry in faults if entry["type"] == "value_error"]
-    telling = own or [entry for entry in faults if entry["type"].startswith(("greater_than", "less_than"))]
-    fault = (telling or faults)[0]
+    specific = own or [entry for entry in faults if entry["type"].startswith(("greater_than", "less_than"))]
+    fault = (specific or faults)[0]
     if fault["loc"][-1:] == ("[key]",) and fault["type"] == "literal_error":
-        return f"unknown key{nearest(str(path[-1]), _allowed(fault))}"
+        return f"unknown key{nearest(str(path[-1])[:60], _allowed(fault))}"
     annotation = schema_lookup.at(Recipe, path)
-    if not telling and len({entry["type"] for entry in faults}) > 1 and annotation is not None:
-        return (
-            f"expected {schema_lookup.described(annotation)}, got {shown(fault['input'])}{_choices(annotation, names)}"
-        )
-    say = WORDS.get(fault["type"])
-    if say is not None:
-        return say(path, fault, names)
-    if fault["type"] in SHAPES:
+    mixed = not specific and len({entry["type"] for entry in faults}) > 1 and annotation is not None
+    formatter = FORMATTERS.get(fault["type"])
+    if formatter is not None and not mixed:
+        return formatter(path, fault)
+    if mixed or fault["type"] in SHAPES:
         expected = schema_lookup.described(annotation) if annotation is not None else SHAPES[fault["type"]]
         return f"expected {expected}, got {shown(fault['input'])}{_choices(annotation, names)}"
     message = fault["msg"].removeprefix("Value error, ").replace("Input should be", "should be")
@@ -109,45 +83,45 @@ def _told(path: KeyPath, faults: list[Any], raw: Any, names: Names) -> str:
 
 
 def _choices(annotation: Any, names: Names) -> str:
-    """The names that may stand here, where they are of a table."""
+    """List the valid names, where they are those of a table."""
     known = sorted(names.get(schema_lookup.table(annotation) or "", ()))
     return f" (known: {', '.join(known)})" if known else ""
 
 
-def _unknown_key(path: KeyPath, fault: Any, names: Names) -> str:
+def _unknown_key(path: KeyPath, fault: Any) -> str:
     known = schema_lookup.known_keys(schema_lookup.at(Recipe, path[:-1]) if path[:-1] else Recipe)
-    return f"unknown key{nearest(str(path[-1]), known)}"
+    return f"unknown key{nearest(str(path[-1])[:60], known)}"
 
 
-def _missing(path: KeyPath, fault: Any, names: Names) -> str:
+def _missing(path: KeyPath, fault: Any) -> str:
     annotation = schema_lookup.at(Recipe, path)
     return "is missing" if annotation is None else f"is missing; expected {schema_lookup.described(annotation)}"
 
 
-def _not_a_word(path: KeyPath, fault: Any, names: Names) -> str:
+def _invalid_choice(path: KeyPath, fault: Any) -> str:
     annotation = schema_lookup.at(Recipe, path)
     words = schema_lookup.described(annotation) if annotation is not None else " or ".join(_allowed(fault))
-    guess = nearest(str(fault["input"]), _allowed(fault)).partition(" (known")[0]
+    guess = nearest(str(fault["input"])[:60], _allowed(fault)).partition(" (known")[0]
     return f"expected {words}, got {shown(fault['input'])}{guess}"
 
 
 def _allowed(fault: Any) -> list[str]:
-    """The words of a Literal, out of pydantic's sentence about them."""
+    """Return the words of a Literal, parsed from pydantic's message."""
     return [word.strip(" '") for word in str(fault["ctx"]["expected"]).replace(" or ", ",").split(",")]
 
 
-def _too_few(path: KeyPath, fault: Any, names: Names) -> str:
+def _too_few(path: KeyPath, fault: Any) -> str:
     return f"has {fault['ctx']['actual_length']} items; at least {fault['ctx']['min_length']} expected"
 
 
-def _too_many(path: KeyPath, fault: Any, names: Names) -> str:
+def _too_many(path: KeyPath, fault: Any) -> str:
     return f"has {fault['ctx']['actual_length']} items; at most {fault['ctx']['max_length']} expected"
 
 
-WORDS: Mapping[str, Callable[[KeyPath, Any, Names], str]] = {
+FORMATTERS: Mapping[str, Callable[[KeyPath, Any], str]] = {
     "extra_forbidden": _unknown_key,
     "missing": _missing,
-    "literal_error": _not_a_word,
+    "literal_error": _invalid_choice,
     "too_short": _too_few,
     "too_long": _too_many,
 }
@@ -163,14 +137,12 @@ SHAPES: Mapping[str, str] = {
     "int_parsing": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",
-    "float_parsing": "a number",
     "bool_type": "true or false",
-    "bool_parsing": "true or false",
 }
 
 
 def shown(value: Any) -> str:
-    """A value as the recipe would write it, short."""
+    """Format a value as a recipe would write it, shortened."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

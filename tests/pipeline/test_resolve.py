@@ -53,6 +53,12 @@ def test_a_cards_short_form_is_below_the_recipes_too(tmp_path: Path) -> None:
     assert made.distill.losses == Losses(hidden_state=HiddenState(weight=3.0))
 
 
+def test_null_layers_are_those_of_the_card(tmp_path: Path) -> None:
+    made = resolve(recipe(student={"source": "small", "layers": None}), [write_cards(tmp_path)])
+    assert made.student is not None
+    assert made.student.layers == 2
+
+
 def test_a_recipes_own_shape_comes_first(tmp_path: Path) -> None:
     made = resolve(recipe(student={"source": "small", "layers": 1}), [write_cards(tmp_path)])
     assert made.student is not None

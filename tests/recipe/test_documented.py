@@ -1,7 +1,4 @@
-"""What the documentation shows is a recipe: of measuring with every key of `measure`, of tasks one for every kind.
-
-Its pages are short, and their links lead somewhere.
-"""
+"""The recipes in the documentation parse; its pages are short and their links exist."""
 
 import re
 from pathlib import Path
@@ -20,25 +17,25 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "measuring.md"
 TASKS = (DOCS / "tasks.md").read_text(encoding="utf-8")
 PAGES = sorted(DOCS.glob("*.md"))
-LEARNING = [DOCS / f"{name}.md" for name in ("distilling", "students-and-teachers", "training-cost")]
-WHOLE = {"task": "sst2", "teacher": "any", "student": "any"}
-"""What stands around a section that is shown by itself."""
+TRAINING_PAGES = [DOCS / f"{name}.md" for name in ("distilling", "students-and-teachers", "training-cost")]
+REQUIRED = {"task": "sst2", "teacher": "any", "student": "any"}
+"""Keys added to a section that is shown by itself."""
 
 
 def shown_sections(page: Path) -> list[str]:
-    """The recipes and sections of a page; students, which stand one below the other, each by itself."""
+    """Return the recipes and sections of a page; students, which are listed in one block, one by one."""
     blocks = re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    return [each for block in blocks for each in (block.splitlines() if block.startswith("student:") else [block])]
+    return [text for block in blocks for text in (block.splitlines() if block.startswith("student:") else [block])]
 
 
-@pytest.mark.parametrize("section", [section for page in LEARNING for section in shown_sections(page)])
-def test_the_sections_that_are_shown_of_training_read(section):
-    around = "".join(f"{key}: {value}\n" for key, value in WHOLE.items() if f"\n{key}:" not in f"\n{section}")
-    parse_recipe(f"{around}{section}", "docs", (), NAMES, NAMED_TASKS, kinds=KIND_DEFAULTS, checks=[unused_settings])
+@pytest.mark.parametrize("section", [section for page in TRAINING_PAGES for section in shown_sections(page)])
+def test_sections_shown_in_training_docs_parse(section):
+    required = "".join(f"{key}: {value}\n" for key, value in REQUIRED.items() if f"\n{key}:" not in f"\n{section}")
+    parse_recipe(f"{required}{section}", "docs", (), NAMES, NAMED_TASKS, kinds=KIND_DEFAULTS, checks=[unused_settings])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_is_short_and_its_links_lead_somewhere(page):
+def test_pages_are_short_and_their_links_exist(page):
     text = page.read_text(encoding="utf-8")
     assert len(text.splitlines()) < 200
     targets = [target.partition("#") for target in re.findall(r"\]\((?!https?:)([^)]+)\)", text)]
@@ -47,7 +44,7 @@ def test_a_page_is_short_and_its_links_lead_somewhere(page):
         assert not part or f"# {part}" in (page.parent / file).read_text(encoding="utf-8")
 
 
-def test_the_documented_recipe_reads_and_leaves_out_no_key_of_measure():
+def test_documented_recipe_has_every_key_of_measure():
     text = PAGE.read_text(encoding="utf-8").partition("```yaml\n")[2].partition("```")[0]
     recipe = parse_recipe(text, "docs/measuring.md", (), NAMES, NAMED_TASKS)
     assert recipe.measure.model_fields_set == set(Measure.model_fields)
@@ -59,15 +56,15 @@ def recipe_of(text: str):
 
 
 @pytest.mark.parametrize("shown", re.findall(r"```yaml\n(task: .*)\n", TASKS))
-def test_the_tasks_that_are_shown_are_sound(shown):
+def test_documented_tasks_are_valid(shown):
     assert task_problems(recipe_of(shown).task) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_has_its_line_and_its_columns_are_those_that_stand_there(kind):
+def test_documented_columns_of_every_kind_are_its_defaults(kind):
     line = next(line for line in TASKS.splitlines() if line.startswith(f"| `{kind}`"))
-    told = [re.findall(r"`(\w+)`", cell) for cell in line.split("|")[2:4]]
+    documented = [re.findall(r"`(\w+)`", cell) for cell in line.split("|")[2:4]]
     task = recipe_of(f"task: {{kind: {kind}, data: {{train: a, test_share: 0.1}}}}").task
-    assert (tuple(told[0]), told[1][:1]) == (task.text, [task.label])
+    assert (tuple(documented[0]), documented[1][:1]) == (task.text, [task.label])
     assert KINDS[kind].metrics[0].name in line
     assert kind in re.findall(r"\w+", " ".join(re.findall(r"^## (.*)", TASKS, re.MULTILINE)))

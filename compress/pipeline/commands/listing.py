@@ -15,7 +15,7 @@ from compress.losses import LOSSES
 from compress.measure.quality.robustness import PERTURBATIONS
 from compress.recipe import schema_lookup
 from compress.recipe.loss_schema import Losses
-from compress.recipe.training_schema import LAYERS
+from compress.recipe.training_schema import DEFAULT_LOSSES
 from compress.report.report_schema import REPORT_FILE, read_report
 from compress.tasks import KINDS
 from compress.tasks.presets import NAMED_TASKS
@@ -99,7 +99,7 @@ def _losses(options: argparse.Namespace) -> Rows:
     return [
         {
             "name": name,
-            "by default": "yes" if name in LAYERS.chosen() else "",
+            "by default": "yes" if name in DEFAULT_LOSSES.chosen() else "",
             "knobs": _knobs(name),
             "needs": list(loss.needs),
             "about": loss.about,
