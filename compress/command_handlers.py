@@ -141,7 +141,7 @@ def publish(options: argparse.Namespace, console: Console) -> None:
 
 def pull(options: argparse.Namespace, console: Console) -> None:
     """Fetch a published model."""
-    from compress.publish.verify import pull as fetch
+    from compress.publish.pull import pull as fetch
 
     place = fetch(options.source, options.to or Path(options.source.rstrip("/").rpartition("/")[2]))
     console.data({"folder": str(place)}, f"{place}: every file has its published digest")

@@ -13,7 +13,7 @@ from compress.model_info import combined_digest, digests, file_digest
 
 Found = TypeVar("Found")
 
-HUB_ID = re.compile(r"^(?!.*(?:--|\.\.))\w(?:[\w.-]*\w)?/\w(?:[\w.-]*\w)?(@[\w./-]+)?$", re.ASCII)
+HUB_ID = re.compile(r"^(?!.*(?:--|\.\.))\w(?:[\w.-]*\w)?/\w(?:[\w.-]*\w)?(@[\w./-]+)?\Z", re.ASCII)
 """`owner/name` or `owner/name@revision`, each starting and ending with a letter or digit, as the hub has them."""
 
 MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")

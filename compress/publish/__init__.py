@@ -1,1 +1,1 @@
-"""A winner on its way to others: model card, zoo, hub, and the check that a copy is whole."""
+"""Publishing winners: model card, checksums, local zoo, upload to the hub, download and verification."""

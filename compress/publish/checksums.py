@@ -1,31 +1,34 @@
-"""digests.json: the sha256 and size of every file of a published model, and reading it without trusting it."""
+"""digests.json: the sha256 and size of every file of a published entry, and reading it without trusting it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from compress.errors import ModelError, first_error
 from compress.model_info import combined_digest, digests
+from compress.schema_version import up_to
 
 DIGESTS_FILE = "digests.json"
-SAFE_NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9 ._+-]*$")
+MAX_DIGESTS_BYTES = 1 << 20
+"""An entry has tens of files; a list of this size would name about 8,000."""
+_PART = r"[A-Za-z0-9_][A-Za-z0-9 ._+-]*"
+_RELATIVE_PATH = re.compile(rf"{_PART}(/{_PART})*")
 
 
-def _safe(path: str) -> str:
-    """A relative path that cannot leave its folder or hide in it, on any system."""
-    parts = PurePosixPath(path).parts
-    if not parts or not all(SAFE_NAME.match(part) for part in parts) or "/".join(parts) != path:
-        raise ValueError(f"'{path}' is no plain relative path")
+def _check_relative_path(path: str) -> str:
+    """Accept relative paths that stay within their folder and are not hidden, on any system."""
+    if not _RELATIVE_PATH.fullmatch(path):
+        raise ValueError(f"{path!r} is not a plain relative path")
     return path
 
 
 class FileDigest(BaseModel):
-    """What one file must be."""
+    """Checksum and size of one published file."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -38,29 +41,49 @@ class Digests(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    schema_version: Literal[1] = 1
-    files: Mapping[Annotated[str, AfterValidator(_safe)], FileDigest] = Field(min_length=1)
+    schema_version: Annotated[int, up_to(1)] = 1
+    files: Mapping[Annotated[str, AfterValidator(_check_relative_path)], FileDigest] = Field(min_length=1)
 
     @property
     def combined(self) -> str:
-        """One digest of the whole."""
+        """One digest over the names and checksums of all files."""
         return combined_digest({name: file.sha256 for name, file in self.files.items()})
 
 
 def write_digests(folder: Path) -> Digests:
-    """Write digests.json over all other files of ``folder``."""
+    """Write digests.json for all other files of ``folder`` and return its content."""
     files = {
         name: FileDigest(sha256=digest, bytes=(folder / name).stat().st_size)
         for name, digest in digests(folder).items()
         if name != DIGESTS_FILE
     }
-    written = Digests(files=files)
-    (folder / DIGESTS_FILE).write_text(written.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    return written
+    content = Digests(files=files)
+    (folder / DIGESTS_FILE).write_text(content.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    return content
+
+
+def read_digests(folder: Path) -> Digests:
+    """Read digests.json of a published entry's folder."""
+    path = folder / DIGESTS_FILE
+    try:
+        if not folder.is_dir():
+            raise ModelError(f"there is no folder {folder}.")
+        if not path.is_file():
+            raise ModelError(
+                f"{folder} has no {DIGESTS_FILE}, so there is nothing to check against.",
+                hint="compress publish writes one with every entry of a zoo",
+            )
+        with path.open("rb") as stream:
+            content = stream.read(MAX_DIGESTS_BYTES + 1)
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
+    return parse_digests(content, str(path))
 
 
 def parse_digests(content: bytes, source: str) -> Digests:
-    """Read digests.json; ``source`` names it in errors."""
+    """Parse the content of digests.json; ``source`` names it in errors."""
+    if len(content) > MAX_DIGESTS_BYTES:
+        raise ModelError(f"{source} is not a list of digests: it has more than {MAX_DIGESTS_BYTES:,} bytes.")
     try:
         return Digests.model_validate_json(content)
     except ValidationError as error:

@@ -1,4 +1,8 @@
-"""A zoo: a folder of published models in the Hugging Face layout, each with card, report and digests."""
+"""A zoo: a folder of published models in the Hugging Face layout, each with model card, report and checksums.
+
+One process at a time writes to a zoo. An entry is written to a hidden folder first and then renamed, so that readers
+see the old entry or the new one.
+"""
 
 from __future__ import annotations
 
@@ -6,65 +10,83 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from compress.errors import ModelError, UsageError
+from filelock import FileLock, Timeout
+
+from compress.errors import CompressError, ModelError, UsageError
+from compress.file_names import check_file_name
 from compress.measure.resources.footprint import needed_files
-from compress.model_info import INFO_FILE, read_info
+from compress.model_info import INFO_FILE
 from compress.publish.checksums import DIGESTS_FILE, Digests, write_digests
-from compress.publish.model_card import Subject, model_card
+from compress.publish.entry import VARIANTS_FOLDER, Entry, PublishedVariant, make_entry
+from compress.publish.model_card import model_card
 from compress.report.pages.render import write_pages
-from compress.report.report_schema import Report
+from compress.report.report_schema import REPORT_FILE, Report, report_json
 
 INDEX_FILE = "index.json"
 CARD_FILE = "README.md"
 REPORT_FOLDER = "report"
-NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+LOCK_FILE = ".lock"
+LOCK_SECONDS = 600.0
+"""How long to wait for another process that publishes into the same zoo."""
+_UNFINISHED = re.compile(r"\.(?P<name>.+)\.(?P<state>new|old)-\d+")
+"""Folders of a publication that runs, or that was killed."""
 
 
-def publish(folder: Path, report: Report, zoo: Path, name: str, target: str | None = None) -> Path:
-    """Publish a winner's folder as ``zoo/name``; an older model of ours under this name is replaced whole.
+def publish_entry(winners: Mapping[str, Path], report: Report, zoo: Path, name: str) -> Path:
+    """Publish the winners of a run as ``zoo/name`` and return that path.
+
+    The first target's winner fills the entry's root, where the hub, optimum and transformers.js look for it. A different
+    winner of another target becomes a complete model folder in ``variants/<model>-<variant>/``. An entry that compress
+    published under this name before is replaced as a whole; anything else there is left as it is, with an error.
 
     Args:
-        folder: the winner, as the run left it.
-        report: the run's report; it goes along.
-        zoo: the folder of published models; made where it is not there.
-        name: what the model is called there.
-        target: whose winner it is; by default the first target that has one.
+        winners: the folder of each target's winner, by target title.
+        report: the run's report, published with the entry.
+        zoo: the folder of published models; created if it does not exist.
+        name: the entry's name.
     """
-    place = zoo / name
-    _check_place(place, name)
-    subject = find_subject(folder, report, name, target)
-    with_index = read_index(zoo)
-    work = zoo / f".{name}.new-{os.getpid()}"
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
+    _check_name(name)
+    entry = make_entry(winners, report, name)
+    with _locked(zoo):
+        _check_replaceable(zoo / name)
+        entries = read_index(zoo)
+        _remove_unfinished(zoo)
+        work = zoo / f".{name}.new-{os.getpid()}"
+        work.mkdir()
+        try:
+            listed = _write_entry(work, entry)
+            _replace_folder(work, zoo / name)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+        _write_index(zoo, {**entries, name: _index_entry(entry, listed)})
+    return zoo / name
+
+
+def is_published(winners: Mapping[str, Path], report: Report, zoo: Path, name: str) -> bool:
+    """Whether ``zoo/name`` already holds exactly these winners with this report."""
+    folder = zoo / name
     try:
-        listed = _fill(work, folder, report, subject)
-        _swap(work, place)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-    _write_index(zoo, {**with_index, name: _entry(subject, listed)})
-    return place
-
-
-def find_subject(folder: Path, report: Report, name: str, target: str | None = None) -> Subject:
-    """What is published: the report's row behind ``folder``, checked against what the folder says of itself."""
-    won = [verdict for verdict in report.verdicts if verdict.winner and target in (None, verdict.target)]
-    row = report.row(won[0].winner) if won and won[0].winner else None
-    if row is None:
-        raise UsageError(f"report '{report.name}' names no winner{f' at {target}' if target else ''}.")
-    info = read_info(folder)
-    own = info.variant.name if info.variant else None
-    if own is not None and own != row.variant.name:
-        raise ModelError(f"{folder} holds {own}; the report's winner at {won[0].target} is {row.key}.")
-    return Subject(name, report, won[0], row, info)
+        if (folder / REPORT_FOLDER / REPORT_FILE).read_text(encoding="utf-8") != report_json(report):
+            return False
+    except (OSError, UnicodeDecodeError):
+        return False
+    variants = make_entry(winners, report, name).variants
+    present = {f"{VARIANTS_FOLDER}/{path.name}" for path in (folder / VARIANTS_FOLDER).glob("*")}
+    return present == {variant.path for variant in variants[1:]} and all(
+        (folder / variant.path / INFO_FILE).is_file()
+        and (folder / variant.path / INFO_FILE).read_bytes() == (variant.source / INFO_FILE).read_bytes()
+        for variant in variants
+    )
 
 
 def read_index(zoo: Path) -> dict[str, Any]:
-    """A zoo's models by name, without those that were removed since."""
+    """Return the index entries of a zoo by name, without entries whose folder was removed since."""
     path = zoo / INDEX_FILE
     if not path.is_file():
         return {}
@@ -77,65 +99,113 @@ def read_index(zoo: Path) -> dict[str, Any]:
         ) from error
 
 
-def layout(path: Path, folder: Path) -> str:
-    """Where a file of a variant goes: ONNX models into `onnx/`, where transformers.js and optimum look for them."""
+def path_in_entry(path: Path, folder: Path) -> str:
+    """Return where a variant's file goes: ONNX models into `onnx/`, as transformers.js and optimum expect."""
     name = path.relative_to(folder).as_posix()
     return f"onnx/{name}" if "/" not in name and ".onnx" in path.name else name
 
 
-def _check_place(place: Path, name: str) -> None:
-    if not NAME.match(name):
-        raise UsageError(f"'{name}' cannot name a published model: letters, digits, dots, dashes and underscores can.")
-    if place.parent.exists() and not place.parent.is_dir():
-        raise UsageError(f"{place.parent} is a file; expected a zoo's folder.")
-    if place.exists() and not ((place / DIGESTS_FILE).is_file() and (place / INFO_FILE).is_file()):
+def _check_name(name: str) -> None:
+    try:
+        check_file_name(name)
+    except ValueError as error:
+        raise UsageError(f"the name of a published model {error}.", hint="choose another one with --name") from error
+
+
+def _check_replaceable(folder: Path) -> None:
+    published = (folder / DIGESTS_FILE).is_file() and (folder / INFO_FILE).is_file()
+    if folder.exists() and not published:
         raise UsageError(
-            f"{place} holds something that compress did not publish; it stays as it is.",
+            f"{folder} exists and was not published by compress; it is left as it is.",
             hint="publish under another name, or remove it first",
         )
 
 
-def _fill(work: Path, folder: Path, report: Report, subject: Subject) -> Digests:
-    for path in needed_files(folder):
-        copy = work / layout(path, folder)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, copy)
-    (work / CARD_FILE).write_text(model_card(subject), encoding="utf-8")
+@contextmanager
+def _locked(zoo: Path) -> Iterator[None]:
+    """Create the zoo's folder if needed and hold its lock."""
+    lock = FileLock(zoo / LOCK_FILE, timeout=LOCK_SECONDS)
+    try:
+        zoo.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout as error:
+        raise CompressError(f"another process has been publishing into {zoo} for {LOCK_SECONDS:.0f} s.") from error
+    except OSError as error:
+        raise UsageError(f"{zoo} cannot be used as a zoo: {error.strerror}.", hint="--to names a folder") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _remove_unfinished(zoo: Path) -> None:
+    """Remove what a killed publication left; an entry that it had moved aside without a replacement comes back."""
+    for path in zoo.glob(".*"):
+        match = _UNFINISHED.fullmatch(path.name)
+        if match is None:
+            continue
+        if match["state"] == "old" and not (zoo / match["name"]).exists():
+            path.rename(zoo / match["name"])
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _write_entry(work: Path, entry: Entry) -> Digests:
+    for variant in entry.variants:
+        for path in needed_files(variant.source):
+            copy = work / variant.path / path_in_entry(path, variant.source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+    (work / CARD_FILE).write_text(model_card(entry), encoding="utf-8")
     (work / REPORT_FOLDER).mkdir()
-    write_pages(work / REPORT_FOLDER, report)
+    write_pages(work / REPORT_FOLDER, entry.report)
     return write_digests(work)
 
 
-def _swap(work: Path, place: Path) -> None:
-    """Put the new model in place; the old one is whole until the new one is."""
-    if not place.exists():
-        work.rename(place)
+def _replace_folder(work: Path, folder: Path) -> None:
+    if not folder.exists():
+        work.rename(folder)
         return
-    old = place.with_name(f".{place.name}.old-{os.getpid()}")
-    place.rename(old)
-    work.rename(place)
+    old = folder.with_name(f".{folder.name}.old-{os.getpid()}")
+    folder.rename(old)
+    work.rename(folder)
     shutil.rmtree(old)
 
 
-def _entry(subject: Subject, listed: Digests) -> dict[str, Any]:
-    row, title = subject.row, subject.verdict.target
-    place = row.targets[title]
+def _index_entry(entry: Entry, listed: Digests) -> dict[str, Any]:
+    """Describe the main variant as the index always did, and all variants in a list of their own."""
+    task = entry.report.task
     return {
-        "task": subject.report.task.name,
-        "variant": row.variant.name,
-        "shape": row.shape,
-        "metric": subject.report.task.metric,
-        "score": place.test.primary.value if place.test else None,
-        "target": title,
-        "p50_ms": place.latency.model.p50.value if place.latency.model else None,
-        "bytes": row.footprint.bytes_total if row.footprint else None,
+        "task": task.name,
+        "metric": task.metric,
+        **_index_variant(entry.main),
+        "target": entry.main.verdicts[0].target,
         "digest": listed.combined,
         "published": datetime.now(UTC).isoformat(timespec="seconds"),
+        "variants": [
+            {
+                "path": variant.path or ".",
+                "targets": [one.target for one in variant.verdicts],
+                **_index_variant(variant),
+            }
+            for variant in entry.variants
+        ],
+    }
+
+
+def _index_variant(variant: PublishedVariant) -> dict[str, Any]:
+    row, result = variant.row, variant.result
+    return {
+        "variant": row.variant.name,
+        "shape": row.shape,
+        "score": result.test.primary.value if result.test else None,
+        "p50_ms": result.latency.model.p50.value if result.latency.model else None,
+        "bytes": row.footprint.bytes_total if row.footprint else None,
     }
 
 
 def _write_index(zoo: Path, models: dict[str, Any]) -> None:
-    aside = zoo / f".{INDEX_FILE}.{os.getpid()}"
+    temporary = zoo / f".{INDEX_FILE}.{os.getpid()}"
     content = {"schema_version": 1, "models": dict(sorted(models.items()))}
-    aside.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    aside.replace(zoo / INDEX_FILE)
+    temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    temporary.replace(zoo / INDEX_FILE)

@@ -98,6 +98,16 @@ class TargetResult(ResultModel):
     """Filled in by the judge; None for the reference, which is no candidate."""
 
 
+class ReportModel(ResultModel):
+    """One model of the run."""
+
+    name: str
+    parent: str | None = None
+    """The model it was made from; None for the first."""
+    kind: str
+    """The kind of step that made it: `finetune`, `distill`, `prune`."""
+
+
 class LedgerRow(ResultModel):
     """One model in one variant."""
 
@@ -207,6 +217,8 @@ class Report(ResultModel):
     rules: Rules
     targets: tuple[TargetFacts, ...]
     steps: tuple[StepCost, ...] = ()
+    models: tuple[ReportModel, ...] = ()
+    """Every model after its parent; empty in reports of schema version 1, which list them in a line (`all_models`)."""
     rows: tuple[LedgerRow, ...] = ()
     """In the order of the pipeline: the teacher's variants first, the final student's last."""
     teacher: str
@@ -236,6 +248,40 @@ class Report(ResultModel):
         return next((row for row in self.rows if row.key == key), None)
 
     @property
+    def all_models(self) -> tuple[ReportModel, ...]:
+        """The models of the run; for an older report one after another, as its rows list them."""
+        if self.models:
+            return self.models
+        steps = {row.model: row.step for row in self.rows}
+        parents = [None, *steps]
+        return tuple(
+            ReportModel(name=name, parent=parent, kind=kind)
+            for (name, kind), parent in zip(steps.items(), parents, strict=False)
+        )
+
+    def lineage(self, name: str) -> list[ReportModel]:
+        """The models from the first one to ``name``, each followed by one made from it."""
+        models = {model.name: model for model in self.all_models}
+        line: list[ReportModel] = []
+        model = models.get(name)
+        while model is not None and model not in line:
+            line.insert(0, model)
+            model = models.get(model.parent or "")
+        return line
+
+    def target(self, title: str) -> TargetFacts:
+        """The target called ``title``."""
+        return next(target for target in self.targets if target.title == title)
+
+    def verdict(self, title: str) -> Verdict | None:
+        """The verdict on one target, once winners are selected."""
+        return next((verdict for verdict in self.verdicts if verdict.target == title), None)
+
+    def results(self, title: str) -> list[tuple[LedgerRow, TargetResult]]:
+        """The rows that run on a target, with their results there."""
+        return [(row, row.targets[title]) for row in self.rows if title in row.targets]
+
+    @property
     def titles(self) -> tuple[str, ...]:
         """The targets' names."""
         return tuple(target.title for target in self.targets)
@@ -249,8 +295,13 @@ def find_limits(limits: Iterable[MachineLimits], device: str, threads: int) -> M
 def write_report(folder: Path, report: Report) -> Path:
     """Write report.json into ``folder``."""
     path = folder / REPORT_FILE
-    path.write_text(report.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    path.write_text(report_json(report), encoding="utf-8")
     return path
+
+
+def report_json(report: Report) -> str:
+    """The content of report.json."""
+    return report.model_dump_json(indent=1) + "\n"
 
 
 def read_report(path: Path) -> Report:

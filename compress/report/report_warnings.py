@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from compress.report.format_numbers import (
     drop_article,
@@ -16,6 +16,7 @@ from compress.report.report_schema import LedgerRow, Report
 from compress.report.retention import SIGNIFICANCE, quality_on_test, teacher_beats_baseline
 from compress.report.speedup_breakdown import Stage, speedup_stages
 from compress.report.tables.machine_facts import describe_length_limit
+from compress.report.tables.speed_tables import group_by_reason
 
 TRUNCATED = 0.05
 """Share of cut rows that is worth a remark."""
@@ -115,14 +116,6 @@ def _missing(report: Report) -> Iterator[str]:
         for reason, keys in group_by_reason(untimed).items() if title in present else ():
             if not _told_of(report, title, reason):
                 yield f"{', '.join(keys)} {'was' if len(keys) == 1 else 'were'} not timed on {title}: {reason}."
-
-
-def group_by_reason(reasons: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """From pairs of key and reason: for each reason, the keys it is given for."""
-    found: dict[str, list[str]] = {}
-    for key, reason in reasons:
-        found.setdefault(reason, []).append(key)
-    return found
 
 
 def _told_of(report: Report, title: str, reason: str) -> bool:

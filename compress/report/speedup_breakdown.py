@@ -42,9 +42,7 @@ def _stations(report: Report, key: str) -> list[LedgerRow]:
     if end is None or start is None:
         return []
     plain = report.row(report.unquantized.get(key, key)) or end
-    models = list(dict.fromkeys(row.model for row in report.rows))
-    models = models[: models.index(end.model) + 1]
-    between = [report.row(f"{model}/{plain.variant.name}") for model in models]
+    between = [report.row(f"{model.name}/{plain.variant.name}") for model in report.lineage(end.model)]
     there = [row for row in (start, *between, end) if row is not None and row.status == "ok"]
     return list({row.key: row for row in there}.values())
 

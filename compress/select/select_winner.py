@@ -24,9 +24,10 @@ from compress.report.report_schema import (
     TargetResult,
     Verdict,
 )
-from compress.report.report_warnings import group_by_reason, report_warnings
+from compress.report.report_warnings import report_warnings
 from compress.report.retention import quality_on_test, ratio_above_baseline, score_ratio
 from compress.report.speedup_breakdown import fastest_variant, speedup
+from compress.report.tables.speed_tables import group_by_reason
 
 ROUNDING = 1e-9
 """0.91 - 0.90 is 0.01 and a little in floating point; that little does not fail the gate."""

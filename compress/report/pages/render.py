@@ -12,11 +12,13 @@ from compress.report import format_numbers
 from compress.report.charts.layer_map_chart import layer_pictures
 from compress.report.charts.overview_charts import NARROW, WIDE, legend, size_figure, speed_figure, stage_figure
 from compress.report.format_numbers import ABSENT
+from compress.report.pages.markdown import markdown_cell, markdown_table
 from compress.report.pages.page_sections import Block, Group, groups
 from compress.report.report_schema import Comparison, LedgerRow, Report, TargetFacts, Verdict, write_report
 from compress.report.tables import ledger_tables, speed_tables
-from compress.report.tables.machine_facts import environment_facts, row_counts, truncation
+from compress.report.tables.machine_facts import describe_target, environment_facts, row_counts, truncation
 from compress.report.tables.quality_tables import above_floor, scored
+from compress.report.tables.speed_tables import unstable_reasons
 from compress.report.tables.table_type import Table
 from compress.report.tables.throughput_unit import describe_call, per_call_suffix
 from compress.report.tables.training_table import training_table
@@ -33,7 +35,7 @@ class Section:
     """One target as the pages show it."""
 
     target: TargetFacts
-    place: str
+    conditions: str
     """`1 thread, batch 1, lengths of the data`."""
     verdict: Verdict | None
     winner: LedgerRow | None
@@ -47,8 +49,8 @@ class Section:
     above_floor: str
     """What the winner keeps of the teacher's score above the floor, in words."""
     ledger: Table
-    shaky: tuple[str, ...]
-    """Why the timings of the winner or of what it is compared with are no more than a hint."""
+    unstable: list[str]
+    """Why the timings of the winner or the teacher are unstable."""
     stages: Table | None
     groups: tuple[Group, ...]
 
@@ -101,7 +103,7 @@ def section(report: Report, target: TargetFacts) -> Section:
     place = winner.targets[title] if winner else None
     return Section(
         target=target,
-        place=conditions(target),
+        conditions=describe_target(target),
         verdict=verdict,
         winner=winner,
         today=next((one for one in found if one.key == report.teacher), None),
@@ -111,33 +113,16 @@ def section(report: Report, target: TargetFacts) -> Section:
         score=scored(place.test if place else None),
         above_floor=above_floor(report, place.test if place else None, title),
         ledger=ledger_tables.ledger(report, title),
-        shaky=_shaky(report, title, winner),
+        unstable=unstable_reasons(report, title, winner.key, report.teacher) if winner else [],
         stages=ledger_tables.stages(report, title, winner.key) if winner else None,
         groups=groups(report, title, winner.key if winner else _last(report, title), verdict),
     )
-
-
-def _shaky(report: Report, title: str, winner: LedgerRow | None) -> tuple[str, ...]:
-    told = {
-        row.key: row.targets[title].latency
-        for row in (winner, report.row(report.teacher))
-        if winner is not None and row is not None and title in row.targets
-    }
-    return tuple(speed_tables.noise_reasons(told))
 
 
 def _last(report: Report, title: str) -> str:
     """Where nothing won, the last row that was scored is looked at more closely."""
     scored_rows = [row.key for row in report.rows if title in row.targets and row.targets[title].test]
     return scored_rows[-1] if scored_rows else report.teacher
-
-
-def conditions(target: TargetFacts) -> str:
-    """A target in words: `1 thread, batch 1, lengths of the data`; with its device where the title does not say it."""
-    threads = f"{target.threads} thread{'' if target.threads == 1 else 's'}"
-    length = "lengths of the data" if target.length == "data" else f"{target.length} word pieces"
-    said = f"{threads}, batch {target.batch}, {length}"
-    return said if target.title.startswith(target.device) else f"{target.device}, {said}"
 
 
 def _p50(row: LedgerRow | None, title: str) -> str:
@@ -174,19 +159,3 @@ def _environment(*, escape: bool) -> Environment:
     )
     environment.filters |= {"cell": markdown_cell, "markdown": markdown_table}
     return environment
-
-
-def markdown_table(table: Table) -> str:
-    """A table of words as Markdown, the row to point out in bold."""
-    lines = [table.columns, tuple("---:" if column in table.numeric else "---" for column in table.columns)]
-    for place, row in enumerate(table.rows):
-        strong = "**" if place == table.winner else ""
-        lines.append(tuple(f"{strong}{markdown_cell(row[column])}{strong}" for column in table.columns))
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-def markdown_cell(text: str) -> str:
-    """Text that cannot break out of a table's cell or be read as markup."""
-    for sign in ("\\", "|", "*", "_", "`", "<"):
-        text = text.replace(sign, "\\" + sign)
-    return " ".join(text.split())

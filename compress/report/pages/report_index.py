@@ -16,7 +16,7 @@ from compress.report.format_numbers import (
     format_ratio,
     format_size,
 )
-from compress.report.pages.render import markdown_cell
+from compress.report.pages.markdown import markdown_cell
 from compress.report.report_schema import REPORT_FILE, LedgerRow, Report, Verdict, read_report
 from compress.report.retention import quality_on_test, ratio_above_baseline
 

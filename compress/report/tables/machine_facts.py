@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compress.measure.interference.machine_snapshot import MachineSnapshot
 from compress.report.format_numbers import format_percent, format_size
-from compress.report.report_schema import Report
+from compress.report.report_schema import Report, TargetFacts
 from compress.tasks import kind_of
 
 
@@ -24,6 +24,14 @@ def environment_facts(report: Report) -> list[tuple[str, str]]:
             ("Accelerator", _accelerator(seen)),
         ]
     return [(name, said) for name, said in facts if said]
+
+
+def describe_target(target: TargetFacts) -> str:
+    """A target in words: `1 thread, batch 1, lengths of the data`, with its device unless the title starts with it."""
+    threads = f"{target.threads} thread{'' if target.threads == 1 else 's'}"
+    length = "lengths of the data" if target.length == "data" else f"{target.length} word pieces"
+    text = f"{threads}, batch {target.batch}, {length}"
+    return text if target.title.startswith(target.device) else f"{target.device}, {text}"
 
 
 def describe_length_limit(report: Report) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Sequence
 
 from compress.measure.result_base import Score
 from compress.measure.roofline.roofline import MachineLimits
@@ -228,20 +227,22 @@ def p50_of(latency: Latency) -> str:
     return f"≈ {shown}" if latency.status == "unstable" and latency.model else shown
 
 
-def noise_reasons(latencies: Mapping[str, Latency]) -> list[str]:
-    """For each reason why timings are unstable, the rows it is given for: `a, b: the rounds' medians …`."""
-    shaky = sorted(
-        (
-            (latency.reason or "no reason was told", key)
-            for key, latency in latencies.items()
-            if latency.status == "unstable"
-        ),
-        key=lambda entry: entry[0],
+def unstable_reasons(report: Report, title: str, *keys: str) -> list[str]:
+    """Reasons why timings of the given rows are unstable, each with its rows: `a, b: the rounds' medians …`."""
+    reasons = (
+        (key, result.latency.reason or "no reason was recorded")
+        for key in dict.fromkeys(keys)
+        if (row := report.row(key)) and (result := row.targets.get(title)) and result.latency.status == "unstable"
     )
-    return [
-        f"{', '.join(key for _, key in group)}: {reason}"
-        for reason, group in groupby(shaky, key=lambda entry: entry[0])
-    ]
+    return [f"{', '.join(names)}: {reason}" for reason, names in group_by_reason(reasons).items()]
+
+
+def group_by_reason(reasons: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """From pairs of key and reason, the keys of each reason."""
+    groups: dict[str, list[str]] = {}
+    for key, reason in reasons:
+        groups.setdefault(reason, []).append(key)
+    return groups
 
 
 def _rate(rate: KernelRate) -> Cells:

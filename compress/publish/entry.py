@@ -1,0 +1,77 @@
+"""What one zoo entry holds: the winners of a run, each variant once, and the report that compares them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from compress.errors import ModelError, UsageError
+from compress.model_info import FolderInfo, read_info
+from compress.report.report_schema import LedgerRow, Report, TargetResult, Verdict
+
+VARIANTS_FOLDER = "variants"
+"""Holds the variants of an entry except the first, each in a folder that opens on its own."""
+
+
+@dataclass(frozen=True)
+class PublishedVariant:
+    """One variant of an entry."""
+
+    path: str
+    """Its folder within the entry; empty for the first, whose files are in the entry's root."""
+    source: Path
+    """The winner's folder that it is copied from."""
+    info: FolderInfo
+    row: LedgerRow
+    verdicts: tuple[Verdict, ...]
+    """Of the targets on which it won; at least one."""
+
+    @property
+    def result(self) -> TargetResult:
+        """Its scores and timings on the first target that it won."""
+        return self.row.targets[self.verdicts[0].target]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A zoo entry before it is written."""
+
+    name: str
+    report: Report
+    variants: tuple[PublishedVariant, ...]
+
+    @property
+    def main(self) -> PublishedVariant:
+        """The variant in the entry's root."""
+        return self.variants[0]
+
+
+def make_entry(winners: Mapping[str, Path], report: Report, name: str) -> Entry:
+    """Match every winner's folder with its row of the report.
+
+    Args:
+        winners: the folder of each target's winner, by target title. The first fills the entry's root; a row that
+            wins on several targets is listed once, with the folder of the first of them.
+        report: the run's report.
+        name: the entry's name in its zoo.
+    """
+    verdicts: dict[str, list[Verdict]] = {}
+    for title in winners:
+        verdict = report.verdict(title)
+        if verdict is None or verdict.winner is None:
+            raise UsageError(f"report '{report.name}' names no winner on target '{title}'.")
+        verdicts.setdefault(verdict.winner, []).append(verdict)
+    if not verdicts:
+        raise UsageError(f"report '{report.name}' names no winner.")
+    variants: list[PublishedVariant] = []
+    for key, won in verdicts.items():
+        row, folder = report.row(key), winners[won[0].target]
+        if row is None:
+            raise UsageError(f"report '{report.name}' has no row {key}.")
+        info = read_info(folder)
+        if info.variant is not None and info.variant.name != row.variant.name:
+            raise ModelError(f"{folder} holds {info.variant.name}; the report's winner on {won[0].target} is {key}.")
+        path = f"{VARIANTS_FOLDER}/{key.replace('/', '-')}" if variants else ""
+        variants.append(PublishedVariant(path, folder, info, row, tuple(won)))
+    return Entry(name, report, tuple(variants))
