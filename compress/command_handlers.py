@@ -124,15 +124,14 @@ def export(options: argparse.Namespace, console: Console) -> None:
 def publish(options: argparse.Namespace, console: Console) -> None:
     """Publish a finished run's winner."""
     from compress.pipeline.commands.listing import run_folder
-    from compress.pipeline.steps.copy_winners import publish_winner
+    from compress.pipeline.steps.copy_winners import publish_winners
     from compress.recipe.schema import Publish
     from compress.report.report_schema import read_report
 
     folder = run_folder(options.run, options.runs)
     facts = read_report(folder)
-    target = options.target or next((verdict.target for verdict in facts.verdicts if verdict.winner), facts.titles[0])
-    place = publish_winner(folder, facts, Publish(to=options.to, name=options.name), console, target)
-    if options.hub and place:
+    place = publish_winners(folder, facts, Publish(to=options.to, name=options.name), console, options.target)
+    if options.hub:
         from compress.publish.hub_push import push
 
         console.note(f"pushed: {push(place, options.hub)}")

@@ -26,7 +26,7 @@ from compress.pipeline.preflight.preflight import Findings, check
 from compress.pipeline.preflight.unused_settings import unused_settings
 from compress.pipeline.resolve import resolve
 from compress.pipeline.step_store import StepStore, write_aside
-from compress.pipeline.steps.copy_winners import copy_winners, publish_winner
+from compress.pipeline.steps.copy_winners import copy_winners, publish_winners
 from compress.pipeline.steps.run_steps import DISAGREEMENTS_FILE
 from compress.pipeline.torchrun_launch import Launch, leave_group
 from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
@@ -210,6 +210,8 @@ def _finish(folder: Path, plan: Plan, store: StepStore, outcome: Outcome, consol
     copy_winners(folder, plan, store, report)
     write_aside(folder / "recipe.yaml", dump_recipe(plan.recipe))
     _write_lock(folder, plan)
-    if plan.recipe.publish:
-        publish_winner(folder, report, plan.recipe.publish, console)
+    if plan.recipe.publish and not any(verdict.winner for verdict in report.verdicts):
+        console.warn("nothing is published: there is no winner")
+    elif plan.recipe.publish:
+        publish_winners(folder, report, plan.recipe.publish, console)
     return report

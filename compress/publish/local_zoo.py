@@ -41,7 +41,7 @@ _UNFINISHED = re.compile(r"\.(?P<name>.+)\.(?P<state>new|old)-\d+")
 def publish_entry(winners: Mapping[str, Path], report: Report, zoo: Path, name: str) -> Path:
     """Publish the winners of a run as ``zoo/name`` and return that path.
 
-    The first target's winner fills the entry's root, where the hub, optimum and transformers.js look for it. A different
+    The first target's winner fills the entry's root, where the hub, optimum and transformers.js expect it. A different
     winner of another target becomes a complete model folder in ``variants/<model>-<variant>/``. An entry that compress
     published under this name before is replaced as a whole; anything else there is left as it is, with an error.
 

@@ -237,13 +237,13 @@ def _speed(entry: Entry, variant: PublishedVariant, verdict: Verdict) -> str:
     stages = ledger_tables.stages(report, title, variant.row.key)
     parts = [
         "## Speed" if single else f"## Speed on {markdown_cell(title)}: {variant.row.key}",
-        f"“Faster” is the model alone, {describe_call(report)}. Measured with {describe_target(report.target(title))}, on"
-        f" {markdown_cell(report.machine.name)}. Other machines give other figures, and other ratios where their"
+        f"“Faster” is the model alone, {describe_call(report)}. Measured with {describe_target(report.target(title))},"
+        f" on {markdown_cell(report.machine.name)}. Other machines give other figures, and other ratios where their"
         " instructions differ.",
         markdown_table(ledger_tables.comparisons(report, verdict)),
     ]
-    for reason in unstable_reasons(report, title, variant.row.key, report.teacher):
-        parts.append(f"≈ An unstable timing, to be read as a rough estimate. {markdown_cell(reason)}.")
+    unstable = unstable_reasons(report, title, variant.row.key, report.teacher)
+    parts += [f"≈ An unstable timing, to be read as a rough estimate. {markdown_cell(reason)}." for reason in unstable]
     if stages.rows:
         parts += ["What each stage cost and gained:", markdown_table(stages)]
     return "\n\n".join(parts)

@@ -28,7 +28,7 @@ def pull(source: str | Path, to: Path) -> Path:
     """Download a published entry into the folder ``to``, verify it and return ``to``.
 
     Args:
-        source: an entry's folder in a zoo, its http(s) address, or a hub id (``owner/name`` or ``owner/name@revision``).
+        source: an entry's folder in a zoo, its http(s) address, or a hub id (``owner/name[@revision]``).
         to: the folder to create. One that already holds exactly this entry is left as it is; any other that is not
             empty is refused, and so is a folder inside a published entry.
     """
@@ -146,6 +146,6 @@ def _download_from_hub(source: str, work: Path) -> None:
     except (hub.errors.HfHubHTTPError, hub.errors.HFValidationError, OSError) as error:
         raise ModelError(
             f"{source} cannot be downloaded from the hub: {str(error).splitlines()[0]}",
-            hint="compress doctor checks whether the hub is reachable; a private model needs HF_TOKEN in the environment",
+            hint="compress doctor checks whether the hub is reachable; a private model needs the variable HF_TOKEN",
         ) from error
     shutil.rmtree(work / ".cache", ignore_errors=True)

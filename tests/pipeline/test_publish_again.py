@@ -8,7 +8,7 @@ from compress.cli import main
 from compress.console import Console
 from compress.model_info import read_info, write_info
 from compress.pipeline.step_store import copy_aside
-from compress.pipeline.steps.copy_winners import publish_winner
+from compress.pipeline.steps.copy_winners import publish_winners
 from compress.recipe.schema import Publish
 from compress.report.report_schema import read_report
 
@@ -30,8 +30,7 @@ def test_another_targets_winner_takes_the_place_of_what_was_published(finished_r
     write_info(run / "winner" / "phone", read_info(run / "winner" / "cpu").model_copy(update={"made_by": "phone"}))
     (run / "report.json").write_text(other.model_dump_json(indent=2))
     for target in ("cpu", "phone"):
-        place = publish_winner(run, other, settings, Console("quiet"), target)
-        assert place is not None
+        place = publish_winners(run, other, settings, Console("quiet"), target)
         assert (read_info(place).made_by == "phone") == (target == "phone")
 
 

@@ -1,4 +1,4 @@
-"""A winner as a run leaves it: a small ONNX classifier that works, and the judged report that names it."""
+"""The winner of a run, a small working ONNX classifier, and the report that names it."""
 
 import shutil
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import pytest
 
 from compress.measure.timing.latency import Latency
 from compress.model_info import Parent, read_info, write_info
-from compress.publish.local_zoo import publish
+from compress.publish.local_zoo import publish_entry
 from compress.report.report_schema import Report
 from compress.select.select_winner import judged
 from tests.measure.conftest import write_variant
@@ -44,9 +44,10 @@ def winner(tmp_path) -> Path:
 
 @pytest.fixture(scope="session")
 def original(report, tmp_path_factory) -> Path:
-    """A zoo with one model; tests change copies of it."""
+    """A zoo with one entry; tests change copies of it."""
     folder = tmp_path_factory.mktemp("original")
-    return publish(write_winner(folder / "run" / "cpu"), report, folder / "zoo", "films-small").parent
+    winners = {"cpu": write_winner(folder / "run" / "cpu")}
+    return publish_entry(winners, report, folder / "zoo", "films-small").parent
 
 
 @pytest.fixture

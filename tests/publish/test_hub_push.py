@@ -48,7 +48,7 @@ def test_the_token_comes_from_the_environment(published, monkeypatch):
 
 @pytest.mark.parametrize("name", ["films", "a/b/c", "a/b@v1", "../up"])
 def test_names_that_are_no_hub_ids(published, token, name):
-    with pytest.raises(UsageError, match="no hub id"):
+    with pytest.raises(UsageError, match="not a hub id"):
         push(published, name)
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from compress.publish.local_zoo import find_subject
+from compress.publish.entry import make_entry
 from compress.publish.model_card import PIPELINES, base_model, front_matter, hub_data, model_card
 from compress.runtime.model_formats import GRAPH_BF16, TENSORRT
 from compress.select.select_winner import judged
@@ -11,8 +11,8 @@ from compress.tasks import KINDS
 
 
 @pytest.fixture
-def subject(winner, report):
-    return find_subject(winner, report, "films-small")
+def entry(winner, report):
+    return make_entry({"cpu": winner}, report, "films-small")
 
 
 def split(card: str) -> tuple[dict, str]:
@@ -20,8 +20,8 @@ def split(card: str) -> tuple[dict, str]:
     return yaml.safe_load(front), body
 
 
-def test_front_matter_says_what_is_known(subject):
-    front, _ = split(model_card(subject))
+def test_front_matter_says_what_is_known(entry):
+    front, _ = split(model_card(entry))
     assert front["license"] == "apache-2.0"
     assert front["base_model"] == "google-bert/bert-base-uncased"
     assert front["language"] == ["en"]
@@ -32,21 +32,21 @@ def test_front_matter_says_what_is_known(subject):
     assert result["metrics"] == [{"type": "accuracy", "value": 0.906}]
 
 
-def test_the_body_tells_scores_speed_and_origin(subject):
-    _, body = split(model_card(subject))
+def test_the_body_tells_scores_speed_and_origin(entry):
+    _, body = split(model_card(entry))
     assert "19.1× faster and 6.57× smaller than its teacher in PyTorch fp32, with 99.0 % of its accuracy" in body
     assert " (91.7 % above a bag of words)." in body
     assert 'compress.open("films-small").predict(["a text"])' in body
     assert "| accuracy | 90.6 | 88.8 to 92.4 | 91.5 | 80.6 |" in body
     assert "1 thread, batch 1, lengths of the data" in body
     assert "- Licence of the teacher's weights: apache-2.0" in body
-    assert f"- Made from: step export, {'f' * 16}" in body
+    assert f"- Built from: step export, {'f' * 16}" in body
 
 
 @pytest.mark.parametrize("source", ["./my/own/teacher", "/home/someone/teacher", "unknown-card"])
 def test_what_is_not_known_is_left_out(winner, make_report, source):
     report = judged(make_report(recipe={"teacher": {"source": source}}))
-    card = model_card(find_subject(winner, report, "films-small"))
+    card = model_card(make_entry({"cpu": winner}, report, "films-small"))
     front, body = split(card)
     assert {"license", "base_model", "language", "datasets"} & set(front) == set()
     assert source not in card
@@ -56,7 +56,7 @@ def test_what_is_not_known_is_left_out(winner, make_report, source):
 def test_a_teacher_from_the_hub_is_named(winner, make_report):
     report = judged(make_report(recipe={"teacher": {"source": "someone/their-model@v2"}}))
     assert base_model(report) == "someone/their-model"
-    assert "license" not in front_matter(find_subject(winner, report, "a"))
+    assert "license" not in front_matter(make_entry({"cpu": winner}, report, "a"))
 
 
 def test_data_from_the_hub_is_named_without_its_configuration(make_report):
@@ -73,7 +73,7 @@ def test_data_from_the_hub_is_named_without_its_configuration(make_report):
 def test_a_pair_is_shown_as_a_pair(winner, make_report):
     report = make_report()
     pairs = report.model_copy(update={"task": report.task.model_copy(update={"text": ("one", "two")})})
-    card = model_card(find_subject(winner, judged(pairs), "a"))
+    card = model_card(make_entry({"cpu": winner}, judged(pairs), "a"))
     assert '.predict([("a text", "another text")])' in card
 
 
@@ -84,7 +84,7 @@ def used_at(report, **changes):
 
 
 def test_a_place_other_than_one_thread_is_part_of_how_to_use_it(winner, report):
-    card = model_card(find_subject(winner, used_at(report, threads=4), "a"))
+    card = model_card(make_entry({"cpu": winner}, used_at(report, threads=4), "a"))
     assert "# pip install 'compress-encoders'\nimport compress\nfrom compress.runtime import Placement\n" in card
     assert 'compress.open("a", Placement("cpu", threads=4)).predict(["a text"])' in card
 
@@ -97,15 +97,16 @@ def test_a_place_other_than_one_thread_is_part_of_how_to_use_it(winner, report):
     ],
 )
 def test_a_winner_on_cuda_says_what_it_needs_and_opens_there(winner, report, variant, package, needs):
-    subject = find_subject(winner, used_at(report, device="cuda"), "a")
-    card = model_card(replace(subject, row=subject.row.model_copy(update={"variant": variant})))
+    entry = make_entry({"cpu": winner}, used_at(report, device="cuda"), "a")
+    main = replace(entry.main, row=entry.main.row.model_copy(update={"variant": variant}))
+    card = model_card(replace(entry, variants=(main,)))
     assert f"# pip install '{package}'\n# It needs {needs}.\nimport compress\n" in card
     assert 'compress.open("a", Placement("cuda")).predict(["a text"])' in card
 
 
 def test_what_a_card_says_runs(winner, report, monkeypatch):
     """Each line as it stands there, in the folder above the model."""
-    code = model_card(find_subject(winner, used_at(report, threads=2), winner.name)).split("```")[1]
+    code = model_card(make_entry({"cpu": winner}, used_at(report, threads=2), winner.name)).split("```")[1]
     monkeypatch.chdir(winner.parent)
     given = code.removeprefix("python\n").strip().rpartition("\n")
     names: dict = {}
@@ -117,21 +118,21 @@ def test_what_a_card_says_runs(winner, report, monkeypatch):
 def test_remarks_go_along(winner, make_report):
     report = make_report()
     report = judged(report.model_copy(update={"data": report.data.model_copy(update={"duplicates": 3})}))
-    assert "- Note: 3 texts of test also stand in train." in model_card(find_subject(winner, report, "a"))
+    assert "- Note: 3 texts of test also stand in train." in model_card(make_entry({"cpu": winner}, report, "a"))
 
 
 def test_what_serving_takes_is_told_where_it_was_measured(winner, make_full_report):
-    body = model_card(find_subject(winner, make_full_report(), "a"))
+    body = model_card(make_entry({"cpu": winner}, make_full_report(), "a"))
     assert "- 22.7 M parameters, 10.8 M without embeddings\n- 2.41 GFLOP for a row of 128 word pieces" in body
     assert "- 290 MB of memory at most for a process that serves in batches of 32" in body
-    assert "- 1.4 s from the start of a process to its first answer" in body
+    assert "- 1.4 s from process start to the first prediction" in body
     assert "a row, read from" not in body
 
 
 def test_speed_is_that_of_a_choice_where_rows_are_answered_in_parts(winner, make_report):
     report = make_report()
     report = judged(report.model_copy(update={"task": report.task.model_copy(update={"kind": "multiple_choice"})}))
-    body = model_card(find_subject(winner, report, "a"))
+    body = model_card(make_entry({"cpu": winner}, report, "a"))
     assert "faster for 1 choice and " in body
     assert "the model alone, one call with a batch of choices; end to end is of whole rows" in body
 
@@ -142,7 +143,7 @@ def test_an_unstable_timing_is_told(winner, make_report, latency_of):
     shaky = latency_of(0.61, 8, status="unstable", reason="the hypervisor took 20 % of the cores")
     row = report.rows[-1].model_copy(update={"targets": {"cpu": place.model_copy(update={"latency": shaky})}})
     report = judged(report.model_copy(update={"rows": (*report.rows[:-1], row)}))
-    assert "≈ An unstable timing" in model_card(find_subject(winner, report, "a"))
+    assert "≈ An unstable timing" in model_card(make_entry({"cpu": winner}, report, "a"))
 
 
 def test_every_kind_has_a_pipeline_on_the_hub():
@@ -160,16 +161,16 @@ def test_the_sample_is_something_the_kind_reads(kind, winner, make_report):
     test = place.test.model_copy(update={"scores": scores, "metric": metric})
     row = report.rows[-1].model_copy(update={"targets": {"cpu": place.model_copy(update={"test": test})}})
     report = judged(report.model_copy(update={"task": task, "rows": (*report.rows[:-1], row)}))
-    card = model_card(find_subject(winner, report, "a"))
+    card = model_card(make_entry({"cpu": winner}, report, "a"))
     sample = eval(card.partition(".predict([")[2].partition("])\n")[0])
     assert KINDS[kind].from_input(sample, task)
 
 
-def test_the_share_of_cut_texts_is_told(subject):
-    assert "- Texts that were cut: 0.0 % of test, at 128 word pieces" in model_card(subject)
+def test_the_share_of_cut_texts_is_told(entry):
+    assert "- Truncated texts: 0.0 % of test, at 128 word pieces" in model_card(entry)
 
 
 def test_the_documents_that_are_searched_are_counted(winner, make_report):
     report = make_report()
     report = judged(report.model_copy(update={"data": report.data.model_copy(update={"documents": 5000})}))
-    assert "872 test; documents searched on test: 5,000\n" in model_card(find_subject(winner, report, "a"))
+    assert "872 test; documents searched on test: 5,000\n" in model_card(make_entry({"cpu": winner}, report, "a"))

@@ -17,7 +17,7 @@ WEIGHTS = (".safetensors", ".onnx", ".onnx.data", ".onnx_data", ".bin", ".pt", "
 """Endings of files that hold weights (an ONNX model above 2 GB keeps them beside it)."""
 TOLD_ONLY = ("README.md", "LICENSE", "digests.json", ".gitattributes")
 """Files of a published folder that tell about the model and are not read to predict."""
-TOLD_FOLDERS = ("report",)
+TOLD_FOLDERS = ("report", "variants")
 LENGTHS = (128,)
 """Word pieces at which operations are told."""
 

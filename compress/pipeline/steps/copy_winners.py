@@ -10,9 +10,9 @@ from compress.errors import UsageError, nearest
 from compress.model_info import INFO_FILE, digests, read_info, write_info
 from compress.pipeline.graph import Plan
 from compress.pipeline.step_store import RECORD_FILE, StepStore, copy_aside
-from compress.publish.local_zoo import REPORT_FOLDER, publish
+from compress.publish.local_zoo import is_published, publish_entry
 from compress.recipe.schema import Publish
-from compress.report.report_schema import REPORT_FILE, Report
+from compress.report.report_schema import Report
 
 
 def copy_winners(folder: Path, plan: Plan, store: StepStore, report: Report) -> None:
@@ -42,41 +42,36 @@ def _files(folder: Path) -> dict[str, str]:
     return {name: digest for name, digest in digests(folder).items() if name not in (INFO_FILE, RECORD_FILE)}
 
 
-def winner_folder(folder: Path, report: Report, target: str | None = None) -> Path:
-    """The folder of the winner at ``target``, by default at the first target that has one."""
-    won = {verdict.target: verdict for verdict in report.verdicts if verdict.winner}
-    if target is not None and target not in report.titles:
+def winner_folder(folder: Path, report: Report, target: str) -> Path:
+    """Return the folder of the winner on ``target``."""
+    verdict = report.verdict(target)
+    if target not in report.titles:
         raise UsageError(f"the run has no target '{target}'{nearest(target, report.titles)}")
-    chosen = target or next(iter(won), None)
-    if chosen is None or chosen not in won:
+    if verdict is None or verdict.winner is None:
         raise UsageError(
-            f"run '{report.name}' has no winner{f' at {target}' if target else ''}, so there is nothing to publish.",
+            f"run '{report.name}' has no winner on {target}, so there is nothing to publish.",
             hint="compress report shows why; the gate is recipe.gate.max_drop",
         )
-    place = folder / "winner" / chosen
+    place = folder / "winner" / target
     if not (place / INFO_FILE).is_file():
-        raise UsageError(f"{place} is not there.", hint="compress run copies the winner there again")
+        raise UsageError(f"{place} does not exist.", hint="compress run copies the winner there again")
     return place
 
 
-def publish_winner(
+def publish_winners(
     folder: Path, report: Report, settings: Publish, console: Console, target: str | None = None
-) -> Path | None:
-    """Publish the winner into a zoo, unless just this report stands there; says so when there is no winner."""
-    if target is None and not any(verdict.winner for verdict in report.verdicts):
-        console.warn("nothing is published: there is no winner")
-        return None
+) -> Path:
+    """Publish the winners of all targets, or of one, as an entry of a zoo, unless it holds just that already.
+
+    Returns:
+        The entry's folder.
+    """
     zoo, name = Path(settings.to).expanduser(), settings.name or report.name
-    winner = winner_folder(folder, report, target)
-    if _stands(zoo / name, folder, winner):
+    titles = [verdict.target for verdict in report.verdicts if verdict.winner] if target is None else [target]
+    winners = {title: winner_folder(folder, report, title) for title in titles or report.titles[:1]}
+    if is_published(winners, report, zoo, name):
         console.note(f"published before: {zoo / name}")
         return zoo / name
-    place = publish(winner, report, zoo, name, target)
-    console.note(f"published: {place}")
-    return place
-
-
-def _stands(place: Path, folder: Path, winner: Path) -> bool:
-    """Whether the zoo holds this report, and the winner of this target: another target's may be another model."""
-    pairs = ((place / REPORT_FOLDER / REPORT_FILE, folder / REPORT_FILE), (place / INFO_FILE, winner / INFO_FILE))
-    return all(published.is_file() and published.read_bytes() == ours.read_bytes() for published, ours in pairs)
+    entry = publish_entry(winners, report, zoo, name)
+    console.note(f"published: {entry}")
+    return entry

@@ -5,9 +5,11 @@ from html.parser import HTMLParser
 import pytest
 
 from compress.report.charts.overview_charts import legend, speed_figure
-from compress.report.pages.render import conditions, markdown_cell, render_html, render_markdown, write_pages
+from compress.report.pages.markdown import markdown_cell
+from compress.report.pages.render import render_html, render_markdown, write_pages
 from compress.report.report_schema import TargetFacts
 from compress.report.tables.ledger_tables import ledger, stages
+from compress.report.tables.machine_facts import describe_target
 from compress.report.tables.quality_tables import classes
 from compress.report.tables.speed_tables import timings
 from compress.select.select_winner import judged
@@ -121,9 +123,9 @@ def test_the_legend_tells_every_mark(make_report):
 
 def test_conditions_in_words():
     place = TargetFacts(title="edge", device="cpu", threads=2, batch=8, length=64)
-    assert conditions(place) == "cpu, 2 threads, batch 8, 64 word pieces"
+    assert describe_target(place) == "cpu, 2 threads, batch 8, 64 word pieces"
     named = place.model_copy(update={"title": "cpu-t2", "length": "data"})
-    assert conditions(named) == "2 threads, batch 8, lengths of the data"
+    assert describe_target(named) == "2 threads, batch 8, lengths of the data"
 
 
 def test_cells_of_markdown():
