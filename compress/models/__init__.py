@@ -7,9 +7,9 @@ Importing this package registers the uneven shapes with transformers' Auto class
 from __future__ import annotations
 
 from compress.models.load_save import load, load_model, load_tokenizer, save_model
-from compress.models.nonuniform_models import register
+from compress.models.nonuniform_models import register_auto_classes
 from compress.models.student.build_student import build_student
 
 __all__ = ["build_student", "load", "load_model", "load_tokenizer", "save_model"]
 
-register()
+register_auto_classes()

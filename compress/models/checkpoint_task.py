@@ -15,14 +15,14 @@ from compress.models.sentence_transformers_format import is_embedding_folder
 from compress.tasks import kind_of
 
 EMBEDDING, SPANS = HEADS["sentence-embedding"], HEADS["question-answering"]
-THEIRS = ("single_label_classification", "multi_label_classification", "regression")
+HF_PROBLEM_TYPES = ("single_label_classification", "multi_label_classification", "regression")
 """The only problems that transformers lets a config name."""
-OF_EMBEDDINGS = ("pooling", "sentence_size")
-CHOICE = "ForMultipleChoice"
+EMBEDDING_KEYS = ("pooling", "sentence_size")
+CHOICE_SUFFIX = "ForMultipleChoice"
 
 
 @dataclass(frozen=True)
-class Saved:
+class CheckpointTask:
     """The head of a checkpoint."""
 
     head: Head | None
@@ -33,22 +33,22 @@ class Saved:
     """What its outputs were trained for, where it says so."""
 
 
-def saved_as(folder: Path, config: PreTrainedConfig) -> Saved:
+def checkpoint_task(folder: Path, config: PreTrainedConfig) -> CheckpointTask:
     """From compress.json, the files of sentence-transformers, or the class that the config names."""
     info = find_info(folder)
     if info is not None and info.task is not None:
         kind = kind_of(info.task)
-        return Saved(head_named(kind.head), names_in(config), kind.problem)
+        return CheckpointTask(head_named(kind.head), label_names(config), kind.problem)
     if is_embedding_folder(folder):
-        return Saved(EMBEDDING)
+        return CheckpointTask(EMBEDDING)
     classes = config.architectures or ()
-    if any(name.endswith(CHOICE) for name in classes) and family_of(config).choice_head_is_sequence_head:
-        return Saved(HEADS["sequence-classification"], ("score",), "choice")
+    if any(name.endswith(CHOICE_SUFFIX) for name in classes) and family_of(config).choice_head_is_sequence_head:
+        return CheckpointTask(HEADS["sequence-classification"], ("score",), "choice")
     head = next(filter(None, (head_of_class(name) for name in classes)), None)
-    return Saved(head, names_in(config), config.problem_type)
+    return CheckpointTask(head, label_names(config), config.problem_type)
 
 
-def answers_task(saved: Saved, task: TaskInfo) -> bool:
+def fits_task(saved: CheckpointTask, task: TaskInfo) -> bool:
     """Whether a checkpoint answers the task: the same labels by name, or as many numbers that mean the same."""
     kind = kind_of(task)
     if saved.head is not head_named(kind.head):
@@ -60,7 +60,7 @@ def answers_task(saved: Saved, task: TaskInfo) -> bool:
     return sorted(map(plain, saved.names)) == sorted(map(plain, output_names(task)))
 
 
-def label_order(saved: Saved, task: TaskInfo) -> list[int]:
+def label_order(saved: CheckpointTask, task: TaskInfo) -> list[int]:
     """Where each output that the task asks for stands in the checkpoint's head; nothing where outputs have no names."""
     places = {plain(name): index for index, name in enumerate(saved.names)}
     return [places[plain(name)] for name in output_names(task)] if task.labels else []
@@ -82,13 +82,13 @@ def config_for(config: PreTrainedConfig, task: TaskInfo) -> PreTrainedConfig:
         names = output_names(task)
         config.id2label = dict(enumerate(names))
         config.label2id = {name: index for index, name in enumerate(names)}
-        for name in set(OF_EMBEDDINGS) & set(vars(config)):
+        for name in set(EMBEDDING_KEYS) & set(vars(config)):
             delattr(config, name)
-    config.update({"problem_type": kind.problem if kind.problem in THEIRS else None})
+    config.update({"problem_type": kind.problem if kind.problem in HF_PROBLEM_TYPES else None})
     return config
 
 
-def names_in(config: PreTrainedConfig) -> tuple[str, ...]:
+def label_names(config: PreTrainedConfig) -> tuple[str, ...]:
     """The classes of a checkpoint's head, in order."""
     named = {int(index): str(label) for index, label in (config.id2label or {}).items()}
     return tuple(named[index] for index in sorted(named))

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from transformers import MODEL_MAPPING, AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
-SUFFIX = "ForSentenceEmbedding"
+CLASS_SUFFIX = "ForSentenceEmbedding"
 PROJECTION = "projection.weight"
 POOLINGS = ("mean", "cls")
 
@@ -63,13 +63,13 @@ class SentenceEmbedding(Encoder):
         if token_type_ids is not None:
             kwargs["token_type_ids"] = token_type_ids
         states = super().forward(input_ids=input_ids, attention_mask=attention_mask, **kwargs).last_hidden_state
-        text = states[:, 0] if self.config.pooling == "cls" else mean_of_pieces(states, attention_mask)
+        text = states[:, 0] if self.config.pooling == "cls" else mean_pool(states, attention_mask)
         if self.projection is not None:
             text = self.projection(text.to(self.projection.weight.dtype))
         return EmbeddingOutput(sentence_embedding=F.normalize(text.float(), dim=-1))
 
 
-def mean_of_pieces(states: Tensor, mask: Tensor) -> Tensor:
+def mean_pool(states: Tensor, mask: Tensor) -> Tensor:
     """The mean of ``states`` (rows, pieces, width) over each row's real pieces."""
     real = mask[:, :, None].to(states.dtype)
     mean: Tensor = (states * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
@@ -81,7 +81,7 @@ class EmbeddingClasses(dict[type[PreTrainedConfig], type[PreTrainedModel]]):
 
     def __missing__(self, config: type[PreTrainedConfig]) -> type[PreTrainedModel]:
         plain: Any = MODEL_MAPPING[config]
-        name = plain.__name__.removesuffix("Model") + SUFFIX
+        name = plain.__name__.removesuffix("Model") + CLASS_SUFFIX
         members = {"__module__": __name__, "__doc__": f"{plain.__name__}, whose output is one vector a text."}
         self[config] = type(name, (SentenceEmbedding, plain), members)
         return self[config]
@@ -130,7 +130,7 @@ def set_projection(model: PreTrainedModel, weight: Tensor | None) -> None:
         model.projection.weight = nn.Parameter(weight.detach().clone().to(model.device, model.dtype))
 
 
-def fit_embedding(model: PreTrainedModel, size: int, seed: int) -> None:
+def set_embedding_size(model: PreTrainedModel, size: int, seed: int) -> None:
     """Have a model give embeddings of this size: as it is where it does, else by a projection drawn from ``seed``."""
     if embedding_size(model) == size:
         return

@@ -23,25 +23,25 @@ EMBEDDINGS = -1
 """Stands for a layer: its `hidden` is what the first layer is handed. Where a family's embeddings are narrower than its
 layers (ALBERT, ELECTRA) that is what they were brought to, so that it is as wide as every other hidden state."""
 
-Wanted = Mapping[int, Collection[Part]]
+LayerParts = Mapping[int, Collection[Part]]
 """Layer -> the parts that are asked of it."""
 
-Seen = dict[int, dict[str, Tensor]]
+Captured = dict[int, dict[str, Tensor]]
 """Layer -> part -> tensor: `hidden` (rows, tokens, width), the others (rows, heads, tokens, head size)."""
 
 
 @contextmanager
-def observe(model: PreTrainedModel, layers: Collection[int], parts: Collection[Part]) -> Iterator[Seen]:
+def capture(model: PreTrainedModel, layers: Collection[int], parts: Collection[Part]) -> Iterator[Captured]:
     """Within the block, a forward pass of ``model`` leaves the asked parts of the asked layers in what is yielded."""
-    with observe_each(model, dict.fromkeys(layers, parts)) as seen:
+    with capture_parts(model, dict.fromkeys(layers, parts)) as seen:
         yield seen
 
 
 @contextmanager
-def observe_each(model: PreTrainedModel, wanted: Wanted) -> Iterator[Seen]:
-    """As `observe`, with parts of its own for each layer; nothing is hooked where nothing is asked."""
+def capture_parts(model: PreTrainedModel, wanted: LayerParts) -> Iterator[Captured]:
+    """As `capture`, with parts of its own for each layer; nothing is hooked where nothing is asked."""
     _check(model, wanted)
-    seen: Seen = {layer: {} for layer in wanted}
+    seen: Captured = {layer: {} for layer in wanted}
     with ExitStack() as hooks:
         for module, depths in _modules(model, wanted):
             for name in sorted({name for depth in depths for name in wanted.get(depth, ())}):
@@ -67,7 +67,7 @@ def part_path(family: Family, name: Part) -> str:
     return path
 
 
-def _check(model: PreTrainedModel, wanted: Wanted) -> None:
+def _check(model: PreTrainedModel, wanted: LayerParts) -> None:
     depth = len(layers_of(model))
     outside = [index for index in wanted if not EMBEDDINGS <= index < depth]
     if outside:
@@ -76,7 +76,7 @@ def _check(model: PreTrainedModel, wanted: Wanted) -> None:
         raise ModelError("embeddings have no queries, keys or values; only what they hand on can be observed.")
 
 
-def _modules(model: PreTrainedModel, wanted: Wanted) -> list[tuple[nn.Module, list[int]]]:
+def _modules(model: PreTrainedModel, wanted: LayerParts) -> list[tuple[nn.Module, list[int]]]:
     """The distinct modules behind the wanted layers, each with all depths at which it is called."""
     layers = layers_of(model)
     distinct = {id(layers[index]): layers[index] for index in wanted if index != EMBEDDINGS}
@@ -88,7 +88,7 @@ def _depths(model: PreTrainedModel, module: nn.Module) -> list[int]:
 
 
 def _keeper(
-    seen: Seen, depths: Sequence[int], kept: Collection[int], name: str, head: int | None
+    seen: Captured, depths: Sequence[int], kept: Collection[int], name: str, head: int | None
 ) -> Callable[[nn.Module, Any, Any], None]:
     """A hook that keeps one part; a shared layer is called once for each depth, in order."""
     calls = itertools.cycle(depths)
@@ -103,7 +103,7 @@ def _keeper(
     return keep
 
 
-def _handed(seen: Seen, depths: Sequence[int]) -> Callable[[nn.Module, Any], None]:
+def _handed(seen: Captured, depths: Sequence[int]) -> Callable[[nn.Module, Any], None]:
     """A hook that keeps what the first layer is handed."""
     calls = itertools.cycle(depths)
 

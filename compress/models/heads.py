@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from compress.errors import ModelError, nearest
-from compress.models.embedding_model import SUFFIX, AutoModelForSentenceEmbedding
+from compress.models.embedding_model import CLASS_SUFFIX, AutoModelForSentenceEmbedding
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ HEADS: Mapping[str, Head] = {
             "sentence-embedding",
             AutoModelForSentenceEmbedding,
             AutoModelForSentenceEmbedding.classes,
-            SUFFIX,
+            CLASS_SUFFIX,
             ("sentence_embedding",),
         ),
         Head("encoder", AutoModel, MODEL_MAPPING, "Model", ("last_hidden_state",)),

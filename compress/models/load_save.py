@@ -21,18 +21,18 @@ from compress.errors import ModelError
 from compress.model_info import FolderInfo, TaskInfo, find_info, write_info
 from compress.models.checkpoint_task import (
     EMBEDDING,
-    Saved,
-    answers_task,
+    CheckpointTask,
+    checkpoint_task,
     config_for,
+    fits_task,
     label_order,
     output_names,
-    saved_as,
 )
 from compress.models.embedding_model import POOLINGS, PROJECTION, set_pooling, set_projection
 from compress.models.encoder_parts import base_of, family_of, shape_of
 from compress.models.fetch import FOREIGN_WEIGHTS, SAFE_WEIGHTS, fetch
 from compress.models.heads import HEADS, Head, head_named, head_of
-from compress.models.nonuniform_models import settled
+from compress.models.nonuniform_models import match_config_to_weights
 from compress.models.sentence_transformers_format import Layout, is_embedding_folder, read_layout, write_layout
 from compress.models.silence_transformers import quiet
 from compress.tasks import kind_of
@@ -69,9 +69,9 @@ def load_model(
     config = read_config(folder)
     console = console or Console("quiet")
     _note_pickle(folder, console)
-    saved = saved_as(folder, config)
+    saved = checkpoint_task(folder, config)
     head = (saved.head or HEADS["encoder"]) if task is None else head_named(kind_of(task).head)
-    reused = saved.head is head if task is None else answers_task(saved, task)
+    reused = saved.head is head if task is None else fits_task(saved, task)
     order = label_order(saved, task) if reused and task is not None else []
     layout = _set_outputs(config, saved, task, folder)
     if task is not None and reused and head is EMBEDDING and config.pooling != task.pooling:
@@ -117,7 +117,7 @@ def save_model(
     told = info.model_copy(update={"shape": shape_of(model), "inputs": family_of(model).inputs})
     folder.mkdir(parents=True, exist_ok=True)
     with quiet():
-        settled(model).save_pretrained(folder)
+        match_config_to_weights(model).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
     if head_of(model) is EMBEDDING:
         write_layout(folder, model, told.task.max_length if told.task else None)
@@ -153,16 +153,16 @@ def fit_head(model: PreTrainedModel, task: TaskInfo) -> None:
     config_for(model.config, task)
 
 
-def has_head(source: Source, task: TaskInfo, revision: str | None = None) -> bool:
+def has_task_head(source: Source, task: TaskInfo, revision: str | None = None) -> bool:
     """Whether a checkpoint already answers the task."""
     folder = _local(source, revision)
-    return answers_task(saved_as(folder, read_config(folder)), task)
+    return fits_task(checkpoint_task(folder, read_config(folder)), task)
 
 
-def other_task(folder: Path, task: TaskInfo) -> str | None:
+def describe_other_task(folder: Path, task: TaskInfo) -> str | None:
     """What a checkpoint's head was trained for where the task cannot use it: a task's name, or the head and labels."""
-    saved, info = saved_as(folder, read_config(folder)), find_info(folder)
-    if saved.head in (None, HEADS["encoder"]) or answers_task(saved, task):
+    saved, info = checkpoint_task(folder, read_config(folder)), find_info(folder)
+    if saved.head in (None, HEADS["encoder"]) or fits_task(saved, task):
         return None
     if info is not None and info.task is not None:
         return info.task.name
@@ -173,7 +173,7 @@ def saved_embedding_size(source: Source, revision: str | None = None) -> int | N
     """How wide the embeddings of a checkpoint are; None where it is no embedding model."""
     folder = _local(source, revision)
     config = read_config(folder)
-    saved = saved_as(folder, config)
+    saved = checkpoint_task(folder, config)
     if saved.head is not EMBEDDING:
         return None
     _set_outputs(config, saved, None, folder)
@@ -196,7 +196,7 @@ def _local(source: Source, revision: str | None) -> Path:
     return source if isinstance(source, Path) else fetch(source, revision)
 
 
-def _set_outputs(config: PreTrainedConfig, saved: Saved, task: TaskInfo | None, folder: Path) -> Layout | None:
+def _set_outputs(config: PreTrainedConfig, saved: CheckpointTask, task: TaskInfo | None, folder: Path) -> Layout | None:
     """Have the config say what is to be built, and tell where an embedding model comes from elsewhere.
 
     An embedding model keeps its own pooling and projection; a plain encoder pools as the task says.

@@ -28,7 +28,7 @@ BEGINS = ("Ġ", "▁")
 
 
 @dataclass(frozen=True)
-class Hidden:
+class MaskedWord:
     """A word of a text, by its characters."""
 
     text: str
@@ -59,7 +59,7 @@ class MaskedModel:
         nn.Module.to(model, device)
         return cls(model, load_tokenizer(folder), source)
 
-    def encode(self, hidden: Hidden) -> list[int]:
+    def encode(self, hidden: MaskedWord) -> list[int]:
         """The pieces of a text around one hidden word, which is a single piece however many it had."""
         text = f"{hidden.text[: hidden.start]}{self._tokenizer.mask_token}{hidden.text[hidden.end :]}"
         with quiet():  # transformers warns of texts that are longer than its models'
@@ -101,7 +101,7 @@ class MaskedModel:
             return (inputs[0][lines, place][:, None],)
 
         last = self._model.get_output_embeddings()
-        with torch.no_grad(), given_instead(last, only_there):
+        with torch.no_grad(), replace_input(last, only_there):
             logits: Tensor = self._model(input_ids=ids.to(device), attention_mask=seen.to(device)).logits
         return (logits[:, 0] if logits.shape[1] == 1 else logits[lines, place]).float()
 
@@ -121,7 +121,7 @@ class MaskedModel:
 
 
 @contextmanager
-def given_instead(module: nn.Module, hook: Callable[[nn.Module, tuple[Tensor]], tuple[Tensor]]) -> Iterator[None]:
+def replace_input(module: nn.Module, hook: Callable[[nn.Module, tuple[Tensor]], tuple[Tensor]]) -> Iterator[None]:
     """Change what a module is given, as long as the block lasts."""
     handle = module.register_forward_pre_hook(hook)
     try:

@@ -1,4 +1,4 @@
-"""Uneven shapes: models that transformers' own configs cannot tell, as checkpoints that describe themselves.
+"""NonUniform shapes: models that transformers' own configs cannot tell, as checkpoints that describe themselves.
 
 Plain transformers rebuilds every layer from one number of heads and one FFN width, with heads that share the hidden
 size among them, and looks word vectors up in one table; so it cannot load what pruning, slicing or factorising leaves.
@@ -23,7 +23,7 @@ from compress.errors import ModelError
 from compress.families import FAMILIES, NONUNIFORM_PREFIX, Family
 from compress.models.encoder_parts import family_of, head_size, layer_shapes, layers_of, part
 from compress.models.heads import HEADS, head_of
-from compress.models.student.factorised_embeddings import factors_of, put_factors
+from compress.models.student.factorised_embeddings import factor_count, install_factors
 
 PLAIN_CONFIGS: dict[str, type[PreTrainedConfig]] = {
     name: CONFIG_MAPPING[name] for name, family in FAMILIES.items() if family.nonuniform
@@ -31,7 +31,7 @@ PLAIN_CONFIGS: dict[str, type[PreTrainedConfig]] = {
 """transformers' own config of each family that may have non-uniform shapes."""
 
 
-def _uneven_config(name: str, plain: type[PreTrainedConfig]) -> type[PreTrainedConfig]:
+def _nonuniform_config(name: str, plain: type[PreTrainedConfig]) -> type[PreTrainedConfig]:
     """The family's config with the fields that uneven shapes need (transformers makes it a dataclass)."""
     fields = {"layer_shapes": list[dict[str, int]] | None, "head_size": int | None, "factors": int | None}
     members = {
@@ -43,23 +43,23 @@ def _uneven_config(name: str, plain: type[PreTrainedConfig]) -> type[PreTrainedC
     return type(f"Compress{plain.__name__}", (plain,), members | {"__doc__": f"A {name} of an uneven shape."})
 
 
-UNEVEN_CONFIGS = {name: _uneven_config(name, plain) for name, plain in PLAIN_CONFIGS.items()}
+NONUNIFORM_CONFIGS = {name: _nonuniform_config(name, plain) for name, plain in PLAIN_CONFIGS.items()}
 """The config of each family's uneven shapes."""
 
 
-class Uneven:
+class NonUniform:
     """Mixed in before a plain model class: builds it, then gives its layers and vectors the form the config tells."""
 
     def __init__(self, config: PreTrainedConfig, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)  # type: ignore[call-arg]
         assert isinstance(self, PreTrainedModel)
         if self.config.factors is not None:
-            put_factors(self, self.config.factors)
+            install_factors(self, self.config.factors)
         if family_of(self).prunable:
-            _cut_layers(self)
+            _resize_layers(self)
 
 
-def _cut_layers(model: PreTrainedModel) -> None:
+def _resize_layers(model: PreTrainedModel) -> None:
     """Give every layer fresh linear parts of the listed shape; their weights are read or set afterwards."""
     config, family = model.config, family_of(model)
     if not config.layer_shapes or len(config.layer_shapes) != config.num_hidden_layers:
@@ -78,10 +78,10 @@ def _cut_layers(model: PreTrainedModel) -> None:
             if (part(layer, path).in_features, part(layer, path).out_features) != (entering, leaving):
                 layer.set_submodule(path, nn.Linear(entering, leaving))
                 model._init_weights(layer.get_submodule(path))  # type: ignore[no-untyped-call]
-        set_heads(layer, family, shape["heads"], size)
+        set_head_count(layer, family, shape["heads"], size)
 
 
-def set_heads(layer: nn.Module, family: Family, heads: int, size: int) -> None:
+def set_head_count(layer: nn.Module, family: Family, heads: int, size: int) -> None:
     """Tell a layer's attention module how many heads its linear parts hold, and how wide each is."""
     attention = layer.get_submodule(family.attention)
     values = dict.fromkeys(family.head_count_attributes, heads) | {"attention_head_size": size, "scaling": size**-0.5}
@@ -89,32 +89,32 @@ def set_heads(layer: nn.Module, family: Family, heads: int, size: int) -> None:
         setattr(attention, name, value)
 
 
-def _uneven_class(plain: type[PreTrainedModel], config: type[PreTrainedConfig]) -> type[PreTrainedModel]:
+def _nonuniform_class(plain: type[PreTrainedModel], config: type[PreTrainedConfig]) -> type[PreTrainedModel]:
     """The class that loads ``plain`` models with uneven layers, e.g. CompressBertForSequenceClassification."""
     name = f"Compress{plain.__name__}"
     members = {"config_class": config, "__module__": __name__, "__doc__": f"{plain.__name__} with uneven layers."}
-    return type(name, (Uneven, plain), members)
+    return type(name, (NonUniform, plain), members)
 
 
-def register() -> None:
+def register_auto_classes() -> None:
     """Make the Auto classes know the uneven shapes; called once, when `compress.models` is imported."""
-    for name, uneven in UNEVEN_CONFIGS.items():
+    for name, uneven in NONUNIFORM_CONFIGS.items():
         AutoConfig.register(uneven.model_type, uneven)
         for head in HEADS.values():
-            head.auto.register(uneven, _uneven_class(head.model_class(PLAIN_CONFIGS[name]), uneven))
+            head.auto.register(uneven, _nonuniform_class(head.model_class(PLAIN_CONFIGS[name]), uneven))
 
 
-def settled(model: PreTrainedModel) -> PreTrainedModel:
+def match_config_to_weights(model: PreTrainedModel) -> PreTrainedModel:
     """The model in the class whose config tells its shape: plain where transformers can hold it, uneven where not.
 
     Pruning changes layers in place and leaves config and class behind; this catches them up. Weights are copied into
     a new model, unless nothing has to change.
     """
-    shapes, config, factors = layer_shapes(model), model.config, factors_of(model)
-    plain = plain_holds(config, int(config.hidden_size), shapes, head_size(model), factors)
-    if told_shapes(config) == shapes and plain != config.model_type.startswith(NONUNIFORM_PREFIX):
+    shapes, config, factors = layer_shapes(model), model.config, factor_count(model)
+    plain = fits_plain_config(config, int(config.hidden_size), shapes, head_size(model), factors)
+    if config_layer_shapes(config) == shapes and plain != config.model_type.startswith(NONUNIFORM_PREFIX):
         return model
-    fitting = shaped(config, int(config.hidden_size), shapes, head_size(model), factors)
+    fitting = reshape_config(config, int(config.hidden_size), shapes, head_size(model), factors)
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are overwritten
         fresh = from_config(head_of(model).model_class(type(fitting)), fitting, config._attn_implementation)
     fresh.load_state_dict(model.state_dict())
@@ -129,7 +129,7 @@ def from_config(cls: type[PreTrainedModel], config: PreTrainedConfig, attention:
     return model
 
 
-def plain_holds(
+def fits_plain_config(
     config: PreTrainedConfig, hidden: int, shapes: Sequence[tuple[int, int]], size: int, factors: int | None = None
 ) -> bool:
     """Whether transformers' own config can tell a shape: heads that make up the hidden size, one FFN width, a table."""
@@ -137,7 +137,7 @@ def plain_holds(
     return even and factors is None
 
 
-def told_shapes(config: PreTrainedConfig) -> list[tuple[int, int]]:
+def config_layer_shapes(config: PreTrainedConfig) -> list[tuple[int, int]]:
     """(heads, FFN width) of each layer as the config has it."""
     if config.model_type.startswith(NONUNIFORM_PREFIX) and config.layer_shapes:
         return [(shape["heads"], shape["ffn"]) for shape in config.layer_shapes]
@@ -148,7 +148,7 @@ def told_shapes(config: PreTrainedConfig) -> list[tuple[int, int]]:
 REPLACED = ("model_type", "layer_shapes", "head_size", "factors", "architectures")
 
 
-def shaped(
+def reshape_config(
     config: PreTrainedConfig, hidden: int, shapes: Sequence[tuple[int, int]], size: int, factors: int | None = None
 ) -> PreTrainedConfig:
     """A copy of a config with another shape, of the plain class where that can hold it and of the uneven one where not.
@@ -161,8 +161,8 @@ def shaped(
         factors: numbers a piece, where word vectors are a product.
     """
     family = family_of(config)
-    plain = plain_holds(config, hidden, shapes, size, factors)
-    fitting = _of_class(config, (PLAIN_CONFIGS if plain else UNEVEN_CONFIGS).get(family.name, type(config)))
+    plain = fits_plain_config(config, hidden, shapes, size, factors)
+    fitting = _of_class(config, (PLAIN_CONFIGS if plain else NONUNIFORM_CONFIGS).get(family.name, type(config)))
     heads, ffn = max(heads for heads, _ in shapes), max(ffn for _, ffn in shapes)
     fitting.hidden_size, fitting.num_hidden_layers = hidden, len(shapes)
     setattr(fitting, family.ffn_key, ffn)

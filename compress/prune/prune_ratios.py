@@ -1,4 +1,4 @@
-"""How much to cut: a recipe's shares against what a model has."""
+"""How much to cut: a recipe's resolve_ratios against what a model has."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from transformers import PreTrainedModel
 from compress.errors import ModelError
 from compress.families import Family
 from compress.models.encoder_parts import family_of, layer_shapes, layers_of, part
-from compress.prune.select_units import most_removable, share_removed
+from compress.prune.select_units import max_removable, ratio_for_parameters
 from compress.recipe.training_schema import Prune
 
 
-def shares(model: PreTrainedModel, settings: Prune) -> tuple[float, float]:
-    """The shares of heads and of FFN neurons to remove, or a ModelError where a layer would lose all it has."""
+def resolve_ratios(model: PreTrainedModel, settings: Prune) -> tuple[float, float]:
+    """The resolve_ratios of heads and of FFN neurons to remove, or a ModelError where a layer would lose all it has."""
     shapes = layer_shapes(model)
-    most_heads = most_removable([heads for heads, _ in shapes], even=settings.even)
-    most_ffn = most_removable([ffn for _, ffn in shapes], settings.round_to, settings.even)
+    most_heads = max_removable([heads for heads, _ in shapes], even=settings.even)
+    most_ffn = max_removable([ffn for _, ffn in shapes], settings.round_to, settings.even)
     if settings.to is not None:
         share = _share_for(model, settings.to.parameters, min(most_heads, most_ffn))
         return share, share
@@ -40,7 +40,7 @@ def _share_for(model: PreTrainedModel, left: float, most: float) -> float:
     """The share of heads and neurons to remove so that ``left`` of the layers' parameters stay."""
     family, total = family_of(model), layer_parameters(model)
     removable = sum(_removable(model, family))
-    share = share_removed(left, removable, total - removable)
+    share = ratio_for_parameters(left, removable, total - removable)
     if share > most:
         least = 1 - most * removable / total
         raise ModelError(

@@ -20,8 +20,8 @@ from compress.families import require_prunable
 from compress.model_info import FolderInfo, TaskInfo
 from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import load_model, load_tokenizer, save_model
-from compress.prune.prune_ratios import layer_parameters, shares
-from compress.prune.select_units import choose
+from compress.prune.prune_ratios import layer_parameters, resolve_ratios
+from compress.prune.select_units import select_units
 from compress.prune.surgery import cut
 from compress.prune.taylor_importance import Loss, measure_importance
 from compress.recipe.training_schema import Distill, Prune, Student
@@ -113,7 +113,7 @@ def prune_from_model(
     if teacher is not None:
         teacher = match_embedding_width(model, teacher, train_rows, task, tokens)
     batches = list(_batches(train_rows, task, tokens, settings, seed, model.device))
-    pruned = cut_least(model, batches, settings, task, teacher=teacher, console=console)
+    pruned = cut_from_model(model, batches, settings, task, teacher=teacher, console=console)
     if settings.recover is False:
         return pruned
     return distill_from_model(
@@ -132,7 +132,7 @@ def prune_from_model(
     )
 
 
-def cut_least(
+def cut_from_model(
     model: PreTrainedModel,
     batches: Sequence[Batch],
     settings: Prune,
@@ -144,10 +144,10 @@ def cut_least(
     """A copy of ``model`` without the heads and neurons that matter least on these batches; not recovered."""
     console = console or Console("quiet")
     require_prunable(family_of(model))
-    heads, ffn = shares(model, settings)
+    heads, ffn = resolve_ratios(model, settings)
     found = measure_importance(model, batches, _loss(model, teacher, task), console)
-    kept_heads = choose(found.heads, heads, even=settings.even)
-    kept_ffn = choose(found.ffn, ffn, settings.round_to, settings.even)
+    kept_heads = select_units(found.heads, heads, even=settings.even)
+    kept_ffn = select_units(found.ffn, ffn, settings.round_to, settings.even)
     pruned = cut(copy.deepcopy(model), kept_heads, kept_ffn)
     left = layer_parameters(pruned) / layer_parameters(model)
     console.note(f"prune: {shape_of(model).text} → {shape_of(pruned).text}, {left:.1%} of the layers' parameters stay")
@@ -171,7 +171,7 @@ def _write_cut(
     rows, tokens = roles.rows("train"), TextTokenizer.load(student)
     guide = match_embedding_width(model, load_model(teacher, task), rows, task, tokens) if teacher else None
     batches = list(_batches(rows, task, tokens, settings, seed, device))
-    pruned = cut_least(model, batches, settings, task, teacher=guide and _on(device, guide), console=console)
+    pruned = cut_from_model(model, batches, settings, task, teacher=guide and _on(device, guide), console=console)
     aside = work / f"{CUT}.partial"
     shutil.rmtree(aside, ignore_errors=True)
     info = FolderInfo(step="prune", made_by=f"compress {__version__}", task=task)

@@ -29,7 +29,7 @@ def group_importance(weight: Tensor, gradient: Tensor, groups: int) -> Tensor:
     return columns.reshape(groups, -1).sum(dim=1).abs()
 
 
-def choose(importances: Sequence[Tensor], removed: float, block: int = 1, even: bool = False) -> list[list[int]]:
+def select_units(importances: Sequence[Tensor], removed: float, block: int = 1, even: bool = False) -> list[list[int]]:
     """The groups that stay, by layer and in order; every layer keeps one block at least.
 
     Groups are taken a block at a time: within a layer the most important ones form the first block, the next ones the
@@ -43,7 +43,7 @@ def choose(importances: Sequence[Tensor], removed: float, block: int = 1, even: 
         even: remove the same share from every layer instead.
     """
     if even:
-        return [kept for each in importances for kept in choose([each], removed, block)]
+        return [kept for each in importances for kept in select_units([each], removed, block)]
     orders = [torch.sort(each, descending=True, stable=True).indices for each in importances]
     blocks = [
         (first > 0, -float(each[part].mean()), layer, part)
@@ -62,14 +62,14 @@ def choose(importances: Sequence[Tensor], removed: float, block: int = 1, even: 
     return [sorted(each) for each in kept]
 
 
-def most_removable(counts: Sequence[int], block: int = 1, even: bool = False) -> float:
+def max_removable(counts: Sequence[int], block: int = 1, even: bool = False) -> float:
     """The largest share of groups that can go while every layer keeps a block."""
     if even:
         return min(1.0 - min(block, count) / count for count in counts)
     return 1.0 - sum(min(block, count) for count in counts) / sum(counts)
 
 
-def share_removed(left: float, removable: int, fixed: int) -> float:
+def ratio_for_parameters(left: float, removable: int, fixed: int) -> float:
     """The share to remove of all heads and neurons alike, so that ``left`` of the layers' parameters stay.
 
     Args:

@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 from compress.errors import ModelError
 from compress.families import Family, require_prunable
 from compress.models.encoder_parts import family_of, head_size, layer_shapes, layers_of, part
-from compress.models.nonuniform_models import set_heads, settled
+from compress.models.nonuniform_models import match_config_to_weights, set_head_count
 
 
 def cut(model: PreTrainedModel, heads: Sequence[Sequence[int]], ffn: Sequence[Sequence[int]]) -> PreTrainedModel:
@@ -40,8 +40,8 @@ def cut(model: PreTrainedModel, heads: Sequence[Sequence[int]], ffn: Sequence[Se
         channels = [head * size + offset for head in kept_heads for offset in range(size)]
         _keep(graph, layer, family, "heads", channels)
         _keep(graph, layer, family, "neurons", kept_neurons)
-        set_heads(layer, family, len(kept_heads), size)
-    return settled(model)
+        set_head_count(layer, family, len(kept_heads), size)
+    return match_config_to_weights(model)
 
 
 def _check(model: PreTrainedModel, heads: Sequence[Sequence[int]], ffn: Sequence[Sequence[int]]) -> None:

@@ -18,7 +18,7 @@ from compress.model_info import LayerMap, TaskInfo
 from compress.models.embedding_model import embedding_size
 from compress.models.encoder_parts import shape_of
 from compress.models.load_save import fit_head, load_model, load_tokenizer
-from compress.models.student.build_student import build_student, place, start_of
+from compress.models.student.build_student import build_student, initialization_of, resolve_source
 from compress.recipe.training_schema import Distill, Student
 from compress.tasks.base import Row
 from compress.train.core import training_data
@@ -114,7 +114,7 @@ def distill(
     own = load_model(teacher, task)
     tokens = training_data.fast_tokenizer(own.config, tokenizer)
     model = _in_reach(own, student, texts, task, tokens, at)
-    start = start_of(model.config, student)
+    start = initialization_of(model.config, student)
     at.warn(settings_warnings_start(start, student))
     further = further_teachers(settings, model, task, tokenizer) if settings else []
     importance = importance_for_student(student, model, texts.train, task, tokens, seed)
@@ -252,5 +252,5 @@ def make_distill_objective(
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, student: Student) -> None:
     """Both models read the same pieces, so a student's checkpoint must have been trained on them."""
     if student.source is not None:
-        found = load_tokenizer(place(student.source), student.revision)
+        found = load_tokenizer(resolve_source(student.source), student.revision)
         check_same_vocabulary(f"the student {student.source}", found, tokenizer, STUDENT_HINT)

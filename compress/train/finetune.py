@@ -15,7 +15,14 @@ from compress.data.splits.prepare_splits import load_prepared
 from compress.errors import ModelError
 from compress.model_info import TaskInfo
 from compress.models.fetch import fetch
-from compress.models.load_save import fit_head, has_head, load_model, load_tokenizer, other_task, read_config
+from compress.models.load_save import (
+    describe_other_task,
+    fit_head,
+    has_task_head,
+    load_model,
+    load_tokenizer,
+    read_config,
+)
 from compress.recipe.training_schema import Finetune
 from compress.tasks.base import Row
 from compress.train.core import training_data
@@ -45,7 +52,7 @@ def finetune(
     folder = fetch(source, revision, cards)
     task = load_prepared(data).info.task_info
     tokenizer = load_tokenizer(folder)
-    ready = has_head(folder, task)
+    ready = has_task_head(folder, task)
     if settings is False and not ready:
         wanted = f"labels: {', '.join(task.labels)}" if task.labels else task.kind
         raise ModelError(
@@ -55,7 +62,7 @@ def finetune(
     if settings is False or (ready and settings.reuse):
         console.note(f"{source} already answers this task: it is taken as it is")
         return save_trained_model(load_model(folder, task, console=console), tokenizer, work, "finetune", data)
-    if other := other_task(folder, task):
+    if other := describe_other_task(folder, task):
         console.note(f"{source} was trained for another task ({other}): its head is left off and a new one is drawn")
     model, result = train_best(
         lambda seed: load_model(folder, task, seed=seed, console=console),

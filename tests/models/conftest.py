@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from compress.models.encoder_parts import family_of, head_size, layers_of, part
-from compress.models.nonuniform_models import set_heads
+from compress.models.nonuniform_models import set_head_count
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def cut():
         for path in (family.query, family.key, family.value):
             first.set_submodule(path, keep(part(first, path), rows=3 * size))
         first.set_submodule(family.attention_output, keep(part(first, family.attention_output), columns=3 * size))
-        set_heads(first, family, 3, size)
+        set_head_count(first, family, 3, size)
         last.set_submodule(family.ffn_in, keep(part(last, family.ffn_in), rows=48))
         last.set_submodule(family.ffn_out, keep(part(last, family.ffn_out), columns=48))
         return model

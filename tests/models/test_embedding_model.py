@@ -14,15 +14,15 @@ from compress.models.embedding_model import (
     PROJECTION,
     AutoModelForSentenceEmbedding,
     embedding_size,
-    fit_embedding,
     projection_of,
+    set_embedding_size,
     set_projection,
     with_projection,
 )
 from compress.models.encoder_parts import base_of, family_of, layers_of
-from compress.models.forward_hooks import observe
+from compress.models.forward_hooks import capture
 from compress.models.heads import head_of
-from compress.models.load_save import fit_head, has_head, load, load_model, save_model, saved_embedding_size
+from compress.models.load_save import fit_head, has_task_head, load, load_model, save_model, saved_embedding_size
 from compress.models.silence_transformers import quiet
 from compress.models.student.build_student import build_student
 from compress.recipe.training_schema import Student
@@ -88,7 +88,7 @@ def test_its_weights_have_the_plain_encoder_s_names(name, tiny_model, tiny_folde
 def test_it_is_observed_like_any_model(name, tiny_model, batch):
     model = tiny_model(name, head=HEAD)
     parts = {"hidden", "query"} if family_of(model).query else {"hidden"}
-    with observe(model, [1], parts) as seen:
+    with capture(model, [1], parts) as seen:
         model(**batch(model))
     assert seen[1]["hidden"].shape == (2, 6, 32)
     assert seen[1].keys() == parts
@@ -113,7 +113,7 @@ def test_a_plain_encoder_pools_as_the_task_says(name, tiny_model, tiny_tokenizer
     with quiet():
         plain.save_pretrained(tmp_path)
     task = task_of("cls")
-    assert not has_head(tmp_path, task)
+    assert not has_task_head(tmp_path, task)
     assert saved_embedding_size(tmp_path) is None
     model = load_model(tmp_path, task)
     assert (model.config.pooling, model.config.sentence_size, model.config.problem_type) == ("cls", None, None)
@@ -127,7 +127,7 @@ def test_an_embedding_model_keeps_its_own_pooling_for_any_such_task(tiny_model, 
     load_model(folder, task_of("mean"), console=Console(err=told))
     assert "keeps its own pooling, cls" in told.getvalue()
     for kind in ("similarity", "retrieval"):
-        assert has_head(folder, task_of("mean", kind))
+        assert has_task_head(folder, task_of("mean", kind))
         again = load_model(folder, task_of("mean", kind))
         assert (again.config.pooling, again.config.sentence_size) == ("cls", 8)
         assert same(again, model)
@@ -136,7 +136,7 @@ def test_an_embedding_model_keeps_its_own_pooling_for_any_such_task(tiny_model, 
 def test_as_a_classifier_it_is_an_encoder(tiny_model, tiny_folder, tiny_task, tiny_tokenizer, tmp_path):
     model = tiny_model("bert", head=HEAD, sentence_size=8)
     folder = tiny_folder(model, task_of())
-    assert not has_head(folder, tiny_task)
+    assert not has_task_head(folder, tiny_task)
     classifier = load_model(folder, tiny_task)
     assert torch.equal(classifier.bert.pooler.dense.weight, model.pooler.dense.weight)
     save_model(classifier, tiny_tokenizer, tmp_path, FolderInfo(step="finetune", made_by="tests", task=tiny_task))
@@ -164,12 +164,12 @@ def test_projections_are_put_in_and_taken_away(tiny_model):
     other = with_projection(model, weight)
     assert (embedding_size(other), embedding_size(model)) == (5, 32)
     assert torch.equal(projection_of(other), weight)
-    fit_embedding(other, 5, seed=1)
+    set_embedding_size(other, 5, seed=1)
     assert torch.equal(projection_of(other), weight)
-    fit_embedding(other, 7, seed=1)
+    set_embedding_size(other, 7, seed=1)
     first = projection_of(other)
-    fit_embedding(other, 5, seed=1)
-    fit_embedding(other, 7, seed=1)
+    set_embedding_size(other, 5, seed=1)
+    set_embedding_size(other, 7, seed=1)
     assert torch.equal(projection_of(other), first)
     set_projection(other, None)
     assert same(other, model)

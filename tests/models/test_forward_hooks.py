@@ -5,7 +5,7 @@ from compress.errors import ModelError
 from compress.families import FAMILIES
 from compress.losses import LOSSES, LayerLoss
 from compress.models.encoder_parts import layers_of
-from compress.models.forward_hooks import EMBEDDINGS, observe, observe_each
+from compress.models.forward_hooks import EMBEDDINGS, capture, capture_parts
 from compress.models.student.build_student import build_student
 from compress.recipe.training_schema import Student
 
@@ -15,7 +15,7 @@ SPLIT = [name for name, family in FAMILIES.items() if family.query is not None]
 @pytest.mark.parametrize("name", FAMILIES)
 def test_hidden_states_are_those_that_the_model_would_return(name, tiny_model, batch):
     model = tiny_model(name)
-    with observe(model, [0, 1], {"hidden"}) as seen:
+    with capture(model, [0, 1], {"hidden"}) as seen:
         told = model(**batch(model), output_hidden_states=True).hidden_states
     assert sorted(seen) == [0, 1]
     assert torch.equal(seen[0]["hidden"], told[1])
@@ -28,7 +28,7 @@ def test_hidden_states_are_those_that_the_model_would_return(name, tiny_model, b
 def test_query_and_key_give_the_attention_maps_of_eager_mode(name, tiny_model, batch):
     model = tiny_model(name)
     inputs = batch(model)
-    with observe(model, [0, 1], {"query", "key", "value"}) as seen:
+    with capture(model, [0, 1], {"query", "key", "value"}) as seen:
         model(**inputs)
     assert model.config._attn_implementation == "sdpa"
     model.set_attn_implementation("eager")
@@ -45,7 +45,7 @@ def test_query_and_key_give_the_attention_maps_of_eager_mode(name, tiny_model, b
 def test_embeddings_are_what_the_first_layer_is_handed(name, tiny_model, batch):
     """Of ALBERT and ELECTRA, whose embeddings are narrower than their layers, what they were brought to."""
     model = tiny_model(name)
-    with observe(model, [EMBEDDINGS], {"hidden"}) as seen:
+    with capture(model, [EMBEDDINGS], {"hidden"}) as seen:
         told = model(**batch(model), output_hidden_states=True).hidden_states
     assert torch.equal(seen[EMBEDDINGS]["hidden"], told[0])
     assert seen[EMBEDDINGS]["hidden"].shape[-1] == model.config.hidden_size
@@ -56,7 +56,7 @@ def test_embeddings_are_what_the_first_layer_is_handed(name, tiny_model, batch):
 
 def test_factorised_embeddings_are_as_wide_as_the_layers(tiny_model, batch):
     model = build_student(tiny_model("bert"), Student(layers=1, factors=8))
-    with observe(model, [EMBEDDINGS], {"hidden"}) as seen:
+    with capture(model, [EMBEDDINGS], {"hidden"}) as seen:
         told = model(**batch(model), output_hidden_states=True).hidden_states
     assert torch.equal(seen[EMBEDDINGS]["hidden"], told[0])
 
@@ -64,7 +64,7 @@ def test_factorised_embeddings_are_as_wide_as_the_layers(tiny_model, batch):
 def test_each_layer_shows_its_own_parts_alone(tiny_model, batch):
     model = tiny_model("bert", num_hidden_layers=3)
     wanted = {EMBEDDINGS: {"hidden"}, 0: {"hidden"}, 2: {"query", "value"}}
-    with observe_each(model, wanted) as seen:
+    with capture_parts(model, wanted) as seen:
         hooks = sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules())
         model(**batch(model))
     assert hooks == 4
@@ -73,14 +73,14 @@ def test_each_layer_shows_its_own_parts_alone(tiny_model, batch):
 
 def test_nothing_is_hooked_where_nothing_is_asked(tiny_model):
     model = tiny_model("bert")
-    with observe_each(model, {}) as seen, observe(model, [], {"hidden"}):
+    with capture_parts(model, {}) as seen, capture(model, [], {"hidden"}):
         assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     assert seen == {}
 
 
 def test_shared_layers_show_their_own_parts_by_depth(tiny_model, batch):
     model = tiny_model("albert", num_hidden_layers=3)
-    with observe_each(model, {EMBEDDINGS: {"hidden"}, 1: {"query"}, 2: {"hidden"}}) as seen:
+    with capture_parts(model, {EMBEDDINGS: {"hidden"}, 1: {"query"}, 2: {"hidden"}}) as seen:
         for _ in range(2):
             told = model(**batch(model), output_hidden_states=True).hidden_states
     assert torch.equal(seen[EMBEDDINGS]["hidden"], told[0])
@@ -97,7 +97,7 @@ def test_shared_layers_show_their_own_parts_by_depth(tiny_model, batch):
 
 def test_gradients_pass_through_what_is_seen(tiny_model, batch):
     model = tiny_model("bert")
-    with observe(model, [0], {"query", "key", "hidden"}) as seen:
+    with capture(model, [0], {"query", "key", "hidden"}) as seen:
         model(**batch(model))
     sum(tensor.square().sum() for tensor in seen[0].values()).backward()
     layer = layers_of(model)[0]
@@ -108,7 +108,7 @@ def test_gradients_pass_through_what_is_seen(tiny_model, batch):
 
 def test_only_what_was_asked_is_kept_and_hooks_go(tiny_model, batch):
     model = tiny_model("bert")
-    with observe(model, [1], {"hidden"}) as seen:
+    with capture(model, [1], {"hidden"}) as seen:
         model(**batch(model))
     assert list(seen) == [1]
     assert list(seen[1]) == ["hidden"]
@@ -120,7 +120,7 @@ def test_only_what_was_asked_is_kept_and_hooks_go(tiny_model, batch):
 
 def test_shared_layers_are_told_apart_by_depth(tiny_model, batch):
     model = tiny_model("albert", num_hidden_layers=3)
-    with observe(model, [0, 2], {"hidden", "query"}) as seen:
+    with capture(model, [0, 2], {"hidden", "query"}) as seen:
         for _ in range(2):
             told = model(**batch(model), output_hidden_states=True).hidden_states
     assert torch.equal(seen[0]["hidden"], told[1])
@@ -130,20 +130,20 @@ def test_shared_layers_are_told_apart_by_depth(tiny_model, batch):
 
 def test_what_cannot_be_observed_is_said(tiny_model):
     for layer in (2, -2):
-        with pytest.raises(ModelError, match="layers 0 to 1"), observe(tiny_model("bert"), [layer], {"hidden"}):
+        with pytest.raises(ModelError, match="layers 0 to 1"), capture(tiny_model("bert"), [layer], {"hidden"}):
             pass
-    with pytest.raises(ModelError, match="embeddings have no queries"), observe(tiny_model("bert"), [-1], {"query"}):
+    with pytest.raises(ModelError, match="embeddings have no queries"), capture(tiny_model("bert"), [-1], {"query"}):
         pass
     with (
         pytest.raises(ModelError, match="modernbert computes query"),
-        observe(tiny_model("modernbert"), [0], {"query"}),
+        capture(tiny_model("modernbert"), [0], {"query"}),
     ):
         pass
 
 
 def test_pruned_layers_show_the_heads_they_have(tiny_model, cut, batch):
     model = cut(tiny_model("bert"))
-    with observe(model, [0, 1], {"query"}) as seen:
+    with capture(model, [0, 1], {"query"}) as seen:
         model(**batch(model))
     assert [seen[layer]["query"].shape[1] for layer in (0, 1)] == [3, 4]
 

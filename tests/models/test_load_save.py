@@ -10,7 +10,7 @@ from compress.console import Console
 from compress.errors import ModelError
 from compress.families import FAMILIES
 from compress.model_info import FolderInfo, TaskInfo, read_info
-from compress.models.load_save import fit_head, has_head, load, load_model, load_tokenizer, save_model
+from compress.models.load_save import fit_head, has_task_head, load, load_model, load_tokenizer, save_model
 from compress.models.silence_transformers import quiet
 
 SAFE, CONFIG = "model.safetensors", "config.json"
@@ -53,7 +53,7 @@ def test_a_folder_comes_back_bit_for_bit(name, tiny_model, tiny_folder):
 def test_a_head_for_the_task_is_taken_as_it_is(plain, tiny_model, tiny_task):
     model = tiny_model("bert")
     folder = plain(model)
-    assert has_head(folder, tiny_task)
+    assert has_task_head(folder, tiny_task)
     assert same(load_model(folder, tiny_task), model)
 
 
@@ -62,7 +62,7 @@ def test_labels_are_matched_by_name(name, plain, tiny_model, batch):
     model = tiny_model(name, labels=("Good", "bad", "odd"))
     task = task_of("odd", "good", "bad")
     folder = plain(model)
-    assert has_head(folder, task)
+    assert has_task_head(folder, task)
     again = load_model(folder, task)
     assert list(again.config.id2label.values()) == ["odd", "good", "bad"]
     again.train(False)
@@ -74,7 +74,7 @@ def test_labels_are_matched_by_name(name, plain, tiny_model, batch):
 def test_another_head_is_drawn_anew_from_the_seed(labels, plain, tiny_model):
     folder = plain()
     task = task_of(*labels)
-    assert not has_head(folder, task)
+    assert not has_task_head(folder, task)
     first, again, other = (load_model(folder, task, seed=seed) for seed in (1, 1, 2))
     assert first.classifier.out_features == len(labels)
     assert torch.equal(first.classifier.weight, again.classifier.weight)
@@ -86,44 +86,44 @@ def test_another_head_is_drawn_anew_from_the_seed(labels, plain, tiny_model):
 def test_regression_has_one_answer(plain, tiny_model):
     folder = plain(tiny_model("bert", labels=("score",)))
     task = task_of(kind="regression")
-    assert has_head(folder, task)
+    assert has_task_head(folder, task)
     assert load_model(folder, task).config.problem_type == "regression"
-    assert not has_head(plain(), task)
+    assert not has_task_head(plain(), task)
 
 
 @pytest.mark.parametrize("kind", ["multiple_choice", "ranking"])
 def test_scores_of_choices_and_candidates_are_one_output(kind, plain, tiny_model, tiny_folder):
     task = task_of(kind=kind)
     folder = plain(tiny_model("bert", labels=("LABEL_0",)))  # a cross-encoder from elsewhere
-    assert has_head(folder, task)
+    assert has_task_head(folder, task)
     model = load_model(folder, task)
     assert (model.config.num_labels, model.config.problem_type) == (1, None)
     fit_head(model, task)
-    assert has_head(tiny_folder(model, task), task)
+    assert has_task_head(tiny_folder(model, task), task)
     other = task_of(kind="regression")  # a score among others is no number with a meaning of its own
-    assert not has_head(tiny_folder(model, task), other)
-    assert not has_head(tiny_folder(load_model(folder, other), other), task)
+    assert not has_task_head(tiny_folder(model, task), other)
+    assert not has_task_head(tiny_folder(load_model(folder, other), other), task)
 
 
 def test_spans_have_two_outputs_whatever_the_checkpoint_had(plain, tiny_model, tiny_folder):
     task = task_of(kind="question_answering")
     folder = plain(tiny_model("bert", labels=("a", "b", "c")))
-    assert not has_head(folder, task)
+    assert not has_task_head(folder, task)
     model = load_model(folder, task)
     assert model.qa_outputs.out_features == model.config.num_labels == 2
-    assert has_head(tiny_folder(model, task), task)
-    assert has_head(plain(tiny_model("bert", head="ForQuestionAnswering")), task)
+    assert has_task_head(tiny_folder(model, task), task)
+    assert has_task_head(plain(tiny_model("bert", head="ForQuestionAnswering")), task)
 
 
 def test_windows_that_are_weighed_have_one_output_more(plain, tiny_model, tiny_folder, tiny_task):
     task = tiny_task.model_copy(update={"long": "attention"})
     folder = plain()
-    assert not has_head(folder, task)
+    assert not has_task_head(folder, task)
     model = load_model(folder, task)
     assert model.config.id2label == {0: "bad", 1: "good", 2: "weight"}
     made = tiny_folder(model, task)
-    assert has_head(made, task)
-    assert not has_head(made, tiny_task)
+    assert has_task_head(made, task)
+    assert not has_task_head(made, tiny_task)
     turned = task.model_copy(update={"labels": ("good", "bad")})
     expected = model.classifier.weight[[1, 0, 2]]
     assert torch.equal(load_model(made, turned).classifier.weight, expected)
@@ -138,10 +138,10 @@ CHOOSERS = {name: family.choice_head_is_sequence_head for name, family in FAMILI
 def test_a_multiple_choice_checkpoint_gives_its_head_where_it_is_the_same(name, alike, plain, tiny_model, batch):
     model = tiny_model(name, head="ForMultipleChoice")
     folder, task = plain(model), task_of(kind="multiple_choice")
-    assert has_head(folder, task) is alike
+    assert has_task_head(folder, task) is alike
     again = load_model(folder, task)
     assert again.config.num_labels == 1
-    assert not has_head(folder, task_of(kind="regression"))
+    assert not has_task_head(folder, task_of(kind="regression"))
     if alike:
         again.train(False)
         with torch.no_grad():
@@ -153,7 +153,7 @@ def test_a_multiple_choice_checkpoint_gives_its_head_where_it_is_the_same(name, 
 def test_an_encoder_gets_a_head(plain, tiny_model, tiny_task):
     base = tiny_model("bert", head="Model")
     folder = plain(base)
-    assert not has_head(folder, tiny_task)
+    assert not has_task_head(folder, tiny_task)
     model = load_model(folder, tiny_task)
     assert same(model.bert, base)
     assert model.config.problem_type == "single_label_classification"

@@ -5,7 +5,7 @@ import torch
 from transformers import AutoModelForMaskedLM
 
 from compress.errors import ModelError
-from compress.models.masked_lm import Hidden, MaskedModel
+from compress.models.masked_lm import MaskedModel, MaskedWord
 from compress.models.tiny import write_tiny_model
 
 FAMILIES = ("bert", "roberta", "distilbert", "albert", "electra", "mobilebert", "modernbert")
@@ -28,14 +28,14 @@ def pieces(model, encoded):
 
 
 def test_a_word_of_any_number_of_pieces_is_one_hidden_piece(model):
-    assert pieces(model, model.encode(Hidden("a bcd e", 2, 5))) == "[CLS] a [MASK] e [SEP]"
-    assert pieces(model, model.encode(Hidden("a", 0, 1))) == "[CLS] [MASK] [SEP]"
+    assert pieces(model, model.encode(MaskedWord("a bcd e", 2, 5))) == "[CLS] a [MASK] e [SEP]"
+    assert pieces(model, model.encode(MaskedWord("a", 0, 1))) == "[CLS] [MASK] [SEP]"
 
 
 def test_a_long_text_is_seen_around_the_word(model):
     text = " ".join("abcdefgh"[place % 8] for place in range(300))
     for start in (0, 200, 400, 598):
-        encoded = model.encode(Hidden(text, start, start + 1))
+        encoded = model.encode(MaskedWord(text, start, start + 1))
         assert len(encoded) == 128
         place = pieces(model, encoded).split().index("[MASK]")
         around = text[:start] + "_" + text[start + 1 :]
@@ -46,7 +46,7 @@ def test_a_long_text_is_seen_around_the_word(model):
 
 def test_a_text_with_the_name_of_the_mask_in_it(model):
     text = "a [MASK] b c [MASK]"
-    shown = pieces(model, model.encode(Hidden(text, 11, 12)))
+    shown = pieces(model, model.encode(MaskedWord(text, 11, 12)))
     assert shown == "[CLS] a [PAD] b [MASK] [PAD] [SEP]"
 
 
@@ -55,7 +55,7 @@ def test_candidates_are_the_likeliest_words_of_the_hidden_place(family, tmp_path
     """Against the model asked about each text alone, with all it says."""
     write_tiny_model(tmp_path, family, masked=True)
     ours, theirs = MaskedModel.load(str(tmp_path)), AutoModelForMaskedLM.from_pretrained(tmp_path).eval()
-    hidden = [Hidden("a bc d", 2, 4), Hidden("a b c d e f g", 12, 13), Hidden("x", 0, 1)]
+    hidden = [MaskedWord("a bc d", 2, 4), MaskedWord("a b c d e f g", 12, 13), MaskedWord("x", 0, 1)]
     encoded = [ours.encode(word) for word in hidden]
     vocabulary = ours._tokenizer.get_vocab()
     words = {piece: number for piece, number in vocabulary.items() if piece.isalpha()}
@@ -68,7 +68,7 @@ def test_candidates_are_the_likeliest_words_of_the_hidden_place(family, tmp_path
 
 
 def test_only_whole_words_are_said(model):
-    (found,) = model.candidates([model.encode(Hidden("a", 0, 1))], 1000)
+    (found,) = model.candidates([model.encode(MaskedWord("a", 0, 1))], 1000)
     assert sorted(found) == sorted("abcdefghijklmnopqrstuvwxyz")
 
 

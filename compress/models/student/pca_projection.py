@@ -10,24 +10,24 @@ from __future__ import annotations
 
 import torch
 
-from compress.models.student.slicing import Importance, Stream, best, gain_of
+from compress.models.student.slicing import HiddenMap, Importance, norm_gain, top_indices
 
 TIE = 1e-5
 """So much of the mean square prefers the dimensions that slicing would keep, where directions carry nothing."""
 
 
-def principal(importance: Importance, width: int) -> Stream:
+def principal_directions(importance: Importance, width: int) -> HiddenMap:
     """The ``width`` principal directions of the hidden states, turned so that they lie next to single dimensions.
 
     Any rotation within the space of the directions keeps as much of the hidden states. The one that brings them nearest
     to the dimensions which slicing would keep (an orthogonal Procrustes problem) harms the norms least: with all
     directions kept it gives the teacher itself, and where some dimensions are always zero it cuts just these.
     """
-    kept = best(importance.hidden, width)
+    kept = top_indices(importance.hidden, width)
     moments = importance.moments.double()
     slices = torch.zeros(len(moments), dtype=torch.double)
     slices[kept] = TIE * moments.diagonal().mean()
     directions = torch.linalg.eigh(moments + slices.diag()).eigenvectors.flip(1)[:, :width]
     left, _, right = torch.linalg.svd(directions[kept].T)
     basis = directions @ left @ right
-    return Stream(len(moments), kept, gain_of(moments, basis), basis.to(importance.moments.dtype))
+    return HiddenMap(len(moments), kept, norm_gain(moments, basis), basis.to(importance.moments.dtype))

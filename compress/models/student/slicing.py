@@ -20,7 +20,13 @@ from compress.errors import ModelError
 from compress.families import Family
 from compress.models.embedding_model import SentenceEmbedding
 from compress.models.encoder_parts import base_of, family_of, head_size, layer_shapes, layers_of, part
-from compress.models.student.factorised_embeddings import FactoredEmbedding, factors_of, put_table, table_of, vectors_of
+from compress.models.student.factorised_embeddings import (
+    FactoredEmbedding,
+    embedding_table,
+    factor_count,
+    set_table,
+    word_embeddings,
+)
 
 Narrow = Callable[[Tensor, int], Tensor]
 """Takes a tensor and one of its dimensions, and gives it fewer entries there."""
@@ -43,7 +49,7 @@ class Importance:
     """Mean products of two hidden dimensions (hidden, hidden); its principal directions are those of `svd`."""
 
 
-def importance_of_weights(model: PreTrainedModel) -> Importance:
+def weight_importance(model: PreTrainedModel) -> Importance:
     """A stand-in where there is no data, made of the weights that give hidden states their values.
 
     A hidden dimension counts by the gain and bias with which norms give it, a head or neuron by the size of what
@@ -68,7 +74,7 @@ def importance_of_weights(model: PreTrainedModel) -> Importance:
     )
 
 
-def importance_of_nothing(model: PreTrainedModel) -> Importance:
+def uniform_importance(model: PreTrainedModel) -> Importance:
     """For copies, of which everything stays: all parts alike."""
     hidden = int(model.config.hidden_size)
     shapes = layer_shapes(model)
@@ -81,7 +87,7 @@ def importance_of_nothing(model: PreTrainedModel) -> Importance:
 
 
 @dataclass(frozen=True)
-class Stream:
+class HiddenMap:
     """The hidden dimensions of the student, in terms of the teacher's."""
 
     hidden: int
@@ -105,41 +111,43 @@ class Stream:
     def states(self, tensor: Tensor, dim: int) -> Tensor:
         """Narrow what reads or writes hidden states."""
         if self.basis is None:
-            return picked(self.kept, self.hidden, tensor, dim)
+            return take(self.kept, self.hidden, tensor, dim)
         narrowed: Tensor = torch.tensordot(tensor, self.basis.to(tensor), dims=([dim], [0]))
         return narrowed.movedim(-1, dim)
 
     def norm(self, tensor: Tensor, dim: int) -> Tensor:
         """Narrow the weight of a layer norm, which works on each dimension by itself."""
-        return picked(self.kept, self.hidden, tensor, dim) * self.gain
+        return take(self.kept, self.hidden, tensor, dim) * self.gain
 
 
-def picked(kept: Tensor, count: int, tensor: Tensor, dim: int) -> Tensor:
+def take(kept: Tensor, count: int, tensor: Tensor, dim: int) -> Tensor:
     """The ``kept`` of ``count`` entries; where several parts stand one after the other (Q, K and V), of each."""
     blocks = range(0, tensor.shape[dim], count)
     return tensor.index_select(dim, torch.cat([kept + start for start in blocks]).to(tensor.device))
 
 
-def best(importance: Tensor, count: int) -> Tensor:
+def top_indices(importance: Tensor, count: int) -> Tensor:
     """The ``count`` most important, in their order."""
     return torch.sort(torch.sort(importance, descending=True, stable=True).indices[:count]).values
 
 
-def sliced(importance: Importance, width: int) -> Stream:
+def select_dimensions(importance: Importance, width: int) -> HiddenMap:
     """The most important hidden dimensions."""
-    kept = best(importance.hidden, width)
-    return Stream(len(importance.hidden), kept, gain_of(importance.moments, torch.eye(len(importance.hidden))[:, kept]))
+    kept = top_indices(importance.hidden, width)
+    return HiddenMap(
+        len(importance.hidden), kept, norm_gain(importance.moments, torch.eye(len(importance.hidden))[:, kept])
+    )
 
 
-def gain_of(moments: Tensor, basis: Tensor) -> float:
-    """See `Stream.gain`; ``basis`` (hidden, width) has orthonormal columns."""
+def norm_gain(moments: Tensor, basis: Tensor) -> float:
+    """See `HiddenMap.gain`; ``basis`` (hidden, width) has orthonormal columns."""
     hidden, width = basis.shape
     share = float((basis.T @ moments @ basis).trace() / moments.trace())
     return math.sqrt(share * hidden / width)
 
 
 def copy_weights(
-    origin: PreTrainedModel, fresh: PreTrainedModel, chosen: Sequence[int], importance: Importance, stream: Stream
+    origin: PreTrainedModel, fresh: PreTrainedModel, chosen: Sequence[int], importance: Importance, stream: HiddenMap
 ) -> None:
     """Fill ``fresh`` from ``origin``: everything outside the layers, and the chosen layers in their new places.
 
@@ -167,19 +175,19 @@ class _Axes:
     bias: Narrow
 
 
-def _axes_of(module: nn.Module, stream: Stream) -> _Axes:
+def _axes_of(module: nn.Module, stream: HiddenMap) -> _Axes:
     """Of a module that knows nothing but hidden states."""
     return _Axes(stream.norm if isinstance(module, nn.LayerNorm) else stream.states, stream.states, stream.states)
 
 
 def _layer_axes(
-    family: Family, size: int, layer: nn.Module, heads: Tensor, neurons: Tensor, stream: Stream
+    family: Family, size: int, layer: nn.Module, heads: Tensor, neurons: Tensor, stream: HiddenMap
 ) -> dict[str, _Axes]:
     """By path of a linear part, how the teacher's is narrowed to the shape of ``layer``."""
     width, ffn = part(layer, family.attention_output).in_features, part(layer, family.ffn_out).in_features
     channels = torch.arange(len(heads) * size).reshape(len(heads), size)
-    head = partial(picked, channels[best(heads, width // size)].flatten(), channels.numel())
-    neuron = partial(picked, best(neurons, ffn), len(neurons))
+    head = partial(take, channels[top_indices(heads, width // size)].flatten(), channels.numel())
+    neuron = partial(take, top_indices(neurons, ffn), len(neurons))
     readers = (family.query, family.key, family.value, family.query_key_value)
     return {path: _Axes(head, stream.states, head) for path in readers if path is not None} | {
         family.attention_output: _Axes(stream.states, head, stream.states),
@@ -206,17 +214,17 @@ def _copy_own(theirs: nn.Module, ours: nn.Module, axes: _Axes) -> None:
             target.copy_(value)
 
 
-def _set_vectors(origin: PreTrainedModel, fresh: PreTrainedModel, stream: Stream) -> list[nn.Module]:
+def _set_vectors(origin: PreTrainedModel, fresh: PreTrainedModel, stream: HiddenMap) -> list[nn.Module]:
     """Set factorised word vectors where the teacher has others; returns the modules that are set."""
-    ours = vectors_of(fresh)
-    if not isinstance(ours, FactoredEmbedding) or factors_of(origin) == ours.embedding_dim:
+    ours = word_embeddings(fresh)
+    if not isinstance(ours, FactoredEmbedding) or factor_count(origin) == ours.embedding_dim:
         return []
-    table = table_of(vectors_of(origin))
-    put_table(ours, table if table.shape[1] == ours.widen.out_features else stream.states(table, 1))
+    table = embedding_table(word_embeddings(origin))
+    set_table(ours, table if table.shape[1] == ours.widen.out_features else stream.states(table, 1))
     return list(ours.modules())
 
 
-def _head_axes(origin: PreTrainedModel, fresh: PreTrainedModel, stream: Stream) -> dict[str, _Axes]:
+def _head_axes(origin: PreTrainedModel, fresh: PreTrainedModel, stream: HiddenMap) -> dict[str, _Axes]:
     """How the parts of a head are narrowed that makes features of its own out of the hidden states.
 
     Behind a dense layer and its activation stand features, and no hidden states: those stay that the last layer weighs
@@ -229,8 +237,8 @@ def _head_axes(origin: PreTrainedModel, fresh: PreTrainedModel, stream: Stream) 
     if not dense or not readers or isinstance(origin, SentenceEmbedding):
         return {}
     weights = torch.cat([pairs[path][0].weight.detach().cpu() for path in readers])
-    kept = best(weights.norm(dim=0), pairs[dense[0]][1].out_features)
-    features = partial(picked, kept, weights.shape[1])
+    kept = top_indices(weights.norm(dim=0), pairs[dense[0]][1].out_features)
+    features = partial(take, kept, weights.shape[1])
     norms = [path for path, module in origin.named_modules() if isinstance(module, nn.LayerNorm)]
     return (
         {path: _Axes(features, features, features) for path in norms if path not in _names_of_base(origin)}
@@ -246,7 +254,7 @@ def _names_of_base(model: PreTrainedModel) -> set[str]:
 
 def _outer_linears(origin: PreTrainedModel, fresh: PreTrainedModel) -> dict[str, tuple[nn.Linear, nn.Linear]]:
     """The linear parts outside the layers and word vectors, of both models."""
-    known = {id(module) for each in (*layers_of(fresh), vectors_of(fresh)) for module in each.modules()}
+    known = {id(module) for each in (*layers_of(fresh), word_embeddings(fresh)) for module in each.modules()}
     return {
         path: (part(origin, path), module)
         for path, module in fresh.named_modules()

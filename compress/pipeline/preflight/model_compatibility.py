@@ -22,7 +22,7 @@ from compress.model_sources import source_kind
 from compress.models.checkpoint_task import EMBEDDING
 from compress.models.forward_hooks import part_path
 from compress.models.load_save import refuse_exported, saved_embedding_size
-from compress.models.student.build_student import form_of, reshapes
+from compress.models.student.build_student import changes_shape, plan_student_shape
 from compress.pipeline.forecast.estimate_shapes import local_folder
 from compress.pipeline.preflight.teacher_student_compat import (
     check_labels,
@@ -95,8 +95,10 @@ def compatibility_warnings(recipe: Recipe, cards: Sequence[Path] = ()) -> Iterat
         return
     named = student if student.source else recipe.teacher
     config = config_in(config_of(str(named.source), named.revision, cards))
-    if config is not None and not (student.source and not reshapes(student)):
-        yield from (f"student: {doubt}" for doubt in settings_warnings_start(form_of(config, student).start, student))
+    if config is not None and not (student.source and not changes_shape(student)):
+        yield from (
+            f"student: {doubt}" for doubt in settings_warnings_start(plan_student_shape(config, student).start, student)
+        )
 
 
 def config_of(source: str, revision: str | None, cards: Sequence[Path] = ()) -> Config:
@@ -122,7 +124,7 @@ def _refusals(part: str, attempt: Callable[[], object]) -> Iterator[str]:
 def _takes_shape(recipe: Recipe, origin: Config) -> None:
     """Refuse layers, widths and factors that cannot be had of what the student is made of."""
     if recipe.student and (config := config_in(origin)):
-        form_of(config, recipe.student)
+        plan_student_shape(config, recipe.student)
 
 
 def _embeds_within(recipe: Recipe, teacher: Config, cards: Sequence[Path]) -> None:

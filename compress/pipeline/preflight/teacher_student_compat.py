@@ -12,12 +12,12 @@ from compress.errors import CompressError
 from compress.losses.distillation.relation import relation_heads
 from compress.model_info import TaskInfo
 from compress.model_sources import source_kind
-from compress.models.checkpoint_task import saved_as
+from compress.models.checkpoint_task import checkpoint_task
 from compress.models.encoder_parts import head_size
 from compress.models.heads import head_named
 from compress.models.load_save import TOKENIZER_FILES, load_tokenizer, read_config
-from compress.models.nonuniform_models import told_shapes
-from compress.models.student.build_student import form_of, reshapes
+from compress.models.nonuniform_models import config_layer_shapes
+from compress.models.student.build_student import changes_shape, plan_student_shape
 from compress.pipeline.forecast.estimate_shapes import local_folder
 from compress.recipe.loss_schema import Relation
 from compress.recipe.schema import Task
@@ -44,16 +44,16 @@ def config_in(told: Mapping[str, Any]) -> PreTrainedConfig | None:
 def teacher_widths(told: Mapping[str, Any]) -> Widths | None:
     """Those of a model with this config.json, as far as it is known."""
     config = config_in(told)
-    return None if config is None else [heads * head_size(config) for heads, _ in told_shapes(config)]
+    return None if config is None else [heads * head_size(config) for heads, _ in config_layer_shapes(config)]
 
 
 def student_widths(told: Mapping[str, Any], student: Student | None) -> Widths | None:
     """Those of what is made of a model with this config.json; None where that is unknown, or cannot be made."""
     config = config_in(told)
-    if config is None or student is None or (student.source and not reshapes(student)):
+    if config is None or student is None or (student.source and not changes_shape(student)):
         return teacher_widths(told)
     try:
-        form = form_of(config, student)
+        form = plan_student_shape(config, student)
     except CompressError:  # told where shapes are checked
         return None
     return [heads * form.head_size for heads, _ in form.shapes]
@@ -82,7 +82,7 @@ def check_labels(who: str, named: FurtherTeacher, asked: Task, task: TaskInfo | 
     if source_kind(named.source, "teachers") != "folder":
         return
     folder = Path(named.source).expanduser()
-    saved = saved_as(folder, read_config(folder))
+    saved = checkpoint_task(folder, read_config(folder))
     if task is None:
         check_teacher_head(who, saved, head_named(kind_of(asked).head))
     else:

@@ -23,7 +23,7 @@ from compress.data.tokenizer import TextTokenizer
 from compress.errors import ModelError
 from compress.model_info import TaskInfo
 from compress.models.encoder_parts import base_of, family_of, head_size, layers_of, part
-from compress.models.student.build_student import is_cut, origin_of, reshapes
+from compress.models.student.build_student import changes_shape, is_narrowed, source_model
 from compress.models.student.slicing import Importance
 from compress.recipe.training_schema import Student
 from compress.tasks.base import Row
@@ -44,10 +44,10 @@ def importance_for_student(
     seed: int,
 ) -> Importance | None:
     """What `build_student` needs to know of the model it cuts; None where it cuts none."""
-    if not (reshapes(student) if student.source else is_cut(teacher.config, student)):
+    if not (changes_shape(student) if student.source else is_narrowed(teacher.config, student)):
         return None
-    origin = origin_of(teacher, student, task, seed)
-    if not is_cut(origin.config, student):
+    origin = source_model(teacher, student, task, seed)
+    if not is_narrowed(origin.config, student):
         return None
     device = origin.device
     nn.Module.to(origin, Processes().device)

@@ -27,7 +27,7 @@ from compress.data.splits.row_store import Rows, RowWriter
 from compress.errors import DataError, UsageError
 from compress.model_info import TaskInfo
 from compress.model_sources import identity
-from compress.models.masked_lm import Hidden, MaskedModel
+from compress.models.masked_lm import MaskedModel, MaskedWord
 from compress.recipe.training_schema import Augment, Distill
 from compress.tasks import kind_of
 from compress.tasks.base import Row
@@ -48,7 +48,7 @@ SINGLE = "\u3040-\u30ff\u3400-\u9fff"
 """Characters of scripts without spaces, each of which is taken for a word."""
 WORD = re.compile(rf"[{SINGLE}]|[^\W\d_{SINGLE}]+(?:['’][^\W\d_{SINGLE}]+)*")
 
-Choice = Mapping[Hidden, Sequence[str]]
+Choice = Mapping[MaskedWord, Sequence[str]]
 """What may stand instead of each word."""
 
 
@@ -109,17 +109,19 @@ def changed_rows(
             progress.advance(len(places))
 
 
-def words_to_replace(parts: Sequence[str], share: float, random: Random) -> list[list[Hidden]]:
+def words_to_replace(parts: Sequence[str], share: float, random: Random) -> list[list[MaskedWord]]:
     """Of the texts of a row, each word with the probability ``share``; one at least where there is any."""
-    every = [(part, Hidden(text, *found.span())) for part, text in enumerate(parts) for found in WORD.finditer(text)]
+    every = [
+        (part, MaskedWord(text, *found.span())) for part, text in enumerate(parts) for found in WORD.finditer(text)
+    ]
     drawn = [each for each in every if random.random() < share] or (every and [random.choice(every)])
     return [[word for place, word in drawn if place == part] for part in range(len(parts))]
 
 
-def candidates(words: Sequence[Hidden], most: int, model: MaskedModel) -> Choice:
+def candidates(words: Sequence[MaskedWord], most: int, model: MaskedModel) -> Choice:
     """For each word the likeliest others in its place, as many as ``most``, in its own case."""
     encoded = [model.encode(word) for word in words]
-    found: dict[Hidden, Sequence[str]] = {}
+    found: dict[MaskedWord, Sequence[str]] = {}
     for indices in by_length(np.array([len(pieces) for pieces in encoded], dtype=np.int64), BATCH):
         # One more than is wanted: the word itself is often among them.
         for index, likely in zip(indices, model.candidates([encoded[i] for i in indices], most + 1), strict=True):
@@ -130,7 +132,7 @@ def candidates(words: Sequence[Hidden], most: int, model: MaskedModel) -> Choice
     return found
 
 
-def replace_words(text: str, words: Sequence[Hidden], choice: Choice, random: Random) -> str:
+def replace_words(text: str, words: Sequence[MaskedWord], choice: Choice, random: Random) -> str:
     """A text with each of these words, which come in its order, replaced by one of its candidates; the rest stays."""
     pieces, end = [], 0
     for word in words:

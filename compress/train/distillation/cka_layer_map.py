@@ -12,7 +12,7 @@ from compress.console import Console
 from compress.data.encode import by_length
 from compress.model_info import LayerMap
 from compress.models.encoder_parts import layers_of
-from compress.models.forward_hooks import observe
+from compress.models.forward_hooks import capture
 from compress.recipe.training_schema import Distill
 from compress.train.core.distributed import Processes
 from compress.train.distillation.cka import LinearCKA, align_layers
@@ -77,7 +77,7 @@ def _features(model: PreTrainedModel, batch: dict[str, Tensor]) -> list[Tensor]:
     """What each layer hands on of every real piece."""
     here = {name: tensor.to(model.device) for name, tensor in batch.items()}
     layers = range(len(layers_of(model)))
-    with torch.no_grad(), observe(model, layers, ["hidden"]) as seen:
+    with torch.no_grad(), capture(model, layers, ["hidden"]) as seen:
         forward(model, here)
     return [seen[layer]["hidden"][here["attention_mask"].bool()] for layer in layers]
 

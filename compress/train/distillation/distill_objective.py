@@ -17,7 +17,7 @@ from compress.losses.tensor_ops.row_subset import loss_on_subset
 from compress.losses.tensor_ops.soft_targets import SOFT_LABELS_KEY, has_soft_labels, select_soft_targets
 from compress.model_info import TaskInfo
 from compress.models.encoder_parts import layers_of
-from compress.models.forward_hooks import Seen, Wanted, observe_each
+from compress.models.forward_hooks import Captured, LayerParts, capture_parts
 from compress.recipe.training_schema import Distill
 from compress.tasks import kind_of
 from compress.train.distillation.cross_encoder_scores import check_margin_loss
@@ -40,8 +40,8 @@ class BatchView(NamedTuple):
     """The student's."""
     wanted: ModelOutputs
     """What its answers should be; empty where no loss asks."""
-    ours: Seen
-    theirs: Seen
+    ours: Captured
+    theirs: Captured
     projected: Mapping[Pair, Tensor]
     """The student's hidden states in the teacher's width, where they differ."""
 
@@ -126,16 +126,16 @@ class DistillObjective:
         """Each loss under its name in the recipe, the task's own as `hard_label`."""
         batch = GroupedBatch(batch)
         wanted, theirs = self._ask_teacher(batch)  # before the student, whose activations stay for the gradients
-        with observe_each(model, self.ours) as ours:
+        with capture_parts(model, self.ours) as ours:
             outputs = forward(model, batch)
         moment = BatchView(batch, outputs, wanted, ours, theirs, self._projected(ours))
         return {name: weight * self._loss(name, moment) for name, weight in self.weights.items()}
 
-    def _ask_teacher(self, batch: Batch) -> tuple[ModelOutputs, Seen]:
+    def _ask_teacher(self, batch: Batch) -> tuple[ModelOutputs, Captured]:
         """What the student's answers and layers are compared with; a teacher runs only for what rows do not tell."""
         follows = any(isinstance(self.losses[name], OutputLoss) for name in self.weights)
         told = follows and SOFT_LABELS_KEY in batch
-        answers: tuple[ModelOutputs, Seen] = {}, {}
+        answers: tuple[ModelOutputs, Captured] = {}, {}
         if self.theirs or (follows and not (told and bool(has_soft_labels(batch).all()))):
             answers = self.teacher(batch, self.theirs)
         return (select_soft_targets(answers[0], batch, self.task, self.problem), answers[1]) if told else answers
@@ -163,7 +163,7 @@ class DistillObjective:
             found.append(loss.function(student, moment.theirs[pair[1]], moment.batch, section))
         return torch.stack(found).mean()
 
-    def _projected(self, ours: Seen) -> dict[Pair, Tensor]:
+    def _projected(self, ours: Captured) -> dict[Pair, Tensor]:
         """The student's hidden states as losses of now want them, made once for all of them."""
         wanted = self.comparisons.projected(self.stage, self.weights)
         every = self.projections.items()
@@ -184,7 +184,7 @@ def _some(pairs: Pairs) -> Pairs:
     return pairs
 
 
-def _check_observable(model: PreTrainedModel, wanted: Wanted) -> None:
+def _check_observable(model: PreTrainedModel, wanted: LayerParts) -> None:
     """Meet what cannot be observed now and not in the first step of training."""
-    with observe_each(model, wanted):
+    with capture_parts(model, wanted):
         pass

@@ -21,7 +21,7 @@ from compress.errors import ModelError, UsageError
 from compress.model_info import TaskInfo
 from compress.models.embedding_model import SentenceEmbedding, embedding_size, projection_of, with_projection
 from compress.models.load_save import saved_embedding_size
-from compress.models.student.build_student import place
+from compress.models.student.build_student import resolve_source
 from compress.recipe.training_schema import Student
 from compress.tasks.base import Row
 from compress.train.core.distributed import Processes
@@ -43,7 +43,7 @@ def match_student_embedding(
     check_embedding_width(student, task.kind, widest)
     if not widest:
         return teacher
-    own = saved_embedding_size(place(student.source), student.revision) if student.source else None
+    own = saved_embedding_size(resolve_source(student.source), student.revision) if student.source else None
     return reduce_embedding_width(teacher, student.embedding or min(own or widest, widest), rows, task, tokens)
 
 
@@ -92,7 +92,7 @@ def embeddings(
 ) -> NDArray[np.float32]:
     """A model's embeddings of all texts of up to `SAMPLE` rows, spread evenly over those that are there."""
     places = np.unique(np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(int))
-    encoded = encode_rows((rows[int(place)] for place in places), task, tokens)
+    encoded = encode_rows((rows[int(index)] for index in places), task, tokens)
     nn.Module.to(model, Processes().device)
     model.train(False)
     run = predict_function(model)

@@ -8,7 +8,7 @@ import torch
 from transformers import PreTrainedModel
 
 from compress.errors import ModelError
-from compress.models.forward_hooks import observe_each
+from compress.models.forward_hooks import capture_parts
 from compress.recipe.training_schema import Distill
 from compress.train.core.optimizer import frozen
 from compress.train.distillation.layer_pairs import STUDENT, LayerPairs, Pair
@@ -53,7 +53,7 @@ def _learning(student: PreTrainedModel, freeze: int | str, comparisons: LayerPai
     pieces = torch.ones(1, 2, dtype=torch.int64, device=student.device)
     training = student.training
     student.train(False)  # so that nothing random is drawn
-    with torch.enable_grad(), frozen(student, freeze), observe_each(student, comparisons.all_parts(STUDENT)) as seen:
+    with torch.enable_grad(), frozen(student, freeze), capture_parts(student, comparisons.all_parts(STUDENT)) as seen:
         answers = forward(student, {"input_ids": pieces, "attention_mask": pieces})
     student.train(training)
     found: set[int | None] = {

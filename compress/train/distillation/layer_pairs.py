@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from compress.errors import UsageError
 from compress.losses import LOSSES, LayerLoss, Part
-from compress.models.forward_hooks import Wanted
+from compress.models.forward_hooks import LayerParts
 from compress.recipe.training_schema import BATCH_LOSSES, Distill
 from compress.train.distillation.layer_map import Pairs, compared_layers
 from compress.train.distillation.phases import LossPhase
@@ -37,7 +37,7 @@ class LayerPairs:
         """What one loss compares in a phase."""
         return self._pairs[stage][name]
 
-    def parts(self, stage: int, names: Collection[str], side: int) -> Wanted:
+    def parts(self, stage: int, names: Collection[str], side: int) -> LayerParts:
         """Layer -> parts that these losses need of the student or the teacher."""
         wanted: dict[int, set[Part]] = {}
         for name in names:
@@ -47,7 +47,7 @@ class LayerPairs:
                     wanted.setdefault(pair[side], set()).update(parts)
         return wanted
 
-    def all_parts(self, side: int) -> Wanted:
+    def all_parts(self, side: int) -> LayerParts:
         """Layer -> parts that any phase needs."""
         wanted: dict[int, set[Part]] = {}
         for stage, pairs in enumerate(self._pairs):

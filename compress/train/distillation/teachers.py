@@ -16,10 +16,10 @@ from compress.data.tokenizer import check_length
 from compress.errors import ModelError
 from compress.families import max_positions
 from compress.model_info import TaskInfo
-from compress.models.checkpoint_task import Saved, answers_task, output_names, saved_as
+from compress.models.checkpoint_task import CheckpointTask, checkpoint_task, fits_task, output_names
 from compress.models.embedding_model import SentenceEmbedding, embedding_size
 from compress.models.fetch import fetch
-from compress.models.forward_hooks import Seen, Wanted, observe_each
+from compress.models.forward_hooks import Captured, LayerParts, capture_parts
 from compress.models.heads import Head, head_named
 from compress.models.load_save import load_model, load_tokenizer, read_config
 from compress.recipe.training_schema import Distill, FurtherTeacher
@@ -41,7 +41,7 @@ class Teacher(Protocol):
         """The model whose layers are shown: the recipe's own teacher."""
         ...
 
-    def __call__(self, batch: Batch, wanted: Wanted) -> tuple[ModelOutputs, Seen]:
+    def __call__(self, batch: Batch, wanted: LayerParts) -> tuple[ModelOutputs, Captured]:
         """What it answers, and the ``wanted`` parts of each layer (`EMBEDDINGS`, or from 0), on the batch's device."""
         ...
 
@@ -62,7 +62,7 @@ class Teacher(Protocol):
         ...
 
 
-TeacherCacheFactory = Callable[[Teacher, Wanted], Teacher]
+TeacherCacheFactory = Callable[[Teacher, LayerParts], Teacher]
 """A teacher, and all that will ever be asked of its layers, becomes one whose words stay on disk."""
 
 
@@ -73,12 +73,12 @@ class ModelTeacher:
         self.model = model
         model.train(False)
 
-    def __call__(self, batch: Batch, wanted: Wanted) -> tuple[ModelOutputs, Seen]:
+    def __call__(self, batch: Batch, wanted: LayerParts) -> tuple[ModelOutputs, Captured]:
         """A forward pass, wherever the batch is."""
         device = batch["input_ids"].device
         if self.model.device != device:
             nn.Module.to(self.model, device)
-        with torch.no_grad(), observe_each(self.model, wanted) as seen:
+        with torch.no_grad(), capture_parts(self.model, wanted) as seen:
             return forward(self.model, batch), seen
 
     def models(self) -> Sequence[PreTrainedModel]:
@@ -113,7 +113,7 @@ class Ensemble:
         self.teachers = [(teacher, weight / total) for teacher, weight in teachers]
         self.model = teachers[0][0].model
 
-    def __call__(self, batch: Batch, wanted: Wanted) -> tuple[ModelOutputs, Seen]:
+    def __call__(self, batch: Batch, wanted: LayerParts) -> tuple[ModelOutputs, Captured]:
         """Only the first teacher is looked into."""
         (first, weight), *others = self.teachers
         answers, seen = first(batch, wanted)
@@ -177,7 +177,7 @@ def _further(
 def check_further_teacher(named: FurtherTeacher, task: TaskInfo) -> Path:
     """The folder of a further teacher, which must answer the task."""
     folder = fetch(named.source, named.revision)
-    check_teacher_labels(_who(named), saved_as(folder, read_config(folder)), task)
+    check_teacher_labels(_who(named), checkpoint_task(folder, read_config(folder)), task)
     return folder
 
 
@@ -185,9 +185,9 @@ def _who(named: FurtherTeacher) -> str:
     return f"distill.teachers: {named.source}"
 
 
-def check_teacher_labels(who: str, saved: Saved, task: TaskInfo) -> None:
+def check_teacher_labels(who: str, saved: CheckpointTask, task: TaskInfo) -> None:
     """Refuse a checkpoint whose head answers another question, or has other labels."""
-    if answers_task(saved, task):
+    if fits_task(saved, task):
         return
     check_teacher_head(who, saved, head_named(kind_of(task).head))
     raise ModelError(
@@ -197,7 +197,7 @@ def check_teacher_labels(who: str, saved: Saved, task: TaskInfo) -> None:
     )
 
 
-def check_teacher_head(who: str, saved: Saved, expected: Head) -> None:
+def check_teacher_head(who: str, saved: CheckpointTask, expected: Head) -> None:
     """Refuse a checkpoint that was trained for another kind of question."""
     if saved.head is not expected:
         found = saved.head.name if saved.head else "none that is known here"

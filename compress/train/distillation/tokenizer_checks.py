@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.errors import ModelError
-from compress.models.student.factorised_embeddings import vectors_of
+from compress.models.student.factorised_embeddings import word_embeddings
 
 PADDED = 128
 """Embeddings are padded to a multiple of this at most: kernels like them."""
@@ -36,7 +36,7 @@ def check_embedding_counts(models: Sequence[PreTrainedModel], tokenizer: PreTrai
 
     The first is the teacher, the last the student.
     """
-    counts = [vectors_of(model).num_embeddings for model in models]
+    counts = [word_embeddings(model).num_embeddings for model in models]
     if min(counts) < len(tokenizer):
         raise ModelError(
             f"{_who(models, counts.index(min(counts)))} has word vectors for {min(counts)} pieces, and the tokenizer "

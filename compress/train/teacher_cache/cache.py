@@ -28,7 +28,7 @@ from transformers import PreTrainedModel
 from compress.console import Console
 from compress.errors import format_bytes, pluralize
 from compress.model_info import TaskInfo
-from compress.models.forward_hooks import Seen, Wanted
+from compress.models.forward_hooks import Captured, LayerParts
 from compress.recipe.training_schema import Distill
 from compress.tasks import kind_of
 from compress.train.core.distributed import Processes
@@ -69,7 +69,7 @@ class CachedTeacher:
     def __init__(
         self,
         teacher: Teacher,
-        wanted: Wanted,
+        wanted: LayerParts,
         examples: Examples,
         work: Path,
         disk: int,
@@ -125,7 +125,7 @@ class CachedTeacher:
         """Seconds that the teacher took for words that are kept."""
         return self._spared
 
-    def __call__(self, batch: Batch, wanted: Wanted) -> tuple[ModelOutputs, Seen]:
+    def __call__(self, batch: Batch, wanted: LayerParts) -> tuple[ModelOutputs, Captured]:
         """From disk what stands there, from the teacher what does not."""
         keys = self._keys(wanted)
         if not keys:
@@ -145,13 +145,13 @@ class CachedTeacher:
         stand = self._marks.present(index)
         return unflat({key: assemble(key, each, index, stand, asked, batch) for key, each in kept.items()}, wanted)
 
-    def _keys(self, wanted: Wanted) -> list[Key]:
+    def _keys(self, wanted: LayerParts) -> list[Key]:
         """All that is asked; nothing where sub_batch of it has no file."""
         answers: list[Key] = [key for key in self._kept if key[0] is None]
         layers: list[Key] = [(layer, part) for layer, parts in wanted.items() for part in sorted(parts)]
         return [*answers, *layers] if answers and self._kept.keys() >= set(layers) else []
 
-    def _ask(self, batch: Batch, index: Places, chosen: Chosen, wanted: Wanted) -> tuple[Places, TeacherTensors]:
+    def _ask(self, batch: Batch, index: Places, chosen: Chosen, wanted: LayerParts) -> tuple[Places, TeacherTensors]:
         """Where in the batch the chosen examples are, and what the teacher says of them; what has a place is kept."""
         rows = np.flatnonzero(chosen)
         with eager_only(self._compiles and len(rows) < len(index)):  # each number of rows would be compiled by itself

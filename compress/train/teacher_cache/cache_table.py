@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from compress.models.forward_hooks import Seen, Wanted
+from compress.models.forward_hooks import Captured, LayerParts
 from compress.train.distillation.teachers import ModelOutputs
 from compress.train.objective import Batch
 from compress.train.teacher_cache.cache_file import CachedTensor, Places
@@ -22,7 +22,7 @@ Chosen = NDArray[np.bool_]
 """Some of a batch's examples."""
 
 
-def flat(answers: ModelOutputs, seen: Seen) -> TeacherTensors:
+def flat(answers: ModelOutputs, seen: Captured) -> TeacherTensors:
     """Everything under its key, with examples and pieces in front."""
     said: TeacherTensors = {(None, name): tensor for name, tensor in answers.items()}
     for layer, parts in seen.items():
@@ -31,10 +31,10 @@ def flat(answers: ModelOutputs, seen: Seen) -> TeacherTensors:
     return said
 
 
-def unflat(said: TeacherTensors, wanted: Wanted) -> tuple[ModelOutputs, Seen]:
+def unflat(said: TeacherTensors, wanted: LayerParts) -> tuple[ModelOutputs, Captured]:
     """The opposite of `flat`, for what is wanted."""
     answers = {name: tensor for (layer, name), tensor in said.items() if layer is None}
-    seen: Seen = {layer: {} for layer in wanted}
+    seen: Captured = {layer: {} for layer in wanted}
     for (layer, part), tensor in said.items():
         if layer is not None:
             seen[layer][part] = tensor if part == "hidden" else tensor.transpose(1, 2)

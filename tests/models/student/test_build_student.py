@@ -4,8 +4,8 @@ import torch
 from compress.errors import ModelError
 from compress.families import FAMILIES
 from compress.models.encoder_parts import layer_shapes, layers_of, shape_of
-from compress.models.nonuniform_models import settled
-from compress.models.student.build_student import build_student, choose_layers, form_of
+from compress.models.nonuniform_models import match_config_to_weights
+from compress.models.student.build_student import build_student, choose_layers, plan_student_shape
 from compress.recipe.training_schema import Student
 
 
@@ -148,7 +148,7 @@ def test_students_that_cannot_be_are_refused(name, spec, message, tiny_model):
 
 
 def test_a_pruned_teacher_gives_uneven_students(tiny_model, cut):
-    teacher = settled(cut(tiny_model("bert")))
+    teacher = match_config_to_weights(cut(tiny_model("bert")))
     assert layer_shapes(build_student(teacher, Student(layers=(1,)))) == [(4, 48)]
     assert layer_shapes(build_student(teacher, Student(ffn=56))) == [(3, 56), (4, 48)]
     assert layer_shapes(build_student(teacher, Student(hidden=16, start="random"))) == [(2, 32), (2, 32)]
@@ -157,14 +157,14 @@ def test_a_pruned_teacher_gives_uneven_students(tiny_model, cut):
 @pytest.mark.parametrize(("name", "spec"), [("albert", {"heads": 2}), ("bert", {"hidden": 48}), ("bert", {"ffn": 80})])
 def test_what_cannot_be_cut_is_drawn_unless_it_is_asked_for(name, spec, tiny_model):
     teacher = tiny_model(name)
-    assert form_of(teacher.config, Student(**spec)).start == "random"
+    assert plan_student_shape(teacher.config, Student(**spec)).start == "random"
     first, other = (build_student(teacher, Student(**spec), seed=seed).state_dict() for seed in (0, 1))
     assert not all(torch.equal(first[key], other[key]) for key in first)
 
 
 def test_a_narrower_student_is_cut_out_by_default(tiny_model):
     config = tiny_model("bert").config
-    starts = [form_of(config, Student(**spec)).start for spec in ({"layers": 1}, {"hidden": 16}, {"ffn": 8})]
+    starts = [plan_student_shape(config, Student(**spec)).start for spec in ({"layers": 1}, {"hidden": 16}, {"ffn": 8})]
     assert starts == ["teacher", "slice", "slice"]
 
 

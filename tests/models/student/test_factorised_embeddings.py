@@ -9,15 +9,15 @@ from compress.model_info import FolderInfo, read_info
 from compress.models import load, save_model
 from compress.models.encoder_parts import layer_shapes, shape_of
 from compress.models.heads import HEADS
-from compress.models.nonuniform_models import PLAIN_CONFIGS, settled
+from compress.models.nonuniform_models import PLAIN_CONFIGS, match_config_to_weights
 from compress.models.silence_transformers import quiet
 from compress.models.student.build_student import build_student
 from compress.models.student.factorised_embeddings import (
     FactoredEmbedding,
-    factorised,
-    factors_of,
-    table_of,
-    vectors_of,
+    embedding_table,
+    factor_count,
+    factorise,
+    word_embeddings,
 )
 from compress.prune.surgery import cut
 from compress.quantize.int8_dynamic import quantize_int8_dynamic
@@ -37,7 +37,7 @@ def test_no_product_of_this_rank_is_nearer():
     table = torch.randn(40, 12, generator=torch.Generator().manual_seed(0))
     left, values, right = np.linalg.svd(table.numpy(), full_matrices=False)
     for rank in (1, 5, 12):
-        short, wide = factorised(table, rank)
+        short, wide = factorise(table, rank)
         assert (short.shape, wide.shape) == ((40, rank), (rank, 12))
         nearest = (left[:, :rank] * values[:rank]) @ right[:rank]
         np.testing.assert_allclose((short @ wide).numpy(), nearest, atol=1e-5)
@@ -48,7 +48,7 @@ def test_no_product_of_this_rank_is_nearer():
 def test_from_its_rank_on_a_table_is_its_product(rank):
     generator = torch.Generator().manual_seed(1)
     table = torch.randn(30, 6, generator=generator) @ torch.randn(6, 12, generator=generator)
-    short, wide = factorised(table, rank)
+    short, wide = factorise(table, rank)
     torch.testing.assert_close(short @ wide, table, atol=1e-5, rtol=1e-5)
 
 
@@ -78,13 +78,13 @@ def test_a_factorised_folder_loads_and_answers_anywhere(tiny_model, tiny_tokeniz
     student = build_student(tiny_model("bert"), Student(factors=8)).eval()
     save_model(student, tiny_tokenizer, tmp_path, FolderInfo(step="distill", made_by="tests", task=tiny_task))
     with quiet():
-        assert factors_of(AutoModel.from_pretrained(tmp_path)) == 8
-        assert factors_of(AutoModelForSequenceClassification.from_pretrained(tmp_path)) == 8
+        assert factor_count(AutoModel.from_pretrained(tmp_path)) == 8
+        assert factor_count(AutoModelForSequenceClassification.from_pretrained(tmp_path)) == 8
         classify = pipeline("text-classification", model=str(tmp_path), tokenizer=str(tmp_path))
         found = classify("a good film")[0]
     wanted = student(**tiny_tokenizer("a good film", return_tensors="pt"))[0].softmax(-1)[0]
     assert found["score"] == pytest.approx(wanted.max().item(), rel=1e-5)
-    assert factors_of(load(tmp_path)) == 8
+    assert factor_count(load(tmp_path)) == 8
 
 
 def test_a_factorised_model_is_measured_as_it_is(tiny_model, tiny_tokenizer, tiny_task, tmp_path):
@@ -100,7 +100,7 @@ def test_a_factorised_model_is_measured_as_it_is(tiny_model, tiny_tokenizer, tin
 
 def test_nothing_is_tied_and_padding_stays_padding(tiny_model):
     student = build_student(tiny_model("bert"), Student(factors=8))
-    vectors = vectors_of(student)
+    vectors = word_embeddings(student)
     assert isinstance(vectors, FactoredEmbedding)
     assert vectors.padding_idx == 0
     pointers = [parameter.data_ptr() for parameter in student.parameters()]
@@ -114,8 +114,8 @@ def test_nothing_is_tied_and_padding_stays_padding(tiny_model):
 def test_factors_and_cuts_go_together(name, tiny_model, batch):
     student = build_student(tiny_model(name), Student(factors=8))
     pruned = cut(student, [[0, 2], [1]], [list(range(32)), list(range(16, 64))])
-    assert (layer_shapes(pruned), factors_of(pruned)) == ([(2, 32), (1, 48)], 8)
-    assert settled(pruned) is pruned
+    assert (layer_shapes(pruned), factor_count(pruned)) == ([(2, 32), (1, 48)], 8)
+    assert match_config_to_weights(pruned) is pruned
     assert answers(pruned, batch).isfinite().all()
 
 
@@ -123,21 +123,21 @@ def test_factors_and_cuts_go_together(name, tiny_model, batch):
 @pytest.mark.parametrize("name", FACTORED)
 def test_factors_go_with_every_start(name, start, tiny_model):
     student = build_student(tiny_model(name), Student(layers=1, hidden=16, heads=2, factors=8, start=start))
-    assert (student.config.hidden_size, factors_of(student)) == (16, 8)
-    assert table_of(vectors_of(student)).shape == (64, 16)
+    assert (student.config.hidden_size, factor_count(student)) == (16, 8)
+    assert embedding_table(word_embeddings(student)).shape == (64, 16)
     if start == "slice":
         narrow = build_student(tiny_model(name), Student(layers=1, hidden=16, heads=2, start="slice"))
-        short, wide = factorised(table_of(vectors_of(narrow)), 8)
-        torch.testing.assert_close(table_of(vectors_of(student)), short @ wide, atol=1e-5, rtol=1e-5)
+        short, wide = factorise(embedding_table(word_embeddings(narrow)), 8)
+        torch.testing.assert_close(embedding_table(word_embeddings(student)), short @ wide, atol=1e-5, rtol=1e-5)
 
 
 def test_a_factorised_teacher_keeps_its_factors_or_gets_fewer(tiny_model):
     teacher = build_student(tiny_model("bert"), Student(factors=16))
     same, fewer = build_student(teacher, Student(layers=1)), build_student(teacher, Student(layers=1, factors=4))
-    assert torch.equal(vectors_of(same).weight, vectors_of(teacher).weight)
-    assert (factors_of(same), factors_of(fewer)) == (16, 4)
+    assert torch.equal(word_embeddings(same).weight, word_embeddings(teacher).weight)
+    assert (factor_count(same), factor_count(fewer)) == (16, 4)
     narrow = build_student(teacher, Student(hidden=16, heads=2))
-    assert (factors_of(narrow), vectors_of(narrow).widen.out_features) == (16, 16)
+    assert (factor_count(narrow), word_embeddings(narrow).widen.out_features) == (16, 16)
 
 
 @pytest.mark.parametrize("name", ["bert", "distilbert"])

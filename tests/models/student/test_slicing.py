@@ -8,13 +8,13 @@ from compress.models.encoder_parts import family_of, head_size, layer_shapes, la
 from compress.models.silence_transformers import quiet
 from compress.models.student.build_student import build_student
 from compress.models.student.slicing import (
+    HiddenMap,
     Importance,
-    Stream,
-    best,
     copy_weights,
-    importance_of_weights,
-    picked,
-    sliced,
+    select_dimensions,
+    take,
+    top_indices,
+    weight_importance,
 )
 from compress.recipe.training_schema import Student
 
@@ -154,7 +154,7 @@ def kill_features(model, dead):
 
 def test_what_stays_is_what_matters_most_in_its_order(tiny_model):
     teacher = tiny_model("bert")
-    importance = importance_of_weights(teacher)
+    importance = weight_importance(teacher)
     student = build_student(teacher, Student(layers=(1,), hidden=16, heads=3, ffn=40), importance=importance)
     kept = sorted(sorted(range(32), key=lambda place: -importance.hidden[place])[:16])
     heads = sorted(sorted(range(4), key=lambda place: -importance.heads[1][place])[:3])
@@ -187,19 +187,19 @@ def test_heads_keep_their_size_whatever_the_hidden_size(name, tiny_model, batch,
 
 def test_words_of_a_modernbert_layer_stand_one_after_the_other():
     tensor = torch.arange(12.0)[:, None]
-    assert picked(torch.tensor([1, 3]), 4, tensor, 0).flatten().tolist() == [1, 3, 5, 7, 9, 11]
-    assert best(torch.tensor([1.0, 3.0, 3.0, 2.0, 3.0]), 3).tolist() == [1, 2, 4]
+    assert take(torch.tensor([1, 3]), 4, tensor, 0).flatten().tolist() == [1, 3, 5, 7, 9, 11]
+    assert top_indices(torch.tensor([1.0, 3.0, 3.0, 2.0, 3.0]), 3).tolist() == [1, 2, 4]
 
 
 def test_the_gain_makes_up_for_the_share_that_stays():
     states = torch.randn(100, 32, generator=torch.Generator().manual_seed(0)) * torch.linspace(0.1, 2, 32)
     importance = Importance(states.abs().mean(dim=0), [], [], states.T @ states)
-    stream = sliced(importance, 8)
+    stream = select_dimensions(importance, 8)
     squares = states.square().sum(dim=0)
     wanted = (squares[stream.kept].sum() / squares.sum() * 32 / 8).sqrt()
     assert stream.gain == pytest.approx(wanted.item())
     assert stream.gain > 1
-    assert sliced(importance, 32).gain == pytest.approx(1.0)
+    assert select_dimensions(importance, 32).gain == pytest.approx(1.0)
 
 
 def test_an_embedding_student_stays_in_its_teachers_space(tiny_model, batch):
@@ -226,7 +226,7 @@ def test_a_model_on_a_gpu_is_cut(head, tiny_model):
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     as_on_a_gpu(teacher, mode)
     with mode:
-        found = importance_of_weights(teacher)
+        found = weight_importance(teacher)
         assert {each.device.type for each in (found.hidden, *found.heads, *found.neurons, found.moments)} == {"cpu"}
         for basis in (None, torch.empty(32, 16)):
-            copy_weights(teacher, student, [1], found, Stream(32, torch.arange(16), 1.0, basis))
+            copy_weights(teacher, student, [1], found, HiddenMap(32, torch.arange(16), 1.0, basis))

@@ -11,7 +11,7 @@ from compress.cli import main
 from compress.errors import ModelError, UsageError
 from compress.model_info import VariantInfo, read_info, write_info
 from compress.models.encoder_parts import layers_of
-from compress.models.forward_hooks import observe
+from compress.models.forward_hooks import capture
 from compress.models.load_save import load
 from compress.models.tiny import write_tiny_model
 from compress.pipeline.forecast import estimate_shapes
@@ -260,7 +260,7 @@ def test_relation_heads_that_do_not_cut_both_widths(faults):
 def test_depths_and_widths_of_every_family_are_those_of_its_models(family, tiny_model):
     model = tiny_model(family)
     told = model.config.to_dict()
-    with observe(model, range(len(layers_of(model))), ["query"]) as seen:
+    with capture(model, range(len(layers_of(model))), ["query"]) as seen:
         forward(model, {"input_ids": torch.tensor([[1, 2, 3]]), "attention_mask": torch.ones(1, 3, dtype=torch.long)})
     shapes = [seen[layer]["query"].shape for layer in range(len(layers_of(model)))]
     assert teacher_widths(told) == [shape[1] * shape[3] for shape in shapes]

@@ -6,7 +6,7 @@ from compress.errors import ModelError
 from compress.families import FAMILIES
 from compress.models import load
 from compress.models.encoder_parts import family_of, layer_shapes, layers_of, part
-from compress.models.student.slicing import sliced
+from compress.models.student.slicing import select_dimensions
 from compress.recipe.training_schema import Distill, Student
 from compress.train.core.training_data import fast_tokenizer
 from compress.train.distill import distill
@@ -99,7 +99,7 @@ def test_a_recipe_cuts_by_what_was_measured(start, tiny_folder, prepared, tmp_pa
     assert (layer_shapes(student), student.config.hidden_size) == ([(2, 40)], 16)
     assert importances.SAMPLE > 50  # all rows were seen
     if start == "slice":
-        kept = sliced(found[0], 16).kept
+        kept = select_dimensions(found[0], 16).kept
         ours, theirs = (model.bert.embeddings.position_embeddings.weight for model in (student, load(teacher)))
         assert torch.equal(ours, theirs[:, kept])
 

@@ -9,7 +9,7 @@ import pytest
 from compress.console import Console
 from compress.errors import DataError, ModelError, UsageError
 from compress.model_info import TaskInfo
-from compress.models.masked_lm import Hidden, MaskedModel
+from compress.models.masked_lm import MaskedModel, MaskedWord
 from compress.models.tiny import tiny_tokenizer as letters
 from compress.models.tiny import write_tiny_model
 from compress.recipe.training_schema import Augment, Distill
@@ -75,7 +75,7 @@ def test_only_words_change_and_nothing_else(folder, model):
 
 
 def test_a_word_is_one_of_the_likeliest(folder, model):
-    word = Hidden("great", 0, 5)
+    word = MaskedWord("great", 0, 5)
     likely = model.candidates([model.encode(word)], 3)[0]
     copies = made(ROWS[-1:], settings_of(folder, replace=1.0, copies=40, candidates=3), model)
     assert {row["text"] for row in copies} == set(likely)
@@ -101,7 +101,7 @@ def test_capitals_are_kept():
 
 
 def test_a_word_without_candidates_stays():
-    word, other = Hidden("a b", 0, 1), Hidden("a b", 2, 3)
+    word, other = MaskedWord("a b", 0, 1), MaskedWord("a b", 2, 3)
     assert replace_words("a b", [word, other], {word: [], other: ["c"]}, Random(0)) == "a c"
 
 
