@@ -28,7 +28,7 @@ from compress.console import Console, duration
 from compress.measure.result_base import ResultModel
 from compress.measure.timing.cpu_affinity import cores_for
 from compress.measure.timing.worker_process import last_words
-from compress.pipeline.strip_paths import without_paths
+from compress.pipeline.strip_paths import strip_paths
 
 SOURCE = "minilm-l6"
 LAYERS = (1, 3, 5)
@@ -194,7 +194,7 @@ def one_process(work: Path, count: int, steps: int, place: Place, console: Conso
     words = ["-m", "benchmarks.distill_memory", "--measure", str(work), "--steps", str(steps)]
     done = held([sys.executable, *words], work, place)
     if done.returncode:
-        return Peak(rows=count, reason=f"not run: {without_paths(last_words(done.stderr)) or 'it said nothing'}")
+        return Peak(rows=count, reason=f"not run: {strip_paths(last_words(done.stderr)) or 'it said nothing'}")
     answer = json.loads((work / ANSWER).read_text(encoding="utf-8"))
     return Peak(rows=count, seconds=time.monotonic() - start, reason=None, **answer)
 

@@ -55,8 +55,8 @@ def _rows(kind: str, record: StepRecord, before: float | None) -> list[dict[str,
     assert rates is not None
     found = [
         ("plan --calibrate, the whole step", before, record.seconds),
-        ("itself, its updates", rates.foretold, rates.trained - rates.evaluating),
-        ("itself, with evaluations", rates.foretold_whole, rates.trained),
+        ("itself, its updates", rates["foretold"], rates["trained"] - rates["evaluating"]),
+        ("itself, with evaluations", rates["foretold_whole"], rates["trained"]),
     ]
     return [_row(kind, what, told, taken) for what, told, taken in found if told is not None and taken > 0]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from compress.data.loading.quickstart_dataset import cache_folder
 from compress.measure.timing.worker_process import last_words
-from compress.pipeline.strip_paths import without_paths
+from compress.pipeline.strip_paths import strip_paths
 
 TORCH = "torch==2.13.0"
 """Always pinned: a plain `torch` may be another build of several gigabytes."""
@@ -53,7 +53,7 @@ class Environment:
         try:
             venv.create(self.folder, with_pip=True)
         except (OSError, subprocess.CalledProcessError) as error:
-            raise NotInstalled(f"no environment could be made for {self.name}: {without_paths(str(error))}") from error
+            raise NotInstalled(f"no environment could be made for {self.name}: {strip_paths(str(error))}") from error
         self._pip(*self.pins)
         if self.alone:
             self._pip("--no-deps", *self.alone)
@@ -68,7 +68,7 @@ class Environment:
         except subprocess.TimeoutExpired as error:
             raise NotInstalled(f"{self.name} was not installed in {PATIENCE:.0f} s") from error
         if done.returncode:
-            raise NotInstalled(f"{self.name} cannot be installed: {without_paths(last_words(done.stderr))}")
+            raise NotInstalled(f"{self.name} cannot be installed: {strip_paths(last_words(done.stderr))}")
 
 
 BASE = (TORCH, "numpy==2.4.6", "safetensors==0.8.0")

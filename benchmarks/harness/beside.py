@@ -28,7 +28,7 @@ from compress.errors import CompressError
 from compress.measure.timing.latency import Job, Latency
 from compress.measure.timing.timing_session import time_jobs
 from compress.model_info import VariantInfo
-from compress.pipeline.strip_paths import without_paths
+from compress.pipeline.strip_paths import strip_paths
 from compress.runtime import RUN_MODES
 
 OURS = "ours"
@@ -137,9 +137,9 @@ def _time_ours(setting: Setting, group: Group) -> float:
         with held_to(setting.cores):
             latency: Latency = time_jobs([job], (), setting.beside)[OURS]
     except CompressError as error:
-        raise ToolFailed(without_paths(error.message)) from error
+        raise ToolFailed(strip_paths(error.message)) from error
     if latency.model is None:
-        raise ToolFailed(f"the harness gave no figure: {without_paths(latency.reason or latency.status)}")
+        raise ToolFailed(f"the harness gave no figure: {strip_paths(latency.reason or latency.status)}")
     return latency.model.p50.value
 
 

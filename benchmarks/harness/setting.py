@@ -13,7 +13,7 @@ from benchmarks.harness.tools import held_to
 from compress.errors import CompressError
 from compress.measure.timing.latency import Job, Latency, ratio
 from compress.measure.timing.timing_session import time_jobs
-from compress.pipeline.strip_paths import without_paths
+from compress.pipeline.strip_paths import strip_paths
 from compress.recipe.measure_schema import Measure
 from compress.runtime.predictor import Placement
 
@@ -60,7 +60,7 @@ def run_session(setting: Setting, case: str, jobs: Sequence[Job], cores: Sequenc
         with held_to(cores):
             latencies = time_jobs(jobs, (), setting.measure, seed=seed)
     except CompressError as error:
-        return Pairing(case=case, ratio=None, reasons=(without_paths(error.message),))
+        return Pairing(case=case, ratio=None, reasons=(strip_paths(error.message),))
     return as_session(case, latencies, time.monotonic() - start)
 
 
@@ -73,7 +73,7 @@ def as_session(case: str, latencies: dict[str, Latency], seconds: float) -> Pair
         ratio=ratio(slower, faster),
         p50={key: one.model.p50.value for key, one in latencies.items() if one.model},
         unstable=any(one.status == "unstable" for one in latencies.values()),
-        reasons=tuple(f"{key}: {without_paths(one.reason)}" for key, one in latencies.items() if one.reason),
+        reasons=tuple(f"{key}: {strip_paths(one.reason)}" for key, one in latencies.items() if one.reason),
         other_load=max(loads, default=None),
         seconds=seconds,
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.harness import bare_loop
 from compress.measure.timing.worker_process import last_words, worker_environment
-from compress.pipeline.strip_paths import without_paths
+from compress.pipeline.strip_paths import strip_paths
 
 PATIENCE = 180.0
 """Seconds after which a tool is given up."""
@@ -128,7 +128,7 @@ def read_app_statistics(text: str) -> float:
     """The median, which is its default percentile."""
     results = json.loads(text).get("execution_results", {})
     if "latency (ms)" not in results:
-        raise ToolFailed(f"benchmark_app told no median: {without_paths(str(results.get('error', 'no error told')))}")
+        raise ToolFailed(f"benchmark_app told no median: {strip_paths(str(results.get('error', 'no error told')))}")
     return float(results["latency (ms)"])
 
 
@@ -158,14 +158,14 @@ def ask(tool: Tool, task: Task) -> float:
     try:
         return tool.read(task, done.stdout)
     except (ValueError, KeyError) as error:
-        raise ToolFailed(f"the answer of {tool.name} cannot be read: {without_paths(str(error))}") from error
+        raise ToolFailed(f"the answer of {tool.name} cannot be read: {strip_paths(str(error))}") from error
 
 
 def told(tool: Tool, task: Task) -> str:
     """The command as a reader could type it, without where anything lies."""
     words = [word.replace(f"{task.work}{os.sep}", "").replace(str(task.work), "work") for word in tool.command(task)]
     typed = " ".join("python" if word == sys.executable else word for word in words)
-    return without_paths(typed.replace(f"python -c {BENCHMARK_APP}", "benchmark_app"))
+    return strip_paths(typed.replace(f"python -c {BENCHMARK_APP}", "benchmark_app"))
 
 
 def missing(tool: Tool) -> str | None:
@@ -174,7 +174,7 @@ def missing(tool: Tool) -> str | None:
 
 
 def _reason(said: str) -> str:
-    return without_paths(last_words(said)) or "it said nothing"
+    return strip_paths(last_words(said)) or "it said nothing"
 
 
 @contextmanager

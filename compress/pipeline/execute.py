@@ -17,12 +17,12 @@ from compress.console import Console
 from compress.environment import LIBRARIES, describe, versions
 from compress.errors import CompressError, DeviceUnavailable
 from compress.model_info import INFO_FILE, Parent, read_info, write_info
-from compress.pipeline.graph import Done, Plan, Step
-from compress.pipeline.step_context import Workbench
+from compress.pipeline.graph import Plan, Step, StepResult
+from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import InputRecord, StepRecord, StepStore, content_digest
 from compress.pipeline.torchrun_launch import Launch
 
-Status = Literal["stood", "ran", "failed", "left out"]
+Status = Literal["cached", "ran", "failed", "skipped"]
 
 
 @dataclass
@@ -54,29 +54,29 @@ class Executor:
         last = self.plan.steps.index(self.plan.matching(until)[-1]) if until else len(self.plan.steps)
         try:
             for position, step in enumerate(self.plan.steps[: last + 1]):
-                self._take(step, step.name in forced, f"[{position + 1}/{len(self.plan.steps)}]")
+                self._do(step, step.name in forced, f"[{position + 1}/{len(self.plan.steps)}]")
         finally:
             if self.launch.is_main:
-                self.launch.tell(self.store.steps, "stop", "stop")
+                self.launch.announce(self.store.steps, "stop", "stop")
         return self.outcome
 
-    def _take(self, step: Step, forced: bool, place: str) -> None:
+    def _do(self, step: Step, forced: bool, place: str) -> None:
         if not self.launch.is_main:
             self._follow(step)
             return
         absent = [need for need in step.needs if need not in self.outcome.records]
         if absent and step.kind not in ("measure", "report"):
-            why = "was left out" if self.outcome.status[absent[0]] == "left out" else "failed"
-            self._leave_out(step, f"needs {absent[0]}, which {why}", "left out")
+            why = "was left out" if self.outcome.status[absent[0]] == "skipped" else "failed"
+            self._go_on_without(step, f"needs {absent[0]}, which {why}", "skipped")
             return
         with self.store.hold(f"{step.name}-{step.fingerprint}", self.console):
-            record = None if forced else self.standing(step)
+            record = None if forced else self.cached(step)
             if record:
-                self._stand(step, record, place)
+                self._reuse(step, record, place)
             else:
                 self._build(step, place)
 
-    def standing(self, step: Step) -> StepRecord | None:
+    def cached(self, step: Step) -> StepRecord | None:
         """The record of ``step`` if it was made from exactly the inputs that stand now."""
         record = self.store.record(step.name, step.fingerprint)
         return record if record and record.inputs == self._inputs(step) else None
@@ -85,10 +85,10 @@ class Executor:
         records = {need: self.outcome.records[need] for need in step.needs if need in self.outcome.records}
         return {need: InputRecord(fingerprint=made.fingerprint, digest=made.digest) for need, made in records.items()}
 
-    def _stand(self, step: Step, record: StepRecord, place: str) -> None:
+    def _reuse(self, step: Step, record: StepRecord, place: str) -> None:
         if step.trains:
-            self.launch.tell(self.store.steps, step.name, "stand")
-        self._settle(step, "stood", record)
+            self.launch.announce(self.store.steps, step.name, "cached")
+        self._finish(step, "cached", record)
         now = versions(LIBRARIES)
         changed = [
             f"{name} {old} → {now[name]}" for name, old in record.versions.items() if name in now and now[name] != old
@@ -105,9 +105,9 @@ class Executor:
         began = time.perf_counter()
         work = self.store.partial(step.name, step.fingerprint)
         if step.trains:
-            self.launch.tell(self.store.steps, step.name, "run")
+            self.launch.announce(self.store.steps, step.name, "run")
         try:
-            done = step.run(self._workbench(step, work))
+            done = step.run(self._context(step, work))
         except Exception as error:
             # Whatever a library raises, an optional step fails alone.
             message = error.message if isinstance(error, CompressError) else f"{type(error).__name__}: {error}"
@@ -116,26 +116,26 @@ class Executor:
                 work.rmdir()
             if not step.optional:
                 raise
-            self._leave_out(step, message, "left out" if isinstance(error, DeviceUnavailable) else "failed")
+            self._go_on_without(step, message, "skipped" if isinstance(error, DeviceUnavailable) else "failed")
             return
-        _tell_parents(work, self._inputs(step))
+        _write_parents(work, self._inputs(step))
         record = self._record(step, work, time.perf_counter() - began, done)
         self.store.finish(record, work)
-        self._settle(step, "ran", record)
+        self._finish(step, "ran", record)
 
     def _follow(self, step: Step) -> None:
         """A process that is not the main one takes part in training and in nothing else."""
         if not step.trains:
             return
-        action = self.launch.hear(self.store.steps, step.name)
+        action = self.launch.wait_for(self.store.steps, step.name)
         if action == "stop":
             raise CompressError("the main process stopped before this step.")
         if action == "run":
-            step.run(self._workbench(step, self.store.partial(step.name, step.fingerprint)))
+            step.run(self._context(step, self.store.partial(step.name, step.fingerprint)))
 
-    def _workbench(self, step: Step, work: Path) -> Workbench:
+    def _context(self, step: Step, work: Path) -> StepContext:
         by_name = {made.name: made for made in self.plan.steps}
-        return Workbench(
+        return StepContext(
             inputs={
                 need: self.store.folder(need, by_name[need].fingerprint)
                 for need in step.needs
@@ -145,12 +145,12 @@ class Executor:
             console=self.console,
             records=dict(self.outcome.records),
             failures=dict(self.outcome.failures),
-            reused=frozenset(name for name, status in self.outcome.status.items() if status == "stood"),
-            left_out=frozenset(name for name, status in self.outcome.status.items() if status == "left out"),
+            reused=frozenset(name for name, status in self.outcome.status.items() if status == "cached"),
+            skipped=frozenset(name for name, status in self.outcome.status.items() if status == "skipped"),
             track=self.plan.recipe.track,
         )
 
-    def _record(self, step: Step, work: Path, seconds: float, done: Done | float | None) -> StepRecord:
+    def _record(self, step: Step, work: Path, seconds: float, done: StepResult | float | None) -> StepRecord:
         return StepRecord(
             step=step.name,
             kind=step.kind,
@@ -159,20 +159,20 @@ class Executor:
             inputs=self._inputs(step),
             digest=content_digest(work),
             seconds=round(seconds, 3),
-            work=done.amount if isinstance(done, Done) else done,
-            rates=done.rates if isinstance(done, Done) else None,
+            work=done.amount if isinstance(done, StepResult) else done,
+            rates=done.rates if isinstance(done, StepResult) else None,
             machine=describe(self.store.root).fingerprint,
             versions=versions(LIBRARIES),
             peak_memory=peak_memory(),
             created=datetime.now(UTC).isoformat(timespec="seconds"),
         )
 
-    def _settle(self, step: Step, status: Status, record: StepRecord) -> None:
+    def _finish(self, step: Step, status: Status, record: StepRecord) -> None:
         self.outcome.status[step.name] = status
         self.outcome.records[step.name] = record
-        self._event(step, "skipped" if status == "stood" else "finished", seconds=record.seconds)
+        self._event(step, "skipped" if status == "cached" else "finished", seconds=record.seconds)
 
-    def _leave_out(self, step: Step, reason: str, status: Literal["failed", "left out"]) -> None:
+    def _go_on_without(self, step: Step, reason: str, status: Literal["failed", "skipped"]) -> None:
         """Go on without a step: what this machine does not have is left out, everything else failed."""
         self.outcome.status[step.name] = status
         self.outcome.failures[step.name] = reason
@@ -191,7 +191,7 @@ class Executor:
             stream.write(json.dumps(line) + "\n")
 
 
-def _tell_parents(work: Path, inputs: Mapping[str, InputRecord]) -> None:
+def _write_parents(work: Path, inputs: Mapping[str, InputRecord]) -> None:
     """Write into a model folder what it was made from."""
     if (work / INFO_FILE).is_file():
         parents = tuple(

@@ -39,7 +39,7 @@ def fingerprint(kind: str, settings: Mapping[str, Any], inputs: Mapping[str, str
     return hashlib.sha256(canonical.encode()).hexdigest()[:LENGTH]
 
 
-def effective(settings: BaseModel) -> dict[str, Any]:
+def hashed_settings(settings: BaseModel) -> dict[str, Any]:
     """The settings that count, as plain values."""
     return without_effectless(settings.model_dump(mode="json"))
 

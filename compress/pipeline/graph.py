@@ -1,4 +1,4 @@
-"""The words of the graph: steps, competitors and the plan that holds them."""
+"""The types of a plan: its steps, the models they make, and the variants that are measured."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from typing import Any
 
 from compress.errors import UsageError, nearest
 from compress.pipeline.fingerprint import fingerprint
-from compress.pipeline.forecast.throughput_history import Rates
-from compress.pipeline.step_context import Workbench
+from compress.pipeline.step_context import StepContext
+from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Recipe
+from compress.recipe.training_schema import Prune, Student, Training
 from compress.variants import Variant
 
 
 @dataclass(frozen=True)
-class Done:
-    """What a step did, by which later runs are forecast."""
+class StepResult:
+    """How much a step did, from which later runs are forecast."""
 
     amount: float
     """In the unit of its kind."""
-    rates: Rates | None = None
-    """How fast it trained."""
+    rates: Mapping[str, Any] | None = None
+    """Throughput of a training, as plain JSON values."""
 
 
-Run = Callable[[Workbench], Done | float | None]
-"""Does a step in its working folder; returns what was done, or its amount alone."""
+Run = Callable[[StepContext], StepResult | float | None]
+"""Does a step in its working folder; returns a result, or its amount alone."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,29 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Competitor:
+class PlannedModel:
+    """One model of a run."""
+
+    name: str
+    """As in the ledger: `teacher`."""
+    step: str
+    """The step that makes it."""
+    parent: str | None
+    """The model it is made from; None for the teacher, with which every run begins."""
+    section: str
+    """The recipe's section with its settings: `finetune`, `distill`, `prune`."""
+    kind: str
+    """The kind of its step."""
+    training: Training | None = None
+    """How it is trained; None where it is taken or cut without training."""
+    shape: Student | Prune | None = None
+    """How its architecture follows from its parent's; None where it is the same."""
+    evaluated: bool = True
+    """Whether its variants are built and it has rows in the ledger: not one that only serves to make the next."""
+
+
+@dataclass(frozen=True)
+class ModelVariant:
     """One model in one variant: a row of the ledger."""
 
     model: str
@@ -55,7 +78,7 @@ class Competitor:
     scores: Mapping[str, str]
     """By target title, the step that scored it as it is used there."""
     perturbs: Mapping[str, str] = field(default_factory=dict)
-    """The same for changed texts; empty where the recipe asks for none."""
+    """The same for changed texts; empty where the recipe requests none."""
 
     @property
     def key(self) -> str:
@@ -69,29 +92,59 @@ class Plan:
 
     recipe: Recipe
     steps: list[Step] = field(default_factory=list)
-    competitors: list[Competitor] = field(default_factory=list)
+    models: list[PlannedModel] = field(default_factory=list)
+    """The teacher first, and each after its parent: the only description of a run's models."""
+    variants: list[ModelVariant] = field(default_factory=list)
     missing_targets: dict[str, str] = field(default_factory=dict)
     """Targets that are not on this machine, and why."""
+
+    @property
+    def teacher(self) -> PlannedModel:
+        """The model that all others descend from."""
+        return self.models[0]
+
+    @property
+    def evaluated(self) -> list[PlannedModel]:
+        """The models with rows in the ledger."""
+        return [model for model in self.models if model.evaluated]
+
+    @property
+    def present_targets(self) -> list[Target]:
+        """The recipe's targets that are on this machine."""
+        return [target for target in self.recipe.targets if target.title not in self.missing_targets]
+
+    def model(self, name: str) -> PlannedModel:
+        """The model called ``name``."""
+        return next(model for model in self.models if model.name == name)
+
+    def model_of(self, step: str) -> PlannedModel | None:
+        """The model that ``step`` makes; None for steps that make none."""
+        return next((model for model in self.models if model.step == step), None)
+
+    def children(self, name: str) -> list[PlannedModel]:
+        """The models made from the one called ``name``."""
+        return [model for model in self.models if model.parent == name]
 
     def step(self, name: str) -> Step:
         """The step called ``name``."""
         return next(step for step in self.steps if step.name == name)
 
     def add(
-        self, name: str, kind: str, settings: Mapping[str, Any], needs: Sequence[str], run: Run, **marks: bool
+        self, name: str, kind: str, settings: Mapping[str, Any], needs: Sequence[str], run: Run, **flags: bool
     ) -> str:
         """Append a step after those it needs; returns its name."""
-        mark = fingerprint(kind, settings, {need: self.step(need).fingerprint for need in needs})
-        self.steps.append(Step(name, kind, settings, tuple(needs), mark, run, **marks))
+        own = fingerprint(kind, settings, {need: self.step(need).fingerprint for need in needs})
+        self.steps.append(Step(name, kind, settings, tuple(needs), own, run, **flags))
         return name
 
     def matching(self, word: str) -> list[Step]:
-        """Steps called ``word``, or all of that kind."""
-        found = [step for step in self.steps if word in (step.name, step.kind)]
-        if not found:
+        """Steps called ``word``, all of that kind, or those that make the models of that recipe section."""
+        models = {model.step for model in self.models if model.section == word}
+        matches = [step for step in self.steps if word in (step.name, step.kind) or step.name in models]
+        if not matches:
             known = {step.kind for step in self.steps} | {step.name for step in self.steps}
             raise UsageError(f"this recipe has no step '{word}'{nearest(word, known)}")
-        return found
+        return matches
 
     def dependents(self, names: Sequence[str]) -> set[str]:
         """The named steps and every step that needs one of them, directly or not."""

@@ -25,9 +25,9 @@ from compress.pipeline.preflight.model_availability import origin_problems
 from compress.pipeline.preflight.preflight import Findings, check
 from compress.pipeline.preflight.unused_settings import unused_settings
 from compress.pipeline.resolve import resolve
-from compress.pipeline.step_store import StepStore, write_aside
+from compress.pipeline.step_store import StepStore, atomic_write
 from compress.pipeline.steps.copy_winners import copy_winners, publish_winners
-from compress.pipeline.steps.run_steps import DISAGREEMENTS_FILE
+from compress.pipeline.steps.report_step import DISAGREEMENTS_FILE
 from compress.pipeline.torchrun_launch import Launch, leave_group
 from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
 from compress.recipe.schema import Recipe
@@ -184,7 +184,7 @@ def _open_folder(folder: Path, plan: Plan) -> None:
         _write_lock(folder, plan, spare=named_steps(folder / LOCK_FILE))
     else:
         _write_lock(folder, plan)
-        write_aside(folder / "recipe.yaml", dump_recipe(plan.recipe))
+        atomic_write(folder / "recipe.yaml", dump_recipe(plan.recipe))
 
 
 def _write_lock(folder: Path, plan: Plan, spare: Collection[str] = ()) -> None:
@@ -196,7 +196,7 @@ def _write_lock(folder: Path, plan: Plan, spare: Collection[str] = ()) -> None:
         "earlier": sorted(set(spare) - set(steps.values())),
         "versions": versions(LIBRARIES),
     }
-    write_aside(folder / LOCK_FILE, json.dumps(lock, indent=2) + "\n")
+    atomic_write(folder / LOCK_FILE, json.dumps(lock, indent=2) + "\n")
 
 
 def _finish(folder: Path, plan: Plan, store: StepStore, outcome: Outcome, console: Console) -> Report | None:
@@ -206,9 +206,9 @@ def _finish(folder: Path, plan: Plan, store: StepStore, outcome: Outcome, consol
     made = store.folder("report", plan.step("report").fingerprint)
     report = read_report(made)
     for file in sorted(path for path in made.iterdir() if path.name.startswith("report.") or path.name in BESIDE):
-        write_aside(folder / file.name, file.read_text(encoding="utf-8"))
+        atomic_write(folder / file.name, file.read_text(encoding="utf-8"))
     copy_winners(folder, plan, store, report)
-    write_aside(folder / "recipe.yaml", dump_recipe(plan.recipe))
+    atomic_write(folder / "recipe.yaml", dump_recipe(plan.recipe))
     _write_lock(folder, plan)
     if plan.recipe.publish and not any(verdict.winner for verdict in report.verdicts):
         console.warn("nothing is published: there is no winner")

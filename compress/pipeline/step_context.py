@@ -1,4 +1,4 @@
-"""What a step finds before it when it starts to work."""
+"""What a step is given when it runs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from compress.pipeline.step_store import StepRecord
 
 
 @dataclass(frozen=True)
-class Workbench:
-    """The inputs, the place to work in, and where to speak."""
+class StepContext:
+    """The inputs of a step, its working folder and the console."""
 
     inputs: Mapping[str, Path]
     """By step name, the folders of what this step needs; a failed optional step is absent."""
@@ -26,13 +26,13 @@ class Workbench:
     failures: Mapping[str, str] = field(default_factory=dict)
     """Why optional inputs are absent."""
     reused: frozenset[str] = frozenset()
-    """Inputs that stood and were not made in this run."""
-    left_out: frozenset[str] = frozenset()
+    """Inputs that are cached and were not made in this run."""
+    skipped: frozenset[str] = frozenset()
     """Absent inputs that did not fail: they need what this machine does not have, or another absent step."""
     track: str | None = None
     """The experiment tracker of training steps."""
 
-    def leave(self, name: str, facts: Mapping[str, Any]) -> None:
-        """Write facts into a JSON file of the working folder."""
-        told = json.dumps({"schema_version": 1, **facts}, indent=1)
-        (self.work / name).write_text(told + "\n", encoding="utf-8")
+    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write a JSON file with a schema version into the working folder."""
+        text = json.dumps({"schema_version": 1, **content}, indent=1)
+        (self.work / name).write_text(text + "\n", encoding="utf-8")

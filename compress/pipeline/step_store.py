@@ -23,7 +23,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from compress.console import Console
 from compress.errors import CompressError, UsageError
 from compress.model_info import combined_digest, digests
-from compress.pipeline.forecast.throughput_history import Rates
 
 RECORD_FILE = "step.json"
 
@@ -52,8 +51,8 @@ class StepRecord(BaseModel):
     seconds: float
     work: float | None = None
     """How much there was to do, in the unit that this kind of step is forecast by."""
-    rates: Rates | None = None
-    """How fast a training was; None for other steps, and where nothing was trained."""
+    rates: Mapping[str, Any] | None = None
+    """Throughput of a training, read by `forecast.throughput_history`; None where nothing was trained."""
     machine: str
     versions: Mapping[str, str]
     peak_memory: int
@@ -152,7 +151,7 @@ def content_digest(folder: Path) -> str:
     return combined_digest({name: digest for name, digest in digests(folder).items() if name != RECORD_FILE})
 
 
-def write_aside(path: Path, text: str) -> None:
+def atomic_write(path: Path, text: str) -> None:
     """Write a file so that a reader sees the old content or the new, never half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
@@ -160,7 +159,7 @@ def write_aside(path: Path, text: str) -> None:
     aside.replace(path)
 
 
-def copy_aside(source: Path, place: Path) -> None:
+def atomic_replace_folder(source: Path, place: Path) -> None:
     """Copy a folder to ``place``, replacing what is there, so that ``place`` is always whole."""
     place.parent.mkdir(parents=True, exist_ok=True)
     aside = place.with_name(f".{place.name}.{os.getpid()}")

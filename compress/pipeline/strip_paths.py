@@ -1,4 +1,4 @@
-"""What leaves this machine: in reports, model cards and published folders no path of it is told."""
+"""Removes paths of this machine from what is published: reports, model cards and zoo entries."""
 
 from __future__ import annotations
 
@@ -11,50 +11,47 @@ from compress.data.loading.data_digest import PARTS
 from compress.recipe.schema import Recipe
 
 PATH = re.compile(r"(?<![\w/])(?:[A-Za-z]:)?[/\\](?:[\w.+@~-]+[/\\])+([\w.+@~-]*)")
-"""An absolute path, of which only the last part may be told."""
+"""An absolute path, of which only the last part remains."""
+
+MODEL_KEYS = ("source", "model", "cross_encoder")
+"""Recipe keys that name a model: a card, a hub id, or a local folder."""
 
 
-def without_paths(text: str) -> str:
-    """The text with every absolute path cut to its last part: what is published tells nothing of where it was made."""
+def strip_paths(text: str) -> str:
+    """The text with every absolute path cut to its last part."""
     return PATH.sub(r"\1", text)
 
 
-def pathless(facts: Any) -> Any:
-    """Plain facts with every text in them `without_paths`; keys stay as they are."""
-    if isinstance(facts, str):
-        return without_paths(facts)
-    if isinstance(facts, Mapping):
-        return {key: pathless(value) for key, value in facts.items()}
-    if isinstance(facts, (list, tuple)):
-        return [pathless(value) for value in facts]
-    return facts
+def strip_paths_deep(value: Any) -> Any:
+    """A JSON value with `strip_paths` applied to every text in it; keys are unchanged."""
+    if isinstance(value, str):
+        return strip_paths(value)
+    if isinstance(value, Mapping):
+        return {key: strip_paths_deep(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [strip_paths_deep(item) for item in value]
+    return value
 
 
-def portable(recipe: Recipe) -> dict[str, Any]:
-    """The long form with files and folders by their names alone; hub ids and cards stay as they are."""
-    plain = recipe.model_dump(mode="json", exclude={"publish", "track"})
+def recipe_without_paths(recipe: Recipe) -> dict[str, Any]:
+    """The long form with files and folders by their names alone; hub ids and cards are unchanged."""
+    plain: dict[str, Any] = recipe.model_dump(mode="json", exclude={"publish", "track"})
     data = plain["task"]["data"]
     if data["hub"] is None:
-        data.update({role: _names(data[role]) for role in PARTS})
-    for section in ("teacher", "student"):
-        if plain[section]:
-            plain[section]["source"] = _name(plain[section]["source"])
-    for distilled in (plain["distill"], plain["prune"] and plain["prune"]["recover"]):
-        if distilled:
-            distilled["cross_encoder"] = _name(distilled["cross_encoder"])
-            for further in distilled["teachers"]:
-                further["source"] = _name(further["source"])
-            if distilled["augment"]:
-                distilled["augment"]["model"] = _name(distilled["augment"]["model"])
-    return plain
+        for role in PARTS:
+            paths = data[role]
+            data[role] = [source_name(path) for path in paths] if isinstance(paths, list) else source_name(paths)
+    return {key: value if key == "task" else _name_models(value) for key, value in plain.items()}
 
 
-def _names(paths: str | list[str] | None) -> str | list[str] | None:
-    return [_name(path) or "" for path in paths] if isinstance(paths, list) else _name(paths)
+def _name_models(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: source_name(item) if key in MODEL_KEYS else _name_models(item) for key, item in value.items()}
+    return [_name_models(item) for item in value] if isinstance(value, list) else value
 
 
-def _name(source: str | None) -> str | None:
-    """A local path's last part; anything that is no path here is a name already."""
-    if source is None or not Path(source).expanduser().exists():
+def source_name(source: Any) -> Any:
+    """A local path's last part; anything that is no path here is unchanged."""
+    if not isinstance(source, str) or not Path(source).expanduser().exists():
         return source
     return Path(source).expanduser().resolve().name

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Literal
 
 from compress.errors import CompressError
-from compress.pipeline.step_store import write_aside
+from compress.pipeline.step_store import atomic_write
 
 POLL_SECONDS = 0.2
 
-Action = Literal["run", "stand", "stop"]
+Action = Literal["run", "cached", "stop"]
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class Launch:
         marks.append(f"{os.getppid()}-{_started(os.getppid())}" if one_machine else "")
         return cls(int(environment["RANK"]), world, "-".join(filter(None, marks)).replace("/", "_"))
 
-    def tell(self, steps: Path, step: str, action: Action) -> None:
+    def announce(self, steps: Path, step: str, action: Action) -> None:
         """Let the other processes know what becomes of a training step (or, with `stop`, that no more will come)."""
         if self.world > 1:
-            write_aside(self._word(steps, step), json.dumps({"action": action}))
+            atomic_write(self._word(steps, step), json.dumps({"action": action}))
 
-    def hear(self, steps: Path, step: str) -> Action:
+    def wait_for(self, steps: Path, step: str) -> Action:
         """Wait for the main process's word on ``step``."""
         word, stop = self._word(steps, step), self._word(steps, "stop")
         launcher = os.getppid()

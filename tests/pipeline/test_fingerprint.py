@@ -1,4 +1,4 @@
-from compress.pipeline.fingerprint import effective, fingerprint
+from compress.pipeline.fingerprint import fingerprint, hashed_settings
 from compress.recipe.training_schema import Checkpoints, Distill, Finetune
 
 
@@ -16,5 +16,5 @@ def test_every_part_counts() -> None:
 
 
 def test_checkpoint_intervals_do_not_count() -> None:
-    assert effective(Finetune()) == effective(Finetune(checkpoint=Checkpoints(minutes=1, steps=7)))
-    assert effective(Distill()) != effective(Distill(temperature=2.0))
+    assert hashed_settings(Finetune()) == hashed_settings(Finetune(checkpoint=Checkpoints(minutes=1, steps=7)))
+    assert hashed_settings(Distill()) != hashed_settings(Distill(temperature=2.0))

@@ -6,7 +6,7 @@ import pytest
 
 from compress.console import Console
 from compress.pipeline.commands.clean import clean
-from compress.pipeline.step_store import StepRecord, StepStore, content_digest, copy_aside, write_aside
+from compress.pipeline.step_store import StepRecord, StepStore, atomic_replace_folder, atomic_write, content_digest
 
 
 def record(step: str = "distill", fingerprint: str = "f1") -> StepRecord:
@@ -105,7 +105,7 @@ def test_clean_spares_what_a_run_names(tmp_path: Path) -> None:
     store = StepStore(tmp_path)
     kept, gone = finished(store, fingerprint="kept"), finished(store, fingerprint="gone")
     half = store.partial("distill", "half")
-    write_aside(tmp_path / "mine" / "lock.json", '{"steps": {"distill": "distill-kept"}}')
+    atomic_write(tmp_path / "mine" / "lock.json", '{"steps": {"distill": "distill-kept"}}')
     would = clean(tmp_path, dry_run=True)
     assert {Path(row["folder"]).name for row in would} == {"distill-gone", "distill-half"}
     assert gone.exists()
@@ -117,7 +117,7 @@ def test_clean_spares_what_a_run_names(tmp_path: Path) -> None:
 
 def test_clean_removes_nothing_when_a_lock_cannot_be_read(tmp_path: Path) -> None:
     gone = finished(StepStore(tmp_path))
-    write_aside(tmp_path / "mine" / "lock.json", "{")
+    atomic_write(tmp_path / "mine" / "lock.json", "{")
     with pytest.raises(Exception, match=r"lock\.json cannot be read"):
         clean(tmp_path)
     assert gone.exists()
@@ -129,6 +129,6 @@ def test_copies_replace_whole_folders(tmp_path: Path) -> None:
         folder.mkdir()
         (folder / name).write_text(name)
         (folder / "step.json").write_text("{}")
-    copy_aside(first, place)
-    copy_aside(second, place)
+    atomic_replace_folder(first, place)
+    atomic_replace_folder(second, place)
     assert [path.name for path in place.iterdir()] == ["b"]

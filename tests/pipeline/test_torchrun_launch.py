@@ -24,12 +24,12 @@ def test_ranks_of_one_launch_share_an_identity() -> None:
 
 def test_the_others_hear_what_the_main_process_tells(tmp_path: Path) -> None:
     main, other = Launch(0, 2, "one"), Launch(1, 2, "one")
-    main.tell(tmp_path, "finetune", "stand")
-    main.tell(tmp_path, "distill", "run")
-    main.tell(tmp_path, "stop", "stop")
-    assert other.hear(tmp_path, "finetune") == "stand"
-    assert other.hear(tmp_path, "distill") == "run"
-    assert other.hear(tmp_path, "prune") == "stop"
+    main.announce(tmp_path, "finetune", "cached")
+    main.announce(tmp_path, "distill", "run")
+    main.announce(tmp_path, "stop", "stop")
+    assert other.wait_for(tmp_path, "finetune") == "cached"
+    assert other.wait_for(tmp_path, "distill") == "run"
+    assert other.wait_for(tmp_path, "prune") == "stop"
 
 
 def test_a_warning_is_told_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,4 +48,4 @@ def test_an_orphan_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Mo
     numbers = iter([10, 1, 1])
     monkeypatch.setattr("compress.pipeline.torchrun_launch.os.getppid", lambda: next(numbers))
     with pytest.raises(CompressError, match="launcher"):
-        Launch(1, 2, "one").hear(tmp_path, "finetune")
+        Launch(1, 2, "one").wait_for(tmp_path, "finetune")

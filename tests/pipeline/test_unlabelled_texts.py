@@ -19,7 +19,7 @@ from compress.pipeline.preflight.model_availability import absent_models
 from compress.pipeline.preflight.model_compatibility import compatibility_errors
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_store import StepStore
-from compress.pipeline.strip_paths import portable
+from compress.pipeline.strip_paths import recipe_without_paths
 from compress.pipeline.torchrun_launch import Launch
 from tests.conftest import write_tiny_recipe
 
@@ -59,7 +59,7 @@ def test_a_model_that_fills_in_words_counts_by_its_contents(plan_of, tmp_path):
     assert first == same
     assert first["distill"] != without["distill"]
     assert first["finetune"] == without["finetune"]
-    told = portable(plan_of(f"distill.augment.model={tmp_path / 'words'}").recipe)
+    told = recipe_without_paths(plan_of(f"distill.augment.model={tmp_path / 'words'}").recipe)
     assert told["distill"]["augment"]["model"] == "words"
 
 

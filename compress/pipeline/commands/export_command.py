@@ -9,7 +9,7 @@ from compress.console import Console
 from compress.errors import UsageError
 from compress.model_info import FolderInfo
 from compress.models.fetch import fetch
-from compress.pipeline.step_store import copy_aside
+from compress.pipeline.step_store import atomic_replace_folder
 from compress.variants import variants_for
 
 
@@ -26,5 +26,5 @@ def export_folder(model: str, to: Path, form: str, quantizer: str | None, *, con
             info = variant.make(source, work, console=console)
             source = work
         assert info is not None
-        copy_aside(source, to)
+        atomic_replace_folder(source, to)
     return info

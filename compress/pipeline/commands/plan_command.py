@@ -64,7 +64,7 @@ def preview(plan: Plan, options: Options, calibrated: Mapping[str, Calibrated] |
     estimates = Estimates(plan, store, options.cards)
     forced = forced_steps(plan, options)
     for step in plan.steps:
-        record = None if step.name in forced else executor.standing(step)
+        record = None if step.name in forced else executor.cached(step)
         if record:
             executor.outcome.records[step.name] = record
             told = {"seconds": 0.0, "memory": None, "disk": None, "basis": f"took {record.seconds:.1f} s"}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compress.pipeline.forecast.cost_estimates import Expected, training_of
+from compress.pipeline.forecast.throughput_history import Rates
 from compress.pipeline.graph import Plan, Step
 from compress.pipeline.step_store import StepRecord
 from compress.pipeline.steps.measure_step import turn_seconds
@@ -60,10 +61,9 @@ def _by_rates(step: Step, expected: Expected, records: list[StepRecord]) -> Fore
     if not rated:
         return None
     closest = _closest(step.settings, same) if same else rated
+    pairs = [(record, Rates.model_validate(record.rates)) for record in closest]
     times = [
-        expected.seconds(record.rates) + (max(0.0, record.seconds - record.rates.trained) if same else 0.0)
-        for record in closest
-        if record.rates
+        expected.seconds(rates) + (max(0.0, record.seconds - rates.trained) if same else 0.0) for record, rates in pairs
     ]
     load = expected.work.first + expected.work.later
     kind = "" if same else f" ({', '.join(sorted({record.kind for record in closest}))})"
@@ -75,7 +75,7 @@ def planned_work(step: Step, plan: Plan, train_rows: int | None) -> float | None
     """Rows that a training step will go through, or seconds of turns; None where that is unknown or means nothing."""
     if step.kind == "measure":
         present = [target for target in plan.recipe.targets if target.title not in plan.missing_targets]
-        titles = {competitor.key: competitor.scores for competitor in plan.competitors}
+        titles = {entry.key: entry.scores for entry in plan.variants}
         return turn_seconds(titles, present, plan.recipe.measure)
     training = training_of(plan, step.kind)
     if not training or train_rows is None:

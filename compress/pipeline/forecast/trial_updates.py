@@ -27,9 +27,9 @@ from compress.pipeline.execute import Executor
 from compress.pipeline.forecast.cost_estimates import Expected, training_of
 from compress.pipeline.forecast.throughput_history import Rates
 from compress.pipeline.forecast.time_forecast import Forecast
-from compress.pipeline.graph import Done, Plan, Run, Step
+from compress.pipeline.graph import Plan, Run, Step, StepResult
 from compress.pipeline.run import Options
-from compress.pipeline.step_context import Workbench
+from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.field_types import Role
@@ -79,7 +79,7 @@ def calibrate(plan: Plan, options: Options, console: Console) -> dict[str, Calib
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="compress-") as room:
         for step in (step for step in plan.steps if step.trains):
-            if record := executor.standing(step):
+            if record := executor.cached(step):
                 folders[step.name] = store.folder(step.name, step.fingerprint)
                 executor.outcome.records[step.name] = record
                 continue
@@ -100,17 +100,18 @@ def _try(step: Step, plan: Plan, folders: dict[str, Path], room: Path) -> Calibr
     _write_rows(load_prepared(folders["data"]), settings, data)
     folders[step.name].mkdir()
     inputs = {need: folders[need] for need in step.needs if need != UNLABELLED} | {"data": data}
-    bench = Workbench(inputs=inputs, work=folders[step.name], console=Console("quiet"))
+    context = StepContext(inputs=inputs, work=folders[step.name], console=Console("quiet"))
     began = time.perf_counter()
-    done = _short(step, recipe)(bench)
+    done = _short(step, recipe)(context)
     took = time.perf_counter() - began
-    if not isinstance(done, Done) or done.rates is None:
+    if not isinstance(done, StepResult) or done.rates is None:
         return None
     untried = 0
     if step.kind == "prune" and plan.recipe.prune:
         there = load_prepared(folders["data"]).info.counts["train"] // SCORING
         untried = max(0, min(plan.recipe.prune.batches, there) - SCORED)
-    return Calibrated(done.rates, max(0.0, took - done.rates.trained), untried)
+    rates = Rates.model_validate(done.rates)
+    return Calibrated(rates, max(0.0, took - rates.trained), untried)
 
 
 def _short(step: Step, recipe: Recipe) -> Run:

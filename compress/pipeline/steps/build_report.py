@@ -20,12 +20,12 @@ from compress.measure.quality.quality_result import Disagreement
 from compress.measure.resources.footprint import Footprint, footprint
 from compress.measure.roofline.roofline import LimitShares, shares_of_limits
 from compress.model_info import FolderInfo, LayerMap, ShapeInfo, find_info, read_info
-from compress.pipeline.graph import Competitor, Plan
-from compress.pipeline.step_context import Workbench
+from compress.pipeline.graph import ModelVariant, Plan
+from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.measure_step import Measured, read_measured
-from compress.pipeline.steps.provenance import makings
+from compress.pipeline.steps.provenance import provenance
 from compress.pipeline.steps.score_answers import TEACHER, Assessor
-from compress.pipeline.strip_paths import pathless, portable, without_paths
+from compress.pipeline.strip_paths import recipe_without_paths, strip_paths, strip_paths_deep
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Data
 from compress.report.report_schema import (
@@ -42,16 +42,13 @@ from compress.report.report_schema import (
 from compress.select.select_winner import judged
 from compress.variants import Variant
 
-MODEL_STEPS = {"teacher": "finetune", "student": "distill", "pruned": "prune"}
-"""Which step makes which model."""
-
 TOLD_ROWS = 10_000
 """Rows of train that tell how many of its texts are cut, at most."""
 
 
-def assemble(plan: Plan, bench: Workbench) -> Report:
+def assemble(plan: Plan, context: StepContext) -> Report:
     """Gather the facts of all steps and judge them."""
-    return judged(_Assembly(plan, bench).report())
+    return judged(_Assembly(plan, context).report())
 
 
 def disagreements(report: Report) -> dict[str, Sequence[Disagreement]]:
@@ -68,32 +65,32 @@ def disagreements(report: Report) -> dict[str, Sequence[Disagreement]]:
 @dataclass
 class _Assembly:
     plan: Plan
-    bench: Workbench
+    context: StepContext
 
     @cached_property
     def assessor(self) -> Assessor:
-        return Assessor(self.plan, self.bench)
+        return Assessor(self.plan, self.context)
 
     @cached_property
     def measured(self) -> Measured:
-        folder = self.bench.inputs.get("measure")
-        return Measured.model_validate(pathless(read_measured(folder).model_dump())) if folder else Measured()
+        folder = self.context.inputs.get("measure")
+        return Measured.model_validate(strip_paths_deep(read_measured(folder).model_dump())) if folder else Measured()
 
     def _failure(self, step: str) -> str | None:
         """Why a step failed, without places of this machine: the report may be published."""
-        reason = self.bench.failures.get(step)
-        return reason and without_paths(reason)
+        reason = self.context.failures.get(step)
+        return reason and strip_paths(reason)
 
     def report(self) -> Report:
         recipe = self.plan.recipe
-        competitors = self.plan.competitors
+        variants = self.plan.variants
         quantize = recipe.quantize
         return Report(
             name=recipe.name,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             versions=versions(LIBRARIES),
             machine=_machine(self.plan),
-            recipe=portable(recipe),
+            recipe=recipe_without_paths(recipe),
             task=self.assessor.roles.info.task_info.model_copy(update={"name": recipe.task.name}),
             data=self._data(),
             rules=Rules(
@@ -105,12 +102,10 @@ class _Assembly:
             ),
             targets=tuple(self._target(target) for target in recipe.targets),
             steps=tuple(self._step(step.name) for step in self.plan.steps if step.kind != "report"),
-            rows=tuple(self._row(competitor) for competitor in competitors),
+            rows=tuple(self._row(entry) for entry in variants),
             teacher=TEACHER,
             unquantized={
-                made.key: f"{made.model}/{made.variant.needs}"
-                for made in competitors
-                if made.variant.method is not None
+                made.key: f"{made.model}/{made.variant.needs}" for made in variants if made.variant.method is not None
             },
             floor=self.assessor.floor(),
             floor_name=baseline_for(recipe.task.kind).name,
@@ -119,13 +114,13 @@ class _Assembly:
             surroundings=self.measured.surroundings,
             limits=self.measured.limits,
             layer_maps=self._layer_maps(),
-            makings=makings(recipe, self._folders()),
+            makings=provenance(self.plan, self._folders()),
         )
 
     def _folders(self) -> dict[str, Path]:
-        """By model, the folder of the step that made it, where it is there."""
-        steps = MODEL_STEPS.items()
-        return {model: self.bench.inputs[step] for model, step in steps if step in self.bench.inputs}
+        """By model, the folder of the step that made it; without those that failed."""
+        inputs = self.context.inputs
+        return {model.name: inputs[model.step] for model in self.plan.models if model.step in inputs}
 
     def _layer_maps(self) -> dict[str, LayerMap]:
         """By model, the map that its folder tells."""
@@ -136,7 +131,7 @@ class _Assembly:
         info, beside = self.assessor.roles.info, self._unlabelled()
         return DataFacts(
             source=_source(self.plan.recipe.task.data),
-            digest=self.bench.records["data"].digest,
+            digest=self.context.records["data"].digest,
             rows={**info.counts, **({UNLABELLED: beside.count} if beside else {})},
             classes=info.per_class,
             documents=info.documents.get("test"),
@@ -148,14 +143,14 @@ class _Assembly:
 
     def _unlabelled(self) -> UnlabelledInfo | None:
         """What is told of the texts without an answer, where the plan has some."""
-        folder = self.bench.inputs.get(UNLABELLED)
+        folder = self.context.inputs.get(UNLABELLED)
         return unlabelled_info(folder) if folder else None
 
     def _truncated(self) -> dict[str, float]:
         """Of train as the teacher's tokenizer tells, of the other roles as the reference was scored."""
-        folder = self.bench.inputs.get("finetune")
-        train_origin = {} if folder is None else {"train": _truncated_of_train(self.assessor.roles, folder)}
-        return train_origin | self.assessor.truncated()
+        folder = self.context.inputs.get(self.plan.teacher.step)
+        of_train = {} if folder is None else {"train": _truncated_of_train(self.assessor.roles, folder)}
+        return of_train | self.assessor.truncated()
 
     def _target(self, target: Target) -> TargetFacts:
         reason = self.plan.missing_targets.get(target.title)
@@ -170,36 +165,35 @@ class _Assembly:
         )
 
     def _step(self, name: str) -> StepCost:
-        record = self.bench.records.get(name)
+        record = self.context.records.get(name)
         step = self.plan.step(name)
         if record is None:
             return StepCost(
                 name=name,
                 fingerprint=step.fingerprint,
                 seconds=None,
-                status="skipped" if name in self.bench.left_out else "failed",
+                status="skipped" if name in self.context.skipped else "failed",
                 reason=self._failure(name),
             )
         return StepCost(
-            name=name, fingerprint=step.fingerprint, seconds=record.seconds, reused=name in self.bench.reused
+            name=name, fingerprint=step.fingerprint, seconds=record.seconds, reused=name in self.context.reused
         )
 
-    def _row(self, competitor: Competitor) -> LedgerRow:
-        folder = self.bench.inputs.get(competitor.step)
-        row = LedgerRow(model=competitor.model, step=MODEL_STEPS[competitor.model], variant=competitor.variant.info)
+    def _row(self, entry: ModelVariant) -> LedgerRow:
+        folder = self.context.inputs.get(entry.step)
+        row = LedgerRow(model=entry.model, step=self.plan.model(entry.model).section, variant=entry.variant.info)
         if folder is None:
-            status = "not measured" if competitor.step in self.bench.left_out else "failed"
-            return row.model_copy(update={"status": status, "reason": self._failure(competitor.step)})
+            status = "not measured" if entry.step in self.context.skipped else "failed"
+            return row.model_copy(update={"status": status, "reason": self._failure(entry.step)})
         info, size = read_info(folder), footprint(folder)
         return row.model_copy(
             update={
-                "variant": info.variant or competitor.variant.info,
+                "variant": info.variant or entry.variant.info,
                 "shape": info.shape.text if info.shape else None,
                 "footprint": size,
-                "cost_seconds": self._cost(competitor.step),
+                "cost_seconds": self._cost(entry.step),
                 "targets": {
-                    target.title: self._at(competitor, target, info, size)
-                    for target in self._places(competitor.variant)
+                    target.title: self._at(entry, target, info, size) for target in self._places(entry.variant)
                 },
             }
         )
@@ -217,36 +211,36 @@ class _Assembly:
             if name not in needed:
                 needed.add(name)
                 waiting += self.plan.step(name).needs
-        return round(sum(self.bench.records[name].seconds for name in needed if name in self.bench.records), 3)
+        return round(sum(self.context.records[name].seconds for name in needed if name in self.context.records), 3)
 
-    def _at(self, competitor: Competitor, target: Target, info: FolderInfo, size: Footprint) -> TargetResult:
-        latency = self._latency(competitor, target)
+    def _at(self, entry: ModelVariant, target: Target, info: FolderInfo, size: Footprint) -> TargetResult:
+        latency = self._latency(entry, target)
         return TargetResult(
-            select=self.assessor.quality(competitor, target, "select"),
-            test=self.assessor.quality(competitor, target, "test"),
+            select=self.assessor.quality(entry, target, "select"),
+            test=self.assessor.quality(entry, target, "test"),
             latency=latency,
-            shares=self._shares(competitor, target, latency, info.shape, size),
-            serving=self.measured.serving.get(f"{target.device} t{target.threads} {competitor.key}", ()),
+            shares=self._shares(entry, target, latency, info.shape, size),
+            serving=self.measured.serving.get(f"{target.device} t{target.threads} {entry.key}", ()),
         )
 
-    def _latency(self, competitor: Competitor, target: Target) -> Latency:
-        found = self.measured.latencies.get(f"{target.title} {competitor.key}")
+    def _latency(self, entry: ModelVariant, target: Target) -> Latency:
+        found = self.measured.latencies.get(f"{target.title} {entry.key}")
         reasons = (
             self.plan.missing_targets.get(target.title),
-            competitor.variant.absent.get(target.device),
+            entry.variant.absent.get(target.device),
             self._failure("measure"),
             "it was not timed",
         )
         return found or Latency(status="not measured", reason=next(filter(None, reasons)))
 
     def _shares(
-        self, competitor: Competitor, target: Target, latency: Latency, shape: ShapeInfo | None, size: Footprint
+        self, entry: ModelVariant, target: Target, latency: Latency, shape: ShapeInfo | None, size: Footprint
     ) -> LimitShares | None:
         """What the row used of the machine there; None where it was not timed."""
         limits = find_limits(self.measured.limits, target.device, target.threads)
         if not latency.timed or limits is None or shape is None:
             return None
-        return shares_of_limits(latency, shape, limits, competitor.variant.precision, size.bytes_weights, target.batch)
+        return shares_of_limits(latency, shape, limits, entry.variant.precision, size.bytes_weights, target.batch)
 
 
 def _truncated_of_train(roles: Roles, folder: Path) -> float:

@@ -9,7 +9,7 @@ from compress.console import Console
 from compress.errors import UsageError, nearest
 from compress.model_info import INFO_FILE, digests, read_info, write_info
 from compress.pipeline.graph import Plan
-from compress.pipeline.step_store import RECORD_FILE, StepStore, copy_aside
+from compress.pipeline.step_store import RECORD_FILE, StepStore, atomic_replace_folder
 from compress.publish.local_zoo import is_published, publish_entry
 from compress.recipe.schema import Publish
 from compress.report.report_schema import Report
@@ -21,7 +21,7 @@ def copy_winners(folder: Path, plan: Plan, store: StepStore, report: Report) -> 
     for stale in (folder / "winner").glob("*"):
         if stale.is_dir() and stale.name not in won:
             shutil.rmtree(stale)
-    places = {made.key: store.folder(made.step, plan.step(made.step).fingerprint) for made in plan.competitors}
+    places = {made.key: store.folder(made.step, plan.step(made.step).fingerprint) for made in plan.variants}
     for verdict in report.verdicts:
         place = folder / "winner" / verdict.target
         row = report.row(verdict.winner) if verdict.winner else None
@@ -33,7 +33,7 @@ def copy_winners(folder: Path, plan: Plan, store: StepStore, report: Report) -> 
         told = info.model_copy(update={"variant": info.variant or row.variant, "recipe": report.recipe})
         if (place / INFO_FILE).is_file() and read_info(place) == told and _files(place) == _files(places[row.key]):
             continue
-        copy_aside(places[row.key], place)
+        atomic_replace_folder(places[row.key], place)
         write_info(place, told)
 
 

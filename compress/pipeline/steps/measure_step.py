@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from compress.console import Console
 from compress.errors import CompressError
@@ -20,11 +20,19 @@ from compress.measure.roofline.roofline import MachineLimits, machine_limits
 from compress.measure.timing.subprocess_task import RunningProcesses
 from compress.measure.timing.timing_inputs import Text
 from compress.model_info import VariantInfo
+from compress.pipeline.step_context import StepContext
 from compress.recipe.measure_schema import Grid, Measure, Target
 from compress.report.report_schema import GridCell
 from compress.runtime import predictor
 
+if TYPE_CHECKING:
+    from compress.pipeline.graph import ModelVariant
+    from compress.tasks.base import Kind, Row, TaskInput
+
 LATENCY_FILE = "latency.json"
+
+TIMED_ROWS = 512
+"""Rows of test whose texts represent all of them in timing."""
 
 SERVED_TOGETHER = 2
 """Processes whose memory is looked at at once: each is counted alone, and nothing here is timed."""
@@ -48,7 +56,7 @@ class Measured(ResultModel):
 
 
 @dataclass(frozen=True)
-class Entrant:
+class TimedModel:
     """One row of the ledger, as measuring sees it."""
 
     key: str
@@ -59,8 +67,40 @@ class Entrant:
     """The targets it runs at."""
 
 
+def measure(
+    context: StepContext,
+    targets: Sequence[Target],
+    settings: Measure,
+    variants: Sequence[ModelVariant],
+    seed: int,
+    limits: bool,
+) -> float:
+    """Time every variant at every target it runs on, and what else the recipe asks about speed and memory."""
+    from compress.data.splits.prepare_splits import load_prepared
+    from compress.tasks import kind_of
+
+    roles = load_prepared(context.inputs["data"])
+    models = [
+        TimedModel(
+            key=entry.key,
+            folder=context.inputs[entry.step],
+            variant=None if entry.variant.build else entry.variant.info,
+            titles=frozenset(entry.scores),
+        )
+        for entry in variants
+        if entry.step in context.inputs
+    ]
+    task = roles.info.task_info
+    texts = sample_texts(roles.rows("test"), kind_of(task), TIMED_ROWS)
+    measured = measure_all(
+        models, targets, texts, settings, longest=task.max_length, seed=seed, limits=limits, console=context.console
+    )
+    write_measured(context.work, measured)
+    return turn_seconds({timed.key: timed.titles for timed in models}, targets, settings)
+
+
 def measure_all(
-    entrants: Sequence[Entrant],
+    models: Sequence[TimedModel],
     targets: Sequence[Target],
     texts: Sequence[Text],
     settings: Measure,
@@ -73,7 +113,7 @@ def measure_all(
     """Time every row at every target it runs on and in the grid, then look at memory and at the machine's limits.
 
     Args:
-        entrants: the rows.
+        models: the rows.
         targets: those that are on this machine.
         texts: rows of the test set.
         settings: how long, and at what.
@@ -84,21 +124,27 @@ def measure_all(
     """
     speaker = console or Console("quiet")
     surroundings = snapshot_machine(device=any(target.device == "cuda" for target in targets))
-    own = {place: job for target in targets for place, job in _jobs(entrants, target, target.batch, target.length)}
+    own = {place: job for target in targets for place, job in _jobs(models, target, target.batch, target.length)}
     timed = time_jobs([*own.values()], texts, settings, seed=seed, console=speaker)
     found = {place: timed[job.key] for place, job in own.items()}
-    found |= _time_grid(entrants, targets, texts, settings, found, seed, speaker)
+    found |= _time_grid(models, targets, texts, settings, found, seed, speaker)
     return Measured(
         latencies={
             f"{target.title} {key}": latency
             for target in targets
-            for key, latency in _at(entrants, target, target.batch, target.length, found).items()
+            for key, latency in _at(models, target, target.batch, target.length, found).items()
         },
-        grid={target.title: _cells(entrants, target, settings.grid, found) for target in targets if settings.grid},
-        serving=dict(_serving(entrants, targets, settings, min(SERVED_LENGTH, longest), speaker)),
+        grid={target.title: _cells(models, target, settings.grid, found) for target in targets if settings.grid},
+        serving=dict(_serving(models, targets, settings, min(SERVED_LENGTH, longest), speaker)),
         limits=tuple(_limits(targets, speaker)) if limits else (),
         surroundings=surroundings,
     )
+
+
+def sample_texts(rows: Sequence[Row], kind: Kind, most: int) -> list[TaskInput]:
+    """What would be handed over of rows at even steps through all: the same ones every time."""
+    step = max(1, len(rows) // most)
+    return [kind.to_input(rows[index]) for index in range(0, len(rows), step)][:most]
 
 
 def write_measured(folder: Path, measured: Measured) -> None:
@@ -130,16 +176,16 @@ Place = tuple[str, int, int, Length, str]
 """Device, threads, batch, length and row: what a timing depends on, whichever target asks for it."""
 
 
-def _jobs(entrants: Sequence[Entrant], target: Target, batch: int, length: Length) -> Iterator[tuple[Place, Job]]:
+def _jobs(models: Sequence[TimedModel], target: Target, batch: int, length: Length) -> Iterator[tuple[Place, Job]]:
     """A job a row; targets that ask the same of a row share it."""
-    for entrant in entrants:
-        if target.title in entrant.titles:
+    for model in models:
+        if target.title in model.titles:
             yield (
-                (target.device, target.threads, batch, length, entrant.key),
+                (target.device, target.threads, batch, length, model.key),
                 Job(
-                    key=f"{target.device} t{target.threads} b{batch} l{length} {entrant.key}",
-                    folder=entrant.folder,
-                    variant=entrant.variant,
+                    key=f"{target.device} t{target.threads} b{batch} l{length} {model.key}",
+                    folder=model.folder,
+                    variant=model.variant,
                     place=predictor.Placement(target.device, target.threads),
                     batch=batch,
                     length=None if length == "data" else length,
@@ -148,7 +194,7 @@ def _jobs(entrants: Sequence[Entrant], target: Target, batch: int, length: Lengt
 
 
 def _time_grid(
-    entrants: Sequence[Entrant],
+    models: Sequence[TimedModel],
     targets: Sequence[Target],
     texts: Sequence[Text],
     settings: Measure,
@@ -163,7 +209,7 @@ def _time_grid(
         place: job
         for target in targets
         for batch, length in product(settings.grid.batch, settings.grid.length)
-        for place, job in _jobs(entrants, target, batch, length)
+        for place, job in _jobs(models, target, batch, length)
         if place not in found
     }
     alone = settings.model_copy(update={"callers": ()})
@@ -172,35 +218,35 @@ def _time_grid(
 
 
 def _cells(
-    entrants: Sequence[Entrant], target: Target, grid: Grid, found: Mapping[Place, Latency]
+    models: Sequence[TimedModel], target: Target, grid: Grid, found: Mapping[Place, Latency]
 ) -> tuple[GridCell, ...]:
     return tuple(
-        GridCell(batch=batch, length=length, latencies=_at(entrants, target, batch, length, found))
+        GridCell(batch=batch, length=length, latencies=_at(models, target, batch, length, found))
         for length, batch in product(grid.length, grid.batch)
     )
 
 
 def _at(
-    entrants: Sequence[Entrant], target: Target, batch: int, length: Length, found: Mapping[Place, Latency]
+    models: Sequence[TimedModel], target: Target, batch: int, length: Length, found: Mapping[Place, Latency]
 ) -> dict[str, Latency]:
     """By row, what was found for this target's rows at a batch and length."""
-    return {place[-1]: found[place] for place, _ in _jobs(entrants, target, batch, length)}
+    return {place[-1]: found[place] for place, _ in _jobs(models, target, batch, length)}
 
 
 def _serving(
-    entrants: Sequence[Entrant], targets: Sequence[Target], settings: Measure, length: int, console: Console
+    models: Sequence[TimedModel], targets: Sequence[Target], settings: Measure, length: int, console: Console
 ) -> Iterator[tuple[str, tuple[ServingMemory, ...]]]:
     wanted = {
-        (target.device, target.threads, entrant.key): entrant
+        (target.device, target.threads, model.key): model
         for target in targets
-        for entrant in entrants
-        if target.title in entrant.titles and settings.memory
+        for model in models
+        if target.title in model.titles and settings.memory
     }
 
     def serve(place: tuple[Literal["cpu", "cuda"], int, str]) -> tuple[ServingMemory, ...]:
         device, threads, _ = place
-        entrant = wanted[place]
-        folder, variant, batches = entrant.folder, entrant.variant, settings.memory
+        model = wanted[place]
+        folder, variant, batches = model.folder, model.variant, settings.memory
         return serving_memory(folder, variant, device, batches, length, threads=threads, running=running)
 
     running, pool = RunningProcesses(), ThreadPoolExecutor(SERVED_TOGETHER)

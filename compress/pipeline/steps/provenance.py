@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from compress.errors import CompressError
 from compress.model_info import find_info
 from compress.pipeline.forecast.estimate_shapes import local_folder
-from compress.pipeline.strip_paths import portable
-from compress.recipe.schema import Recipe
+from compress.pipeline.graph import Plan, PlannedModel
+from compress.pipeline.strip_paths import source_name
 from compress.recipe.training_schema import Student
 from compress.report.report_schema import Provenance
 
@@ -21,37 +21,44 @@ STARTS = {"teacher": "", "slice": "the most important parts of ", "svd": "the pr
 """What is taken of the layers that a student is made of."""
 
 
-def makings(recipe: Recipe, folders: Mapping[str, Path]) -> dict[str, Provenance]:
-    """By model, of those whose folders are there: `teacher`, `student`, `pruned`."""
-    starts: dict[str, str] = {}
-    if recipe.student and "student" in folders:
-        starts["student"] = _start(recipe, recipe.student, folders.get("teacher"))
-    if "pruned" in folders:
-        starts["pruned"] = f"the {'student' if recipe.student else 'teacher'}, pruned"
-    told = {model: find_info(folders[model]) for model in starts}
-    return {
-        model: Provenance(start=start, augmented=info.augmented if (info := told[model]) else None)
-        for model, start in starts.items()
-    }
+def provenance(plan: Plan, folders: Mapping[str, Path]) -> dict[str, Provenance]:
+    """How every model but the teacher began, of those whose folders exist."""
+    found = {}
+    for model in plan.evaluated:
+        if model.parent is None or model.name not in folders:
+            continue
+        info = find_info(folders[model.name])
+        found[model.name] = Provenance(start=_start(plan, model, folders), augmented=info.augmented if info else None)
+    return found
 
 
-def _start(recipe: Recipe, student: Student, teacher: Path | None) -> str:
+def _start(plan: Plan, model: PlannedModel, folders: Mapping[str, Path]) -> str:
+    """`the student, pruned` or where a student's weights come from."""
+    assert model.parent is not None
+    parent = plan.model(model.parent)
+    if isinstance(model.shape, Student):
+        return _student_start(model.shape, parent.name, folders.get(parent.name))
+    # A model that is only trained begins as its parent, which has no row of its own.
+    return f"the {parent.name}, pruned" if parent.evaluated else _start(plan, parent, folders)
+
+
+def _student_start(student: Student, parent: str, parent_folder: Path | None) -> str:
     """`layers 1, 3, 5 of the teacher`, or `random weights`."""
     from compress.models.load_save import read_config
     from compress.models.student.build_student import form_of, reshapes
 
-    name, folder = "the teacher", teacher
+    name, folder = f"the {parent}", parent_folder
     if student.source is not None:
-        name, folder = portable(recipe)["student"]["source"], local_folder(student.source, student.revision)
+        name, folder = source_name(student.source), local_folder(student.source, student.revision)
         if not reshapes(student):
             return f"the checkpoint {name}"
     try:
-        return f"parts of {name}" if folder is None else _told(form_of(read_config(folder), student), name)
-    except CompressError:  # a checkpoint that went away since; the student stands all the same
+        return f"parts of {name}" if folder is None else _describe(form_of(read_config(folder), student), name)
+    except CompressError:  # the checkpoint was removed since; the student is still there
         return f"parts of {name}"
 
 
-def _told(form: Form, name: str) -> str:
+def _describe(form: Form, name: str) -> str:
     if form.start == "random":
         return "random weights"
     layers = ("layer " if len(form.chosen) == 1 else "layers ") + ", ".join(map(str, form.chosen))

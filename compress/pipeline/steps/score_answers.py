@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from compress.data.splits.prepare_splits import Roles, load_prepared
 from compress.measure import BootstrapScorer, Quality, score_model
-from compress.pipeline.graph import Competitor, Plan
-from compress.pipeline.step_context import Workbench
-from compress.pipeline.steps.run_steps import SLICES_FILE
+from compress.pipeline.graph import ModelVariant, Plan
+from compress.pipeline.step_context import StepContext
+from compress.pipeline.steps.prepare_data import SLICES_FILE
 from compress.pipeline.steps.scoring_steps import ANSWERS_FILE, LENGTHS, SCORED_FILE, SCORED_ROLES
 from compress.recipe.field_types import Role
 from compress.recipe.measure_schema import Target
@@ -33,12 +33,12 @@ class Assessor:
     """Scores of every row at every target."""
 
     plan: Plan
-    bench: Workbench
+    context: StepContext
 
     @cached_property
     def roles(self) -> Roles:
         """The rows."""
-        return load_prepared(self.bench.inputs["data"])
+        return load_prepared(self.context.inputs["data"])
 
     @cached_property
     def kind(self) -> Kind:
@@ -59,7 +59,7 @@ class Assessor:
     @cached_property
     def _slices(self) -> dict[str, list[str]]:
         """By column, the value of each row of test; none where they could not be read."""
-        folder = self.bench.inputs.get("slices")
+        folder = self.context.inputs.get("slices")
         found: dict[str, list[str]] = json.loads((folder / SLICES_FILE).read_bytes())["columns"] if folder else {}
         return found
 
@@ -67,31 +67,31 @@ class Assessor:
     def _kept(self) -> dict[Path, Answers]:
         return {}
 
-    def quality(self, competitor: Competitor, target: Target, role: Role) -> Quality | None:
+    def quality(self, entry: ModelVariant, target: Target, role: Role) -> Quality | None:
         """The scores of one row on one role; None where it did not answer."""
-        given = self._answers(competitor, target)
+        given = self._answers(entry, target)
         if given is None:
             return None
-        scored = json.loads((self.bench.inputs[competitor.scores[target.title]] / SCORED_FILE).read_bytes())
+        scored = json.loads((self.context.inputs[entry.scores[target.title]] / SCORED_FILE).read_bytes())
         return score_model(
             self.kind,
             self.roles.info.task_info,
             given[role],
             self.gold[role],
             role=role,
-            teacher_answers=self._others(TEACHER, competitor, target, role),
-            unquantized_answers=self._unquantized(competitor, target, role),
+            teacher_answers=self._others(TEACHER, entry, target, role),
+            unquantized_answers=self._unquantized(entry, target, role),
             truncated=scored["truncated"][role],
-            batch=scored["batch"] if competitor.variant.batch_sensitive else None,
+            batch=scored["batch"] if entry.variant.batch_sensitive else None,
             lengths=given.get(LENGTHS),
             slices=self._slices,
-            perturbed=self._perturbed(competitor, target),
+            perturbed=self._perturbed(entry, target),
             drawn=self._drawn,
         )
 
     def floor(self) -> Quality | None:
         """The scores of the floor on test, and how far it is from the reference where that answered."""
-        folder = self.bench.inputs.get("floor")
+        folder = self.context.inputs.get("floor")
         if folder is None:
             return None
         answers, gold = self._load(folder)["test"], self.gold["test"]
@@ -123,32 +123,32 @@ class Assessor:
     @cached_property
     def _reference(self) -> Path | None:
         """What scoring the reference left, at the first target where it was scored."""
-        reference = next((made for made in self.plan.competitors if made.key == TEACHER), None)
+        reference = next((made for made in self.plan.variants if made.key == TEACHER), None)
         steps = reference.scores.values() if reference else ()
-        return next((self.bench.inputs[step] for step in steps if step in self.bench.inputs), None)
+        return next((self.context.inputs[step] for step in steps if step in self.context.inputs), None)
 
-    def _unquantized(self, competitor: Competitor, target: Target, role: str) -> NDArray[Any] | None:
-        if competitor.variant.method is None:
+    def _unquantized(self, entry: ModelVariant, target: Target, role: str) -> NDArray[Any] | None:
+        if entry.variant.method is None:
             return None
-        return self._others(f"{competitor.model}/{competitor.variant.needs}", competitor, target, role)
+        return self._others(f"{entry.model}/{entry.variant.needs}", entry, target, role)
 
-    def _others(self, key: str, competitor: Competitor, target: Target, role: str) -> NDArray[Any] | None:
+    def _others(self, key: str, entry: ModelVariant, target: Target, role: str) -> NDArray[Any] | None:
         """The answers of the row called ``key`` at the same target; None for that row itself."""
-        if key == competitor.key:
+        if key == entry.key:
             return None
-        other = next((made for made in self.plan.competitors if made.key == key), None)
+        other = next((made for made in self.plan.variants if made.key == key), None)
         answers = self._answers(other, target) if other else None
         return answers[role] if answers else None
 
-    def _answers(self, competitor: Competitor, target: Target) -> Answers | None:
-        step = competitor.scores.get(target.title)
-        folder = self.bench.inputs.get(step) if step else None
+    def _answers(self, entry: ModelVariant, target: Target) -> Answers | None:
+        step = entry.scores.get(target.title)
+        folder = self.context.inputs.get(step) if step else None
         return self._load(folder) if folder else None
 
-    def _perturbed(self, competitor: Competitor, target: Target) -> Answers:
+    def _perturbed(self, entry: ModelVariant, target: Target) -> Answers:
         """By perturbation, the answers to the changed texts of test; none where nobody asked or the step failed."""
-        step = competitor.perturbs.get(target.title)
-        folder = self.bench.inputs.get(step) if step else None
+        step = entry.perturbs.get(target.title)
+        folder = self.context.inputs.get(step) if step else None
         return self._load(folder) if folder else {}
 
     def _load(self, folder: Path) -> Answers:

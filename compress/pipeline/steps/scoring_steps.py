@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from compress.pipeline.step_context import Workbench
+from compress.pipeline.step_context import StepContext
 from compress.recipe.field_types import Role
 
 if TYPE_CHECKING:
@@ -27,16 +27,16 @@ LENGTHS = "lengths"
 """Key of the kept answers under which the pieces of each test row stand."""
 
 
-def score(bench: Workbench, parent: str, variant: Variant, device: Literal["cpu", "cuda"], batch: int) -> float:
+def score(context: StepContext, parent: str, variant: Variant, device: Literal["cpu", "cuda"], batch: int) -> float:
     """Answer every row of select and test with one variant, and keep the answers."""
     import numpy as np
 
     from compress.data.splits.prepare_splits import load_prepared
 
-    roles = load_prepared(bench.inputs["data"])
+    roles = load_prepared(context.inputs["data"])
     rows: dict[str, Asked] = {role: (roles.rows(role), roles.documents(role)) for role in SCORED_ROLES}
     kept, truncated, examples = {}, {}, {}
-    for role, answers, encoded, searched in _answered(bench, parent, variant, device, batch, rows):
+    for role, answers, encoded, searched in _answered(context, parent, variant, device, batch, rows):
         kept[role], truncated[role] = answers, encoded.truncated
         examples[role] = len(encoded) / len(encoded.counts)
         if searched is not None:
@@ -44,14 +44,14 @@ def score(bench: Workbench, parent: str, variant: Variant, device: Literal["cpu"
         if role == "test":
             row = np.repeat(np.arange(len(encoded.counts)), encoded.counts)
             kept[LENGTHS] = np.bincount(row, weights=encoded.lengths).astype(np.int64)
-    np.savez(bench.work / ANSWERS_FILE, allow_pickle=False, **kept)
+    np.savez(context.work / ANSWERS_FILE, allow_pickle=False, **kept)
     told = {"truncated": truncated, "examples": examples, "batch": batch, "device": device}
-    bench.leave(SCORED_FILE, told)
+    context.write_json(SCORED_FILE, told)
     return float(sum(len(kept[role]) for role in rows))
 
 
 def perturb(
-    bench: Workbench,
+    context: StepContext,
     parent: str,
     variant: Variant,
     device: Literal["cpu", "cuda"],
@@ -66,16 +66,16 @@ def perturb(
     from compress.measure.quality.robustness import PerturbedRows
     from compress.tasks import kind_of
 
-    roles = load_prepared(bench.inputs["data"])
+    roles = load_prepared(context.inputs["data"])
     kind, test, documents = kind_of(roles.info.task_info), roles.rows("test"), roles.documents("test")
     rows: dict[str, Asked] = {name: (PerturbedRows(test, kind, name, seed), documents) for name in names}
-    kept = {name: answers for name, answers, *_ in _answered(bench, parent, variant, device, batch, rows)}
-    np.savez(bench.work / ANSWERS_FILE, allow_pickle=False, **kept)
+    kept = {name: answers for name, answers, *_ in _answered(context, parent, variant, device, batch, rows)}
+    np.savez(context.work / ANSWERS_FILE, allow_pickle=False, **kept)
     return float(sum(map(len, kept.values())))
 
 
 def _answered(
-    bench: Workbench,
+    context: StepContext,
     parent: str,
     variant: Variant,
     device: Literal["cpu", "cuda"],
@@ -94,7 +94,7 @@ def _answered(
     from compress.runtime import open_predictor
     from compress.runtime.predictor import Placement
 
-    folder = bench.inputs[parent]
+    folder = context.inputs[parent]
     predictor = open_predictor(folder, Placement(device, usable_cores()), None if variant.build else variant.info)
     task, tokens = read_info(folder).task, TextTokenizer.load(folder)
     assert task is not None  # every model of a run was made for its task
@@ -106,15 +106,15 @@ def _answered(
         yield name, *predict_rows(predictor.predict, given, task, tokens, batch, searched), searched
 
 
-def floor(bench: Workbench, seed: int) -> float:
+def floor(context: StepContext, seed: int) -> float:
     """What something simple makes of the task."""
     import numpy as np
 
     from compress.data.splits.prepare_splits import load_prepared
     from compress.measure.baselines import baseline_predictions
 
-    roles = load_prepared(bench.inputs["data"])
+    roles = load_prepared(context.inputs["data"])
     task = roles.info.task_info
     answers = baseline_predictions(roles.rows("train"), roles.rows("test"), task, seed, roles.documents("test"))
-    np.savez(bench.work / ANSWERS_FILE, test=answers)
+    np.savez(context.work / ANSWERS_FILE, test=answers)
     return float(roles.info.counts["train"])

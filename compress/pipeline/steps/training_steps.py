@@ -1,7 +1,4 @@
-"""The steps that train: a teacher, its student, and what is left of that after pruning.
-
-They tell how fast they were, by which later trainings are forecast.
-"""
+"""The steps that make models: the teacher, its students, and what remains of a model after pruning."""
 
 from __future__ import annotations
 
@@ -10,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_rows
+from compress.model_info import ShapeInfo
 from compress.pipeline.forecast.estimate_shapes import shape_of_folder
 from compress.pipeline.forecast.throughput_history import rates_of
 from compress.pipeline.forecast.training_cost import asks
-from compress.pipeline.graph import Done
-from compress.pipeline.step_context import Workbench
+from compress.pipeline.graph import StepResult
+from compress.pipeline.step_context import StepContext
 from compress.recipe.schema import Teacher
 from compress.recipe.training_schema import Distill, Finetune, FurtherTeacher, Prune, Student, Training
 
@@ -24,84 +22,89 @@ if TYPE_CHECKING:
 
 
 def finetune(
-    bench: Workbench,
+    context: StepContext,
     teacher: Teacher,
     settings: Finetune | Literal[False],
     seed: int,
     cards: Sequence[Path],
-    beside: Sequence[FurtherTeacher] = (),
-) -> Done:
-    """Make the teacher: fine-tuned, or taken as it is. Those that will teach ``beside`` it are looked at first."""
+    further: Sequence[FurtherTeacher] = (),
+) -> StepResult:
+    """Make the teacher: fine-tuned, or taken as it is. ``further`` teachers are checked first."""
     from compress.data.splits.prepare_splits import load_prepared
     from compress.train.distillation.teachers import check_further_teacher
     from compress.train.finetune import finetune as train
 
-    for named in beside:
-        check_further_teacher(named, load_prepared(bench.inputs["data"]).info.task_info)
-    made = train(
+    for named in further:
+        check_further_teacher(named, load_prepared(context.inputs["data"]).info.task_info)
+    trained = train(
         teacher.source,
-        bench.inputs["data"],
+        context.inputs["data"],
         settings,
         seed,
-        bench.work,
+        context.work,
         revision=teacher.revision,
         cards=cards,
-        console=bench.console,
-        track=bench.track,
+        console=context.console,
+        track=context.track,
     )
-    return _done(bench, made, settings)
+    return _result(context, trained, settings, None)
 
 
-def distill(bench: Workbench, student: Student, settings: Distill | Literal[False], seed: int) -> Done:
-    """Make the student out of the teacher; texts without an answer are learnt from where the plan has some."""
+def distill(
+    context: StepContext, teacher: str, student: Student, settings: Distill | Literal[False], seed: int
+) -> StepResult:
+    """Make a student of the teacher; it learns from unlabelled texts too where the plan has some."""
     from compress.train.distill import distill as train
 
-    made = train(
-        bench.inputs["finetune"],
+    trained = train(
+        context.inputs[teacher],
         student,
-        bench.inputs["data"],
+        context.inputs["data"],
         settings,
         seed,
-        bench.work,
-        console=bench.console,
-        track=bench.track,
-        unlabelled_rows=_unlabelled(bench),
+        context.work,
+        console=context.console,
+        track=context.track,
+        unlabelled_rows=_unlabelled(context),
     )
-    return _done(bench, made, settings)
+    return _result(context, trained, settings, teacher)
 
 
-def prune(bench: Workbench, parent: str, settings: Prune, seed: int) -> Done:
-    """Cut heads and neurons out of the student (or the teacher, where there is no student) and recover."""
+def prune(context: StepContext, teacher: str, parent: str, settings: Prune, seed: int) -> StepResult:
+    """Remove heads and neurons from the parent model, and train what remains."""
     from compress.prune.prune_step import prune as cut
 
-    made = cut(
-        bench.inputs[parent],
-        bench.inputs["finetune"],
-        bench.inputs["data"],
+    trained = cut(
+        context.inputs[parent],
+        context.inputs[teacher],
+        context.inputs["data"],
         settings,
         seed,
-        bench.work,
-        console=bench.console,
-        track=bench.track,
-        unlabelled_rows=_unlabelled(bench),
+        context.work,
+        console=context.console,
+        track=context.track,
+        unlabelled_rows=_unlabelled(context),
     )
-    return _done(bench, made, settings.recover)
+    return _result(context, trained, settings.recover, teacher)
 
 
-def _unlabelled(bench: Workbench) -> Sequence[Row]:
-    """Texts without an answer, where the plan has some."""
-    folder = bench.inputs.get(UNLABELLED)
+def _unlabelled(context: StepContext) -> Sequence[Row]:
+    folder = context.inputs.get(UNLABELLED)
     return unlabelled_rows(folder) if folder else ()
 
 
-def _done(bench: Workbench, made: TrainedModel, settings: Training | Literal[False]) -> Done:
-    """The rows that went through a training, and how fast."""
+def _result(
+    context: StepContext, trained: TrainedModel, settings: Training | Literal[False], teacher: str | None
+) -> StepResult:
+    """The rows that went through a training, and its throughput."""
     from compress.data.splits.prepare_splits import load_prepared
 
-    if made.result is None or not settings or made.info.shape is None:
-        return Done(made.rows_seen)
-    teacher = shape_of_folder(bench.inputs.get("finetune"))
-    asked = (teacher,) * (1 + len(settings.teachers)) if teacher and isinstance(settings, Distill) else ()
-    select = load_prepared(bench.inputs["data"]).info.counts["select"]
-    teachers = asked if asks(settings) else ()
-    return Done(made.rows_seen, rates_of(made.result, made.info.shape, teachers, select, settings.restarts))
+    if trained.result is None or not settings or trained.info.shape is None:
+        return StepResult(trained.rows_seen)
+    shape = shape_of_folder(context.inputs[teacher]) if teacher else None
+    teachers: tuple[ShapeInfo, ...] = ()
+    if shape is not None and isinstance(settings, Distill) and asks(settings):
+        teachers = (shape,) * (1 + len(settings.teachers))
+    select = load_prepared(context.inputs["data"]).info.counts["select"]
+    rates = rates_of(trained.result, trained.info.shape, teachers, select, settings.restarts)
+    return StepResult(trained.rows_seen, rates.model_dump(mode="json") if rates else None)

@@ -75,8 +75,8 @@ def test_a_finished_run_forecasts_the_next_one_by_operations(finished_run):
     assert "word pieces at the rate of 1 earlier run here" in row["basis"]
     assert row["seconds"] > 0
     record = StepStore(options.root).record("finetune", plan.step("finetune").fingerprint)
-    assert record.rates.trained > 0
+    assert record.rates["trained"] > 0
     assert (
-        record.rates.parameters
+        record.rates["parameters"]
         == read_info(StepStore(options.root).folder("finetune", record.fingerprint)).shape.parameters
     )

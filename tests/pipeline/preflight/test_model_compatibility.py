@@ -20,7 +20,7 @@ from compress.pipeline.preflight.model_availability import absent_models
 from compress.pipeline.preflight.model_compatibility import compatibility_errors
 from compress.pipeline.preflight.teacher_student_compat import teacher_widths
 from compress.pipeline.run import Options, prepare
-from compress.pipeline.strip_paths import portable
+from compress.pipeline.strip_paths import recipe_without_paths
 from compress.train.objective import forward
 
 EVERYTHING = ("data", "finetune", "distill", "prune")
@@ -161,7 +161,7 @@ def test_what_is_published_names_no_folder_of_another_model(recipe_file: Path, t
     folder = tmp_path / "teacher"
     override = f"distill={{soft_label: 1.0, cross_encoder: {folder}, teachers: [{folder}]}}"
     plan = prepare(recipe_file, [override], Options(runs=tmp_path / "runs"))
-    told = portable(plan.recipe)
+    told = recipe_without_paths(plan.recipe)
     assert told["distill"]["teachers"][0]["source"] == "teacher"
     assert told["distill"]["cross_encoder"] == "teacher"
     assert str(tmp_path) not in str({**told, "measure": None})

@@ -9,10 +9,10 @@ from compress.measure import Latency
 from compress.measure.resources.serving_memory import ServingMemory
 from compress.pipeline.graph import Plan
 from compress.pipeline.run import Options, prepare
-from compress.pipeline.step_context import Workbench
+from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.build_report import _Assembly
 from compress.pipeline.steps.measure_step import Measured, write_measured
-from compress.pipeline.strip_paths import without_paths
+from compress.pipeline.strip_paths import strip_paths
 
 PLACE = "/home/somebody/runs/.steps/model.onnx"
 
@@ -26,12 +26,12 @@ def plan(recipe_file: Path, tmp_path: Path) -> Plan:
 
 def assembly(plan: Plan, folder: Path, measured: Measured, **failures: str) -> _Assembly:
     write_measured(folder, measured)
-    return _Assembly(plan, Workbench({"measure": folder}, folder, Console("quiet"), failures=failures))
+    return _Assembly(plan, StepContext({"measure": folder}, folder, Console("quiet"), failures=failures))
 
 
 def test_int8_is_missed_on_cuda_and_nothing_else_is(plan, tmp_path):
     made = assembly(plan, tmp_path, Measured(), measure="it broke")
-    rows = {each.key: each for each in plan.competitors}
+    rows = {each.key: each for each in plan.variants}
     cpu, cuda = plan.recipe.targets
     assert [target.title for target in made._places(rows["student/onnx-int8"].variant)] == ["cpu", "cuda"]
     told = made._latency(rows["student/onnx-int8"], cuda)
@@ -71,4 +71,4 @@ def test_no_place_of_this_machine_is_told(plan, tmp_path):
     ],
 )
 def test_paths_are_cut_to_their_last_part(text, expected):
-    assert without_paths(text) == expected
+    assert strip_paths(text) == expected

@@ -17,17 +17,17 @@ from compress.measure.resources.serving_memory import ServingMemory
 from compress.measure.roofline.roofline import MachineLimits
 from compress.measure.timing.latency import timing
 from compress.measure.timing.subprocess_task import SubprocessFailed, Task, run_in_subprocess
-from compress.pipeline import plan as plan_room
 from compress.pipeline.graph import Plan
-from compress.pipeline.plan import RUNTIME_LIBRARIES, looked_at
+from compress.pipeline.planning import result_steps
+from compress.pipeline.planning.result_steps import RUNTIME_LIBRARIES, timing_settings
 from compress.pipeline.preflight.preflight import check
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps import measure_step
 from compress.pipeline.steps.build_report import disagreements
 from compress.pipeline.steps.measure_step import (
-    Entrant,
     Measured,
+    TimedModel,
     measure_all,
     read_measured,
     turn_seconds,
@@ -41,8 +41,8 @@ CPU, BATCHED = Target(device="cpu"), Target(device="cpu", batch=8, length=32)
 LIMITS = MachineLimits(device="cpu", device_name="c", threads=1, measured_at="now", fingerprint="f")
 
 
-def entrant(key: str, *titles: str) -> Entrant:
-    return Entrant(key, Path(key), None, frozenset(titles))
+def timed(key: str, *titles: str) -> TimedModel:
+    return TimedModel(key, Path(key), None, frozenset(titles))
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, list]:
 def test_a_timing_that_several_ask_for_is_taken_once(asked) -> None:
     named = Target(device="cpu", name="phone")
     settings = Measure(grid=Grid(batch=(1, 8), length=(32, "data")), callers=(1, 2))
-    rows = [entrant("a", "cpu", "phone", "cpu-b8-l32"), entrant("b", "cpu")]
+    rows = [timed("a", "cpu", "phone", "cpu-b8-l32"), timed("b", "cpu")]
     found = measure_all(rows, [CPU, named, BATCHED], ["x"], settings, longest=64)
     (own, first), (more, second) = asked["jobs"]
     assert [(job.batch, job.length) for job in own] == [(1, None), (1, None), (8, 32)]
@@ -92,7 +92,7 @@ def test_a_timing_that_several_ask_for_is_taken_once(asked) -> None:
 
 
 def test_no_memory_is_looked_at_where_none_is_asked_for(asked) -> None:
-    assert measure_all([entrant("a", "cpu")], [CPU], ["x"], Measure(memory=()), longest=64).serving == {}
+    assert measure_all([timed("a", "cpu")], [CPU], ["x"], Measure(memory=()), longest=64).serving == {}
 
 
 def test_ctrl_c_ends_the_processes_whose_memory_is_looked_at(asked, monkeypatch, tmp_path) -> None:
@@ -115,7 +115,7 @@ def test_ctrl_c_ends_the_processes_whose_memory_is_looked_at(asked, monkeypatch,
     monkeypatch.setattr(measure_step, "serving_memory", serving_memory)
     begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        measure_all([entrant("a", "cpu"), entrant("b", "cpu")], [CPU], ["x"], Measure(), longest=64)
+        measure_all([timed("a", "cpu"), timed("b", "cpu")], [CPU], ["x"], Measure(), longest=64)
     assert ended == [Path("b")]
     assert time.monotonic() - begin < 60
 
@@ -126,7 +126,7 @@ def wait_for(what) -> None:
 
 
 def test_a_rehearsal_measures_no_limits(asked) -> None:
-    assert measure_all([entrant("a", "cpu")], [CPU], ["x"], Measure(), longest=64, limits=False).limits == ()
+    assert measure_all([timed("a", "cpu")], [CPU], ["x"], Measure(), longest=64, limits=False).limits == ()
 
 
 def test_limits_that_cannot_be_measured_cost_nothing_else(asked, monkeypatch, capsys) -> None:
@@ -134,7 +134,7 @@ def test_limits_that_cannot_be_measured_cost_nothing_else(asked, monkeypatch, ca
         raise ModelError("no kernels")
 
     monkeypatch.setattr(measure_step, "machine_limits", refuse)
-    found = measure_all([entrant("a", "cpu")], [CPU], ["x"], Measure(), longest=64, console=Console("human"))
+    found = measure_all([timed("a", "cpu")], [CPU], ["x"], Measure(), longest=64, console=Console("human"))
     assert (found.limits, set(found.latencies)) == ((), {"cpu a"})
     assert "the limits of cpu with 1 thread were not measured: no kernels" in capsys.readouterr().err
 
@@ -159,11 +159,11 @@ def test_the_time_of_turns_is_known_beforehand() -> None:
 
 
 def test_only_what_changes_a_measurement_is_part_of_it() -> None:
-    assert looked_at(Measure(robustness=("typos",))) == looked_at(Measure())
-    assert looked_at(Measure(budget=20, rounds=4, processes=2)) == looked_at(Measure(budget=20))
-    assert looked_at(Measure(processes=2)) != looked_at(Measure())
-    assert looked_at(Measure(rounds=4)) != looked_at(Measure())
-    assert looked_at(Measure(callers=(2,))) != looked_at(Measure())
+    assert timing_settings(Measure(robustness=("typos",))) == timing_settings(Measure())
+    assert timing_settings(Measure(budget=20, rounds=4, processes=2)) == timing_settings(Measure(budget=20))
+    assert timing_settings(Measure(processes=2)) != timing_settings(Measure())
+    assert timing_settings(Measure(rounds=4)) != timing_settings(Measure())
+    assert timing_settings(Measure(callers=(2,))) != timing_settings(Measure())
 
 
 def test_every_runtime_says_whose_version_counts() -> None:
@@ -197,9 +197,9 @@ def test_drivers_and_cuda_are_part_of_a_measurement_there(recipe_file: Path, tmp
         return planned(recipe_file, tmp_path, "targets=[cpu, cuda]").step("measure").settings["accelerators"]
 
     assert planned(recipe_file, tmp_path).step("measure").settings["accelerators"] == {}
-    monkeypatch.setattr(plan_room, "cuda_devices", lambda: (Gpu("H200", 2**37),))
-    monkeypatch.setattr(plan_room, "driver_version", lambda: "570.1")
-    monkeypatch.setattr(plan_room, "cuda_version", lambda: "12.8")
+    monkeypatch.setattr(result_steps, "cuda_devices", lambda: (Gpu("H200", 2**37),))
+    monkeypatch.setattr(result_steps, "driver_version", lambda: "570.1")
+    monkeypatch.setattr(result_steps, "cuda_version", lambda: "12.8")
     assert told() == {"names": ["H200"], "driver": "570.1", "cuda": "12.8"}
 
 
@@ -252,7 +252,7 @@ def measured_libraries(monkeypatch: pytest.MonkeyPatch, missing: str) -> list[st
 
 def test_a_variant_that_is_asked_for_competes(recipe_file: Path, tmp_path: Path) -> None:
     plan = planned(recipe_file, tmp_path, "variants=[torch-bf16]")
-    assert {made.key for made in plan.competitors} >= {"teacher/torch-bf16", "pruned/torch-bf16"}
+    assert {made.key for made in plan.variants} >= {"teacher/torch-bf16", "pruned/torch-bf16"}
 
 
 class TestOnAFinishedRun:
@@ -301,5 +301,5 @@ class TestOnAFinishedRun:
         object.__setattr__(step, "run", lacks)
         executor = Executor(plan, StepStore(runs), Console("quiet"), tmp_path / "events.jsonl", room.Launch())
         outcome = executor.run({step.name}, until=step.name)
-        assert outcome.status[step.name] == "left out"
+        assert outcome.status[step.name] == "skipped"
         assert room.Result(tmp_path, outcome, None).raise_for_failures() is None

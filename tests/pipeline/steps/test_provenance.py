@@ -2,7 +2,8 @@ import pytest
 
 from compress.model_info import FolderInfo
 from compress.models.load_save import save_model
-from compress.pipeline.steps.provenance import makings
+from compress.pipeline.graph import Plan, PlannedModel
+from compress.pipeline.steps.provenance import provenance
 from compress.recipe.schema import Recipe
 
 
@@ -14,13 +15,19 @@ def teacher(tmp_path, tiny_model, tiny_tokenizer, tiny_task):
     return tmp_path / "teacher"
 
 
-def recipe(student, **more):
+def plan_of(student, **more):
     task = {"name": "films", "kind": "classification", "data": {"train": "a.csv", "test": "b.csv"}}
-    return Recipe.model_validate({"name": "films", "task": task, "teacher": "t", "student": student, **more})
+    recipe = Recipe.model_validate({"name": "films", "task": task, "teacher": "t", "student": student, **more})
+    models = [
+        PlannedModel("teacher", "finetune", None, "finetune", "finetune"),
+        PlannedModel("student", "distill", "teacher", "distill", "distill", shape=recipe.student),
+        PlannedModel("pruned", "prune", "student", "prune", "prune", shape=recipe.prune),
+    ]
+    return Plan(recipe, models=models)
 
 
 @pytest.mark.parametrize(
-    ("student", "told"),
+    ("student", "start"),
     [
         ({"layers": 1}, "layer 1 of the teacher"),
         ({"layers": 2, "factors": 8}, "layers 0, 1 of the teacher; word vectors in 8 factors"),
@@ -31,24 +38,26 @@ def recipe(student, **more):
         ("owner/name", "the checkpoint owner/name"),
     ],
 )
-def test_what_a_student_starts_from(teacher, student, told):
-    (made,) = makings(recipe(student), {"teacher": teacher, "student": teacher}).values()
-    assert made.start == told
+def test_start_of_a_student(teacher, student, start):
+    (made,) = provenance(plan_of(student), {"teacher": teacher, "student": teacher}).values()
+    assert made.start == start
     assert made.augmented is None
 
 
-def test_a_checkpoint_of_this_machine_is_told_by_its_name(teacher):
-    made = makings(recipe({"source": str(teacher), "layers": 1}), {"student": teacher})
+def test_local_checkpoint_is_named_without_its_path(teacher):
+    made = provenance(plan_of({"source": str(teacher), "layers": 1}), {"student": teacher})
     assert made["student"].start == "layer 1 of teacher"
-    assert makings(recipe({"source": str(teacher)}), {"student": teacher})["student"].start == "the checkpoint teacher"
+    assert (
+        provenance(plan_of({"source": str(teacher)}), {"student": teacher})["student"].start == "the checkpoint teacher"
+    )
 
 
-def test_augmented_rows_are_those_that_the_folder_tells(teacher, tiny_task):
+def test_augmented_rows_come_from_the_model_folder(teacher, tiny_task):
     info = FolderInfo(step="prune", made_by="test", task=tiny_task, augmented=7)
     (teacher / "compress.json").write_text(info.model_dump_json())
-    made = makings(recipe({"layers": 1}, prune={"heads": 0.5}), {"pruned": teacher})
+    made = provenance(plan_of({"layers": 1}, prune={"heads": 0.5}), {"pruned": teacher})
     assert made["pruned"].model_dump() == {"start": "the student, pruned", "augmented": 7}
 
 
-def test_what_failed_is_not_told(teacher):
-    assert makings(recipe({"layers": 1}), {"teacher": teacher}) == {}
+def test_models_that_failed_are_left_out(teacher):
+    assert provenance(plan_of({"layers": 1}), {"teacher": teacher}) == {}

@@ -11,11 +11,11 @@ from compress.data.splits.prepare_splits import load_prepared, prepare
 from compress.errors import RecipeError
 from compress.measure import predict_rows
 from compress.measure.quality.robustness import PerturbedRows
-from compress.pipeline.graph import Competitor, Plan
+from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.allowed_names import NAMES
-from compress.pipeline.step_context import Workbench
-from compress.pipeline.steps import run_steps, scoring_steps
+from compress.pipeline.step_context import StepContext
+from compress.pipeline.steps import prepare_data, scoring_steps
 from compress.pipeline.steps.score_answers import Assessor
 from compress.recipe.load import load_recipe
 from compress.recipe.measure_schema import Target
@@ -51,10 +51,12 @@ def scored(recipe, tmp_path: Path, tiny_folder):
     task = prepare(recipe.task, recipe.seed, tmp_path / "data").task_info
     inputs = {"data": tmp_path / "data", "finetune": tiny_folder("bert", task)}
     console = Console("quiet")
-    run_steps.slices(Workbench(inputs, tmp_path / "slices", console), recipe.task, recipe.seed)
-    scoring_steps.score(Workbench(inputs, tmp_path / "score", console), "finetune", VARIANT, "cpu", 16)
+    prepare_data.slices(StepContext(inputs, tmp_path / "slices", console), recipe.task, recipe.seed)
+    scoring_steps.score(StepContext(inputs, tmp_path / "score", console), "finetune", VARIANT, "cpu", 16)
     names, seed = recipe.measure.robustness, recipe.seed
-    scoring_steps.perturb(Workbench(inputs, tmp_path / "perturb", console), "finetune", VARIANT, "cpu", 16, names, seed)
+    scoring_steps.perturb(
+        StepContext(inputs, tmp_path / "perturb", console), "finetune", VARIANT, "cpu", 16, names, seed
+    )
     return {**inputs, **{name: tmp_path / name for name in ("slices", "score", "perturb")}}
 
 
@@ -86,10 +88,10 @@ def test_documents_are_embedded_once_for_all_changed_texts_and_cut_ones_are_told
     settings = {"text": ("query",), "label": "positives", "max_length": 16}
     task = prepare(Task(kind="retrieval", data=files, **settings), 0, tmp_path).task_info
     model = tiny_folder(tiny_model("bert", head="ForSentenceEmbedding", pooling="mean"), task)
-    bench = Workbench({"data": tmp_path, "finetune": model}, tmp_path, Console("quiet"))
+    context = StepContext({"data": tmp_path, "finetune": model}, tmp_path, Console("quiet"))
     seen, embed = [], predict_rows.embed_documents
     monkeypatch.setattr(predict_rows, "embed_documents", lambda *given: seen.append(given) or embed(*given))
-    scoring_steps.score(bench, "finetune", VARIANT, "cpu", 16)
+    scoring_steps.score(context, "finetune", VARIANT, "cpu", 16)
     scored = json.loads((tmp_path / scoring_steps.SCORED_FILE).read_bytes())["truncated"]
     assert scored == {
         "select": 0.0,
@@ -98,20 +100,20 @@ def test_documents_are_embedded_once_for_all_changed_texts_and_cut_ones_are_told
         "test's documents": pytest.approx(28 / 40),
     }
     assert len(seen) == 2
-    scoring_steps.perturb(bench, "finetune", VARIANT, "cpu", 16, ("typos", "uppercase"), 0)
+    scoring_steps.perturb(context, "finetune", VARIANT, "cpu", 16, ("typos", "uppercase"), 0)
     assert len(seen) == 3
     assert kept_in(tmp_path)["typos"]["found"].shape == (40, 40)
 
 
 def test_slices_are_in_step_with_test(scored):
-    columns = json.loads((scored["slices"] / run_steps.SLICES_FILE).read_bytes())["columns"]
+    columns = json.loads((scored["slices"] / prepare_data.SLICES_FILE).read_bytes())["columns"]
     assert columns == {"source": ["web" if number % 2 else "book" for number in range(80)]}
 
 
 def test_all_of_it_reaches_the_report(scored, recipe):
-    teacher = Competitor("teacher", VARIANT, "finetune", {"cpu": "score"}, {"cpu": "perturb"})
-    plan = Plan(recipe, competitors=[teacher])
-    assessor = Assessor(plan, Workbench(scored, scored["score"], Console("quiet")))
+    teacher = ModelVariant("teacher", VARIANT, "finetune", {"cpu": "score"}, {"cpu": "perturb"})
+    plan = Plan(recipe, variants=[teacher])
+    assessor = Assessor(plan, StepContext(scored, scored["score"], Console("quiet")))
     found = assessor.quality(teacher, Target(device="cpu"), "test")
     assert found is not None
     assert [each.name for each in found.robustness] == ["typos", "uppercase"]
@@ -124,9 +126,9 @@ def test_all_of_it_reaches_the_report(scored, recipe):
 
 
 def test_without_answers_to_changed_texts_the_rest_is_told(scored, recipe):
-    teacher = Competitor("teacher", VARIANT, "finetune", {"cpu": "score"}, {"cpu": "perturb"})
+    teacher = ModelVariant("teacher", VARIANT, "finetune", {"cpu": "score"}, {"cpu": "perturb"})
     failed = {name: folder for name, folder in scored.items() if name != "perturb"}
-    assessor = Assessor(Plan(recipe, competitors=[teacher]), Workbench(failed, scored["score"], Console("quiet")))
+    assessor = Assessor(Plan(recipe, variants=[teacher]), StepContext(failed, scored["score"], Console("quiet")))
     found = assessor.quality(teacher, Target(device="cpu"), "test")
     assert found is not None
     assert (found.robustness, found.rows) == ((), 80)

@@ -1,0 +1,55 @@
+"""Plans the steps that read data: the rows of every split, unlabelled texts, and columns to group scores by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from compress.data.loading.data_digest import PARTS, contents_digest, entries
+from compress.data.splits.unlabelled_texts import UNLABELLED
+from compress.pipeline.fingerprint import hashed_settings
+from compress.pipeline.graph import Plan
+from compress.pipeline.steps import prepare_data
+
+
+def add_data(plan: Plan) -> None:
+    """The step that reads the rows of every split."""
+    recipe = plan.recipe
+    task = hashed_settings(recipe.task)
+    data = _without_unlabelled(task.pop("data"))
+    del task["slices"]  # they have a step of their own: requesting others retrains no model
+    del task["name"]  # only a label: recipes on the same rows share them and their teacher
+    data["contents"] = contents_digest(recipe.task.data)
+    settings = {"task": task, "data": data, "seed": recipe.seed}
+    plan.add("data", "data", settings, [], partial(prepare_data.data, task=recipe.task, seed=recipe.seed))
+
+
+def add_unlabelled(plan: Plan) -> None:
+    """Unlabelled texts have a step of their own, for distillation alone: adding some changes no teacher."""
+    recipe, data = plan.recipe, plan.recipe.task.data
+    if not (entries(data, UNLABELLED) and any(recipe.distillations())):
+        return
+    settings = {
+        "contents": contents_digest(data, (UNLABELLED,)),
+        "columns": list(recipe.task.text),
+        "header": data.header.get(UNLABELLED, True) if isinstance(data.header, Mapping) else data.header,
+    }
+    run = partial(prepare_data.unlabelled, task=recipe.task, seed=recipe.seed)
+    plan.add(UNLABELLED, UNLABELLED, settings, ["data"], run)
+
+
+def add_slices(plan: Plan) -> None:
+    """The step that records the columns by which test scores are grouped, where the recipe names some."""
+    recipe = plan.recipe
+    if recipe.task.slices:
+        run = partial(prepare_data.slices, task=recipe.task, seed=recipe.seed)
+        plan.add("slices", "slices", {"columns": list(recipe.task.slices)}, ["data"], run, optional=True)
+
+
+def _without_unlabelled(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What the rows depend on besides their files, which are identified by contents and not by name."""
+    rest = {key: value for key, value in data.items() if key not in PARTS}
+    if isinstance(rest["header"], Mapping):
+        rest["header"] = {part: header for part, header in rest["header"].items() if part != UNLABELLED} or True
+    return rest

@@ -1,0 +1,107 @@
+"""Plans the steps that make models: finetune → distill → prune, or any other list of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from compress.data.splits.unlabelled_texts import UNLABELLED
+from compress.model_sources import folder_identity, identity
+from compress.pipeline.fingerprint import hashed_settings
+from compress.pipeline.graph import Plan, PlannedModel
+from compress.pipeline.steps import training_steps
+from compress.recipe.schema import Recipe
+from compress.recipe.training_schema import Distill, FurtherTeacher, Prune, Student
+
+ModelPlanner = Callable[[Plan, Sequence[Path]], None]
+"""Adds one model and its step to a plan; the second argument are folders of cards."""
+
+
+def default_models(recipe: Recipe) -> list[ModelPlanner]:
+    """One planner for each model section of a recipe."""
+    planners: list[ModelPlanner] = [add_teacher]
+    if recipe.student:
+        planners.append(partial(add_student, student=recipe.student, distill=recipe.distill))
+    if recipe.prune:
+        parent = "student" if recipe.student else "teacher"
+        planners.append(partial(add_pruned, prune=recipe.prune, parent=parent))
+    return planners
+
+
+def add_teacher(plan: Plan, cards: Sequence[Path]) -> None:
+    """The model that the recipe names, fine-tuned or taken as it is."""
+    recipe = plan.recipe
+    settings: dict[str, Any] = {
+        "teacher": identity(recipe.teacher.source, recipe.teacher.revision, cards),
+        "finetune": recipe.finetune and hashed_settings(recipe.finetune),
+        "seed": recipe.seed,
+    }
+    run = partial(
+        training_steps.finetune,
+        teacher=recipe.teacher,
+        settings=recipe.finetune,
+        seed=recipe.seed,
+        cards=tuple(cards),
+        further=_further_teachers(recipe),
+    )
+    step = plan.add("finetune", "finetune", settings, ["data"], run, trains=True)
+    plan.models.append(PlannedModel("teacher", step, None, "finetune", "finetune", recipe.finetune or None))
+
+
+def add_student(
+    plan: Plan,
+    cards: Sequence[Path],
+    *,
+    student: Student,
+    distill: Distill | Literal[False],
+    name: str = "student",
+    step: str = "distill",
+) -> None:
+    """A smaller model that learns from the teacher."""
+    shape = hashed_settings(student)
+    if student.source:
+        shape["source"] = identity(student.source, student.revision, cards)
+    settings = {"student": shape, "distill": distill and _hashed_distillation(distill), "seed": plan.recipe.seed}
+    teacher = plan.teacher.step
+    run = partial(training_steps.distill, teacher=teacher, student=student, settings=distill, seed=plan.recipe.seed)
+    needs = ["data", teacher, *(_unlabelled(plan) if distill else ())]
+    plan.add(step, "distill", settings, needs, run, trains=True)
+    plan.models.append(PlannedModel(name, step, plan.teacher.name, "distill", "distill", distill or None, student))
+
+
+def add_pruned(
+    plan: Plan, cards: Sequence[Path], *, prune: Prune, parent: str, name: str = "pruned", step: str = "prune"
+) -> None:
+    """``parent`` without its least important heads and neurons, trained again."""
+    source, teacher = plan.model(parent).step, plan.teacher.step
+    needs = list(dict.fromkeys(["data", teacher, source, *(_unlabelled(plan) if prune.recover else ())]))
+    run = partial(training_steps.prune, teacher=teacher, parent=source, settings=prune, seed=plan.recipe.seed)
+    hashed = hashed_settings(prune)
+    if prune.recover:
+        hashed["recover"] = _hashed_distillation(prune.recover)
+    settings = {"prune": hashed, "parent": source, "seed": plan.recipe.seed}
+    plan.add(step, "prune", settings, needs, run, trains=True)
+    plan.models.append(PlannedModel(name, step, parent, "prune", "prune", prune.recover or None, prune))
+
+
+def _unlabelled(plan: Plan) -> list[str]:
+    return [step.name for step in plan.steps if step.kind == UNLABELLED]
+
+
+def _further_teachers(recipe: Recipe) -> tuple[FurtherTeacher, ...]:
+    """Those that teach besides the recipe's own."""
+    return tuple(teacher for _, settings in recipe.distillations() for teacher in settings.teachers)
+
+
+def _hashed_distillation(settings: Distill) -> dict[str, Any]:
+    """The settings that change the result; other models are identified by their contents, not by their path."""
+    hashed = hashed_settings(settings)
+    for teacher, further in zip(hashed["teachers"], settings.teachers, strict=True):
+        teacher["source"] = identity(further.source, further.revision)
+    if settings.augment is not None:
+        hashed["augment"]["model"] = identity(settings.augment.model, None)
+    if settings.cross_encoder is not None:
+        hashed["cross_encoder"] = folder_identity(settings.cross_encoder)
+    return hashed

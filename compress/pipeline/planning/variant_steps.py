@@ -1,0 +1,61 @@
+"""Plans the steps that build every variant of a model and score it as each target uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Literal
+
+from compress.pipeline.graph import ModelVariant, Plan, PlannedModel
+from compress.pipeline.steps import build_variant, scoring_steps
+from compress.recipe.measure_schema import Target
+from compress.variants import Variant, variants_for
+
+SCORING_BATCH = 32
+"""Rows scored together where a variant's outputs do not depend on what shares its batch."""
+
+
+def add_variants(plan: Plan, model: PlannedModel) -> None:
+    """The steps that build, and then score, every variant of one model."""
+    recipe = plan.recipe
+    devices = list(dict.fromkeys(target.device for target in recipe.targets))
+    built: dict[str, str] = {}
+    quantizer = recipe.quantize.method if recipe.quantize else None
+    for variant in variants_for(recipe.export, quantizer, devices, also=recipe.variants):
+        step = built[variant.name] = _add_build(plan, model, variant, built)
+        targets = [target for target in plan.present_targets if variant.runs_on(target.device)]
+        scores = {target.title: _add_scoring(plan, "score", model, variant, step, target) for target in targets}
+        changed = targets if recipe.measure.robustness else []
+        perturbs = {target.title: _add_scoring(plan, "perturb", model, variant, step, target) for target in changed}
+        plan.variants.append(ModelVariant(model.name, variant, step, scores, perturbs))
+
+
+def _add_build(plan: Plan, model: PlannedModel, variant: Variant, built: Mapping[str, str]) -> str:
+    """The step that builds ``variant``, or the model's own step where nothing has to be built."""
+    if variant.build is None:
+        return model.step
+    kind = "quantize" if variant.method else "export"
+    parent = built[variant.needs] if variant.needs else model.step
+    run = partial(build_variant.build, parent=parent, variant=variant)
+    return plan.add(
+        f"{kind}-{model.name}-{variant.name}", kind, {"variant": variant.name}, ["data", parent], run, optional=True
+    )
+
+
+def _add_scoring(
+    plan: Plan, kind: Literal["score", "perturb"], model: PlannedModel, variant: Variant, parent: str, target: Target
+) -> str:
+    """The step that predicts with a variant as ``target`` uses it; targets that use it alike share one.
+
+    Changed texts have a step of their own: requesting other changes scores nothing else again.
+    """
+    batch = target.batch if variant.batch_sensitive else SCORING_BATCH
+    name = f"{kind}-{model.name}-{variant.name}-{target.device}-b{batch}"
+    if all(step.name != name for step in plan.steps):
+        settings: dict[str, Any] = {"device": target.device, "batch": batch}
+        if kind == "perturb":
+            settings |= {"names": list(plan.recipe.measure.robustness), "seed": plan.recipe.seed}
+        function = scoring_steps.score if kind == "score" else scoring_steps.perturb
+        run = partial(function, parent=parent, variant=variant, **settings)
+        plan.add(name, kind, {"variant": variant.name, **settings}, ["data", parent], run, optional=True)
+    return name

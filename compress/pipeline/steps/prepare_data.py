@@ -1,0 +1,39 @@
+"""The steps that read data: the rows of every split, unlabelled texts, and columns to group scores by.
+
+Step functions import heavy libraries inside, so that a plan, and a run that skips everything, load none of them.
+"""
+
+from __future__ import annotations
+
+from compress.pipeline.step_context import StepContext
+from compress.recipe.schema import Task
+
+SLICES_FILE = "slices.json"
+
+
+def data(context: StepContext, task: Task, seed: int) -> float:
+    """Read the rows of every role into memory-mapped files."""
+    from compress.data.splits.prepare_splits import prepare
+
+    info = prepare(task, seed, context.work, context.console)
+    return float(sum(info.counts.values()))
+
+
+def unlabelled(context: StepContext, task: Task, seed: int) -> float:
+    """Read the texts without an answer into a memory-mapped file."""
+    from compress.data.splits.prepare_splits import load_prepared
+    from compress.data.splits.unlabelled_texts import prepare_unlabelled
+
+    return float(
+        prepare_unlabelled(task, load_prepared(context.inputs["data"]), seed, context.work, context.console).count
+    )
+
+
+def slices(context: StepContext, task: Task, seed: int) -> None:
+    """Note the values of the columns by which the scores of test are told apart."""
+    from compress.data.splits.prepare_splits import load_prepared
+    from compress.data.splits.slice_columns import slice_values
+
+    info = load_prepared(context.inputs["data"]).info
+    values = slice_values(task, info.labels, seed, info.counts["test"], context.console)
+    context.write_json(SLICES_FILE, {"columns": values})
