@@ -17,6 +17,7 @@ from compress.measure.resources.serving_memory import ServingMemory
 from compress.measure.roofline.roofline import MachineLimits
 from compress.measure.timing.latency import timing
 from compress.measure.timing.subprocess_task import SubprocessFailed, Task, run_in_subprocess
+from compress.pipeline import plan
 from compress.pipeline.graph import Plan
 from compress.pipeline.planning import result_steps
 from compress.pipeline.planning.result_steps import RUNTIME_LIBRARIES, timing_settings
@@ -197,7 +198,8 @@ def test_drivers_and_cuda_are_part_of_a_measurement_there(recipe_file: Path, tmp
         return planned(recipe_file, tmp_path, "targets=[cpu, cuda]").step("measure").settings["accelerators"]
 
     assert planned(recipe_file, tmp_path).step("measure").settings["accelerators"] == {}
-    monkeypatch.setattr(result_steps, "cuda_devices", lambda: (Gpu("H200", 2**37),))
+    for module in (plan, result_steps):
+        monkeypatch.setattr(module, "cuda_devices", lambda: (Gpu("H200", 2**37),))
     monkeypatch.setattr(result_steps, "driver_version", lambda: "570.1")
     monkeypatch.setattr(result_steps, "cuda_version", lambda: "12.8")
     assert told() == {"names": ["H200"], "driver": "570.1", "cuda": "12.8"}
