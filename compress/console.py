@@ -1,7 +1,7 @@
-"""The only place that prints.
+"""All output of the package: data to stdout; notes, warnings, errors and progress to stderr.
 
-Data goes to stdout, everything said about the work to stderr: ``compress ls --format json | jq`` sees data alone.
-Nothing is configured at import and rich is imported when it is first needed: ``compress --help`` pays for neither.
+So ``compress ls --format json | jq`` reads data alone. Nothing is configured at import, and rich is imported when it is
+first needed.
 """
 
 from __future__ import annotations
@@ -12,79 +12,67 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from compress.errors import CompressError
-from compress.terminal_table import PIPE, as_table, blocks, cell, drawing, fits, plain
+from compress.progress_line import LiveLine, LogLines, Progress, Silent, duration, live_line, throughput
+from compress.terminal_table import PIPE_WIDTH, as_blocks, as_table, cell, fits, plain, rich_console
 
 if TYPE_CHECKING:
     import rich.console
-    import rich.progress
 
 Format = Literal["human", "json", "quiet"]
 
-PLAIN_INTERVAL = 10.0
-"""Seconds between two lines of progress where there is no terminal."""
-
-
-class Progress(Protocol):
-    """What a long piece of work reports to."""
-
-    def advance(self, amount: float = 1, note: str = "", left: str | None = None) -> None:
-        """So much more is done; ``note`` is shown beside it (a loss, a score) until the next one.
-
-        ``left`` says what is still to come where the caller knows better than the rate so far tells; nothing if it is
-        empty.
-        """
-        ...
+__all__ = ["Console", "Format", "Progress", "duration", "jsonable", "throughput"]
 
 
 class Console:
     """Output in one of three formats.
 
     ``human`` draws tables and progress; ``json`` writes one document to stdout; ``quiet`` writes bare values to stdout
-    and keeps notes and progress to itself. Warnings and errors are shown in every format.
+    and omits notes and progress. Warnings and errors are shown in every format.
     """
 
     def __init__(self, format: Format = "human", out: TextIO | None = None, err: TextIO | None = None) -> None:
         self.format = format
         self._out = out
         self._err = err
-        self._live: rich.console.Console | None = None
+        self._screen: rich.console.Console | None = None
+        self._line: LiveLine | None = None
 
     @property
     def out(self) -> TextIO:
-        """Where data goes; looked up on each use, since callers may redirect sys.stdout later."""
+        """The stream of data; looked up on each use, since callers may redirect sys.stdout later."""
         return self._out or sys.stdout
 
     @property
     def err(self) -> TextIO:
-        """Where everything else goes."""
+        """The stream of everything else."""
         return self._err or sys.stderr
 
     def note(self, text: str) -> None:
-        """Tell what is being done."""
+        """Write what is being done."""
         if self.format != "quiet":
-            self._say(text)
+            self._write_line(text)
 
     def warn(self, text: str) -> None:
-        """Tell what the user should know before trusting the result."""
-        self._say(f"warning: {text}")
+        """Write what the user should know before trusting the result."""
+        self._write_line(f"warning: {text}")
 
     def error(self, exc: BaseException) -> None:
-        """Tell a failure and what to do about it; in json one object on stderr, since stdout holds data alone."""
+        """Write an error and its hint; in json one object on stderr, since stdout holds data alone."""
         hint = exc.hint if isinstance(exc, CompressError) else None
         message = str(exc) or type(exc).__name__
         if self.format == "json":
             code = exc.exit_code if isinstance(exc, CompressError) else 1
-            fault = {"kind": type(exc).__name__, "message": message, "hint": hint, "exit_code": code}
-            self._say(json.dumps({"error": fault}, ensure_ascii=False))
+            content = {"kind": type(exc).__name__, "message": message, "hint": hint, "exit_code": code}
+            self._write_line(json.dumps({"error": content}, ensure_ascii=False))
             return
-        self._say(f"error: {message}")
+        self._write_line(f"error: {message}")
         if hint:
-            self._say(f"hint: {hint}")
+            self._write_line(f"hint: {hint}")
 
     def line(self, text: str) -> None:
         """Write one line of data."""
@@ -92,7 +80,7 @@ class Console:
         self.out.flush()
 
     def data(self, payload: Any, text: str | None = None) -> None:
-        """Write a result: as json, or as ``text`` for people where it is given."""
+        """Write a result: as ``text`` where it is given and the format is not json, else as json."""
         if self.format == "json" or text is None:
             self.line(json.dumps(jsonable(payload), indent=2, ensure_ascii=False))
         else:
@@ -115,141 +103,73 @@ class Console:
 
     def _draw(self, rows: Sequence[Mapping[str, Any]], names: Sequence[str], title: str) -> None:
         if self.out.isatty():
-            screen = drawing(self.out)
+            screen = rich_console(self.out)
             if title:
                 screen.print(plain(title), style="bold")
-            drawn = fits(rows, names, screen.width)
-            screen.print(as_table(rows, names) if drawn else plain("\n".join(blocks(rows, names))))
+            has_room = fits(rows, names, screen.width)
+            screen.print(as_table(rows, names) if has_room else plain("\n".join(as_blocks(rows, names))))
             return
         if title:
             self.line(title)
         page = io.StringIO()
-        drawing(page, width=PIPE).print(as_table(rows, names))
+        rich_console(page, width=PIPE_WIDTH).print(as_table(rows, names))
         for line in page.getvalue().splitlines():
-            self.line(line.rstrip())  # no blanks at the end, which a pipe would keep
+            self.line(line.rstrip())  # without trailing blanks
+
+    @contextmanager
+    def step(self, label: str) -> Iterator[None]:
+        """Show a step while it runs: on a terminal one live line, which also shows its progress; else a plain line."""
+        if not self._is_terminal:
+            self.note(label)
+            yield
+            return
+        began = time.monotonic()
+        try:
+            with self._live(label):
+                yield
+        finally:
+            self.note(f"{label}  {duration(time.monotonic() - began)}")
 
     @contextmanager
     def progress(self, total: float | None, label: str, unit: str = "steps") -> Iterator[Progress]:
-        """Show how far a piece of work is: a live bar on a terminal, else a plain line every ten seconds."""
+        """Show the progress of a piece of work: on a terminal's live line, else in a plain line every ten seconds."""
         if self.format == "quiet":
             yield Silent()
-        elif self.format == "human" and self.err.isatty() and self._live is None:
-            with self._bar(total, label, unit) as bar:
-                yield bar
+        elif self._line is not None and not self._line.is_busy:
+            with self._line.work(total, label, unit) as line:
+                yield line
+        elif self._is_terminal and self._line is None:
+            with self._live(label) as line, line.work(total, label, unit):
+                yield line
         else:
-            lines = Lines(self._say, total, label, unit)
+            lines = LogLines(self._write_line, total, label, unit)
             yield lines
             lines.close()
 
+    @property
+    def _is_terminal(self) -> bool:
+        return self.format == "human" and self.err.isatty()
+
     @contextmanager
-    def _bar(self, total: float | None, label: str, unit: str) -> Iterator[Progress]:
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-        from rich.progress import Progress as Display
-
-        rate, left, note = (TextColumn(f"{{task.fields[{field}]}}", markup=False) for field in ("rate", "left", "note"))
-        name = TextColumn("{task.description}", markup=False)
-        self._live = drawing(self.err)
+    def _live(self, label: str) -> Iterator[LiveLine]:
+        self._screen = rich_console(self.err)
         try:
-            columns = (name, BarColumn(), MofNCompleteColumn(), rate, left, note)
-            with Display(*columns, console=self._live) as display:
-                yield Bar(display, total, label, unit)
+            with live_line(self._screen, label) as self._line:
+                yield self._line
         finally:
-            self._live = None
+            self._screen = self._line = None
 
-    def _say(self, text: str) -> None:
-        """Write a line to stderr, above the live bar where there is one."""
-        if self._live is not None:
-            self._live.print(plain(text), soft_wrap=True)
+    def _write_line(self, text: str) -> None:
+        """Write a line to stderr, above the live line where there is one."""
+        if self._screen is not None:
+            self._screen.print(plain(text), soft_wrap=True)
             return
         self.err.write(f"{text}\n")
         self.err.flush()
 
 
-class Silent:
-    """Progress that nobody asked to see."""
-
-    def advance(self, amount: float = 1, note: str = "", left: str | None = None) -> None:
-        """Say nothing."""
-
-
-class Bar:
-    """Progress on a terminal."""
-
-    def __init__(self, display: rich.progress.Progress, total: float | None, label: str, unit: str) -> None:
-        self._display = display
-        self._unit = unit
-        self._task = display.add_task(label, total=total, rate="", left="", note="")
-        self._note = ""
-
-    def advance(self, amount: float = 1, note: str = "", left: str | None = None) -> None:
-        """Move the bar."""
-        self._note = note or self._note
-        task = self._display.tasks[0]
-        rate = f"{throughput(task.speed)} {self._unit}/s" if task.speed else ""
-        if left is None:
-            left = "" if task.time_remaining is None else f"{duration(task.time_remaining)} left"
-        self._display.update(self._task, advance=amount, rate=rate, left=left, note=self._note)
-
-
-class Lines:
-    """Progress in a log: a line now and then, so that a file stays readable and a silent hour is no riddle."""
-
-    def __init__(
-        self,
-        say: Callable[[str], None],
-        total: float | None,
-        label: str,
-        unit: str,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._say, self._total, self._label, self._unit, self._clock = say, total, label, unit, clock
-        self._done = 0.0
-        self._note = ""
-        self._start = self._told = clock()
-
-    def advance(self, amount: float = 1, note: str = "", left: str | None = None) -> None:
-        """Count, and tell when the last line is old enough."""
-        self._done += amount
-        self._note = note or self._note
-        now = self._clock()
-        if now - self._told >= PLAIN_INTERVAL:
-            self._told = now
-            self._say(self._describe(now - self._start, left))
-
-    def close(self) -> None:
-        """Tell the end of work that was long enough to be told about."""
-        elapsed = self._clock() - self._start
-        if elapsed >= PLAIN_INTERVAL:
-            self._say(f"{self._label}: {self._done:g} {self._unit} in {duration(elapsed)}")
-
-    def _describe(self, elapsed: float, left: str | None) -> str:
-        rate = self._done / elapsed if elapsed > 0 else 0.0
-        parts = [f"{self._done:g}/{self._total:g} {self._unit}" if self._total else f"{self._done:g} {self._unit}"]
-        parts.append(f"{throughput(rate)} {self._unit}/s")
-        if left is None and self._total and rate > 0:
-            left = f"{duration(max(0.0, self._total - self._done) / rate)} left"
-        return f"{self._label}: " + ", ".join(filter(None, [*parts, left, self._note]))
-
-
-def throughput(rate: float) -> str:
-    """A rate with the digits that mean something: one below ten, none above."""
-    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people say them: 8 s, 3 min 20 s, 2 h 5 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
-
-
 def jsonable(value: Any) -> Any:
-    """The nearest JSON to a value; a number that JSON has no word for (not a number, infinite) becomes null."""
+    """Convert a value to JSON types; NaN and infinity become null."""
     if value is None or isinstance(value, (str, int)):
         return value
     if isinstance(value, float):
@@ -260,10 +180,10 @@ def jsonable(value: Any) -> Any:
         return sorted(map(jsonable, value), key=str)
     if isinstance(value, (list, tuple)):
         return [jsonable(entry) for entry in value]
-    return _unfolded(value)
+    return _from_object(value)
 
 
-def _unfolded(value: Any) -> Any:
+def _from_object(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: jsonable(getattr(value, field.name)) for field in dataclasses.fields(value)}
     for converter in ("model_dump", "tolist"):  # a pydantic model; a numpy array or scalar

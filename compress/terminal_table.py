@@ -1,4 +1,4 @@
-"""How a table is drawn for people: as one where it fits the terminal, else a block a row. Used by ``console`` alone."""
+"""Tables for people: as a table where it fits the terminal, else a block a row. Used by ``console`` alone."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
 Rows = Sequence[Mapping[str, Any]]
 
-SHORT = 24
-"""A column of at most so many characters keeps each value on one line; a longer one may fold."""
-FOLDED = 16
-"""Characters a line that a column which folds must be left with."""
-BETWEEN = 2
+MAX_UNFOLDED = 24
+"""Columns up to this width have each value on one line; wider ones may fold."""
+MIN_FOLDED = 16
+"""Least width of a column that folds."""
+GAP = 2
 """Characters between two columns."""
-PIPE = 200
-"""A pipe has no width: a table folded at 80 columns would be hard to read there."""
+PIPE_WIDTH = 200
+"""Width of tables that are not written to a terminal, where folding at 80 columns would be hard to read."""
 
 
 def cell(value: Any) -> str:
-    """One value as people read it in a table."""
+    """Format one value."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -35,19 +35,19 @@ def cell(value: Any) -> str:
 
 
 def fits(rows: Rows, names: Sequence[str], width: int) -> bool:
-    """Whether the columns find room: short ones whole, each long one at least enough to fold in."""
-    wide = [widest(rows, name) for name in names]
-    needed = sum(each if each <= SHORT else FOLDED for each in wide)
-    return needed + BETWEEN * (len(names) - 1) <= width
+    """Return whether the columns fit: narrow ones unfolded, each wide one with at least `MIN_FOLDED` characters."""
+    widths = [widest(rows, name) for name in names]
+    needed = sum(width if width <= MAX_UNFOLDED else MIN_FOLDED for width in widths)
+    return needed + GAP * (len(names) - 1) <= width
 
 
 def widest(rows: Rows, name: str) -> int:
-    """Characters of a column's longest cell, or of its head."""
+    """Return the length of a column's longest cell or of its name."""
     return max(len(name), *(len(cell(row.get(name))) for row in rows)) if rows else len(name)
 
 
-def blocks(rows: Rows, names: Sequence[str]) -> list[str]:
-    """For a terminal too narrow for a table: a block a row, a line a value; what has no value has no line."""
+def as_blocks(rows: Rows, names: Sequence[str]) -> list[str]:
+    """Format rows for a narrow terminal: a block a row, a line a value; cells without a value are omitted."""
     label = max(map(len, names[1:]), default=0)
     lines = []
     for row in rows:
@@ -58,29 +58,29 @@ def blocks(rows: Rows, names: Sequence[str]) -> list[str]:
 
 
 def as_table(rows: Rows, names: Sequence[str]) -> rich.table.Table:
-    """What rich draws; numbers stand to the right."""
+    """Return a rich table; numbers are right-aligned."""
     from rich.box import SIMPLE
     from rich.table import Table
 
-    drawn = Table(box=SIMPLE, pad_edge=False, show_edge=False, collapse_padding=True)
+    table = Table(box=SIMPLE, pad_edge=False, show_edge=False, collapse_padding=True)
     for name in names:
         numeric = bool(rows) and all(isinstance(row.get(name), (int, float, type(None))) for row in rows)
-        short = widest(rows, name) <= SHORT
-        drawn.add_column(name, justify="right" if numeric else "left", overflow="fold", no_wrap=short)
+        short = widest(rows, name) <= MAX_UNFOLDED
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold", no_wrap=short)
     for row in rows:
-        drawn.add_row(*(plain(cell(row.get(name))) for name in names))
-    return drawn
+        table.add_row(*(plain(cell(row.get(name))) for name in names))
+    return table
 
 
-def drawing(file: TextIO, width: int | None = None) -> rich.console.Console:
-    """A rich console that draws what it is given and interprets nothing in it."""
-    from rich.console import Console as Drawing
+def rich_console(file: TextIO, width: int | None = None) -> rich.console.Console:
+    """Return a rich console that interprets no markup, highlighting or emoji."""
+    from rich.console import Console
 
-    return Drawing(file=file, width=width, highlight=False, markup=False, emoji=False)
+    return Console(file=file, width=width, highlight=False, markup=False, emoji=False)
 
 
 def plain(text: str) -> Any:
-    """Text that rich must not read as markup: a label may be called ``[red]``."""
+    """Return text that rich does not interpret as markup: a label may be called ``[red]``."""
     from rich.text import Text
 
     return Text(text)

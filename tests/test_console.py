@@ -8,14 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compress import console
-from compress.console import Console, Lines
+from compress.console import Console, duration, jsonable
 from compress.errors import UsageError
+from compress.progress_line import LogLines
 
 
 class Terminal(io.StringIO):
     def isatty(self):
         return True
+
+
+@pytest.fixture(autouse=True)
+def terminal_width(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("TERM", "xterm")
 
 
 def make(format="human", terminal=False):
@@ -24,76 +30,76 @@ def make(format="human", terminal=False):
 
 
 def test_notes_and_warnings_go_to_stderr():
-    told, out, err = make()
-    told.note("reading")
-    told.warn("few rows")
+    console, out, err = make()
+    console.note("reading")
+    console.warn("few rows")
     assert out.getvalue() == ""
     assert err.getvalue() == "reading\nwarning: few rows\n"
 
 
-def test_quiet_keeps_notes_and_shows_warnings():
-    told, _, err = make("quiet")
-    told.note("reading")
-    told.warn("few rows")
-    with told.progress(3, "work") as bar:
+def test_quiet_omits_notes_and_shows_warnings():
+    console, _, err = make("quiet")
+    console.note("reading")
+    console.warn("few rows")
+    with console.progress(3, "work") as bar:
         bar.advance(3)
     assert err.getvalue() == "warning: few rows\n"
 
 
-def test_an_error_tells_its_hint():
-    told, out, err = make()
-    told.error(UsageError("no such card", hint="compress ls"))
+def test_error_has_its_hint():
+    console, out, err = make()
+    console.error(UsageError("no such card", hint="compress ls"))
     assert out.getvalue() == ""
     assert err.getvalue() == "error: no such card\nhint: compress ls\n"
 
 
-def test_an_error_in_json_is_one_object_on_stderr():
-    told, out, err = make("json")
-    told.error(UsageError("no such card", hint="compress ls"))
-    fault = json.loads(err.getvalue())["error"]
-    assert fault == {"kind": "UsageError", "message": "no such card", "hint": "compress ls", "exit_code": 2}
+def test_error_in_json_is_one_object_on_stderr():
+    console, out, err = make("json")
+    console.error(UsageError("no such card", hint="compress ls"))
+    content = json.loads(err.getvalue())["error"]
+    assert content == {"kind": "UsageError", "message": "no such card", "hint": "compress ls", "exit_code": 2}
     assert out.getvalue() == ""
 
 
-def test_an_error_of_another_tree_is_told_too():
-    told, _, err = make()
-    told.error(KeyboardInterrupt())
+def test_other_exceptions_are_shown():
+    console, _, err = make()
+    console.error(KeyboardInterrupt())
     assert err.getvalue() == "error: KeyboardInterrupt\n"
 
 
 ROWS = [{"name": "[red]a", "score": 0.51234, "ok": True}, {"name": "b", "score": None, "ok": False}]
 
 
-def test_a_table_for_people_shows_every_cell_as_it_is():
-    told, out, _ = make()
-    told.table(ROWS, title="scores")
+def test_human_table_shows_cells_verbatim():
+    console, out, _ = make()
+    console.table(ROWS, title="scores")
     text = out.getvalue()
     assert all(word in text for word in ("scores", "[red]a", "0.5123", "yes", "no", "-"))
     assert "\x1b" not in text
 
 
-def test_a_table_in_json_is_a_list_of_objects():
-    told, out, _ = make("json")
-    told.table(ROWS, ["name", "score"])
+def test_json_table_is_a_list_of_objects():
+    console, out, _ = make("json")
+    console.table(ROWS, ["name", "score"])
     assert json.loads(out.getvalue()) == [{"name": "[red]a", "score": 0.51234}, {"name": "b", "score": None}]
 
 
-def test_a_table_in_quiet_is_tab_separated():
-    told, out, _ = make("quiet")
-    told.table(ROWS, ["name", "score"])
+def test_quiet_table_is_tab_separated():
+    console, out, _ = make("quiet")
+    console.table(ROWS, ["name", "score"])
     assert out.getvalue() == "[red]a\t0.5123\nb\t-\n"
 
 
 @pytest.mark.parametrize("format", ["human", "json", "quiet"])
-def test_an_empty_table_is_no_failure(format):
-    told, out, _ = make(format)
-    told.table([], ["name"])
+def test_empty_table(format):
+    console, out, _ = make(format)
+    console.table([], ["name"])
     assert format != "json" or json.loads(out.getvalue()) == []
 
 
-def test_a_wide_table_is_not_cut_in_a_pipe():
-    told, out, _ = make()
-    told.table([{f"column{index}": "x" * 15 for index in range(8)}])
+def test_wide_table_is_not_cut_in_a_pipe():
+    console, out, _ = make()
+    console.table([{f"column{index}": "x" * 15 for index in range(8)}])
     assert out.getvalue().count("x" * 15) == 8
 
 
@@ -102,54 +108,54 @@ WIDE = [
 ]
 
 
-@pytest.mark.parametrize(("width", "drawn"), [(100, True), (72, True), (45, False)])
-def test_a_terminal_too_narrow_for_a_table_gets_a_block_a_row(monkeypatch, width, drawn):
+@pytest.mark.parametrize(("width", "as_table"), [(100, True), (72, True), (45, False)])
+def test_narrow_terminal_gets_a_block_a_row(monkeypatch, width, as_table):
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("TERM", "xterm")
-    told, out, _ = make(terminal=True)
-    told.table(WIDE * 2, title="cpu")
+    console, out, _ = make(terminal=True)
+    console.table(WIDE * 2, title="cpu")
     lines = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()).splitlines()
     assert max(map(len, lines)) <= width
-    assert (out.getvalue().count("faster") == 1) == drawn
-    assert drawn or "  p50 ms  1.23 [1.20, 1.26]" in lines
-    assert ("load s" in out.getvalue()) == drawn  # in a block, what has no value has no line
+    assert (out.getvalue().count("faster") == 1) == as_table
+    assert as_table or "  p50 ms  1.23 [1.20, 1.26]" in lines
+    assert ("load s" in out.getvalue()) == as_table  # blocks omit cells without a value
 
 
-def test_data_has_a_form_for_people():
-    told, out, _ = make()
-    told.data({"label": "positive"}, "positive")
+def test_data_as_text_or_json():
+    console, out, _ = make()
+    console.data({"label": "positive"}, "positive")
     assert out.getvalue() == "positive\n"
-    told, out, _ = make("json")
-    told.data({"label": "positive"}, "positive")
+    console, out, _ = make("json")
+    console.data({"label": "positive"}, "positive")
     assert json.loads(out.getvalue()) == {"label": "positive"}
 
 
-def test_a_stream_of_results_is_a_line_each():
-    told, out, _ = make("json")
-    told.jsonl({"label": "a"})
-    told.jsonl({"label": "b"})
+def test_jsonl_is_one_line_a_result():
+    console, out, _ = make("json")
+    console.jsonl({"label": "a"})
+    console.jsonl({"label": "b"})
     assert out.getvalue() == '{"label": "a"}\n{"label": "b"}\n'
 
 
 @dataclass
 class Point:
-    place: Path
+    path: Path
     values: tuple
 
 
-def test_json_knows_our_values():
+def test_jsonable_converts_dataclasses_arrays_and_sets():
     point = Point(Path("a/b"), (np.float32(0.5), math.nan, np.arange(2), {"b", "a"}, math.inf))
-    assert console.jsonable({1: point}) == {"1": {"place": "a/b", "values": [0.5, None, [0, 1], ["a", "b"], None]}}
+    assert jsonable({1: point}) == {"1": {"path": "a/b", "values": [0.5, None, [0, 1], ["a", "b"], None]}}
 
 
-def test_progress_in_a_log_is_a_line_now_and_then(monkeypatch):
-    said, now = [], [0.0]
-    lines = Lines(said.append, 100, "train", "rows", clock=lambda: now[0])
+def test_log_progress_is_a_line_every_ten_seconds(monkeypatch):
+    written, now = [], [0.0]
+    lines = LogLines(written.append, 100, "train", "rows", clock=lambda: now[0])
     for _ in range(30):
         now[0] += 1
         lines.advance(1, "loss 0.5")
     lines.close()
-    assert said == [
+    assert written == [
         "train: 10/100 rows, 1.0 rows/s, 1 min 30 s left, loss 0.5",
         "train: 20/100 rows, 1.0 rows/s, 1 min 20 s left, loss 0.5",
         "train: 30/100 rows, 1.0 rows/s, 1 min 10 s left, loss 0.5",
@@ -157,51 +163,51 @@ def test_progress_in_a_log_is_a_line_now_and_then(monkeypatch):
     ]
 
 
-def test_what_is_left_may_be_told_by_who_knows_better():
-    said, now = [], [0.0]
-    lines = Lines(said.append, 100, "train", "rows", clock=lambda: now[0])
+def test_caller_may_give_the_remaining_time():
+    written, now = [], [0.0]
+    lines = LogLines(written.append, 100, "train", "rows", clock=lambda: now[0])
     for left in ("2 s left in phase 1 of 2", ""):
         now[0] += 10
         lines.advance(10, "loss 0.5", left)
-    assert said == [
+    assert written == [
         "train: 10/100 rows, 1.0 rows/s, 2 s left in phase 1 of 2, loss 0.5",
         "train: 20/100 rows, 1.0 rows/s, loss 0.5",
     ]
 
 
-def test_a_bar_shows_what_is_left():
-    told, _, err = make(terminal=True)
-    with told.progress(4, "train", "rows") as bar:
+def test_live_line_shows_remaining_time():
+    console, _, err = make(terminal=True)
+    with console.progress(4, "train", "rows") as bar:
         bar.advance(2, left="7 s left")
     assert "7 s left" in err.getvalue()
 
 
-def test_short_work_leaves_no_line():
-    told, _, err = make()
-    with told.progress(2, "work") as bar:
+def test_short_work_writes_no_line():
+    console, _, err = make()
+    with console.progress(2, "work") as bar:
         bar.advance(2)
     assert err.getvalue() == ""
 
 
-def test_progress_on_a_terminal_shows_the_bar_and_lets_notes_pass():
-    told, out, err = make(terminal=True)
-    with told.progress(4, "train [a]", "rows") as bar:
+def test_live_line_lets_notes_pass():
+    console, out, err = make(terminal=True)
+    with console.progress(4, "train [a]", "rows") as bar:
         bar.advance(2, "loss 0.5")
-        told.note("[checkpoint]")
-        with told.progress(2, "evaluate") as inner:  # a second live bar is not possible: it must not fail
+        console.note("[checkpoint]")
+        with console.progress(2, "evaluate") as inner:  # a second live line is not possible
             inner.advance(2)
         bar.advance(2)
     assert "train [a]" in err.getvalue()
     assert "[checkpoint]" in err.getvalue()
     assert "4/4" in err.getvalue()
     assert out.getvalue() == ""
-    told.note("after")
+    console.note("after")
     assert err.getvalue().endswith("after\n")
 
 
-def test_unknown_totals_are_shown_as_a_count():
-    told, _, err = make(terminal=True)
-    with told.progress(None, "read") as bar:
+def test_unknown_total_is_shown_as_a_count():
+    console, _, err = make(terminal=True)
+    with console.progress(None, "read") as bar:
         bar.advance(5)
     assert "read" in err.getvalue()
 
@@ -209,13 +215,40 @@ def test_unknown_totals_are_shown_as_a_count():
 @pytest.mark.parametrize(
     ("seconds", "text"), [(8.4, "8 s"), (60, "1 min"), (200, "3 min 20 s"), (7500, "2 h 5 min"), (7200, "2 h")]
 )
-def test_durations_read_well(seconds, text):
-    assert console.duration(seconds) == text
+def test_duration_format(seconds, text):
+    assert duration(seconds) == text
 
 
 def test_streams_are_looked_up_when_used(capsys):
-    told = Console()
-    told.line("data")
-    told.note("note")
+    console = Console()
+    console.line("data")
+    console.note("note")
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("data\n", "note\n")
+
+
+def test_step_on_a_terminal_is_one_live_line_with_its_progress():
+    console, out, err = make(terminal=True)
+    with console.step("[2/9] distill"), console.progress(4, "train", "rows") as line:
+        line.advance(4, "loss 0.5", "7 s left")
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", err.getvalue())
+    assert "[2/9] distill: train" in text
+    assert "4/4 rows" in text
+    assert "7 s left, loss 0.5" in text
+    assert text.endswith("[2/9] distill  0 s\n")
+    assert out.getvalue() == ""
+
+
+def test_step_elsewhere_is_a_plain_line_at_its_start():
+    console, _, err = make()
+    with console.step("[2/9] distill"):
+        assert err.getvalue() == "[2/9] distill\n"
+    assert err.getvalue() == "[2/9] distill\n"
+
+
+def test_failed_step_ends_the_live_line():
+    console, _, err = make(terminal=True)
+    with pytest.raises(UsageError), console.step("distill"), console.progress(4, "train"):
+        raise UsageError("no")
+    console.note("after")
+    assert err.getvalue().endswith("after\n")
