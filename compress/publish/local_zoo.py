@@ -22,7 +22,7 @@ from compress.errors import CompressError, ModelError, UsageError
 from compress.file_names import check_file_name
 from compress.measure.resources.footprint import needed_files
 from compress.model_info import INFO_FILE
-from compress.publish.checksums import DIGESTS_FILE, Digests, write_digests
+from compress.publish.checksums import DIGESTS_FILE, Digests, read_digests, write_digests
 from compress.publish.entry import VARIANTS_FOLDER, Entry, PublishedVariant, make_entry
 from compress.publish.model_card import model_card
 from compress.report.pages.render import write_pages
@@ -69,19 +69,24 @@ def publish_entry(winners: Mapping[str, Path], report: Report, zoo: Path, name: 
 
 
 def is_published(winners: Mapping[str, Path], report: Report, zoo: Path, name: str) -> bool:
-    """Whether ``zoo/name`` already holds exactly these winners with this report."""
+    """Whether ``zoo/name`` already holds exactly these winners with this report, and the index lists it."""
     folder = zoo / name
     try:
         if (folder / REPORT_FOLDER / REPORT_FILE).read_text(encoding="utf-8") != report_json(report):
             return False
-    except (OSError, UnicodeDecodeError):
+        indexed = read_index(zoo).get(name, {}).get("digest") == read_digests(folder).combined
+    except (OSError, UnicodeDecodeError, ModelError):
         return False
     variants = make_entry(winners, report, name).variants
     present = {f"{VARIANTS_FOLDER}/{path.name}" for path in (folder / VARIANTS_FOLDER).glob("*")}
-    return present == {variant.path for variant in variants[1:]} and all(
-        (folder / variant.path / INFO_FILE).is_file()
-        and (folder / variant.path / INFO_FILE).read_bytes() == (variant.source / INFO_FILE).read_bytes()
-        for variant in variants
+    return (
+        indexed
+        and present == {variant.path for variant in variants[1:]}
+        and all(
+            (folder / variant.path / INFO_FILE).is_file()
+            and (folder / variant.path / INFO_FILE).read_bytes() == (variant.source / INFO_FILE).read_bytes()
+            for variant in variants
+        )
     )
 
 

@@ -55,9 +55,29 @@ def published(original, tmp_path) -> Path:
     return Path(shutil.copytree(original, tmp_path / "zoo")) / "films-small"
 
 
-def write_winner(folder: Path) -> Path:
+@pytest.fixture
+def two_winners(winner, tmp_path) -> dict[str, Path]:
+    """The folders of different winners on two targets."""
+    return {"cpu": winner, "phone": write_winner(tmp_path / "run" / "phone", "onnx-fp32")}
+
+
+@pytest.fixture
+def two_target_report() -> Report:
+    """A report in which pruned/onnx-int8 wins on cpu and student/onnx-fp32 on phone."""
+    report = made_report(recipe=RECIPE)
+    phone = report.targets[0].model_copy(update={"title": "phone", "threads": 2})
+    rows = tuple(
+        row.model_copy(update={"targets": {**row.targets, "phone": row.targets["cpu"]}})
+        if row.key in ("teacher/torch-fp32", "student/onnx-fp32")
+        else row
+        for row in report.rows
+    )
+    return judged(report.model_copy(update={"targets": (report.targets[0], phone), "rows": rows}))
+
+
+def write_winner(folder: Path, variant: str = "onnx-int8") -> Path:
     write_variant(folder, 8)
     parents = (Parent(step="export", fingerprint="f" * 64, digest="d" * 64),)
-    info = read_info(folder).model_copy(update={"variant": VARIANTS["onnx-int8"], "parents": parents})
+    info = read_info(folder).model_copy(update={"variant": VARIANTS[variant], "parents": parents})
     write_info(folder, info)
     return folder

@@ -1,17 +1,22 @@
 import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
 
 import pytest
 
 from compress.errors import ModelError, UsageError
 from compress.model_info import read_info, write_info
-from compress.publish.local_zoo import publish_entry, read_index
+from compress.publish.local_zoo import is_published, publish_entry, read_index
 from compress.publish.verify import verify
-from compress.report.report_schema import read_report
+from compress.report.report_schema import read_report, write_report
 from compress.runtime.text_model import TextModel
 from compress.select.select_winner import judged
 
 
-def test_a_published_model_is_whole_and_works(published, winner, report):
+def test_an_entry_is_complete_and_predicts(published, winner, report):
     names = {path.relative_to(published).as_posix() for path in published.rglob("*") if path.is_file()}
     assert names == {
         "README.md",
@@ -30,7 +35,7 @@ def test_a_published_model_is_whole_and_works(published, winner, report):
     assert TextModel.open(published).predict(texts) == TextModel.open(winner).predict(texts)
 
 
-def test_the_zoo_lists_what_it_holds(published, winner, report):
+def test_the_index_lists_existing_entries(published, winner, report):
     zoo = published.parent
     publish_entry({"cpu": winner}, report, zoo, "another")
     index = read_index(zoo)
@@ -42,7 +47,7 @@ def test_the_zoo_lists_what_it_holds(published, winner, report):
     assert list(read_index(zoo)) == ["films-small"]
 
 
-def test_our_own_is_replaced_whole(published, winner, report):
+def test_an_entry_is_replaced_as_a_whole(published, winner, report):
     (published / "left over").write_text("from an older version")
     before = read_index(published.parent)["films-small"]["digest"]
     (winner / "config.json").write_text('{"model_type": "bert", "pad_token_id": 0, "more": 1}')
@@ -53,7 +58,7 @@ def test_our_own_is_replaced_whole(published, winner, report):
     assert sorted(path.name for path in published.parent.iterdir()) == [".lock", "films-small", "index.json"]
 
 
-def test_what_is_not_ours_stays(winner, report, tmp_path):
+def test_folders_of_others_are_left_as_they_are(winner, report, tmp_path):
     place = tmp_path / "zoo" / "films"
     place.mkdir(parents=True)
     (place / "thesis.txt").write_text("years of work")
@@ -63,13 +68,13 @@ def test_what_is_not_ours_stays(winner, report, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "a b", "films\n", "a" * 250])
-def test_names_that_are_no_names(winner, report, tmp_path, name):
+def test_unsafe_names_are_refused(winner, report, tmp_path, name):
     with pytest.raises(UsageError, match="the name of a published model"):
         publish_entry({"cpu": winner}, report, tmp_path / "zoo", name)
     assert not (tmp_path / "zoo").exists()
 
 
-def test_a_failure_leaves_the_zoo_as_it_was(published, winner, report, monkeypatch):
+def test_a_failure_leaves_the_zoo_unchanged(published, winner, report, monkeypatch):
     before = verify(published)
 
     def fail(entry):
@@ -82,7 +87,7 @@ def test_a_failure_leaves_the_zoo_as_it_was(published, winner, report, monkeypat
     assert sorted(path.name for path in published.parent.iterdir()) == [".lock", "films-small", "index.json"]
 
 
-def test_the_folder_must_be_the_winner(winner, report, tmp_path, make_report):
+def test_the_folder_must_hold_the_winner(winner, report, tmp_path, make_report):
     info = read_info(winner)
     write_info(winner, info.model_copy(update={"variant": info.variant.model_copy(update={"name": "onnx-fp32"})}))
     with pytest.raises(ModelError, match="holds onnx-fp32; the report's winner on cpu is pruned/onnx-int8"):
@@ -93,7 +98,7 @@ def test_the_folder_must_be_the_winner(winner, report, tmp_path, make_report):
         publish_entry({"cpu": winner}, judged(make_report(rows=())), tmp_path / "zoo", "films")
 
 
-def test_a_zoo_that_cannot_be_one(winner, report, tmp_path):
+def test_a_zoo_that_is_a_file_is_refused(winner, report, tmp_path):
     (tmp_path / "zoo").write_text("a file")
     with pytest.raises(UsageError, match="cannot be used as a zoo"):
         publish_entry({"cpu": winner}, report, tmp_path / "zoo", "films")
@@ -109,5 +114,101 @@ def test_a_broken_index_stops_before_anything_is_written(winner, report, tmp_pat
     assert sorted(path.name for path in zoo.iterdir()) == [".lock", "index.json"]
 
 
-def test_the_index_is_kept_with_its_version(published):
+def test_the_index_has_a_schema_version(published):
     assert json.loads((published.parent / "index.json").read_text())["schema_version"] == 1
+
+
+def test_winners_of_several_targets_share_an_entry(two_winners, two_target_report, tmp_path):
+    entry = publish_entry(two_winners, two_target_report, tmp_path / "zoo", "films")
+    variant = entry / "variants" / "student-onnx-fp32"
+    assert {path.name for path in variant.iterdir()} == {"compress.json", "config.json", "onnx", "tokenizer.json"}
+    assert verify(entry) == 12
+    texts = ["good film", "a very bad plot"]
+    assert TextModel.open(variant).predict(texts) == TextModel.open(two_winners["phone"]).predict(texts)
+    assert TextModel.open(entry).predict(texts) == TextModel.open(two_winners["cpu"]).predict(texts)
+    indexed = read_index(tmp_path / "zoo")["films"]
+    assert (indexed["variant"], indexed["target"]) == ("onnx-int8", "cpu")
+    assert [(one["path"], one["targets"]) for one in indexed["variants"]] == [
+        (".", ["cpu"]),
+        ("variants/student-onnx-fp32", ["phone"]),
+    ]
+    (entry / "variants" / "student-onnx-fp32" / "config.json").write_text("{}")
+    with pytest.raises(ModelError, match=r"variants/student-onnx-fp32/config\.json has 2 bytes"):
+        verify(entry)
+
+
+def test_a_row_that_wins_on_two_targets_is_published_once(two_winners, two_target_report, tmp_path):
+    first, second = two_target_report.verdicts
+    rows = tuple(
+        row.model_copy(update={"targets": dict.fromkeys(("cpu", "phone"), row.targets["cpu"])})
+        for row in two_target_report.rows
+    )
+    verdicts = (first, second.model_copy(update={"winner": first.winner}))
+    report = two_target_report.model_copy(update={"rows": rows, "verdicts": verdicts})
+    winners = dict.fromkeys(("cpu", "phone"), two_winners["cpu"])
+    entry = publish_entry(winners, report, tmp_path / "zoo", "films")
+    assert not (entry / "variants").exists()
+    (listed,) = read_index(tmp_path / "zoo")["films"]["variants"]
+    assert listed["targets"] == ["cpu", "phone"]
+
+
+def test_an_entry_is_published_only_with_the_same_winners_and_report(two_winners, two_target_report, tmp_path):
+    zoo, report = tmp_path / "zoo", two_target_report
+    one = {"cpu": two_winners["cpu"]}
+    assert not is_published(one, report, zoo, "films")
+    publish_entry(one, report, zoo, "films")
+    assert is_published(one, report, zoo, "films")
+    assert not is_published(two_winners, report, zoo, "films")
+    publish_entry(two_winners, report, zoo, "films")
+    assert is_published(two_winners, report, zoo, "films")
+    assert not is_published(one, report, zoo, "films")
+    (zoo / "index.json").unlink()
+    assert not is_published(two_winners, report, zoo, "films")
+    assert not is_published(two_winners, report.model_copy(update={"created": "later"}), zoo, "films")
+
+
+@pytest.mark.parametrize("path", ["/dev/null/zoo", "a" * 300])
+def test_a_path_that_cannot_be_created_is_refused(winner, report, tmp_path, path):
+    with pytest.raises(UsageError, match="cannot be used as a zoo"):
+        publish_entry({"cpu": winner}, report, tmp_path / path, "films")
+
+
+def test_leftovers_of_a_killed_publication_are_removed(published, winner, report):
+    zoo = published.parent
+    (zoo / ".other.new-123").mkdir()
+    (zoo / ".films-small.old-123").mkdir()
+    published.rename(zoo / ".moved.old-7")  # killed between two renames: the entry comes back
+    publish_entry({"cpu": winner}, report, zoo, "another")
+    assert sorted(path.name for path in zoo.iterdir()) == [".lock", "another", "films-small", "index.json", "moved"]
+
+
+KILLED = """
+    import os, signal, sys
+    from pathlib import Path
+    import compress.publish.local_zoo as local_zoo
+    from compress.report.report_schema import read_report
+
+    original = getattr(local_zoo, sys.argv[1])
+
+    def kill(*arguments):
+        original(*arguments) if sys.argv[2] == "after" else None
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(local_zoo, sys.argv[1], kill)
+    winner, report, zoo = map(Path, sys.argv[3:])
+    local_zoo.publish_entry({"cpu": winner}, read_report(report), zoo, "films-small")
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", ["write_digests", "_replace_folder", "_write_index"])
+def test_a_kill_leaves_a_valid_entry_and_the_next_publication_succeeds(step, when, published, winner, report, tmp_path):
+    zoo = published.parent
+    write_report(tmp_path, report)
+    arguments = [step, when, winner, tmp_path / "report.json", zoo]
+    killed = subprocess.run([sys.executable, "-c", textwrap.dedent(KILLED), *map(str, arguments)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert verify(published) == 8
+    publish_entry({"cpu": winner}, report, zoo, "films-small")
+    assert verify(published) == 8
+    assert sorted(os.listdir(zoo)) == [".lock", "films-small", "index.json"]  # noqa: PTH208

@@ -1,4 +1,4 @@
-"""Copies by folder and by a real server on this machine; nothing leaves it."""
+"""Verification and download, from folders and from an HTTP server on this machine."""
 
 import json
 import shutil
@@ -30,15 +30,15 @@ def served(published):
         thread.join()
 
 
-def beside(folder):
+def names_in(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_what_was_published_verifies(published):
+def test_an_unchanged_entry_verifies(published):
     assert verify(published) == 8
 
 
-def test_all_faults_are_told_at_once(published):
+def test_all_faults_are_reported_at_once(published):
     (published / "config.json").write_text("{}")
     model = published / "onnx" / "model.onnx"
     content = bytearray(model.read_bytes())
@@ -54,7 +54,7 @@ def test_all_faults_are_told_at_once(published):
     assert "pytorch_model.bin was not published" in caught.value.message
 
 
-def test_a_link_is_no_file(published, tmp_path):
+def test_a_link_to_a_file_is_refused(published, tmp_path):
     (tmp_path / "elsewhere").write_bytes((published / "config.json").read_bytes())
     (published / "config.json").unlink()
     (published / "config.json").symlink_to(tmp_path / "elsewhere")
@@ -62,7 +62,14 @@ def test_a_link_is_no_file(published, tmp_path):
         verify(published)
 
 
-def test_nothing_to_check_against(tmp_path):
+def test_a_link_to_a_folder_is_refused(published, tmp_path):
+    (published / "onnx").rename(tmp_path / "elsewhere")
+    (published / "onnx").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ModelError, match=r"onnx is a symbolic link"):
+        verify(published)
+
+
+def test_a_folder_without_checksums_is_refused(tmp_path):
     with pytest.raises(ModelError, match=r"has no digests\.json"):
         verify(tmp_path)
     with pytest.raises(ModelError) as caught:
@@ -71,12 +78,12 @@ def test_nothing_to_check_against(tmp_path):
 
 
 @pytest.mark.parametrize("by", ["folder", "address"])
-def test_pull_brings_a_whole_copy(by, published, served, tmp_path):
+def test_pull_makes_a_complete_copy(by, published, served, tmp_path):
     source = published if by == "folder" else served + "/"
     to = tmp_path / "here" / "copy"
     assert pull(source, to) == to
     assert verify(to) == 8
-    assert beside(to.parent) == ["copy"]
+    assert names_in(to.parent) == ["copy"]
     assert pull(source, to) == to  # a second time changes nothing
 
 
@@ -85,13 +92,26 @@ def test_pull_into_an_empty_folder(published, tmp_path):
     assert verify(pull(published, tmp_path / "empty")) == 8
 
 
-def test_pull_leaves_what_is_there(published, tmp_path):
+def test_pull_refuses_a_folder_with_other_content(published, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
     with pytest.raises(UsageError, match="exists and holds something else"):
         pull(published, tmp_path / "mine")
-    assert beside(tmp_path / "mine") == ["thesis.txt"]
-    assert not [name for name in beside(tmp_path) if "pull" in name]
+    assert names_in(tmp_path / "mine") == ["thesis.txt"]
+    assert not [name for name in names_in(tmp_path) if "pull" in name]
+
+
+def test_pull_into_a_published_entry_is_refused(published, original, tmp_path):
+    for to in (published / "copy", published / "onnx" / "deeper" / "copy"):
+        with pytest.raises(UsageError, match=r"is inside .*films-small, which is a published model"):
+            pull(original / "films-small", to)
+    assert verify(published) == 8
+
+
+def test_pull_to_a_path_that_cannot_be_created_is_refused(published, tmp_path):
+    for to in (tmp_path / ("a" * 300), published.parent / "index.json" / "x"):
+        with pytest.raises(UsageError, match="cannot be created"):
+            pull(published, to)
 
 
 def edit_digests(published, name, **changes):
@@ -102,16 +122,16 @@ def edit_digests(published, name, **changes):
 
 
 @pytest.mark.parametrize("changes", [{"sha256": "1" * 64}, {"bytes": 10}, {"bytes": 10**9}])
-def test_a_copy_that_differs_is_not_kept(published, served, tmp_path, changes):
+def test_a_copy_that_differs_is_removed(published, served, tmp_path, changes):
     edit_digests(published, "onnx/model.onnx", **changes)
     for source in (published, served):
         with pytest.raises(ModelError, match="published"):
             pull(source, tmp_path / "copy")
         assert not (tmp_path / "copy").exists()
-        assert not [name for name in beside(tmp_path) if "pull" in name]
+        assert not [name for name in names_in(tmp_path) if "pull" in name]
 
 
-def test_a_server_without_the_file(published, served, tmp_path):
+def test_a_missing_file_is_named(published, served, tmp_path):
     (published / "tokenizer.json").unlink()
     with pytest.raises(ModelError, match=r"tokenizer\.json: the server answered 404"):
         pull(served, tmp_path / "copy")
@@ -119,12 +139,12 @@ def test_a_server_without_the_file(published, served, tmp_path):
         pull(published, tmp_path / "copy")
 
 
-def test_a_server_that_is_not_there(tmp_path):
+def test_an_unreachable_server_is_reported(tmp_path):
     with pytest.raises(ModelError, match="cannot be downloaded"):
         pull("http://127.0.0.1:9/model", tmp_path / "copy")
 
 
-def test_a_path_in_the_list_cannot_lead_out(published, served, tmp_path):
+def test_listed_paths_cannot_leave_the_folder(published, served, tmp_path):
     path = published / "digests.json"
     content = json.loads(path.read_text())
     content["files"]["../escaped"] = content["files"]["config.json"]
@@ -135,30 +155,30 @@ def test_a_path_in_the_list_cannot_lead_out(published, served, tmp_path):
 
 
 @pytest.mark.parametrize("source", ["zoo/nothing/here", "ftp://host/model", "nothing"])
-def test_what_names_no_model(tmp_path, source):
+def test_unknown_sources_are_refused(tmp_path, source):
     with pytest.raises(UsageError, match="no published model at"):
         pull(source, tmp_path / "copy")
 
 
-def test_from_the_hub(published, tmp_path, monkeypatch):
-    def bring(name, *, revision, local_dir):
+def test_pull_from_the_hub(published, tmp_path, monkeypatch):
+    def download(name, *, revision, local_dir):
         assert (name, revision) == ("someone/films", "v1")
         shutil.copytree(published, local_dir, dirs_exist_ok=True)
         (local_dir / ".gitattributes").write_text("")
         (local_dir / ".cache").mkdir()
 
-    monkeypatch.setattr("huggingface_hub.snapshot_download", bring)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
     assert verify(pull("someone/films@v1", tmp_path / "copy")) == 8
 
 
-def test_the_hub_cannot_be_reached(tmp_path, monkeypatch):
+def test_an_unreachable_hub_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ModelError, match="someone/films cannot be downloaded from the hub"):
         pull("someone/films", tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
 
 
-def test_it_needs_nothing_heavy():
+def test_pull_and_verify_need_no_heavy_libraries():
     blocked = "import sys; sys.modules.update(dict.fromkeys(['torch', 'transformers', 'datasets', 'huggingface_hub']))"
     code = f"{blocked}; from compress.publish.pull import pull, verify"
     subprocess.run([sys.executable, "-c", code], check=True)
