@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ValidationError
 
@@ -17,6 +17,7 @@ from compress.measure.result_base import ResultModel, Score
 from compress.measure.roofline.roofline import LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency
 from compress.model_info import LayerMap, TaskInfo, VariantInfo
+from compress.schema_version import up_to
 
 REPORT_FILE = "report.json"
 
@@ -104,8 +105,8 @@ class ReportModel(ResultModel):
     name: str
     parent: str | None = None
     """The model it was made from; None for the first."""
-    kind: str
-    """The kind of step that made it: `finetune`, `distill`, `prune`."""
+    section: str
+    """The recipe's section with its settings: `finetune`, `distill`, `prune`."""
 
 
 class LedgerRow(ResultModel):
@@ -205,7 +206,8 @@ class Rules(ResultModel):
 class Report(ResultModel):
     """One run, whole."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Annotated[int, up_to(2)] = 2
+    """2: `models` names every model's parent; in 1 each model is made from the one before."""
     name: str
     created: str
     """UTC, ISO 8601."""
@@ -255,8 +257,8 @@ class Report(ResultModel):
         steps = {row.model: row.step for row in self.rows}
         parents = [None, *steps]
         return tuple(
-            ReportModel(name=name, parent=parent, kind=kind)
-            for (name, kind), parent in zip(steps.items(), parents, strict=False)
+            ReportModel(name=name, parent=parent, section=section)
+            for (name, section), parent in zip(steps.items(), parents, strict=False)
         )
 
     def lineage(self, name: str) -> list[ReportModel]:
@@ -312,4 +314,4 @@ def read_report(path: Path) -> Report:
     try:
         return Report.model_validate_json(file.read_bytes())
     except ValidationError as error:
-        raise CompressError(f"{file} is not a report of this version: {first_error(error)}") from error
+        raise CompressError(f"{file} cannot be read as a report: {first_error(error)}") from error

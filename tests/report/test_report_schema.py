@@ -3,18 +3,19 @@ import json
 import pytest
 
 from compress.errors import CompressError
-from compress.report.report_schema import Report, read_report, write_report
+from compress.report.report_schema import Report, ReportModel, read_report, write_report
+from compress.report.speedup_breakdown import speedup_stages
 from compress.select.select_winner import judged
 
 
-def test_a_report_comes_back_as_it_was(make_report, tmp_path):
+def test_a_report_round_trips(make_report, tmp_path):
     report = judged(make_report())
     write_report(tmp_path, report)
     assert read_report(tmp_path) == report
     assert read_report(tmp_path / "report.json") == report
 
 
-def test_a_later_version_may_add_keys(make_report, tmp_path):
+def test_unknown_keys_are_ignored(make_report, tmp_path):
     written = json.loads(write_report(tmp_path, make_report()).read_text())
     written["added_later"] = 1
     (tmp_path / "report.json").write_text(json.dumps(written))
@@ -32,13 +33,35 @@ def test_rows_are_found_by_key(make_report):
     ("content", "message"),
     [
         (None, "there is no report at"),
-        ("{", "is not a report of this version: the file: Invalid JSON"),
-        ('{"schema_version": 2}', "is not a report of this version: schema_version"),
-        ("[]", "is not a report of this version: the file"),
+        ("{", "cannot be read as a report: the file: Invalid JSON"),
+        ('{"schema_version": 3}', "schema_version: written by a newer version of compress"),
+        ("[]", "cannot be read as a report: the file"),
     ],
 )
-def test_what_is_no_report_is_told(tmp_path, content, message):
+def test_invalid_reports_are_refused(tmp_path, content, message):
     if content is not None:
         (tmp_path / "report.json").write_text(content)
     with pytest.raises(CompressError, match=message):
         read_report(tmp_path)
+
+
+def test_models_of_old_reports_follow_each_other(make_report):
+    report = make_report()
+    assert report.models == ()
+    assert [(model.name, model.parent, model.section) for model in report.all_models] == [
+        ("teacher", None, "finetune"),
+        ("student", "teacher", "distill"),
+        ("pruned", "student", "prune"),
+    ]
+    assert [model.name for model in report.lineage("student")] == ["teacher", "student"]
+    assert report.lineage("nobody") == []
+
+
+def test_two_students_are_lines_of_their_own(make_report):
+    models = (("teacher", None), ("student", "teacher"), ("pruned", "teacher"))
+    report = make_report(
+        models=tuple(ReportModel(name=name, parent=parent, section="distill") for name, parent in models)
+    )
+    assert [model.name for model in report.lineage("pruned")] == ["teacher", "pruned"]
+    stages = speedup_stages(report, "pruned/onnx-int8", "cpu")
+    assert [stage.before.key for stage in stages] == ["teacher/torch-fp32", "teacher/onnx-fp32", "pruned/onnx-fp32"]

@@ -33,6 +33,7 @@ from compress.report.report_schema import (
     LedgerRow,
     Machine,
     Report,
+    ReportModel,
     Rules,
     StepCost,
     TargetFacts,
@@ -114,6 +115,9 @@ class _Assembly:
             surroundings=self.measured.surroundings,
             limits=self.measured.limits,
             layer_maps=self._layer_maps(),
+            models=tuple(
+                ReportModel(name=model.name, parent=model.parent, section=model.section) for model in self.plan.models
+            ),
             makings=provenance(self.plan, self._folders()),
         )
 

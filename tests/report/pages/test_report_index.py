@@ -56,5 +56,5 @@ def test_the_check_of_the_harness_is_mentioned_where_its_page_is(make_report, tm
 def test_a_broken_report_is_told(tmp_path):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "report.json").write_text("{")
-    with pytest.raises(CompressError, match="not a report of this version"):
+    with pytest.raises(CompressError, match="cannot be read as a report"):
         write_index(tmp_path)
