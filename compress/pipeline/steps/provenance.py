@@ -15,7 +15,7 @@ from compress.recipe.training_schema import Student
 from compress.report.report_schema import Provenance
 
 if TYPE_CHECKING:
-    from compress.models.student.build_student import Form
+    from compress.models.student.build_student import StudentShape
 
 STARTS = {"teacher": "", "slice": "the most important parts of ", "svd": "the principal directions of "}
 """What is taken of the layers that a student is made of."""
@@ -45,22 +45,22 @@ def _start(plan: Plan, model: PlannedModel, folders: Mapping[str, Path]) -> str:
 def _student_start(student: Student, parent: str, parent_folder: Path | None) -> str:
     """`layers 1, 3, 5 of the teacher`, or `random weights`."""
     from compress.models.load_save import read_config
-    from compress.models.student.build_student import form_of, reshapes
+    from compress.models.student.build_student import changes_shape, plan_student_shape
 
     name, folder = f"the {parent}", parent_folder
     if student.source is not None:
         name, folder = source_name(student.source), local_folder(student.source, student.revision)
-        if not reshapes(student):
+        if not changes_shape(student):
             return f"the checkpoint {name}"
     try:
-        return f"parts of {name}" if folder is None else _describe(form_of(read_config(folder), student), name)
+        return f"parts of {name}" if folder is None else _describe(plan_student_shape(read_config(folder), student), name)
     except CompressError:  # the checkpoint was removed since; the student is still there
         return f"parts of {name}"
 
 
-def _describe(form: Form, name: str) -> str:
-    if form.start == "random":
+def _describe(shape: StudentShape, name: str) -> str:
+    if shape.start == "random":
         return "random weights"
-    layers = ("layer " if len(form.chosen) == 1 else "layers ") + ", ".join(map(str, form.chosen))
-    factors = f"; word vectors in {form.factors} factors" if form.factors else ""
-    return f"{STARTS[form.start]}{layers} of {name}{factors}"
+    layers = ("layer " if len(shape.chosen) == 1 else "layers ") + ", ".join(map(str, shape.chosen))
+    factors = f"; word vectors in {shape.factors} factors" if shape.factors else ""
+    return f"{STARTS[shape.start]}{layers} of {name}{factors}"

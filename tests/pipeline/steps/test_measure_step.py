@@ -62,7 +62,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, list]:
     monkeypatch.setattr(measure_step, "time_jobs", time_jobs)
     monkeypatch.setattr(measure_step, "serving_memory", serving_memory)
     monkeypatch.setattr(measure_step, "machine_limits", lambda threads, device, console: LIMITS)
-    monkeypatch.setattr(measure_step, "look", lambda device: None)
+    monkeypatch.setattr(measure_step, "snapshot_machine", lambda device: None)
     return seen
 
 
