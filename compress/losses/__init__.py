@@ -1,8 +1,9 @@
-"""Losses: pure functions of tensors, one file each, in two explicit tables: the tasks' own, and those of distillation.
+"""Loss functions: pure functions of tensors, one per file, listed in two tables (task losses and distillation losses).
 
-Each is a mean over rows, so that a batch may be split anywhere (over processes, over accumulation) without changing
-the sum; those that look at all texts of a batch together are the exception. A new loss is a file with a function, and
-its line here. The tables are light, because recipes and plans read them: a function is imported when it is first used.
+Each loss is a mean over rows, so that a batch can be split over processes or accumulation steps without changing the
+total. Losses that compare the texts of a batch with each other are the exception. To add a loss, write a file with a
+function of the same name and add its line here; a distillation loss also needs a section in `recipe/loss_schema.py`.
+The tables import no torch, because recipes and plans read them: a function is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -16,135 +17,143 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compress.model_info import TaskInfo
-
 __all__ = ["LOSSES", "TASK_LOSSES", "BatchLoss", "LayerLoss", "OutputLoss", "Part"]
 
 Part = Literal["hidden", "query", "key", "value"]
-"""What of a layer can be observed."""
+"""Tensors of a layer that forward hooks can capture."""
 
 
 @dataclass(frozen=True)
-class BatchLoss:
-    """Compares what a model answers with what the batch brings along: labels, scores."""
+class LossEntry:
+    """A line of a table: where the function is, and what it compares."""
 
     path: str
     """`module:function`."""
     about: str
+    """What it compares, for `compress ls losses`."""
+
+    @cached_property
+    def function(self) -> Callable[..., Tensor]:
+        """The loss function; its arguments are those its class documents."""
+        loss: Callable[..., Any] = resolve_name(self.path)
+        return loss
+
+
+@dataclass(frozen=True)
+class BatchLoss(LossEntry):
+    """Compares model outputs with arrays of the batch (labels, scores).
+
+    ``function(outputs, batch, task)`` returns the mean over rows.
+    """
+
     needs: tuple[str, ...] = ("labels",)
-
-    @cached_property
-    def function(self) -> Callable[[Mapping[str, Tensor], Mapping[str, Tensor], TaskInfo], Tensor]:
-        """(model's outputs, batch, task) -> mean over rows."""
-        found: Callable[..., Any] = resolve_name(self.path)
-        return found
+    """The arrays of the batch that it reads."""
 
 
 @dataclass(frozen=True)
-class OutputLoss:
-    """Compares what the models answer."""
+class OutputLoss(LossEntry):
+    """Compares the outputs of student and teacher.
 
-    path: str
-    about: str
-    needs: tuple[str, ...] = ("answers",)
+    ``function(student outputs, teacher outputs, batch, task, problem, settings)`` returns the mean over rows.
+    """
 
-    @cached_property
-    def function(
-        self,
-    ) -> Callable[[Mapping[str, Tensor], Mapping[str, Tensor], Mapping[str, Tensor], TaskInfo, str, Any], Tensor]:
-        """(student's outputs, teacher's outputs, batch, task, the task's problem, settings) -> mean over rows."""
-        found: Callable[..., Any] = resolve_name(self.path)
-        return found
+    needs: tuple[str, ...] = ("outputs",)
 
 
-@dataclass(frozen=True)
-class LayerLoss:
-    """Compares a student layer with the teacher layer it is mapped to."""
+@dataclass(frozen=True, kw_only=True)
+class LayerLoss(LossEntry):
+    """Compares a student layer with the teacher layer it is mapped to.
 
-    path: str
-    about: str
+    ``function(student parts, teacher parts, batch, settings)`` returns the mean over rows.
+    """
+
     needs: tuple[Part, ...]
+    """The parts of a layer that it reads."""
     at: Literal["mapped", "last", "embeddings"] = "mapped"
-    """Every pair of the layer map, the student's last layer, or what the embeddings hand to the first one."""
+    """Where it applies: every pair of the layer map, the student's last layer, or the output of the embeddings."""
     projected: bool = False
-    """Whether the student's hidden states come in the teacher's width."""
+    """Whether the student's hidden states are projected to the teacher's width first."""
     chosen: bool = False
-    """Whether its settings say which of those parts it looks at."""
+    """Whether its settings select which of these parts it reads (`sides`)."""
 
     def parts(self, settings: Any) -> tuple[Part, ...]:
-        """What it looks at with these settings, `sides` of them where it is for them to choose."""
+        """Return the parts that it reads with these settings."""
         return tuple(settings.sides) if self.chosen else self.needs
-
-    @cached_property
-    def function(self) -> Callable[[Mapping[str, Tensor], Mapping[str, Tensor], Mapping[str, Tensor], Any], Tensor]:
-        """(student's parts, teacher's parts, batch, settings) -> mean over rows."""
-        found: Callable[..., Any] = resolve_name(self.path)
-        return found
 
 
 TASK_LOSSES: Mapping[str, BatchLoss] = {
-    "single_label_classification": BatchLoss("compress.losses.task.cross_entropy:cross_entropy", "the right class"),
-    "multi_label_classification": BatchLoss("compress.losses.task.bce:bce", "each class, yes or no"),
-    "regression": BatchLoss("compress.losses.task.mse:mse", "the number, squared error"),
-    "token_classification": BatchLoss("compress.losses.task.token_ce:token_ce", "the tag of each word"),
-    "question_answering": BatchLoss(
-        "compress.losses.task.span_ce:span_ce", "where the answer starts and ends", needs=("start", "end", "context")
+    "single_label_classification": BatchLoss(
+        "compress.losses.task.cross_entropy:cross_entropy", "cross-entropy of the true class"
     ),
-    "choice": BatchLoss("compress.losses.task.multiple_choice_ce:multiple_choice_ce", "the right choice"),
-    "ranking": BatchLoss("compress.losses.task.listwise_ce:listwise_ce", "the right candidates above the others"),
-    "similarity": BatchLoss("compress.losses.task.cosine_mse:cosine_mse", "how alike two texts are, squared error"),
+    "multi_label_classification": BatchLoss("compress.losses.task.bce:bce", "binary cross-entropy of each class"),
+    "regression": BatchLoss("compress.losses.task.mse:mse", "squared error of the number"),
+    "token_classification": BatchLoss("compress.losses.task.token_ce:token_ce", "cross-entropy of each word's tag"),
+    "question_answering": BatchLoss(
+        "compress.losses.task.span_ce:span_ce",
+        "cross-entropy of the answer's start and end",
+    ),
+    "choice": BatchLoss(
+        "compress.losses.task.multiple_choice_ce:multiple_choice_ce", "cross-entropy of the right choice"
+    ),
+    "ranking": BatchLoss(
+        "compress.losses.task.listwise_ce:listwise_ce", "listwise cross-entropy of the relevant candidates"
+    ),
+    "similarity": BatchLoss(
+        "compress.losses.task.cosine_mse:cosine_mse", "squared error of the cosine similarity of two texts"
+    ),
     "retrieval": BatchLoss(
         "compress.losses.task.in_batch_negatives:in_batch_negatives",
-        "a question's document among all of the batch",
-        needs=("part",),
+        "a query's document among all documents of the batch",
     ),
 }
-"""By a kind's `problem`: what its models are trained on where there are true answers."""
+"""The loss on true labels, by a kind's `problem`."""
 
 LOSSES: Mapping[str, OutputLoss | LayerLoss | BatchLoss] = {
-    "soft_label": OutputLoss("compress.losses.distillation.soft_label:soft_label", "the teacher's answers, softened"),
+    "soft_label": OutputLoss(
+        "compress.losses.distillation.soft_label:soft_label", "the teacher's softened output distribution"
+    ),
     "hidden_state": LayerLoss(
         "compress.losses.distillation.hidden_state:hidden_state",
-        "what each layer hands on",
+        "the outputs of the mapped layers",
         needs=("hidden",),
         projected=True,
     ),
     "embedding": LayerLoss(
         "compress.losses.distillation.embedding:embedding",
-        "what the embeddings hand to the first layer",
+        "the outputs of the embeddings",
         needs=("hidden",),
         at="embeddings",
         projected=True,
     ),
     "attention": LayerLoss(
         "compress.losses.distillation.attention:attention",
-        "where each word looks, from queries and keys",
+        "attention maps, computed from queries and keys",
         needs=("query", "key"),
     ),
     "relation": LayerLoss(
         "compress.losses.distillation.relation:relation",
-        "how alike queries, keys and values of a text are among themselves",
+        "similarities among the queries, keys and values of a text",
         needs=("query", "key", "value"),
         at="last",
         chosen=True,
     ),
     "similarity": LayerLoss(
         "compress.losses.distillation.similarity:similarity",
-        "how the texts of a batch lie to each other",
+        "distances and angles between the texts of a batch",
         needs=("hidden",),
         at="last",
     ),
     "contrast": LayerLoss(
         "compress.losses.distillation.contrast:contrast",
-        "a text's own teacher among those of the batch",
+        "a text's teacher vector among those of the whole batch",
         needs=("hidden",),
         at="last",
         projected=True,
     ),
     "margin": BatchLoss(
         "compress.losses.distillation.margin:margin",
-        "how much better a document is than another, as a cross-encoder says (retrieval)",
+        "score margins between documents, from a cross-encoder (retrieval)",
         needs=("scores",),
     ),
 }
-"""By their keys in a recipe: what a student can be distilled with."""
+"""Distillation losses, by their recipe keys."""

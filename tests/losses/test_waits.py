@@ -37,7 +37,7 @@ def away(tensors, learns=False):
 
 def test_nothing_is_counted_where_each_example_is_a_row(monkeypatch):
     monkeypatch.setattr(torch, "bincount", None)
-    assert RowGroups.of(batch_of()).of_examples().tolist() == pytest.approx([1 / 3] * 3)
+    assert RowGroups.from_batch(batch_of()).example_weights().tolist() == pytest.approx([1 / 3] * 3)
 
 
 @pytest.mark.parametrize("group", [None, [0, 0, 1]])
@@ -72,7 +72,7 @@ def test_true_answers_of_some_rows():
     outputs, batch, about = test_task_losses.cases()["single_label_classification"]
 
     def loss(ours, few):
-        assert RowGroups.of(few).rows == 2
+        assert RowGroups.from_batch(few).num_rows == 2
         return TASK_LOSSES["single_label_classification"].function(ours, few, about)
 
     loss_on_subset(chosen, away(outputs, learns=True), away(batch), loss).backward()

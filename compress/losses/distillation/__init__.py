@@ -1,1 +1,1 @@
-"""Distillation losses, one a file, named after the recipe key."""
+"""Distillation losses, one per file, named after their recipe keys."""

@@ -1,4 +1,4 @@
-"""Contrast: each text's own teacher is told from those of all other texts of the batch."""
+"""Contrast: each text's student vector identifies its own teacher vector among those of the batch."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 def contrast(
     student: Mapping[str, Tensor], teacher: Mapping[str, Tensor], batch: Mapping[str, Tensor], settings: Contrast
 ) -> Tensor:
-    """``-log softmax_j(cos(s_i, t_j) / temperature)[i]`` of each text i among all texts j, as a mean over rows.
+    """Return ``-log softmax_j(cos(s_i, t_j) / temperature)[i]`` of each text i among all texts j, as a mean over rows.
 
     van den Oord et al., "Representation Learning with Contrastive Predictive Coding", 2018 (arXiv:1807.03748),
     between student and teacher as in Tian et al., "Contrastive Representation Distillation", 2020 (arXiv:1910.10699),
-    who tell a text from many that they remember, one yes or no each; here it is a softmax over the batch.
+    who use a memory bank and binary decisions; here it is a softmax over the batch.
 
-    Unlike most losses it depends on which rows share a batch: of n texts it starts near ``log n``, larger batches are
-    harder and teach more, and a batch of one teaches nothing. Texts that are equal count half right each.
+    Unlike most losses it depends on which rows share a batch: with n texts it starts near ``log n``, larger batches are
+    harder and give more signal, and a batch of one has loss zero. Equal texts share the probability.
 
     Args:
         student: `hidden` (examples, tokens, width), already projected to the teacher's width where they differ.
         teacher: `hidden` of the same shape; it gets no gradient.
         batch: `attention_mask` (examples, tokens), one for real tokens; `group` where rows are several examples.
-        settings: `temperature`: a smaller one looks at the most similar texts alone, and its gradient grows with its
-            inverse; `pool`: what stands for a text, its first token's vector or the mean of all.
+        settings: `temperature`: a smaller one concentrates on the most similar texts, and the gradient grows with its
+            inverse; `pool`: the vector of a text, that of its first token or the mean of all.
     """
     ours, theirs = check_same_shape(student["hidden"], teacher["hidden"])
-    ours, theirs = (unit(text_vectors(each, batch, settings.pool)) for each in (ours, theirs))
-    with torch.autocast(ours.device.type, enabled=False):  # a product in bf16 is coarse once divided by 0.05
+    ours, theirs = (unit(text_vectors(hidden, batch, settings.pool)) for hidden in (ours, theirs))
+    with torch.autocast(ours.device.type, enabled=False):  # a bf16 product is too coarse once divided by 0.05
         scores = ours @ theirs.T / settings.temperature
     return mean_over_examples(-scores.log_softmax(dim=1).diagonal(), batch)

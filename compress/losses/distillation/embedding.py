@@ -1,4 +1,4 @@
-"""Embeddings: the student's layers are handed what the teacher's are."""
+"""Embedding: the output of the student's embeddings matches that of the teacher's."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 def embedding(
     student: Mapping[str, Tensor], teacher: Mapping[str, Tensor], batch: Mapping[str, Tensor], settings: Embedding
 ) -> Tensor:
-    """``|s - t|² / width`` of each real token's embedding (word, place and type together), as a mean over rows.
+    """Return ``|s - t|² / width`` of each real token's embedding (word, position and type), as a mean over rows.
 
     Jiao et al., "TinyBERT: Distilling BERT for Natural Language Understanding", 2020 (arXiv:1909.10351).
-    A student that starts with its teacher's embeddings, in the same width, has nothing to learn from it.
+    For a student that starts with its teacher's embeddings, in the same width, it is zero.
 
     Args:
-        student: `hidden` (examples, tokens, width): what the embeddings hand on, projected to the teacher's width.
+        student: `hidden` (examples, tokens, width): the output of the embeddings, projected to the teacher's width.
         teacher: `hidden` of the same shape; it gets no gradient.
         batch: `attention_mask` (examples, tokens), one for real tokens; `group` where rows are several examples.
-        settings: it has no knobs but its weight.
+        settings: nothing but the weight.
     """
     ours, theirs = check_same_shape(student["hidden"], teacher["hidden"])
     return mean_over_tokens(squared_norm(ours - theirs) / ours.shape[-1], batch)

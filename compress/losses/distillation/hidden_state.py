@@ -1,4 +1,4 @@
-"""Hidden states: the student's layers say what the teacher's mapped layers say."""
+"""Hidden states: the outputs of the student's layers match those of the mapped teacher layers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 def hidden_state(
     student: Mapping[str, Tensor], teacher: Mapping[str, Tensor], batch: Mapping[str, Tensor], settings: HiddenState
 ) -> Tensor:
-    """How far the outputs of one layer are from those of another, over real tokens, as a mean over rows.
+    """Return the distance between the outputs of two layers, over real tokens, as a mean over rows.
 
-    - `mse`: ``|s - t|² / width`` of each token's vector. It grows with the square of the vectors' lengths, so what it
-      should weigh differs from teacher to teacher. Jiao et al., "TinyBERT: Distilling BERT for Natural Language
+    - `mse`: ``|s - t|² / width`` of each token's vector. It grows with the square of the vectors' lengths, so a
+      suitable weight differs between teachers. Jiao et al., "TinyBERT: Distilling BERT for Natural Language
       Understanding", 2020 (arXiv:1909.10351).
-    - `cosine`: ``1 - cos(s, t)`` of each token's vector, from 0 to 2 for any teacher; lengths are free. Sanh et al.,
+    - `cosine`: ``1 - cos(s, t)`` of each token's vector, from 0 to 2; vector lengths are ignored. Sanh et al.,
       "DistilBERT, a distilled version of BERT", 2019 (arXiv:1910.01108).
-    - `cls`: ``|s/|s| - t/|t||²`` of the first token alone, from 0 to 4; other tokens are free. Sun et al., "Patient
+    - `cls`: ``|s/|s| - t/|t||²`` of the first token alone, from 0 to 4; other tokens are ignored. Sun et al., "Patient
       Knowledge Distillation for BERT Model Compression", 2019 (arXiv:1908.09355).
 
     Args:
@@ -37,6 +37,6 @@ def hidden_state(
     if settings.form == "mse":
         return mean_over_tokens(squared_norm(ours - theirs) / ours.shape[-1], batch)
     if settings.form == "cosine":
-        # Half the squared distance at length one is 1 - cos, and exactly zero for what is equal, in halves too.
+        # Half the squared distance of unit vectors is 1 - cos, and exactly zero for equal vectors, in bf16 too.
         return mean_over_tokens(squared_norm(unit(ours) - unit(theirs)) / 2, batch)
     return mean_over_examples(squared_norm(unit(ours[:, 0]) - unit(theirs[:, 0])), batch)

@@ -1,4 +1,4 @@
-"""Relations: the tokens of a text are as alike to each other for the student as for the teacher."""
+"""Relation: similarities among the tokens' queries, keys and values match the teacher's."""
 
 from __future__ import annotations
 
@@ -19,54 +19,54 @@ if TYPE_CHECKING:
 def relation(
     student: Mapping[str, Tensor], teacher: Mapping[str, Tensor], batch: Mapping[str, Tensor], settings: Relation
 ) -> Tensor:
-    """``KL(softmax(t) | softmax(s))`` of self-attention relations, over heads and real tokens, as a mean over rows.
+    """Return ``KL(softmax(t) | softmax(s))`` of self-attention relations, as a mean over heads, tokens and rows.
 
-    A relation of queries, say, is ``a·b / √size`` of each token's query with all others'. Vectors of all heads are
-    laid side by side and cut into relation heads, whose number has nothing to do with that of attention heads: so
+    The relation of queries, say, is ``a·b / √size`` of each token's query with all others'. Vectors of all heads are
+    concatenated and split into relation heads, whose number is independent of the number of attention heads: so
     student and teacher may differ in heads and in width.
 
     `[qk, vv]` is Wang et al., "MiniLM: Deep Self-Attention Distillation for Task-Agnostic Compression", 2020
     (arXiv:2002.10957); `[qq, kk, vv]` Wang et al., "MiniLMv2: Multi-Head Self-Attention Relation
-    Distillation for Compressing Pretrained Transformers", 2021 (arXiv:2012.15828). Both add pairs up; here it is
-    their mean, so that the weight does not depend on how many there are.
+    Distillation for Compressing Pretrained Transformers", 2021 (arXiv:2012.15828). Both sum over pairs;
+    here it is the mean, so that the weight does not depend on their number.
 
-    Maps are made and dropped a few at a time (`maps.py`), so memory does not grow with heads times tokens squared.
+    Maps are computed in chunks (`token_maps.py`), so memory does not grow with heads times tokens squared.
 
     Args:
-        student: of `query`, `key` and `value` those that pairs name (examples, heads, tokens, head size).
-        teacher: the same, of any number of heads and any head size; it gets no gradient.
+        student: those of `query`, `key` and `value` that the pairs name (examples, heads, tokens, head size).
+        teacher: the same, with any number of heads and any head size; it gets no gradient.
         batch: `attention_mask` (examples, tokens), one for real tokens; `group` where rows are several examples.
-        settings: `pairs`; `heads`: more of them are smaller and see finer relations, at a cost that grows with their
-            number. By default the teacher's, or the next smaller number that cuts both models' vectors evenly.
+        settings: `pairs`; `heads`: more heads are smaller and capture finer relations, at a cost proportional to their
+            number. Default: the teacher's number, or the next smaller one that divides both models' widths.
     """
-    usual = settings.sides[0]
-    heads = relation_heads(_width(student[usual]), _width(teacher[usual]), teacher[usual].shape[1], settings.heads)
-    ours = {name[0]: _cut(student[name], heads) for name in settings.sides}
-    theirs = {name[0]: _cut(teacher[name].detach(), heads) for name in settings.sides}
+    side = settings.sides[0]
+    heads = relation_heads(_width(student[side]), _width(teacher[side]), teacher[side].shape[1], settings.heads)
+    ours = {name[0]: _split_heads(student[name], heads) for name in settings.sides}
+    theirs = {name[0]: _split_heads(teacher[name].detach(), heads) for name in settings.sides}
     losses = [token_map_loss((ours[a], ours[b]), (theirs[a], theirs[b]), batch, kl_distance) for a, b in settings.pairs]
     return torch.stack(losses).mean()
 
 
-def relation_heads(student: int, teacher: int, usual: int, asked: int | None) -> int:
-    """How many relation heads: those asked for, or the most up to the usual number that cut both widths evenly.
+def relation_heads(student: int, teacher: int, default: int, requested: int | None) -> int:
+    """Return the number of relation heads: the requested one, or the largest divisor up to the default.
 
     Args:
         student: the width of the student's queries, all heads together.
         teacher: the teacher's.
-        usual: the teacher's number of heads.
-        asked: what the recipe says.
+        default: the teacher's number of attention heads.
+        requested: the recipe's number, if any.
     """
-    both = math.gcd(student, teacher)
-    able = [heads for heads in range(1, both + 1) if both % heads == 0]
-    if asked is None:
-        return max(heads for heads in able if heads <= usual)
-    if asked not in able:
-        near = sorted(sorted(able, key=lambda heads: abs(heads - asked))[:6])
+    common = math.gcd(student, teacher)
+    divisors = [heads for heads in range(1, common + 1) if common % heads == 0]
+    if requested is None:
+        return max(heads for heads in divisors if heads <= default)
+    if requested not in divisors:
+        near = sorted(sorted(divisors, key=lambda heads: abs(heads - requested))[:6])
         raise UsageError(
-            f"relation.heads: {asked} do not cut queries of {student} (student) and {teacher} (teacher) evenly.",
-            hint=f"relation: {{heads: ...}} with one of {', '.join(map(str, near))}, or without",
+            f"relation.heads: {requested} does not divide query widths {student} (student) and {teacher} (teacher).",
+            hint=f"set relation.heads to one of {', '.join(map(str, near))}, or leave it out",
         )
-    return asked
+    return requested
 
 
 def _width(vectors: Tensor) -> int:
@@ -74,8 +74,8 @@ def _width(vectors: Tensor) -> int:
     return heads * size
 
 
-def _cut(vectors: Tensor, heads: int) -> Tensor:
-    """(examples, heads, tokens, size) cut anew; without a copy where heads still lie side by side."""
+def _split_heads(vectors: Tensor, heads: int) -> Tensor:
+    """Return (examples, heads, tokens, size) with another number of heads; a view where memory layout allows."""
     if vectors.shape[1] == heads:
         return vectors
     examples, _, tokens, _ = vectors.shape

@@ -1,1 +1,1 @@
-"""The tasks' own losses, one a file."""
+"""Losses on true labels, one per file."""

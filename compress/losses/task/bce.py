@@ -1,4 +1,4 @@
-"""Any number of classes: each a yes or no of its own."""
+"""Multi-label classification: binary cross-entropy of each class."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 def bce(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
-    """``-y log s(z) - (1 - y) log(1 - s(z))`` with the logistic function s, as a mean over classes and rows.
+    """Return ``-y log s(z) - (1 - y) log(1 - s(z))`` with the logistic function s, as a mean over classes and rows.
 
     Nam et al., "Large-scale Multi-label Text Classification - Revisiting Neural Networks", 2013 (arXiv:1312.5419).
 
     Args:
-        outputs: `logits` (examples, classes), with one more output where windows are weighed.
+        outputs: `logits` (examples, classes), with one more output for attention pooling of windows.
         batch: `labels` (examples, classes) float32, 0 or 1; `group` where rows are several windows.
         task: how windows are pool_window_logits (`long`).
     """
-    groups = RowGroups.of(batch)
+    groups = RowGroups.from_batch(batch)
     logits = pool_window_logits(outputs["logits"].float(), groups, task.long)
     return F.binary_cross_entropy_with_logits(logits, groups.first(batch["labels"]))

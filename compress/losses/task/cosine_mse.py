@@ -1,4 +1,4 @@
-"""How alike two texts are: the cosine of their embeddings."""
+"""Similarity of two texts: squared error of the cosine of their embeddings."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 def cosine_mse(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
-    """``(u·v - y)²`` of a row's two embeddings and its similarity y, as a mean over rows.
+    """Return ``(u·v - y)²`` of a row's two embeddings and its similarity y, as a mean over rows.
 
     Reimers and Gurevych, "Sentence-BERT: Sentence Embeddings using Siamese BERT-Networks", 2019 (arXiv:1908.10084),
-    the regression objective. Embeddings have length one, so that the product is their cosine.
+    the regression objective. Embeddings have length one, so their product is the cosine.
 
     Args:
-        outputs: `sentence_embedding` (examples, width), two examples a row.
+        outputs: `sentence_embedding` (examples, width), two examples per row.
         batch: `labels` (examples,) float32 from 0 to 1, the same for both; `group` (examples,).
-        task: not looked at.
+        task: not used.
     """
-    groups = RowGroups.of(batch)
-    first, second = groups.padded(outputs["sentence_embedding"].float()).unbind(dim=1)
+    groups = RowGroups.from_batch(batch)
+    first, second = groups.pad(outputs["sentence_embedding"].float()).unbind(dim=1)
     return F.mse_loss((first * second).sum(dim=-1), groups.first(batch["labels"]))

@@ -1,4 +1,4 @@
-"""One class of several: the cross-entropy of the right one."""
+"""Single-label classification: cross-entropy of the true class."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 def cross_entropy(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
-    """``-log softmax(z)[y]`` of each row's pool_window_logits logits z and class y, as a mean over rows.
+    """Return ``-log softmax(z)[y]`` of each row's pooled logits z and class y, as a mean over rows.
 
     Bridle, "Probabilistic Interpretation of Feedforward Classification Network Outputs", 1990.
 
     Args:
-        outputs: `logits` (examples, classes), with one more output where windows are weighed.
+        outputs: `logits` (examples, classes), with one more output for attention pooling of windows.
         batch: `labels` (examples,) int64, the same for all windows of a row; `group` where rows are several windows.
         task: how windows are pool_window_logits (`long`).
     """
-    groups = RowGroups.of(batch)
+    groups = RowGroups.from_batch(batch)
     logits = pool_window_logits(outputs["logits"].float(), groups, task.long)
     return F.cross_entropy(logits, groups.first(batch["labels"]))

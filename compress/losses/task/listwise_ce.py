@@ -1,4 +1,4 @@
-"""Candidates in order: those that are right share the softmax over their row."""
+"""Ranking: cross-entropy of the relevant candidates among all candidates of a row."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ TINY = torch.finfo(torch.float32).tiny
 
 
 def listwise_ce(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
-    """``-sum_i p_i log softmax(z)_i`` over each row's candidates i, ``p = y / sum y``, as a mean over rows.
+    """Return ``-sum_i p_i log softmax(z)_i`` over each row's candidates i, ``p = y / sum y``, as a mean over rows.
 
     Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", ICML 2007, where p is a softmax of the
-    labels; here it is even over right candidates (and counts one that is twice as right twice), and zero for wrong
-    ones. A row whose candidates are all right, or all wrong, tells nothing apart: it costs nothing.
+    labels; here p is proportional to the labels, so uniform over relevant candidates and zero for the others where
+    labels are 0 and 1. A row whose candidates are all relevant, or all irrelevant, has nothing to rank and loss zero.
 
     Args:
-        outputs: `logits` (examples, 1): an example is a question with one of its candidates.
-        batch: `labels` (examples,) float32, 0 for wrong candidates, 1 or more for right ones; `group` (examples,).
-        task: not looked at.
+        outputs: `logits` (examples, 1): an example is a query with one of its candidates.
+        batch: `labels` (examples,) float32, 0 for irrelevant candidates, 1 or more for others; `group` (examples,).
+        task: not used.
     """
     (view,) = choice_view(outputs, batch, task)
-    groups = RowGroups.of(batch)
-    wanted = groups.padded(batch["labels"].float())
-    loss = -(view.logits.log_softmax(dim=1) * wanted).sum(dim=1) / wanted.sum(dim=1).clamp(min=TINY)
-    return (loss * ((wanted > 0).sum(dim=1) < groups.counts)).mean()
+    groups = RowGroups.from_batch(batch)
+    relevance = groups.pad(batch["labels"].float())
+    loss = -(view.logits.log_softmax(dim=1) * relevance).sum(dim=1) / relevance.sum(dim=1).clamp(min=TINY)
+    return (loss * ((relevance > 0).sum(dim=1) < groups.counts)).mean()

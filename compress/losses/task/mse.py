@@ -1,4 +1,4 @@
-"""A number: squared error."""
+"""Regression: squared error."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def mse(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
-    """``(z - y)²`` of each row's pool_window_logits output z and number y, as a mean over rows.
+    """Return ``(z - y)²`` of each row's pooled output z and number y, as a mean over rows.
 
     Args:
-        outputs: `logits` (examples, 1), with one more output where windows are weighed.
+        outputs: `logits` (examples, 1), with one more output for attention pooling of windows.
         batch: `labels` (examples,) float32; `group` where rows are several windows.
         task: how windows are pool_window_logits (`long`).
     """
-    groups = RowGroups.of(batch)
+    groups = RowGroups.from_batch(batch)
     logits = pool_window_logits(outputs["logits"].float(), groups, task.long)
     return F.mse_loss(logits.squeeze(-1), groups.first(batch["labels"]))

@@ -1,4 +1,4 @@
-"""One right choice of several: its cross-entropy among the scores of its row."""
+"""Multiple choice: cross-entropy of the right choice among the choices of a row."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 def multiple_choice_ce(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
-    """``-log softmax(z)[right]`` over the scores z of each row's choices, as a mean over rows.
+    """Return ``-log softmax(z)[right]`` over the scores z of each row's choices, as a mean over rows.
 
     Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", 2018
-    (arXiv:1810.04805), section 4.4. Rows may have different numbers of choices; one choice alone teaches nothing, for
-    its softmax is one.
+    (arXiv:1810.04805), section 4.4. Rows may have different numbers of choices; a single choice has
+    loss zero, since its softmax is one.
 
     Args:
         outputs: `logits` (examples, 1): an example is a question with one of its choices.
         batch: `labels` (examples,) float32, 1 for the right choice and 0 for others; `group` (examples,).
-        task: not looked at.
+        task: not used.
     """
     (view,) = choice_view(outputs, batch, task)
-    right = RowGroups.of(batch).padded(batch["labels"].float())
+    right = RowGroups.from_batch(batch).pad(batch["labels"].float())
     return -(view.logits.log_softmax(dim=1) * right).sum(dim=1).mean()

@@ -1,4 +1,4 @@
-"""A passage of a text: cross-entropy of where it starts and of where it ends."""
+"""Extractive question answering: cross-entropy of the start and the end of the answer."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 def span_ce(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
-    """The mean of ``-log softmax(s)[start]`` and ``-log softmax(e)[end]``, as a mean over windows, then rows.
+    """Return the mean of ``-log softmax(s)[start]`` and ``-log softmax(e)[end]``, as a mean over windows, then rows.
 
     Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", 2018
-    (arXiv:1810.04805), sections 4.2 and 4.3. Only what can be an answer competes: the context's pieces, and [CLS],
-    which stands for "no answer here". The question and padding do not.
+    (arXiv:1810.04805), sections 4.2 and 4.3. Only possible answers compete: the context's pieces, and [CLS], which
+    means "no answer here". The question and padding do not.
 
     Args:
         outputs: `start_logits` and `end_logits` (examples, tokens).
         batch: `start` and `end` (examples,) int64, 0 for no answer; `context` (examples, tokens), one for its pieces.
-        task: not looked at.
+        task: not used.
     """
     losses = [
         (F.cross_entropy(view.logits, batch[name], reduction="none") * view.weight).sum()

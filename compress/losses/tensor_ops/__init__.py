@@ -1,1 +1,1 @@
-"""Tensor functions that several losses share."""
+"""Tensor functions that the losses share."""

@@ -1,7 +1,7 @@
-"""What answers are read from: for each problem the logits that compete, and what each of them weighs.
+"""Views of model outputs: for each problem the logits that a loss compares, and their weights in a mean over rows.
 
-The task's own losses and distillation look at the same thing through the same view: distributions over classes, over
-places in a text or over the choices of a row, each with its weight in a mean over rows.
+Task losses and distillation use the same views: distributions over classes, over token positions or over the choices of
+a row.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ Tensors = Mapping[str, Tensor]
 
 
 class LogitView(NamedTuple):
-    """Things that are answered: rows, tokens or texts."""
+    """Logits of the predicted items: rows, tokens or texts."""
 
     logits: Tensor
-    """(things, classes) in single precision at least; what cannot be chosen is far below all else."""
+    """(items, classes), at least in float32; `MASKED_LOGIT` where a class is not possible."""
     weight: Tensor
-    """(things,): a weighted sum is a mean over each row's things, then over rows."""
+    """(items,): the weighted sum is a mean over each row's items, then over rows."""
 
 
 def logit_views(problem: str, outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[LogitView, ...]:
-    """Every view of a model's outputs for one problem; where there are several, each says an equal part."""
+    """Return the views of a model's outputs for one problem; where there are several, their losses are averaged."""
     if problem not in VIEWS:
-        raise ValueError(f"answers are compared for {', '.join(VIEWS)}; got {problem}")
+        raise ValueError(f"expected one of the problems {', '.join(VIEWS)}; got {problem}")
     return VIEWS[problem](outputs, batch, task)
 
 
 def row_view(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[LogitView, ...]:
-    """One thing a row: the logits of a text, pool_window_logits over its windows (rows, classes)."""
-    logits = pool_window_logits(to_float32(outputs["logits"]), RowGroups.of(batch), task.long)
-    return (LogitView(logits, _evenly(logits)),)
+    """Return one item per row: its logits pooled over windows (rows, classes)."""
+    logits = pool_window_logits(to_float32(outputs["logits"]), RowGroups.from_batch(batch), task.long)
+    return (LogitView(logits, _equal_weights(logits)),)
 
 
 def token_view(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[LogitView, ...]:
-    """Each real token (examples x tokens, classes)."""
-    weight = RowGroups.of(batch).weights(batch["attention_mask"])
+    """Return one item per token (examples x tokens, classes); padding has weight zero."""
+    weight = RowGroups.from_batch(batch).item_weights(batch["attention_mask"])
     return (LogitView(to_float32(outputs["logits"]).flatten(0, 1), weight.flatten()),)
 
 
 def span_views(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[LogitView, ...]:
-    """Where an answer starts and where it ends (examples, tokens): in the context, or at [CLS] for no answer."""
+    """Return start and end logits (examples, tokens), possible in the context, or at [CLS] for no answer."""
     possible = batch["context"].bool()
     possible = torch.cat([torch.ones_like(possible[:, :1]), possible[:, 1:]], dim=1)
-    weight = RowGroups.of(batch).of_examples()
+    weight = RowGroups.from_batch(batch).example_weights()
     starts, ends = (
         to_float32(outputs[name]).masked_fill(~possible, MASKED_LOGIT) for name in ("start_logits", "end_logits")
     )
@@ -62,18 +62,18 @@ def span_views(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[LogitV
 
 
 def choice_view(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[LogitView, ...]:
-    """The scores of each row's choices side by side (rows, most choices)."""
-    scores = RowGroups.of(batch).padded(to_float32(outputs["logits"]).squeeze(-1), MASKED_LOGIT)
-    return (LogitView(scores, _evenly(scores)),)
+    """Return the scores of each row's choices (rows, largest number of choices)."""
+    scores = RowGroups.from_batch(batch).pad(to_float32(outputs["logits"]).squeeze(-1), MASKED_LOGIT)
+    return (LogitView(scores, _equal_weights(scores)),)
 
 
 def embedding_view(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[LogitView, ...]:
-    """The vector of each text (examples, width)."""
-    return (LogitView(to_float32(outputs["sentence_embedding"]), RowGroups.of(batch).of_examples()),)
+    """Return the embedding of each text (examples, width)."""
+    return (LogitView(to_float32(outputs["sentence_embedding"]), RowGroups.from_batch(batch).example_weights()),)
 
 
-def _evenly(rows: Tensor) -> Tensor:
-    """Each row the same."""
+def _equal_weights(rows: Tensor) -> Tensor:
+    """Return equal weights of rows."""
     return rows.new_full((len(rows),), 1 / len(rows))
 
 

@@ -1,4 +1,4 @@
-"""Losses on some rows of a batch, as parts of a mean over all of them."""
+"""Losses on a subset of a batch's rows, as parts of a mean over all rows."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ Tensors = Mapping[str, Tensor]
 
 
 def loss_on_subset(
-    chosen: Tensor, outputs: Tensors, batch: Tensors, loss: Callable[[Tensors, Tensors], Tensor]
+    selected: Tensor, outputs: Tensors, batch: Tensors, loss: Callable[[Tensors, Tensors], Tensor]
 ) -> Tensor:
-    """``loss`` of the chosen rows alone, times their share of all rows; zero where none is chosen.
+    """Return ``loss`` of the selected rows times their share of all rows; zero if no row is selected.
 
-    The others count as rows that cost nothing. So the sum over batches is the same however rows are split into them; a
-    mean over the chosen ones would give the only one of its batch the weight of all.
+    The other rows count as rows with loss zero, so that the sum over batches is the same however rows are distributed.
+    A mean over selected rows alone would give the only selected row of a batch the weight of all its rows.
 
     Args:
-        chosen: true for each example (examples,) of a row that counts; the same for all examples of a row. It decides
-            what is computed, so it is best on the host.
-        outputs: of the model, each (examples, ...).
-        batch: as the model was given it, each (examples, ...); `group` where rows are several examples.
+        selected: true for each example (examples,) of a row that counts; equal for all examples of a row. It decides
+            what is computed, so it is best kept on the host.
+        outputs: model outputs, each (examples, ...).
+        batch: the model's batch, each (examples, ...); `group` where rows are several examples.
         loss: (outputs, batch) -> mean over rows.
     """
-    if not bool(chosen.any()):
-        return next(iter(outputs.values()))[:0].sum().float()  # zero, with gradients that are zero
-    if bool(chosen.all()):
+    if not bool(selected.any()):
+        return next(iter(outputs.values()))[:0].sum().float()  # zero, with zero gradients
+    if bool(selected.all()):
         return loss(outputs, batch)
-    places = chosen.nonzero()[:, 0]
-    fewer = _of_examples(places, batch)
-    share = RowGroups.of(fewer).rows / RowGroups.of(batch).rows
-    return share * loss(_of_examples(places, outputs), fewer)
+    indices = selected.nonzero()[:, 0]
+    subset = _select_examples(indices, batch)
+    share = RowGroups.from_batch(subset).num_rows / RowGroups.from_batch(batch).num_rows
+    return share * loss(_select_examples(indices, outputs), subset)
 
 
-def _of_examples(places: Tensor, tensors: Tensors) -> dict[str, Tensor]:
-    """These examples of everything, wherever it is; rows are numbered anew."""
-    picked = {name: tensor[places.to(tensor.device, non_blocking=True)] for name, tensor in tensors.items()}
-    if "group" in picked:
-        picked["group"] = torch.unique(picked["group"], return_inverse=True)[1]
-    return picked
+def _select_examples(indices: Tensor, tensors: Tensors) -> dict[str, Tensor]:
+    """Return these examples of every tensor, on whichever device it is; rows are renumbered."""
+    subset = {name: tensor[indices.to(tensor.device, non_blocking=True)] for name, tensor in tensors.items()}
+    if "group" in subset:
+        subset["group"] = torch.unique(subset["group"], return_inverse=True)[1]
+    return subset

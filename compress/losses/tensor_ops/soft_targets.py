@@ -1,4 +1,4 @@
-"""Which answers a student follows: those that its rows bring along, or else a model's."""
+"""Choose each row's soft targets: the data set's probabilities where given, else the teacher's outputs."""
 
 from __future__ import annotations
 
@@ -7,28 +7,27 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-
-from compress.losses.tensor_ops.probability_logits import logits_from_probabilities
+from torch.nn.functional import pad
 
 if TYPE_CHECKING:
     from compress.model_info import TaskInfo
 
 SOFT_LABELS_KEY = "soft_labels"
-"""Of a batch: float32 (examples, classes), the same for all windows of a row; NaN in rows that bring none."""
+"""Key of a batch: float32 (examples, classes), equal for all windows of a row; NaN in rows without probabilities."""
 
 
 def has_soft_labels(batch: Mapping[str, Tensor]) -> Tensor:
-    """Which examples (examples,) have probabilities of their own; told without a wait where they are on the host."""
+    """Return which examples (examples,) have probabilities of the data set, on the device of `soft_labels`."""
     return batch[SOFT_LABELS_KEY].isfinite().all(dim=-1)
 
 
 def select_soft_targets(
-    theirs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo, problem: str
+    teacher: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo, problem: str
 ) -> Mapping[str, Tensor]:
-    """The outputs to follow: of rows that bring probabilities the outputs that would mean these, else the teacher's.
+    """Return the target outputs: logits of the data set's probabilities for rows that have them, else the teacher's.
 
     Args:
-        theirs: the teacher's outputs; empty where every row has_soft_labels its own.
+        teacher: the teacher's outputs; empty where every row has probabilities.
         batch: with `soft_labels`.
         task: how windows are pooled.
         problem: the task kind's.
@@ -37,5 +36,23 @@ def select_soft_targets(
     given = logits_from_probabilities(batch[SOFT_LABELS_KEY].to(device, non_blocking=True), task, problem)
     own = has_soft_labels(batch)[:, None].to(device, non_blocking=True)
     return {
-        name: torch.where(own, answer, theirs[name].float()) if theirs else answer for name, answer in given.items()
+        name: torch.where(own, logits, teacher[name].float()) if teacher else logits for name, logits in given.items()
     }
+
+
+def logits_from_probabilities(probabilities: Tensor, task: TaskInfo, problem: str) -> Mapping[str, Tensor]:
+    """Return the model outputs that correspond to these probabilities, for `soft_label`.
+
+    Logits are ``log p``, for multi-label problems ``log p - log(1 - p)``; a softmax (or logistic function) turns them
+    back into these probabilities, and a temperature softens them as it does a model's. A probability of zero becomes a
+    logit of minus infinity.
+
+    Args:
+        probabilities: (examples, classes) float32, those of a row for each of its windows.
+        task: how windows are pooled. With attention pooling there is one more output, zero for all windows.
+        problem: the task kind's.
+    """
+    logits = probabilities.log()
+    if problem == "multi_label_classification":
+        logits = logits - (1 - probabilities).log()
+    return {"logits": pad(logits, (0, 1)) if task.long == "attention" else logits}

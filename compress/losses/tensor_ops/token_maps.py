@@ -1,9 +1,9 @@
-"""Maps of what each token has to do with each other token, compared a few at a time.
+"""Losses on token-by-token maps (attention, relations), computed in chunks with bounded memory.
 
-Attention and relations are (examples, heads, tokens, tokens) numbers: of 32 texts with 512 tokens and 48 heads they
-would fill 1.6 GB, for each model, several times over, and again for the gradient. But their losses are sums over
-maps, whose gradients are known in closed form. So a few maps are made, compared, turned into the gradient of the
-vectors they came from, and dropped: what stays until the backward pass is as large as those vectors.
+Such maps hold (examples, heads, tokens, tokens) numbers: 1.6 GB for 32 texts of 512 tokens with 48 heads, per model,
+several times over, and again for the gradient. Their losses are sums over maps with gradients in closed form. So a few
+maps are computed, compared, turned into the gradient of the vectors they came from, and freed: only gradients of the
+size of those vectors are stored until the backward pass.
 """
 
 from __future__ import annotations
@@ -19,113 +19,114 @@ from compress.losses.tensor_ops.row_groups import MASKED_LOGIT, RowGroups
 from compress.losses.tensor_ops.softmax import softmax
 from compress.losses.tensor_ops.vector_ops import to_float32
 
-Sides = tuple[Tensor, Tensor]
-"""Vectors (examples, heads, tokens, size) of the tokens that look, and of those that are looked at."""
+VectorPair = tuple[Tensor, Tensor]
+"""Row and column vectors of the maps (queries and keys, say), each (examples, heads, tokens, size)."""
 Distance = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-"""(our scores, theirs, real tokens) -> (distance of each line, its slope along our scores). It may overwrite both.
+"""(student scores, teacher scores, mask) -> (distance of each line, gradient by student scores). It may overwrite both.
 
-Scores are (examples, heads, tokens, tokens); real tokens (examples, 1, 1, tokens) are true."""
+Scores are (examples, heads, tokens, tokens); the mask (examples, 1, 1, tokens) is true for real tokens."""
 
 MAX_ELEMENTS = {"cpu": 1 << 18, "cuda": 1 << 26}
-"""How many numbers of maps are held at once: on a CPU what stays in its cache, elsewhere what keeps a card busy."""
+"""Map elements per chunk: on a CPU what fits its cache, on a GPU enough to keep it busy."""
 
 
-def token_map_loss(ours: Sides, theirs: Sides, batch: Mapping[str, Tensor], distance: Distance) -> Tensor:
-    """The distance of maps as a mean over heads and each row's real tokens, then over rows.
+def token_map_loss(student: VectorPair, teacher: VectorPair, batch: Mapping[str, Tensor], distance: Distance) -> Tensor:
+    """Return the distance of maps as a mean over heads and each row's real tokens, then over rows.
 
-    A line of a map are the scores ``a·b / √size`` of one token with all others. Padding is neither looked from nor
-    looked at. The teacher's vectors get no gradient.
+    A line of a map holds the scores ``a·b / √size`` of one token with all others; lines and columns of padding do not
+    count. The teacher's vectors get no gradient.
 
     Args:
-        ours: the student's vectors.
-        theirs: the teacher's; as many heads, of any size.
+        student: the student's vectors.
+        teacher: the teacher's; the same number of heads, of any size.
         batch: `attention_mask` (examples, tokens), one for real tokens; `group` where rows are several examples.
         distance: `kl_distance` or `squared_distance`.
     """
     mask = batch["attention_mask"]
-    weights = RowGroups.of(batch).weights(mask)[:, None] / ours[0].shape[1]
+    weights = RowGroups.from_batch(batch).item_weights(mask)[:, None] / student[0].shape[1]
     real = mask[:, None, None].bool()
-    loss: Tensor = _Compared.apply(*ours, *theirs, real, weights, distance)  # type: ignore[no-untyped-call]
+    loss: Tensor = _TokenMapLoss.apply(*student, *teacher, real, weights, distance)  # type: ignore[no-untyped-call]
     return loss
 
 
-def attention_scores(looking: Tensor, looked_at: Tensor) -> Tensor:
-    """``a·b / √size`` (examples, heads, tokens, tokens), in single precision at least.
+def attention_scores(queries: Tensor, keys: Tensor) -> Tensor:
+    """Return ``a·b / √size`` (examples, heads, tokens, tokens), at least in float32.
 
-    Products of halves are rounded to halves first: in bf16 that is up to 0.4 % of a score.
+    Products of 16-bit vectors are rounded to 16 bits first: in bf16 by up to 0.4 % of a score.
     """
-    return to_float32(looking @ looked_at.transpose(-1, -2)).mul_(looking.shape[-1] ** -0.5)
+    return to_float32(queries @ keys.transpose(-1, -2)).mul_(queries.shape[-1] ** -0.5)
 
 
 def masked_softmax(scores: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """The softmax over real tokens, and the logarithm of what it divides by (examples, heads, tokens, 1).
+    """Return the softmax over real tokens, and the logarithm of its denominator (examples, heads, tokens, 1).
 
-    It puts the scores of padding far below all others. The softmax is quick on a CPU, where a logarithm of all of it,
-    or an exponential, is several times as slow; both can be had from its largest number, which is never near zero.
+    Scores of padding are set to `MASKED_LOGIT` in place. On a CPU a softmax is fast, while a logarithm or exponential
+    of the full map is several times as slow; the log-denominator follows from the largest probability alone, which is
+    never near zero.
     """
-    share = softmax(scores.add_(~real * MASKED_LOGIT))
-    return share, scores.amax(dim=-1, keepdim=True) - share.amax(dim=-1, keepdim=True).log()
+    probabilities = softmax(scores.add_(~real * MASKED_LOGIT))
+    return probabilities, scores.amax(dim=-1, keepdim=True) - probabilities.amax(dim=-1, keepdim=True).log()
 
 
-def kl_distance(ours: Tensor, theirs: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """``KL(softmax(t) | softmax(s))`` over real tokens; its slope is the difference of the softmaxes."""
-    (given, our_sum), (wanted, their_sum) = masked_softmax(ours, real), masked_softmax(theirs, real)
-    # log p - log q = (t - log sum e^t) - (s - log sum e^s), as a mean that p weighs.
-    apart = theirs.sub_(ours).mul_(wanted).sum(dim=-1) + (our_sum - their_sum)[..., 0]
-    return apart, given.sub_(wanted)
+def kl_distance(student: Tensor, teacher: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ``KL(softmax(t) | softmax(s))`` over real tokens; the gradient is the difference of the softmaxes."""
+    (q, student_sum), (p, teacher_sum) = masked_softmax(student, real), masked_softmax(teacher, real)
+    # log p - log q = (t - log sum e^t) - (s - log sum e^s), averaged with weights p.
+    distance = teacher.sub_(student).mul_(p).sum(dim=-1) + (student_sum - teacher_sum)[..., 0]
+    return distance, q.sub_(p)
 
 
-def squared_distance(ours: Tensor, theirs: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """``(s - t)²`` as a mean over real tokens."""
-    apart = ours.sub_(theirs)
-    slope = apart * (real / real.sum(dim=-1, keepdim=True).clamp(min=1))
-    return apart.mul_(slope).sum(dim=-1), slope.mul_(2)
+def squared_distance(student: Tensor, teacher: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ``(s - t)²`` as a mean over real tokens."""
+    difference = student.sub_(teacher)
+    slope = difference * (real / real.sum(dim=-1, keepdim=True).clamp(min=1))
+    return difference.mul_(slope).sum(dim=-1), slope.mul_(2)
 
 
-class _Compared(torch.autograd.Function):
-    """The loss with its gradient, which is made on the way; the backward pass only scales it."""
+class _TokenMapLoss(torch.autograd.Function):
+    """The loss; the forward pass computes the gradient too, and the backward pass only scales it."""
 
     @staticmethod
     def forward(
         ctx: Any,
-        looking: Tensor,
-        looked_at: Tensor,
-        their_looking: Tensor,
-        their_looked_at: Tensor,
+        queries: Tensor,
+        keys: Tensor,
+        teacher_queries: Tensor,
+        teacher_keys: Tensor,
         real: Tensor,
         weights: Tensor,
         distance: Distance,
     ) -> Tensor:
-        total = weights.new_zeros((), dtype=to_float32(looking[:0]).dtype)
-        wanted = any(ctx.needs_input_grad[:2])
-        slopes = [torch.empty_like(each) for each in (looking, looked_at) if wanted]
-        for part in _parts(looking):
-            a, b = looking[part], looked_at[part]
-            texts, weight = part[0], weights[part[0]]
+        total = weights.new_zeros((), dtype=to_float32(queries[:0]).dtype)
+        needs_gradient = any(ctx.needs_input_grad[:2])
+        gradients = [torch.empty_like(tensor) for tensor in (queries, keys) if needs_gradient]
+        for chunk in _chunks(queries):
+            a, b = queries[chunk], keys[chunk]
+            texts, weight = chunk[0], weights[chunk[0]]
             values, slope = distance(
-                attention_scores(a, b), attention_scores(their_looking[part], their_looked_at[part]), real[texts]
+                attention_scores(a, b), attention_scores(teacher_queries[chunk], teacher_keys[chunk]), real[texts]
             )
             total += (values * weight).sum()
-            if wanted:
+            if needs_gradient:
                 slope = slope.mul_(weight[..., None] * a.shape[-1] ** -0.5).to(a.dtype)
-                slopes[0][part] = slope @ b
-                slopes[1][part] = slope.transpose(-1, -2) @ a
-        ctx.save_for_backward(*slopes)
+                gradients[0][chunk] = slope @ b
+                gradients[1][chunk] = slope.transpose(-1, -2) @ a
+        ctx.save_for_backward(*gradients)
         return total
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, scale: Tensor) -> tuple[Tensor | None, ...]:
-        looking, looked_at = ctx.saved_tensors
-        return scale * looking, scale * looked_at, None, None, None, None, None
+        queries, keys = ctx.saved_tensors
+        return scale * queries, scale * keys, None, None, None, None, None
 
 
-def _parts(vectors: Tensor) -> Iterator[tuple[slice, slice]]:
-    """Examples, and heads of them, whose maps together are as large as may be held at once."""
+def _chunks(vectors: Tensor) -> Iterator[tuple[slice, slice]]:
+    """Yield slices of examples and heads whose maps hold at most `MAX_ELEMENTS` numbers (or one map)."""
     examples, heads, tokens, _ = vectors.shape
     maps = max(1, MAX_ELEMENTS.get(vectors.device.type, MAX_ELEMENTS["cpu"]) // tokens**2)
-    some_heads = min(heads, maps)
-    some_examples = maps // some_heads
-    for example in range(0, examples, some_examples):
-        for head in range(0, heads, some_heads):
-            yield slice(example, example + some_examples), slice(head, head + some_heads)
+    heads_per_chunk = min(heads, maps)
+    examples_per_chunk = maps // heads_per_chunk
+    for example in range(0, examples, examples_per_chunk):
+        for head in range(0, heads, heads_per_chunk):
+            yield slice(example, example + examples_per_chunk), slice(head, head + heads_per_chunk)

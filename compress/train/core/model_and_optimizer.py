@@ -93,4 +93,4 @@ class ModelAndOptimizer:
     def weights_were_set(self) -> None:
         """Somebody else wrote into the model."""
         if self.words:
-            self.words.reread()
+            self.words.reload()

@@ -33,7 +33,7 @@ def make_optimizer(
         if parameter.requires_grad:
             rate = settings.learning_rate * settings.layer_decay ** (top - depth)
             decay = settings.weight_decay if parameter.ndim > 1 else 0.0
-            learning = words.learning if words and parameter is words.table.weight else parameter
+            learning = words.trained if words and parameter is words.table.weight else parameter
             groups.setdefault((rate, decay), []).append(learning)
     if not groups:
         raise ModelError(f"no weight of the model is left to learn (freeze: {settings.freeze}).", hint="freeze less")

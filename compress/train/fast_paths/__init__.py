@@ -1,1 +1,1 @@
-"""What makes training fast; the only place that uses private APIs of torch and transformers."""
+"""Faster training steps; the only package that uses private APIs of torch and transformers."""

@@ -1,9 +1,9 @@
-"""The bf16 copies of the weights that a model runs on, while its fp32 weights learn.
+"""bf16 copies of the weights for forward and backward passes; the fp32 weights are updated.
 
 Micikevicius et al., "Mixed Precision Training", 2018 (arXiv:1710.03740), section 3.1. Autocast casts every weight each
-time it is used, and adds and normalises in fp32; here each weight is cast once in an update, and all that a layer does
-is in bf16. What needs more is in fp32 still: the weights that the optimizer moves, its memory, the sum of gradients,
-the embeddings (which are looked up and not multiplied), the softmax of attention, and the losses.
+time it is used, and adds and normalizes in fp32; here each weight is cast once per update, and layers run entirely in
+bf16. Still in fp32: the weights that the optimizer updates, its state, the accumulated gradients, the embeddings (which
+are looked up, not multiplied), the softmax of attention, and the losses.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ Gradients = list[Tensor | None]
 
 
 class Bf16Weights:
-    """Lets a model, and what is trained beside it, run in bf16 for a while.
+    """Runs a model, and modules trained with it, in bf16 within `running`.
 
-    Outside of `running` the parameters are what they always are, in fp32 and with fp32 gradients: whoever evaluates,
-    saves or moves them needs to know nothing of this.
+    Outside of `running` the parameters are fp32 with fp32 gradients: evaluating, saving and moving them need no
+    special care.
     """
 
     def __init__(self, model: PreTrainedModel, extra: Sequence[nn.Module] = ()) -> None:
         embeddings = base_of(model).get_submodule("embeddings")
-        apart = {id(parameter) for parameter in embeddings.parameters()}
-        every = [parameter for module in (model, *extra) for parameter in module.parameters()]
-        self._parameters = [parameter for parameter in every if id(parameter) not in apart]
+        excluded = {id(parameter) for parameter in embeddings.parameters()}
+        parameters = [parameter for module in (model, *extra) for parameter in module.parameters()]
+        self._parameters = [parameter for parameter in parameters if id(parameter) not in excluded]
         self._copies = [torch.empty_like(parameter, dtype=torch.bfloat16) for parameter in self._parameters]
         self._embeddings = embeddings
 
     def refresh(self) -> None:
-        """Copy the weights as they are now."""
+        """Copy the current weights."""
         with torch.no_grad():
             torch._foreach_copy_(self._copies, [parameter.data for parameter in self._parameters])
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Within the block the model runs on the copies; afterwards the gradients are added to the fp32 ones."""
+        """Run the model on the copies within the block, then add the gradients to the fp32 ones."""
         full = [parameter.data for parameter in self._parameters]
         before = [parameter.grad for parameter in self._parameters]
-        self._put(self._copies, [None] * len(full))
+        self._set(self._copies, [None] * len(full))
         hook = self._embeddings.register_forward_hook(_in_bf16)
         try:
             yield
         finally:
             hook.remove()
-            found = [parameter.grad for parameter in self._parameters]
-            self._put(full, before)
-            _add(self._parameters, found)
+            gradients = [parameter.grad for parameter in self._parameters]
+            self._set(full, before)
+            _add(self._parameters, gradients)
 
-    def _put(self, tensors: Sequence[Tensor], gradients: Gradients) -> None:
+    def _set(self, tensors: Sequence[Tensor], gradients: Gradients) -> None:
         for parameter, tensor, gradient in zip(self._parameters, tensors, gradients, strict=True):
-            parameter.grad = None  # a gradient must be of its parameter's type
+            parameter.grad = None  # a gradient must have its parameter's type
             parameter.data = tensor
             parameter.grad = gradient
 
@@ -68,14 +68,14 @@ def _in_bf16(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
 
 
 def _add(parameters: Sequence[nn.Parameter], gradients: Gradients) -> None:
-    """Add gradients in bf16 to those in fp32, all together: on a GPU each call costs a launch."""
-    given = [(parameter, new) for parameter, new in zip(parameters, gradients, strict=True) if new is not None]
-    begun = [(parameter, new) for parameter, new in given if parameter.grad is None]
-    old = [(parameter.grad, new) for parameter, new in given if parameter.grad is not None]
-    if old:
-        torch._foreach_add_([gradient for gradient, _ in old], [new for _, new in old])
-    if begun:
-        first = [torch.empty_like(parameter) for parameter, _ in begun]
-        torch._foreach_copy_(first, [new for _, new in begun])
-        for (parameter, _), gradient in zip(begun, first, strict=True):
+    """Add bf16 gradients to fp32 ones in one call, since on a GPU each call costs a kernel launch."""
+    pairs = [(parameter, new) for parameter, new in zip(parameters, gradients, strict=True) if new is not None]
+    without = [(parameter, new) for parameter, new in pairs if parameter.grad is None]
+    present = [(parameter.grad, new) for parameter, new in pairs if parameter.grad is not None]
+    if present:
+        torch._foreach_add_([gradient for gradient, _ in present], [new for _, new in present])
+    if without:
+        copies = [torch.empty_like(parameter) for parameter, _ in without]
+        torch._foreach_copy_(copies, [new for _, new in without])
+        for (parameter, _), gradient in zip(without, copies, strict=True):
             parameter.grad = gradient

@@ -1,8 +1,8 @@
-"""Attention in bf16 on a CPU, as two matrix products with a softmax between them.
+"""bf16 attention for CPUs: two matrix products with a softmax between them.
 
-torch's fused attention is written for GPUs and for processors with matrix tiles; in bf16 on others its products run at
-a small part of the rate of ordinary ones, and with dropout it falls back to many separate passes. This one works on a
-few rows at a time, so that the scores between its two products never leave the processor's cache.
+torch's fused attention is written for GPUs and for CPUs with matrix tiles (AMX); in bf16 on others its products run at
+a fraction of the rate of ordinary ones, and with dropout it falls back to many separate passes. This one processes a
+few rows at a time, so that the scores between its two products stay in the CPU cache.
 """
 
 from __future__ import annotations
@@ -17,86 +17,94 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from compress.losses.tensor_ops.softmax import softmax, softmax_backward
+from compress.losses.tensor_ops.softmax import VECTOR_WIDTH, softmax
 from compress.train.fast_paths.fast_dropout import keep_mask
 
 NAME = "compress-products"
-"""What transformers knows it by."""
+"""The name under which it is registered with transformers."""
 
-SCORES = 1 << 20
-"""Scores that are worked on together: 4 MB of fp32."""
+SCORES_PER_CHUNK = 1 << 20
+"""Attention scores per chunk: 4 MB of fp32."""
 
-MOST = 1 << 24
-"""Scores of one layer beyond which training takes torch's attention where it is given no dropout, for it keeps none."""
+MAX_STORED_SCORES = 1 << 24
+"""Scores of one layer above which training without dropout uses torch's attention, which stores no maps."""
 
-FAR = torch.finfo(torch.float32).min
+MASKED_SCORE = torch.finfo(torch.float32).min
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, dropout: float) -> Tensor:
-    """``dropout(softmax(scale Q K' + mask)) V``; the softmax in fp32.
+    """Return ``dropout(softmax(scale Q K' + mask)) V``; the softmax in fp32.
 
     Args:
         query: (rows, heads, tokens, head size), in bf16.
         key: of the same shape.
         value: of the same shape.
-        mask: broadcasts to (rows, heads, tokens, tokens): false where nothing is looked at, or numbers to add.
+        mask: broadcasts to (rows, heads, tokens, tokens): false where attention is masked, or numbers to add.
         scale: usually one over the root of the head size.
-        dropout: the share of the softmax that is dropped.
+        dropout: the probability of dropping an attention weight.
     """
     if mask is not None:
-        bias = torch.zeros(mask.shape).masked_fill_(~mask, FAR) if mask.dtype == torch.bool else mask.float()
+        bias = torch.zeros(mask.shape).masked_fill_(~mask, MASKED_SCORE) if mask.dtype == torch.bool else mask.float()
         mask = bias.expand(len(query), *mask.shape[1:])
-    found: Tensor = _Products.apply(query, key, value, mask, scale, dropout)  # type: ignore[no-untyped-call]
-    return found
+    output: Tensor = _Attention.apply(query, key, value, mask, scale, dropout)  # type: ignore[no-untyped-call]
+    return output
 
 
-class _Products(torch.autograd.Function):
+class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, dropout: float
     ) -> Tensor:
-        remember = any(ctx.needs_input_grad[:3])
+        needs_gradient = any(ctx.needs_input_grad[:3])
         rows, heads, tokens, _ = query.shape
-        maps = query.new_empty((rows, heads, tokens, key.shape[2])) if remember else None
-        kept = keep_mask(query.new_empty(()).expand(rows, heads, tokens, key.shape[2]), dropout) if dropout else None
-        found = torch.empty_like(query, memory_format=torch.contiguous_format)
-        for part in _parts(query, key):
-            weights = _map(query[part], key[part], None if mask is None else mask[part], scale)
+        maps = query.new_empty((rows, heads, tokens, key.shape[2])) if needs_gradient else None
+        keep = keep_mask(query.new_empty(()).expand(rows, heads, tokens, key.shape[2]), dropout) if dropout else None
+        output = torch.empty_like(query, memory_format=torch.contiguous_format)
+        for chunk in _chunks(query, key):
+            weights = _attention_map(query[chunk], key[chunk], None if mask is None else mask[chunk], scale)
             if maps is not None:
-                maps[part] = weights
-            found[part] = (weights if kept is None else weights * kept[part]) @ value[part]
-        ctx.save_for_backward(query, key, value, maps, kept)
+                maps[chunk] = weights
+            output[chunk] = (weights if keep is None else weights * keep[chunk]) @ value[chunk]
+        ctx.save_for_backward(query, key, value, maps, keep)
         ctx.scale = scale
-        return found
+        return output
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, maps, kept = ctx.saved_tensors
-        found = [torch.empty_like(each, memory_format=torch.contiguous_format) for each in (query, key, value)]
-        for part in _parts(query, key):
-            weights, onto = maps[part], gradient[part].contiguous()
-            seen = weights if kept is None else weights * kept[part]
-            found[2][part] = seen.transpose(-1, -2) @ onto
-            back = onto @ value[part].contiguous().transpose(-1, -2)
-            if kept is not None:
-                back *= kept[part]
+        query, key, value, maps, keep = ctx.saved_tensors
+        gradients = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in (query, key, value)]
+        for chunk in _chunks(query, key):
+            weights, onto = maps[chunk], gradient[chunk].contiguous()
+            dropped = weights if keep is None else weights * keep[chunk]
+            gradients[2][chunk] = dropped.transpose(-1, -2) @ onto
+            back = onto @ value[chunk].contiguous().transpose(-1, -2)
+            if keep is not None:
+                back *= keep[chunk]
             scores = softmax_backward(back.float(), weights.float()).mul_(ctx.scale).to(query.dtype)
-            found[0][part] = scores @ key[part]
-            found[1][part] = scores.transpose(-1, -2) @ query[part]
-        return (*found, None, None, None)
+            gradients[0][chunk] = scores @ key[chunk]
+            gradients[1][chunk] = scores.transpose(-1, -2) @ query[chunk]
+        return (*gradients, None, None, None)
 
 
-def _map(query: Tensor, key: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+def softmax_backward(gradient: Tensor, probabilities: Tensor) -> Tensor:
+    """Return the gradient of the scores from that of their softmax; both in the same precision."""
+    if probabilities.shape[-1] >= VECTOR_WIDTH or probabilities.device.type != "cpu":
+        return torch._softmax_backward_data(gradient, probabilities, -1, probabilities.dtype)
+    weighted = gradient * probabilities
+    return weighted.sub_(probabilities * weighted.sum(dim=-1, keepdim=True))
+
+
+def _attention_map(query: Tensor, key: Tensor, mask: Tensor | None, scale: float) -> Tensor:
     scores = (query @ key.transpose(-1, -2)).float().mul_(scale)
     if mask is not None:
         scores += mask
     return softmax(scores).to(query.dtype)
 
 
-def _parts(query: Tensor, key: Tensor) -> list[slice]:
-    """Slices of rows of which the scores stay in the cache."""
+def _chunks(query: Tensor, key: Tensor) -> list[slice]:
+    """Return slices of rows whose scores fit the CPU cache."""
     rows, heads, tokens, _ = query.shape
-    size = max(1, SCORES // (heads * tokens * key.shape[2]))
+    size = max(1, SCORES_PER_CHUNK // (heads * tokens * key.shape[2]))
     return [slice(start, start + size) for start in range(0, rows, size)]
 
 
@@ -110,25 +118,24 @@ def _forward(
     scaling: float | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """What transformers calls, on a CPU; what is not plain or in another precision goes to torch's own attention."""
+    """The attention function that transformers calls; cases it does not cover go to torch's attention."""
     scores = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
-    heavy = scores > MOST and not dropout and query.requires_grad
-    if heavy or not _is_plain(module, query, key, value, others):
-        found: tuple[Tensor, None] = sdpa_attention_forward(
+    too_large = scores > MAX_STORED_SCORES and not dropout and query.requires_grad
+    if too_large or not _is_supported(module, query, key, value, others):
+        result: tuple[Tensor, None] = sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
         )
-        return found
+        return result
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     return attention(query, key, value, attention_mask, scale, dropout).transpose(1, 2).contiguous(), None
 
 
-def _is_plain(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, others: Mapping[str, Any]) -> bool:
-    """Whether it is in bf16, each head with its own keys, all tokens seen from everywhere."""
+def _is_supported(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, others: Mapping[str, Any]) -> bool:
+    """Return whether it is bf16 attention with one key per query head and no causal mask or position bias."""
     causal = others.get("is_causal")
     causal = getattr(module, "is_causal", True) if causal is None else causal
-    alike = query.shape[:2] == key.shape[:2] and query.shape[-1] == value.shape[-1]
-    small = query.dtype == torch.bfloat16
-    return small and alike and not causal and others.get("position_bias") is None
+    same_shape = query.shape[:2] == key.shape[:2] and query.shape[-1] == value.shape[-1]
+    return query.dtype == torch.bfloat16 and same_shape and not causal and others.get("position_bias") is None
 
 
 AttentionInterface.register(NAME, _forward)
@@ -137,7 +144,7 @@ AttentionMaskInterface.register(NAME, sdpa_mask)
 
 @contextmanager
 def cpu_bf16_attention(model: PreTrainedModel) -> Iterator[None]:
-    """Within the block a model on a CPU attends by products, where it would ask torch for fused attention."""
+    """Use this attention within the block for a model whose attention implementation is `sdpa`."""
     before = model.config._attn_implementation
     if before == "sdpa":
         model.config._attn_implementation = NAME

@@ -1,4 +1,4 @@
-"""Dropout that costs little on a CPU, where torch draws one number after the other."""
+"""Fast dropout for CPUs, where torch draws random numbers one at a time."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from torch import Tensor, nn
 
 
 def keep_mask(like: Tensor, share: float) -> Tensor:
-    """Zero for a ``share`` of places and ``1 / (1 - share)`` elsewhere, in bf16, in the shape of ``like``.
+    """Return a bf16 mask in the shape of ``like``: zero for a ``share`` of elements, else ``1 / (1 - share)``.
 
-    Four places are decided by one 64-bit random number, and the mask is made of it in place: the number's 16 bits are
-    compared with a threshold, and the result, 0 or 1, is multiplied by the bits of the factor. The factor is rounded to
-    bf16 and the threshold follows it, so that the mean is one: a share of 0.1 becomes 0.0986.
+    One 64-bit random number decides four elements, in place: each of its 16-bit parts is compared with a threshold, and
+    the result, 0 or 1, is multiplied by the bits of the factor. The factor is rounded to bf16 and the threshold follows
+    from it, so that the mean is one: a share of 0.1 becomes 0.0986.
     """
     factor = torch.tensor(1 / (1 - share), dtype=torch.bfloat16)
     dropped = 1 - 1 / factor.item()
     count = like.numel()
-    drawn = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
-    bits = drawn.view(torch.int16)[:count]
+    random = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    bits = random.view(torch.int16)[:count]
     bits.ge_(round(dropped * 2**16) - 2**15).mul_(factor.view(torch.int16))
     return bits.view(torch.bfloat16).view(like.shape)
 
 
 class FastDropout(nn.Dropout):
-    """`nn.Dropout` with `keep_mask` where that is faster."""
+    """`nn.Dropout` that uses `keep_mask` on a CPU."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Drop and scale while training; hand on as it is otherwise."""
+        """Drop and scale elements during training; return the input unchanged otherwise."""
         if not (self.training and 0.0 < self.p < 1.0 and input.device.type == "cpu"):
             return super().forward(input)
         dropped: Tensor = _Multiply.apply(input, keep_mask(input, self.p))  # type: ignore[no-untyped-call]
@@ -38,7 +38,7 @@ class FastDropout(nn.Dropout):
 
 
 class _Multiply(torch.autograd.Function):
-    """By a mask that needs no gradient, kept in its small type whatever the values' is."""
+    """Multiplication by a mask without gradient, which is stored in its own small type."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, mask: Tensor) -> Tensor:
@@ -53,12 +53,12 @@ class _Multiply(torch.autograd.Function):
 
 @contextmanager
 def fast_dropout(model: nn.Module) -> Iterator[None]:
-    """Within the block every dropout of the model is a `FastDropout`."""
-    found = [module for module in model.modules() if type(module) is nn.Dropout]
-    for module in found:
+    """Replace every dropout of the model by `FastDropout` within the block."""
+    modules = [module for module in model.modules() if type(module) is nn.Dropout]
+    for module in modules:
         module.__class__ = FastDropout
     try:
         yield
     finally:
-        for module in found:
+        for module in modules:
             module.__class__ = nn.Dropout

@@ -1,4 +1,4 @@
-"""What makes a training step fast on the device it runs on, put around a whole training and taken away again."""
+"""Enables all fast paths that apply to a training's device and precision."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def fast_training(
     device: torch.device,
     compiles: bool = False,
 ) -> Iterator[None]:
-    """Within the block ``model`` trains, and ``teachers`` run in the training's precision.
+    """Speed up training of ``model`` within the block; ``teachers`` run in the training's precision.
 
-    Their fp32 weights come back afterwards.
+    Their fp32 weights are restored afterwards.
     """
     with ExitStack() as stack:
         if device.type == "cpu":
             stack.enter_context(keep_freed_memory())
             stack.enter_context(fast_dropout(model))
-            for each in (model, *teachers) if precision == "bf16" else ():
-                stack.enter_context(cpu_bf16_attention(each))
+            for network in (model, *teachers) if precision == "bf16" else ():
+                stack.enter_context(cpu_bf16_attention(network))
         if words is not None:
             stack.enter_context(words.sparse())
         if precision == "bf16":

@@ -1,4 +1,4 @@
-"""Memory that a training frees and asks for again a moment later stays with the process meanwhile."""
+"""glibc malloc settings that keep freed memory in the process during training."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, MMAP_MAX = -1, -2, -3, -4
-"""The knobs of glibc's mallopt."""
+"""Parameters of glibc's mallopt."""
 
-KEPT = {TRIM_THRESHOLD: 2**31 - 1, TOP_PAD: 2**26, MMAP_MAX: 0}
-USUAL = {TRIM_THRESHOLD: 2**26, TOP_PAD: 0, MMAP_THRESHOLD: 2**25, MMAP_MAX: 65536}
-"""Where glibc's own settings end up in a process that frees large blocks: once told, it moves them no more."""
+KEEP_FREED = {TRIM_THRESHOLD: 2**31 - 1, TOP_PAD: 2**26, MMAP_MAX: 0}
+DEFAULTS = {TRIM_THRESHOLD: 2**26, TOP_PAD: 0, MMAP_THRESHOLD: 2**25, MMAP_MAX: 65536}
+"""Where glibc's dynamic settings end up in a process that frees large blocks; once set, they are no longer dynamic."""
 
 
 @contextmanager
 def keep_freed_memory() -> Iterator[None]:
-    """Within the block freed memory is not handed back to the system; afterwards all of it is.
+    """Keep freed memory in the process within the block; return it to the system afterwards.
 
-    A training step asks for the same large blocks every time. The usual settings return each to the system when it is
-    freed, which fills it with zeros again, page by page, before the next step may write to it: on a virtual machine
-    that took as long as a fifth of the step. Where the C library is another one, nothing changes.
+    A training step allocates the same large blocks every time. By default each is returned to the system when it is
+    freed, and the system zeroes it again, page by page, before the next step can use it: on a virtual machine this took
+    a fifth of the step. With another C library nothing changes.
     """
     if platform.libc_ver()[0] != "glibc":
         yield
         return
     library = ctypes.CDLL(None)
-    _set(library, KEPT)
+    _set(library, KEEP_FREED)
     try:
         yield
     finally:
-        _set(library, USUAL)
+        _set(library, DEFAULTS)
         library.malloc_trim(0)
 
 
-def _set(library: ctypes.CDLL, knobs: dict[int, int]) -> None:
-    for knob, value in knobs.items():
-        library.mallopt(knob, value)
+def _set(library: ctypes.CDLL, parameters: dict[int, int]) -> None:
+    for parameter, value in parameters.items():
+        library.mallopt(parameter, value)

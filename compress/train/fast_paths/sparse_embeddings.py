@@ -1,8 +1,8 @@
-"""The word vectors that can learn: those of the pieces that occur in the training rows.
+"""Sparse gradients and optimizer states for word embeddings: only pieces that occur in the training rows are updated.
 
-A table of word vectors is half of a small model, and one batch looks up a few hundred of its rows; but the usual
-gradient of the table is dense, and the optimizer moves and remembers all of it. The rows of pieces that occur nowhere
-have no gradient, ever: here they are left alone, which differs from moving all in one thing, that they do not decay.
+The embedding table is half of a small model, and one batch looks up a few hundred of its rows; but its default gradient
+is dense, and the optimizer updates and stores state for all of it. Rows of pieces that never occur have no gradient:
+here they are not updated, which differs from updating all rows in one respect only: weight decay does not apply.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from transformers import PreTrainedModel
 
 
 class SparseEmbeddings:
-    """Stands in for a table of word vectors at the optimizer: one dense parameter of the rows that learn."""
+    """Replaces an embedding table in the optimizer by one dense parameter of the rows that are trained."""
 
     def __init__(self, table: nn.Embedding, pieces: NDArray[np.int64]) -> None:
         self.table = table
         self.pieces = torch.from_numpy(pieces).to(table.weight.device)
-        self.learning = nn.Parameter(table.weight.data[self.pieces])
-        self._places = torch.zeros(len(table.weight), dtype=torch.int64, device=table.weight.device)
-        self._places[self.pieces] = torch.arange(len(pieces), device=table.weight.device)
+        self.trained = nn.Parameter(table.weight.data[self.pieces])
+        self._rows = torch.zeros(len(table.weight), dtype=torch.int64, device=table.weight.device)
+        self._rows[self.pieces] = torch.arange(len(pieces), device=table.weight.device)
 
     @contextmanager
     def sparse(self) -> Iterator[None]:
-        """Within the block the table's gradient is made of the rows that were looked up, and of nothing else."""
+        """Give the table sparse gradients within the block."""
         before, self.table.sparse = self.table.sparse, True
         try:
             yield
@@ -37,39 +37,38 @@ class SparseEmbeddings:
             self.table.sparse = before
 
     def collect(self) -> None:
-        """Add the table's gradient to that of the rows that learn; after each batch, or its pieces pile up."""
+        """Add the table's gradient to that of the trained rows; call after each batch, else gradients pile up."""
         gradient = self.table.weight.grad
         if gradient is None:
             return
         self.table.weight.grad = None
-        places, values = self._places[gradient._indices()[0]], gradient._values()
-        if self.learning.grad is None:
-            self.learning.grad = torch.zeros_like(self.learning)
-        self.learning.grad.index_add_(0, places, values)
+        rows, values = self._rows[gradient._indices()[0]], gradient._values()
+        if self.trained.grad is None:
+            self.trained.grad = torch.zeros_like(self.trained)
+        self.trained.grad.index_add_(0, rows, values)
 
     def spread(self) -> None:
-        """Write the rows back into the table."""
+        """Write the trained rows back into the table."""
         with torch.no_grad():
-            self.table.weight.index_copy_(0, self.pieces, self.learning)
+            self.table.weight.index_copy_(0, self.pieces, self.trained)
 
-    def reread(self) -> None:
-        """Take the rows from the table, which was set from outside."""
+    def reload(self) -> None:
+        """Read the rows from the table after it was changed elsewhere."""
         with torch.no_grad():
-            self.learning.copy_(self.table.weight[self.pieces])
+            self.trained.copy_(self.table.weight[self.pieces])
 
 
 def sparse_embeddings(model: PreTrainedModel, pieces: NDArray[np.int64]) -> SparseEmbeddings | None:
-    """The rows of a model's word vectors that learn on these pieces; None where the whole table must.
+    """Return the trained rows of a model's word embeddings for these pieces; None where the full table is trained.
 
-    That is on a GPU, which fills a dense gradient quickly; and where the table is frozen, or used by another part of
-    the model too.
+    That is on a GPU, where dense gradients are fast, and where the table is frozen or shared with another module.
     """
     table = model.get_input_embeddings()
     if not isinstance(table, nn.Embedding) or table.weight.device.type != "cpu" or not table.weight.requires_grad:
         return None
-    holders = [module for module in model.modules() if _holds(module, table.weight)]
-    return SparseEmbeddings(table, pieces) if len(holders) == 1 else None
+    users = [module for module in model.modules() if _owns(module, table.weight)]
+    return SparseEmbeddings(table, pieces) if len(users) == 1 else None
 
 
-def _holds(module: nn.Module, parameter: Tensor) -> bool:
+def _owns(module: nn.Module, parameter: Tensor) -> bool:
     return any(own is parameter for own in module.parameters(recurse=False))

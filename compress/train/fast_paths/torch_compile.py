@@ -1,4 +1,4 @@
-"""torch.compile for the parts of a layer that nobody looks into, and few shapes for it to compile."""
+"""torch.compile for the parts of layers that no hook observes, with few distinct shapes."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from transformers import PreTrainedModel
 from compress.models.encoder_parts import family_of, layers_of
 
 MULTIPLE = 32
-"""Batches are padded to a multiple of this: each width is compiled by itself."""
+"""Batches are padded to a multiple of this length, since each length is compiled separately."""
 
-GRAPHS = 64
-"""Compiled for one part at most; beyond that torch falls back to running it as it is."""
+MAX_GRAPHS = 64
+"""Compiled graphs per part; beyond that torch falls back to eager execution."""
 
 
 @contextmanager
 def compile_layers(models: Iterable[PreTrainedModel]) -> Iterator[None]:
-    """Within the block the feed-forward and output parts of the models' layers are compiled when they first run.
+    """Compile the feed-forward and output parts of the models' layers within the block, on first use.
 
-    These hold most of what is not a matrix product (activation, dropout, sums, normalisation), and no loss looks into
-    them: queries, keys, values and a layer's output are observed through hooks, which a compiled layer would not call.
+    These contain most operations that are not matrix products (activation, dropout, sums, normalization), and no loss
+    observes them: queries, keys, values and layer outputs are captured by hooks, which a compiled layer would not call.
     """
     parts = [part for model in models for part in compilable_parts(model)]
-    import torch._dynamo.config  # a second that only those pay who compile
+    import torch._dynamo.config  # takes a second, so only where something is compiled
 
-    with torch._dynamo.config.patch(recompile_limit=GRAPHS):
+    with torch._dynamo.config.patch(recompile_limit=MAX_GRAPHS):
         for part in parts:
             part.compile(dynamic=False)
         try:
@@ -39,17 +39,17 @@ def compile_layers(models: Iterable[PreTrainedModel]) -> Iterator[None]:
 
 
 def compilable_parts(model: PreTrainedModel) -> list[nn.Module]:
-    """What of each layer is compiled: the parts around its products that hold none of the observed ones."""
+    """Return the modules to compile: feed-forward and output parts of layers without an observed module."""
     family = family_of(model)
-    seen = [path for path in (family.query, family.key, family.value, family.query_key_value) if path]
+    observed = [path for path in (family.query, family.key, family.value, family.query_key_value) if path]
     paths = {path.rpartition(".")[0] for path in (family.attention_output, family.ffn_in, family.ffn_out)} - {""}
-    alone = [path for path in sorted(paths) if not any(each.startswith(f"{path}.") for each in seen)]
-    return [layer.get_submodule(path) for layer in dict.fromkeys(layers_of(model)) for path in alone]
+    paths = {path for path in paths if not any(name.startswith(f"{path}.") for name in observed)}
+    return [layer.get_submodule(path) for layer in dict.fromkeys(layers_of(model)) for path in sorted(paths)]
 
 
-def eager_only(were_compiled: bool) -> AbstractContextManager[None]:
-    """Within the block nothing is compiled or runs compiled: for evaluations, whose type and shapes are others."""
-    if not were_compiled:
-        return nullcontext()  # asking torch would load its compiler
+def eager_only(compiled: bool) -> AbstractContextManager[None]:
+    """Disable compilation and compiled code within the block: for evaluations, whose types and shapes differ."""
+    if not compiled:
+        return nullcontext()  # torch would load its compiler
     stance: AbstractContextManager[None] = torch.compiler.set_stance("force_eager")
     return stance

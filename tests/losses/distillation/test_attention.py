@@ -3,7 +3,7 @@ import itertools
 import pytest
 import torch
 
-from compress.losses.distillation.attention import _closest_first, matched
+from compress.losses.distillation.attention import _greedy_assignment, match_heads
 from tests.losses.helpers import drawn
 from tests.losses.layers import HEADS, batch_of, kl, over_maps, squares, states, value
 
@@ -64,22 +64,22 @@ def test_heads_are_matched_by_the_divergence_of_their_maps():
     for _, a, b in sorted(pairs):
         if a not in expected and b not in expected.values():
             expected[a] = b
-    found = matched(*sides(ours), *sides(theirs), batch_of())
+    found = match_heads(*sides(ours), *sides(theirs), batch_of())
     assert found.tolist() == [expected[head] for head in range(3)]
 
 
 def test_padding_does_not_change_who_is_matched():
     ours, theirs = states(heads=3), states(seed=9)
     wide = [{k: torch.nn.functional.pad(v, (0, 0, 0, 4), value=5.0) for k, v in one.items()} for one in (ours, theirs)]
-    found = matched(*sides(wide[0]), *sides(wide[1]), batch_of(tokens=9))
-    assert torch.equal(found, matched(*sides(ours), *sides(theirs), batch_of()))
+    found = match_heads(*sides(wide[0]), *sides(wide[1]), batch_of(tokens=9))
+    assert torch.equal(found, match_heads(*sides(ours), *sides(theirs), batch_of()))
 
 
 def test_no_head_is_followed_twice_while_another_is_free():
     apart = torch.tensor([[0.0, 1.0, 9.0], [0.1, 2.0, 9.0]])
-    assert _closest_first(apart) == [0, 1]
+    assert _greedy_assignment(apart) == [0, 1]
     apart = torch.tensor([[0.0, 5.0], [0.1, 6.0], [0.2, 9.0], [8.0, 7.0]])
-    assert _closest_first(apart) == [0, 0, 1, 1]
+    assert _greedy_assignment(apart) == [0, 0, 1, 1]
 
 
 def test_a_matched_loss_has_the_gradient_of_finite_differences():

@@ -11,17 +11,17 @@ COUNTS = [2, 1, 3]
 
 
 def rows_of(counts):
-    return RowGroups.numbered(grouped(counts), torch.device("cpu"))
+    return RowGroups.from_ids(grouped(counts), torch.device("cpu"))
 
 
 def test_examples_of_a_row_stand_side_by_side():
     groups, values = rows_of(COUNTS), drawn(6, 2)
-    assert (groups.rows, groups.most) == (3, 3)
-    assert groups.there.tolist() == [[True, True, False], [True, False, False], [True, True, True]]
-    found = groups.padded(values, fill=-7.0)
-    assert found.shape == (3, 3, 2)
-    assert torch.equal(found[groups.there], values)
-    assert (found[~groups.there] == -7.0).all()
+    assert (groups.num_rows, groups.max_per_row) == (3, 3)
+    valid = torch.tensor([[True, True, False], [True, False, False], [True, True, True]])
+    padded = groups.pad(values, fill=-7.0)
+    assert padded.shape == (3, 3, 2)
+    assert torch.equal(padded[valid], values)
+    assert (padded[~valid] == -7.0).all()
     assert torch.equal(groups.first(values), values[[0, 2, 3]])
 
 
@@ -33,21 +33,21 @@ def test_means_are_those_of_each_row():
 
 
 def test_without_groups_each_example_is_a_row():
-    groups = RowGroups.of({"input_ids": torch.zeros(4, 2, dtype=torch.int64)})
+    groups = RowGroups.from_batch({"input_ids": torch.zeros(4, 2, dtype=torch.int64)})
     assert groups.counts.tolist() == [1, 1, 1, 1]
-    assert RowGroups.of({"input_ids": torch.zeros(2, 2), "group": torch.tensor([0, 0])}).counts.tolist() == [2]
+    assert RowGroups.from_batch({"input_ids": torch.zeros(2, 2), "group": torch.tensor([0, 0])}).counts.tolist() == [2]
 
 
 def test_all_losses_of_a_batch_share_its_groups():
     plain = {"input_ids": torch.zeros(6, 2), "group": grouped(COUNTS)}
     batch = GroupedBatch(plain)
-    assert RowGroups.of(batch) is RowGroups.of(batch)
-    assert torch.equal(RowGroups.of(batch).counts, RowGroups.of(plain).counts)
+    assert RowGroups.from_batch(batch) is RowGroups.from_batch(batch)
+    assert torch.equal(RowGroups.from_batch(batch).counts, RowGroups.from_batch(plain).counts)
 
 
 def test_weights_make_rows_weigh_the_same():
     counted = torch.tensor([[1, 1], [1, 0], [0, 0], [1, 0], [0, 0], [1, 1]])
-    weights = rows_of(COUNTS).weights(counted)
+    weights = rows_of(COUNTS).item_weights(counted)
     expected = [[1 / 9, 1 / 9], [1 / 9, 0], [0, 0], [1 / 9, 0], [0, 0], [1 / 9, 1 / 9]]
     assert weights.tolist() == [pytest.approx(line) for line in expected]
 

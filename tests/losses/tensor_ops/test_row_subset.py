@@ -9,7 +9,7 @@ from compress.losses.tensor_ops.row_subset import loss_on_subset
 
 def mean(outputs, batch):
     """Mean over rows of the mean over each row's examples."""
-    groups = RowGroups.of(batch)
+    groups = RowGroups.from_batch(batch)
     return groups.mean(outputs["logits"].squeeze(-1) * batch["labels"]).mean()
 
 

@@ -95,7 +95,7 @@ def test_rows_may_bring_their_scores(tmp_path, quiet):
     rows = [{**row, "scores": [1.0, 0.5, -2.0]} for row in rows_of(2)]
     assert add_cross_encoder_scores(rows, settings_of(), SEARCH, tmp_path, quiet) is rows
     rows[1] = {**rows[1], "scores": [1.0]}
-    with pytest.raises(UsageError, match="training row 2 has 1 for 3"):
+    with pytest.raises(UsageError, match="row 2 has 1 for 3"):
         add_cross_encoder_scores(rows, settings_of(), SEARCH, tmp_path, quiet)
 
 

@@ -6,7 +6,7 @@ from compress.families import FAMILIES
 from compress.models.encoder_parts import family_of
 from compress.train.fast_paths import cpu_bf16_attention as attentions
 from compress.train.fast_paths.bf16_weights import Bf16Weights
-from compress.train.fast_paths.cpu_bf16_attention import attention, cpu_bf16_attention
+from compress.train.fast_paths.cpu_bf16_attention import attention, cpu_bf16_attention, softmax_backward
 
 SHAPE = 5, 3, 7, 4
 
@@ -17,20 +17,29 @@ def states():
     return [torch.randn(SHAPE).bfloat16().requires_grad_() for _ in range(3)]
 
 
-def slowly(query, key, value, mask, scale):
+def reference(query, key, value, mask, scale):
     scores = query @ key.transpose(-1, -2) * scale
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
     return scores.softmax(dim=-1) @ value
 
 
+@pytest.mark.parametrize("line", [1, 2, 5, 15, 16, 17, 40])
+def test_softmax_backward_equals_autograd(line):
+    scores = torch.randn(3, 2, 4, line, dtype=torch.float64, requires_grad=True)
+    gradient = torch.randn(3, 2, 4, line, dtype=torch.float64)
+    probabilities = torch.softmax(scores, dim=-1)
+    (expected,) = torch.autograd.grad(probabilities, scores, gradient)
+    torch.testing.assert_close(softmax_backward(gradient, probabilities.detach()), expected)
+
+
 @pytest.mark.parametrize("masked", [True, False])
-@pytest.mark.parametrize("parts", [1 << 20, 1])
-def test_it_is_attention(masked, parts, states, monkeypatch):
-    monkeypatch.setattr(attentions, "SCORES", parts)  # all rows together, or each by itself
+@pytest.mark.parametrize("scores", [1 << 20, 1])
+def test_equals_fp32_attention(masked, scores, states, monkeypatch):
+    monkeypatch.setattr(attentions, "SCORES_PER_CHUNK", scores)  # one chunk, or one per row
     mask = (torch.arange(7) < torch.tensor([7, 3, 1, 5, 2])[:, None])[:, None, None, :] if masked else None
     exact = [each.detach().float().requires_grad_() for each in states]
-    found, expected = attention(*states, mask, 0.5, 0.0), slowly(*exact, mask, 0.5)
+    found, expected = attention(*states, mask, 0.5, 0.0), reference(*exact, mask, 0.5)
     assert torch.allclose(found.float(), expected, atol=0.02)
     onto = torch.randn(SHAPE)
     found.backward(onto.bfloat16())
@@ -39,7 +48,7 @@ def test_it_is_attention(masked, parts, states, monkeypatch):
         assert torch.allclose(ours.grad.float(), theirs.grad, atol=0.05)
 
 
-def test_numbers_may_be_added_for_a_mask(states):
+def test_additive_mask_equals_boolean_mask(states):
     mask = torch.arange(7) < 4
     added = torch.zeros(1, 1, 1, 7).masked_fill(~mask, torch.finfo(torch.bfloat16).min)
     assert torch.equal(
@@ -47,7 +56,7 @@ def test_numbers_may_be_added_for_a_mask(states):
     )
 
 
-def test_dropout_is_that_of_the_map_in_both_directions(states, monkeypatch):
+def test_dropout_applies_in_forward_and_backward(states, monkeypatch):
     query, key, value = states
     mask = torch.rand(5, 3, 7, 7).lt(0.7).bfloat16() * 1.5
     monkeypatch.setattr(attentions, "keep_mask", lambda like, share: mask)
@@ -62,7 +71,7 @@ def test_dropout_is_that_of_the_map_in_both_directions(states, monkeypatch):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_models_answer_the_same(name, tiny_model):
+def test_model_outputs_are_unchanged(name, tiny_model):
     model = tiny_model(name)
     ids = torch.tensor([[2, 5, 6, 3], [2, 7, 3, 0]])
     arrays = {"input_ids": ids, "attention_mask": (ids > 0).long(), "token_type_ids": torch.zeros_like(ids)}
@@ -71,7 +80,7 @@ def test_models_answer_the_same(name, tiny_model):
     copy = Bf16Weights(model)
     copy.refresh()
     with cpu_bf16_attention(model):
-        assert torch.equal(model(**batch).logits, expected)  # in fp32 it is torch's own
+        assert torch.equal(model(**batch).logits, expected)  # torch's attention in fp32
         with copy.running():
             ours = model(**batch).logits
     with copy.running():
@@ -80,22 +89,22 @@ def test_models_answer_the_same(name, tiny_model):
     assert model.config._attn_implementation == before
 
 
-def test_long_texts_go_to_the_one_that_keeps_no_maps(states, monkeypatch):
+def test_large_maps_use_torch_attention(states, monkeypatch):
     called = []
     monkeypatch.setattr(attentions, "sdpa_attention_forward", lambda *args, **kwargs: called.append(1) or (None, None))
     module = torch.nn.Module()
     module.is_causal = False
     attentions._forward(module, *states, None)
     assert not called
-    monkeypatch.setattr(attentions, "MOST", 5 * 3 * 7 * 7 - 1)
+    monkeypatch.setattr(attentions, "MAX_STORED_SCORES", 5 * 3 * 7 * 7 - 1)
     attentions._forward(module, *states, None)
     assert called
-    attentions._forward(module, *(each.detach() for each in states), None)  # nothing is kept without gradients
-    attentions._forward(module, *states, None, dropout=0.1)  # and torch's keeps more where it drops
+    attentions._forward(module, *(each.detach() for each in states), None)  # without gradients no maps are stored
+    attentions._forward(module, *states, None, dropout=0.1)  # torch's stores more with dropout
     assert len(called) == 1
 
 
-def test_texts_that_see_only_what_came_before_are_left_to_torch(states):
+def test_causal_attention_uses_torch_attention(states):
     module = torch.nn.Module()
     module.is_causal = True
     found, _ = attentions._forward(module, *states, None)

@@ -41,7 +41,7 @@ def test_sparse_and_dense_embeddings_train_equally(tiny_model):
         if not name.endswith("key.bias"):
             assert torch.allclose(ours, theirs, atol=1e-4), name
     assert not words.table.sparse
-    assert len(words.learning) == len(PIECES)
+    assert len(words.trained) == len(PIECES)
 
 
 def test_gradients_of_batches_do_not_pile_up(tiny_model):
@@ -52,7 +52,7 @@ def test_gradients_of_batches_do_not_pile_up(tiny_model):
             words.table(BATCHES[0]).sum().backward()
             words.collect()
             assert words.table.weight.grad is None
-    assert words.learning.grad[:, 0].tolist() == [0.0, 3.0, 3.0, 3.0, 3.0, 0.0]
+    assert words.trained.grad[:, 0].tolist() == [0.0, 3.0, 3.0, 3.0, 3.0, 0.0]
 
 
 def test_what_never_occurs_is_left_alone(tiny_model):
@@ -72,8 +72,8 @@ def test_a_table_that_was_set_is_read_again(tiny_model):
     words = sparse_embeddings(model, PIECES)
     with torch.no_grad():
         model.get_input_embeddings().weight.fill_(0.5)
-    words.reread()
-    assert (words.learning == 0.5).all()
+    words.reload()
+    assert (words.trained == 0.5).all()
 
 
 def test_a_frozen_or_shared_table_has_no_stand_in(tiny_model):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from compress.losses.distillation.soft_label import soft_label
-from compress.losses.tensor_ops.probability_logits import logits_from_probabilities
+from compress.losses.tensor_ops.soft_targets import logits_from_probabilities
 from compress.recipe.loss_schema import SoftLabel
 from tests.losses.helpers import drawn, grouped, pieces, task
 
