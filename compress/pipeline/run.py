@@ -11,6 +11,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from compress.atomic_write import atomic_write
 from compress.cards import find_recipe
 from compress.console import Console
 from compress.environment import LIBRARIES, versions
@@ -25,7 +26,7 @@ from compress.pipeline.preflight.model_availability import origin_problems
 from compress.pipeline.preflight.preflight import Findings, check
 from compress.pipeline.preflight.unused_settings import unused_settings
 from compress.pipeline.resolve import resolve
-from compress.pipeline.step_store import StepStore, atomic_write
+from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps.copy_winners import copy_winners, publish_winners
 from compress.pipeline.steps.report_step import DISAGREEMENTS_FILE
 from compress.pipeline.torchrun_launch import Launch, leave_group

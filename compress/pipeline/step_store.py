@@ -20,8 +20,9 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from compress.atomic_write import atomic_replace_folder
 from compress.console import Console
-from compress.errors import CompressError, UsageError
+from compress.errors import UsageError
 from compress.model_info import combined_digest, digests
 
 RECORD_FILE = "step.json"
@@ -87,11 +88,11 @@ class StepStore:
     def finish(self, record: StepRecord, work: Path) -> Path:
         """Write the record into ``work`` and rename it into place, over an older result if there is one."""
         (work / RECORD_FILE).write_text(record.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        place = self.folder(record.step, record.fingerprint)
-        if place.exists():
-            self.discard(place)
-        work.rename(place)
-        return place
+        folder = self.folder(record.step, record.fingerprint)
+        if folder.exists():
+            self.discard(folder)
+        atomic_replace_folder(work, folder)
+        return folder
 
     def discard(self, folder: Path) -> None:
         """Remove a folder so that no reader ever finds half of it: rename first, then delete."""
@@ -149,33 +150,6 @@ class StepStore:
 def content_digest(folder: Path) -> str:
     """One digest over all that a step left, its own record aside."""
     return combined_digest({name: digest for name, digest in digests(folder).items() if name != RECORD_FILE})
-
-
-def atomic_write(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old content or the new, never half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(path)
-
-
-def atomic_replace_folder(source: Path, place: Path) -> None:
-    """Copy a folder to ``place``, replacing what is there, so that ``place`` is always whole."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    aside = place.with_name(f".{place.name}.{os.getpid()}")
-    shutil.rmtree(aside, ignore_errors=True)
-    try:
-        shutil.copytree(source, aside, ignore=shutil.ignore_patterns(RECORD_FILE))
-    except OSError as error:
-        shutil.rmtree(aside, ignore_errors=True)
-        raise CompressError(f"{source} cannot be copied to {place}: {error}") from error
-    if place.exists():
-        old = place.with_name(f".{place.name}.old.{os.getpid()}")
-        place.rename(old)
-        aside.rename(place)
-        shutil.rmtree(old)
-    else:
-        aside.rename(place)
 
 
 def _owner_text(path: Path) -> str:

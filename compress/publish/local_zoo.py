@@ -18,6 +18,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from compress.atomic_write import atomic_replace_folder, atomic_write
 from compress.errors import CompressError, ModelError, UsageError
 from compress.file_names import check_file_name
 from compress.measure.resources.footprint import needed_files
@@ -61,7 +62,7 @@ def publish_entry(winners: Mapping[str, Path], report: Report, zoo: Path, name: 
         work.mkdir()
         try:
             listed = _write_entry(work, entry)
-            _replace_folder(work, zoo / name)
+            atomic_replace_folder(work, zoo / name)
         finally:
             shutil.rmtree(work, ignore_errors=True)
         _write_index(zoo, {**entries, name: _index_entry(entry, listed)})
@@ -167,16 +168,6 @@ def _write_entry(work: Path, entry: Entry) -> Digests:
     return write_digests(work)
 
 
-def _replace_folder(work: Path, folder: Path) -> None:
-    if not folder.exists():
-        work.rename(folder)
-        return
-    old = folder.with_name(f".{folder.name}.old-{os.getpid()}")
-    folder.rename(old)
-    work.rename(folder)
-    shutil.rmtree(old)
-
-
 def _index_entry(entry: Entry, listed: Digests) -> dict[str, Any]:
     """Describe the main variant as the index always did, and all variants in a list of their own."""
     task = entry.report.task
@@ -210,7 +201,5 @@ def _index_variant(variant: PublishedVariant) -> dict[str, Any]:
 
 
 def _write_index(zoo: Path, models: dict[str, Any]) -> None:
-    temporary = zoo / f".{INDEX_FILE}.{os.getpid()}"
     content = {"schema_version": 1, "models": dict(sorted(models.items()))}
-    temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    temporary.replace(zoo / INDEX_FILE)
+    atomic_write(zoo / INDEX_FILE, json.dumps(content, indent=1, ensure_ascii=False) + "\n")

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
 
+from compress.atomic_write import atomic_replace_folder
 from compress.environment import require
 from compress.errors import ModelError, UsageError
 from compress.model_info import CHUNK
@@ -54,9 +55,7 @@ def _pull_with(to: Path, fetch: Callable[[Path], None]) -> Path:
         if to.exists() and not _is_empty(to):
             _check_same(to, work)
             return to
-        if to.exists():
-            to.rmdir()
-        work.rename(to)
+        atomic_replace_folder(work, to)
     return to
 
 

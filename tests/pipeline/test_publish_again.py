@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from compress.atomic_write import atomic_copy_folder
 from compress.cli import main
 from compress.console import Console
 from compress.model_info import read_info, write_info
-from compress.pipeline.step_store import atomic_replace_folder
 from compress.pipeline.steps.copy_winners import publish_winners
 from compress.recipe.schema import Publish
 from compress.report.report_schema import read_report
@@ -25,8 +25,8 @@ def test_another_targets_winner_takes_the_place_of_what_was_published(finished_r
         }
     )
     run = tmp_path / "tiny"
-    atomic_replace_folder(finished_run.resolve(), run)
-    atomic_replace_folder(run / "winner" / "cpu", run / "winner" / "phone")
+    atomic_copy_folder(finished_run.resolve(), run)
+    atomic_copy_folder(run / "winner" / "cpu", run / "winner" / "phone")
     write_info(run / "winner" / "phone", read_info(run / "winner" / "cpu").model_copy(update={"made_by": "phone"}))
     (run / "report.json").write_text(other.model_dump_json(indent=2))
     for target in ("cpu", "phone"):

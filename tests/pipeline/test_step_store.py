@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from compress.atomic_write import atomic_copy_folder, atomic_write
 from compress.console import Console
 from compress.pipeline.commands.clean import clean
-from compress.pipeline.step_store import StepRecord, StepStore, atomic_replace_folder, atomic_write, content_digest
+from compress.pipeline.step_store import StepRecord, StepStore, content_digest
 
 
 def record(step: str = "distill", fingerprint: str = "f1") -> StepRecord:
@@ -129,6 +130,6 @@ def test_copies_replace_whole_folders(tmp_path: Path) -> None:
         folder.mkdir()
         (folder / name).write_text(name)
         (folder / "step.json").write_text("{}")
-    atomic_replace_folder(first, place)
-    atomic_replace_folder(second, place)
+    atomic_copy_folder(first, place)
+    atomic_copy_folder(second, place)
     assert [path.name for path in place.iterdir()] == ["b"]

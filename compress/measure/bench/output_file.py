@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from compress.atomic_write import atomic_write
 from compress.console import Console
 from compress.errors import UsageError
 from compress.measure.bench.bench_result import Bench
@@ -36,13 +36,9 @@ class BenchOutput:
         if self.path is None:
             return
         before, self.fault = self.fault, None
-        aside = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
-            aside.write_text(json.dumps(found.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
-            aside.replace(self.path)
+            atomic_write(self.path, json.dumps(found.model_dump(mode="json"), indent=2) + "\n")
         except OSError as error:
-            with suppress(OSError):
-                aside.unlink(missing_ok=True)
             self.fault = f"{self.path} cannot be written: {error.strerror or error}"
             if self.fault != before:
                 self.console.warn(self.fault)

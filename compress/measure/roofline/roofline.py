@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,6 +17,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from compress.atomic_write import atomic_write
 from compress.console import Console
 from compress.data.loading.quickstart_dataset import cache_folder
 from compress.environment import cuda_devices, describe, usable_cores, versions
@@ -252,8 +251,4 @@ def _read(path: Path, threads: int) -> MachineLimits | None:
 def _write(path: Path, limits: MachineLimits) -> None:
     """Keep them for the next time; where nothing can be written, the next time measures again."""
     with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, draft = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(limits.model_dump_json(indent=1) + "\n")
-        Path(draft).replace(path)
+        atomic_write(path, limits.model_dump_json(indent=1) + "\n")

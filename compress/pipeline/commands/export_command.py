@@ -5,11 +5,11 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from compress.atomic_write import atomic_copy_folder
 from compress.console import Console
 from compress.errors import UsageError
 from compress.model_info import FolderInfo
 from compress.models.fetch import fetch
-from compress.pipeline.step_store import atomic_replace_folder
 from compress.variants import variants_for
 
 
@@ -26,5 +26,5 @@ def export_folder(model: str, to: Path, form: str, quantizer: str | None, *, con
             info = variant.make(source, work, console=console)
             source = work
         assert info is not None
-        atomic_replace_folder(source, to)
+        atomic_copy_folder(source, to)
     return info

@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from compress.atomic_write import atomic_copy_folder
 from compress.console import Console
 from compress.errors import UsageError, nearest
 from compress.model_info import INFO_FILE, digests, read_info, write_info
 from compress.pipeline.graph import Plan
-from compress.pipeline.step_store import RECORD_FILE, StepStore, atomic_replace_folder
+from compress.pipeline.step_store import RECORD_FILE, StepStore
 from compress.publish.local_zoo import is_published, publish_entry
 from compress.recipe.schema import Publish
 from compress.report.report_schema import Report
@@ -33,7 +34,7 @@ def copy_winners(folder: Path, plan: Plan, store: StepStore, report: Report) -> 
         told = info.model_copy(update={"variant": info.variant or row.variant, "recipe": report.recipe})
         if (place / INFO_FILE).is_file() and read_info(place) == told and _files(place) == _files(places[row.key]):
             continue
-        atomic_replace_folder(places[row.key], place)
+        atomic_copy_folder(places[row.key], place)
         write_info(place, told)
 
 

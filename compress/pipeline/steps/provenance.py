@@ -53,7 +53,9 @@ def _student_start(student: Student, parent: str, parent_folder: Path | None) ->
         if not changes_shape(student):
             return f"the checkpoint {name}"
     try:
-        return f"parts of {name}" if folder is None else _describe(plan_student_shape(read_config(folder), student), name)
+        return (
+            f"parts of {name}" if folder is None else _describe(plan_student_shape(read_config(folder), student), name)
+        )
     except CompressError:  # the checkpoint was removed since; the student is still there
         return f"parts of {name}"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from compress.atomic_write import atomic_replace_folder, atomic_write, sync
 from compress.errors import ModelError
 from compress.recipe.training_schema import Training
 from compress.train.objective import Examples, Objective
@@ -60,9 +60,8 @@ class CheckpointStore:
         aside.mkdir()
         save_file(dict(tensors), aside / TENSORS)
         self._write_json(aside / STATE, state)
-        _flush(aside / TENSORS)
         old = self._checkpoints()
-        aside.replace(self.folder / f"checkpoint-{done:08d}")
+        atomic_replace_folder(aside, self.folder / f"checkpoint-{done:08d}")
         for folder in old:
             shutil.rmtree(folder)
         self._drop_best(keep={best})
@@ -72,7 +71,7 @@ class CheckpointStore:
         self.folder.mkdir(parents=True, exist_ok=True)
         aside = self.folder / ".best"
         save_file(dict(tensors), aside)
-        _flush(aside)
+        sync(aside)
         aside.replace(self._best(done))
         found = self._checkpoints()
         named = self._read_json(found[-1] / STATE).get("best_at") if found else None
@@ -84,9 +83,7 @@ class CheckpointStore:
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the result; only the weights it names stay."""
-        aside = self.folder / ".result"
-        self._write_json(aside, result)
-        aside.replace(self.folder / RESULT)
+        self._write_json(self.folder / RESULT, result)
         for folder in self._checkpoints():
             shutil.rmtree(folder)
         self._drop_best(keep={result["best_at"]})
@@ -110,8 +107,7 @@ class CheckpointStore:
 
     def _write_json(self, path: Path, content: Mapping[str, Any]) -> None:
         told = {"schema_version": SCHEMA_VERSION, "training_identity": self._identity, **content}
-        path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
-        _flush(path)
+        atomic_write(path, json.dumps(told, indent=2) + "\n")
 
     def _read_json(self, path: Path) -> dict[str, Any]:
         try:
@@ -130,12 +126,6 @@ class CheckpointStore:
             return load_file(path)
         except (OSError, SafetensorError) as error:
             raise ModelError(f"{path} cannot be read: {error}", hint=f"remove {self.folder} to train anew") from error
-
-
-def _flush(path: Path) -> None:
-    """Have the file on the disk before it gets its name: a rename may otherwise outlive the contents in a power cut."""
-    with path.open("rb") as stream:
-        os.fsync(stream.fileno())
 
 
 def training_identity(

@@ -20,6 +20,7 @@ from random import Random
 
 import numpy as np
 
+from compress.atomic_write import atomic_replace_folder
 from compress.console import Console
 from compress.data.encode import by_length
 from compress.data.splits.concatenated_rows import COPY_OF
@@ -159,4 +160,4 @@ def _write(folder: Path, rows: Iterator[Row]) -> None:
             writer.add(row)
         if not len(writer):
             raise DataError("augment: no row of train has a word that could be replace_words.")
-    aside.rename(folder)
+    atomic_replace_folder(aside, folder)

@@ -1,0 +1,69 @@
+"""Writes files and folders so that a reader, and a power cut, finds the old content or the new, never part of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+from compress.errors import CompressError
+
+
+def atomic_write(path: Path, content: str | bytes) -> None:
+    """Write a file under a temporary name, flush it to disk and rename it to ``path``."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("wb") as stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync(path.parent)
+
+
+def atomic_copy_folder(source: Path, target: Path, leave_out: Collection[str] = ()) -> None:
+    """Copy a folder to ``target``, replacing what is there; files called as in ``leave_out`` are not copied."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.new-{os.getpid()}")
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        shutil.copytree(source, temporary, ignore=shutil.ignore_patterns(*leave_out))
+        atomic_replace_folder(temporary, target)
+    except OSError as error:
+        raise CompressError(f"{source} cannot be copied to {target}: {error}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def atomic_replace_folder(work: Path, target: Path) -> None:
+    """Flush the complete folder ``work`` to disk and rename it to ``target``, whose old content is removed after."""
+    sync_tree(work)
+    old = target.with_name(f".{target.name}.old-{os.getpid()}")
+    if target.exists():
+        target.rename(old)
+    work.rename(target)
+    sync(target.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def sync_tree(folder: Path) -> None:
+    """Flush every file and folder below ``folder`` to disk."""
+    for path in (*folder.rglob("*"), folder):
+        if not path.is_symlink():
+            sync(path)
+
+
+def sync(path: Path) -> None:
+    """Flush one file or folder to disk; systems that cannot open folders do without."""
+    if os.name == "nt" and path.is_dir():
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
