@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from compress.cards import PackageCheckpoint, available, find_student, find_teacher, locate
-from compress.errors import UsageError, nearest
+from compress.errors import CompressError, UsageError, nearest
 from compress.model_info import combined_digest, digests, file_digest
 
 Found = TypeVar("Found")
@@ -61,6 +61,24 @@ def folder_of(
     if isinstance(checkpoint, PackageCheckpoint):
         return locate(checkpoint)
     return from_hub(checkpoint.hub, revision or checkpoint.revision)
+
+
+def local_folder(source: str, revision: str | None = None, cards: Sequence[Path] = ()) -> Path | None:
+    """Return the folder of a source's files if they are on this machine; never downloads."""
+    try:
+        return folder_of(source, revision, cards, cached_checkpoint)
+    except CompressError:
+        return None
+
+
+def cached_checkpoint(name: str, revision: str) -> Path | None:
+    """Return the folder of a hub repository in the hub's local cache; None if it is not cached."""
+    try:
+        from huggingface_hub import try_to_load_from_cache
+    except ImportError:
+        return None
+    path = try_to_load_from_cache(name, "config.json", revision=revision)
+    return Path(path).parent if isinstance(path, str) else None
 
 
 def identity(

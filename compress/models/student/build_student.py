@@ -1,18 +1,14 @@
-"""A student from its teacher: fewer layers, narrower ones, another shape, or a checkpoint of its own."""
+"""Builds a student from its teacher: fewer layers, narrower ones, another shape, or a checkpoint of its own."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from compress.errors import ModelError
-from compress.families import Family
 from compress.model_info import TaskInfo
+from compress.model_shapes import Start, StudentShape, changes_shape, plan_student_shape, shape_of_config
 from compress.models.embedding_model import (
     SentenceEmbedding,
     embedding_size,
@@ -20,12 +16,11 @@ from compress.models.embedding_model import (
     set_embedding_size,
     set_projection,
 )
-from compress.models.encoder_parts import family_of, head_size
+from compress.models.encoder_parts import family_of
 from compress.models.fetch import fetch
 from compress.models.heads import head_of
 from compress.models.load_save import load_model, read_config
-from compress.models.nonuniform_models import config_layer_shapes, from_config, reshape_config
-from compress.models.student.factorised_embeddings import check_factors
+from compress.models.nonuniform_models import from_config, reshape_config
 from compress.models.student.pca_projection import principal_directions
 from compress.models.student.slicing import (
     Importance,
@@ -36,39 +31,6 @@ from compress.models.student.slicing import (
 )
 from compress.recipe.training_schema import Student
 
-Start = Literal["teacher", "slice", "svd", "random"]
-Choose = Literal["spread", "first", "last", "ends"]
-
-SHAPE_KEYS = ("layers", "hidden", "heads", "ffn", "factors")
-"""The keys of a student that make a checkpoint into something else."""
-
-
-@dataclass(frozen=True)
-class Widths:
-    """The widths of an encoder, apart from its depth."""
-
-    hidden: int
-    heads: int
-    ffn: int
-
-    def __str__(self) -> str:
-        """Read as ``hidden 384, 12 heads, FFN 1536``."""
-        return f"hidden {self.hidden}, {self.heads} heads, FFN {self.ffn}"
-
-
-@dataclass(frozen=True)
-class StudentShape:
-    """What a student will be, as its teacher's config and the recipe decide it."""
-
-    start: Start
-    chosen: list[int]
-    """The teacher's layers in the student's order."""
-    hidden: int
-    shapes: list[tuple[int, int]]
-    """(heads, FFN width) of each layer."""
-    head_size: int
-    factors: int | None
-
 
 def build_student(
     teacher: PreTrainedModel,
@@ -78,15 +40,21 @@ def build_student(
     seed: int = 0,
     importance: Importance | None = None,
 ) -> PreTrainedModel:
-    """The student that a recipe describes, with the teacher's head and labels.
+    """Return the student that a recipe describes, with the teacher's head and labels.
 
-    With a source, its checkpoint stands for the teacher in what follows, and is the student where no shape is given.
-    A student of the teacher's widths gets copies of its layers; a narrower one their most important parts where its
-    family can, embeddings, pooler and head with them; any other is drawn from ``seed``. `start` may say otherwise:
-    `random` draws all, `slice` refuses what cannot be cut, `svd` narrows the hidden size by principal directions.
+    A student with a `source` is made from that checkpoint in place of the teacher; without shape settings it is the
+    checkpoint itself. A student of the teacher's widths gets copies of its layers. A narrower one gets the most
+    important parts of layers, embeddings, pooler and head where the family can be sliced; any other is randomly
+    initialised. `start` overrides this: `random` initialises everything, `slice` refuses what cannot be sliced, `svd`
+    narrows the hidden size by principal directions.
 
-    ``importance`` is what `train.importance` measured on the model that is cut; without it the sizes of weights stand
-    in for it. An embedding model gives embeddings as wide as the student's settings or the teacher's.
+    Args:
+        teacher: the model whose head, labels and, without a source, weights are used.
+        student: the recipe's settings.
+        task: loads the source with a head for this task.
+        seed: of random weights.
+        importance: as measured on data by `train.distillation.activation_importance`; without it the magnitudes of
+            weights are used. An embedding model gives embeddings as wide as the student's settings or the teacher's.
     """
     origin = source_model(teacher, student, task, seed)
     built = origin if student.source and not changes_shape(student) else _built(origin, student, seed, importance)
@@ -98,176 +66,65 @@ def build_student(
 def source_model(
     teacher: PreTrainedModel, student: Student, task: TaskInfo | None = None, seed: int = 0
 ) -> PreTrainedModel:
-    """The model that a student is made of: its own checkpoint where it names one, else the teacher."""
+    """Return the model that a student is made from: its own checkpoint where it names one, else the teacher."""
     if student.source is None:
         return teacher
     return load_model(resolve_source(student.source), task, student.revision, seed=seed)
 
 
 def initialization_of(teacher: PreTrainedConfig, student: Student) -> Start | None:
-    """Where the weights of a student come from; None where a checkpoint is taken as it is."""
+    """Return where the weights of a student come from; None where a checkpoint is used as it is."""
     if student.source is None:
-        return plan_student_shape(teacher, student).start
+        return student_shape_of(teacher, student).start
     if not changes_shape(student):
         return None
-    return plan_student_shape(read_config(fetch(student.source, student.revision)), student).start
+    return student_shape_of(read_config(fetch(student.source, student.revision)), student).start
 
 
 def is_narrowed(config: PreTrainedConfig, student: Student) -> bool:
-    """Whether a student is cut narrower out of a model with this config, for which importance counts."""
-    return plan_student_shape(config, student).start in ("slice", "svd")
+    """Return whether a student of a model with this config is sliced narrower, so that importance matters."""
+    return student_shape_of(config, student).start in ("slice", "svd")
 
 
-def changes_shape(student: Student) -> bool:
-    """Whether more is asked than a checkpoint as it is."""
-    return student.start is not None or any(getattr(student, key) is not None for key in SHAPE_KEYS)
-
-
-def _built(origin: PreTrainedModel, student: Student, seed: int, importance: Importance | None) -> PreTrainedModel:
-    form = plan_student_shape(origin.config, student)
-    fresh = _fresh(origin, _config(origin.config, form), seed)
-    if form.start == "random":
-        return fresh
-    if form.start == "teacher":
-        importance = uniform_importance(origin)
-    importance = importance or weight_importance(origin)
-    stream = (principal_directions if form.start == "svd" else select_dimensions)(importance, form.hidden)
-    copy_weights(origin, fresh, form.chosen, importance, stream)
-    if isinstance(fresh, SentenceEmbedding) and projection_of(fresh) is None and form.hidden < stream.hidden:
-        set_projection(fresh, stream.matrix)  # back into the teacher's space
-    return fresh
-
-
-def plan_student_shape(config: PreTrainedConfig, student: Student) -> StudentShape:
-    """What a student of a model with this config will be; whatever cannot be is refused here."""
-    family, told = family_of(config), config_layer_shapes(config)
-    chosen = choose_layers(student.layers, len(told), student.choose)
-    own = Widths(int(config.hidden_size), max(heads for heads, _ in told), max(ffn for _, ffn in told))
-    size = head_size(config)
-    sizes = _sizes(student, own, size)
-    start = _start(family, config, student, sizes, own)
-    shapes = [(min(sizes.heads, told[index][0]), min(sizes.ffn, told[index][1])) for index in chosen]
-    if start == "random" and sizes != own:
-        shapes, size = [(sizes.heads, sizes.ffn)] * len(chosen), sizes.hidden // sizes.heads
-    if student.factors is not None:
-        check_factors(family, config, student.factors, sizes.hidden)
-    return StudentShape(start, chosen, sizes.hidden, shapes, size, student.factors or getattr(config, "factors", None))
-
-
-def choose_layers(layers: float | tuple[int, ...] | None, depth: int, choose: Choose = "spread") -> list[int]:
-    """Which of ``depth`` layers to keep: those listed, or a number or share of them taken by a rule.
-
-    Of twelve layers three are, by rule: 3, 7, 11 (`spread`, which ends with the last one), 0, 1, 2 (`first`), 9, 10, 11
-    (`last`), 0, 6, 11 (`ends`, spread from the first to the last).
-    """
-    if layers is None:
-        return list(range(depth))
-    if isinstance(layers, tuple):
-        return _listed(layers, depth)
-    count = _count(layers, depth)
-    if choose == "first":
-        return list(range(count))
-    if choose == "last":
-        return list(range(depth - count, depth))
-    if choose == "ends" and count > 1:
-        return [(2 * index * (depth - 1) + count - 1) // (2 * (count - 1)) for index in range(count)]
-    return [math.ceil((index + 1) * depth / count) - 1 for index in range(count)]
-
-
-def _listed(layers: tuple[int, ...], depth: int) -> list[int]:
-    outside = [index for index in layers if not 0 <= index < depth]
-    if outside or not layers or len(set(layers)) != len(layers):
-        raise ModelError(f"layers: {list(layers)} should name different layers between 0 and {depth - 1}.")
-    return list(layers)
-
-
-def _count(layers: float, depth: int) -> int:
-    if layers <= 0 or (layers >= 1 and layers != int(layers)):
-        raise ModelError(f"layers: {layers:g} is neither a number of layers nor a share between 0 and 1.")
-    count = max(1, round(layers * depth)) if layers < 1 else int(layers)
-    if count > depth:
-        raise ModelError(f"a student of {count} layers cannot be taken from {depth} layers; ask for {depth} at most.")
-    return count
+def student_shape_of(config: PreTrainedConfig, student: Student) -> StudentShape:
+    """Return the shape of a student made from a model with this config."""
+    return plan_student_shape(shape_of_config(config.to_dict()), student)
 
 
 def resolve_source(source: str) -> Path | str:
-    """A folder where there is one of this name, else what `fetch` makes of it."""
+    """Return a Path if ``source`` is a local folder, else the name of a card or hub id unchanged."""
     folder = Path(source).expanduser()
     return folder if folder.is_dir() else source
 
 
-def _sizes(student: Student, own: Widths, head: int) -> Widths:
-    """The student's widths; those it does not give keep the teacher's head size and ratio of FFN to hidden."""
-    hidden = student.hidden or own.hidden
-    if hidden == own.hidden:
-        return Widths(hidden, student.heads or own.heads, student.ffn or own.ffn)
-    most = own.heads if hidden < own.hidden else hidden  # a pruned teacher may have fewer heads than would fit
-    heads = student.heads or min(most, max(1, hidden // head))
-    return Widths(hidden, heads, student.ffn or round(own.ffn / own.hidden * hidden))
+def _built(origin: PreTrainedModel, student: Student, seed: int, importance: Importance | None) -> PreTrainedModel:
+    shape = student_shape_of(origin.config, student)
+    fresh = _fresh_model(origin, _student_config(origin.config, shape), seed)
+    if shape.start == "random":
+        return fresh
+    if shape.start == "teacher":
+        importance = uniform_importance(origin)
+    importance = importance or weight_importance(origin)
+    hidden = (principal_directions if shape.start == "svd" else select_dimensions)(importance, shape.hidden)
+    copy_weights(origin, fresh, shape.layers, importance, hidden)
+    if isinstance(fresh, SentenceEmbedding) and projection_of(fresh) is None and shape.hidden < hidden.hidden:
+        set_projection(fresh, hidden.matrix)  # back into the teacher's space
+    return fresh
 
 
-def _start(family: Family, config: PreTrainedConfig, student: Student, sizes: Widths, own: Widths) -> Start:
-    """Where the weights come from: as the student says, or the best that its widths allow."""
-    if sizes == own:
-        return "random" if student.start == "random" else "teacher"
-    if student.start == "teacher":
-        raise ModelError(
-            f"the teacher's weights cannot start a student of {sizes}: the teacher has {own}.",
-            hint="start: slice takes the most important part of them; or name a checkpoint of this shape as the source",
-        )
-    if not family.resizable:
-        raise ModelError(
-            f"a student of {sizes} cannot be made after this {family.name}: only its number of layers can be chosen.",
-            hint="name a checkpoint as the source, or a teacher of another family",
-        )
-    refusal = _no_slices(family, config, sizes, own)
-    if student.start in ("slice", "svd") and refusal:
-        raise refusal
-    start = student.start or ("random" if refusal else "slice")
-    if start == "random" and sizes.hidden % sizes.heads:
-        raise ModelError(
-            f"hidden {sizes.hidden} cannot be split evenly into {sizes.heads} heads.",
-            hint="give a number of heads that divides it: hidden: 312, heads: 12",
-        )
-    return start
-
-
-def _no_slices(family: Family, config: PreTrainedConfig, sizes: Widths, own: Widths) -> ModelError | None:
-    """Why a student of these widths cannot be cut out of a model with this config, where it cannot."""
-    size = head_size(config)
-    if sizes.hidden > own.hidden or sizes.heads > own.heads or sizes.ffn > own.ffn:
-        return ModelError(
-            f"a student of {sizes} cannot be cut out of a teacher of {own}: it would be wider.",
-            hint="start: random, or smaller widths",
-        )
-    if not family.prunable and sizes.heads * size != sizes.hidden:
-        return ModelError(
-            f"a student of {sizes} cannot be cut out of this {family.name}: its heads of {size} must make up the"
-            " hidden size.",
-            hint=f"hidden: {size * sizes.heads} goes with {sizes.heads} heads; or start: random",
-        )
-    between = getattr(config, "embedding_size", None)
-    if family.name == "electra" and between != own.hidden and between == sizes.hidden:
-        return ModelError(
-            f"a student of {sizes} cannot be cut out of this electra: its word vectors have {between} dimensions too,"
-            " so it would lack the projection that stands between them and the hidden states.",
-            hint="another hidden size, or start: random",
-        )
-    return None
-
-
-def _config(config: PreTrainedConfig, form: StudentShape) -> PreTrainedConfig:
-    """The teacher's config in the student's form."""
-    made = reshape_config(config, form.hidden, form.shapes, form.head_size, form.factors)
-    if getattr(config, "embedding_size", None) == config.hidden_size and family_of(config).name == "electra":
-        made.embedding_size = form.hidden  # word vectors are hidden states here, as nothing stands between them
+def _student_config(config: PreTrainedConfig, shape: StudentShape) -> PreTrainedConfig:
+    """Return the teacher's config with the student's shape."""
+    family = family_of(config)
+    changed = reshape_config(config, shape.hidden, shape.layer_shapes, shape.head_size, shape.factors)
+    if family.projection_if_narrower and config.embedding_size == config.hidden_size:
+        changed.embedding_size = shape.hidden  # word vectors are the hidden states: there is no projection
     if (kinds := getattr(config, "layer_types", None)) is not None:
-        made.layer_types = [kinds[index] for index in form.chosen]
-    return made
+        changed.layer_types = [kinds[index] for index in shape.layers]
+    return changed
 
 
-def _fresh(origin: PreTrainedModel, config: PreTrainedConfig, seed: int) -> PreTrainedModel:
-    """A model of the same head with weights drawn from the seed."""
+def _fresh_model(origin: PreTrainedModel, config: PreTrainedConfig, seed: int) -> PreTrainedModel:
+    """Return a model with the origin's head and weights drawn from the seed."""
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed would set those of GPUs for good
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would change the generators of GPUs for good
         return from_config(head_of(origin).model_class(type(config)), config)

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
-from compress.errors import ModelError
-from compress.families import Family
 from compress.models.encoder_parts import base_of
 
 
@@ -75,17 +73,3 @@ def factorise(table: Tensor, factors: int) -> tuple[Tensor, Tensor]:
     exact = table.detach().double()
     directions = torch.linalg.eigh(exact.T @ exact).eigenvectors.flip(1)[:, :factors]
     return (exact @ directions).to(table.dtype), directions.T.to(table.dtype)
-
-
-def check_factors(family: Family, config: PreTrainedConfig, factors: int, hidden: int) -> None:
-    """Refuse to factorise what is factorise already, or by more numbers than a word vector has."""
-    if own := getattr(config, "embedding_size", None):
-        raise ModelError(
-            f"factors: {family.name} has word vectors of a size of its own already, {own}.",
-            hint="leave student.factors out, or take a teacher of another family",
-        )
-    if factors > hidden:
-        raise ModelError(
-            f"factors: {factors} numbers a piece are more than the student's hidden size, {hidden}.",
-            hint=f"student.factors: {hidden} or less; how much less decides how much smaller",
-        )

@@ -15,14 +15,15 @@ from compress.data.encode import encode_rows, training_examples
 from compress.data.splits.prepare_splits import DataInfo, Roles, load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_info
 from compress.data.tokenizer import TextTokenizer
-from compress.errors import CompressError
+from compress.errors import CompressError, ModelError
 from compress.model_info import ShapeInfo
-from compress.pipeline.forecast.estimate_shapes import local_folder, pruned_shape, shape_of_folder, student_shape
+from compress.model_shapes import pruned_shape, shape_of_folder, student_shape
+from compress.model_sources import local_folder
 from compress.pipeline.forecast.throughput_history import Rates, seconds_of
 from compress.pipeline.forecast.training_cost import Lengths, Workload, disk, memory, workload
 from compress.pipeline.graph import Plan
 from compress.pipeline.step_store import StepStore
-from compress.recipe.training_schema import Distill, Training
+from compress.recipe.training_schema import Distill, Student, Training
 
 SAMPLE = 2_000
 """Rows of train whose lengths stand for all."""
@@ -81,11 +82,20 @@ class Estimates:
         teacher = shape_of_folder(self._made("finetune") or self._source)
         found = {"finetune": teacher, "distill": shape_of_folder(self._made("distill"))}
         if recipe.student and found["distill"] is None:
-            found["distill"] = student_shape(teacher, recipe.student, self._cards)
+            found["distill"] = self._student_shape(teacher, recipe.student)
         if recipe.prune:
             parent = found["distill"] if recipe.student else teacher
-            found["prune"] = shape_of_folder(self._made("prune")) or pruned_shape(parent, recipe.prune)
+            found["prune"] = shape_of_folder(self._made("prune")) or (parent and pruned_shape(parent, recipe.prune))
         return found
+
+    def _student_shape(self, teacher: ShapeInfo | None, student: Student) -> ShapeInfo | None:
+        """Return the student's shape; None where its origin is not on this machine or the student cannot be made."""
+        folder = local_folder(student.source, student.revision, self._cards) if student.source else None
+        origin = shape_of_folder(folder) if student.source else teacher
+        try:
+            return origin and student_shape(origin, student)
+        except ModelError:
+            return None
 
     @cached_property
     def _source(self) -> Path | None:

@@ -10,8 +10,7 @@ from typing import Literal
 
 from compress.environment import hub_state
 from compress.errors import CompressError, Problem, UsageError
-from compress.model_sources import folder_of, model_files, source_kind
-from compress.pipeline.forecast.estimate_shapes import cached
+from compress.model_sources import cached_checkpoint, folder_of, model_files, source_kind
 from compress.recipe.schema import Recipe
 from compress.recipe.yaml_lines import KeyPath
 
@@ -79,5 +78,7 @@ def absent_models(recipe: Recipe, due: Collection[str], cards: Sequence[Path] = 
 
 def _on_the_hub(named: Named, cards: Sequence[Path]) -> str | None:
     """The address of a model that would have to come from the hub."""
-    found = folder_of(named.source, named.revision, cards, lambda name, at: cached(name, at) or f"{name}@{at}")
+    found = folder_of(
+        named.source, named.revision, cards, lambda name, at: cached_checkpoint(name, at) or f"{name}@{at}"
+    )
     return found if isinstance(found, str) else None

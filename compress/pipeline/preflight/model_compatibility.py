@@ -18,19 +18,17 @@ from compress.errors import ModelError, UsageError
 from compress.families import family_named, max_positions, require_prunable
 from compress.losses import LOSSES, LayerLoss
 from compress.model_info import TaskInfo
-from compress.model_sources import source_kind
+from compress.model_shapes import changes_shape, plan_student_shape
+from compress.model_sources import local_folder, source_kind
 from compress.models.checkpoint_task import EMBEDDING
 from compress.models.forward_hooks import part_path
 from compress.models.load_save import refuse_exported, saved_embedding_size
-from compress.models.student.build_student import changes_shape, plan_student_shape
-from compress.pipeline.forecast.estimate_shapes import local_folder
 from compress.pipeline.preflight.teacher_student_compat import (
+    attention_widths,
     check_labels,
     check_layers,
     check_pieces,
-    config_in,
-    student_widths,
-    teacher_widths,
+    known_shape,
     tokenizer_of,
 )
 from compress.pipeline.torchrun_launch import Launch
@@ -94,11 +92,10 @@ def compatibility_warnings(recipe: Recipe, cards: Sequence[Path] = ()) -> Iterat
     if student is None:
         return
     named = student if student.source else recipe.teacher
-    config = config_in(config_of(str(named.source), named.revision, cards))
-    if config is not None and not (student.source and not changes_shape(student)):
-        yield from (
-            f"student: {doubt}" for doubt in settings_warnings_start(plan_student_shape(config, student).start, student)
-        )
+    shape = known_shape(config_of(str(named.source), named.revision, cards))
+    if shape is not None and not (student.source and not changes_shape(student)):
+        start = plan_student_shape(shape, student).start
+        yield from (f"student: {warning}" for warning in settings_warnings_start(start, student))
 
 
 def config_of(source: str, revision: str | None, cards: Sequence[Path] = ()) -> Config:
@@ -123,8 +120,8 @@ def _refusals(part: str, attempt: Callable[[], object]) -> Iterator[str]:
 
 def _takes_shape(recipe: Recipe, origin: Config) -> None:
     """Refuse layers, widths and factors that cannot be had of what the student is made of."""
-    if recipe.student and (config := config_in(origin)):
-        plan_student_shape(config, recipe.student)
+    if recipe.student and (shape := known_shape(origin)):
+        plan_student_shape(shape, recipe.student)
 
 
 def _embeds_within(recipe: Recipe, teacher: Config, cards: Sequence[Path]) -> None:
@@ -198,8 +195,8 @@ def _says_words(settings: Distill) -> None:
 
 def _follows_layers(part: str, recipe: Recipe, settings: Distill, teacher: Config, origin: Config) -> None:
     """Refuse losses with nothing to learn from, and layers that student or teacher will not have."""
-    student = student_widths(origin, recipe.student)
-    check_layers(settings, student, teacher_widths(teacher), pruned=part != "distill")
+    student = attention_widths(origin, recipe.student)
+    check_layers(settings, student, attention_widths(teacher), pruned=part != "distill")
 
 
 def _teach_together(

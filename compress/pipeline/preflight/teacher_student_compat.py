@@ -6,19 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
-from compress.errors import CompressError
+from compress.errors import ModelError
 from compress.losses.distillation.relation import relation_heads
-from compress.model_info import TaskInfo
-from compress.model_sources import source_kind
+from compress.model_info import ShapeInfo, TaskInfo
+from compress.model_shapes import shape_of_config, student_shape
+from compress.model_sources import local_folder, source_kind
 from compress.models.checkpoint_task import checkpoint_task
-from compress.models.encoder_parts import head_size
 from compress.models.heads import head_named
 from compress.models.load_save import TOKENIZER_FILES, load_tokenizer, read_config
-from compress.models.nonuniform_models import config_layer_shapes
-from compress.models.student.build_student import changes_shape, plan_student_shape
-from compress.pipeline.forecast.estimate_shapes import local_folder
 from compress.recipe.loss_schema import Relation
 from compress.recipe.schema import Task
 from compress.recipe.training_schema import Distill, FurtherTeacher, Student
@@ -33,30 +30,24 @@ Widths = Sequence[int]
 """How many numbers the queries of each layer have, all heads together."""
 
 
-def config_in(told: Mapping[str, Any]) -> PreTrainedConfig | None:
-    """The config that a config.json holds; None where it is not on this machine and only a card is."""
-    if told.get("num_hidden_layers", told.get("n_layers")) is None:
+def known_shape(config: Mapping[str, Any]) -> ShapeInfo | None:
+    """Return the shape in a config.json; None where only the model's card is on this machine."""
+    return shape_of_config(config) if "vocab_size" in config else None
+
+
+def attention_widths(config: Mapping[str, Any], student: Student | None = None) -> Widths | None:
+    """Return the widths of a model with this config.json, or of a student made from it.
+
+    None where the model is not on this machine, or such a student cannot be made (which the check of shapes reports).
+    """
+    shape = known_shape(config)
+    if shape is None or shape.head_size is None:
         return None
-    config: PreTrainedConfig = CONFIG_MAPPING[told["model_type"]].from_dict(dict(told))
-    return config
-
-
-def teacher_widths(told: Mapping[str, Any]) -> Widths | None:
-    """Those of a model with this config.json, as far as it is known."""
-    config = config_in(told)
-    return None if config is None else [heads * head_size(config) for heads, _ in config_layer_shapes(config)]
-
-
-def student_widths(told: Mapping[str, Any], student: Student | None) -> Widths | None:
-    """Those of what is made of a model with this config.json; None where that is unknown, or cannot be made."""
-    config = config_in(told)
-    if config is None or student is None or (student.source and not changes_shape(student)):
-        return teacher_widths(told)
     try:
-        form = plan_student_shape(config, student)
-    except CompressError:  # told where shapes are checked
+        shape = student_shape(shape, student) if student else shape
+    except ModelError:
         return None
-    return [heads * form.head_size for heads, _ in form.shapes]
+    return [heads * (shape.head_size or 0) for heads in shape.heads]
 
 
 def check_layers(settings: Distill, student: Widths | None, teacher: Widths | None, *, pruned: bool = False) -> None:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from compress.errors import CompressError
 from compress.model_info import find_info
-from compress.pipeline.forecast.estimate_shapes import local_folder
+from compress.model_shapes import StudentShape, changes_shape, plan_student_shape, shape_of_folder
+from compress.model_sources import local_folder
 from compress.pipeline.graph import Plan, PlannedModel
 from compress.pipeline.strip_paths import source_name
 from compress.recipe.training_schema import Student
 from compress.report.report_schema import Provenance
-
-if TYPE_CHECKING:
-    from compress.models.student.build_student import StudentShape
 
 STARTS = {"teacher": "", "slice": "the most important parts of ", "svd": "the principal directions of "}
 """What is taken of the layers that a student is made of."""
@@ -44,25 +40,20 @@ def _start(plan: Plan, model: PlannedModel, folders: Mapping[str, Path]) -> str:
 
 def _student_start(student: Student, parent: str, parent_folder: Path | None) -> str:
     """`layers 1, 3, 5 of the teacher`, or `random weights`."""
-    from compress.models.load_save import read_config
-    from compress.models.student.build_student import changes_shape, plan_student_shape
-
     name, folder = f"the {parent}", parent_folder
     if student.source is not None:
         name, folder = source_name(student.source), local_folder(student.source, student.revision)
         if not changes_shape(student):
             return f"the checkpoint {name}"
-    try:
-        return (
-            f"parts of {name}" if folder is None else _describe(plan_student_shape(read_config(folder), student), name)
-        )
-    except CompressError:  # the checkpoint was removed since; the student is still there
+    shape = shape_of_folder(folder)
+    if shape is None:  # the checkpoint was removed since; the student is still there
         return f"parts of {name}"
+    return _describe(plan_student_shape(shape, student), name)
 
 
 def _describe(shape: StudentShape, name: str) -> str:
     if shape.start == "random":
         return "random weights"
-    layers = ("layer " if len(shape.chosen) == 1 else "layers ") + ", ".join(map(str, shape.chosen))
+    layers = ("layer " if len(shape.layers) == 1 else "layers ") + ", ".join(map(str, shape.layers))
     factors = f"; word vectors in {shape.factors} factors" if shape.factors else ""
     return f"{STARTS[shape.start]}{layers} of {name}{factors}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_rows
 from compress.model_info import ShapeInfo
-from compress.pipeline.forecast.estimate_shapes import shape_of_folder
+from compress.model_shapes import shape_of_folder
 from compress.pipeline.forecast.throughput_history import rates_of
 from compress.pipeline.forecast.training_cost import asks
 from compress.pipeline.graph import StepResult

@@ -22,8 +22,9 @@ from compress.data.encode import by_length, encode_rows
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import ModelError
 from compress.model_info import TaskInfo
+from compress.model_shapes import changes_shape
 from compress.models.encoder_parts import base_of, family_of, head_size, layers_of, part
-from compress.models.student.build_student import changes_shape, is_narrowed, source_model
+from compress.models.student.build_student import is_narrowed, source_model
 from compress.models.student.slicing import Importance
 from compress.recipe.training_schema import Student
 from compress.tasks.base import Row

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from compress.errors import UsageError
 from compress.losses import LayerLoss
+from compress.model_shapes import choose_layers
 from compress.models.forward_hooks import EMBEDDINGS
-from compress.models.student.build_student import choose_layers
 from compress.recipe.loss_schema import Loss, Relation
 
 Pairs = tuple[tuple[int, int], ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
-from compress.models.student.build_student import Start
+from compress.model_shapes import Start
 from compress.recipe.training_schema import Distill, Student
 from compress.tasks.base import Row
 from compress.train.distillation.layer_map import Pairs

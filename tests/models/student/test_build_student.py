@@ -3,9 +3,10 @@ import torch
 
 from compress.errors import ModelError
 from compress.families import FAMILIES
+from compress.model_shapes import choose_layers
 from compress.models.encoder_parts import layer_shapes, layers_of, shape_of
 from compress.models.nonuniform_models import match_config_to_weights
-from compress.models.student.build_student import build_student, choose_layers, plan_student_shape
+from compress.models.student.build_student import build_student, student_shape_of
 from compress.recipe.training_schema import Student
 
 
@@ -135,11 +136,11 @@ def test_building_leaves_the_random_state_alone(tiny_model):
         ("albert", {"heads": 3, "start": "slice"}, "cut out of this albert: its heads of 8 must make up"),
         ("modernbert", {"hidden": 20, "start": "slice"}, "cut out of this modernbert: its heads of 8 must make up"),
         ("electra", {"hidden": 16, "start": "slice"}, "cut out of this electra: its word vectors have 16 dimensions"),
-        ("electra", {"factors": 8}, "electra has word vectors of a size of its own already, 16"),
-        ("albert", {"factors": 8}, "albert has word vectors of a size of its own already, 16"),
-        ("mobilebert", {"factors": 8}, "mobilebert has word vectors of a size of its own already, 32"),
-        ("bert", {"factors": 33}, "33 numbers a piece are more than the student's hidden size, 32"),
-        ("bert", {"hidden": 16, "factors": 17}, "17 numbers a piece are more than the student's hidden size, 16"),
+        ("electra", {"factors": 8}, "word vectors of electra already have a size of their own, 16"),
+        ("albert", {"factors": 8}, "word vectors of albert already have a size of their own, 16"),
+        ("mobilebert", {"factors": 8}, "word vectors of mobilebert already have a size of their own, 32"),
+        ("bert", {"factors": 33}, "33 numbers per token are more than the student's hidden size, 32"),
+        ("bert", {"hidden": 16, "factors": 17}, "17 numbers per token are more than the student's hidden size, 16"),
     ],
 )
 def test_students_that_cannot_be_are_refused(name, spec, message, tiny_model):
@@ -157,14 +158,14 @@ def test_a_pruned_teacher_gives_uneven_students(tiny_model, cut):
 @pytest.mark.parametrize(("name", "spec"), [("albert", {"heads": 2}), ("bert", {"hidden": 48}), ("bert", {"ffn": 80})])
 def test_what_cannot_be_cut_is_drawn_unless_it_is_asked_for(name, spec, tiny_model):
     teacher = tiny_model(name)
-    assert plan_student_shape(teacher.config, Student(**spec)).start == "random"
+    assert student_shape_of(teacher.config, Student(**spec)).start == "random"
     first, other = (build_student(teacher, Student(**spec), seed=seed).state_dict() for seed in (0, 1))
     assert not all(torch.equal(first[key], other[key]) for key in first)
 
 
 def test_a_narrower_student_is_cut_out_by_default(tiny_model):
     config = tiny_model("bert").config
-    starts = [plan_student_shape(config, Student(**spec)).start for spec in ({"layers": 1}, {"hidden": 16}, {"ffn": 8})]
+    starts = [student_shape_of(config, Student(**spec)).start for spec in ({"layers": 1}, {"hidden": 16}, {"ffn": 8})]
     assert starts == ["teacher", "slice", "slice"]
 
 

@@ -3,16 +3,12 @@
 import numpy as np
 import pytest
 
-from compress.families import FAMILIES
 from compress.measure.resources.flops import flops
 from compress.measure.timing.step_time_fit import BatchLoad, StepTimeFit, batch_load
 from compress.model_info import ShapeInfo
-from compress.models.encoder_parts import shape_of
-from compress.models.student.build_student import build_student
-from compress.pipeline.forecast.estimate_shapes import pruned_shape, shape_of_config, student_shape
 from compress.pipeline.forecast.throughput_history import Rates, seconds_of
 from compress.pipeline.forecast.training_cost import LEARNING, Lengths, cached, disk, memory, operations, workload
-from compress.recipe.training_schema import Distill, Finetune, Prune, Student
+from compress.recipe.training_schema import Distill, Finetune
 
 SHAPE = ShapeInfo(
     family="bert",
@@ -126,33 +122,6 @@ def test_of_maps_only_a_few_are_held():
 
     more = [needed(length, attention=1.0) - needed(length) for length in (64, 128, 256)]
     assert more[2] - more[1] == pytest.approx(2 * (more[1] - more[0]), rel=1e-3)  # with pieces, not with their square
-
-
-@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "mobilebert"])
-def test_shapes_from_configs_are_those_of_the_models(name, tiny_model):
-    model = tiny_model(name)
-    told, real = shape_of_config(model.config.to_dict()), shape_of(model)
-    assert told.model_copy(update={"parameters": 0, "embedding_parameters": 0}) == real.model_copy(
-        update={"parameters": 0, "embedding_parameters": 0}
-    )
-    assert told.parameters == pytest.approx(real.parameters, rel=0.15)
-
-
-@pytest.mark.parametrize(
-    "student",
-    [Student(layers=0.5), Student(layers=(0, 3)), Student(layers=1, hidden=16, heads=2), Student(layers=2, ffn=32)],
-)
-def test_students_have_the_shape_that_is_foreseen(student, tiny_model):
-    teacher = tiny_model("bert", num_hidden_layers=4)
-    told, real = student_shape(shape_of(teacher), student), shape_of(build_student(teacher, student))
-    assert (told.hidden, told.heads, told.ffn) == (real.hidden, real.heads, real.ffn)
-    assert told.parameters == pytest.approx(real.parameters, rel=0.15)
-
-
-def test_pruned_shapes_keep_their_share():
-    assert pruned_shape(SHAPE, Prune(heads=0.25, ffn=0.5)).ffn == (768,) * 6
-    assert pruned_shape(SHAPE, Prune(heads=0.25, ffn=0.5)).heads == (9,) * 6
-    assert pruned_shape(None, Prune(heads=0.5)) is None
 
 
 def test_a_pace_is_the_line_through_its_updates():

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from compress import model_sources
 from compress.cli import main
 from compress.errors import ModelError, UsageError
 from compress.model_info import VariantInfo, read_info, write_info
@@ -14,11 +15,10 @@ from compress.models.encoder_parts import layers_of
 from compress.models.forward_hooks import capture
 from compress.models.load_save import load
 from compress.models.tiny import write_tiny_model
-from compress.pipeline.forecast import estimate_shapes
 from compress.pipeline.preflight import model_availability
 from compress.pipeline.preflight.model_availability import absent_models
 from compress.pipeline.preflight.model_compatibility import compatibility_errors
-from compress.pipeline.preflight.teacher_student_compat import teacher_widths
+from compress.pipeline.preflight.teacher_student_compat import attention_widths
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.strip_paths import recipe_without_paths
 from compress.train.objective import forward
@@ -40,8 +40,8 @@ def faults(recipe_file, tmp_path):
 @pytest.fixture
 def no_hub(monkeypatch):
     monkeypatch.setattr(model_availability, "hub_state", lambda: "not reachable")
-    for module in (model_availability, estimate_shapes):
-        monkeypatch.setattr(module, "cached", lambda *_: None)
+    for module in (model_availability, model_sources):
+        monkeypatch.setattr(module, "cached_checkpoint", lambda *_: None)
 
 
 def test_the_tiny_recipe_has_none(faults):
@@ -50,7 +50,7 @@ def test_the_tiny_recipe_has_none(faults):
 
 def test_more_layers_than_the_teacher_has(faults):
     assert faults("student.layers=9") == [
-        "student: a student of 9 layers cannot be taken from 2 layers; ask for 2 at most."
+        "student: a student of 9 layers cannot be taken from 2 layers; the most is 2."
     ]
 
 
@@ -112,7 +112,7 @@ def test_the_command_refuses_before_the_first_step(recipe_file: Path, tmp_path: 
     ("override", "told"),
     [
         ("student.hidden=4096", "would be wider"),
-        ("student.factors=4096", "4096 numbers a piece are more than the student's hidden size"),
+        ("student.factors=4096", "4096 numbers per token are more than the student's hidden size"),
         ("student.ffn=1", "the teacher's weights cannot start a student of"),
     ],
 )
@@ -263,7 +263,7 @@ def test_depths_and_widths_of_every_family_are_those_of_its_models(family, tiny_
     with capture(model, range(len(layers_of(model))), ["query"]) as seen:
         forward(model, {"input_ids": torch.tensor([[1, 2, 3]]), "attention_mask": torch.ones(1, 3, dtype=torch.long)})
     shapes = [seen[layer]["query"].shape for layer in range(len(layers_of(model)))]
-    assert teacher_widths(told) == [shape[1] * shape[3] for shape in shapes]
+    assert attention_widths(told) == [shape[1] * shape[3] for shape in shapes]
 
 
 def test_labels_of_further_teachers_are_compared_once_they_are_known(
