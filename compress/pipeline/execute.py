@@ -100,14 +100,14 @@ class Executor:
             )
 
     def _build(self, step: Step, place: str) -> None:
-        self.console.note(f"{place} {step.name}")
         self._event(step, "started")
         began = time.perf_counter()
         work = self.store.partial(step.name, step.fingerprint)
         if step.trains:
             self.launch.announce(self.store.steps, step.name, "run")
         try:
-            done = step.run(self._context(step, work))
+            with self.console.step(f"{place} {step.name}"):
+                done = step.run(self._context(step, work))
         except Exception as error:
             # Whatever a library raises, an optional step fails alone.
             message = error.message if isinstance(error, CompressError) else f"{type(error).__name__}: {error}"

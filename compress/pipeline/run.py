@@ -17,7 +17,7 @@ from compress.console import Console
 from compress.environment import LIBRARIES, versions
 from compress.errors import CompressError, GateMissed, UsageError
 from compress.pipeline.commands.clean import LOCK_FILE, named_steps
-from compress.pipeline.commands.smoke import SMOKE, smoke_recipe
+from compress.pipeline.commands.smoke import SMOKE_FOLDER, smoke_recipe
 from compress.pipeline.execute import Executor, Outcome
 from compress.pipeline.graph import Plan
 from compress.pipeline.plan import make_plan
@@ -59,7 +59,7 @@ class Options:
     @property
     def root(self) -> Path:
         """Where steps and runs are kept; smoke runs have a place of their own."""
-        return self.runs / SMOKE if self.smoke else self.runs
+        return self.runs / SMOKE_FOLDER if self.smoke else self.runs
 
 
 @dataclass(frozen=True)
@@ -152,10 +152,10 @@ def _execute(plan: Plan, options: Options, console: Console, launch: Launch) -> 
     if not launch.is_main:
         return Result(folder, executor.run(forced, options.until), None)
     with store.hold(f"run-{plan.recipe.name}", console):
-        found = check(plan, store, forced, options.cards)
-        found.refuse()
-        for doubt in found.doubts:
-            console.warn(doubt)
+        findings = check(plan, store, forced, options.cards)
+        findings.refuse()
+        for warning in findings.warnings:
+            console.warn(warning)
         _open_folder(folder, plan)
         outcome = executor.run(forced, options.until)
         report = _finish(folder, plan, store, outcome, console)

@@ -7,7 +7,7 @@ that the caller passes as validation context, so that adding a method never edit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -33,7 +33,7 @@ from compress.recipe.field_types import (
     switched,
 )
 from compress.recipe.measure_schema import Measure, Target
-from compress.recipe.training_schema import Distill, Finetune, Prune, Student
+from compress.recipe.training_schema import Distill, Finetune, Prune, Student, Training
 from compress.recipe.yaml_lines import KeyPath
 
 Files = PathText | tuple[PathText, ...]
@@ -203,6 +203,16 @@ class Recipe(Frozen):
         if twice:
             raise ValueError(f"targets: two are called {', '.join(twice)}; give them names")
         return self
+
+    def map_trainings(self, change: Callable[[Training], Training]) -> Recipe:
+        """Return a copy in which ``change`` was applied to the settings of every training."""
+        changes: dict[str, object] = {
+            "finetune": self.finetune and change(self.finetune),
+            "distill": self.distill and change(self.distill),
+        }
+        if self.prune and self.prune.recover:
+            changes["prune"] = self.prune.model_copy(update={"recover": change(self.prune.recover)})
+        return self.model_copy(update=changes)
 
     def distillations(self) -> Iterator[tuple[KeyPath, Distill]]:
         """Yield every training that learns from another model, with its key path."""

@@ -121,19 +121,16 @@ def test_how_many_rows_are_learnt_from_is_known_once_they_are_read(plan_of, tmp_
     plan = plan_of(f"task.data.unlabelled={tmp_path / 'more.csv'}", "distill.augment={model: owner/words, copies: 2}")
     store = StepStore(tmp_path / "runs")
     executor = Executor(plan, store, Console("quiet"), tmp_path / "events.jsonl", Launch())
-    assert Estimates(plan, store).rows("finetune") is None
+
+    def rows():
+        return {model.name: Estimates(plan, store).rows(model) for model in plan.evaluated}
+
+    assert rows() == {"teacher": None, "student": None, "pruned": None}
     executor.run(set(), until="data")
-    assert {kind: Estimates(plan, store).rows(kind) for kind in ("finetune", "distill", "prune", "export")} == {
-        "finetune": 152,
-        "distill": None,
-        "prune": None,
-        "export": None,
-    }
-    assert Estimates(plan, store).expected("distill") is None
+    assert rows() == {"teacher": 152, "student": None, "pruned": None}
+    assert Estimates(plan, store).training(plan.model("student")) is None
     executor.run(set(), until="unlabelled")
-    assert Estimates(plan, store).rows("distill") == 3 * 152 + 30
-    assert Estimates(plan, store).rows("prune") == 152 + 30
-    assert len(Estimates(plan, store).expected("distill").work.lengths) == 3 * 152 + 30
+    assert rows() == {"teacher": 152, "student": 3 * 152 + 30, "pruned": 152 + 30}
 
 
 def test_a_finished_run_takes_more_texts_without_another_teacher(finished_run, recipe, tmp_path, capsys):

@@ -1,6 +1,6 @@
-"""`--smoke`: every step of a recipe with a two-layer random model and a few rows, to see in a minute that it runs.
+"""`--smoke`: every step of a recipe with a two-layer random model and a few rows, to check in a minute that it runs.
 
-What it gives means nothing and goes into a place of its own.
+Its results mean nothing and are stored separately.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from compress.cards import find_teacher
 from compress.model_sources import source_kind
@@ -18,59 +19,47 @@ from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.loss_schema import Losses
 from compress.recipe.measure_schema import Grid, Measure
 from compress.recipe.schema import Publish, Recipe
-from compress.recipe.training_schema import Distill, Finetune, Student
+from compress.recipe.training_schema import Distill, Finetune, Student, Training
 
-Settings = TypeVar("Settings", bound=Distill)
-
-SMOKE = ".smoke"
+SMOKE_FOLDER = ".smoke"
 """The folder of smoke runs, below that of all runs."""
 ROWS = 96
 """Rows of each role."""
 STEPS, BATCH = 2, 8
 """Optimizer steps of each training, and rows of each batch."""
 NARROW: Mapping[str, int] = {"hidden": 24, "ffn": 48, "factors": 8}
-"""What stands for a student's widths; the teacher has 32, and an FFN of 64."""
-FAMILY = "bert"
-"""Taken where the teacher's family is known only to the hub."""
+"""Widths in place of a student's; the teacher has hidden 32 and an FFN of 64."""
+DEFAULT_FAMILY = "bert"
+"""Used where the teacher's family is known only to the hub."""
 
 
 def smoke_recipe(recipe: Recipe, root: Path, cards: Sequence[Path]) -> Recipe:
-    """The same recipe, small in everything that takes time."""
-    folder = root / f"teacher-{_family(recipe.teacher.source, cards)}"
-    if not folder.is_dir():
-        _write_tiny(folder, _family(recipe.teacher.source, cards))
-    batch = max(BATCH, 2 * Launch.from_environment().world)  # some losses want two texts in each process
-    short: dict[str, Any] = {"max_steps": STEPS, "batch_size": batch, "restarts": 1, "evaluations": 1}
-    short |= {"precision": "fp32", "freeze": None}
+    """Return the same recipe, small in everything that takes time."""
+    family = _family(recipe.teacher.source, cards)
+    teacher = _tiny_model(root / f"teacher-{family}", family)
+    data = recipe.task.data.model_copy(update={"limit": ROWS})
     changes: dict[str, Any] = {
-        "task": recipe.task.model_copy(update={"data": recipe.task.data.model_copy(update={"limit": ROWS})}),
-        "teacher": recipe.teacher.model_copy(update={"source": str(folder), "revision": None}),
+        "task": recipe.task.model_copy(update={"data": data}),
+        "teacher": recipe.teacher.model_copy(update={"source": str(teacher), "revision": None}),
+        "finetune": recipe.finetune or Finetune(),  # the random teacher has no head, whatever the recipe's has
         "student": recipe.student and _student(recipe.student),
+        "prune": recipe.prune and recipe.prune.model_copy(update={"batches": 2}),
         "measure": _measure(recipe.measure),
         "publish": recipe.publish and Publish(to=str(root / "zoo"), name=recipe.publish.name),
     }
-    # The random teacher has no head yet, whatever the recipe's has.
-    changes["finetune"] = (recipe.finetune or Finetune()).model_copy(update=short)
-    if recipe.distill:
-        changes["distill"] = _distilled(recipe.distill, short, root)
-    if recipe.prune:
-        recover = recipe.prune.recover
-        if recover:
-            recover = _distilled(recover, short, root)
-        changes["prune"] = recipe.prune.model_copy(update={"batches": 2, "recover": recover})
-    return recipe.model_copy(update=changes)
+    return recipe.model_copy(update=changes).map_trainings(partial(_training, root=root))
 
 
 def _student(student: Student) -> Student:
-    """One layer, made in the same way: from the same start, narrower and factorised where the recipe's is."""
+    """One layer, initialised in the same way; narrower and factorised where the recipe's is."""
     widths = {key: width for key, width in NARROW.items() if getattr(student, key) is not None}
     if student.heads is not None:
-        widths["heads"] = 3 if "hidden" in widths else 2  # heads of the teacher's size, or of none that it has
+        widths["heads"] = 3 if "hidden" in widths else 2  # heads of the teacher's size, or of another
     return Student(layers=1, choose=student.choose, start=student.start, **widths)
 
 
 def _measure(settings: Measure) -> Measure:
-    """All that the recipe looks at, each at one value and for no longer than it takes to run."""
+    """Everything that the recipe measures, each at one value and as short as possible."""
     grid = settings.grid
     return Measure(
         rounds=3,
@@ -84,13 +73,15 @@ def _measure(settings: Measure) -> Measure:
     )
 
 
-def _distilled(settings: Settings, short: Mapping[str, Any], root: Path) -> Settings:
-    """As short as the others; words are replaced by what a tiny model says, and further teachers are left out.
-
-    Those answer the task already, which no random model does.
-    """
-    changes: dict[str, Any] = {**short, "layer_map": _layer_map(settings), "teachers": ()}
-    changes["losses"] = _any_heads(settings.losses)
+def _training(settings: Training, root: Path) -> Training:
+    """Two updates; a distillation without further teachers, which a random model cannot be."""
+    batch = max(BATCH, 2 * Launch.from_environment().world)  # some losses need two texts in each process
+    changes: dict[str, Any] = {"max_steps": STEPS, "batch_size": batch, "restarts": 1, "evaluations": 1}
+    changes |= {"precision": "fp32", "freeze": None}
+    if not isinstance(settings, Distill):
+        return settings.model_copy(update=changes)
+    pairs = settings.layer_map if isinstance(settings.layer_map, str) else ((0, 1),)  # named layers may not exist
+    changes |= {"layer_map": pairs, "teachers": (), "losses": _any_heads(settings.losses)}
     if settings.phases:  # each gets an update
         count = len(settings.phases)
         changes["max_steps"] = max(STEPS, count)
@@ -99,41 +90,37 @@ def _distilled(settings: Settings, short: Mapping[str, Any], root: Path) -> Sett
             for phase in settings.phases
         )
     if settings.augment:
-        folder = root / f"masked-{FAMILY}"
-        if not folder.is_dir():
-            _write_tiny(folder, FAMILY, masked=True)
-        changes["augment"] = settings.augment.model_copy(update={"model": str(folder), "copies": 1})
+        model = _tiny_model(root / f"masked-{DEFAULT_FAMILY}", DEFAULT_FAMILY, masked=True)
+        changes["augment"] = settings.augment.model_copy(update={"model": str(model), "copies": 1})
     return settings.model_copy(update=changes)
 
 
 def _any_heads(losses: Losses) -> Losses:
-    """Relations between the last layers, in any number of heads: what is named may not be there."""
+    """Relations of the last layers in any number of heads: those named may not exist."""
     relation = losses.relation and losses.relation.model_copy(update={"layer": None, "heads": None})
     return losses.model_copy(update={"relation": relation})
 
 
-def _layer_map(settings: Distill) -> str | tuple[tuple[int, int], ...]:
-    """Pairs name layers that a two-layer teacher does not have: one that it has stands for them."""
-    return settings.layer_map if isinstance(settings.layer_map, str) else ((0, 1),)
-
-
 def _family(source: str, cards: Sequence[Path]) -> str:
-    place = source_kind(source, "teachers", cards)
-    if place == "card":
+    kind = source_kind(source, "teachers", cards)
+    if kind == "card":
         return find_teacher(source, cards).family
     config = Path(source).expanduser() / "config.json"
-    if place == "folder" and config.is_file():
-        return str(json.loads(config.read_bytes()).get("model_type", FAMILY))
-    return FAMILY
+    if kind == "folder" and config.is_file():
+        return str(json.loads(config.read_bytes()).get("model_type", DEFAULT_FAMILY))
+    return DEFAULT_FAMILY
 
 
-def _write_tiny(folder: Path, family: str, masked: bool = False) -> None:
-    """Write a tiny model with a tokenizer of single characters; aside first, so that the folder is whole."""
+def _tiny_model(folder: Path, family: str, masked: bool = False) -> Path:
+    """Write a tiny model with a tokenizer of single characters, unless it exists."""
+    if folder.is_dir():
+        return folder
     from compress.models.tiny import write_tiny_model
 
-    aside = folder.with_name(f".{folder.name}.{os.getpid()}")
-    write_tiny_model(aside, family, masked=masked)
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
+    write_tiny_model(temporary, family, masked=masked)
     try:
-        aside.rename(folder)
-    except OSError:  # another process of this launch, or another smoke run, was faster
-        shutil.rmtree(aside)
+        temporary.rename(folder)
+    except OSError:  # another process wrote it first
+        shutil.rmtree(temporary)
+    return folder

@@ -1,14 +1,17 @@
-"""How long a plan will take, from what earlier runs took on this machine; where there is none, it says so."""
+"""Forecasts how long the steps of a plan take, from earlier runs on this machine; without any, it says so."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compress.pipeline.forecast.cost_estimates import Expected, training_of
-from compress.pipeline.forecast.throughput_history import Rates
+from pydantic import ValidationError
+
+from compress.errors import pluralize
+from compress.pipeline.forecast.cost_estimates import TrainingEstimate
+from compress.pipeline.forecast.training_cost import Throughput, trained_rows
 from compress.pipeline.graph import Plan, Step
 from compress.pipeline.step_store import StepRecord
 from compress.pipeline.steps.measure_step import turn_seconds
@@ -16,7 +19,7 @@ from compress.pipeline.steps.measure_step import turn_seconds
 
 @dataclass(frozen=True)
 class Forecast:
-    """An estimate and what it rests on."""
+    """An estimate and its basis."""
 
     seconds: float | None
     basis: str
@@ -25,72 +28,73 @@ class Forecast:
 def forecast(
     step: Step,
     plan: Plan,
-    records: Iterable[StepRecord],
-    machine: str,
+    records: Sequence[StepRecord],
     train_rows: int | None,
-    expected: Expected | None = None,
+    expected: TrainingEstimate | None = None,
 ) -> Forecast:
-    """Estimate ``step`` from ``records`` of the same kind on the same machine.
+    """Forecast ``step`` from ``records`` of earlier runs on this machine.
 
-    What is ``expected`` of a training carries rates over from trainings of other lengths and depths; where none of the
-    kind is here, from those of another kind.
+    Trainings are forecast from their ``expected`` operations, at the throughput of earlier trainings of the same kind
+    or else of any kind; other steps by their amount of work, or by the time of the most similar step.
     """
-    here = [record for record in records if record.machine == machine]
-    if expected and (found := _by_rates(step, expected, here)):
-        return found
-    alike = [record for record in here if record.kind == step.kind]
-    if not alike:
+    if expected and (by_operations := _by_operations(step, expected, records)):
+        return by_operations
+    same_kind = [record for record in records if record.kind == step.kind]
+    if not same_kind:
         return Forecast(None, "no earlier run here")
-    amount = planned_work(step, plan, train_rows)
-    rated = [record for record in alike if record.work]
-    if amount and rated:
-        closest = _closest(step.settings, rated)
-        rate = statistics.median(record.seconds / record.work for record in closest if record.work)
+    work = planned_work(step, plan, train_rows)
+    measured = _most_similar(step.settings, [record for record in same_kind if record.work])
+    if work and measured:
+        rate = statistics.median(record.seconds / record.work for record in measured if record.work)
         unit = "seconds of turns" if step.kind == "measure" else "rows"
-        return Forecast(rate * amount, f"{amount:,.0f} {unit} at the rate of {_runs(closest)}")
-    if training_of(plan, step.kind) and train_rows is None:
+        return Forecast(rate * work, f"{work:,.0f} {unit} at the rate of {_runs(measured)}")
+    if step.trains and train_rows is None:
         return Forecast(None, "the number of rows is not known yet")
-    closest = _closest(step.settings, alike)
-    return Forecast(statistics.median(record.seconds for record in closest), _runs(closest))
+    similar = _most_similar(step.settings, same_kind)
+    return Forecast(statistics.median(record.seconds for record in similar), _runs(similar))
 
 
-def _by_rates(step: Step, expected: Expected, records: list[StepRecord]) -> Forecast | None:
-    """A training by the operations in it; what else a step does takes as long as it took before."""
-    rated = [record for record in records if record.rates]
-    same = [record for record in rated if record.kind == step.kind]
-    if not rated:
+def _by_operations(step: Step, expected: TrainingEstimate, records: Sequence[StepRecord]) -> Forecast | None:
+    rates = [(record, rate) for record in records if (rate := throughput_in(record))]
+    same_kind = [record for record, _ in rates if record.kind == step.kind]
+    chosen = _most_similar(step.settings, same_kind or [record for record, _ in rates])
+    if not chosen:
         return None
-    closest = _closest(step.settings, same) if same else rated
-    pairs = [(record, Rates.model_validate(record.rates)) for record in closest]
     times = [
-        expected.seconds(rates) + (max(0.0, record.seconds - rates.trained) if same else 0.0) for record, rates in pairs
+        expected.operations * rate.seconds_per_operation + (max(0.0, record.seconds - rate.trained) if same_kind else 0)
+        for record, rate in rates
+        if record in chosen
     ]
-    load = expected.work.first + expected.work.later
-    kind = "" if same else f" ({', '.join(sorted({record.kind for record in closest}))})"
-    pieces = f"{load.pieces * expected.work.restarts:,} word pieces"
-    return Forecast(statistics.median(times), f"{pieces} at the rate of {_runs(closest)}{kind}")
+    kinds = "" if same_kind else f" ({', '.join(sorted({record.kind for record in chosen}))})"
+    return Forecast(
+        statistics.median(times), f"{expected.operations:.1e} operations at the rate of {_runs(chosen)}{kinds}"
+    )
+
+
+def throughput_in(record: StepRecord) -> Throughput | None:
+    """Return the throughput stored in a record; None where nothing was trained, or an older version stored it."""
+    try:
+        return Throughput.model_validate(record.rates) if record.rates else None
+    except ValidationError:
+        return None
 
 
 def planned_work(step: Step, plan: Plan, train_rows: int | None) -> float | None:
-    """Rows that a training step will go through, or seconds of turns; None where that is unknown or means nothing."""
+    """Return the rows of a training, or the seconds of all timing turns; None for other steps and while unknown."""
     if step.kind == "measure":
-        present = [target for target in plan.recipe.targets if target.title not in plan.missing_targets]
-        titles = {entry.key: entry.scores for entry in plan.variants}
-        return turn_seconds(titles, present, plan.recipe.measure)
-    training = training_of(plan, step.kind)
-    if not training or train_rows is None:
+        scores = {variant.key: variant.scores for variant in plan.variants}
+        return turn_seconds(scores, plan.present_targets, plan.recipe.measure)
+    model = plan.model_of(step.name)
+    if model is None or model.training is None or train_rows is None:
         return None
-    rows = training.epochs * train_rows
-    if training.max_steps:
-        rows = min(rows, training.max_steps * training.batch_size * training.accumulate)
-    return rows * training.restarts
+    return trained_rows(model.training, train_rows) * model.training.restarts
 
 
-def _closest(settings: Mapping[str, Any], records: list[StepRecord]) -> list[StepRecord]:
-    """The records whose settings share most with these: the same teacher or variant is a better guide than any."""
-    shared = [sum(record.settings.get(key) == value for key, value in settings.items()) for record in records]
-    return [record for record, count in zip(records, shared, strict=True) if count == max(shared)]
+def _most_similar(settings: Mapping[str, Any], records: Sequence[StepRecord]) -> list[StepRecord]:
+    """Return the records that have the most settings in common with these."""
+    common = [sum(record.settings.get(key) == value for key, value in settings.items()) for record in records]
+    return [record for record, count in zip(records, common, strict=True) if count == max(common)]
 
 
-def _runs(records: list[StepRecord]) -> str:
-    return f"{len(records)} earlier run{'s' if len(records) != 1 else ''} here"
+def _runs(records: Sequence[StepRecord]) -> str:
+    return f"{pluralize(len(records), 'earlier run')} here"

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_rows
 from compress.model_info import ShapeInfo
 from compress.model_shapes import shape_of_folder
-from compress.pipeline.forecast.throughput_history import rates_of
-from compress.pipeline.forecast.training_cost import asks
+from compress.pipeline.forecast.training_cost import runs_teacher, throughput_of
 from compress.pipeline.graph import StepResult
 from compress.pipeline.step_context import StepContext
 from compress.recipe.schema import Teacher
@@ -103,8 +102,8 @@ def _result(
         return StepResult(trained.rows_seen)
     shape = shape_of_folder(context.inputs[teacher]) if teacher else None
     teachers: tuple[ShapeInfo, ...] = ()
-    if shape is not None and isinstance(settings, Distill) and asks(settings):
+    if shape is not None and isinstance(settings, Distill) and runs_teacher(settings):
         teachers = (shape,) * (1 + len(settings.teachers))
-    select = load_prepared(context.inputs["data"]).info.counts["select"]
-    rates = rates_of(trained.result, trained.info.shape, teachers, select, settings.restarts)
+    rows = load_prepared(context.inputs["data"]).info.counts["train"]
+    rates = throughput_of(trained.result, settings, trained.info.shape, teachers, rows)
     return StepResult(trained.rows_seen, rates.model_dump(mode="json") if rates else None)

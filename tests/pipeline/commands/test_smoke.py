@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from compress.models.load_save import read_config
-from compress.models.student.build_student import form_of
+from compress.models.student.build_student import plan_student_shape
 from compress.pipeline.commands.smoke import smoke_recipe
 from compress.recipe.schema import Recipe
 from compress.recipe.training_schema import Student
@@ -34,7 +34,7 @@ def small(tmp_path):
 def test_a_student_is_made_in_the_recipe_s_way(small, student, kept):
     found = small(student)
     assert found.student == kept
-    form = form_of(read_config(Path(found.teacher.source)), found.student)
+    form = plan_student_shape(read_config(Path(found.teacher.source)), found.student)
     assert form.start == student.get("start", "slice" if "hidden" in student else "teacher")
 
 
@@ -43,7 +43,7 @@ def test_what_is_narrower_can_be_cut(small, tmp_path):
 
     for family in ("bert", "albert", "electra", "modernbert"):
         write_tiny_model(tmp_path / family, family)
-        form = form_of(read_config(tmp_path / family), small({"layers": 0.5, "hidden": 192}).student)
+        form = plan_student_shape(read_config(tmp_path / family), small({"layers": 0.5, "hidden": 192}).student)
         assert form.start == "slice", family
 
 

@@ -1,11 +1,12 @@
 from pathlib import Path
 
+from compress.pipeline.forecast.cost_estimates import TrainingEstimate
 from compress.pipeline.forecast.time_forecast import forecast
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_store import StepRecord
 
 
-def record(kind: str, seconds: float, work: float | None, machine: str = "here", **settings: object) -> StepRecord:
+def record(kind: str, seconds: float, work: float | None, **settings: object) -> StepRecord:
     return StepRecord(
         step=kind,
         kind=kind,
@@ -15,7 +16,7 @@ def record(kind: str, seconds: float, work: float | None, machine: str = "here",
         digest="d",
         seconds=seconds,
         work=work,
-        machine=machine,
+        machine="here",
         versions={},
         peak_memory=1,
         created="2026-01-01T00:00:00+00:00",
@@ -24,25 +25,40 @@ def record(kind: str, seconds: float, work: float | None, machine: str = "here",
 
 def test_trainings_are_forecast_by_rows(tmp_path: Path, recipe_file: Path) -> None:
     plan = prepare(recipe_file, ["finetune.epochs=4"], Options(runs=tmp_path))
-    made = forecast(plan.step("finetune"), plan, [record("finetune", 10.0, 100.0)], "here", train_rows=50)
+    made = forecast(plan.step("finetune"), plan, [record("finetune", 10.0, 100.0)], train_rows=50)
     assert made.seconds == 4 * 50 * 10.0 / 100.0
 
 
-def test_the_closest_settings_are_the_guide(tmp_path: Path, recipe_file: Path) -> None:
+def test_most_similar_settings_are_used(tmp_path: Path, recipe_file: Path) -> None:
     plan = prepare(recipe_file, [], Options(runs=tmp_path))
     step = plan.step("export-student-onnx-fp32")
     records = [record("export", 99.0, None, variant="other"), record("export", 5.0, None, variant="onnx-fp32")]
-    assert forecast(step, plan, records, "here", None).seconds == 5.0
+    assert forecast(step, plan, records, None).seconds == 5.0
 
 
-def test_another_machine_or_kind_tells_nothing(tmp_path: Path, recipe_file: Path) -> None:
+def test_other_kinds_of_steps_are_not_used(tmp_path: Path, recipe_file: Path) -> None:
     plan = prepare(recipe_file, [], Options(runs=tmp_path))
-    records = [record("finetune", 10.0, 100.0, machine="there"), record("prune", 10.0, 100.0)]
-    made = forecast(plan.step("finetune"), plan, records, "here", train_rows=50)
+    made = forecast(plan.step("finetune"), plan, [record("report", 10.0, 100.0)], train_rows=50)
     assert (made.seconds, made.basis) == (None, "no earlier run here")
 
 
-def test_unknown_rows_are_said_to_be_unknown(tmp_path: Path, recipe_file: Path) -> None:
+def test_throughput_of_trainings_is_used_with_operations(tmp_path: Path, recipe_file: Path) -> None:
     plan = prepare(recipe_file, [], Options(runs=tmp_path))
-    made = forecast(plan.step("finetune"), plan, [record("finetune", 10.0, 100.0)], "here", train_rows=None)
+    rates = {"seconds_per_operation": 2.0, "trained": 8.0}
+    expected = TrainingEstimate(operations=30.0, memory=1, disk=1)
+    records = [record("finetune", 10.0, 100.0).model_copy(update={"rates": rates})]
+    assert forecast(plan.step("finetune"), plan, records, 50, expected).seconds == 62.0
+    assert forecast(plan.step("distill"), plan, records, 50, expected).seconds == 60.0
+
+
+def test_rates_of_older_versions_are_ignored(tmp_path: Path, recipe_file: Path) -> None:
+    plan = prepare(recipe_file, ["finetune.epochs=4"], Options(runs=tmp_path))
+    expected = TrainingEstimate(operations=30.0, memory=1, disk=1)
+    records = [record("finetune", 10.0, 100.0).model_copy(update={"rates": {"operation": 1e-12, "trained": 9.0}})]
+    assert forecast(plan.step("finetune"), plan, records, 50, expected).seconds == 20.0
+
+
+def test_unknown_rows_are_reported(tmp_path: Path, recipe_file: Path) -> None:
+    plan = prepare(recipe_file, [], Options(runs=tmp_path))
+    made = forecast(plan.step("finetune"), plan, [record("finetune", 10.0, 100.0)], train_rows=None)
     assert made.seconds is None
