@@ -53,7 +53,7 @@ class StepRecord(BaseModel):
     work: float | None = None
     """How much there was to do, in the unit that this kind of step is forecast by."""
     rates: Mapping[str, Any] | None = None
-    """Throughput of a training, read by `forecast.throughput_history`; None where nothing was trained."""
+    """Throughput of a training, read by `forecast.training_cost`; None where nothing was trained."""
     machine: str
     versions: Mapping[str, str]
     peak_memory: int

@@ -38,6 +38,12 @@ class Throughput(BaseModel):
     seconds_per_operation: float
     trained: float
     """Seconds of all restarts, evaluations included; the rest of the step's time is loading and encoding."""
+    evaluating: float = 0.0
+    """Seconds of the evaluations of one restart."""
+    foretold: float | None = None
+    """Seconds that the training itself forecast for its updates, from its first ones."""
+    foretold_whole: float | None = None
+    """The same with evaluations, once it had done one."""
 
 
 def throughput_of(
@@ -53,7 +59,14 @@ def throughput_of(
     operations = 3 * forwards[0] + sum(forwards[1:]) * _teacher_share(settings, result.rows, train_rows)
     if not forwards[0] or not result.seconds:
         return None
-    return Throughput(seconds_per_operation=result.seconds / operations, trained=result.seconds * settings.restarts)
+    complete = [logged for logged in result.cost.forecasts if logged.get("whole", True)]
+    return Throughput(
+        seconds_per_operation=result.seconds / operations,
+        trained=result.seconds * settings.restarts,
+        evaluating=result.cost.evaluating,
+        foretold=next((logged["seconds"] for logged in complete), None),
+        foretold_whole=next((logged["seconds"] for logged in complete if logged["evaluations"]), None),
+    )
 
 
 def training_operations(

@@ -68,7 +68,7 @@ def calibrate(plan: Plan, options: Options, console: Console) -> dict[str, Trial
     with tempfile.TemporaryDirectory(prefix="compress-") as scratch:
         folders = {"data": Path(scratch) / "data"}
         _write_sample(
-            load_prepared(store.folder("data", plan.step("data").fingerprint)),
+            data,
             UPDATES * max(batches, default=1),
             folders["data"],
         )

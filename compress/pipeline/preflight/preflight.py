@@ -41,6 +41,7 @@ RUNTIME_LIBRARIES = {"openvino": {"openvino": "openvino"}}
 DISK_PER_MODEL = 8
 """Disk space of a model as a multiple of the teacher's weights: itself, its variants, and checkpoints."""
 
+
 @dataclass(frozen=True)
 class Findings:
     """The results of all checks."""
@@ -65,7 +66,11 @@ def check(plan: Plan, store: StepStore, forced: set[str], cards: Sequence[Path] 
     due = {step.name for step in waiting}
     models = [model for model in plan.models if model.step in due]
     libraries = list(_missing_libraries(plan, waiting))
-    missing = [*libraries, *_unwritable_folders(plan, store), *absent_models(plan.recipe, {model.section for model in models}, cards)]
+    missing = [
+        *libraries,
+        *_unwritable_folders(plan, store),
+        *absent_models(plan.recipe, {model.section for model in models}, cards),
+    ]
     errors: list[str] = []
     warnings = list(_general_warnings(plan)) if due else []
     if due:
