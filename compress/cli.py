@@ -11,6 +11,7 @@ from pathlib import Path
 from compress import __version__
 from compress.console import Console
 from compress.errors import CompressError, unexpected
+from compress.formats import EXPORTS, describe_bare_files
 
 INTERRUPTED = 130
 INTERRUPTION = "interrupted; what was finished is kept, the same command goes on from there"
@@ -162,7 +163,7 @@ def _report(command: Command) -> None:
 
 
 def _bench(command: Command) -> None:
-    each = command("bench", "time any models side by side: folders, hub ids, ONNX and OpenVINO files")
+    each = command("bench", f"time any models side by side: folders, hub ids, {describe_bare_files()} files")
     each.add_argument(
         "models", nargs="+", metavar="MODEL[:VARIANT]", help="ratios are to the first; e.g. teacher:torch-bf16 x.onnx"
     )
@@ -193,7 +194,7 @@ def _export(command: Command) -> None:
     each = command("export", "export a model folder, and quantize it if asked")
     each.add_argument("model", help="a model folder, or a hub id")
     each.add_argument("to", type=Path, help="the folder to write")
-    each.add_argument("--as", default="onnx", dest="form", metavar="FORMAT", help="onnx or openvino")
+    each.add_argument("--as", default="onnx", dest="form", metavar="FORMAT", help=" or ".join(EXPORTS))
     each.add_argument("--quantize", metavar="METHOD", help="int8")
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from compress.errors import ModelError, first_error
+from compress.schema_version import up_to
 
 INFO_FILE = "compress.json"
 CHUNK = 1 << 20
@@ -99,7 +100,7 @@ class ShapeInfo(Info):
 
 
 class VariantInfo(Info):
-    """Format x precision x method of a model, with the runtime and session settings that serve it."""
+    """Format x precision x method of a model, with the runtime and session options that serve it."""
 
     name: str
     format: str
@@ -107,9 +108,15 @@ class VariantInfo(Info):
     method: str | None = None
     runtime: str
     session: Mapping[str, Any] = {}
-    """Runtime settings that were chosen for this file and travel with it."""
+    """Session options that this file needs; earlier versions also stored options chosen by timing here."""
     parity: Mapping[str, float] = {}
-    """How far its answers are from the model it was built from, on a sample."""
+    """Differences between its outputs and those of the model it was built from, on rows of train."""
+    instructions: tuple[str, ...] = ()
+    """CPU instruction sets without which it cannot run, as `compress doctor` names them."""
+    libraries: Mapping[str, str] = {}
+    """Libraries that can open it, and the lowest version of each; any one of them is enough."""
+    batch_sensitive: bool | None = None
+    """Whether a row's outputs depend on the other rows of its batch; None in folders that do not state it."""
 
 
 class Parent(Info):
@@ -146,7 +153,7 @@ class LayerMap(Info):
 class FolderInfo(Info):
     """The content of compress.json."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Annotated[int, up_to(1)] = 1
     step: str
     made_by: str
     task: TaskInfo | None = None
@@ -192,7 +199,12 @@ def find_info(folder: Path) -> FolderInfo | None:
 
 def write_info(folder: Path, info: FolderInfo) -> None:
     """Write ``info`` as ``folder``'s compress.json."""
-    (folder / INFO_FILE).write_text(info.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    write_model(folder / INFO_FILE, info)
+
+
+def write_model(path: Path, content: BaseModel) -> None:
+    """Write ``content`` as indented JSON."""
+    path.write_text(content.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
 
 def file_digest(path: Path) -> str:

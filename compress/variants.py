@@ -1,39 +1,23 @@
-"""The table of variants: format x precision x method, and how each is built. Commands, tests and measuring read it.
+"""The table of variants: format × precision × method, and how each is built. Commands, tests and measuring read it.
 
-Adding a variant is one file that builds it (`export/<format>.py`, `quantize/<method>.py`), one line in that room's
-table of names, and one line here. This file is light: building functions are imported when they are called.
+It is derived from the tables of formats, runtimes and quantizers; adding one of those adds its variant. This module is
+light: builders are imported when they are called.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from pkgutil import resolve_name
-from typing import Literal
 
-from compress.console import Console
 from compress.errors import UsageError, nearest
-from compress.export import FORMATS, ONNX_FP32, OPENVINO_FP32
+from compress.export import BuildContext
+from compress.formats import EXPORTS, FORMATS, RUNTIMES
 from compress.model_info import FolderInfo, VariantInfo
-from compress.quantize import ONNX_INT8, QUANTIZERS
-from compress.runtime import RUNTIMES
-from compress.runtime.model_formats import (
-    BF16,
-    COMPILED,
-    COMPILED_BF16,
-    COMPILED_FP16,
-    FP16,
-    FP32,
-    GRAPH_BF16,
-    GRAPH_FP16,
-    TENSORRT,
-)
-from compress.tasks.base import Arrays
+from compress.quantize import QUANTIZERS
+from compress.runtime.model_formats import RUN_MODES, export_variant
 
-__all__ = ["FORMATS", "QUANTIZERS", "VARIANTS", "Variant", "variant_named", "variants_for"]
-
-Device = Literal["cpu", "cuda"]
+__all__ = ["EXPORTS", "QUANTIZERS", "VARIANTS", "Variant", "variant_named", "variants_for"]
 
 
 @dataclass(frozen=True)
@@ -41,20 +25,26 @@ class Variant:
     """One way to run a model."""
 
     info: VariantInfo
-    """What compress.json says of it, before anything is measured."""
-    devices: tuple[Device, ...]
-    """Where it can run at all."""
+    """As compress.json describes it, before anything is measured."""
+    devices: tuple[str, ...]
+    """Devices on which it can run."""
     needs: str | None = None
-    """The variant it is made from; None: the model folder itself."""
-    default_on: tuple[Device, ...] = ()
-    """Devices on which it competes without being asked for. Exports and what is made of them compete where the recipe
-    asks for their format and quantizer; the rest where its `variants` names them."""
-    build: str | None = None
-    """`module:function` that makes its folder; None where the model folder serves as it is."""
-    absent: Mapping[Device, str] = field(default_factory=dict)
-    """Devices on which readers look for it in vain, and why; elsewhere it is not expected."""
-    batch_sensitive: bool = False
-    """Whether a row's answer depends on what shares its batch; then it is scored at its target's batch."""
+    """The variant it is made from; None: the model folder."""
+    default_on: tuple[str, ...] = ()
+    """Devices on which it competes without being requested. Exports and variants made of them compete where the recipe
+    requests their format and quantizer; the others where its `variants` names them."""
+    builder: str | None = None
+    """`module:function` that builds its folder; None where the model folder serves as it is."""
+    version: int = 1
+    """The builder's version, which is part of its step's fingerprint."""
+    quantizer: str | None = None
+    """The key of `QUANTIZERS` that makes it; None where it is not quantized."""
+    on_request: bool = False
+    """Whether it is built only where a recipe's `variants` names it."""
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Devices on which readers would expect it, and why it does not run there."""
+    build_modules: Mapping[str, str] = field(default_factory=dict)
+    """Modules that building imports, and the extra that provides each."""
 
     @property
     def name(self) -> str:
@@ -63,7 +53,7 @@ class Variant:
 
     @property
     def format(self) -> str:
-        """`torch`, or a recipe's word for an export."""
+        """A key of `FORMATS`."""
         return self.info.format
 
     @property
@@ -72,136 +62,149 @@ class Variant:
         return self.info.precision
 
     @property
-    def wants(self) -> str:
-        """What its runtime needs, in words."""
-        return RUNTIMES[self.runtime].needs
-
-    @property
     def method(self) -> str | None:
         """How it was quantized; None where it was not."""
         return self.info.method
 
     @property
+    def batch_sensitive(self) -> bool:
+        """Whether a row's outputs depend on the other rows of its batch; then it is scored at its target's batch."""
+        return bool(self.info.batch_sensitive)
+
+    @property
     def runtime(self) -> str:
-        """A key of `runtime.RUNTIMES`."""
+        """A key of `RUNTIMES`."""
         return self.info.runtime
+
+    @property
+    def tuner(self) -> str | None:
+        """`module:function` that chooses its session options by timing; None where it has none."""
+        tuner = RUNTIMES[self.runtime].tuner
+        return f"compress.export.{tuner}" if tuner and self.builder else None
+
+    @property
+    def run_modules(self) -> Mapping[str, str]:
+        """Modules that running it imports beyond the base install, and the extra that provides each."""
+        runtime = RUNTIMES[self.runtime]
+        return {name.partition(".")[0]: runtime.extra for name in runtime.modules} if runtime.extra else {}
 
     def runs_on(self, device: str) -> bool:
         """Whether it can run on ``device``."""
         return device in self.devices
 
-    def make(
-        self, source: Path, work: Path, *, sample: Sequence[Arrays] | None = None, console: Console | None = None
-    ) -> FolderInfo:
-        """Build it into ``work``.
-
-        Args:
-            source: the folder of the variant it `needs`, or the model folder.
-            work: an existing folder; what is in it is replaced.
-            sample: encoded batches to compare answers on; made up where none are given.
-            console: where progress and warnings go; quiet by default.
-        """
-        if self.build is None:
+    def make(self, context: BuildContext) -> FolderInfo:
+        """Build it into ``context.work``."""
+        if self.builder is None:
             raise UsageError(f"{self.name} is not built: a model folder runs as {self.name} as it is.")
-        info: FolderInfo = resolve_name(self.build)(source, work, sample=sample, console=console or Console("quiet"))
+        info: FolderInfo = resolve_name(self.builder)(context)
         return info
 
 
-VARIANTS: dict[str, Variant] = {
-    variant.name: variant
-    for variant in (
-        Variant(FP32, devices=("cpu", "cuda"), default_on=("cpu", "cuda")),
-        # On most CPUs bf16 in eager mode is slower than fp32; there it runs for those who ask.
-        Variant(BF16, devices=("cpu", "cuda"), default_on=("cuda",)),
-        Variant(FP16, devices=("cuda",), default_on=("cuda",)),
-        # On a CPU it takes up to half a minute to compile, for a tenth less time than eager mode on a small encoder.
-        Variant(COMPILED, devices=("cpu", "cuda")),
-        Variant(COMPILED_BF16, devices=("cpu", "cuda"), default_on=("cuda",)),
-        Variant(COMPILED_FP16, devices=("cuda",), default_on=("cuda",)),
-        Variant(GRAPH_BF16, devices=("cuda",), default_on=("cuda",)),
-        Variant(GRAPH_FP16, devices=("cuda",), default_on=("cuda",)),
-        Variant(ONNX_FP32, devices=("cpu", "cuda"), build=FORMATS["onnx"]),
-        # On CUDA every product would travel to the CPU and back.
-        Variant(
-            ONNX_INT8,
-            devices=("cpu",),
-            needs="onnx-fp32",
-            build=QUANTIZERS["int8"]["onnx"],
-            absent={"cuda": "ONNX Runtime has no kernels for dynamic INT8 on CUDA"},
-            batch_sensitive=True,
-        ),
-        # TensorRT's libraries are on few machines, and its engines take minutes: for those who ask.
-        Variant(TENSORRT, devices=("cuda",), needs="onnx-fp32", build="compress.export.tensorrt:export_tensorrt"),
-        Variant(OPENVINO_FP32, devices=("cpu",), needs="onnx-fp32", build=FORMATS["openvino"]),
-    )
-}
+def _variants() -> Iterator[Variant]:
+    """Yield the run modes of model folders, then each export format's variants; sources come first."""
+    for runtime in RUNTIMES.values():
+        if FORMATS[runtime.formats[0]].builder is None:
+            for mode in runtime.modes:
+                yield Variant(RUN_MODES[mode.name], mode.devices or runtime.devices, default_on=mode.default_on)
+    for name, each in EXPORTS.items():
+        yield Variant(
+            export_variant(name),
+            devices=each.devices,
+            needs=export_variant(each.source).name if each.source else None,
+            default_on=each.devices if each.competes_unasked else (),
+            builder=f"compress.export.{each.builder}",
+            version=each.version,
+            build_modules=each.build_modules,
+        )
+        for methods in QUANTIZERS.values():
+            if quantizer := methods.get(name):
+                yield Variant(
+                    quantizer.variant,
+                    devices=quantizer.devices,
+                    needs=quantizer.source,
+                    builder=quantizer.builder,
+                    version=quantizer.version,
+                    quantizer=quantizer.name,
+                    absent=quantizer.absent,
+                    build_modules=quantizer.build_modules,
+                )
+        if name == "onnx":
+            # TensorRT's libraries are on few machines, and its engines take minutes: built on request only.
+            yield Variant(
+                RUN_MODES["onnx-tensorrt"],
+                devices=("cuda",),
+                needs="onnx-fp32",
+                builder="compress.export.tensorrt:export_tensorrt",
+                on_request=True,
+            )
+
+
+VARIANTS: dict[str, Variant] = {variant.name: variant for variant in _variants()}
 
 
 def variant_named(name: str) -> Variant:
-    """The variant of this name."""
+    """Return the variant of this name."""
     if name not in VARIANTS:
         raise UsageError(f"no variant is called '{name}'{nearest(name, VARIANTS)}")
     return VARIANTS[name]
 
 
 def variants_for(
-    formats: Iterable[str], quantizer: str | None, devices: Iterable[str], also: Iterable[str] = ()
+    formats: Iterable[str], quantizers: Iterable[str], devices: Iterable[str], also: Iterable[str] = ()
 ) -> list[Variant]:
-    """The variants that compete: those of the devices, those of each export format, and their quantized ones.
+    """Return the variants that compete: those of the devices, of each export format, and their quantized ones.
 
-    Whatever a variant is made from stands before it, and competes too.
+    A variant's source comes before it and competes too.
 
     Args:
-        formats: keys of `FORMATS`.
-        quantizer: a key of `QUANTIZERS`.
+        formats: keys of `EXPORTS`.
+        quantizers: keys of `QUANTIZERS`.
         devices: where the variants are to run.
-        also: names of variants that compete besides.
+        also: names of further variants that compete.
     """
-    wanted, there = list(formats), set(devices)
-    for name in wanted:
-        _check("export format", name, FORMATS)
-    if quantizer is not None:
-        _check("quantizer", quantizer, QUANTIZERS)
-        if not set(QUANTIZERS[quantizer]) & set(wanted):
-            able = ", ".join(QUANTIZERS[quantizer])
-            raise UsageError(f"quantize: {quantizer} works on an exported model; add one of these to export: {able}.")
-    named = {name: variant_named(name) for name in also}
-    for variant in named.values():
-        _check_devices(variant, there)
-    competing = {name for name, variant in VARIANTS.items() if _competes(variant, wanted, quantizer, there)}
-    chosen = _with_sources(competing | set(named))
+    exports, methods, present = list(formats), list(quantizers), set(devices)
+    for name in exports:
+        _check_name("export format", name, EXPORTS)
+    for name in methods:
+        _check_name("quantizer", name, QUANTIZERS)
+        if not set(QUANTIZERS[name]) & set(exports):
+            readable = ", ".join(QUANTIZERS[name])
+            raise UsageError(f"quantize: {name} works on an exported model; add one of these to export: {readable}.")
+    requested = {name: variant_named(name) for name in also}
+    for variant in requested.values():
+        _check_devices(variant, present)
+    competing = {name for name, variant in VARIANTS.items() if _competes(variant, exports, methods, present)}
+    chosen = _with_sources(competing | set(requested))
     return [variant for name, variant in VARIANTS.items() if name in chosen]
 
 
-def _competes(variant: Variant, formats: Sequence[str], quantizer: str | None, devices: set[str]) -> bool:
-    if variant.build is None:
-        return not devices.isdisjoint(variant.default_on)
-    if variant.format not in formats:
+def _competes(variant: Variant, exports: Iterable[str], methods: Iterable[str], devices: set[str]) -> bool:
+    if not devices.isdisjoint(variant.default_on):
+        return True
+    if variant.builder is None or variant.on_request or variant.format not in exports:
         return False
-    if variant.method is None:
-        return variant.build == FORMATS[variant.format]
-    return quantizer is not None and variant.build == QUANTIZERS[quantizer].get(variant.format)
+    return variant.quantizer is None or variant.quantizer in methods
 
 
 def _with_sources(names: Iterable[str]) -> set[str]:
-    """The names, and those of everything that they are made from."""
-    found: set[str] = set()
-    left = list(names)
-    while left:
-        name = left.pop()
-        needs = VARIANTS[name].needs
-        found.add(name)
-        left += [needs] if needs else []
-    return found
+    """Return the names, and those of everything that they are made from."""
+    closed: set[str] = set()
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        closed.add(name)
+        source = VARIANTS[name].needs
+        pending += [source] if source else []
+    return closed
 
 
 def _check_devices(variant: Variant, devices: set[str]) -> None:
-    """Refuse a variant that was asked for by name and runs on none of the devices."""
+    """Refuse a variant that was requested by name and runs on none of the devices."""
     if devices and devices.isdisjoint(variant.devices):
-        able, asked = " and ".join(variant.devices), " and ".join(sorted(devices))
-        raise UsageError(f"variants: {variant.name} runs on {able}; the targets run on {asked}.")
+        able, requested = " and ".join(variant.devices), " and ".join(sorted(devices))
+        raise UsageError(f"variants: {variant.name} runs on {able}; the targets run on {requested}.")
 
 
-def _check(what: str, name: str, known: Iterable[str]) -> None:
+def _check_name(what: str, name: str, known: Iterable[str]) -> None:
     if name not in known:
         raise UsageError(f"no {what} is called '{name}'{nearest(name, known)}")

@@ -11,6 +11,7 @@ import sys
 for name in ("torch", "transformers", "datasets", "sklearn", "accelerate"):
     sys.modules[name] = None
 from compress.cli import main
+from tests.variant_builder import build
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -58,10 +59,11 @@ def test_an_exported_winner_predicts_benches_and_verifies_without_torch(finished
 
 def test_an_openvino_export_predicts_without_torch(finished_run: Path, tmp_path: Path) -> None:
     pytest.importorskip("openvino", reason="openvino is not installed")
-    from compress.export.openvino import export_openvino
 
     (source,) = (finished_run.parent / "runs" / ".steps").glob("export-teacher-onnx-fp32-*")
-    export_openvino(source, tmp_path)
+    from tests.variant_builder import build
+
+    build("openvino-fp32", source, tmp_path)
     told, expected = light("predict", str(tmp_path), "a sunny day"), light("predict", str(source), "a sunny day")
     assert told.returncode == 0, told.stderr
     assert told.stdout.split()[:1] == expected.stdout.split()[:1] != []

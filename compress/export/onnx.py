@@ -1,72 +1,68 @@
-"""ONNX, with dynamic batch and length: what ONNX Runtime, browsers and phones read."""
+"""Exports to ONNX with dynamic batch and length, which ONNX Runtime, browsers and phones read."""
 
 from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import onnx
 import torch
 from torch.onnx.errors import OnnxExporterError
 from transformers import PreTrainedModel
 
-from compress.console import Console
 from compress.data.tokenizer import TOKENIZER_FILE
 from compress.errors import ModelError
-from compress.export import ONNX_FP32
+from compress.export.build_context import BuildContext
 from compress.export.parity import TOLERANCE
-from compress.export.write_onnx_variant import finish
+from compress.export.write_variant import variant_folder_info, write_variant
 from compress.model_info import FolderInfo, find_info
 from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import load, load_tokenizer
-from compress.runtime import FP32
+from compress.runtime.model_formats import FP32
+from compress.runtime.onnx_runtime import ONNX_FILE
 from compress.runtime.predictor import ONE_THREAD
 from compress.runtime.torch_eager import TorchPredictor
-from compress.tasks.base import Arrays
 
 OPSET = 20
-"""The first with GELU as one operator: on MiniLM 4 % faster in fp32 and 11 % in INT8 than opset 18. Later ones bring
-these graphs nothing, and fewer runtimes read them."""
+"""The first with GELU as one operator: on MiniLM 4 % faster in fp32 and 11 % in INT8 than opset 18. Later ones do not
+improve these graphs, and fewer runtimes read them."""
 
 LARGEST = 2 * 10**9
-"""Bytes of weights that fit one ONNX file (protobuf ends at 2 GiB)."""
+"""Bytes of weights that fit into one ONNX file (protobuf is limited to 2 GiB)."""
 
 
-def export_onnx(
-    source: Path, work: Path, *, sample: Sequence[Arrays] | None = None, console: Console | None = None
-) -> FolderInfo:
-    """Export a model folder into ``work`` and check that ONNX Runtime gives the same answers.
+def export_onnx(context: BuildContext) -> FolderInfo:
+    """Export a model folder to model.onnx, config, tokenizer and compress.json, and compare its outputs with PyTorch's.
 
     Args:
-        source: a model folder, or a plain Hugging Face one.
-        work: an existing folder that receives model.onnx, config, tokenizer and compress.json.
-        sample: encoded batches to compare answers on, made up where none are given.
-        console: where the outcome is told.
+        context: of the build; its source is a model folder, or a plain Hugging Face one.
 
     Raises:
-        ModelError: the model cannot be exported, or its answers differ by more than rounding.
+        ModelError: the model cannot be exported, or its outputs differ by more than rounding.
     """
+    source, work = context.source, context.work
     model = load(source)
     proto = export_onnx_from_model(model)
+    onnx.save(proto, work / ONNX_FILE)
     base = find_info(source) or FolderInfo(step="export", made_by="", shape=shape_of(model))
     if not (source / TOKENIZER_FILE).is_file():  # older checkpoints have only the files that Python can read
         load_tokenizer(source).save_pretrained(work)
     reference = TorchPredictor(model, family_of(model).inputs, ONE_THREAD, FP32)
-    info, parity = finish(proto, source, work, base, ONNX_FP32, reference, sample)
+    inputs = tuple(given.name for given in proto.graph.input)
+    info, parity = write_variant(context, variant_folder_info(base, context.variant, inputs), reference)
     if not parity.largest <= TOLERANCE:  # written so that NaN fails too
         raise ModelError(
-            f"the ONNX export of {source} answers differently from PyTorch: outputs are up to {parity.largest:.2g} "
-            f"apart, and rounding explains {TOLERANCE:g}."
+            f"the outputs of the ONNX export of {source} differ from PyTorch's by up to {parity.largest:.2g}; "
+            f"rounding explains {TOLERANCE:g}."
         )
-    (console or Console("quiet")).note(f"onnx-fp32: {parity}")
+    context.console.note(f"{context.variant.name}: {parity}")
     return info
 
 
 def export_onnx_from_model(model: PreTrainedModel) -> onnx.ModelProto:
-    """The ONNX graph of a model in memory, which is left as it was.
+    """Return the ONNX graph of a model in memory, which is left unchanged.
 
     Inputs and outputs carry the names they have in transformers; batch and length are free.
     """
@@ -74,7 +70,7 @@ def export_onnx_from_model(model: PreTrainedModel) -> onnx.ModelProto:
     if size > LARGEST:
         raise ModelError(f"the model's weights take {size / 10**9:.1f} GB, and one ONNX file holds at most 2 GB.")
     example = _example(model)
-    with _as_exported(model), torch.no_grad():
+    with _export_mode(model), torch.no_grad():
         names = [name for name, value in model(**example).items() if isinstance(value, torch.Tensor)]
         try:
             program = torch.onnx.export(
@@ -96,21 +92,21 @@ def export_onnx_from_model(model: PreTrainedModel) -> onnx.ModelProto:
 
 
 def _example(model: PreTrainedModel) -> dict[str, torch.Tensor]:
-    """Inputs to trace with: sizes that mean nothing else in a model, and padding, so that no mask is left out."""
+    """Return inputs to trace with: sizes that occur nowhere else in a model, and padding, so that masks are traced."""
     arrays = {name: torch.ones(2, 7, dtype=torch.long, device=model.device) for name in family_of(model).inputs}
     arrays["attention_mask"][1, 5:] = 0
     return arrays
 
 
 @contextmanager
-def _as_exported(model: PreTrainedModel) -> Iterator[None]:
-    """Eager attention gives the graph that ONNX Runtime runs fastest; what the exporter says is about itself."""
+def _export_mode(model: PreTrainedModel) -> Iterator[None]:
+    """Use eager attention, whose graph ONNX Runtime executes fastest, and silence the exporter's own warnings."""
     training, attention = model.training, model.config._attn_implementation
-    chatter = logging.getLogger("torch.onnx._internal.exporter._registration")
-    level = chatter.level
+    exporter_log = logging.getLogger("torch.onnx._internal.exporter._registration")
+    level = exporter_log.level
     model.train(False)
     model.set_attn_implementation("eager")
-    chatter.setLevel(logging.ERROR)
+    exporter_log.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -118,11 +114,11 @@ def _as_exported(model: PreTrainedModel) -> Iterator[None]:
     finally:
         model.set_attn_implementation(attention)
         model.train(training)
-        chatter.setLevel(level)
+        exporter_log.setLevel(level)
 
 
 def _without_traces(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Drop what only tells how the graph came about: paths of this machine, and shapes that trip the quantizer."""
+    """Remove traces of the export: paths of this machine, and shapes on which the quantizer fails."""
     graph = proto.graph
     del graph.value_info[:]
     for part in (proto, graph, *graph.node, *graph.input, *graph.output, *graph.initializer):
@@ -132,7 +128,7 @@ def _without_traces(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _cause(error: BaseException) -> str:
-    """The first line of what lies beneath: the exporter wraps it in pages of advice to its own developers."""
+    """Return the first line of the original error, which the exporter wraps in pages of advice to its developers."""
     while error.__cause__ is not None:
         error = error.__cause__
     return str(error).strip().partition("\n")[0]

@@ -1,55 +1,47 @@
-"""OpenVINO's own format, made from the ONNX export."""
+"""Converts the ONNX export to OpenVINO's own format."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from compress.console import Console
 from compress.errors import ModelError
-from compress.export import OPENVINO_FP32
+from compress.export.build_context import BuildContext
 from compress.export.parity import TOLERANCE
-from compress.export.write_variant import copy_companions, variant_folder_info, write_with_parity
+from compress.export.write_variant import variant_folder_info, write_variant
+from compress.formats import FORMATS
 from compress.model_info import FolderInfo, read_info
 from compress.runtime import open_predictor
-from compress.runtime.model_formats import FILES
 from compress.runtime.onnx_runtime import existing_onnx
 from compress.runtime.openvino_runtime import OPENVINO_ERRORS, load_openvino
 from compress.runtime.runtime_errors import load_failure
-from compress.tasks.base import Arrays
 
 
-def export_openvino(
-    source: Path, work: Path, *, sample: Sequence[Arrays] | None = None, console: Console | None = None
-) -> FolderInfo:
-    """Convert an ONNX export into ``work`` and check that OpenVINO gives the same answers.
+def export_openvino(context: BuildContext) -> FolderInfo:
+    """Convert an ONNX export to openvino_model.xml and .bin, and compare its outputs with ONNX Runtime's.
 
     Args:
-        source: the folder of the onnx-fp32 variant.
-        work: an existing folder that receives openvino_model.xml and .bin, config, tokenizer and compress.json.
-        sample: encoded batches to compare answers on, made up where none are given.
-        console: where the outcome is told.
+        context: of the build; its source is the folder of the onnx-fp32 variant.
 
     Raises:
-        ModelError: the graph cannot be converted, or its answers differ by more than rounding.
+        ModelError: the graph cannot be converted, or its outputs differ by more than rounding.
     """
+    source = context.source
     base = read_info(source)
-    _convert(existing_onnx(source), work / FILES["openvino"][0])
-    copy_companions(source, work)
-    info, parity = write_with_parity(work, variant_folder_info(base, OPENVINO_FP32), open_predictor(source), sample)
+    _convert(existing_onnx(source), context.work / FORMATS["openvino"].files[0])
+    info, parity = write_variant(context, variant_folder_info(base, context.variant), open_predictor(source))
     if not parity.largest <= TOLERANCE:  # written so that NaN fails too
         raise ModelError(
-            f"the OpenVINO export of {source} answers differently from ONNX Runtime: outputs are up to "
-            f"{parity.largest:.2g} apart, and rounding explains {TOLERANCE:g}."
+            f"the outputs of the OpenVINO export of {source} differ from ONNX Runtime's by up to "
+            f"{parity.largest:.2g}; rounding explains {TOLERANCE:g}."
         )
-    (console or Console("quiet")).note(f"{OPENVINO_FP32.name}: {parity}")
+    context.console.note(f"{context.variant.name}: {parity}")
     return info
 
 
 def _convert(file: Path, to: Path) -> None:
-    """Read and write, in full precision.
+    """Convert a file, in full precision.
 
-    Not `openvino.convert_model`: for ONNX it gives this same graph, and reports each conversion over the network.
+    Not with `openvino.convert_model`, which gives the same graph and reports each conversion over the network.
     """
     openvino = load_openvino()
     try:

@@ -1,50 +1,40 @@
-"""TensorRT through ONNX Runtime: the ONNX export once more, in a folder that says it runs there.
+"""TensorRT through ONNX Runtime: a copy of the ONNX export whose compress.json names that runtime.
 
-Its engines fit one kind of GPU and one version of the libraries, so they are built where the model is opened and never
-travel with it.
+TensorRT engines fit one kind of GPU and one version of the libraries, so they are built where the model is opened and
+are never stored with it.
 """
 
 from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Sequence
-from pathlib import Path
 
-from compress.console import Console
 from compress.errors import ModelError
-from compress.export.write_variant import copy_companions, variant_folder_info, write_with_parity
+from compress.export.build_context import BuildContext
+from compress.export.write_variant import variant_folder_info, write_variant
 from compress.model_info import FolderInfo, read_info
 from compress.runtime import open_predictor
-from compress.runtime.model_formats import TENSORRT
 from compress.runtime.onnx_runtime import ONNX_FILE, existing_onnx
 from compress.runtime.onnx_tensorrt import check_tensorrt
 from compress.runtime.predictor import Placement
-from compress.tasks.base import Arrays
 
 
-def export_tensorrt(
-    source: Path, work: Path, *, sample: Sequence[Arrays] | None = None, console: Console | None = None
-) -> FolderInfo:
-    """Copy an ONNX export into ``work`` as the onnx-tensorrt variant and compare its answers.
+def export_tensorrt(context: BuildContext) -> FolderInfo:
+    """Copy an ONNX export as the onnx-tensorrt variant and compare its outputs.
 
     Args:
-        source: the folder of the onnx-fp32 variant.
-        work: an existing folder.
-        sample: encoded batches to compare answers on, made up where none are given.
-        console: where the outcome is told.
+        context: of the build; its source is the folder of the onnx-fp32 variant.
 
     Raises:
         DeviceUnavailable: this machine has no TensorRT.
-        ModelError: an output is not a number (fp16 ends at 65,504); what rounding costs is the gate's business.
+        ModelError: an output is not a number (fp16 ends at 65,504); what rounding costs is decided by the gate.
     """
     check_tensorrt()
-    base = read_info(source)
-    shutil.copyfile(existing_onnx(source), work / ONNX_FILE)
-    copy_companions(source, work)
-    reference = open_predictor(source)
-    info, parity = write_with_parity(work, variant_folder_info(base, TENSORRT), reference, sample, Placement("cuda"))
+    source, name = context.source, context.variant.name
+    shutil.copyfile(existing_onnx(source), context.work / ONNX_FILE)
+    info = variant_folder_info(read_info(source), context.variant)
+    info, parity = write_variant(context, info, open_predictor(source), Placement("cuda"))
     if math.isnan(parity.largest):
-        raise ModelError(f"{TENSORRT.name} of {source} gives outputs that are not numbers: they leave fp16's range.")
-    (console or Console("quiet")).note(f"{TENSORRT.name}: {parity}")
+        raise ModelError(f"{name} of {source} has outputs that are not numbers: they exceed the range of fp16.")
+    context.console.note(f"{name}: {parity}")
     return info

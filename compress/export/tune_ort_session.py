@@ -1,4 +1,4 @@
-"""Which session settings make a graph fastest here: measured, because it depends on processor and graph."""
+"""Chooses ONNX Runtime session options by timing them, because the fastest ones depend on processor and graph."""
 
 from __future__ import annotations
 
@@ -6,36 +6,66 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import onnxruntime as ort
 
-from compress.runtime.onnx_runtime import make_session
-from compress.runtime.predictor import ONE_THREAD
+from compress.environment import describe_cpu
+from compress.export.parity import generated_batches
+from compress.model_info import read_info, write_model
+from compress.runtime.onnx_runtime import existing_onnx, make_session
+from compress.runtime.predictor import Placement
+from compress.runtime.session_options import SESSION_FILE, TunedSession
 from compress.tasks.base import Arrays
 
 CANDIDATES: tuple[Mapping[str, Any], ...] = ({}, {"disabled_optimizers": ["SkipLayerNormFusion"]})
-"""The default comes first. ONNX Runtime fuses residual additions into SkipLayerNormalization by itself, which on some
+"""The default comes first. ONNX Runtime fuses residual additions into SkipLayerNormalization by default, which on some
 processors is slower than the two operators it replaces (10 to 30 % of a small encoder)."""
 
 ROUNDS = 15
 SECONDS = 3.0
-"""A session is timed for so many rounds, or as many as fit this time (three at least)."""
+"""A session is timed for `ROUNDS` rounds, or as many as fit into `SECONDS` (three at least)."""
 
 WORTH = 0.98
-"""Another setting than the default must take less than this share of its time."""
+"""Other options than the default must take less than this share of its time."""
+
+
+def tune_session(folder: Path, work: Path, batches: Sequence[Arrays] = (), *, threads: int = 1) -> TunedSession:
+    """Write ``work``/session.json: the fastest of `CANDIDATES` for one row of the median length on this processor.
+
+    Args:
+        folder: an exported or quantized ONNX folder.
+        work: an existing folder that receives session.json; ``folder`` itself to keep it with the model.
+        batches: encoded rows, of which the one of median length is timed; generated where none are given.
+        threads: CPU threads.
+    """
+    info = read_info(folder)
+    rows = batches or generated_batches(folder, info.task)[0]
+    fixed = info.variant.session if info.variant else {}
+    options, milliseconds = choose_session(existing_onnx(folder), rows, fixed, threads)
+    cpu = describe_cpu()
+    tuned = TunedSession(
+        processor=cpu.model,
+        instructions=cpu.instructions,
+        runtime="onnxruntime",
+        version=ort.__version__,
+        options=options,
+        milliseconds=milliseconds,
+        threads=threads,
+    )
+    write_model(work / SESSION_FILE, tuned)
+    return tuned
 
 
 def choose_session(
-    model: Path, batches: Sequence[Arrays], fixed: Mapping[str, Any] = MappingProxyType({})
-) -> dict[str, Any]:
-    """The fastest of `CANDIDATES` on one row of the sample's median length, on one CPU thread; ``fixed`` goes along."""
-    candidates = [{**fixed, **candidate} for candidate in CANDIDATES]
-    sessions = [make_session(model, ONE_THREAD, candidate) for candidate in candidates]
-    names = [given.name for given in sessions[0].get_inputs()]
-    row = _typical_row(batches)
-    feed = {name: row[name] for name in names}
+    model: Path, batches: Sequence[Arrays], fixed: Mapping[str, Any], threads: int = 1
+) -> tuple[Mapping[str, Any], tuple[float, ...]]:
+    """Time one row with each of `CANDIDATES` and the ``fixed`` options; returns the fastest and all medians in ms."""
+    placement = Placement("cpu", threads)
+    sessions = [make_session(model, placement, {**fixed, **candidate}) for candidate in CANDIDATES]
+    row = _median_row(batches)
+    feed = {given.name: row[given.name] for given in sessions[0].get_inputs()}
     times: list[list[float]] = [[] for _ in sessions]
     for session in sessions:
         session.run(None, feed)
@@ -45,17 +75,18 @@ def choose_session(
             begin = time.perf_counter()
             session.run(None, feed)
             taken.append(time.perf_counter() - begin)
-    return candidates[fastest([statistics.median(taken) for taken in times])]
+    medians = [statistics.median(taken) for taken in times]
+    return CANDIDATES[fastest(medians)], tuple(round(1e3 * median, 4) for median in medians)
 
 
 def fastest(seconds: Sequence[float]) -> int:
-    """The index of the least time, or 0 where it gains too little on the default."""
+    """Return the index of the least time, or 0 where it gains too little over the default."""
     best = min(range(len(seconds)), key=lambda index: seconds[index])
     return best if seconds[best] < WORTH * seconds[0] else 0
 
 
-def _typical_row(batches: Sequence[Arrays]) -> Arrays:
-    """The row of median length, without padding."""
+def _median_row(batches: Sequence[Arrays]) -> Arrays:
+    """Return the row of median length, without padding."""
     rows = [(int(mask.sum()), batch, index) for batch in batches for index, mask in enumerate(batch["attention_mask"])]
     rows.sort(key=lambda row: row[0])
     length, batch, index = rows[len(rows) // 2]

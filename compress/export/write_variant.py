@@ -1,17 +1,16 @@
-"""What stands around every exported graph: config, tokenizer, compress.json, and how far its answers are off."""
+"""Writes the folder around an exported graph: config, tokenizer, compress.json and parity with its source."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 import compress
-from compress.export.parity import Parity, compare, made_up_sample
+from compress.export.build_context import BuildContext
+from compress.export.parity import Parity, compare_all, generated_batches
 from compress.model_info import COMPANIONS, FolderInfo, VariantInfo, write_info
 from compress.runtime import open_predictor
 from compress.runtime.predictor import ONE_THREAD, Placement, Predictor
-from compress.tasks.base import Arrays
 
 
 def copy_companions(source: Path, work: Path) -> None:
@@ -21,32 +20,29 @@ def copy_companions(source: Path, work: Path) -> None:
             shutil.copyfile(source / name, work / name)
 
 
-def variant_folder_info(base: FolderInfo, variant: VariantInfo) -> FolderInfo:
-    """What a variant's folder says of itself, from what its source says."""
+def variant_folder_info(base: FolderInfo, variant: VariantInfo, inputs: tuple[str, ...] = ()) -> FolderInfo:
+    """Return the compress.json of a variant: that of its source, with the variant and its ``inputs`` if they differ."""
     made_by = f"compress {compress.__version__}"
-    return base.model_copy(update={"step": variant.name, "made_by": made_by, "variant": variant, "parents": ()})
+    update = {"step": variant.name, "made_by": made_by, "variant": variant, "inputs": inputs or base.inputs}
+    return base.model_copy(update={**update, "parents": ()})
 
 
-def write_with_parity(
-    work: Path,
-    info: FolderInfo,
-    reference: Predictor,
-    sample: Sequence[Arrays] | None,
-    placement: Placement = ONE_THREAD,
+def write_variant(
+    context: BuildContext, info: FolderInfo, reference: Predictor, placement: Placement = ONE_THREAD
 ) -> tuple[FolderInfo, Parity]:
-    """Write compress.json, compare the folder's answers with those of what it was made from, and note them there.
+    """Complete the folder of a graph that is already written, and compare its outputs with its source's.
 
     Args:
-        work: a folder with everything but compress.json.
-        info: what it says, without parity.
-        reference: the model that it should agree with.
-        sample: batches to compare on, made up where none are given.
-        placement: where the folder can run.
+        context: of the build; its work folder holds the graph.
+        info: the content of compress.json, without parity.
+        reference: the model that the outputs should agree with.
+        placement: where the new folder can run.
     """
     assert info.variant is not None
-    write_info(work, info)
-    batches = list(sample) if sample else made_up_sample(work, info.task)
-    parity = compare(reference, open_predictor(work, placement), batches, info.task)
+    copy_companions(context.source, context.work)
+    write_info(context.work, info)
+    batches = context.parity or generated_batches(context.work, info.task, context.seed)
+    parity = compare_all(reference, open_predictor(context.work, placement), batches, info.task)
     info = info.model_copy(update={"variant": info.variant.model_copy(update={"parity": parity.record()})})
-    write_info(work, info)
+    write_info(context.work, info)
     return info, parity

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from compress.cards import HubCheckpoint, TeacherCard, available, find_teacher
+from compress.formats import FORMATS
 from compress.measure.quality.quality_result import Quality
 from compress.model_sources import HUB_ID
 from compress.publish.entry import Entry, PublishedVariant
@@ -35,8 +36,6 @@ from compress.report.tables.throughput_unit import describe_call, per_call_suffi
 from compress.runtime import runtime_of
 from compress.tasks import kind_of
 
-LIBRARIES = {"onnx": "onnx", "openvino": "openvino", "torch": "transformers"}
-"""The hub's name of the library that loads a format."""
 PIPELINES = {
     "classification": "text-classification",
     "multi_label": "text-classification",
@@ -94,7 +93,8 @@ def front_matter(entry: Entry) -> dict[str, Any]:
 
 def _library(entry: Entry) -> str | None:
     """The library that loads the root folder; sentence-transformers reads embedding models in PyTorch's format."""
-    library = LIBRARIES.get(entry.main.row.variant.format)
+    each = FORMATS.get(entry.main.row.variant.format)
+    library = each.hub_library if each else None
     embeds = PIPELINES.get(entry.report.task.kind) == "sentence-similarity"
     return "sentence-transformers" if library == "transformers" and embeds else library
 

@@ -1,21 +1,65 @@
-"""Exported models into INT8, one method a file; each result is compared with the model it came from.
+"""Quantizes exported models to INT8, one method a file; each result is compared with the model it came from.
 
-Adding a method is one file with one building function, one line in `QUANTIZERS` and one in the table of variants.
+Adding a method is one file with a builder, one record in `QUANTIZERS`, a test and a row in the docs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
 
 from compress.console import Console
 from compress.errors import UsageError, nearest
+from compress.export.build_context import BuildContext
+from compress.formats import FORMATS
 from compress.model_info import VariantInfo, read_info
 
-QUANTIZERS = {"int8": {"onnx": "compress.quantize.int8_dynamic:quantize_int8_dynamic"}}
-"""What a recipe's `quantize` may name -> for each export format the function that builds it, imported when called."""
 
-ONNX_INT8 = VariantInfo(name="onnx-int8", format="onnx", precision="int8", method="dynamic", runtime="onnxruntime")
+@dataclass(frozen=True)
+class Quantizer:
+    """A quantization method for one export format."""
+
+    name: str
+    """What a recipe's `quantize` and `--quantize` call it."""
+    variant: VariantInfo
+    """The variant it makes; its format is the one the method reads."""
+    builder: str
+    """`module:function`, imported when it is called."""
+    version: int = 1
+    """Raised when the method's output changes, so that existing results are rebuilt."""
+    source: str = ""
+    """The variant it quantizes."""
+    devices: tuple[str, ...] = ("cpu",)
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Devices on which readers would expect the variant, and why it does not run there."""
+    build_modules: Mapping[str, str] = field(default_factory=dict)
+    """Modules that the method imports, and the extra that provides each."""
+
+
+QUANTIZERS: Mapping[str, Mapping[str, Quantizer]] = {
+    "int8": {
+        "onnx": Quantizer(
+            name="int8",
+            variant=VariantInfo(
+                name="onnx-int8",
+                format="onnx",
+                precision="int8",
+                method="dynamic",
+                runtime="onnxruntime",
+                libraries=FORMATS["onnx"].minimum,
+                batch_sensitive=True,
+            ),
+            builder="compress.quantize.int8_dynamic:quantize_int8_dynamic",
+            source="onnx-fp32",
+            # On CUDA every product would travel to the CPU and back.
+            absent={"cuda": "ONNX Runtime has no kernels for dynamic INT8 on CUDA"},
+            build_modules={"onnx": "train"},
+        )
+    }
+}
+"""By the name in a recipe's `quantize` and by the export format that is quantized."""
 
 
 def quantize_folder(
@@ -24,18 +68,20 @@ def quantize_folder(
     """Quantize an exported folder into another one: ``quantize_folder("model-onnx", "model-int8")``.
 
     Args:
-        exported: a folder that an export wrote.
-        folder: where to write; made where it is not there.
+        exported: a folder written by an export.
+        folder: where to write; created if it does not exist.
         method: a key of `QUANTIZERS`.
-        console: where the outcome is told.
+        console: receives progress and warnings.
     """
     if method not in QUANTIZERS:
         raise UsageError(f"no quantizer is called '{method}'{nearest(method, QUANTIZERS)}")
     variant = read_info(Path(exported)).variant
     if variant is None or variant.format not in QUANTIZERS[method]:
-        able = ", ".join(QUANTIZERS[method])
-        raise UsageError(f"{method} quantizes an exported model ({able}), and {exported} holds none.")
+        readable = ", ".join(QUANTIZERS[method])
+        raise UsageError(f"{method} quantizes an exported model ({readable}), and {exported} holds none.")
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    resolve_name(QUANTIZERS[method][variant.format])(Path(exported), target, console=console)
+    quantizer = QUANTIZERS[method][variant.format]
+    context = BuildContext(quantizer.variant, Path(exported), target, console=console or Console("quiet"))
+    resolve_name(quantizer.builder)(context)
     return target

@@ -1,39 +1,32 @@
-"""Any model folder or variant becomes one Predictor: arrays in, arrays out; one runtime a file.
+"""Opens any model folder or variant as a Predictor: arrays in, arrays out. Each runtime has one file.
 
-Adding a runtime is one file with one opening function, and one line in `RUNTIMES`.
+The runtimes are listed in `compress.formats.RUNTIMES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from pkgutil import resolve_name
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from compress.environment import describe_cpu, unmet_minimum
 from compress.errors import DeviceUnavailable, ModelError, nearest
+from compress.formats import FORMATS, RUNTIMES, STORED_PRECISION, Runtime
 from compress.model_info import FolderInfo, VariantInfo
 from compress.runtime.model_formats import (
-    BF16,
-    FP16,
-    FP32,
     RUN_MODES,
-    STORED_PRECISION,
-    Form,
     ModelFile,
     describe_model_file,
     run_mode_named,
 )
 from compress.runtime.predictor import ONE_THREAD, Placement, Predictor, TimedOnDevice
+from compress.runtime.session_options import tuned_options
 
 if TYPE_CHECKING:
     from compress.runtime.text_model import TextModel
 
 __all__ = [
-    "BF16",
-    "FP16",
-    "FP32",
     "RUNTIMES",
     "RUN_MODES",
     "ModelFile",
@@ -46,6 +39,7 @@ __all__ = [
     "open",
     "open_predictor",
     "run_mode_named",
+    "runtime_of",
 ]
 
 Place = Placement
@@ -54,86 +48,41 @@ Place = Placement
 Opener = Callable[[Path, FolderInfo | None, VariantInfo, Placement], Predictor]
 
 
-@dataclass(frozen=True)
-class Runtime:
-    """A way to compute."""
-
-    open: str
-    """`module:function` of an `Opener`, imported when it is first used: an exported model never loads torch."""
-    reads: tuple[Form, ...]
-    """Forms of models it can open."""
-    needs: str
-    """What it needs, in words."""
-    devices: tuple[str, ...]
-    extra: str | None = None
-    """The extra that brings it; None: the base install, or something that no extra can bring."""
-
-
-RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
-    {
-        "torch": Runtime(
-            "compress.runtime.torch_eager:open_torch", ("torch",), "PyTorch and transformers", ("cpu", "cuda"), "train"
-        ),
-        "torch-compiled": Runtime(
-            "compress.runtime.torch_compiled:open_compiled",
-            ("torch",),
-            "PyTorch; a C++ compiler on the CPU, Triton on CUDA",
-            ("cpu", "cuda"),
-            "train",
-        ),
-        "torch-graph": Runtime(
-            "compress.runtime.torch_graph:open_graph", ("torch",), "PyTorch and a CUDA device", ("cuda",), "train"
-        ),
-        "onnxruntime": Runtime(
-            "compress.runtime.onnx_runtime:open_onnx",
-            ("onnx",),
-            "ONNX Runtime; on CUDA onnxruntime-gpu instead",
-            ("cpu", "cuda"),
-        ),
-        "onnxruntime-tensorrt": Runtime(
-            "compress.runtime.onnx_tensorrt:open_tensorrt",
-            ("onnx",),
-            "onnxruntime-gpu, TensorRT's own libraries and a CUDA device",
-            ("cuda",),
-        ),
-        "openvino": Runtime(
-            "compress.runtime.openvino_runtime:open_openvino", ("openvino", "onnx"), "OpenVINO", ("cpu",), "openvino"
-        ),
-    }
-)
-"""Every runtime there is."""
-
-
 def open_predictor(folder: Path, placement: Placement = ONE_THREAD, variant: VariantInfo | None = None) -> Predictor:
-    """Load a model folder, an exported one, a plain Hugging Face folder or a bare ONNX or OpenVINO file.
+    """Load a model folder, an exported one, a plain Hugging Face folder or a bare model file.
 
     Args:
-        folder: a folder that holds weights, or a file that ends in ``.onnx`` or ``.xml``.
+        folder: a folder that holds weights, or a file with a suffix of `formats.BARE_FILES`.
         placement: the device and the number of threads.
-        variant: how it runs: a model folder plain fp32 by default, or as any of `RUN_MODES` that torch has. An exported
-            folder knows its own variant, with the session settings that were measured for it; asking for another one
-            is an error, but it may run in another runtime that reads its form (``RUN_MODES["openvino"]`` for ONNX).
+        variant: how it runs: a model folder in fp32 by default, or in any of `RUN_MODES` of torch. An exported folder
+            states its own variant; requesting another one is an error, but another runtime that reads its format may
+            run it (``RUN_MODES["openvino"]`` for ONNX). Session options of ``variant`` are added to the folder's own,
+            and so are those that `tune` chose for this processor.
     """
-    found = describe_model_file(folder, runtime_of(variant).reads if variant else ())
-    chosen = _chosen(found, variant)
+    found = describe_model_file(folder, runtime_of(variant).formats if variant else ())
+    chosen = _choose_variant(found, variant)
     runtime = runtime_of(chosen)
-    if found.form not in runtime.reads:
-        reads = " and ".join(runtime.reads)
+    if found.format not in runtime.formats:
+        readable = " and ".join(runtime.formats)
         raise ModelError(
-            f"{folder} is a model in the form {found.form}; {chosen.runtime} reads {reads}.", _way_on(found, runtime)
+            f"{folder} is a model in the format {found.format}; {chosen.runtime} reads {readable}.",
+            _export_hint(found, runtime),
         )
     if placement.device not in runtime.devices:
         raise DeviceUnavailable(f"{chosen.runtime} runs on {' and '.join(runtime.devices)}, not on {placement.device}.")
-    opener: Opener = resolve_name(runtime.open)
+    _check_requirements(folder, chosen)
+    if runtime.tuner is not None:
+        chosen = chosen.model_copy(update={"session": {**tuned_options(folder), **chosen.session}})
+    opener: Opener = resolve_name(f"compress.runtime.{runtime.opener}")
     return opener(folder, found.info, chosen, placement)
 
 
 def open(folder: str | Path, placement: Placement | None = None) -> TextModel:
-    """Open a folder for texts: ``compress.open("winner/cpu").predict(["a text"])``; torch only where it needs it.
+    """Open a folder for texts: ``compress.open("winner/cpu").predict(["a text"])``; loads torch only where needed.
 
     Args:
         folder: a model folder or an exported one.
-        placement: where it runs; by default on one thread of the CPU, or on CUDA where its runtime knows nothing else.
+        placement: where it runs; by default on one CPU thread, or on CUDA where its runtime supports nothing else.
     """
     from compress.runtime.text_model import TextModel
 
@@ -146,29 +95,43 @@ def _default_placement(folder: Path) -> Placement:
 
 
 def runtime_of(variant: VariantInfo) -> Runtime:
-    """The runtime that serves a variant."""
+    """Return the runtime that executes ``variant``."""
     if variant.runtime not in RUNTIMES:
         raise ModelError(f"no runtime is called '{variant.runtime}'{nearest(variant.runtime, RUNTIMES)}")
     return RUNTIMES[variant.runtime]
 
 
-def _way_on(found: ModelFile, runtime: Runtime) -> str | None:
-    """The command that makes of a model folder what the runtime reads; of other forms nothing does."""
-    if found.form != "torch" or "onnx" not in runtime.reads:
+def _export_hint(found: ModelFile, runtime: Runtime) -> str | None:
+    """Return the command that converts a model folder into a format of ``runtime``; None where there is none."""
+    readable = [name for name in runtime.formats if FORMATS[name].builder]
+    if found.format != "torch" or not readable:
         return None
-    return f"compress export {found.path} OUT" + (" --as openvino" if "openvino" in runtime.reads else "")
+    return f"compress export {found.path} OUT --as {readable[0]}"
 
 
-def _chosen(found: ModelFile, variant: VariantInfo | None) -> VariantInfo:
-    """The variant to run, where an exported folder has one of its own."""
+def _choose_variant(found: ModelFile, variant: VariantInfo | None) -> VariantInfo:
+    """Return the variant to run: the folder's own one where it states one, with the session options of ``variant``."""
     own = found.info.variant if found.info else None
     if variant is None:
         return found.variant
-    if own is None or own.name == variant.name:
-        return own or variant
-    plain = variant.precision == STORED_PRECISION
-    if plain and variant.runtime == own.runtime:
+    if own is None:
+        return variant
+    if own.name == variant.name:
+        return own.model_copy(update={"session": {**own.session, **variant.session}})
+    as_stored = variant.precision == STORED_PRECISION
+    if as_stored and variant.runtime == own.runtime:
         return own
-    if variant.name in RUN_MODES and found.form in runtime_of(variant).reads:
-        return variant.model_copy(update={"precision": own.precision}) if plain else variant
+    if variant.name in RUN_MODES and found.format in runtime_of(variant).formats:
+        return variant.model_copy(update={"precision": own.precision}) if as_stored else variant
     raise ModelError(f"{found.path} holds {own.name} and cannot run as {variant.name}.")
+
+
+def _check_requirements(folder: Path, variant: VariantInfo) -> None:
+    """Refuse a folder that needs CPU instructions or library versions which this machine does not have."""
+    available = describe_cpu().instructions if variant.instructions else None
+    missing = [name for name in variant.instructions if available is not None and name not in available]
+    if missing:
+        raise DeviceUnavailable(f"{folder} needs CPU instructions that this processor lacks: {', '.join(missing)}.")
+    outdated = unmet_minimum(variant.libraries)
+    if outdated:
+        raise DeviceUnavailable(f"{folder} needs {outdated}.", hint="upgrade it, or export the model again")

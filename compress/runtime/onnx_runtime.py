@@ -13,14 +13,15 @@ from onnxruntime.capi import onnxruntime_pybind11_state as states
 
 from compress.environment import describe_cpu
 from compress.errors import DeviceUnavailable, ModelError, nearest
+from compress.formats import FORMATS
 from compress.model_info import FolderInfo, VariantInfo
 from compress.runtime.device_info import describe_device
-from compress.runtime.model_formats import FILES
+from compress.runtime.model_formats import find_graph
 from compress.runtime.predictor import Placement, check_inputs
 from compress.runtime.runtime_errors import first_line, load_failure, run_failure
 from compress.tasks.base import Arrays
 
-ONNX_FILE = FILES["onnx"][0]
+ONNX_FILE = FORMATS["onnx"].files[0]
 
 Provider = tuple[str, dict[str, str]]
 """The name of an execution provider, and its options."""
@@ -125,7 +126,7 @@ def find_onnx(path: Path) -> Path | None:
     """The ONNX file that ``path`` is or holds, if there is one."""
     if path.is_file():
         return path if path.suffix.lower() == ".onnx" else None
-    return next((path / name for name in FILES["onnx"] if (path / name).is_file()), None)
+    return find_graph(path, "onnx")
 
 
 def make_session(

@@ -10,15 +10,14 @@ import torch
 import compress.export.onnx as export
 from compress.errors import ModelError, UsageError
 from compress.export import export_from_model
-from compress.export.onnx import OPSET, export_onnx, export_onnx_from_model
-from compress.export.openvino import export_openvino
+from compress.export.onnx import OPSET, export_onnx_from_model
 from compress.export.parity import Parity
 from compress.model_info import digests, read_info
 from compress.models.encoder_parts import family_of
 from compress.prune.surgery import cut
-from compress.quantize.int8_dynamic import quantize_int8_dynamic
 from compress.runtime import open_predictor
 from compress.runtime.text_model import TextModel
+from tests.variant_builder import build
 
 pytestmark = pytest.mark.filterwarnings("error")
 PRUNABLE = ["bert", "roberta", "xlm-roberta", "electra", "distilbert"]
@@ -28,7 +27,7 @@ PRUNABLE = ["bert", "roberta", "xlm-roberta", "electra", "distilbert"]
 def exported(tiny_folder, tmp_path_factory):
     """A BERT folder and its export."""
     source, work = tiny_folder("bert"), tmp_path_factory.mktemp("exported")
-    export_onnx(source, work)
+    build("onnx-fp32", source, work)
     return source, work
 
 
@@ -74,7 +73,7 @@ def test_the_model_is_left_as_it_was(tiny_model):
 @pytest.mark.parametrize("family", [*PRUNABLE, "albert", "mobilebert", "modernbert"])
 def test_every_family_exports(family, tiny_folder, tmp_path):
     source = tiny_folder(family)
-    info = export_onnx(source, tmp_path)
+    info = build("onnx-fp32", source, tmp_path)
     assert info.inputs == read_info(source).inputs
     assert info.variant.parity["max_abs_difference"] < 1e-4
     ids = np.array([[2, 5, 3]])
@@ -87,7 +86,7 @@ def test_every_family_exports(family, tiny_folder, tmp_path):
 @pytest.mark.parametrize("family", PRUNABLE)
 def test_uneven_models_export(family, tiny_model, tiny_folder, tmp_path):
     pruned = cut(tiny_model(family), [[0, 2], [1]], [list(range(48)), list(range(16, 32))])
-    info = export_onnx(tiny_folder(pruned), tmp_path)
+    info = build("onnx-fp32", tiny_folder(pruned), tmp_path)
     assert info.shape.heads == (2, 1)
     assert info.shape.ffn == (48, 16)
     assert info.variant.parity["max_abs_difference"] < 1e-4
@@ -129,14 +128,14 @@ def test_embedding_models_export_and_are_quantized(family, tiny_model, tiny_fold
     arrays["attention_mask"] = (arrays["input_ids"] > 0).astype(np.int64)
     arrays["token_type_ids"] = np.zeros_like(arrays["input_ids"])
     expected = open_predictor(source).predict(arrays)
-    for name, build, origin, most in (
-        ("onnx", export_onnx, source, 1e-5),
-        ("int8", quantize_int8_dynamic, graph, 0.2),
-        ("openvino", export_openvino, graph, 1e-5),
+    for name, variant, origin, most in (
+        ("onnx", "onnx-fp32", source, 1e-5),
+        ("int8", "onnx-int8", graph, 0.2),
+        ("openvino", "openvino-fp32", graph, 1e-5),
     ):
         work = tmp_path / name
         work.mkdir()
-        info = build(origin, work)
+        info = build(variant, origin, work)
         assert "agreement" not in info.variant.parity
         assert not (work / "modules.json").exists()  # sentence-transformers would look for an encoder in it
         got = open_predictor(work).predict(arrays)
@@ -156,8 +155,8 @@ def test_a_graph_that_answers_otherwise_is_refused(exported, tmp_path, monkeypat
     source, work = exported
     proto = onnx.load(work / "model.onnx")
     monkeypatch.setattr(export, "export_onnx_from_model", lambda model: spoilt(proto, difference))
-    with pytest.raises(ModelError, match="answers differently"):
-        export_onnx(source, tmp_path)
+    with pytest.raises(ModelError, match="differ from PyTorch"):
+        build("onnx-fp32", source, tmp_path)
 
 
 def spoilt(proto, difference):
@@ -200,7 +199,7 @@ def test_a_checkpoint_without_tokenizer_json_gets_one(tiny_model, tmp_path):
     work.mkdir()
     tiny_model("bert").save_pretrained(source)
     (source / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "film"]))
-    info = export_onnx(source, work)
+    info = build("onnx-fp32", source, work)
     assert (work / "tokenizer.json").is_file()
     assert info.task is None
     assert info.shape.family == family_of(tiny_model("bert")).name

@@ -8,12 +8,11 @@ import pytest
 import compress.export.openvino as export
 from compress.errors import ModelError
 from compress.export import export_from_model
-from compress.export.onnx import export_onnx
-from compress.export.openvino import export_openvino
 from compress.families import FAMILIES
 from compress.model_info import digests, read_info
 from compress.runtime import RUN_MODES, open_predictor
 from compress.runtime.text_model import TextModel
+from tests.variant_builder import build
 
 pytest.importorskip("openvino", reason="openvino is not installed")
 TEXTS = ["a good film", "bad plot"]
@@ -24,8 +23,8 @@ def exported(tiny_folder, tmp_path_factory):
     """A BERT folder, its ONNX export and its OpenVINO export."""
     source = tiny_folder("bert")
     graph, work = tmp_path_factory.mktemp("onnx"), tmp_path_factory.mktemp("openvino")
-    export_onnx(source, graph)
-    export_openvino(graph, work)
+    build("onnx-fp32", source, graph)
+    build("openvino-fp32", graph, work)
     return source, graph, work
 
 
@@ -73,13 +72,13 @@ def test_a_text_longer_than_the_model_is_told(exported):
 def test_answers_that_differ_are_an_error(exported, tmp_path, monkeypatch):
     _, graph, _ = exported
     monkeypatch.setattr(export, "TOLERANCE", 0.0)
-    with pytest.raises(ModelError, match="answers differently from ONNX Runtime"):
-        export_openvino(graph, tmp_path)
+    with pytest.raises(ModelError, match="differ from ONNX Runtime"):
+        build("openvino-fp32", graph, tmp_path)
 
 
 def test_what_is_no_onnx_export_is_told(tiny_folder, tmp_path):
     with pytest.raises(ModelError, match=r"holds no model\.onnx"):
-        export_openvino(tiny_folder("bert"), tmp_path)
+        build("openvino-fp32", tiny_folder("bert"), tmp_path)
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compress.errors import ModelError
-from compress.export.parity import compare, made_up_sample
+from compress.export.parity import compare, compare_all, generated_batches
 from compress.export.prediction_agreement import MARGIN
 from compress.export.tune_ort_session import WORTH, fastest
 
@@ -141,10 +141,10 @@ def test_other_outputs_are_an_error(tiny_task):
 
 
 @pytest.mark.parametrize("pad", [0, 1])
-def test_made_up_batches_fit_the_model(tmp_path, tiny_task, pad):
+def test_generated_batches_fit_the_model(tmp_path, tiny_task, pad):
     config = {"vocab_size": 12, "pad_token_id": pad, "max_position_embeddings": 20}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    for each in made_up_sample(tmp_path, tiny_task):
+    for each in generated_batches(tmp_path, tiny_task)[0]:
         ids, mask = each["input_ids"], each["attention_mask"]
         assert ids.shape[1] <= 20 - pad - 1
         assert ids.min() >= 0
@@ -153,7 +153,14 @@ def test_made_up_batches_fit_the_model(tmp_path, tiny_task, pad):
         assert mask[:, 0].all()
 
 
-def test_the_default_session_stays_unless_another_gains():
+def test_default_session_options_win_unless_others_are_clearly_faster():
     assert fastest([1.0, WORTH + 0.001]) == 0
     assert fastest([1.0, WORTH - 0.001]) == 1
     assert fastest([1.0, 2.0]) == 0
+
+
+def test_parity_over_several_batch_sizes_is_the_worst_of_them(tiny_task):
+    drifting = Fixed(lambda ids: two(ids) + len(ids) - 1)
+    sizes = {1: [batch(1), batch(9)], 2: [batch(1, 9)]}
+    parity = compare_all(Fixed(two), drifting, sizes, tiny_task)
+    assert (parity.largest, parity.alone, parity.rows) == (1, 1, 2)

@@ -9,25 +9,25 @@ import pytest
 import compress.quantize.int8_dynamic as int8
 from compress.console import Console
 from compress.errors import ModelError, UsageError
-from compress.export.onnx import export_onnx
 from compress.model_info import digests, read_info
 from compress.quantize import quantize_folder
-from compress.quantize.int8_dynamic import quantize_int8_dynamic, quantize_int8_dynamic_model, shares_weights
+from compress.quantize.int8_dynamic import quantize_int8_dynamic_model, shares_weights
 from compress.runtime import onnx_runtime
 from compress.runtime.text_model import TextModel
+from tests.variant_builder import build
 
 
 @pytest.fixture(scope="module")
 def exported(tiny_folder, tmp_path_factory):
     work = tmp_path_factory.mktemp("exported")
-    export_onnx(tiny_folder("bert"), work)
+    build("onnx-fp32", tiny_folder("bert"), work)
     return work
 
 
 @pytest.fixture(scope="module")
 def quantized(exported, tmp_path_factory):
     work = tmp_path_factory.mktemp("quantized")
-    quantize_int8_dynamic(exported, work)
+    build("onnx-int8", exported, work)
     return work
 
 
@@ -72,7 +72,7 @@ def test_the_graph_given_is_left_as_it_was(exported):
 
 
 def test_nothing_is_said_by_the_quantizer(exported, tmp_path, caplog, capfd):
-    quantize_int8_dynamic(exported, tmp_path)
+    build("onnx-int8", exported, tmp_path)
     assert caplog.text == ""
     assert "".join(capfd.readouterr()) == ""
 
@@ -84,8 +84,8 @@ def test_nothing_is_said_by_the_quantizer(exported, tmp_path, caplog, capfd):
 def test_every_family_quantizes(family, tiny_folder, tiny_model, tmp_path):
     (tmp_path / "fp32").mkdir()
     (tmp_path / "int8").mkdir()
-    export_onnx(tiny_folder(tiny_model(family, initializer_range=0.1)), tmp_path / "fp32")
-    info = quantize_int8_dynamic(tmp_path / "fp32", tmp_path / "int8")
+    build("onnx-fp32", tiny_folder(tiny_model(family, initializer_range=0.1)), tmp_path / "fp32")
+    info = build("onnx-int8", tmp_path / "fp32", tmp_path / "int8")
     assert info.variant.parity["agreement"] > 0.8
     assert len(TextModel.open(tmp_path / "int8").predict(["a good film"])) == 1
 
@@ -94,9 +94,9 @@ def test_shared_weights_get_seven_bits_and_need_no_guard(tiny_folder, tiny_model
     """ONNX Runtime's guard fails on weights that several products share; without it 8 bits could overflow."""
     (tmp_path / "fp32").mkdir()
     (tmp_path / "int8").mkdir()
-    export_onnx(tiny_folder("albert"), tmp_path / "fp32")
+    build("onnx-fp32", tiny_folder("albert"), tmp_path / "fp32")
     assert shares_weights(onnx.load(tmp_path / "fp32" / "model.onnx"))
-    info = quantize_int8_dynamic(tmp_path / "fp32", tmp_path / "int8")
+    info = build("onnx-int8", tmp_path / "fp32", tmp_path / "int8")
     assert info.variant.session["guard_overflow"] is False
     graph = onnx.load(tmp_path / "int8" / "model.onnx").graph
     weights = {node.input[1] for node in graph.node if node.op_type == "MatMulInteger"}
@@ -123,9 +123,9 @@ def test_the_guard_changes_no_answer(exported, quantized, monkeypatch):
 
 def test_only_an_fp32_export_is_quantized(tiny_folder, quantized, tmp_path):
     with pytest.raises(ModelError, match="holds a model folder"):
-        quantize_int8_dynamic(tiny_folder("bert"), tmp_path)
+        build("onnx-int8", tiny_folder("bert"), tmp_path)
     with pytest.raises(ModelError, match="holds onnx-int8"):
-        quantize_int8_dynamic(quantized, tmp_path)
+        build("onnx-int8", quantized, tmp_path)
 
 
 def spoilt(proto, difference):
@@ -145,7 +145,7 @@ def test_a_broken_model_is_refused(exported, tmp_path, monkeypatch, difference, 
     monkeypatch.setattr(int8, "quantize_int8_dynamic_model", lambda proto: spoilt(real(proto), difference))
     sample = decided(exported)
     with pytest.raises(ModelError, match=message):
-        quantize_int8_dynamic(exported, tmp_path, sample=sample)
+        build("onnx-int8", exported, tmp_path, parity={0: sample})
 
 
 def decided(folder):
@@ -163,7 +163,7 @@ def decided(folder):
 def test_a_doubtful_model_is_told(exported, tmp_path, monkeypatch):
     monkeypatch.setattr(int8, "SUSPICIOUS", 1.1)
     told = io.StringIO()
-    quantize_int8_dynamic(exported, tmp_path, console=Console("human", err=told))
+    build("onnx-int8", exported, tmp_path, console=Console("human", err=told))
     assert "warning: onnx-int8: outputs within" in told.getvalue()
 
 

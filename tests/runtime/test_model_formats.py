@@ -1,4 +1,4 @@
-"""What stands at a path, and the ways in which it runs."""
+"""Which files are models, and the ways in which they run."""
 
 import shutil
 
@@ -8,15 +8,15 @@ import pytest
 from compress.errors import DeviceUnavailable, ModelError
 from compress.model_info import FolderInfo, write_info
 from compress.runtime import RUN_MODES, RUNTIMES, describe_model_file, open_predictor, run_mode_named
-from compress.runtime.model_formats import COMPILED, FP32, TENSORRT
+from compress.runtime.model_formats import FP32
 from compress.runtime.predictor import Placement
 
 EXPORTED = RUN_MODES["onnxruntime"].model_copy(update={"name": "onnx-fp32", "precision": "fp32"})
 
 
-def test_files_tell_their_form(tmp_path, write_sum):
+def test_bare_files_are_recognized(tmp_path, write_sum):
     bare = describe_model_file(write_sum(tmp_path / "any.onnx"))
-    assert (bare.form, bare.graph, bare.info) == ("onnx", tmp_path / "any.onnx", None)
+    assert (bare.format, bare.graph, bare.info) == ("onnx", tmp_path / "any.onnx", None)
     assert (bare.variant.name, bare.variant.runtime, bare.variant.precision) == ("onnx", "onnxruntime", "unknown")
     (tmp_path / "any.bin").touch()
     (tmp_path / "any.xml").write_text('<?xml version="1.0"?>\n<!-- made here -->\n<net name="any">')
@@ -33,108 +33,108 @@ def test_files_tell_their_form(tmp_path, write_sum):
         (["openvino/openvino_model.xml", "openvino/openvino_model.bin"], "openvino"),
     ],
 )
-def test_folders_tell_their_form_by_their_files(tmp_path, names, form):
+def test_folders_are_recognized_by_their_files(tmp_path, names, form):
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     found = describe_model_file(tmp_path)
-    assert found.form == form
+    assert found.format == form
     assert (found.graph is None) == (form == "torch")
 
 
-def test_compress_json_decides_where_there_is_one(tmp_path, write_sum):
+def test_compress_json_states_the_format(tmp_path, write_sum):
     write_sum(tmp_path / "model.onnx")
     (tmp_path / "openvino_model.xml").touch()
     (tmp_path / "openvino_model.bin").touch()
     own = RUN_MODES["openvino"].model_copy(update={"name": "openvino-fp32"})
     write_info(tmp_path, FolderInfo(step="export", made_by="tests", variant=own))
     found = describe_model_file(tmp_path)
-    assert (found.form, found.variant.name) == ("openvino", "openvino-fp32")
+    assert (found.format, found.variant.name) == ("openvino", "openvino-fp32")
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
-        ("notes.txt", "no runtime knows a file that ends in .txt"),
-        ("notes", "no runtime knows a file without an ending"),
-        ("m.pt", "m.pt is no model: no runtime knows a pickled module"),
-        ("m.json", "no runtime knows a file that ends in .json"),
+        ("notes.txt", "no runtime reads a file that ends in .txt"),
+        ("notes", "no runtime reads a file without a suffix"),
+        ("m.pt", "m.pt is not a model: no runtime reads a pickled module"),
+        ("m.json", "no runtime reads a file that ends in .json"),
         ("empty/", "is an empty folder"),
         ("absent", "there is no model at"),
     ],
 )
-def test_what_is_no_model_is_told_with_what_would_be_one(tmp_path, name, told):
+def test_error_for_a_path_without_model_names_expected_files(tmp_path, name, message):
     path = tmp_path / name
     if name.endswith("/"):
         path.mkdir()
     elif name != "absent":
         path.touch()
-    with pytest.raises(ModelError, match=told) as raised:
+    with pytest.raises(ModelError, match=message) as raised:
         describe_model_file(path)
     assert ".onnx" in raised.value.hint
     assert ".xml" in raised.value.hint
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "message"),
     [
-        ("graph.xml", "<net>", r"has its weights in graph\.bin, which is not beside it"),
-        ("graph.xml", "<project>", r"graph\.xml is no OpenVINO model"),
+        ("graph.xml", "<net>", r"has its weights in graph\.bin, which is missing"),
+        ("graph.xml", "<project>", r"graph\.xml is not an OpenVINO model"),
         ("graph.xml", "", r"graph\.xml is empty"),
         ("graph.onnx", "", r"graph\.onnx is empty"),
     ],
 )
-def test_bare_files_that_are_no_models(tmp_path, name, content, told):
+def test_incomplete_bare_files_are_refused(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
-    with pytest.raises(ModelError, match=told):
+    with pytest.raises(ModelError, match=message):
         describe_model_file(tmp_path / name)
 
 
-def test_a_folder_without_the_graph_it_tells_of(tmp_path):
+def test_missing_graph_of_a_stated_format_is_refused(tmp_path):
     write_info(tmp_path, FolderInfo(step="export", made_by="tests", variant=EXPORTED))
-    with pytest.raises(ModelError, match=r"holds no model\.onnx"):
+    with pytest.raises(ModelError, match=r"has no model\.onnx"):
         describe_model_file(tmp_path)
 
 
-def test_a_format_of_another_version_is_named(tmp_path):
+def test_unknown_format_names_the_nearest(tmp_path):
     later = EXPORTED.model_copy(update={"format": "openvin"})
     write_info(tmp_path, FolderInfo(step="export", made_by="tests", variant=later))
     with pytest.raises(ModelError, match="did you mean openvino"):
         describe_model_file(tmp_path)
 
 
-def test_every_way_has_its_runtime():
+def test_every_run_mode_has_a_runtime():
     for name, way in RUN_MODES.items():
         assert way.name == name
-        assert way.format in RUNTIMES[way.runtime].reads
+        assert way.format in RUNTIMES[way.runtime].formats
     with pytest.raises(ModelError, match="did you mean openvino"):
         run_mode_named("openvin")
 
 
-def test_every_runtime_says_what_it_needs_and_opens():
+def test_every_runtime_has_an_opener():
     from pkgutil import resolve_name
 
     for runtime in RUNTIMES.values():
         assert runtime.needs
-        assert callable(resolve_name(runtime.open))
+        assert callable(resolve_name(f"compress.runtime.{runtime.opener}"))
 
 
-def test_a_form_runs_only_where_it_can_be_read(tmp_path, write_sum, tiny_folder):
-    with pytest.raises(ModelError, match="in the form onnx; torch-compiled reads torch"):
-        open_predictor(write_sum(tmp_path / "any.onnx"), variant=COMPILED)
+def test_a_format_runs_only_in_runtimes_that_read_it(tmp_path, write_sum, tiny_folder):
+    with pytest.raises(ModelError, match="in the format onnx; torch-compiled reads torch"):
+        open_predictor(write_sum(tmp_path / "any.onnx"), variant=RUN_MODES["torch-compiled"])
     folder = tiny_folder("bert")
-    with pytest.raises(ModelError, match="in the form torch; openvino reads openvino and onnx") as raised:
+    with pytest.raises(ModelError, match="in the format torch; openvino reads openvino and onnx") as raised:
         open_predictor(folder, variant=RUN_MODES["openvino"])
     assert raised.value.hint == f"compress export {folder} OUT --as openvino"
     with pytest.raises(DeviceUnavailable, match="openvino runs on cpu, not on cuda"):
         open_predictor(tmp_path / "any.onnx", Placement("cuda"), RUN_MODES["openvino"])
     with pytest.raises(DeviceUnavailable, match="onnxruntime-tensorrt runs on cuda, not on cpu"):
-        open_predictor(tmp_path / "any.onnx", variant=TENSORRT)
+        open_predictor(tmp_path / "any.onnx", variant=RUN_MODES["onnx-tensorrt"])
     with pytest.raises(DeviceUnavailable, match="torch-graph runs on cuda, not on cpu"):
         open_predictor(tiny_folder("bert"), variant=RUN_MODES["torch-graph-bf16"])
 
 
-def test_an_exported_folder_runs_in_another_runtime_but_as_no_other_variant(tmp_path, write_sum, arrays):
+def test_exported_folder_runs_in_another_runtime_but_not_as_another_variant(tmp_path, write_sum, arrays):
     write_sum(tmp_path / "model.onnx")
     write_info(tmp_path, FolderInfo(step="export", made_by="tests", variant=EXPORTED))
     there = open_predictor(tmp_path, variant=RUN_MODES["openvino"])
@@ -146,21 +146,21 @@ def test_an_exported_folder_runs_in_another_runtime_but_as_no_other_variant(tmp_
             open_predictor(tmp_path, variant=other)
 
 
-def test_every_predictor_tells_the_same_things(tmp_path, write_sum, tiny_folder):
+def test_predictors_describe_the_same_fields(tmp_path, write_sum, tiny_folder):
     bare = write_sum(tmp_path / "any.onnx")
     for predictor in (
         open_predictor(bare),
         open_predictor(bare, variant=RUN_MODES["openvino"]),
         open_predictor(tiny_folder("bert")),
     ):
-        told = predictor.describe()
-        assert {"runtime", "version", "device", "device_name", "threads", "precision"} <= set(told)
-        assert {"session", "instructions", "options", "uses"} <= set(told)
-        assert told["threads"] == 1
-        assert told["device_name"]
+        facts = predictor.describe()
+        assert {"runtime", "version", "device", "device_name", "threads", "precision"} <= set(facts)
+        assert {"session", "instructions", "options", "uses"} <= set(facts)
+        assert facts["threads"] == 1
+        assert facts["device_name"]
 
 
-def test_callers_may_come_at_once(tmp_path, write_sum, tiny_folder):
+def test_predictors_are_thread_safe(tmp_path, write_sum, tiny_folder):
     from concurrent.futures import ThreadPoolExecutor
 
     bare = write_sum(tmp_path / "any.onnx")
@@ -187,21 +187,21 @@ HUB_LAYOUT = ("config.json", "onnx/model.onnx", "openvino_model.xml", "openvino_
     ("wanted", "form"),
     [((), "onnx"), (("torch",), "torch"), (("openvino", "onnx"), "openvino"), (("onnx", "openvino"), "onnx")],
 )
-def test_of_a_folder_with_several_forms_the_wanted_one_is_taken(tmp_path, wanted, form):
+def test_folder_with_several_formats_opens_as_the_wanted_one(tmp_path, wanted, form):
     for name in HUB_LAYOUT:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    assert describe_model_file(tmp_path, wanted).form == form
+    assert describe_model_file(tmp_path, wanted).format == form
 
 
-def test_what_compress_json_says_is_not_overruled(tmp_path, write_sum):
+def test_wanted_format_does_not_override_compress_json(tmp_path, write_sum):
     write_sum(tmp_path / "model.onnx")
     (tmp_path / "config.json").touch()
     write_info(tmp_path, FolderInfo(step="export", made_by="tests", variant=EXPORTED))
-    assert describe_model_file(tmp_path, ("torch",)).form == "onnx"
+    assert describe_model_file(tmp_path, ("torch",)).format == "onnx"
 
 
-def test_a_folder_with_an_export_beside_its_weights_runs_in_both(tiny_folder, tmp_path, write_sum, arrays):
+def test_folder_with_export_and_weights_runs_as_both(tiny_folder, tmp_path, write_sum, arrays):
     folder = tiny_folder("bert")
     both = tmp_path / "both"
     shutil.copytree(folder, both)

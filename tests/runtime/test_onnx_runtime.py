@@ -89,14 +89,16 @@ def test_an_input_type_that_no_text_gives_is_refused(write_sum, tmp_path):
 def test_a_corrupt_file_is_an_error_of_ours(write_sum, tmp_path, capfd, content):
     path = write_sum(tmp_path / "model.onnx")
     path.write_bytes(path.read_bytes()[:40] if content is None else content)
-    with pytest.raises(ModelError, match="is empty" if content == b"" else "cannot read .* cut off, or no ONNX file"):
+    with pytest.raises(
+        ModelError, match="is empty" if content == b"" else "cannot read .* truncated, or not an ONNX model"
+    ):
         open_predictor(path)
     assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("nowhere", "no model at .*nowhere"), ("empty", "is an empty folder"), ("notes.txt", "notes.txt is no model")],
+    [("nowhere", "no model at .*nowhere"), ("empty", "is an empty folder"), ("notes.txt", "notes.txt is not a model")],
 )
 def test_what_holds_no_model_is_told(tmp_path, name, told):
     (tmp_path / "empty").mkdir()

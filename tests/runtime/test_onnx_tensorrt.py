@@ -8,12 +8,11 @@ import onnxruntime as ort
 import pytest
 
 from compress.errors import DeviceUnavailable, ModelError
-from compress.export.tensorrt import export_tensorrt
-from compress.runtime import onnx_tensorrt, open_predictor
-from compress.runtime.model_formats import TENSORRT
+from compress.runtime import RUN_MODES, onnx_tensorrt, open_predictor
 from compress.runtime.onnx_runtime import OnnxPredictor
 from compress.runtime.onnx_tensorrt import PROVIDER, TensorrtPredictor, engine, weights_beside
 from compress.runtime.predictor import Placement
+from tests.variant_builder import build
 
 HERE = PROVIDER in ort.get_available_providers()
 
@@ -22,9 +21,9 @@ HERE = PROVIDER in ort.get_available_providers()
 def test_without_the_provider_it_is_not_here(tmp_path, write_sum):
     path = write_sum(tmp_path / "model.onnx")
     with pytest.raises(DeviceUnavailable, match="no TensorrtExecutionProvider"):
-        open_predictor(path, Placement("cuda"), TENSORRT)
+        open_predictor(path, Placement("cuda"), RUN_MODES["onnx-tensorrt"])
     with pytest.raises(DeviceUnavailable, match="no TensorrtExecutionProvider"):
-        export_tensorrt(tmp_path, tmp_path)
+        build("onnx-tensorrt", tmp_path, tmp_path)
 
 
 def test_an_engine_has_bounds_and_is_kept_by_content(tmp_path, write_sum, monkeypatch):
@@ -97,7 +96,7 @@ def test_the_longest_text_is_the_model_s(tmp_path, config, longest):
 
 def test_int8_is_not_run_there(tmp_path, write_sum, monkeypatch):
     monkeypatch.setattr(onnx_tensorrt, "check_provider", lambda name: None)
-    int8 = TENSORRT.model_copy(update={"precision": "int8"})
+    int8 = RUN_MODES["onnx-tensorrt"].model_copy(update={"precision": "int8"})
     with pytest.raises(ModelError, match="in fp16 or fp32, not in int8"):
         open_predictor(write_sum(tmp_path / "model.onnx"), Placement("cuda"), int8)
 
@@ -105,11 +104,10 @@ def test_int8_is_not_run_there(tmp_path, write_sum, monkeypatch):
 @pytest.mark.gpu
 @pytest.mark.skipif(not HERE, reason="this ONNX Runtime has no TensorRT")
 def test_engines_give_the_cpu_s_answers(tiny_folder, tmp_path_factory):
-    from compress.export.onnx import export_onnx
 
     source, work = tmp_path_factory.mktemp("onnx"), tmp_path_factory.mktemp("tensorrt")
-    export_onnx(tiny_folder("bert"), source)
-    info = export_tensorrt(source, work)
+    build("onnx-fp32", tiny_folder("bert"), source)
+    info = build("onnx-tensorrt", source, work)
     assert info.variant.name == "onnx-tensorrt"
     there, here = open_predictor(work, Placement("cuda")), open_predictor(source)
     for rows, length in ((1, 5), (4, 20)):

@@ -28,7 +28,7 @@ def test_too_little_memory_is_told_as_such(error):
     assert is_memory(error)
     told = run_failure("PyTorch", "torch-fp32", ARRAYS, error)
     assert isinstance(told, OutOfMemory)
-    assert told.message == "a batch of 4096 rows of 512 pieces does not fit in memory."
+    assert told.message == "a batch of 4096 rows of 512 tokens does not fit in memory."
     assert load_failure("PyTorch", "x", error).message == "x does not fit in memory."
 
 
@@ -67,7 +67,7 @@ print(predictor.predict(small)["logits"].shape)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["a batch of 4096 rows of 512 pieces does not fit in memory.", "(1, 4, 512)"]
+    assert done.stdout.splitlines() == ["a batch of 4096 rows of 512 tokens does not fit in memory.", "(1, 4, 512)"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by a Linux call")
@@ -86,14 +86,14 @@ except OutOfMemory as error:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "a batch of 100000 rows of 64 pieces does not fit in memory."
+    assert done.stdout.strip() == "a batch of 100000 rows of 64 tokens does not fit in memory."
 
 
 @pytest.mark.parametrize("way", ["onnxruntime", "openvino"])
 def test_a_file_that_is_cut_off_is_told_without_codes(tmp_path, write_wide, way):
     path = write_wide(tmp_path / "wide.onnx")
     path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(ModelError, match=r"cannot read .*wide\.onnx: it is cut off, or no ONNX file\.$"):
+    with pytest.raises(ModelError, match=r"cannot read .*wide\.onnx: it is truncated, or not an ONNX model\.$"):
         open_predictor(path, variant=RUN_MODES[way])
 
 

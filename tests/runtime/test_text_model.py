@@ -8,7 +8,7 @@ import pytest
 import compress
 from compress.errors import ModelError, UsageError
 from compress.model_info import read_info, write_info
-from compress.runtime.model_formats import GRAPH_BF16
+from compress.runtime import RUN_MODES
 from compress.runtime.predictor import Placement
 from compress.runtime.text_model import TextModel, read_texts
 
@@ -50,7 +50,7 @@ def test_compress_open_is_the_short_way(tiny_folder):
 def test_what_runs_on_cuda_alone_is_opened_there(tiny_folder, tmp_path, monkeypatch):
     """The CPU would only be refused; without a device the refusal names what is missing."""
     folder = shutil.copytree(tiny_folder("distilbert"), tmp_path / "winner")
-    write_info(folder, read_info(folder).model_copy(update={"variant": GRAPH_BF16}))
+    write_info(folder, read_info(folder).model_copy(update={"variant": RUN_MODES["torch-graph-bf16"]}))
     asked = []
     monkeypatch.setattr("compress.runtime.text_model.open_predictor", lambda path, place: asked.append(place))
     compress.open(folder)

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from compress.errors import DeviceUnavailable, ModelError
-from compress.runtime import open_predictor
-from compress.runtime.model_formats import COMPILED, COMPILED_BF16
+from compress.runtime import RUN_MODES, open_predictor
 from compress.runtime.predictor import Placement
 
 KINDS = [((3, 9), (8, 33), (2, 64)), ((1, 9), (1, 30))]
@@ -36,7 +35,7 @@ def nothing_compiled_before():
 @pytest.mark.parametrize("family", ["bert", "distilbert"])
 def test_one_graph_serves_all_shapes_with_the_eager_answers(tiny_folder, family):
     folder = tiny_folder(family)
-    compiled, eager = open_predictor(folder, variant=COMPILED), open_predictor(folder)
+    compiled, eager = open_predictor(folder, variant=RUN_MODES["torch-compiled"]), open_predictor(folder)
     assert compiled.describe()["options"]["compiled_graphs"] == 0
     for graphs, shapes in enumerate(KINDS, start=1):
         for rows, length in shapes:
@@ -57,7 +56,7 @@ def test_one_graph_serves_all_shapes_with_the_eager_answers(tiny_folder, family)
 @pytest.mark.slow
 def test_callers_may_come_at_once_before_anything_is_compiled(tiny_folder):
     folder = tiny_folder("bert")
-    compiled, eager = open_predictor(folder, variant=COMPILED), open_predictor(folder)
+    compiled, eager = open_predictor(folder, variant=RUN_MODES["torch-compiled"]), open_predictor(folder)
     arrays = [batch(compiled, 2, 5 + index) for index in range(8)]
     with ThreadPoolExecutor(4) as callers:
         together = list(callers.map(compiled.predict, arrays))
@@ -69,7 +68,7 @@ def test_callers_may_come_at_once_before_anything_is_compiled(tiny_folder):
 @pytest.mark.slow
 def test_a_first_batch_with_as_many_rows_as_pieces_does_not_stand_for_others(tiny_folder):
     folder = tiny_folder("distilbert")
-    compiled, eager = open_predictor(folder, variant=COMPILED), open_predictor(folder)
+    compiled, eager = open_predictor(folder, variant=RUN_MODES["torch-compiled"]), open_predictor(folder)
     for rows, length, kinds in ((6, 6, 1), (3, 9, 2), (8, 33, 2), (7, 7, 2)):
         arrays = batch(compiled, rows, length)
         np.testing.assert_allclose(compiled.predict(arrays)["logits"], eager.predict(arrays)["logits"], atol=1e-4)
@@ -81,7 +80,7 @@ def test_a_first_batch_with_as_many_rows_as_pieces_does_not_stand_for_others(tin
 @pytest.mark.slow
 def test_bf16_is_close_by(tiny_folder):
     folder = tiny_folder("bert")
-    compiled, eager = open_predictor(folder, variant=COMPILED_BF16), open_predictor(folder)
+    compiled, eager = open_predictor(folder, variant=RUN_MODES["torch-compiled-bf16"]), open_predictor(folder)
     arrays = batch(compiled, 3, 9)
     off = np.abs(compiled.predict(arrays)["logits"] - eager.predict(arrays)["logits"]).max()
     assert 0 < off < 0.5
@@ -89,13 +88,13 @@ def test_bf16_is_close_by(tiny_folder):
 
 @pytest.mark.slow
 def test_a_batch_that_it_cannot_run_is_told_with_its_shape(tiny_folder):
-    compiled = open_predictor(tiny_folder("bert"), variant=COMPILED)
+    compiled = open_predictor(tiny_folder("bert"), variant=RUN_MODES["torch-compiled"])
     with pytest.raises(ModelError, match=r"cannot .* torch-compiled"):
         compiled.predict(batch(compiled, 2, 100))
 
 
 def test_what_cannot_be_compiled_is_an_error_and_never_runs_eagerly(tiny_folder, monkeypatch):
-    compiled = open_predictor(tiny_folder("bert"), variant=COMPILED)
+    compiled = open_predictor(tiny_folder("bert"), variant=RUN_MODES["torch-compiled"])
 
     def forward(input_ids, **others):
         torch._dynamo.graph_break()
@@ -114,7 +113,7 @@ def test_without_a_compiler_it_is_not_here(tiny_folder, monkeypatch):
     # Not by way of Inductor's config: putting an entry of it back hides the entry for good.
     monkeypatch.setattr(torch._inductor.cpp_builder, "get_cpp_compiler", no_compiler)
     with pytest.raises(DeviceUnavailable, match=r"needs a C\+\+ compiler"):
-        open_predictor(tiny_folder("bert"), variant=COMPILED)
+        open_predictor(tiny_folder("bert"), variant=RUN_MODES["torch-compiled"])
 
 
 @pytest.mark.gpu
@@ -122,7 +121,9 @@ def test_without_a_compiler_it_is_not_here(tiny_folder, monkeypatch):
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_cuda_gives_the_cpu_s_answers_and_keeps_time(tiny_folder, precision):
     folder = tiny_folder("bert")
-    variant = COMPILED.model_copy(update={"name": f"torch-compiled-{precision}", "precision": precision})
+    variant = RUN_MODES["torch-compiled"].model_copy(
+        update={"name": f"torch-compiled-{precision}", "precision": precision}
+    )
     compiled, exact = open_predictor(folder, Placement("cuda"), variant), open_predictor(folder)
     for graphs, shapes in enumerate(KINDS, start=1):
         for rows, length in shapes:
@@ -139,8 +140,8 @@ def test_no_helper_processes_stay_behind(tiny_folder):
 import numpy as np, psutil
 from pathlib import Path
 from compress.runtime import open_predictor
-from compress.runtime.model_formats import COMPILED
-predictor = open_predictor(Path({str(tiny_folder("distilbert"))!r}), variant=COMPILED)
+from compress.runtime import RUN_MODES
+predictor = open_predictor(Path({str(tiny_folder("distilbert"))!r}), variant=RUN_MODES["torch-compiled"])
 predictor.predict({{name: np.ones((2, 5), dtype=np.int64) for name in predictor.inputs}})
 print(len(psutil.Process().children(recursive=True)))
 """

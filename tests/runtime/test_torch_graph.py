@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from compress.errors import DeviceUnavailable
-from compress.runtime import TimedOnDevice, open_predictor, torch_graph
-from compress.runtime.model_formats import GRAPH_BF16, GRAPH_FP16
+from compress.runtime import RUN_MODES, TimedOnDevice, open_predictor, torch_graph
 from compress.runtime.predictor import Placement
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
@@ -24,12 +23,12 @@ def batch(rows, length):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
 def test_without_cuda_it_is_not_here(tiny_folder):
     with pytest.raises(DeviceUnavailable, match="no CUDA device"):
-        open_predictor(tiny_folder("bert"), Placement("cuda"), GRAPH_BF16)
+        open_predictor(tiny_folder("bert"), Placement("cuda"), RUN_MODES["torch-graph-bf16"])
 
 
 @pytest.mark.gpu
 @needs_cuda
-@pytest.mark.parametrize("variant", [GRAPH_BF16, GRAPH_FP16])
+@pytest.mark.parametrize("variant", [RUN_MODES["torch-graph-bf16"], RUN_MODES["torch-graph-fp16"]])
 def test_replays_give_the_cpu_s_answers(tiny_folder, variant):
     folder = tiny_folder("bert")
     graph, exact = open_predictor(folder, Placement("cuda"), variant), open_predictor(folder)
@@ -46,7 +45,7 @@ def test_replays_give_the_cpu_s_answers(tiny_folder, variant):
 @needs_cuda
 def test_the_cache_of_shapes_is_bounded(tiny_folder, monkeypatch):
     monkeypatch.setattr(torch_graph, "SHAPES", 2)
-    graph = open_predictor(tiny_folder("bert"), Placement("cuda"), GRAPH_BF16)
+    graph = open_predictor(tiny_folder("bert"), Placement("cuda"), RUN_MODES["torch-graph-bf16"])
     first = graph.predict(batch(2, 5))["logits"]
     for length in (6, 7, 8):
         graph.predict(batch(2, length))
@@ -57,7 +56,7 @@ def test_the_cache_of_shapes_is_bounded(tiny_folder, monkeypatch):
 @pytest.mark.gpu
 @needs_cuda
 def test_callers_take_turns(tiny_folder):
-    graph = open_predictor(tiny_folder("bert"), Placement("cuda"), GRAPH_BF16)
+    graph = open_predictor(tiny_folder("bert"), Placement("cuda"), RUN_MODES["torch-graph-bf16"])
     batches = [batch(2, 5 + index % 7) for index in range(64)]
     alone = [graph.predict(arrays)["logits"] for arrays in batches]
     with ThreadPoolExecutor(8) as callers:

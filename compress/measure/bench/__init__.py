@@ -86,7 +86,7 @@ def bench(
     """Time models at every target and say how many times faster each is than the first.
 
     Args:
-        models: model folders, exported folders, ONNX or OpenVINO files or hub ids; each may end in ``:`` and one of
+        models: model folders, exported folders, bare model files or hub ids; each may end in ``:`` and one of
             `runtime.WAYS`, which is how it then runs.
         targets: where; those that name no length are timed at the texts' lengths, or at 128 pieces without texts.
         against: the model that ratios are to, as it stands in ``models``; the first one by default.

@@ -10,16 +10,17 @@ from pathlib import Path
 from compress.environment import require
 from compress.errors import CompressError, UsageError, nearest
 from compress.families import max_positions
+from compress.formats import BARE_FILES, STORED_PRECISION, describe_bare_files
 from compress.measure.resources.footprint import Footprint, footprint
 from compress.model_info import FolderInfo, TaskInfo, VariantInfo, find_info
-from compress.runtime.model_formats import FP32, RUN_MODES, STORED_PRECISION, describe_model_file
+from compress.runtime.model_formats import FP32, RUN_MODES, describe_model_file
 from compress.tasks import kind_of
 from compress.tasks.base import TaskInput
 
 BUILT = "variants that must be built first are timed by their own folder: compress export MODEL FOLDER"
 
 MEANT = (
-    "a model is a folder, a file that ends in .onnx or .xml (OpenVINO), a card (compress ls), or a hub id owner/name"
+    f"a model is a folder, a file that ends in {describe_bare_files()}, a card (compress ls), or a hub id owner/name"
 )
 
 
@@ -111,7 +112,7 @@ def chosen_base(against: str | None, names: Sequence[str]) -> str:
 
 
 def _split(word: str) -> tuple[str, str | None]:
-    """`model.onnx:openvino` as its two parts; a path may have colons of its own."""
+    """`model.onnx:MODE` as its two parts; a path may have colons of its own."""
     model, colon, way = word.rpartition(":")
     if not colon or _there(word):
         return word, None
@@ -177,7 +178,7 @@ def _locate(model: str) -> Path:
 
 def _local(path: Path, model: str) -> bool:
     """Whether a word that names nothing here can only have meant a path: `owner/name` may be a hub id."""
-    if path.suffix in (".onnx", ".xml") or model.startswith((".", "/", "~")) or path.is_absolute():
+    if path.suffix in BARE_FILES or model.startswith((".", "/", "~")) or path.is_absolute():
         return True
     return len(path.parts) > 1 and path.parent.is_dir()
 

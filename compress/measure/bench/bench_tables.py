@@ -8,11 +8,11 @@ from math import floor, log10
 from typing import Any
 
 from compress.console import Console, duration
+from compress.formats import STORED_PRECISION
 from compress.measure.bench.bench_result import Bench, Comparison, TimedModel
 from compress.measure.result_base import Score
 from compress.measure.roofline.roofline import MachineLimits
 from compress.measure.timing.latency import Latency, Noise
-from compress.runtime.model_formats import STORED_PRECISION
 
 SURE = 0.005
 """Half an interval's width over its value below which a fourth digit means something."""

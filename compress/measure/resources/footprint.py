@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from glob import escape
 from pathlib import Path
 
 from compress.errors import ModelError
+from compress.formats import FORMATS, WEIGHT_SUFFIXES
 from compress.measure.resources.flops import flops
 from compress.measure.result_base import ResultModel
 from compress.model_info import COMPANIONS, INFO_FILE, VariantInfo, read_info
 from compress.runtime import runtime_of
-from compress.runtime.model_formats import TORCH_WEIGHTS, describe_model_file
+from compress.runtime.model_formats import describe_model_file
 
-WEIGHTS = (".safetensors", ".onnx", ".onnx.data", ".onnx_data", ".bin", ".pt", ".pth")
-"""Endings of files that hold weights (an ONNX model above 2 GB keeps them beside it)."""
 TOLD_ONLY = ("README.md", "LICENSE", "digests.json", ".gitattributes")
 """Files of a published folder that tell about the model and are not read to predict."""
 TOLD_FOLDERS = ("report", "variants")
@@ -54,10 +52,11 @@ def needed_files(model: Path, variant: VariantInfo | None = None) -> list[Path]:
     if model.is_dir() and (model / INFO_FILE).is_file():
         return _all_but_told(model)
     try:
-        found = describe_model_file(model, runtime_of(variant).reads if variant else ())
+        found = describe_model_file(model, runtime_of(variant).formats if variant else ())
     except ModelError:
         return []
-    weights = _graph_files(found.graph) if found.graph else _torch_weights(model)
+    graph = found.graph
+    weights = [graph, *FORMATS[found.format].weight_files(graph)] if graph else _torch_weights(model)
     companions = [model / name for name in COMPANIONS] if model.is_dir() else []
     return [*(path for path in companions if path.is_file()), *weights]
 
@@ -73,16 +72,9 @@ def _all_but_told(folder: Path) -> list[Path]:
     ]
 
 
-def _graph_files(graph: Path) -> list[Path]:
-    """A graph with its weights, where they are files of their own."""
-    if graph.suffix.lower() == ".xml":
-        return [graph, graph.with_suffix(".bin")]
-    return [graph, *sorted(graph.parent.glob(f"{escape(graph.name)}[._]data"))]
-
-
 def _torch_weights(folder: Path) -> list[Path]:
     """The weights that are read, as one file or as an index and its parts."""
-    for name in TORCH_WEIGHTS:
+    for name in FORMATS["torch"].weights:
         if (folder / name).is_file():
             return [folder / name]
         if (folder / f"{name}.index.json").is_file():
@@ -94,9 +86,9 @@ def _torch_weights(folder: Path) -> list[Path]:
 def footprint(folder: Path, variant: VariantInfo | None = None) -> Footprint:
     """Measure a model folder, a variant's folder or a bare file, run as ``variant`` where that is not told by it."""
     files = needed_files(folder, variant)
-    weights = [path for path in files if path.name.endswith(WEIGHTS)]
+    weights = [path for path in files if path.name.endswith(WEIGHT_SUFFIXES)]
     if not weights:
-        raise ModelError(f"{folder} holds no weights.", hint=f"expected a file that ends in {', '.join(WEIGHTS)}")
+        raise ModelError(f"{folder} has no weights.", hint=f"expected a file that ends in {', '.join(WEIGHT_SUFFIXES)}")
     shape = read_info(folder).shape if (folder / INFO_FILE).is_file() else None
     counts = {length: flops(shape, length) for length in LENGTHS} if shape else {}
     return Footprint(

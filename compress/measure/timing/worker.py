@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from compress.errors import CompressError, DeviceUnavailable, MissingExtra, ModelError
+from compress.formats import RUNTIMES
 from compress.measure.interference.gpu_monitor import GpuMonitor
 from compress.measure.interference.interference import InterferenceMonitor
 from compress.measure.resources.energy import EnergyMeter
@@ -37,7 +38,7 @@ from compress.tasks.base import Arrays
 if TYPE_CHECKING:
     from compress.runtime.text_model import TextModel
 
-HEAVY = ("numpy", "onnxruntime", "openvino", "tokenizers", "torch", "transformers.modeling_utils")
+HEAVY = tuple(dict.fromkeys(("numpy", "tokenizers", *(name for each in RUNTIMES.values() for name in each.modules))))
 """Modules that take long to import; a later process of the same job imports those that the first one needed ahead."""
 
 

@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 
 from compress.cards import HubCheckpoint, list_recipes, list_students, list_teachers
 from compress.errors import CompressError, UsageError, nearest
+from compress.formats import RUNTIMES
 from compress.losses import LOSSES
 from compress.measure.quality.robustness import PERTURBATIONS
 from compress.recipe import schema_lookup
@@ -136,7 +137,7 @@ def _variants(options: argparse.Namespace) -> Rows:
             "runtime": variant.runtime,
             "devices": list(variant.devices),
             "by default on": list(variant.default_on),
-            "needs": variant.wants,
+            "needs": RUNTIMES[variant.runtime].needs,
         }
         for variant in VARIANTS.values()
     ]

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from compress.environment import cuda_devices, cuda_version, describe, driver_version, versions
+from compress.formats import RUNTIMES
 from compress.pipeline.graph import Plan
 from compress.pipeline.steps import measure_step, report_step, scoring_steps
 from compress.pipeline.strip_paths import recipe_without_paths
 from compress.recipe.measure_schema import Measure
 
-RUNTIME_LIBRARIES: Mapping[str, Sequence[str]] = {
-    "torch": ("torch", "transformers"),
-    "torch-compiled": ("torch", "transformers", "triton"),
-    "torch-graph": ("torch", "transformers"),
-    "onnxruntime": ("onnxruntime", "onnxruntime-gpu"),
-    "onnxruntime-tensorrt": ("onnxruntime-gpu", "tensorrt"),
-    "openvino": ("openvino",),
-}
-"""Their versions are part of a measurement in that runtime."""
 SHARED_LIBRARIES = ("tokenizers", "numpy")
 """Their versions are part of every measurement."""
 
@@ -34,7 +25,7 @@ def add_baseline(plan: Plan) -> None:
 def add_measure(plan: Plan, limits: bool) -> None:
     """The step that times every variant; with ``limits``, the machine's own limits too."""
     recipe, targets = plan.recipe, plan.present_targets
-    libraries = {name for entry in plan.variants for name in RUNTIME_LIBRARIES[entry.variant.runtime]}
+    libraries = {name for entry in plan.variants for name in RUNTIMES[entry.variant.runtime].libraries}
     settings: dict[str, Any] = {
         "targets": [target.model_dump(mode="json") for target in targets],
         "measure": timing_settings(recipe.measure),

@@ -20,8 +20,8 @@ def add_variants(plan: Plan, model: PlannedModel) -> None:
     recipe = plan.recipe
     devices = list(dict.fromkeys(target.device for target in recipe.targets))
     built: dict[str, str] = {}
-    quantizer = recipe.quantize.method if recipe.quantize else None
-    for variant in variants_for(recipe.export, quantizer, devices, also=recipe.variants):
+    quantizers = [recipe.quantize.method] if recipe.quantize else []
+    for variant in variants_for(recipe.export, quantizers, devices, also=recipe.variants):
         step = built[variant.name] = _add_build(plan, model, variant, built)
         targets = [target for target in plan.present_targets if variant.runs_on(target.device)]
         scores = {target.title: _add_scoring(plan, "score", model, variant, step, target) for target in targets}
@@ -32,14 +32,19 @@ def add_variants(plan: Plan, model: PlannedModel) -> None:
 
 def _add_build(plan: Plan, model: PlannedModel, variant: Variant, built: Mapping[str, str]) -> str:
     """The step that builds ``variant``, or the model's own step where nothing has to be built."""
-    if variant.build is None:
+    if variant.builder is None:
         return model.step
-    kind = "quantize" if variant.method else "export"
+    kind = "quantize" if variant.quantizer else "export"
     parent = built[variant.needs] if variant.needs else model.step
-    run = partial(build_variant.build, parent=parent, variant=variant)
-    return plan.add(
-        f"{kind}-{model.name}-{variant.name}", kind, {"variant": variant.name}, ["data", parent], run, optional=True
-    )
+    targets = [target for target in plan.present_targets if variant.runs_on(target.device)]
+    settings: dict[str, Any] = {
+        "settings": {},
+        "batches": sorted({target.batch for target in targets}),
+        "seed": plan.recipe.seed,
+    }
+    run = partial(build_variant.build, parent=parent, variant=variant, **settings)
+    settings |= {"variant": variant.name, "version": variant.version}
+    return plan.add(f"{kind}-{model.name}-{variant.name}", kind, settings, ["data", parent], run, optional=True)
 
 
 def _add_scoring(

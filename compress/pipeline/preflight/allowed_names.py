@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from compress.measure.quality.robustness import PERTURBATIONS
 from compress.tasks import KINDS
-from compress.variants import FORMATS, QUANTIZERS, VARIANTS
+from compress.variants import EXPORTS, QUANTIZERS, VARIANTS
 
 TRACKERS = ("tensorboard", "wandb", "mlflow", "comet_ml", "aim", "clearml", "dvclive", "swanlab", "trackio")
 """Experiment trackers that Accelerate brings; each needs its own library installed."""
@@ -14,7 +14,7 @@ TRACKERS = ("tensorboard", "wandb", "mlflow", "comet_ml", "aim", "clearml", "dvc
 NAMES: Mapping[str, Collection[str]] = {
     "task kinds": KINDS,
     "quantizers": QUANTIZERS,
-    "formats": FORMATS,
+    "formats": EXPORTS,
     "variants": VARIANTS,
     "perturbations": PERTURBATIONS,
     "trackers": TRACKERS,

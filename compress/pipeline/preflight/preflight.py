@@ -30,16 +30,14 @@ LIBRARIES = {
     "finetune": {"torch": "train", "transformers": "train", "accelerate": "train"},
     "distill": {"torch": "train", "transformers": "train", "accelerate": "train"},
     "prune": {"torch": "train", "transformers": "train", "torch_pruning": "train"},
-    "export": {"torch": "train", "onnx": "train", "onnxscript": "train"},
-    "quantize": {"onnx": "train", "onnxruntime": "train"},
     "report": {"jinja2": "report"},
 }
-"""Libraries that each kind of step imports, and the extra that contains them."""
-RUNTIME_LIBRARIES = {"openvino": {"openvino": "openvino"}}
-"""Libraries that a variant's runtime imports, in addition to those of its step's kind."""
+"""Libraries that each kind of step imports, and the extra that contains them; variants state their own."""
 
 DISK_PER_MODEL = 8
 """Disk space of a model as a multiple of the teacher's weights: itself, its variants, and checkpoints."""
+
+BUILD_STEPS = {"export", "quantize"}
 
 
 @dataclass(frozen=True)
@@ -109,8 +107,11 @@ def _task_of(plan: Plan, store: StepStore) -> TaskInfo | None:
 def _missing_libraries(plan: Plan, waiting: Sequence[Step]) -> Iterator[str]:
     due = {step.kind for step in waiting}
     needed = {library: extra for kind, needs in LIBRARIES.items() if kind in due for library, extra in needs.items()}
-    for name in {step.settings["variant"] for step in waiting if "variant" in step.settings}:
-        needed |= RUNTIME_LIBRARIES.get(VARIANTS[name].runtime, {})
+    for step in waiting:
+        if "variant" in step.settings:
+            variant = VARIANTS[step.settings["variant"]]
+            needed.update(variant.run_modules)
+            needed.update(variant.build_modules if step.kind in BUILD_STEPS else {})
     if plan.recipe.track and any(step.trains for step in waiting):
         needed[plan.recipe.track] = "track"
     absent = {library: extra for library, extra in needed.items() if importlib.util.find_spec(library) is None}

@@ -1,24 +1,88 @@
-"""The export and quantize steps: build one variant of a model and check it against its source."""
+"""The export and quantize steps: build one variant of a model and compare its outputs with its source's."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from compress.pipeline.step_context import StepContext
 from compress.variants import Variant
 
-PARITY_ROWS, PARITY_BATCH = 128, 8
-"""Rows of train, and rows a batch, on which a variant's outputs are compared with its source's."""
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from compress.data.encode import EncodedRows
+    from compress.data.splits.prepare_splits import Roles
+
+SAMPLE_ROWS = 128
+"""Rows of train on which outputs are compared, and from which a static quantizer takes its ranges."""
+
+CANDIDATE_ROWS = 4096
+"""Random rows of train among which these are drawn in the proportions of the classes; reading all takes too long."""
+
+PARITY_BATCH = 8
+"""Rows a batch where no target runs the variant."""
 
 
-def build(context: StepContext, parent: str, variant: Variant) -> None:
-    """Export or quantize one model; its answers are compared with its parent's on rows of train."""
-    from compress.data.encode import by_length, encode_rows
+def build(
+    context: StepContext,
+    parent: str,
+    variant: Variant,
+    *,
+    settings: Mapping[str, Any],
+    batches: Sequence[int],
+    seed: int,
+) -> None:
+    """Export or quantize one model.
+
+    Args:
+        context: of the step.
+        parent: the step whose folder it is made from.
+        variant: what to build.
+        settings: of the method.
+        batches: batch sizes of the targets that run it; outputs are compared at each.
+        seed: of the rows that are drawn, and of the method.
+    """
     from compress.data.splits.prepare_splits import load_prepared
+    from compress.export import BuildContext
+
+    prepared, source = load_prepared(context.inputs["data"]), context.inputs[parent]
+    sizes = batches or [PARITY_BATCH]
+    encoded = sample_train(prepared, source, max(SAMPLE_ROWS, *sizes), seed)
+    variant.make(
+        BuildContext(
+            variant=variant.info,
+            source=source,
+            work=context.work,
+            settings=settings,
+            seed=seed,
+            console=context.console,
+            parity={size: in_batches(encoded, size) for size in sizes},
+            calibration=lambda: in_batches(encoded, PARITY_BATCH),
+            select_rows=lambda: prepared.rows("select"),
+        )
+    )
+
+
+def sample_train(prepared: Roles, tokenizer: Path, count: int, seed: int) -> EncodedRows:
+    """Encode ``count`` rows of train with the tokenizer of a model folder, drawn in the proportions of the classes."""
+    import numpy as np
+
+    from compress.data.encode import encode_rows
+    from compress.data.splits.stratified_sample import stratified_sample
     from compress.data.tokenizer import TextTokenizer
 
-    roles, source = load_prepared(context.inputs["data"]), context.inputs[parent]
-    task = roles.info.task_info
-    rows = roles.rows("train")
-    few = [rows[index] for index in range(min(PARITY_ROWS, len(rows)))]
-    encoded = encode_rows(few, task, TextTokenizer.load(source))
-    sample = [encoded.batch(indices) for indices in by_length(encoded.lengths, PARITY_BATCH)]
-    variant.make(source, context.work, sample=sample, console=context.console)
+    train, task = prepared.rows("train"), prepared.info.task_info
+    random = np.random.default_rng(seed)
+    candidates = [train[int(index)] for index in random.permutation(len(train))[: max(CANDIDATE_ROWS, count)]]
+    labels = [row.get("label") for row in candidates]
+    classes = [label if task.labels and isinstance(label, (int, str)) else None for label in labels]
+    chosen = [candidates[int(index)] for index in stratified_sample(classes, count, seed)]
+    return encode_rows(chosen, task, TextTokenizer.load(tokenizer))
+
+
+def in_batches(encoded: EncodedRows, size: int) -> list[Any]:
+    """Return padded batches of ``size`` rows of similar length."""
+    from compress.data.encode import by_length
+
+    return [encoded.batch(indices) for indices in by_length(encoded.lengths, size)]

@@ -84,7 +84,7 @@ def measure(
         TimedModel(
             key=entry.key,
             folder=context.inputs[entry.step],
-            variant=None if entry.variant.build else entry.variant.info,
+            variant=None if entry.variant.builder else entry.variant.info,
             titles=frozenset(entry.scores),
         )
         for entry in variants

@@ -95,7 +95,7 @@ def _answered(
     from compress.runtime.predictor import Placement
 
     folder = context.inputs[parent]
-    predictor = open_predictor(folder, Placement(device, usable_cores()), None if variant.build else variant.info)
+    predictor = open_predictor(folder, Placement(device, usable_cores()), None if variant.builder else variant.info)
     task, tokens = read_info(folder).task, TextTokenizer.load(folder)
     assert task is not None  # every model of a run was made for its task
     searched, embedded = None, None

@@ -120,7 +120,7 @@ def score_pairs(rows: Sequence[Row], folder: Path, device: str, console: Console
     kind = kind_of(task)
     asked = (kind.from_input((str(row["query"]), *documents_of(row)), task) for row in rows)
     encoded = encode_rows(asked, task, TextTokenizer.load(folder))
-    own = describe_model_file(folder).form == "torch" and device == "cuda"
+    own = describe_model_file(folder).format == "torch" and device == "cuda"
     predictor = open_predictor(folder, Placement("cuda" if own else "cpu", usable_cores()))
     scores = np.zeros(len(encoded), np.float32)
     with console.progress(len(encoded), "cross-encoder", "pairs") as progress:

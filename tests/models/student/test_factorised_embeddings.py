@@ -3,7 +3,6 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForSequenceClassification, pipeline
 
-from compress.export.onnx import export_onnx
 from compress.families import FAMILIES
 from compress.model_info import FolderInfo, read_info
 from compress.models import load, save_model
@@ -20,9 +19,9 @@ from compress.models.student.factorised_embeddings import (
     word_embeddings,
 )
 from compress.prune.surgery import cut
-from compress.quantize.int8_dynamic import quantize_int8_dynamic
 from compress.recipe.training_schema import Student
 from compress.runtime.text_model import TextModel
+from tests.variant_builder import build
 
 FACTORED = [name for name in PLAIN_CONFIGS if name != "electra"]
 
@@ -147,8 +146,8 @@ def test_a_factorised_student_is_exported_and_quantized(name, tiny_model, tiny_t
     save_model(student, tiny_tokenizer, folder, FolderInfo(step="distill", made_by="tests", task=tiny_task))
     for each in (exported, quantized):
         each.mkdir()
-    assert export_onnx(folder, exported).variant.parity["max_abs_difference"] < 1e-4
-    quantize_int8_dynamic(exported, quantized)
+    assert build("onnx-fp32", folder, exported).variant.parity["max_abs_difference"] < 1e-4
+    build("onnx-int8", exported, quantized)
     texts = ["a good film", "bad plot of the very dull"]
     ours, theirs = (TextModel.open(each).predict(texts) for each in (quantized, folder))
     for one, other in zip(ours, theirs, strict=True):

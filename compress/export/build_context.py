@@ -1,0 +1,36 @@
+"""The single argument of every builder: what to build, from what, with which rows and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from compress.console import Console
+from compress.model_info import VariantInfo
+from compress.tasks.base import Arrays, Row
+
+Batches = Sequence[Arrays]
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """The input of one export or quantization."""
+
+    variant: VariantInfo
+    """The variant to build, as compress.json will describe it."""
+    source: Path
+    """The folder of the variant it is made from, or the model folder."""
+    work: Path
+    """An existing folder that receives the result."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the method."""
+    seed: int = 0
+    console: Console = field(default_factory=lambda: Console("quiet"))
+    parity: Mapping[int, Batches] = field(default_factory=dict)
+    """By batch size, encoded rows of train on which outputs are compared; generated where none are given."""
+    calibration: Callable[[], Batches] = tuple
+    """Draws encoded rows of train from which a static quantizer takes its ranges."""
+    select_rows: Callable[[], Sequence[Row]] = tuple
+    """Reads the rows of select, for methods that choose by scores."""

@@ -1,0 +1,258 @@
+"""Model formats and the runtimes that execute them: one record each, as plain data.
+
+Checks before a run, size of a model, model cards, command help, `compress ls variants`, environment reports and worker
+processes derive what they need from these two tables. Adding a format is one record in `FORMATS` (and one in `RUNTIMES`
+where no existing one reads it), a builder in `export/`, an opener in `runtime/`, and its extra in pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+STORED_PRECISION = "unknown"
+"""The precision of a file that does not say: computed as stored, never rounded further."""
+
+
+@dataclass(frozen=True)
+class RunMode:
+    """One way in which a runtime executes an existing model, without building anything."""
+
+    name: str
+    precision: str
+    devices: tuple[str, ...] | None = None
+    """None: every device of the runtime."""
+    default_on: tuple[str, ...] = ()
+    """Devices on which a model folder competes in this mode without being requested."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A library that executes models."""
+
+    name: str
+    opener: str
+    """`module:function` within compress.runtime, imported on first use: an exported model never loads torch."""
+    formats: tuple[str, ...]
+    """Formats it reads, its own first."""
+    devices: tuple[str, ...]
+    needs: str
+    """Its requirements, in words."""
+    modules: tuple[str, ...]
+    """Modules it imports, which take long to load."""
+    libraries: tuple[str, ...]
+    """Distributions whose versions are part of a measurement."""
+    extra: str | None = None
+    """The extra that provides it; None: the base install, or something that no extra can provide."""
+    modes: tuple[RunMode, ...] = ()
+    tuner: str | None = None
+    """`module:function` within compress.export that chooses session options by timing; None: there are none."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A file format of models."""
+
+    name: str
+    """As recipes and compress.json spell it."""
+    title: str
+    """As people write it."""
+    files: tuple[str, ...]
+    """Files of a folder that identify the format: where compress writes it, then where Hugging Face repositories do."""
+    runtime: str
+    """The default runtime."""
+    hub_library: str
+    """The model hub's `library_name`."""
+    weights: tuple[str, ...] = ()
+    """Weight files beside the graph; `{stem}` and `{name}` are the graph file's."""
+    needs_weights: bool = False
+    """Whether a graph without its first weight file is incomplete."""
+    suffix: str | None = None
+    """Suffix of bare model files; None where one file is not a model."""
+    signature: re.Pattern[bytes] | None = None
+    """How a bare file begins, where its suffix is also used by other kinds of files."""
+    signature_text: str = ""
+    """The same in words."""
+    builder: str | None = None
+    """`module:function` within compress.export; None where a model folder already has this format."""
+    source: str | None = None
+    """The format it is converted from; None: the model folder."""
+    version: int = 1
+    """Raised when the builder's output changes, so that existing exports are rebuilt."""
+    build_modules: Mapping[str, str] = field(default_factory=dict)
+    """Modules that building imports, and the extra that provides each."""
+    minimum: Mapping[str, str] = field(default_factory=dict)
+    """Distributions that can open it, and the lowest version of each; any one of them is enough."""
+    operators: str = ""
+    """The operator set of its graphs, where the format has versions of it."""
+    devices: tuple[str, ...] = ("cpu",)
+    """Devices on which an export of this format runs."""
+    dynamic_shapes: bool = True
+    """Whether batch and length are free; otherwise they are fixed when it is built."""
+    competes_unasked: bool = False
+    """Whether it is built and timed without being named under `export`."""
+
+    def weight_files(self, graph: Path) -> list[Path]:
+        """Return the weight files beside ``graph`` that exist."""
+        names = (name.format(stem=graph.stem, name=graph.name) for name in self.weights)
+        return [path for path in map(graph.with_name, names) if path.is_file()]
+
+
+_TRAIN_MODULES = ("torch", "transformers.modeling_utils")
+
+RUNTIMES: Mapping[str, Runtime] = {
+    runtime.name: runtime
+    for runtime in (
+        Runtime(
+            name="torch",
+            opener="torch_eager:open_torch",
+            formats=("torch",),
+            devices=("cpu", "cuda"),
+            needs="PyTorch and transformers",
+            modules=_TRAIN_MODULES,
+            libraries=("torch", "transformers"),
+            extra="train",
+            modes=(
+                RunMode("torch-fp32", "fp32", default_on=("cpu", "cuda")),
+                # On most CPUs bf16 in eager mode is slower than fp32; there it runs only on request.
+                RunMode("torch-bf16", "bf16", default_on=("cuda",)),
+                RunMode("torch-fp16", "fp16", devices=("cuda",), default_on=("cuda",)),
+            ),
+        ),
+        Runtime(
+            name="torch-compiled",
+            opener="torch_compiled:open_compiled",
+            formats=("torch",),
+            devices=("cpu", "cuda"),
+            needs="PyTorch; a C++ compiler on the CPU, Triton on CUDA",
+            modules=_TRAIN_MODULES,
+            libraries=("torch", "transformers", "triton"),
+            extra="train",
+            modes=(
+                # On a CPU compiling takes up to half a minute, for a tenth less time on a small encoder.
+                RunMode("torch-compiled", "fp32"),
+                RunMode("torch-compiled-bf16", "bf16", default_on=("cuda",)),
+                RunMode("torch-compiled-fp16", "fp16", devices=("cuda",), default_on=("cuda",)),
+            ),
+        ),
+        Runtime(
+            name="torch-graph",
+            opener="torch_graph:open_graph",
+            formats=("torch",),
+            devices=("cuda",),
+            needs="PyTorch and a CUDA device",
+            modules=_TRAIN_MODULES,
+            libraries=("torch", "transformers"),
+            extra="train",
+            modes=(
+                RunMode("torch-graph-bf16", "bf16", default_on=("cuda",)),
+                RunMode("torch-graph-fp16", "fp16", default_on=("cuda",)),
+            ),
+        ),
+        Runtime(
+            name="onnxruntime",
+            opener="onnx_runtime:open_onnx",
+            formats=("onnx",),
+            devices=("cpu", "cuda"),
+            needs="ONNX Runtime; on CUDA onnxruntime-gpu instead",
+            modules=("onnxruntime",),
+            libraries=("onnxruntime", "onnxruntime-gpu"),
+            modes=(RunMode("onnxruntime", STORED_PRECISION),),
+            tuner="tune_ort_session:tune_session",
+        ),
+        Runtime(
+            name="onnxruntime-tensorrt",
+            opener="onnx_tensorrt:open_tensorrt",
+            formats=("onnx",),
+            devices=("cuda",),
+            needs="onnxruntime-gpu, TensorRT's own libraries and a CUDA device",
+            modules=("onnxruntime",),
+            libraries=("onnxruntime-gpu", "tensorrt"),
+            modes=(RunMode("onnx-tensorrt", "fp16"),),
+        ),
+        Runtime(
+            name="openvino",
+            opener="openvino_runtime:open_openvino",
+            formats=("openvino", "onnx"),
+            devices=("cpu",),
+            needs="OpenVINO",
+            modules=("openvino",),
+            libraries=("openvino",),
+            extra="openvino",
+            modes=(RunMode("openvino", STORED_PRECISION), RunMode("openvino-bf16", "bf16")),
+        ),
+    )
+}
+
+FORMATS: Mapping[str, Format] = {
+    each.name: each
+    for each in (
+        Format(
+            name="onnx",
+            title="ONNX",
+            files=("model.onnx", "onnx/model.onnx"),
+            runtime="onnxruntime",
+            hub_library="onnx",
+            weights=("{name}.data", "{name}_data"),
+            suffix=".onnx",
+            builder="onnx:export_onnx",
+            build_modules={"torch": "train", "onnx": "train", "onnxscript": "train"},
+            minimum={"onnxruntime": "1.23", "onnxruntime-gpu": "1.23"},
+            operators="ONNX operator set 20",
+            devices=("cpu", "cuda"),
+        ),
+        Format(
+            name="openvino",
+            title="OpenVINO",
+            files=("openvino_model.xml", "openvino/openvino_model.xml"),
+            runtime="openvino",
+            hub_library="openvino",
+            weights=("{stem}.bin",),
+            needs_weights=True,
+            suffix=".xml",
+            signature=re.compile(rb"(\xef\xbb\xbf)?\s*((<\?.*?\?>|<!--.*?-->)\s*)*<net[\s/>]", re.DOTALL),
+            signature_text="XML whose root is <net>",
+            builder="openvino:export_openvino",
+            source="onnx",
+            build_modules={"openvino": "openvino"},
+            minimum={"openvino": "2025.0"},
+        ),
+        Format(
+            name="torch",
+            title="PyTorch",
+            files=("config.json",),
+            runtime="torch",
+            hub_library="transformers",
+            weights=("model.safetensors", "pytorch_model.bin"),
+            minimum={"torch": "2.11"},
+            devices=("cpu", "cuda"),
+        ),
+    )
+}
+"""In the order in which a folder is searched: one with an exported graph beside its weights runs as the graph."""
+
+EXPORTS: Mapping[str, Format] = {name: each for name, each in FORMATS.items() if each.builder is not None}
+"""What a recipe's `export` may name."""
+
+BARE_FILES: Mapping[str, Format] = {each.suffix: each for each in FORMATS.values() if each.suffix is not None}
+"""Formats of bare files, by suffix."""
+
+WEIGHT_SUFFIXES: tuple[str, ...] = tuple(
+    dict.fromkeys(
+        suffix
+        for each in FORMATS.values()
+        for suffix in (
+            *((each.suffix,) if each.suffix and not each.needs_weights else ()),
+            *(name.format(stem="", name=each.suffix).removeprefix("model") for name in each.weights),
+        )
+    )
+)
+"""Endings of files that hold weights."""
+
+
+def describe_bare_files() -> str:
+    """Return `.onnx or .xml (OpenVINO)`."""
+    words = (suffix if suffix == f".{each.name}" else f"{suffix} ({each.title})" for suffix, each in BARE_FILES.items())
+    return " or ".join(words)
