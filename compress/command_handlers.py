@@ -176,14 +176,14 @@ def doctor(options: argparse.Namespace, console: Console) -> int:
 
 def _show(report: Report, folder: Path, console: Console) -> None:
     """The ledger of each target, then the winners."""
-    from compress.report.tables.ledger_tables import ledger
+    from compress.report.tables.ledger_tables import ledger_table
 
     if console.format == "json":
         console.data(report)
         return
     if console.format == "human":
         for target in report.targets:
-            table = ledger(report, target.title)
+            table = ledger_table(report, target.title)
             console.table(table.rows, table.columns, title=f"{report.name} on {target.title}")
     run = folder if folder.is_dir() else folder.parent
     for verdict in report.verdicts:

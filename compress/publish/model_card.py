@@ -30,7 +30,7 @@ from compress.report.report_schema import Report, Verdict
 from compress.report.retention import quality_on_test
 from compress.report.tables import ledger_tables
 from compress.report.tables.machine_facts import describe_target, row_counts, truncation
-from compress.report.tables.speed_tables import p50_of, unstable_reasons
+from compress.report.tables.speed_tables import format_p50, unstable_reasons
 from compress.report.tables.table_type import Table
 from compress.report.tables.throughput_unit import describe_call, per_call_suffix, timed_unit
 from compress.runtime import runtime_of
@@ -191,7 +191,7 @@ def _variants(entry: Entry) -> str:
                 f"{verdict.target} ({describe_target(entry.report.target(verdict.target))})"
                 for verdict in variant.verdicts
             ),
-            "p50": ", ".join(p50_of(variant.row.targets[verdict.target].latency) for verdict in variant.verdicts),
+            "p50": ", ".join(format_p50(variant.row.targets[verdict.target].latency) for verdict in variant.verdicts),
             "size": format_size(variant.row.footprint.bytes_total if variant.row.footprint else None),
         }
         for variant in entry.variants
@@ -234,13 +234,13 @@ def _scores(entry: Entry) -> str:
 def _speed(entry: Entry, variant: PublishedVariant, verdict: Verdict) -> str:
     report, title = entry.report, verdict.target
     single = len(entry.variants) == len(entry.main.verdicts) == 1
-    stages = ledger_tables.stages(report, title, variant.row.key)
+    stages = ledger_tables.stage_table(report, title, variant.row.key)
     parts = [
         "## Speed" if single else f"## Speed on {markdown_cell(title)}: {variant.row.key}",
         f"“Faster” is the model alone, {describe_call(report)}. Measured with {describe_target(report.target(title))},"
         f" on {markdown_cell(report.machine.name)}. Other machines give other figures, and other ratios where their"
         " instructions differ.",
-        markdown_table(ledger_tables.comparisons(report, verdict)),
+        markdown_table(ledger_tables.comparison_table(report, verdict)),
     ]
     unstable = unstable_reasons(report, title, variant.row.key, report.teacher)
     parts += [f"≈ An unstable timing, to be read as a rough estimate. {markdown_cell(reason)}." for reason in unstable]

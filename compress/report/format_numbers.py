@@ -1,4 +1,4 @@
-"""Numbers as people read them, the same way in the terminal, the pages and the model card."""
+"""Numbers as text, the same in the terminal, the pages and the model card; None is shown as a dash."""
 
 from __future__ import annotations
 
@@ -9,20 +9,18 @@ from compress.measure.result_base import Score
 ABSENT = "–"
 NOT_MEANINGFUL = "not meaningful"
 
-IN_CAPITALS = {"f1": "F1", "mrr": "MRR", "map": "MAP", "ndcg": "nDCG", "mse": "MSE"}
-NAMES = {"spearman": "Spearman", "pearson": "Pearson", "matthews": "Matthews"}
-"""Those named after people."""
+ABBREVIATIONS = {"f1": "F1", "mrr": "MRR", "map": "MAP", "ndcg": "nDCG", "mse": "MSE"}
+PERSON_NAMES = {"spearman": "Spearman", "pearson": "Pearson", "matthews": "Matthews"}
 
 
 def format_metric(name: str) -> str:
-    """A metric as people write it: `macro F1`, `recall@10`, `exact match`."""
-    words = name.replace("_at_", "@").split("_")
-    return " ".join(_metric_word(word) for word in words)
+    """A metric's name: `macro F1`, `recall@10`, `exact match`."""
+    return " ".join(map(_metric_word, name.replace("_at_", "@").split("_")))
 
 
 def _metric_word(word: str) -> str:
     name, at, depth = word.partition("@")
-    return IN_CAPITALS.get(name, NAMES.get(name, name)) + at + depth
+    return ABBREVIATIONS.get(name, PERSON_NAMES.get(name, name)) + at + depth
 
 
 def drop_article(name: str) -> str:
@@ -103,10 +101,9 @@ def format_seconds(value: float | None) -> str:
         return ABSENT
     if value < 9.95:
         return f"{value:.1f} s"
-    whole = round(value)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
+    minutes, rest = divmod(round(value), 60)
+    if not minutes:
+        return f"{rest} s"
     if minutes < 60:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"
     return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
@@ -125,7 +122,7 @@ def format_p_value(value: float | None) -> str:
 
 
 def format_flop(value: float | None) -> str:
-    """Operations of one answer: `2.41 GFLOP`."""
+    """Operations of one example: `2.41 GFLOP`."""
     return ABSENT if value is None else f"{_thousands(value)}FLOP"
 
 
@@ -140,7 +137,7 @@ def format_bandwidth(value: float | None) -> str:
 
 
 def format_energy(value: float | None) -> str:
-    """Energy of one answer: `3.1 mJ`, `0.42 J`."""
+    """Energy of one example: `3.1 mJ`, `0.42 J`."""
     if value is None:
         return ABSENT
     return f"{value:.3g} J" if value >= 0.1 else f"{1e3 * value:.3g} mJ"

@@ -1,7 +1,7 @@
-"""The way from the teacher as it runs today to one row of the ledger, a link for each thing that was done to it.
+"""The stages that lead from the teacher in PyTorch to one row of the ledger, with the cost and gain of each.
 
-Neighbours in a chain differ in one thing alone (the runtime, the model or the precision) and were timed in the same
-rounds. So each link tells what its one stage cost and gained, and their factors multiply to the whole.
+Neighbouring rows differ in one respect (runtime, model or precision) and were timed in the same rounds, so the factors
+of all stages multiply to the total.
 """
 
 from __future__ import annotations
@@ -16,77 +16,69 @@ from compress.report.report_schema import LedgerRow, Report
 
 @dataclass(frozen=True)
 class Stage:
-    """What one stage changed at one target."""
+    """What one stage changed on one target."""
 
-    stage: str
-    """What was done: `distill`, `prune`, or the variant that was made (`onnx-fp32`, `onnx-int8`)."""
+    name: str
+    """The step of a new model (`distill`, `prune`) or the name of a new variant (`onnx-fp32`, `onnx-int8`)."""
     before: LedgerRow
     after: LedgerRow
     speedup: Score | None
     smaller: float | None
-    gained: float | None
-    """Change of the primary score on test; below zero is a loss."""
+    """Bytes before over bytes after."""
+    score_change: float | None
+    """Change of the primary score on test; negative for a loss."""
     seconds: float | None
-    """What making `after` took beyond what `before` took."""
+    """Time to make `after` beyond that of `before`."""
 
 
 def speedup_stages(report: Report, key: str, title: str) -> list[Stage]:
-    """The links from the reference row to ``key``; rows that are not there or failed are stepped over."""
-    stations = _stations(report, key)
-    return [_link(before, after, title) for before, after in pairwise(stations)]
+    """Return the stages from the teacher's row to ``key``, following the parents of its model.
 
-
-def _stations(report: Report, key: str) -> list[LedgerRow]:
-    """Reference, then every model up to the last one in its unquantized variant, then the row itself."""
-    end, start = report.row(key), report.row(report.teacher)
-    if end is None or start is None:
+    The models are compared in the unquantized variant of ``key``; rows that do not exist or failed are skipped.
+    """
+    start, end = report.row(report.teacher), report.row(key)
+    if start is None or end is None:
         return []
     plain = report.row(report.unquantized.get(key, key)) or end
-    between = [report.row(f"{model.name}/{plain.variant.name}") for model in report.lineage(end.model)]
-    there = [row for row in (start, *between, end) if row is not None and row.status == "ok"]
-    return list({row.key: row for row in there}.values())
+    models = [report.row(f"{model.name}/{plain.variant.name}") for model in report.lineage(end.model)]
+    rows = {row.key: row for row in (start, *models, end) if row is not None and row.status == "ok"}
+    return [_stage(before, after, title) for before, after in pairwise(rows.values())]
 
 
-def _link(before: LedgerRow, after: LedgerRow, title: str) -> Stage:
-    sizes = before.footprint, after.footprint
-    costs = before.cost_seconds, after.cost_seconds
+def _stage(before: LedgerRow, after: LedgerRow, title: str) -> Stage:
+    sizes, costs = (before.footprint, after.footprint), (before.cost_seconds, after.cost_seconds)
     return Stage(
-        stage=after.step if after.model != before.model else after.variant.name,
+        name=after.step if after.model != before.model else after.variant.name,
         before=before,
         after=after,
         speedup=speedup(before, after, title),
         smaller=sizes[0].bytes_total / sizes[1].bytes_total if sizes[0] and sizes[1] else None,
-        gained=score_change(before, after, title),
+        score_change=_score_change(before, after, title),
         seconds=max(0.0, costs[1] - costs[0]) if costs[0] is not None and costs[1] is not None else None,
     )
 
 
 def speedup(before: LedgerRow, after: LedgerRow, title: str) -> Score | None:
-    """How many times faster ``after`` is at a target; None where one of them was not timed."""
+    """Return how many times faster ``after`` is on a target; None if one of them was not timed."""
     if title not in before.targets or title not in after.targets:
         return None
     return ratio(before.targets[title].latency, after.targets[title].latency)
 
 
-def score_change(before: LedgerRow, after: LedgerRow, title: str) -> float | None:
-    """The change of the primary score on test, turned so that below zero is a loss."""
-    places = before.targets.get(title), after.targets.get(title)
-    if places[0] is None or places[1] is None or places[0].test is None or places[1].test is None:
+def _score_change(before: LedgerRow, after: LedgerRow, title: str) -> float | None:
+    """Return the change of the primary score on test, negated for errors."""
+    tests = [row.targets[title].test if title in row.targets else None for row in (before, after)]
+    if tests[0] is None or tests[1] is None:
         return None
-    sign = 1.0 if places[1].test.larger_is_better else -1.0
-    return sign * (places[1].test.primary.value - places[0].test.primary.value)
+    return (1.0 if tests[1].larger_is_better else -1.0) * (tests[1].primary.value - tests[0].primary.value)
 
 
-def fastest_variant(report: Report, model: str, title: str, *, passing: bool = True) -> LedgerRow | None:
-    """The fastest timed variant of a model at a target; by default among those that pass the gate, if any does."""
+def fastest_variant(report: Report, model: str, title: str) -> LedgerRow | None:
+    """Return the fastest timed variant of a model on a target, of those that passed the gate if any did."""
     timed = [
-        row for row in report.rows if row.model == model and title in row.targets and row.targets[title].latency.model
+        (result.latency.model.p50.value, row, result.gate)
+        for row, result in report.results(title)
+        if row.model == model and result.latency.model
     ]
-    passed = [row for row in timed if (gate := row.targets[title].gate) is not None and gate.passed]
-    return min((passed if passing else []) or timed, key=lambda row: _median(row, title), default=None)
-
-
-def _median(row: LedgerRow, title: str) -> float:
-    model = row.targets[title].latency.model
-    assert model is not None
-    return model.p50.value
+    passed = [entry for entry in timed if entry[2] is not None and entry[2].passed]
+    return min(passed or timed, key=lambda entry: entry[0])[1] if timed else None

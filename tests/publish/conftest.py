@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from compress.measure.quality.quality_result import Quality
 from compress.measure.timing.latency import Latency
 from compress.model_info import Parent, read_info, write_info
 from compress.publish.local_zoo import publish_entry
 from compress.report.report_schema import Report
 from compress.select.select_winner import judged
 from tests.measure.conftest import write_variant
-from tests.report.conftest import VARIANTS, MakeReport, full_report, latency, made_report
+from tests.report.conftest import VARIANTS, MakeReport, full_report, latency, made_report, quality
 
 RECIPE = {"name": "films", "teacher": {"source": "bert-base", "revision": None}}
 
@@ -25,6 +26,11 @@ def make_report() -> MakeReport:
 @pytest.fixture
 def make_full_report() -> Callable[[], Report]:
     return full_report
+
+
+@pytest.fixture
+def quality_of() -> Callable[..., Quality]:
+    return quality
 
 
 @pytest.fixture

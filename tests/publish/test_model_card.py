@@ -20,7 +20,7 @@ def split(card: str) -> tuple[dict, str]:
     return yaml.safe_load(front), body
 
 
-def test_front_matter_says_what_is_known(entry):
+def test_front_matter_has_the_known_facts(entry):
     front, _ = split(model_card(entry))
     assert front["license"] == "apache-2.0"
     assert front["base_model"] == "google-bert/bert-base-uncased"
@@ -32,7 +32,7 @@ def test_front_matter_says_what_is_known(entry):
     assert result["metrics"] == [{"type": "accuracy", "value": 0.906}]
 
 
-def test_the_body_tells_scores_speed_and_origin(entry):
+def test_the_body_has_scores_speed_and_origin(entry):
     _, body = split(model_card(entry))
     assert "19.1× faster and 6.57× smaller than its teacher in PyTorch fp32, with 99.0 % of its accuracy" in body
     assert " (91.7 % above a bag of words)." in body
@@ -44,7 +44,7 @@ def test_the_body_tells_scores_speed_and_origin(entry):
 
 
 @pytest.mark.parametrize("source", ["./my/own/teacher", "/home/someone/teacher", "unknown-card"])
-def test_what_is_not_known_is_left_out(winner, make_report, source):
+def test_unknown_facts_are_left_out(winner, make_report, source):
     report = judged(make_report(recipe={"teacher": {"source": source}}))
     card = model_card(make_entry({"cpu": winner}, report, "films-small"))
     front, body = split(card)
@@ -70,7 +70,7 @@ def test_data_from_the_hub_is_named_without_its_configuration(make_report):
     assert of("builtin docstrings") is None
 
 
-def test_a_pair_is_shown_as_a_pair(winner, make_report):
+def test_a_task_on_pairs_has_a_pair_as_sample(winner, make_report):
     report = make_report()
     pairs = report.model_copy(update={"task": report.task.model_copy(update={"text": ("one", "two")})})
     card = model_card(make_entry({"cpu": winner}, judged(pairs), "a"))
@@ -83,7 +83,7 @@ def used_at(report, **changes):
     return report.model_copy(update={"targets": (target, *report.targets[1:])})
 
 
-def test_a_place_other_than_one_thread_is_part_of_how_to_use_it(winner, report):
+def test_usage_names_a_placement_other_than_one_thread(winner, report):
     card = model_card(make_entry({"cpu": winner}, used_at(report, threads=4), "a"))
     assert "# pip install 'compress-encoders'\nimport compress\nfrom compress.runtime import Placement\n" in card
     assert 'compress.open("a", Placement("cpu", threads=4)).predict(["a text"])' in card
@@ -96,7 +96,7 @@ def test_a_place_other_than_one_thread_is_part_of_how_to_use_it(winner, report):
         (TENSORRT, "compress-encoders", "onnxruntime-gpu, TensorRT's own libraries and a CUDA device"),
     ],
 )
-def test_a_winner_on_cuda_says_what_it_needs_and_opens_there(winner, report, variant, package, needs):
+def test_usage_on_cuda_names_its_requirements(winner, report, variant, package, needs):
     entry = make_entry({"cpu": winner}, used_at(report, device="cuda"), "a")
     main = replace(entry.main, row=entry.main.row.model_copy(update={"variant": variant}))
     card = model_card(replace(entry, variants=(main,)))
@@ -104,8 +104,8 @@ def test_a_winner_on_cuda_says_what_it_needs_and_opens_there(winner, report, var
     assert 'compress.open("a", Placement("cuda")).predict(["a text"])' in card
 
 
-def test_what_a_card_says_runs(winner, report, monkeypatch):
-    """Each line as it stands there, in the folder above the model."""
+def test_the_usage_example_runs(winner, report, monkeypatch):
+    """Run in the folder above the model, as the card says."""
     code = model_card(make_entry({"cpu": winner}, used_at(report, threads=2), winner.name)).split("```")[1]
     monkeypatch.chdir(winner.parent)
     given = code.removeprefix("python\n").strip().rpartition("\n")
@@ -115,13 +115,13 @@ def test_what_a_card_says_runs(winner, report, monkeypatch):
     assert answer["label"] in {"bad", "good"}
 
 
-def test_remarks_go_along(winner, make_report):
+def test_remarks_are_included(winner, make_report):
     report = make_report()
     report = judged(report.model_copy(update={"data": report.data.model_copy(update={"duplicates": 3})}))
-    assert "- Note: 3 texts of test also stand in train." in model_card(make_entry({"cpu": winner}, report, "a"))
+    assert "- Note: Texts of test that are also in train: 3." in model_card(make_entry({"cpu": winner}, report, "a"))
 
 
-def test_what_serving_takes_is_told_where_it_was_measured(winner, make_full_report):
+def test_requirements_are_listed_if_measured(winner, make_full_report):
     body = model_card(make_entry({"cpu": winner}, make_full_report(), "a"))
     assert "- 22.7 M parameters, 10.8 M without embeddings\n- 2.41 GFLOP for a row of 128 word pieces" in body
     assert "- 290 MB of memory at most for a process that serves in batches of 32" in body
@@ -129,15 +129,15 @@ def test_what_serving_takes_is_told_where_it_was_measured(winner, make_full_repo
     assert "a row, read from" not in body
 
 
-def test_speed_is_that_of_a_choice_where_rows_are_answered_in_parts(winner, make_report):
+def test_speed_is_per_choice_for_multiple_choice(winner, make_report):
     report = make_report()
     report = judged(report.model_copy(update={"task": report.task.model_copy(update={"kind": "multiple_choice"})}))
     body = model_card(make_entry({"cpu": winner}, report, "a"))
     assert "faster for 1 choice and " in body
-    assert "the model alone, one call with a batch of choices; end to end is of whole rows" in body
+    assert "the model alone, one call with a batch of choices; end to end covers complete rows" in body
 
 
-def test_an_unstable_timing_is_told(winner, make_report, latency_of):
+def test_unstable_timings_are_marked(winner, make_report, latency_of):
     report = make_report()
     place = report.rows[-1].targets["cpu"]
     shaky = latency_of(0.61, 8, status="unstable", reason="the hypervisor took 20 % of the cores")
@@ -146,12 +146,12 @@ def test_an_unstable_timing_is_told(winner, make_report, latency_of):
     assert "≈ An unstable timing" in model_card(make_entry({"cpu": winner}, report, "a"))
 
 
-def test_every_kind_has_a_pipeline_on_the_hub():
+def test_every_kind_has_a_hub_pipeline():
     assert set(PIPELINES) == set(KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_sample_is_something_the_kind_reads(kind, winner, make_report):
+def test_the_sample_input_is_valid_for_its_kind(kind, winner, make_report):
     text = ("one", "two")[: KINDS[kind].columns[0]]
     metric = KINDS[kind].metrics[0].name
     report = make_report()
@@ -166,7 +166,7 @@ def test_the_sample_is_something_the_kind_reads(kind, winner, make_report):
     assert KINDS[kind].from_input(sample, task)
 
 
-def test_the_share_of_cut_texts_is_told(entry):
+def test_the_share_of_truncated_texts_is_shown(entry):
     assert "- Truncated texts: 0.0 % of test, at 128 word pieces" in model_card(entry)
 
 
@@ -174,3 +174,19 @@ def test_the_documents_that_are_searched_are_counted(winner, make_report):
     report = make_report()
     report = judged(report.model_copy(update={"data": report.data.model_copy(update={"documents": 5000})}))
     assert "872 test; documents searched on test: 5,000\n" in model_card(make_entry({"cpu": winner}, report, "a"))
+
+
+def test_every_variant_is_listed_with_its_target(two_winners, two_target_report):
+    card = model_card(make_entry(two_winners, two_target_report, "films"))
+    front, body = split(card)
+    assert front["tags"] == ["compress", "encoder", "distilled", "pruned", "int8", "fp32"]
+    assert "| pruned/onnx-int8 | films | cpu (1 thread, batch 1, lengths of the data) |" in body
+    assert "| student/onnx-fp32 | films/variants/student-onnx-fp32 | phone (cpu, 2 threads, batch 1" in body
+    assert "## Speed on cpu: pruned/onnx-int8" in body
+    assert "## Speed on phone: student/onnx-fp32" in body
+
+
+def test_figures_that_do_not_apply_are_left_out(winner, make_report, quality_of):
+    report = judged(make_report(floor=quality_of(0.95).model_copy(update={"versus_teacher": None})))
+    _, body = split(model_card(make_entry({"cpu": winner}, report, "films")))
+    assert "with 99.0 % of its accuracy." in body.splitlines()[3]

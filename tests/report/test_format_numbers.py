@@ -42,12 +42,12 @@ from compress.report import format_numbers
         (lambda: format_numbers.format_p_value(0.041), "0.041"),
     ],
 )
-def test_numbers_read_well(call, shown):
+def test_numbers_are_formatted(call, shown):
     assert call() == shown
 
 
 @pytest.mark.parametrize(
-    "say",
+    "function",
     [
         format_numbers.format_score,
         format_numbers.format_points,
@@ -62,8 +62,8 @@ def test_numbers_read_well(call, shown):
         format_numbers.format_p_value,
     ],
 )
-def test_what_is_absent_is_a_dash(say):
-    assert say(None) == format_numbers.ABSENT
+def test_none_is_shown_as_a_dash(function):
+    assert function(None) == format_numbers.ABSENT
 
 
 @pytest.mark.parametrize(
@@ -80,5 +80,5 @@ def test_what_is_absent_is_a_dash(say):
         ("map", "MAP"),
     ],
 )
-def test_metrics_are_written_as_people_write_them(name, shown):
+def test_metric_names_are_formatted(name, shown):
     assert format_numbers.format_metric(name) == shown

@@ -1,4 +1,4 @@
-"""What is kept of the teacher's score above the floor, and what is said where there was nothing above it."""
+"""Retention of the teacher's score above the baseline, and teachers that are not better than it."""
 
 import pytest
 
@@ -6,12 +6,12 @@ from compress.measure.quality.quality_result import Difference, Quality
 from compress.measure.result_base import Score
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.retention import ratio_above_baseline, teacher_beats_baseline
-from compress.report.tables.ledger_tables import comparisons, ledger
-from compress.report.tables.quality_tables import retention
+from compress.report.tables.ledger_tables import comparison_table, ledger_table
+from compress.report.tables.quality_tables import retention_table
 from compress.select.select_winner import judged
 
 
-def floor_of(quality_of, value: float, p_value: float) -> Quality:
+def baseline_with(quality_of, value: float, p_value: float) -> Quality:
     versus = Difference(value=value - 0.915, low=-0.2, high=0.1, p_value=p_value, test="mcnemar")
     return quality_of(value).model_copy(update={"versus_teacher": versus})
 
@@ -21,19 +21,19 @@ def error(value: float) -> Quality:
     return Quality(role="test", rows=9, metric="mse", larger_is_better=False, primary=score, scores={"mse": score})
 
 
-def test_retention_is_the_share_of_what_is_above_the_floor(make_report):
+def test_retention_above_the_baseline(make_report):
     report = judged(make_report())
-    by_row = {(row["model"], row["variant"]): row for row in retention(report, "cpu").rows}
+    by_row = {(row["model"], row["variant"]): row for row in retention_table(report, "cpu").rows}
     assert len(by_row) == 8  # all but the reference
     row = by_row["pruned", "onnx-int8"]
-    assert row["score kept"] == "99.0 %"  # 0.906 / 0.915
-    assert row["kept above the floor"] == "91.7 %"  # (0.906 - 0.806) / (0.915 - 0.806)
+    assert row["retained"] == "99.0 %"  # 0.906 / 0.915
+    assert row["above the baseline"] == "91.7 %"  # (0.906 - 0.806) / (0.915 - 0.806)
     against = report.verdicts[0].comparisons[0]
     assert against.kept_above_floor == pytest.approx((0.906 - 0.806) / (0.915 - 0.806))
-    assert comparisons(report, report.verdicts[0]).rows[0]["above the floor"] == "91.7 %"
+    assert comparison_table(report, report.verdicts[0]).rows[0]["above the baseline"] == "91.7 %"
 
 
-def test_an_error_is_kept_the_other_way_round(make_report):
+def test_retention_of_an_error_metric(make_report):
     report = make_report(floor=error(0.8))
     # The interval of the floor lies above the teacher's: less is better.
     teacher, ours = error(0.2), error(0.3)
@@ -45,44 +45,44 @@ def test_an_error_is_kept_the_other_way_round(make_report):
     assert ratio_above_baseline(report, ours, teacher, "cpu") == pytest.approx(5 / 6)
 
 
-def test_a_teacher_that_chance_may_explain_is_no_success(make_report, quality_of):
-    report = judged(make_report(floor=floor_of(quality_of, 0.913, 0.4)))
+def test_retention_is_undefined_for_a_teacher_not_better_than_the_baseline(make_report, quality_of):
+    report = judged(make_report(floor=baseline_with(quality_of, 0.913, 0.4)))
     assert teacher_beats_baseline(report, "cpu") is False
-    assert {row["kept above the floor"] for row in retention(report, "cpu").rows} == {"not meaningful"}
-    assert comparisons(report, report.verdicts[0]).rows[0]["above the floor"] == "not meaningful"
+    assert {row["above the baseline"] for row in retention_table(report, "cpu").rows} == {"not meaningful"}
+    assert comparison_table(report, report.verdicts[0]).rows[0]["above the baseline"] == "not meaningful"
     assert report.verdicts[0].comparisons[0].kept_above_floor is None
     assert report.remarks[0] == (
         "The teacher is not significantly better than a bag of words (accuracy 91.5 against 91.3, p 0.4):"
-        " what is kept of its score is no success."
+        " retaining its score is no success."
     )
     assert "not meaningful" in render_markdown(report)
     assert "not meaningful" in render_html(report)
 
 
-def test_a_floor_above_the_teacher_is_no_success_however_sure(make_report, quality_of):
-    report = judged(make_report(floor=floor_of(quality_of, 0.95, 0.001)))
+def test_a_teacher_worse_than_the_baseline_is_reported(make_report, quality_of):
+    report = judged(make_report(floor=baseline_with(quality_of, 0.95, 0.001)))
     assert teacher_beats_baseline(report, "cpu") is False
     assert report.remarks[0].startswith("The teacher is significantly worse than a bag of words")
 
 
-def test_without_a_paired_test_the_intervals_decide(make_report, quality_of):
+def test_without_a_paired_test_intervals_decide(make_report, quality_of):
     unpaired = quality_of(0.90).model_copy(update={"versus_teacher": None})
     assert teacher_beats_baseline(make_report(floor=unpaired), "cpu") is False
     apart = quality_of(0.80).model_copy(update={"versus_teacher": None})
     assert teacher_beats_baseline(make_report(floor=apart), "cpu") is True
 
 
-def test_without_a_floor_nothing_is_said_of_it(make_report):
+def test_without_a_baseline_retention_is_absent(make_report):
     report = judged(make_report(floor=None, floor_reason="left out"))
     assert teacher_beats_baseline(report, "cpu") is None
-    assert {row["kept above the floor"] for row in retention(report, "cpu").rows} == {"–"}
+    assert {row["above the baseline"] for row in retention_table(report, "cpu").rows} == {"–"}
     assert [remark for remark in report.remarks if "teacher is not" in remark] == []
     assert teacher_beats_baseline(make_report(), "cuda") is None
 
 
-def test_a_floor_goes_by_its_own_name(make_report, quality_of):
+def test_the_baseline_has_its_own_name(make_report, quality_of):
     report = judged(make_report(floor=quality_of(0.905), floor_name="the most frequent tag of each word"))
-    assert ledger(report, "cpu").rows[9]["model"] == "most frequent tag of each word"
+    assert ledger_table(report, "cpu").rows[9]["model"] == "most frequent tag of each word"
     assert (
         "not clearly better than the most frequent tag of each word (accuracy 90.6 against 90.5)" in report.remarks[0]
     )

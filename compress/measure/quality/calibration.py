@@ -41,7 +41,7 @@ def calibrate(drawn: BootstrapScorer, answers: Predictions, gold: NDArray[Any]) 
             for said, held, rows in zip(confidence, correct, counts, strict=True)
         ),
     )
-    return calibration.model_copy(update={"over_confident": calibration.lean == "too sure"})
+    return calibration.model_copy(update={"over_confident": calibration.lean == "overconfident"})
 
 
 def bin_places(stated: NDArray[np.float64], bins: int = BINS) -> NDArray[np.intp]:

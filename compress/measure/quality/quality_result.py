@@ -66,7 +66,7 @@ class Calibration(ResultModel):
     """It says more than it holds on average, by more than chance."""
 
     @property
-    def lean(self) -> Literal["too sure", "not sure enough", "neither"]:
+    def lean(self) -> Literal["overconfident", "underconfident", "neither"]:
         """Which way confidence and correctness differ on average; `neither` where chance explains it.
 
         Chance is what decisions do that are right exactly as often as the model says, on 19 of 20 test sets.
@@ -76,7 +76,7 @@ class Calibration(ResultModel):
         chance = sqrt(sum(each.rows * each.confidence * max(0.0, 1.0 - each.confidence) for each in self.bins))
         if abs(surplus) <= TWO_SIDED * chance + ROUNDING:
             return "neither"
-        return "too sure" if surplus > 0 else "not sure enough"
+        return "overconfident" if surplus > 0 else "underconfident"
 
 
 class SliceScore(ResultModel):

@@ -1,72 +1,79 @@
-"""A field of numbers as shaded cells: where a gain holds and where it does not."""
+"""A table of numbers as shaded cells."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from compress.report.charts.svg import box, svg, text
+from compress.report.charts.svg import rect, svg, text, with_tooltip
 
-FAINT, DEEP = 0.10, 0.50
-"""How much of the colour the least and the greatest gain get; above that, letters are hard to read on it."""
+FAINTEST, DEEPEST = 0.10, 0.50
+"""Opacity of the lowest and the highest value; text is hard to read on more."""
+READABLE_WIDTH = 34.0
+"""Pixels that a cell needs to hold its text."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A factor at one place of the field."""
+    """One cell."""
 
-    factor: float | None
-    shown: str
-    detail: str
+    depth: float | None
+    """How deep its colour is, from 0 to 1; None leaves it empty."""
+    label: str
+    colour: str
+    """The CSS class of its colour."""
+    detail: str = ""
+    """A second line of text."""
+    tooltip: str = ""
+    framed: bool = False
 
 
-def heat(
+def heatmap(
     cells: Mapping[tuple[str, str], Cell],
-    columns: Sequence[str],
-    rows: Sequence[str],
     axes: tuple[str, str],
-    series: int,
     width: int,
+    title: str,
+    *,
+    row_height: float = 48.0,
+    max_cell_width: float = 1000.0,
 ) -> str:
-    """Cells by (column, row), shaded by the logarithm of their factor; a factor below one has the colour of a loss.
+    """Draw cells by (column, row), in the order in which columns and rows first occur.
 
     Args:
-        cells: what to draw; places without one stay empty.
-        columns: names across.
-        rows: names down.
+        cells: what to draw; combinations without a cell stay empty.
         axes: what columns and rows are.
-        series: the colour of gains.
         width: pixels.
+        title: for screen readers.
+        row_height: pixels.
+        max_cell_width: pixels.
     """
-    left, top, tall = 64.0, 44.0, 48.0
-    wide = (width - left) / len(columns)
-    most = max((abs(math.log(cell.factor)) for cell in cells.values() if cell.factor), default=0.0) or 1.0
+    columns, rows = (list(dict.fromkeys(key[axis] for key in cells)) for axis in (0, 1))
+    left, top = 14.0 + 8 * max(map(len, rows)), 44.0
+    cell_width = min(max_cell_width, (width - left) / len(columns))
     parts = [text(0, 12, axes[1], "axis-label"), text(width, 12, axes[0], "axis-label", "end")]
+    step = int(24 // cell_width) + 1
     parts += (
-        text(left + (place + 0.5) * wide, top - 10, name, "label", "middle") for place, name in enumerate(columns)
+        text(left + (index + 0.5) * cell_width, top - 10, columns[index], "label", "middle")
+        for index in range(0, len(columns), step)
     )
-    for down, row in enumerate(rows):
-        y = top + down * tall
-        parts.append(text(left - 10, y + tall / 2 + 4, row, "label", "end"))
-        for across, column in enumerate(columns):
-            if cell := cells.get((column, row)):
-                parts += _drawn(cell, left + across * wide, y, wide, tall, most, series)
-    return svg("".join(parts), width, top + tall * len(rows), f"gain by {axes[0]} and {axes[1]}")
+    for index, row in enumerate(rows):
+        parts.append(text(left - 10, top + (index + 0.5) * row_height + 4, row, "label", "end"))
+    for (column, row), cell in cells.items():
+        x, y = left + columns.index(column) * cell_width, top + rows.index(row) * row_height
+        drawn = _draw(cell, x, y, cell_width, row_height)
+        parts += [with_tooltip(cell.tooltip, *drawn)] if cell.tooltip else drawn
+    return svg(parts, width, top + row_height * len(rows) + 2, title)
 
 
-def _drawn(cell: Cell, x: float, y: float, wide: float, tall: float, most: float, series: int) -> list[str]:
-    if cell.factor is None:
-        ground = f'<rect class="cell-empty" rx="4" {box(x + 1, y + 1, wide - 2, tall - 2)}/>'
+def _draw(cell: Cell, x: float, y: float, width: float, height: float) -> Sequence[str]:
+    box = (x + 1, y + 1, width - 2, height - 2)
+    if cell.depth is None:
+        parts = [rect(*box, "cell-empty", rx=3)]
     else:
-        depth = FAINT + (DEEP - FAINT) * abs(math.log(cell.factor)) / most
-        colour = "lost" if cell.factor < 1 else f"s{series}"
-        ground = (
-            f'<rect class="fill {colour}" fill-opacity="{depth:.2f}" rx="4" {box(x + 1, y + 1, wide - 2, tall - 2)}/>'
-        )
-    middle = x + wide / 2
-    return [
-        ground,
-        text(middle, y + tall / 2 - 2, cell.shown, "label strong", "middle"),
-        text(middle, y + tall / 2 + 14, cell.detail, "tick", "middle"),
-    ]
+        opacity = FAINTEST + (DEEPEST - FAINTEST) * cell.depth
+        parts = [rect(*box, f"fill {cell.colour}", rx=3, fill_opacity=f"{opacity:.2f}")]
+    if width >= READABLE_WIDTH:
+        middle = y + height / 2 + (-2 if cell.detail else 4)
+        parts.append(text(x + width / 2, middle, cell.label, "label strong" if cell.detail else "tick", "middle"))
+        parts.append(text(x + width / 2, middle + 16, cell.detail, "tick", "middle"))
+    return [*parts, rect(*box, "chosen", rx=3)] if cell.framed else parts

@@ -5,12 +5,18 @@ from __future__ import annotations
 from compress.report.tables.table_type import Table
 
 
-def markdown_table(table: Table) -> str:
-    """Return a table as Markdown, with the winner's row in bold."""
+def markdown_table(table: Table, *, escape: bool = True) -> str:
+    """Return a table as Markdown, with the winner's row in bold.
+
+    Args:
+        table: what to show.
+        escape: False if its cells are Markdown already.
+    """
     lines = [table.columns, tuple("---:" if column in table.numeric else "---" for column in table.columns)]
     for index, row in enumerate(table.rows):
         strong = "**" if index == table.winner else ""
-        lines.append(tuple(f"{strong}{markdown_cell(row[column])}{strong}" for column in table.columns))
+        cells = (markdown_cell(row[column]) if escape else row[column] for column in table.columns)
+        lines.append(tuple(f"{strong}{cell}{strong}" for cell in cells))
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 

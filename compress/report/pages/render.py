@@ -1,24 +1,38 @@
-"""From a report to its pages: report.md and report.html, both drawn from report.json alone."""
+"""report.md and report.html, both generated from report.json alone."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compress.environment import require
-from compress.report import format_numbers
-from compress.report.charts.layer_map_chart import layer_pictures
-from compress.report.charts.overview_charts import NARROW, WIDE, legend, size_figure, speed_figure, stage_figure
-from compress.report.format_numbers import ABSENT
+from compress.report.charts.report_charts import (
+    NARROW,
+    WIDE,
+    colour_of,
+    layer_map_chart,
+    legend,
+    speed_chart,
+    stage_chart,
+)
+from compress.report.format_numbers import (
+    ABSENT,
+    format_metric,
+    format_percent,
+    format_ratio,
+    format_size,
+    format_span,
+)
 from compress.report.pages.markdown import markdown_cell, markdown_table
-from compress.report.pages.page_sections import Block, Group, groups
-from compress.report.report_schema import Comparison, LedgerRow, Report, TargetFacts, Verdict, write_report
-from compress.report.tables import ledger_tables, speed_tables
+from compress.report.pages.page_sections import Block, BlockGroup, block_groups
+from compress.report.report_schema import LedgerRow, Report, TargetFacts, Verdict, write_report
+from compress.report.tables import ledger_tables
 from compress.report.tables.machine_facts import describe_target, environment_facts, row_counts, truncation
-from compress.report.tables.quality_tables import above_floor, scored
-from compress.report.tables.speed_tables import unstable_reasons
+from compress.report.tables.quality_tables import format_quality
+from compress.report.tables.speed_tables import format_p50, limits_table, unstable_reasons
 from compress.report.tables.table_type import Table
 from compress.report.tables.throughput_unit import describe_call, per_call_suffix
 from compress.report.tables.training_table import training_table
@@ -31,28 +45,29 @@ MARKDOWN, HTML = "report.md", "report.html"
 
 
 @dataclass(frozen=True)
-class Section:
-    """One target as the pages show it."""
+class Figure:
+    """A headline figure: a number and what it means."""
+
+    value: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class TargetSection:
+    """What the pages show of one target."""
 
     target: TargetFacts
     conditions: str
     """`1 thread, batch 1, lengths of the data`."""
     verdict: Verdict | None
     winner: LedgerRow | None
-    today: Comparison | None
-    """The winner beside the teacher as it runs today."""
-    p50: str
-    p50_today: str
-    at_once: str
-    """What the model answered in that time, where it is not rows: ` for 1 choice`."""
-    score: str
-    above_floor: str
-    """What the winner keeps of the teacher's score above the floor, in words."""
-    ledger: Table
+    figures: tuple[Figure, ...]
+    """The winner compared with the teacher in PyTorch; only figures that are known and meaningful."""
     unstable: list[str]
     """Why the timings of the winner or the teacher are unstable."""
-    stages: Table | None
-    groups: tuple[Group, ...]
+    ledger: Table
+    stages: Table
+    groups: tuple[BlockGroup, ...]
 
 
 def write_pages(folder: Path, report: Report) -> None:
@@ -63,87 +78,96 @@ def write_pages(folder: Path, report: Report) -> None:
 
 
 def render_markdown(report: Report) -> str:
-    """The report as a page that any viewer of Markdown shows."""
+    """Return the report as a Markdown page."""
     return _environment(escape=False).get_template("report.md.j2").render(_context(report))
 
 
 def render_html(report: Report) -> str:
-    """The report as one HTML file that needs nothing else: no script, no font, no network."""
-    figures = {
-        title: {
-            "speed": (speed_figure(report, title, WIDE), speed_figure(report, title, NARROW)),
-            "size": size_figure(report, title, NARROW),
-        }
-        for title in report.titles
+    """Return the report as one HTML file without scripts, fonts or requests."""
+    winners = {verdict.target: verdict.winner for verdict in report.verdicts if verdict.winner}
+    charts = {
+        "speed_charts": {
+            title: [speed_chart(report, title, width) for width in (WIDE, NARROW)] for title in report.titles
+        },
+        "stage_charts": {title: stage_chart(report, title, winner, NARROW) for title, winner in winners.items()},
+        "layer_map_charts": {
+            model: [layer_map_chart(layers, colour_of(report, model), width) for width in (WIDE, NARROW)]
+            for model, layers in report.layer_maps.items()
+        },
+        "legend": legend(report),
+        "chart": _block_charts,
     }
-    stages = {
-        verdict.target: stage_figure(report, verdict.target, verdict.winner, NARROW)
-        for verdict in report.verdicts
-        if verdict.winner
-    }
-    context = _context(report)
-    context |= {"figures": figures, "stage_figures": stages, "legend": legend(report), "drawn": _drawn}
-    return _environment(escape=True).get_template("report.html.j2").render(context)
+    return _environment(escape=True).get_template("report.html.j2").render(_context(report) | charts)
 
 
-def _drawn(block: Block) -> tuple[str | None, str | None]:
-    """A block's picture for a desk and for a phone; one drawing serves both where width gains nothing."""
+def _block_charts(block: Block) -> tuple[str | None, str | None]:
+    """A block's chart for a desktop and for a phone."""
     if block.draw is None:
         return None, None
     narrow = block.draw(NARROW)
     return (block.draw(WIDE) if block.wide else narrow), narrow
 
 
-def section(report: Report, target: TargetFacts) -> Section:
-    """Everything the pages say about one target."""
-    title = target.title
-    verdict = ledger_tables.verdict_of(report, title)
+def target_section(report: Report, target: TargetFacts) -> TargetSection:
+    """Return what the pages show of one target."""
+    title, verdict = target.title, report.verdict(target.title)
     winner = report.row(verdict.winner) if verdict and verdict.winner else None
-    found = verdict.comparisons if verdict else ()
-    place = winner.targets[title] if winner else None
-    return Section(
+    key = winner.key if winner else _last_scored(report, title)
+    return TargetSection(
         target=target,
         conditions=describe_target(target),
         verdict=verdict,
         winner=winner,
-        today=next((one for one in found if one.key == report.teacher), None),
-        p50=_p50(winner, title),
-        p50_today=_p50(report.row(report.teacher), title),
-        at_once=per_call_suffix(report, target),
-        score=scored(place.test if place else None),
-        above_floor=above_floor(report, place.test if place else None, title),
-        ledger=ledger_tables.ledger(report, title),
+        figures=tuple(_figures(report, target, winner, verdict)) if winner and verdict else (),
         unstable=unstable_reasons(report, title, winner.key, report.teacher) if winner else [],
-        stages=ledger_tables.stages(report, title, winner.key) if winner else None,
-        groups=groups(report, title, winner.key if winner else _last(report, title), verdict),
+        ledger=ledger_tables.ledger_table(report, title),
+        stages=ledger_tables.stage_table(report, title, winner.key if winner else ""),
+        groups=block_groups(report, title, key, verdict),
     )
 
 
-def _last(report: Report, title: str) -> str:
-    """Where nothing won, the last row that was scored is looked at more closely."""
-    scored_rows = [row.key for row in report.rows if title in row.targets and row.targets[title].test]
-    return scored_rows[-1] if scored_rows else report.teacher
+def _figures(report: Report, target: TargetFacts, winner: LedgerRow, verdict: Verdict) -> Iterator[Figure]:
+    versus = next((one for one in verdict.comparisons if one.key == report.teacher), None)
+    teacher, result = report.row(report.teacher), winner.targets[target.title]
+    if versus is None or teacher is None:
+        return
+    if versus.speedup is not None:
+        teacher_result = teacher.targets.get(target.title)
+        p50 = format_p50(teacher_result.latency) if teacher_result else ABSENT
+        unstable = unstable_reasons(report, target.title, winner.key, report.teacher)
+        yield Figure(
+            ("≈ " if unstable else "") + format_ratio(versus.speedup.value),
+            f"faster ({format_span(versus.speedup, format_ratio)}): {format_p50(result.latency)} instead of"
+            f" {p50}{per_call_suffix(report, target)}",
+        )
+    if versus.smaller is not None and winner.footprint is not None:
+        yield Figure(format_ratio(versus.smaller), f"smaller: {format_size(winner.footprint.bytes_total)}")
+    if versus.kept is not None:
+        metric = format_metric(report.task.metric)
+        yield Figure(format_percent(versus.kept), f"of the teacher's {metric}: {format_quality(result.test)}")
+    if versus.kept_above_floor is not None:
+        yield Figure(format_percent(versus.kept_above_floor), f"of it above {report.floor_name}")
 
 
-def _p50(row: LedgerRow | None, title: str) -> str:
-    place = row.targets.get(title) if row else None
-    return speed_tables.p50_of(place.latency) if place else ABSENT
+def _last_scored(report: Report, title: str) -> str:
+    """The row to show in detail where nothing won: the last one that was scored."""
+    scored = [row.key for row, result in report.results(title) if result.test]
+    return scored[-1] if scored else report.teacher
 
 
 def _context(report: Report) -> dict[str, Any]:
     return {
         "report": report,
-        "sections": [section(report, target) for target in report.targets],
-        "costs": ledger_tables.costs(report),
+        "sections": [target_section(report, target) for target in report.targets],
+        "steps": ledger_tables.step_table(report),
         "environment": environment_facts(report),
-        "limits": speed_tables.limits(report.limits),
+        "limits": limits_table(report.limits),
         "recipe": json.dumps(report.recipe, indent=2, ensure_ascii=False),
-        "words": format_numbers,
+        "metric": format_metric(report.task.metric),
         "truncated": truncation(report),
         "call": describe_call(report),
         "rows": row_counts(report),
-        "made": training_table(report),
-        "layer_pictures": layer_pictures(report),
+        "training": training_table(report),
     }
 
 

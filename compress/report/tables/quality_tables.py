@@ -1,4 +1,4 @@
-"""What was found out about answers beyond the score, as rows of words, all on test."""
+"""Tables of predictions on test: retention, classes, calibration, slices, changed texts and disagreements."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from compress.report.format_numbers import (
     format_percent,
     format_score,
     format_signed,
+    format_span,
 )
 from compress.report.report_schema import Report
 from compress.report.retention import (
@@ -22,11 +23,10 @@ from compress.report.retention import (
     score_ratio,
     teacher_beats_baseline,
 )
-from compress.report.tables.speed_tables import places
-from compress.report.tables.table_type import Cells, Table
+from compress.report.tables.table_type import Cells, Table, make_table
 
 
-def scored(quality: Quality | None) -> str:
+def format_quality(quality: Quality | None) -> str:
     """The primary score with its interval: `90.4 (88.3 to 92.3)`."""
     if quality is None:
         return ABSENT
@@ -34,163 +34,141 @@ def scored(quality: Quality | None) -> str:
     return f"{format_score(quality.primary.value, larger)} ({format_interval(quality.primary, larger)})"
 
 
-def changed(found: Difference | None, larger: bool) -> str:
-    """A difference: `−0.3`, marked where it is larger than chance explains at 5 %."""
-    if found is None:
+def format_change(change: Difference | None, larger: bool) -> str:
+    """A difference, with a star if it is significant: `−0.3*`."""
+    if change is None:
         return ABSENT
-    return format_signed(found.value, larger) + ("*" if found.p_value < SIGNIFICANCE else "")
+    return format_signed(change.value, larger) + ("*" if change.p_value < SIGNIFICANCE else "")
 
 
-def retention(report: Report, title: str) -> Table:
-    """What every row keeps of the teacher's score, and of the part of it that the floor does not reach."""
-    columns = ("model", "variant", "score", "vs teacher", "score kept", "kept above the floor")
+def retention_table(report: Report, title: str) -> Table:
+    """The share of the teacher's score that every row retains, in total and above the baseline."""
     teacher = quality_on_test(report, report.teacher, title)
-    rows = tuple(
+    return make_table(
         {
             "model": row.model,
             "variant": row.variant.name,
-            "score": scored(place.test),
-            "vs teacher": changed(place.test.versus_teacher, place.test.larger_is_better),
-            "score kept": format_percent(score_ratio(place.test, teacher)),
-            "kept above the floor": above_floor(report, place.test, title),
+            "score": format_quality(result.test),
+            "vs teacher": format_change(result.test.versus_teacher, result.test.larger_is_better),
+            "retained": format_percent(score_ratio(result.test, teacher)),
+            "above the baseline": _format_above_baseline(report, result.test, title),
         }
-        for row, place in places(report, title)
-        if place.test and teacher and row.key != report.teacher
+        for row, result in report.results(title)
+        if result.test and teacher and row.key != report.teacher
     )
-    return Table(columns, rows, frozenset(columns[2:]))
 
 
-def above_floor(report: Report, ours: Quality | None, title: str) -> str:
-    """What is kept of the teacher's score above the floor: `96.2 %`, or that it means nothing."""
+def _format_above_baseline(report: Report, quality: Quality, title: str) -> str:
     if teacher_beats_baseline(report, title) is False:
         return NOT_MEANINGFUL
-    return format_percent(ratio_above_baseline(report, ours, quality_on_test(report, report.teacher, title), title))
+    return format_percent(ratio_above_baseline(report, quality, quality_on_test(report, report.teacher, title), title))
 
 
-def classes(report: Report, title: str, key: str) -> Table:
-    """How well every class is found, by the teacher and by ``key``."""
-    ours, teachers = (quality_on_test(report, name, title) for name in (key, report.teacher))
-    if ours is None or teachers is None:
-        return Table((), ())
-    rows = tuple(
-        _class_row(label, entry, teachers.per_class[label])
-        for label, entry in ours.per_class.items()
-        if label in teachers.per_class
+def class_table(report: Report, title: str, key: str) -> Table:
+    """Recall and precision of every class, for ``key`` and the teacher."""
+    quality, teacher = (quality_on_test(report, name, title) for name in (key, report.teacher))
+    if quality is None or teacher is None:
+        return make_table(())
+    rows = (
+        _class_cells(label, score, teacher.per_class[label])
+        for label, score in quality.per_class.items()
+        if label in teacher.per_class
     )
-    precise = any(entry.precision is not None or entry.f1 is not None for entry in ours.per_class.values())
-    more = ("precision", "teacher's precision", "F1", "teacher's F1") if precise else ()
-    columns = ("class", "how many", "recall", "teacher's recall", "change", *more)
-    return Table(columns, rows, frozenset(columns[1:]))
+    return make_table(rows, names=1).without_empty()
 
 
-def _class_row(label: str, ours: ClassScore, teachers: ClassScore) -> Cells:
+def _class_cells(label: str, score: ClassScore, teacher: ClassScore) -> Cells:
     return {
         "class": label,
-        "how many": format_count(ours.rows),
-        "recall": format_score(ours.recall),
-        "teacher's recall": format_score(teachers.recall),
-        "change": format_signed(ours.recall - teachers.recall),
-        "precision": format_score(ours.precision),
-        "teacher's precision": format_score(teachers.precision),
-        "F1": format_score(ours.f1),
-        "teacher's F1": format_score(teachers.f1),
+        "rows": format_count(score.rows),
+        "recall": format_score(score.recall),
+        "teacher's recall": format_score(teacher.recall),
+        "change": format_signed(score.recall - teacher.recall),
+        "precision": format_score(score.precision),
+        "teacher's precision": format_score(teacher.precision),
+        "F1": format_score(score.f1),
+        "teacher's F1": format_score(teacher.f1),
     }
 
 
-def trust(report: Report, title: str) -> Table:
-    """Whether each row is right as often as it says, and how often it decides as the teacher does."""
-    columns = ("model", "variant", "calibration error (95 %)", "by chance below", "leans", "agrees with the teacher")
+def calibration_table(report: Report, title: str) -> Table:
+    """Calibration error of each row, and how often its decisions equal the teacher's."""
     rows = []
-    for row, place in places(report, title):
-        test = place.test
-        found = test.calibration if test else None
-        if test is None or (found is None and test.agreement_with_teacher is None):
+    for row, result in report.results(title):
+        test = result.test
+        calibration = test.calibration if test else None
+        if test is None or (calibration is None and test.agreement_with_teacher is None):
             continue
+        error = calibration.error if calibration else None
+        interval = f" ({format_span(error, format_percent)})" if error else ""
         rows.append(
             {
                 "model": row.model,
                 "variant": row.variant.name,
-                "calibration error (95 %)": f"{format_percent(found.error.value)}"
-                f" ({format_percent(found.error.low)} to"
-                f" {format_percent(found.error.high)})"
-                if found
-                else ABSENT,
-                "by chance below": format_percent(found.by_chance if found else None),
-                "leans": found.lean if found else ABSENT,
-                "agrees with the teacher": format_percent(test.agreement_with_teacher),
+                "calibration error (95 %)": format_percent(error.value if error else None) + interval,
+                "expected below": format_percent(calibration.by_chance if calibration else None),
+                "tendency": calibration.lean if calibration else ABSENT,
+                "agreement with the teacher": format_percent(test.agreement_with_teacher),
             }
         )
-    return Table(columns, tuple(rows), frozenset(columns[2:]) - {"leans"}).without_empty()
+    return make_table(rows, left=("tendency",)).without_empty()
 
 
-def slices(report: Report, title: str, key: str, column: str | None) -> Table:
-    """The score on parts of the rows, of the teacher and of ``key``: by length, or by a column's values."""
-    ours, teachers = (quality_on_test(report, name, title) for name in (key, report.teacher))
-    given, theirs = _parts(ours, column), {part.name: part for part in _parts(teachers, column)}
-    name = "by length" if column is None else f"by {column}"
-    columns = (name, "rows", key, *(("teacher", "change", "95 % of the change") if key != report.teacher else ()))
-    larger = ours.larger_is_better if ours else True
-    rows = tuple({name: part.name, **_slice_cells(part, theirs.get(part.name), key, larger)} for part in given)
-    return Table(columns, rows, frozenset(columns[1:]))
+def slice_table(report: Report, title: str, key: str, column: str | None) -> Table:
+    """Scores of ``key`` and the teacher on parts of the rows: by length, or by the values of a column."""
+    quality, teacher = (quality_on_test(report, name, title) for name in (key, report.teacher))
+    teacher_parts = {part.name: part for part in _slices(teacher, column)}
+    heading = "by length" if column is None else f"by {column}"
+    larger = quality.larger_is_better if quality else True
+    rows = []
+    for part in _slices(quality, column):
+        score, other, change = part.primary, teacher_parts.get(part.name), part.versus_teacher
+        shown = f"{format_score(score.value, larger)} ({format_interval(score, larger)})" if score else None
+        cells = {heading: part.name, "rows": format_count(part.rows), key: shown or part.reason or ABSENT}
+        if key != report.teacher:
+            ends = f"{format_signed(change.low, larger)} to {format_signed(change.high, larger)}" if change else ABSENT
+            cells |= {
+                "teacher": format_score(other.primary.value if other and other.primary else None, larger),
+                "change": format_change(change, larger),
+                "95 % of the change": ends,
+            }
+        rows.append(cells)
+    return make_table(rows, names=1)
 
 
-def _parts(quality: Quality | None, column: str | None) -> Sequence[SliceScore]:
+def _slices(quality: Quality | None, column: str | None) -> Sequence[SliceScore]:
     if quality is None:
         return ()
     return quality.by_length if column is None else quality.slices.get(column, ())
 
 
-def _slice_cells(part: SliceScore, theirs: SliceScore | None, key: str, larger: bool) -> Cells:
-    versus = part.versus_teacher
-    return {
-        "rows": format_count(part.rows),
-        "teacher": format_score(theirs.primary.value if theirs and theirs.primary else None, larger),
-        key: f"{format_score(part.primary.value, larger)} ({format_interval(part.primary, larger)})"
-        if part.primary
-        else part.reason or ABSENT,
-        "change": changed(versus, larger),
-        "95 % of the change": f"{format_signed(versus.low, larger)} to {format_signed(versus.high, larger)}"
-        if versus
-        else ABSENT,
-    }
+def robustness_table(report: Report, title: str) -> Table:
+    """Every row's score on changed texts, and the change against its own score on the original texts."""
+    rows = []
+    for row, result in report.results(title):
+        if result.test and result.test.robustness:
+            larger = result.test.larger_is_better
+            cells = {"original": format_score(result.test.primary.value, larger)}
+            for change in result.test.robustness:
+                score = format_score(change.primary.value, larger)
+                cells[change.name] = f"{score} ({format_change(change.change, larger)})"
+            rows.append({"model": row.model, "variant": row.variant.name, **cells})
+    return make_table(rows)
 
 
-def robustness(report: Report, title: str) -> Table:
-    """Every row's score on changed texts, and the change against its own answers to the texts as they are."""
-    found = [(row, place.test) for row, place in places(report, title) if place.test and place.test.robustness]
-    names = tuple(dict.fromkeys(each.name for _, test in found for each in test.robustness))
-    columns = ("model", "variant", "as they are", *names)
-    rows = tuple(
-        {
-            "model": row.model,
-            "variant": row.variant.name,
-            "as they are": format_score(test.primary.value, test.larger_is_better),
-            **dict.fromkeys(names, ABSENT),
-            **{
-                each.name: f"{format_score(each.primary.value, test.larger_is_better)}"
-                f" ({changed(each.change, test.larger_is_better)})"
-                for each in test.robustness
-            },
-        }
-        for row, test in found
-    )
-    return Table(columns, rows, frozenset(columns[2:]))
-
-
-def disagreements(report: Report, title: str, key: str) -> Table:
-    """The test rows on which ``key`` and the teacher are furthest apart, by number; no report holds their text."""
+def disagreement_table(report: Report, title: str, key: str) -> Table:
+    """The test rows on which ``key`` and the teacher differ most, by number; reports never hold their text."""
     test = quality_on_test(report, key, title)
-    columns = ("row of test", "right answer", "the teacher's", key, "apart by")
-    rows = tuple(
+    rows = [
         {
-            "row of test": f"{each.row:,}",
-            "right answer": each.gold,
-            "the teacher's": each.teachers,
-            key: each.ours,
-            "apart by": f"{each.distance:.3g}",
+            "row of test": f"{one.row:,}",
+            "label": one.gold,
+            "teacher": one.teachers,
+            key: one.ours,
+            "distance": f"{one.distance:.3g}",
         }
-        for each in (test.disagreements if test else ())
-    )
-    if not rows and test and key != report.teacher and test.by_length:  # it was looked at, and none is apart
-        rows = ({**dict.fromkeys(columns, ABSENT), "row of test": "none"},)
-    return Table(columns, rows, frozenset({"row of test", "apart by"}), texts=frozenset(columns[1:4]))
+        for one in (test.disagreements if test else ())
+    ]
+    if not rows and test and key != report.teacher and test.by_length:  # they were compared, and none differs
+        rows = [{"row of test": "none", "label": ABSENT, "teacher": ABSENT, key: ABSENT, "distance": ABSENT}]
+    return make_table(rows, names=0, sentences=("label", "teacher", key))

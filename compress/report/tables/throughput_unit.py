@@ -1,4 +1,4 @@
-"""What one timing of the model alone is about: a row, or one of the several examples that a row gives."""
+"""The unit of a timing of the model alone: a row, or one of the examples that a row consists of."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ PLURALS = {"choice": "choices", "candidate": "candidates", "window": "windows", 
 
 
 def timed_unit(report: Report) -> str:
-    """What the model alone answers one of at batch 1: `row`, `choice`, `candidate`, `window`, `text`."""
+    """What a call at batch 1 processes: `row`, `choice`, `candidate`, `window` or `text`."""
     return kind_of(report.task).unit_name(report.task)
 
 
 def timed_units(report: Report) -> str:
-    """Several of them."""
+    """The plural of the unit."""
     return PLURALS[timed_unit(report)]
 
 
-def rate(report: Report) -> str:
-    """The column of a throughput: `rows/s`, `choices/s`."""
+def throughput_column(report: Report) -> str:
+    """The heading of a throughput column: `rows/s`, `choices/s`."""
     return f"{timed_units(report)}/s"
 
 
 def describe_call(report: Report) -> str:
-    """What a timing of the model alone is: `one call`, and where rows are answered in parts, of which part."""
+    """What is timed: `one call`, and for rows of several examples, of which ones."""
     if timed_unit(report) == ROW:
         return "one call"
     mean = report.data.examples_per_row
     per_row = f" (a test row has {mean:.1f} on average)" if mean else ""
-    return f"one call with a batch of {timed_units(report)}{per_row}; end to end is of whole rows"
+    return f"one call with a batch of {timed_units(report)}{per_row}; end to end covers complete rows"
 
 
 def per_call_suffix(report: Report, target: TargetFacts) -> str:
-    """What was answered faster, where that is not a row: ` for 1 choice`, ` for 8 choices`."""
+    """What one call processed, unless it is rows: ` for 1 choice`, ` for 8 choices`."""
     if timed_unit(report) == ROW:
         return ""
     return f" for {target.batch} {timed_unit(report) if target.batch == 1 else timed_units(report)}"

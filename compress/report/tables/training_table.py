@@ -1,4 +1,4 @@
-"""How the smaller models of a run were made: what they started from, and what they learned from."""
+"""How the smaller models of a run were made: their initial weights, losses, teachers and training rows."""
 
 from __future__ import annotations
 
@@ -6,76 +6,77 @@ from collections.abc import Mapping
 from typing import Any
 
 from compress.report.format_numbers import ABSENT, format_percent
-from compress.report.report_schema import Provenance, Report
+from compress.report.report_schema import Provenance, Report, ReportModel
 from compress.report.tables.table_type import Cells, Table
 
 Section = Mapping[str, Any]
 
 
 def training_table(report: Report) -> Table:
-    """A row for each thing that decides what a student becomes, a column for each model that was made from another."""
-    told = {model: _facts(report, model, making) for model, making in report.makings.items()}
-    names = list(dict.fromkeys(name for facts in told.values() for name in facts))
+    """A row a fact, a column for each model that was made from another."""
+    models = {model.name: model for model in report.all_models}
+    facts = {name: _facts(report, models.get(name), one) for name, one in report.makings.items()}
+    names = list(dict.fromkeys(name for cells in facts.values() for name in cells))
     rows: list[Cells] = [
-        {"": name, **{model: facts.get(name, ABSENT) for model, facts in told.items()}} for name in names
+        {"": name, **{model: cells.get(name, ABSENT) for model, cells in facts.items()}} for name in names
     ]
-    return Table(("", *told), tuple(rows), texts=frozenset(told))
+    return Table(("", *facts), tuple(rows), sentences=frozenset(facts))
 
 
-def _facts(report: Report, model: str, making: Provenance) -> dict[str, str]:
-    facts = {"starts from": making.start}
-    settings = training_settings(report.recipe, model)
+def _facts(report: Report, model: ReportModel | None, provenance: Provenance) -> dict[str, str]:
+    facts = {"initial weights": provenance.start}
+    settings = training_settings(report.recipe, model.section if model else "")
     if not settings:
-        return {**facts, "learns from": "nothing: it is left as it is built"}
-    facts["learns from"] = describe_losses(settings)
-    further = [_teacher(each) for each in settings.get("teachers") or ()]
-    if further:
-        facts["teachers"] = ", ".join(["the teacher", *further])
-    return {**facts, "rows": _rows(report, settings, making)}
+        return {**facts, "losses": "none: it is not trained"}
+    facts["losses"] = describe_losses(settings)
+    teachers = [_describe_teacher(teacher) for teacher in settings.get("teachers") or ()]
+    if teachers:
+        facts["teachers"] = ", ".join(["the teacher", *teachers])
+    return {**facts, "rows": _describe_rows(report, settings, provenance)}
 
 
-def training_settings(recipe: Section, model: str) -> Section | None:
-    """The distillation of a model, as a recipe in its long form tells it; None where it had none."""
-    found = recipe.get("distill") if model == "student" else (recipe.get("prune") or {}).get("recover")
-    return found or None
+def training_settings(recipe: Section, section: str) -> Section | None:
+    """Return the distillation settings of a recipe's section, in the long form; None if it trains nothing."""
+    settings = recipe.get(section) or None
+    return (settings or {}).get("recover") or None if section == "prune" else settings
 
 
 def describe_losses(settings: Section) -> str:
-    """`soft_label 1, hidden_state 2 (cosine), hard_label 0.5`; phases one after another, with their shares."""
+    """Return losses with their weights: `soft_label 1, hidden_state 2 (cosine), hard_label 0.5`, by phase."""
     phases = settings.get("phases") or ()
     if not phases:
-        return _losses(settings)
-    return "; then ".join(f"{format_percent(phase['share'])} of the updates: {_losses(phase)}" for phase in phases)
+        return _describe_phase(settings)
+    return "; then ".join(
+        f"{format_percent(phase['share'])} of the updates: {_describe_phase(phase)}" for phase in phases
+    )
 
 
-def _losses(phase: Section) -> str:
-    told = [_loss(name, loss) for name, loss in (phase.get("losses") or {}).items() if loss and loss["weight"] != 0.0]
+def _describe_phase(phase: Section) -> str:
+    losses = (phase.get("losses") or {}).items()
+    parts = [_describe_loss(name, loss) for name, loss in losses if loss and loss["weight"] != 0.0]
     if phase.get("hard_label"):
-        told.append(f"hard_label {phase['hard_label']:g}")
-    return ", ".join(told)
+        parts.append(f"hard_label {phase['hard_label']:g}")
+    return ", ".join(parts)
 
 
-def _loss(name: str, loss: Section) -> str:
-    form = f" ({loss['form']})" if loss.get("form") else ""
-    return f"{name} {_weight(loss['weight'])}{form}"
+def _describe_loss(name: str, loss: Section) -> str:
+    weight, form = loss["weight"], f" ({loss['form']})" if loss.get("form") else ""
+    shown = f"{weight['start']:g} to {weight['end']:g}" if isinstance(weight, Mapping) else f"{weight:g}"
+    return f"{name} {shown}{form}"
 
 
-def _weight(weight: float | Section) -> str:
-    return f"{weight['start']:g} to {weight['end']:g}" if isinstance(weight, Mapping) else f"{weight:g}"
+def _describe_teacher(teacher: Section) -> str:
+    weight = teacher.get("weight", 1.0)
+    return f"{teacher['source']}{'' if weight == 1.0 else f' (weight {weight:g})'}"
 
 
-def _teacher(further: Section) -> str:
-    weight = further.get("weight", 1.0)
-    return f"{further['source']}{'' if weight == 1.0 else f' (weighs {weight:g})'}"
-
-
-def _rows(report: Report, settings: Section, making: Provenance) -> str:
+def _describe_rows(report: Report, settings: Section, provenance: Provenance) -> str:
     """`6,000 of train, 2,000 unlabelled, 6,000 augmented (words by bert-base-uncased)`."""
     counts = report.data.rows
-    told = [f"{counts['train']:,} of train"] if "train" in counts else []
+    parts = [f"{counts['train']:,} of train"] if "train" in counts else []
     if counts.get("unlabelled"):
-        told.append(f"{counts['unlabelled']:,} unlabelled")
+        parts.append(f"{counts['unlabelled']:,} unlabelled")
     if augment := settings.get("augment"):
-        count = f"{making.augmented:,} " if making.augmented is not None else ""
-        told.append(f"{count}augmented (words by {augment['model']})")
-    return ", ".join(told)
+        count = f"{provenance.augmented:,} " if provenance.augmented is not None else ""
+        parts.append(f"{count}augmented (words by {augment['model']})")
+    return ", ".join(parts)

@@ -57,7 +57,7 @@ def test_a_model_that_says_too_much():
     answers, gold = calibrated(2000, np.random.default_rng(1), shift=0.2)
     found = look(answers, gold)
     assert found.over_confident
-    assert found.lean == "too sure"
+    assert found.lean == "overconfident"
     assert found.error.low < 0.2 < found.error.high
     assert found.error.low > found.by_chance
 
@@ -65,7 +65,7 @@ def test_a_model_that_says_too_much():
 def test_a_model_that_says_too_little():
     found = look(*calibrated(2000, np.random.default_rng(1), shift=-0.1))
     assert not found.over_confident
-    assert found.lean == "not sure enough"
+    assert found.lean == "underconfident"
     assert found.error.value > found.by_chance
 
 

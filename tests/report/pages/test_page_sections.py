@@ -1,19 +1,25 @@
-"""Everything that can be measured, on the pages; and reports from before it could be."""
+"""The tables and charts of the pages, for a report with all measurements, with few, and from earlier versions."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from compress.report.charts.measurement_charts import compared, grid_figure, load_figure, reliability_figure
-from compress.report.pages.page_sections import groups
+from compress.report.charts.report_charts import compared_rows, grid_chart, load_chart, reliability_chart
+from compress.report.pages.page_sections import block_groups
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.report_schema import Report, read_report
-from compress.report.tables.ledger_tables import verdict_of
 from compress.report.tables.machine_facts import environment_facts
-from compress.report.tables.quality_tables import disagreements, robustness, slices, trust
-from compress.report.tables.size_tables import energy_sources, footprint, serving, serving_reasons
-from compress.report.tables.speed_tables import grid, limits, noise, timings, under_load, whole
+from compress.report.tables.quality_tables import calibration_table, disagreement_table, robustness_table, slice_table
+from compress.report.tables.size_tables import energy_sources, footprint_table, serving_reasons, serving_table
+from compress.report.tables.speed_tables import (
+    end_to_end_table,
+    grid_table,
+    interference_table,
+    limits_table,
+    load_table,
+    timing_table,
+)
 from compress.select.select_winner import judged
 
 WINNER = "pruned/onnx-int8"
@@ -22,25 +28,25 @@ PUBLISHED = Path(__file__).parents[3] / "reports"
 
 def headings(report: Report) -> list[str]:
     return [
-        block.heading for group in groups(report, "cpu", WINNER, verdict_of(report, "cpu")) for block in group.blocks
+        block.heading for group in block_groups(report, "cpu", WINNER, report.verdict("cpu")) for block in group.blocks
     ]
 
 
-def test_everything_measured_has_its_place(make_full_report):
+def test_every_measurement_has_a_block(make_full_report):
     report = make_full_report()
     assert headings(report) == [
-        "The winner beside the baselines",
-        "What is kept of the teacher's score",
+        "The winner compared",
+        "Score retained",
         "The gate, on select",
-        "Each class",
-        "Confidence and agreement",
+        "Classes",
+        "Calibration and agreement",
         "By length",
         "By source",
         "Changed texts",
-        f"Where {WINNER} and the teacher are furthest apart",
+        f"Largest disagreements of {WINNER} and the teacher",
         "All timings",
-        "End to end, and the first answer",
-        "How quiet the machine was",
+        "End to end, and the first prediction",
+        "Interference",
         "Batch and length",
         "Several callers",
         "Share of the machine's limits",
@@ -52,58 +58,58 @@ def test_everything_measured_has_its_place(make_full_report):
         assert [heading for heading in headings(report) if heading not in plain] == []
 
 
-def test_what_was_not_measured_has_none(make_report):
+def test_missing_measurements_have_no_block(make_report):
     assert headings(judged(make_report())) == [
-        "The winner beside the baselines",
-        "What is kept of the teacher's score",
+        "The winner compared",
+        "Score retained",
         "The gate, on select",
-        "Each class",
-        "Confidence and agreement",
+        "Classes",
+        "Calibration and agreement",
         "All timings",
-        "End to end, and the first answer",
+        "End to end, and the first prediction",
         "Parameters, operations, bytes and energy",
     ]
 
 
-def test_an_unstable_timing_is_marked_beside_its_figure_and_told_why(make_full_report):
+def test_unstable_timings_are_marked_with_their_reason(make_full_report):
     report = make_full_report()
-    row = timings(report, "cpu").rows[5]
+    row = timing_table(report, "cpu").rows[5]
     assert row["timing"] == "unstable"
     assert row["p50"].startswith("≈ ")
-    assert noise(report, "cpu").rows[5]["unstable because"] == "other work took 31 % of the cores"
-    assert "≈" not in timings(report, "cpu").rows[0]["p50"]
+    assert interference_table(report, "cpu").rows[5]["unstable because"] == "other work took 31 % of the cores"
+    assert "≈" not in timing_table(report, "cpu").rows[0]["p50"]
     assert any(remark.startswith("Timings on cpu are unstable for student/onnx-int8") for remark in report.remarks)
 
 
-def test_an_unstable_winner_says_so_in_the_headline(make_report, latency_of):
+def test_an_unstable_winner_is_marked_in_the_headline(make_report, latency_of):
     report = make_report()
     place = report.rows[-1].targets["cpu"]
     shaky = latency_of(0.61, 8, status="unstable", reason="the hypervisor took 20 % of the cores")
     row = report.rows[-1].model_copy(update={"targets": {"cpu": place.model_copy(update={"latency": shaky})}})
     report = judged(report.model_copy(update={"rows": (*report.rows[:-1], row)}))
     for page in (render_markdown(report), render_html(report)):
-        head = page[: page.index("What to know")]
+        head = page[: page.index("Warnings")]
         assert f"{WINNER}: the hypervisor took 20 % of the cores" in head
         assert re.search(r"≈ 19\.\d×", head)
 
 
-def test_the_first_answer_and_the_noise_are_told(make_full_report):
+def test_first_prediction_and_interference_are_shown(make_full_report):
     report = make_full_report()
-    assert whole(report, "cpu").rows[0]["first answer"] == "1.4 s"
-    assert noise(report, "cpu").rows[0]["precision"] == "±1.3 %"
-    assert noise(report, "cpu").rows[0]["cores beside"] == "40.0 %"
+    assert end_to_end_table(report, "cpu").rows[0]["first prediction"] == "1.4 s"
+    assert interference_table(report, "cpu").rows[0]["precision"] == "±1.3 %"
+    assert interference_table(report, "cpu").rows[0]["neighbouring cores"] == "40.0 %"
 
 
-def test_the_grid_is_told_as_gains_within_its_own_rounds(make_full_report):
+def test_the_grid_shows_speedups_of_its_own_rounds(make_full_report):
     report = make_full_report()
-    found = grid(report, "cpu")
+    found = grid_table(report, "cpu")
     assert found.columns[2:] == ("1 × 32", "8 × 32", "32 × 32", "1 × 128", "8 × 128", "32 × 128")
     assert "×)" not in found.rows[0]["1 × 32"]
     assert found.rows[-1]["1 × 32"].endswith("(19.2×)")
-    picture = grid_figure(report, "cpu", WINNER, 324)
+    picture = grid_chart(report, "cpu", WINNER, 324)
     assert picture is not None
     assert picture.count("19.2×") == 6
-    assert grid_figure(report, "cpu", report.teacher, 324) is None
+    assert grid_chart(report, "cpu", report.teacher, 324) is None
 
 
 def test_unstable_load_and_an_unwatched_accelerator_are_marked(make_full_report):
@@ -114,48 +120,48 @@ def test_unstable_load_and_an_unwatched_accelerator_are_marked(make_full_report)
     marked = place.latency.model_copy(update={"under_load": loads, "reason": "not watched on CUDA: no NVML"})
     row = row.model_copy(update={"targets": {"cpu": place.model_copy(update={"latency": marked})}})
     report = report.model_copy(update={"rows": (row, *report.rows[1:])})
-    assert under_load(report, "cpu").rows[0]["1 caller"].startswith("≈ ")
-    assert not under_load(report, "cpu").rows[1]["1 caller"].startswith("≈ ")
-    assert noise(report, "cpu").rows[0]["accelerator"] == "not watched on CUDA: no NVML"
+    assert load_table(report, "cpu").rows[0]["1 caller"].startswith("≈ ")
+    assert not load_table(report, "cpu").rows[1]["1 caller"].startswith("≈ ")
+    assert interference_table(report, "cpu").rows[0]["accelerator"] == "not watched on CUDA: no NVML"
 
 
 def test_load_is_shown_for_the_winner_and_its_baselines(make_full_report):
     report = make_full_report()
-    assert under_load(report, "cpu").columns == ("model", "variant", "1 caller", "2 callers", "4 callers")
-    assert compared(report, "cpu") == {WINNER, "teacher/torch-fp32", "teacher/onnx-int8", "student/onnx-int8"}
+    assert load_table(report, "cpu").columns == ("model", "variant", "1 caller", "2 callers", "4 callers")
+    assert compared_rows(report, "cpu") == {WINNER, "teacher/torch-fp32", "teacher/onnx-int8", "student/onnx-int8"}
     for width in (324, 680):
-        picture = load_figure(report, "cpu", width)
+        picture = load_chart(report, "cpu", width)
         assert picture is not None
         assert picture.count("<polyline") == 4
 
 
-def test_answers_are_told_beyond_the_score(make_full_report):
+def test_quality_tables_show_calibration_slices_and_disagreements(make_full_report):
     report = make_full_report()
-    assert trust(report, "cpu").rows[-1]["calibration error (95 %)"] == "6.1 % (5.0 % to 7.0 %)"
-    assert slices(report, "cpu", WINNER, "source").rows[1][WINNER] == "fewer than 20 rows"
-    assert slices(report, "cpu", report.teacher, None).columns == ("by length", "rows", report.teacher)
-    assert robustness(report, "cpu").columns == ("model", "variant", "as they are", "typos", "case", "truncation")
-    assert len(disagreements(report, "cpu", WINNER).rows) == 20
+    assert calibration_table(report, "cpu").rows[-1]["calibration error (95 %)"] == "6.1 % (5.0 % to 7.0 %)"
+    assert slice_table(report, "cpu", WINNER, "source").rows[1][WINNER] == "fewer than 20 rows"
+    assert slice_table(report, "cpu", report.teacher, None).columns == ("by length", "rows", report.teacher)
+    assert robustness_table(report, "cpu").columns == ("model", "variant", "original", "typos", "case", "truncation")
+    assert len(disagreement_table(report, "cpu", WINNER).rows) == 20
     test = report.row(WINNER).targets["cpu"].test.model_copy(update={"disagreements": ()})
     place = report.row(WINNER).targets["cpu"].model_copy(update={"test": test})
     rows = tuple(
         row.model_copy(update={"targets": {"cpu": place}}) if row.key == WINNER else row for row in report.rows
     )
-    (none,) = disagreements(report.model_copy(update={"rows": rows}), "cpu", WINNER).rows
+    (none,) = disagreement_table(report.model_copy(update={"rows": rows}), "cpu", WINNER).rows
     assert none["row of test"] == "none"
-    assert reliability_figure(report, "cpu", WINNER, 324).count("<polyline") == 2
-    assert any("the winner is too sure of its answers" in remark for remark in report.remarks)
+    assert reliability_chart(report, "cpu", WINNER, 324).count("<polyline") == 2
+    assert any("the winner is overconfident" in remark for remark in report.remarks)
 
 
-def test_what_it_takes_is_told_or_why_not(make_full_report):
+def test_resources_are_shown_or_why_they_are_missing(make_full_report):
     report = make_full_report()
-    row = footprint(report, "cpu").rows[0]
+    row = footprint_table(report, "cpu").rows[0]
     assert (row["without embeddings"], row["one row of 128"]) == ("10.8 M", "2.41 GFLOP")
     assert row["energy a row"] == "not measured"
     assert energy_sources(report, "cpu") == ["Energy was not measured: this system shows no energy counters"]
-    assert serving(report, "cpu").rows[0]["batches of 32, peak"] == "–"
+    assert serving_table(report, "cpu").rows[0]["batches of 32, peak"] == "–"
     assert serving_reasons(report, "cpu")[0] == "teacher/torch-fp32, batch 32: a batch of 32 does not fit in memory"
-    assert [row["limit"] for row in limits(report.limits).rows] == [
+    assert [row["limit"] for row in limits_table(report.limits).rows] == [
         "fp32 matrix rate",
         "int8 matrix rate",
         "memory bandwidth",
@@ -163,7 +169,7 @@ def test_what_it_takes_is_told_or_why_not(make_full_report):
     ]
 
 
-def test_the_machine_is_told_as_far_as_it_is_known(make_full_report, make_report):
+def test_known_machine_facts_are_shown(make_full_report, make_report):
     facts = dict(environment_facts(make_full_report()))
     assert facts["Machine"] == "A Processor <8>, 2 of 64 cores with 2 threads each, 8.0 GB of 64.0 GB memory"
     assert facts["Clock"] == "governor powersave, 800 to 3,500 MHz, turbo on"

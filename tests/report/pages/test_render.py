@@ -4,14 +4,14 @@ from html.parser import HTMLParser
 
 import pytest
 
-from compress.report.charts.overview_charts import legend, speed_figure
+from compress.report.charts.report_charts import legend, speed_chart
 from compress.report.pages.markdown import markdown_cell
 from compress.report.pages.render import render_html, render_markdown, write_pages
 from compress.report.report_schema import TargetFacts
-from compress.report.tables.ledger_tables import ledger, stages
+from compress.report.tables.ledger_tables import ledger_table, stage_table
 from compress.report.tables.machine_facts import describe_target
-from compress.report.tables.quality_tables import classes
-from compress.report.tables.speed_tables import timings
+from compress.report.tables.quality_tables import class_table
+from compress.report.tables.speed_tables import timing_table
 from compress.select.select_winner import judged
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -32,8 +32,8 @@ class Balanced(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_ledger_has_a_row_a_variant_and_the_floor(make_report):
-    found = ledger(judged(make_report()), "cpu")
+def test_the_ledger_has_a_row_for_every_variant_and_the_baseline(make_report):
+    found = ledger_table(judged(make_report()), "cpu")
     assert len(found.rows) == 10
     assert found.rows[found.winner]["gate"] == "winner"
     assert found.rows[0] == {
@@ -56,21 +56,21 @@ def test_a_failed_row_stays_in_every_ledger(make_report):
     report = make_report()
     failed = report.rows[-1].model_copy(update={"status": "failed", "reason": "no opset", "targets": {}})
     report = judged(report.model_copy(update={"rows": (*report.rows[:-1], failed)}))
-    assert ledger(report, "cpu").rows[8]["gate"] == "failed"
+    assert ledger_table(report, "cpu").rows[8]["gate"] == "failed"
     assert "pruned/onnx-int8 failed: no opset." in report.remarks
-    assert ledger(report, "cuda").rows[0]["gate"] == "failed"
+    assert ledger_table(report, "cuda").rows[0]["gate"] == "failed"
 
 
-def test_companions_of_the_ledger(make_report):
+def test_tables_next_to_the_ledger(make_report):
     report = judged(make_report())
-    way = stages(report, "cpu", "pruned/onnx-int8").rows
-    assert [row["stage"] for row in way] == ["as it runs today", "onnx-fp32", "distill", "prune", "onnx-int8"]
-    assert [row["took"] for row in way] == ["–", "12 s", "2 min 59 s", "2 min 59 s", "5.0 s"]
-    assert classes(report, "cpu", "pruned/onnx-int8").rows[0]["change"] == "−0.9"
-    assert timings(report, "cpu").rows[0]["runs with"] == "onnxruntime 1.31.1"
+    way = stage_table(report, "cpu", "pruned/onnx-int8").rows
+    assert [row["stage"] for row in way] == ["teacher in PyTorch", "onnx-fp32", "distill", "prune", "onnx-int8"]
+    assert [row["time"] for row in way] == ["–", "12 s", "2 min 59 s", "2 min 59 s", "5.0 s"]
+    assert class_table(report, "cpu", "pruned/onnx-int8").rows[0]["change"] == "−0.9"
+    assert timing_table(report, "cpu").rows[0]["runs with"] == "onnxruntime 1.31.1"
 
 
-def test_both_pages_name_winner_and_reason(make_report, tmp_path):
+def test_both_pages_name_the_winner_and_the_reason(make_report, tmp_path):
     write_pages(tmp_path, judged(make_report()))
     for name in ("report.md", "report.html"):
         page = (tmp_path / name).read_text(encoding="utf-8")
@@ -80,7 +80,7 @@ def test_both_pages_name_winner_and_reason(make_report, tmp_path):
     assert (tmp_path / "report.json").is_file()
 
 
-def test_the_page_is_whole_and_asks_for_nothing(make_report):
+def test_the_page_is_balanced_and_loads_nothing(make_report):
     page = render_html(judged(make_report()))
     Balanced().feed(page)
     assert re.findall(r'(?:src|href)="(?!data:)', page) == []
@@ -106,29 +106,29 @@ def test_tables_of_markdown_are_rectangular(make_report):
         assert len(widths) == 1
 
 
-def test_a_run_without_winner_floor_or_figures_is_drawn_too(make_report):
+def test_a_run_without_winner_and_baseline_is_rendered(make_report):
     report = make_report(floor=None, floor_reason="left out", rows=(), steps=())
     report = judged(report)
     assert "nothing that may win was measured here" in render_markdown(report)
     page = render_html(report)
     Balanced().feed(page)
     assert "No winner" in page
-    assert speed_figure(report, "cpu", 680) is None
+    assert speed_chart(report, "cpu", 680) is None
 
 
-def test_the_legend_tells_every_mark(make_report):
+def test_the_legend_lists_every_marker(make_report):
     labels = [mark.label for mark in legend(make_report())]
     assert labels == ["teacher", "student", "pruned", "torch-fp32", "onnx-fp32", "onnx-int8", "missed the gate"]
 
 
-def test_conditions_in_words():
+def test_targets_are_described():
     place = TargetFacts(title="edge", device="cpu", threads=2, batch=8, length=64)
     assert describe_target(place) == "cpu, 2 threads, batch 8, 64 word pieces"
     named = place.model_copy(update={"title": "cpu-t2", "length": "data"})
     assert describe_target(named) == "2 threads, batch 8, lengths of the data"
 
 
-def test_cells_of_markdown():
+def test_markdown_cells_are_escaped():
     assert markdown_cell("a|b*c_d`e<f\ng\\") == r"a\|b\*c\_d\`e\<f g" + "\\\\"
 
 
@@ -158,8 +158,8 @@ def show(driver, page, width, scheme):
     driver.get(page.as_uri())
 
 
-def pictures(driver, width):
-    """The pictures that are shown; each lies inside the page."""
+def charts(driver, width):
+    """The number of visible charts; each lies inside the page."""
     found = driver.find_elements("css selector", ".card > svg, .card div > svg")
     shown = [svg for svg in found if svg.is_displayed()]
     assert all(svg.rect["x"] >= 0 and svg.rect["x"] + svg.rect["width"] <= width for svg in shown)
@@ -167,7 +167,7 @@ def pictures(driver, width):
 
 
 @pytest.mark.browser
-def test_a_browser_shows_it_on_a_desk_and_on_a_phone(browser, make_report, tmp_path):
+def test_the_page_fits_a_desktop_and_a_phone(browser, make_report, tmp_path):
     write_pages(tmp_path, judged(make_report()))
     grounds = set()
     for width, scheme in ((1280, "light"), (375, "dark")):
@@ -176,27 +176,27 @@ def test_a_browser_shows_it_on_a_desk_and_on_a_phone(browser, make_report, tmp_p
         verdict = browser.find_element("css selector", ".verdict")
         assert "pruned/onnx-int8" in verdict.text
         assert verdict.rect["y"] < 200
-        assert pictures(browser, width) == 3
+        assert charts(browser, width) == 2
         grounds.add(browser.execute_script("return getComputedStyle(document.body).backgroundColor"))
     assert len(grounds) == 2
     assert browser.get_log("browser") == []
 
 
 @pytest.mark.browser
-def test_a_browser_folds_the_details_and_shows_all_of_them_when_asked(browser, make_full_report, tmp_path):
+def test_details_are_folded_and_open_without_overflow(browser, make_full_report, tmp_path):
     write_pages(tmp_path, make_full_report())
     for width, scheme in ((1280, "dark"), (375, "light")):
         show(browser, tmp_path / "report.html", width, scheme)
-        assert pictures(browser, width) == 3
+        assert charts(browser, width) == 2
         browser.execute_script("document.querySelectorAll('details').forEach(each => each.open = true)")
-        assert pictures(browser, width) == 6
+        assert charts(browser, width) == 5
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     assert browser.get_log("browser") == []
 
 
-def test_the_share_of_cut_texts_is_told_whatever_it_is(make_report):
+def test_the_share_of_truncated_texts_is_always_shown(make_report):
     report = judged(make_report())
-    assert "cut: 0.0 % of test, at 128 word pieces" in render_markdown(report)
+    assert "truncated: 0.0 % of test, at 128 word pieces" in render_markdown(report)
     data = report.data.model_copy(update={"truncated": {"train": 0.125, "select": 0.0, "test": 0.01}})
     told = "12.5 % of train, 0.0 % of select, 1.0 % of test, at 16 windows of 128 word pieces"
     task = report.task.model_copy(update={"long": "mean", "max_windows": 16})

@@ -8,7 +8,7 @@ from compress.report.pages.report_index import write_index
 from compress.select.select_winner import judged
 
 
-def test_every_report_has_a_line_a_target(make_report, tmp_path):
+def test_every_measured_target_has_a_line(make_report, tmp_path):
     for name in ("b", "a"):
         (tmp_path / name).mkdir()
         write_pages(tmp_path / name, judged(make_report()))
@@ -31,19 +31,19 @@ def test_a_target_without_winner_is_listed_empty(make_report, tmp_path):
     assert "none passed" in (tmp_path / "index.md").read_text(encoding="utf-8")
 
 
-def test_no_folder_no_index(tmp_path):
+def test_a_missing_folder_is_an_error(tmp_path):
     with pytest.raises(CompressError, match="no folder of reports"):
         write_index(tmp_path / "nothing")
 
 
-def test_a_report_of_something_else_is_passed_over(tmp_path):
+def test_other_reports_are_ignored(tmp_path):
     (tmp_path / "harness").mkdir()
     (tmp_path / "harness" / "report.json").write_text('{"schema_version": 1, "about": "harness", "rows": []}')
     assert write_index(tmp_path) == []
     assert "harness" not in (tmp_path / "index.md").read_text(encoding="utf-8")
 
 
-def test_the_check_of_the_harness_is_mentioned_where_its_page_is(make_report, tmp_path):
+def test_the_harness_page_is_linked(make_report, tmp_path):
     for name in ("a", "harness"):
         (tmp_path / name).mkdir()
     write_pages(tmp_path / "a", judged(make_report()))
@@ -53,7 +53,7 @@ def test_the_check_of_the_harness_is_mentioned_where_its_page_is(make_report, tm
     assert line == "How far the harness that timed all this was itself checked: [harness/report.md](harness/report.md)."
 
 
-def test_a_broken_report_is_told(tmp_path):
+def test_an_invalid_report_is_an_error(tmp_path):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "report.json").write_text("{")
     with pytest.raises(CompressError, match="cannot be read as a report"):

@@ -1,9 +1,9 @@
-"""What a timing of the model alone is about is said wherever it stands."""
+"""The unit of timings is named wherever they are shown."""
 
 import pytest
 
 from compress.report.pages.render import render_html, render_markdown
-from compress.report.tables.speed_tables import timings
+from compress.report.tables.speed_tables import timing_table
 from compress.report.tables.throughput_unit import PLURALS, timed_unit
 from compress.select.select_winner import judged
 from compress.tasks import KINDS
@@ -11,14 +11,14 @@ from compress.tasks import KINDS
 
 @pytest.fixture
 def report_of(make_report):
-    """The made-up report, as if of another task."""
+    """A function that makes a report of another task."""
 
     def make(batch=1, **task):
         made = make_report()
-        told = made.task.model_copy(update=task)
+        info = made.task.model_copy(update=task)
         data = made.data.model_copy(update={"examples_per_row": 4.0})
         targets = tuple(target.model_copy(update={"batch": batch}) for target in made.targets)
-        return judged(made.model_copy(update={"task": told, "data": data, "targets": targets}))
+        return judged(made.model_copy(update={"task": info, "data": data, "targets": targets}))
 
     return make
 
@@ -46,14 +46,14 @@ def test_every_kind_has_a_unit_with_a_plural():
 def test_choices_are_not_called_rows(report_of):
     report = report_of(kind="multiple_choice")
     for page in (render_markdown(report), render_html(report)):
-        assert "one call with a batch of choices (a test row has 4.0 on average); end to end is of whole rows" in page
+        assert "a batch of choices (a test row has 4.0 on average); end to end covers complete rows" in page
         assert "for 1 choice" in page
         assert "rows/s" not in page
-    assert "choices/s" in timings(report, "cpu").columns
+    assert "choices/s" in timing_table(report, "cpu").columns
     assert "for 8 choices" in render_markdown(report_of(8, kind="multiple_choice"))
 
 
-def test_rows_need_no_words(report_of):
+def test_rows_need_no_unit(report_of):
     page = render_markdown(report_of())
     assert "Speed is the model alone, one call, and" in page
     assert "rows/s" in page

@@ -28,48 +28,48 @@ def cells(report, model="student"):
     return {row[""]: row[model] for row in training_table(report).rows}
 
 
-def test_the_losses_with_their_weights_and_forms(report):
-    told = cells(report({"soft_label": 1.0, "hidden_state": {"weight": {"start": 1, "end": 0}, "form": "cosine"}}))
-    assert told["starts from"] == "layer 1"
-    assert told["learns from"] == "soft_label 1 (kl), hidden_state 1 to 0 (cosine), hard_label 0.5"
-    assert told["rows"] == "6,000 of train"
-    assert "teachers" not in told
+def test_losses_are_listed_with_weights_and_forms(report):
+    facts = cells(report({"soft_label": 1.0, "hidden_state": {"weight": {"start": 1, "end": 0}, "form": "cosine"}}))
+    assert facts["initial weights"] == "layer 1"
+    assert facts["losses"] == "soft_label 1 (kl), hidden_state 1 to 0 (cosine), hard_label 0.5"
+    assert facts["rows"] == "6,000 of train"
+    assert "teachers" not in facts
 
 
-def test_phases_one_after_another():
+def test_phases_are_listed_in_order():
     phases = [{"share": 0.6, "hidden_state": 1.0}, {"share": 0.4, "soft_label": 2.0, "hard_label": 0.5}]
-    told = describe_losses(training_settings(recipe({"phases": phases}), "student"))
-    assert told == (
+    facts = describe_losses(training_settings(recipe({"phases": phases}), "distill"))
+    assert facts == (
         "60.0 % of the updates: hidden_state 1 (mse); then 40.0 % of the updates: soft_label 2 (kl), hard_label 0.5"
     )
 
 
-def test_what_weighs_nothing_is_not_told():
+def test_losses_without_weight_are_left_out():
     assert describe_losses(
-        training_settings(recipe({"soft_label": 1.0, "attention": 0, "hard_label": 0}), "student")
+        training_settings(recipe({"soft_label": 1.0, "attention": 0, "hard_label": 0}), "distill")
     ) == ("soft_label 1 (kl)")
 
 
 def test_teachers_and_rows(report):
-    told = cells(
+    facts = cells(
         report(
             {"teachers": ["large", {"source": "other", "weight": 2}], "augment": {"model": "masked"}},
             {"student": Provenance(start="random weights", augmented=5990)},
             {"train": 6000, "select": 10, "test": 10, "unlabelled": 25},
         )
     )
-    assert told["teachers"] == "the teacher, large, other (weighs 2)"
-    assert told["rows"] == "6,000 of train, 25 unlabelled, 5,990 augmented (words by masked)"
+    assert facts["teachers"] == "the teacher, large, other (weight 2)"
+    assert facts["rows"] == "6,000 of train, 25 unlabelled, 5,990 augmented (words by masked)"
 
 
-def test_a_pruned_model_has_a_column_of_its_own(report):
+def test_a_pruned_model_has_its_own_column(report):
     both = {"student": Provenance(start="layer 1"), "pruned": Provenance(start="the student, pruned")}
     found = report(False, both, prune={"heads": 0.5, "recover": {"soft_label": 3.0}})
-    assert cells(found)["learns from"] == "nothing: it is left as it is built"
-    assert cells(found, "pruned")["learns from"] == "soft_label 3 (kl), hard_label 0.5"
+    assert cells(found)["losses"] == "none: it is not trained"
+    assert cells(found, "pruned")["losses"] == "soft_label 3 (kl), hard_label 0.5"
 
 
-def test_a_recovery_reads_unlabelled_rows_too(report):
+def test_recovery_uses_unlabelled_rows(report):
     both = {"student": Provenance(start="layer 1"), "pruned": Provenance(start="the student, pruned")}
     prune = {"heads": 0.5, "recover": {"soft_label": 1.0}}
     found = report({"soft_label": 1.0}, both, {"train": 60, "unlabelled": 25}, prune=prune)
@@ -77,10 +77,10 @@ def test_a_recovery_reads_unlabelled_rows_too(report):
     assert cells(found, "pruned")["rows"] == "60 of train, 25 unlabelled"
 
 
-def test_pages_show_it_and_old_reports_do_without(report, make_report):
+def test_pages_show_the_table_unless_the_report_is_old(report, make_report):
     found = report({"soft_label": 1.0})
     for page in (render_markdown(found), render_html(found)):
-        assert "How the student was made" in page
+        assert "How the models were trained" in page
         assert "hard" in page
-    assert "How the student was made" not in render_markdown(judged(make_report()))
+    assert "How the models were trained" not in render_markdown(judged(make_report()))
     assert Report.model_validate_json(found.model_dump_json()).makings == found.makings

@@ -1,0 +1,244 @@
+"""The charts of a report, at the width in pixels at which they are shown, so that text keeps its size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from compress.measure.timing.latency import ratio
+from compress.model_info import LayerMap
+from compress.report.charts.heatmap import Cell, heatmap
+from compress.report.charts.svg import LETTER_WIDTH, Frame, line, marker, rect, text
+from compress.report.charts.waterfall import Factor, waterfall
+from compress.report.charts.xy_chart import Point, Series, xy_chart
+from compress.report.format_numbers import (
+    format_metric,
+    format_milliseconds,
+    format_percent,
+    format_points,
+    format_ratio,
+    format_seconds,
+    format_signed,
+)
+from compress.report.report_schema import LedgerRow, Report, TargetResult
+from compress.report.retention import larger_is_better, quality_on_test
+from compress.report.speedup_breakdown import speedup, speedup_stages
+from compress.report.tables.throughput_unit import timed_units
+
+WIDE, NARROW = 680, 324
+"""Pixels: next to another column on a desktop, and on a phone."""
+COLOURS = 8
+"""Colours of models that report.css defines."""
+
+
+@dataclass(frozen=True)
+class LegendEntry:
+    """A marker as SVG and its meaning."""
+
+    svg: str
+    label: str
+
+
+def colour_of(report: Report, model: str) -> int:
+    """The number of a model's colour."""
+    return [entry.name for entry in report.all_models].index(model) % COLOURS
+
+
+def legend(report: Report) -> list[LegendEntry]:
+    """Colours of models, markers of variants, and the meaning of hollow markers."""
+
+    def drawn(kind: int, classes: str) -> str:
+        return f'<svg width="16" height="16" aria-hidden="true">{marker(kind, 8, 8, 5.5, classes)}</svg>'
+
+    names = dict.fromkeys(row.model for row in report.rows)
+    colours = [LegendEntry(drawn(0, f"fill s{colour_of(report, name)}"), name) for name in names]
+    markers = [LegendEntry(drawn(index, "fill plain"), name) for index, name in enumerate(_variants(report))]
+    return [*colours, *markers, LegendEntry(drawn(0, "hollow plain"), "missed the gate")]
+
+
+def speed_chart(report: Report, title: str, width: int) -> str | None:
+    """Milliseconds a call (logarithmic) against the score on test; None if nothing was both timed and scored."""
+    larger = larger_is_better(report, title)
+    scale = 100.0 if larger else 1.0
+    series = [one for row, result in report.results(title) if (one := _speed_series(report, row, result, title, scale))]
+    if not series:
+        return None
+    points = [one.points[0] for one in series]
+    teacher = next((one.points[0] for one in series if one.label == report.teacher), None)
+    gate = teacher.y - (1 if larger else -1) * report.rules.max_drop * scale if teacher else None
+    heights = [end for point in points for end in point.y_interval or ()] + ([] if gate is None else [gate])
+    margin = (max(heights) - min(heights)) * 0.08 or abs(max(heights)) * 0.05 or 1.0
+    times = [end for point in points for end in point.x_interval or ()]
+    frame = Frame(
+        width,
+        340 if width > 500 else 300,
+        (min(times) / 1.25, max(times) * 1.25),
+        (min(heights) - margin, max(heights) + margin),
+    )
+    label = f"the gate: teacher {'−' if larger else '+'} {format_points(report.rules.max_drop, larger)}"
+    background = [] if gate is None else _gate(frame, frame.y(gate), label)
+    metric = f"{format_metric(report.task.metric)} on test" + ("" if larger else " (less is better)")
+    return xy_chart(series, frame, "milliseconds a call, p50", metric, background)
+
+
+def stage_chart(report: Report, title: str, key: str, width: int) -> str | None:
+    """The factor of each stage from the teacher to ``key``; None if one of them was not timed."""
+    stages, larger = speedup_stages(report, key, title), larger_is_better(report, title)
+    total = speedup(stages[0].before, stages[-1].after, title) if stages else None
+    if total is None or any(stage.speedup is None for stage in stages):
+        return None
+    factors = [
+        Factor(
+            stage.name,
+            f"{format_signed(stage.score_change, larger)} {format_metric(report.task.metric)},"
+            f" {format_seconds(stage.seconds)}",
+            stage.speedup.value,
+            format_ratio(stage.speedup.value),
+            "lost" if stage.speedup.value < 1 else f"s{colour_of(report, stage.after.model)}",
+        )
+        for stage in stages
+        if stage.speedup
+    ]
+    return waterfall([*factors, Factor("all together", "", total.value, format_ratio(total.value), "total")], width)
+
+
+def reliability_chart(report: Report, title: str, key: str, width: int) -> str | None:
+    """Confidence against the share of correct predictions, of the teacher and ``key``; None without confidences."""
+    series = []
+    for name in dict.fromkeys((report.teacher, key)):
+        row, test = report.row(name), quality_on_test(report, name, title)
+        if row is not None and test is not None and test.calibration is not None and test.calibration.bins:
+            rows = sum(one.rows for one in test.calibration.bins)
+            points = tuple(
+                Point(
+                    100 * one.confidence,
+                    100 * one.correct,
+                    f"{name}: {format_percent(one.confidence)} confidence, {format_percent(one.correct)} correct,"
+                    f" {one.rows:,} predictions",
+                    radius=2.5 + 8 * math.sqrt(one.rows / rows),
+                )
+                for one in test.calibration.bins
+            )
+            series.append(_series(report, row, points))
+    if not series:
+        return None
+    lowest = min(value for one in series for point in one.points for value in (point.x, point.y))
+    low = max(0.0, math.floor(lowest / 10) * 10 - 2.0)
+    frame = Frame(width, width, (low, 102.0), (low, 102.0), x_log=False)
+    diagonal = line(frame.x(low), frame.y(low), frame.x(100), frame.y(100), "diagonal")
+    return xy_chart(series, frame, "confidence, %", "correct, %", [diagonal])
+
+
+def load_chart(report: Report, title: str, width: int) -> str | None:
+    """Throughput against the p95 of a call as callers are added, of the winner and the models it is compared with."""
+    shown, series = compared_rows(report, title), []
+    for row, result in report.results(title):
+        points = tuple(
+            Point(load.rows_per_second, load.p95, f"{row.key}: {load.callers}", radius=5.0, note=str(load.callers))
+            for load in result.latency.under_load
+            if load.p95 is not None
+        )
+        if points and row.key in shown:
+            series.append(_series(report, row, points, labelled=True))
+    if not series:
+        return None
+    everything = [point for one in series for point in one.points]
+    x_range, y_range = _with_margin([point.x for point in everything]), _with_margin([point.y for point in everything])
+    frame = Frame(width, 320 if width > 500 else 300, x_range, y_range, y_log=True)
+    return xy_chart(series, frame, f"{timed_units(report)} a second", "p95, ms")
+
+
+def grid_chart(report: Report, title: str, key: str, width: int) -> str | None:
+    """How many times faster ``key`` is than the teacher by batch and length; None without a grid."""
+    row, factors = report.row(key), dict[tuple[str, str], tuple[float | None, str, str]]()
+    for cell in report.grid.get(title, ()) if key != report.teacher else ():
+        latency, teacher = cell.latencies.get(key), cell.latencies.get(report.teacher)
+        if latency is None or latency.model is None:
+            continue
+        gain = ratio(teacher, latency) if teacher else None
+        unstable = latency.status == "unstable" or (teacher is not None and teacher.status == "unstable")
+        label = ("≈ " if unstable else "") + format_ratio(gain.value if gain else None)
+        detail = format_milliseconds(latency.model.p50.value)
+        factors[str(cell.batch), str(cell.length)] = (gain.value if gain else None, label, detail)
+    if row is None or not factors:
+        return None
+    highest = max((abs(math.log(factor)) for factor, _, _ in factors.values() if factor), default=0.0) or 1.0
+    cells = {
+        position: Cell(
+            depth=abs(math.log(factor)) / highest if factor else None,
+            label=label,
+            colour="lost" if factor and factor < 1 else f"s{colour_of(report, row.model)}",
+            detail=detail,
+        )
+        for position, (factor, label, detail) in factors.items()
+    }
+    return heatmap(cells, ("batch", "word pieces"), width, "speedup by batch and length")
+
+
+def layer_map_chart(layers: LayerMap, colour: int, width: int) -> str:
+    """CKA similarity of student and teacher layers, with the pairs of the layer map framed."""
+    if layers.likeness:
+        depth, teacher_depth = len(layers.likeness), len(layers.likeness[0])
+    else:
+        depth, teacher_depth = (max(pair[side] for pair in layers.pairs) + 1 for side in (0, 1))
+    lowest = min((value for row in layers.likeness for value in row), default=0.0)
+    cells = {}
+    for row in range(depth):
+        for column in range(teacher_depth):
+            value = layers.likeness[row][column] if layers.likeness else None
+            similarity = "" if value is None else f", CKA {value:.2f}"
+            cells[str(column), str(row)] = Cell(
+                depth=None if value is None else (value - lowest) / ((1 - lowest) or 1.0),
+                label="" if value is None else f"{value:.2f}",
+                colour=f"s{colour}",
+                tooltip=f"student {row}, teacher {column}{similarity}",
+                framed=(row, column) in layers.pairs,
+            )
+    axes = ("teacher's layer", "student's layer")
+    return heatmap(cells, axes, width, "layer map", row_height=26.0, max_cell_width=56.0)
+
+
+def compared_rows(report: Report, title: str) -> set[str]:
+    """The winner, the teacher and the models of the verdict's comparisons; without a winner, the teacher's variant."""
+    verdict, teacher = report.verdict(title), report.row(report.teacher)
+    if verdict is None or verdict.winner is None:
+        return {row.key for row in report.rows if teacher and row.variant == teacher.variant}
+    return {verdict.winner, report.teacher, *(comparison.key for comparison in verdict.comparisons)}
+
+
+def _variants(report: Report) -> list[str]:
+    return list(dict.fromkeys(row.variant.name for row in report.rows))
+
+
+def _series(report: Report, row: LedgerRow, points: Sequence[Point], **settings: bool) -> Series:
+    marker_number = _variants(report).index(row.variant.name)
+    return Series(row.key, tuple(points), colour_of(report, row.model), marker_number, **settings)
+
+
+def _speed_series(report: Report, row: LedgerRow, result: TargetResult, title: str, scale: float) -> Series | None:
+    if result.latency.model is None or result.test is None:
+        return None
+    speed, score, verdict = result.latency.model.p50, result.test.primary, report.verdict(title)
+    point = Point(
+        speed.value,
+        score.value * scale,
+        row.key,
+        x_interval=(speed.low, speed.high),
+        y_interval=(score.low * scale, score.high * scale),
+    )
+    labelled = row.key == report.teacher or (verdict is not None and row.key == verdict.winner)
+    return _series(report, row, (point,), filled=result.gate is None or result.gate.passed, labelled=labelled)
+
+
+def _gate(frame: Frame, y: float, label: str) -> list[str]:
+    x = frame.right - 6 if len(label) * LETTER_WIDTH < frame.width else frame.right
+    return [
+        rect(frame.left, y, frame.right - frame.left, frame.bottom - y, "missed-area"),
+        line(frame.left, y, frame.right, y, "gate"),
+        text(x, y + 15, label, "gate-label", "end"),
+    ]
+
+
+def _with_margin(values: Sequence[float]) -> tuple[float, float]:
+    return min(values) / 1.35, max(values) * 1.35

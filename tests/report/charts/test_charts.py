@@ -1,0 +1,123 @@
+import math
+import re
+from itertools import pairwise
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from compress.report.charts.heatmap import Cell, heatmap
+from compress.report.charts.svg import Frame, marker, ticks
+from compress.report.charts.waterfall import Factor, waterfall
+from compress.report.charts.xy_chart import Point, Series, xy_chart
+
+NAMESPACE = "{http://www.w3.org/2000/svg}"
+FRAME = Frame(680, 340, (0.1, 100.0), (50.0, 100.0))
+
+
+def elements(svg: str, tag: str, css_class: str) -> list[dict[str, str]]:
+    found = ET.fromstring(svg).iter(NAMESPACE + tag)
+    return [dict(one.attrib) for one in found if css_class in one.get("class", "").split()]
+
+
+def texts(svg: str) -> dict[str, dict[str, str]]:
+    return {one.text: dict(one.attrib) for one in ET.fromstring(svg).iter(f"{NAMESPACE}text") if one.text}
+
+
+def series(*points: tuple[float, float], label: str = "a", **settings) -> Series:
+    return Series(label, tuple(Point(x, y, "<&") for x, y in points), 1, 0, **settings)
+
+
+def test_low_values_are_left_and_down():
+    svg = xy_chart([series((1.0, 90.0)), series((10.0, 60.0))], FRAME, "ms", "score")
+    first, second = elements(svg, "circle", "mark")
+    assert float(first["cx"]) < float(second["cx"])
+    assert float(first["cy"]) < float(second["cy"])
+
+
+def test_intervals_are_lines_through_the_marker():
+    point = Point(1.0, 90.0, "", x_interval=(0.9, 1.1), y_interval=(88.0, 92.0))
+    svg = xy_chart([Series("a", (point,), 0, 0)], FRAME, "ms", "score")
+    vertical, horizontal = elements(svg, "line", "whisker")
+    assert (vertical["x1"], horizontal["y1"]) == (vertical["x2"], horizontal["y2"])
+
+
+def test_rows_that_missed_the_gate_are_hollow():
+    svg = xy_chart([series((2.0, 60.0), filled=False)], FRAME, "ms", "score")
+    assert len(elements(svg, "circle", "hollow")) == 1
+
+
+def test_a_series_of_several_points_is_a_line():
+    svg = xy_chart([series((2.0, 60.0), (3.0, 70.0))], FRAME, "ms", "score")
+    assert len(ET.fromstring(svg).findall(f"{NAMESPACE}polyline")) == 1
+
+
+def test_labels_do_not_overlap_and_stay_inside():
+    crowd = [series((x, 90.0), label=name, labelled=True) for name, x in (("one", 1.0), ("two", 1.1), ("three", 90.0))]
+    labels = texts(xy_chart(crowd, FRAME, "ms", "score"))
+    heights = sorted(float(labels[name]["y"]) for name in ("one", "two", "three"))
+    assert min(after - before for before, after in pairwise(heights)) >= 14
+    assert labels["three"]["text-anchor"] == "end"
+    assert all(0 < float(labels[name]["x"]) < 680 for name in ("one", "two", "three"))
+
+
+def test_names_are_escaped():
+    svg = xy_chart([series((1.0, 60.0), label="<script>&", labelled=True)], FRAME, "<", "&")
+    assert "<script" not in svg
+    ET.fromstring(svg)
+    ET.fromstring(waterfall([Factor("<i>", "&", 2.0, "<", "s0"), Factor("all", "", 2.0, "2", "total")], 324))
+
+
+def test_the_bars_of_a_waterfall_join():
+    factors = [Factor("a", "", 2.0, "2", "s0"), Factor("b", "", 0.8, "0.8", "lost"), Factor("c", "", 5.0, "5", "s1")]
+    svg = waterfall([*factors, Factor("all", "", 8.0, "8", "total")], 324)
+    bars = elements(svg, "rect", "fill")
+    begin = [float(bar["x"]) for bar in bars]
+    end = [float(bar["x"]) + float(bar["width"]) for bar in bars]
+    assert begin[0] == 0.0
+    assert end[1] == pytest.approx(end[0], abs=0.2)  # a loss goes back from the end of the bar before it
+    assert begin[2] == pytest.approx(begin[1], abs=0.2)
+    assert end[3] == pytest.approx(end[2], abs=0.2)
+    assert (end[0] - begin[0]) / (end[3] - begin[3]) == pytest.approx(math.log(2) / math.log(8), abs=0.01)
+    assert len(elements(svg, "rect", "lost")) == 1
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0])
+def test_a_waterfall_without_gain_has_no_nan(factor):
+    assert "nan" not in waterfall([Factor("a", "", factor, "", "s0"), Factor("all", "", factor, "", "total")], 324)
+
+
+def test_ticks_are_round():
+    assert ticks(0.5, 14.0, log=True, limit=8) == [0.5, 1.0, 2.0, 5.0, 10.0]
+    assert ticks(0.1, 1000.0, log=True, limit=5) == pytest.approx([0.1, 1.0, 10.0, 100.0, 1000.0])
+    assert ticks(88.3, 93.1, log=False, limit=6) == [89, 90, 91, 92, 93]
+    assert ticks(0.0, 0.1, log=False, limit=5) == pytest.approx([0.0, 0.02, 0.04, 0.06, 0.08, 0.1])
+
+
+def test_a_logarithmic_axis_of_less_than_a_decade_has_linear_ticks():
+    assert ticks(2500.0, 9000.0, log=True, limit=8) == [3000, 4000, 5000, 6000, 7000, 8000, 9000]
+    assert Frame(100, 100, (1, 100), (1, 100), y_log=True).y(10) == pytest.approx(40)
+
+
+def test_four_markers_differ():
+    shapes = {re.sub(r'class="[^"]*"', "", marker(kind, 5, 5, 4, "x")) for kind in range(4)}
+    assert len(shapes) == 4
+    assert marker(4, 5, 5, 4, "x") == marker(0, 5, 5, 4, "x")
+
+
+def test_cells_are_shaded_by_depth():
+    cells = {
+        ("1", "32"): Cell(0.2, "2", "s2", detail="ms"),
+        ("8", "32"): Cell(1.0, "8", "s2"),
+        ("1", "128"): Cell(None, "<", "lost", framed=True),
+    }
+    svg = heatmap(cells, ("batch", "pieces"), 324, "title")
+    faint, deep = elements(svg, "rect", "fill")
+    assert float(faint["fill-opacity"]) < float(deep["fill-opacity"])
+    assert len(elements(svg, "rect", "cell-empty")) == len(elements(svg, "rect", "chosen")) == 1
+
+
+def test_many_columns_stay_inside():
+    cells = {(str(column), str(row)): Cell(0.5, "1.00", "s0") for row in range(12) for column in range(24)}
+    boxes = elements(heatmap(cells, ("teacher", "student"), 324, "title", row_height=26.0), "rect", "fill")
+    assert max(float(box["x"]) + float(box["width"]) for box in boxes) <= 324
+    assert "1.00" not in texts(heatmap(cells, ("teacher", "student"), 324, "title"))  # too narrow for text
