@@ -201,7 +201,7 @@ KILLED = """
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("step", ["write_digests", "_replace_folder", "_write_index"])
+@pytest.mark.parametrize("step", ["write_digests", "atomic_replace_folder", "_write_index"])
 def test_a_kill_leaves_a_valid_entry_and_the_next_publication_succeeds(step, when, published, winner, report, tmp_path):
     zoo = published.parent
     write_report(tmp_path, report)
