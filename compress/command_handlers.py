@@ -124,7 +124,7 @@ def export(options: argparse.Namespace, console: Console) -> None:
 def publish(options: argparse.Namespace, console: Console) -> None:
     """Publish a finished run's winner."""
     from compress.pipeline.commands.listing import run_folder
-    from compress.pipeline.steps.copy_winners import publish_winners
+    from compress.pipeline.steps.publish_step import publish_winners
     from compress.recipe.schema import Publish
     from compress.report.report_schema import read_report
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from compress.atomic_write import atomic_write
 from compress.errors import ModelError, first_error
 from compress.schema_version import up_to
 
@@ -155,7 +156,8 @@ class FolderInfo(Info):
 
     schema_version: Annotated[int, up_to(1)] = 1
     step: str
-    made_by: str
+    made_by: str = ""
+    """The version of compress; empty in the folder of a run's step, whose step.json has it."""
     task: TaskInfo | None = None
     shape: ShapeInfo | None = None
     inputs: tuple[str, ...] = ("input_ids", "attention_mask")
@@ -204,7 +206,7 @@ def write_info(folder: Path, info: FolderInfo) -> None:
 
 def write_model(path: Path, content: BaseModel) -> None:
     """Write ``content`` as indented JSON."""
-    path.write_text(content.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    atomic_write(path, content.model_dump_json(indent=2) + "\n")
 
 
 def file_digest(path: Path) -> str:

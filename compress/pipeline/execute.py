@@ -1,10 +1,8 @@
-"""Runs a plan: skips what stands, builds the rest, keeps what was done whatever happens."""
+"""Runs a plan: reuses cached steps, runs the others, and keeps every result whatever fails."""
 
 from __future__ import annotations
 
 import json
-import resource
-import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,10 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from compress import __version__
 from compress.console import Console
 from compress.environment import LIBRARIES, describe, versions
 from compress.errors import CompressError, DeviceUnavailable
-from compress.model_info import INFO_FILE, Parent, read_info, write_info
+from compress.measure.timing.process_limits import peak_memory, reset_peak_memory
+from compress.model_info import INFO_FILE, read_info, write_info
+from compress.pipeline.fingerprint import VERSIONS
 from compress.pipeline.graph import Plan, Step, StepResult
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import InputRecord, StepRecord, StepStore, content_digest
@@ -27,19 +28,20 @@ Status = Literal["cached", "ran", "failed", "skipped"]
 
 @dataclass
 class Outcome:
-    """What became of each step."""
+    """The status of each step, with the records of those that have a result."""
 
     status: dict[str, Status] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    """Why steps failed or were skipped."""
     records: dict[str, StepRecord] = field(default_factory=dict)
 
     def count(self, status: Status) -> int:
-        """How many steps ended so."""
-        return sum(1 for each in self.status.values() if each == status)
+        """The number of steps with a status."""
+        return sum(1 for one in self.status.values() if one == status)
 
 
 class Executor:
-    """One pass over a plan."""
+    """Runs the steps of one plan in order."""
 
     def __init__(self, plan: Plan, store: StepStore, console: Console, events: Path, launch: Launch) -> None:
         self.plan = plan
@@ -50,7 +52,7 @@ class Executor:
         self.outcome = Outcome()
 
     def run(self, forced: set[str], until: str | None = None) -> Outcome:
-        """Run every step in order; ``forced`` ones run even if they stand, and nothing after ``until`` does."""
+        """Run every step; ``forced`` ones even if they are cached, and none after ``until``."""
         last = self.plan.steps.index(self.plan.matching(until)[-1]) if until else len(self.plan.steps)
         try:
             for position, step in enumerate(self.plan.steps[: last + 1]):
@@ -60,32 +62,40 @@ class Executor:
                 self.launch.announce(self.store.steps, "stop", "stop")
         return self.outcome
 
-    def _do(self, step: Step, forced: bool, place: str) -> None:
+    def cached(self, step: Step) -> StepRecord | None:
+        """The record of a finished step that did exactly this on exactly these inputs.
+
+        Inputs count by the digests of their contents: one that was made again with an equal result changes nothing.
+        """
+        inputs = {name: made.digest for name, made in self._inputs(step).items()}
+        record = self.store.record(step.name, step.fingerprint)
+        if record and record.input_digests == inputs:
+            return record
+        return self.store.equal_step(step.kind, VERSIONS[step.kind], step.settings, inputs)
+
+    def _do(self, step: Step, forced: bool, counter: str) -> None:
         if not self.launch.is_main:
             self._follow(step)
             return
         absent = [need for need in step.needs if need not in self.outcome.records]
-        if absent and step.kind not in ("measure", "report"):
-            why = "was left out" if self.outcome.status[absent[0]] == "skipped" else "failed"
+        if absent and not step.tolerant:
+            why = "was skipped" if self.outcome.status[absent[0]] == "skipped" else "failed"
             self._go_on_without(step, f"needs {absent[0]}, which {why}", "skipped")
             return
         with self.store.hold(f"{step.name}-{step.fingerprint}", self.console):
             record = None if forced else self.cached(step)
-            if record:
-                self._reuse(step, record, place)
+            if record and record.folder_name != step.folder_name:
+                record = self.store.adopt(record, step.name, step.fingerprint, self._inputs(step))
+            if record and (step.in_effect is None or step.in_effect(self._context(step, self.store.folder_of(record)))):
+                self._reuse(step, record, counter)
             else:
-                self._build(step, place)
-
-    def cached(self, step: Step) -> StepRecord | None:
-        """The record of ``step`` if it was made from exactly the inputs that stand now."""
-        record = self.store.record(step.name, step.fingerprint)
-        return record if record and record.inputs == self._inputs(step) else None
+                self._run(step, counter)
 
     def _inputs(self, step: Step) -> dict[str, InputRecord]:
         records = {need: self.outcome.records[need] for need in step.needs if need in self.outcome.records}
         return {need: InputRecord(fingerprint=made.fingerprint, digest=made.digest) for need, made in records.items()}
 
-    def _reuse(self, step: Step, record: StepRecord, place: str) -> None:
+    def _reuse(self, step: Step, record: StepRecord, counter: str) -> None:
         if step.trains:
             self.launch.announce(self.store.steps, step.name, "cached")
         self._finish(step, "cached", record)
@@ -93,33 +103,32 @@ class Executor:
         changed = [
             f"{name} {old} → {now[name]}" for name, old in record.versions.items() if name in now and now[name] != old
         ]
-        self.console.note(f"{place} {step.name}: nothing changed, skipped")
+        self.console.note(f"{counter} {step.name}: nothing changed, skipped")
         if changed:
-            self.console.warn(
-                f"{step.name} was made with other versions ({', '.join(changed)}); --force makes it again"
-            )
+            self.console.warn(f"{step.name} was made with other versions ({', '.join(changed)}); --force runs it again")
 
-    def _build(self, step: Step, place: str) -> None:
+    def _run(self, step: Step, counter: str) -> None:
         self._event(step, "started")
-        began = time.perf_counter()
         work = self.store.partial(step.name, step.fingerprint)
         if step.trains:
             self.launch.announce(self.store.steps, step.name, "run")
+        began, is_own_peak = time.perf_counter(), reset_peak_memory()
         try:
-            with self.console.step(f"{place} {step.name}"):
-                done = step.run(self._context(step, work))
+            with self.console.step(f"{counter} {step.name}"):
+                result = step.run(self._context(step, work))
         except Exception as error:
             # Whatever a library raises, an optional step fails alone.
-            message = error.message if isinstance(error, CompressError) else f"{type(error).__name__}: {error}"
+            message = error.full_message if isinstance(error, CompressError) else f"{type(error).__name__}: {error}"
             self._event(step, "failed", message=message)
             with suppress(OSError):  # not empty: a training's checkpoint, from which the next attempt goes on
                 work.rmdir()
-            if not step.optional:
+            if not step.optional or (step.trains and self.launch.world > 1):  # the other processes wait within it
                 raise
             self._go_on_without(step, message, "skipped" if isinstance(error, DeviceUnavailable) else "failed")
             return
-        _write_parents(work, self._inputs(step))
-        record = self._record(step, work, time.perf_counter() - began, done)
+        _remove_lineage(work)
+        peak = peak_memory() if is_own_peak else None
+        record = self._record(step, work, time.perf_counter() - began, result, peak)
         self.store.finish(record, work)
         self._finish(step, "ran", record)
 
@@ -150,20 +159,24 @@ class Executor:
             track=self.plan.recipe.track,
         )
 
-    def _record(self, step: Step, work: Path, seconds: float, done: StepResult | float | None) -> StepRecord:
+    def _record(
+        self, step: Step, work: Path, seconds: float, result: StepResult | float | None, peak: int | None
+    ) -> StepRecord:
         return StepRecord(
             step=step.name,
             kind=step.kind,
+            version=VERSIONS[step.kind],
             fingerprint=step.fingerprint,
             settings=step.settings,
             inputs=self._inputs(step),
             digest=content_digest(work),
             seconds=round(seconds, 3),
-            work=done.amount if isinstance(done, StepResult) else done,
-            rates=done.rates if isinstance(done, StepResult) else None,
+            work=result.amount if isinstance(result, StepResult) else result,
+            rates=result.rates if isinstance(result, StepResult) else None,
             machine=describe(self.store.root).fingerprint,
             versions=versions(LIBRARIES),
-            peak_memory=peak_memory(),
+            made_by=f"compress {__version__}",
+            peak_memory=peak,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
         )
 
@@ -173,7 +186,7 @@ class Executor:
         self._event(step, "skipped" if status == "cached" else "finished", seconds=record.seconds)
 
     def _go_on_without(self, step: Step, reason: str, status: Literal["failed", "skipped"]) -> None:
-        """Go on without a step: what this machine does not have is left out, everything else failed."""
+        """Go on without a step: skipped where this machine lacks something, or another step's result is absent."""
         self.outcome.status[step.name] = status
         self.outcome.failures[step.name] = reason
         self.console.warn(f"{step.name} {status}: {reason}")
@@ -191,16 +204,7 @@ class Executor:
             stream.write(json.dumps(line) + "\n")
 
 
-def _write_parents(work: Path, inputs: Mapping[str, InputRecord]) -> None:
-    """Write into a model folder what it was made from."""
+def _remove_lineage(work: Path) -> None:
+    """What a model was made from and by is in step.json: an equal model made again has an equal digest."""
     if (work / INFO_FILE).is_file():
-        parents = tuple(
-            Parent(step=name, fingerprint=made.fingerprint, digest=made.digest) for name, made in inputs.items()
-        )
-        write_info(work, read_info(work).model_copy(update={"parents": parents}))
-
-
-def peak_memory() -> int:
-    """The largest resident memory of this process so far, in bytes."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+        write_info(work, read_info(work).model_copy(update={"made_by": "", "parents": ()}))

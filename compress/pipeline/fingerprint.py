@@ -27,7 +27,11 @@ VERSIONS: dict[str, int] = {
     "score": 2,
     "perturb": 1,
     "measure": 2,
-    "report": 5,
+    "quality": 1,
+    "select": 1,
+    "package": 1,
+    "report": 6,
+    "publish": 1,
 }
 """Raised when a step's code changes what it gives, so that older results are made again."""
 

@@ -43,6 +43,15 @@ class Step:
     """All processes of a launch take part."""
     optional: bool = False
     """When it fails the run goes on without what needs it, and the report says so."""
+    tolerant: bool = False
+    """Runs with those of its inputs that exist; other steps are skipped where one is absent."""
+    in_effect: Callable[[StepContext], bool] | None = None
+    """Whether what it did outside the store is still so; None for steps whose whole result is their folder."""
+
+    @property
+    def folder_name(self) -> str:
+        """The name of its folder in the store."""
+        return f"{self.name}-{self.fingerprint}"
 
 
 @dataclass(frozen=True)
@@ -84,6 +93,12 @@ class ModelVariant:
     def key(self) -> str:
         """`pruned/onnx-int8`."""
         return f"{self.model}/{self.variant.name}"
+
+    @property
+    def unquantized(self) -> str | None:
+        """The key of the row it was quantized from; None where it was not quantized from another variant."""
+        quantized = self.variant.method is not None and self.variant.needs is not None
+        return f"{self.model}/{self.variant.needs}" if quantized else None
 
 
 @dataclass
@@ -130,7 +145,7 @@ class Plan:
         return next(step for step in self.steps if step.name == name)
 
     def add(
-        self, name: str, kind: str, settings: Mapping[str, Any], needs: Sequence[str], run: Run, **flags: bool
+        self, name: str, kind: str, settings: Mapping[str, Any], needs: Sequence[str], run: Run, **flags: Any
     ) -> str:
         """Append a step after those it needs; returns its name."""
         own = fingerprint(kind, settings, {need: self.step(need).fingerprint for need in needs})

@@ -10,7 +10,15 @@ from compress.environment import cuda_devices
 from compress.pipeline.graph import Plan
 from compress.pipeline.planning.data_steps import add_data, add_slices, add_unlabelled
 from compress.pipeline.planning.model_steps import ModelPlanner, default_models
-from compress.pipeline.planning.result_steps import add_baseline, add_measure, add_report
+from compress.pipeline.planning.result_steps import (
+    add_baseline,
+    add_measure,
+    add_package,
+    add_publish,
+    add_quality,
+    add_report,
+    add_select,
+)
 from compress.pipeline.planning.variant_steps import add_variants
 from compress.recipe.schema import Recipe
 
@@ -42,7 +50,8 @@ def make_plan(
         add_variants(plan, model)
     add_baseline(plan)
     add_measure(plan, limits)
-    add_report(plan)
+    for add_step in (add_quality, add_select, add_package, add_report, add_publish):
+        add_step(plan)
     return plan
 
 

@@ -27,57 +27,53 @@ from compress.pipeline.preflight.preflight import Findings, check
 from compress.pipeline.preflight.unused_settings import unused_settings
 from compress.pipeline.resolve import resolve
 from compress.pipeline.step_store import StepStore
-from compress.pipeline.steps.copy_winners import copy_winners, publish_winners
+from compress.pipeline.steps.package_step import copy_winners
 from compress.pipeline.steps.report_step import DISAGREEMENTS_FILE
 from compress.pipeline.torchrun_launch import Launch, leave_group
 from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
 from compress.recipe.schema import Recipe
 from compress.recipe.yaml_lines import dump_yaml
 from compress.report.report_schema import REPORT_FILE, Report, read_report
-from compress.select.select_winner import passing_at
 from compress.tasks.presets import KIND_DEFAULTS, NAMED_TASKS
 from compress.tasks.validate_task import task_problems
-
-BESIDE = {DISAGREEMENTS_FILE}
-"""What goes into the run's folder with the report."""
 
 RecipeSource = str | Path | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a recipe is run; none of it changes what comes out."""
+    """How a recipe is run; none of it changes the result."""
 
     runs: Path = Path("runs")
     cards: tuple[Path, ...] = ()
     begin: str | None = None
-    """This step and all that needs it run even if they stand."""
+    """This step and all that depend on it run even if they are cached."""
     until: str | None = None
     force: bool = False
     smoke: bool = False
 
     @property
     def root(self) -> Path:
-        """Where steps and runs are kept; smoke runs have a place of their own."""
+        """The folder of steps and runs; smoke runs have their own."""
         return self.runs / SMOKE_FOLDER if self.smoke else self.runs
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a run left."""
+    """The result of a run."""
 
     folder: Path
     outcome: Outcome
     report: Report | None
-    """None where the run was told to stop before it, and on processes that only help to train."""
+    """None where the run stopped before it (``until``), and on processes that only help to train."""
 
     def raise_for_gate(self) -> None:
-        """Tell that some target has no winner; one that is not on this machine counts where no other is."""
+        """Raise where a target has no winner; one that is not on this machine counts only where no other is."""
         verdicts = self.report.verdicts if self.report else ()
         here = {target.title for target in self.report.targets if target.present} if self.report else set()
         without = [verdict for verdict in verdicts if verdict.winner is None and verdict.target in here]
         reasons = "; ".join(f"{verdict.target}: {verdict.why}" for verdict in without or verdicts)
-        if without and self.report and all(passing_at(self.report, verdict.target) for verdict in without):
+        if without and self.report and all(self.report.passing(verdict.target) for verdict in without):
             raise CompressError(f"no winner: {reasons}", hint=f"everything else is in {self.folder / 'report.html'}")
         if without:
             raise GateMissed(f"no winner: {reasons}", hint=f"everything measured is in {self.folder / 'report.html'}")
@@ -85,7 +81,7 @@ class Result:
             raise CompressError(f"no target of this recipe is on this machine: {reasons}")
 
     def raise_for_failures(self) -> None:
-        """Tell which steps failed, once everything else is written."""
+        """Raise with the steps that failed, once everything else is written."""
         failed = {
             step: reason for step, reason in self.outcome.failures.items() if self.outcome.status[step] == "failed"
         }
@@ -124,22 +120,22 @@ def run(
 ) -> Report:
     """Run a recipe (a file, a shipped recipe's name or a mapping) and return its report.
 
-    Steps that stand are skipped. A gate that nobody passed is told by a verdict without winner, not by an exception.
+    Cached steps are skipped. Where no variant passed the gate the verdict has no winner; that is no exception.
     """
     options = Options(runs=Path(runs), cards=tuple(map(Path, cards)), force=force)
     result = execute(prepare(source, overrides, options), options, console or Console("quiet"))
     result.raise_for_failures()
     if result.report is None:
-        raise UsageError("compress.run gives a report on the main process only; launch training with the command.")
+        raise UsageError("compress.run returns a report on the main process only; launch training with the command.")
     return result.report
 
 
 def execute(plan: Plan, options: Options, console: Console) -> Result:
     """Run a plan into its run folder."""
     launch = Launch.from_environment()
-    unheard = Console("quiet", err=StringIO())  # the main process says the same, warnings too
+    silent = Console("quiet", err=StringIO())  # the main process prints the same, warnings too
     try:
-        return _execute(plan, options, console if launch.is_main else unheard, launch)
+        return _execute(plan, options, console if launch.is_main else silent, launch)
     finally:
         leave_group()
 
@@ -158,17 +154,17 @@ def _execute(plan: Plan, options: Options, console: Console, launch: Launch) -> 
             console.warn(warning)
         _open_folder(folder, plan)
         outcome = executor.run(forced, options.until)
-        report = _finish(folder, plan, store, outcome, console)
+        report = _finish(folder, plan, store, outcome)
     return Result(folder, outcome, report)
 
 
-def look_over(plan: Plan, options: Options) -> Findings:
-    """All that can be checked before the first step."""
+def check_plan(plan: Plan, options: Options) -> Findings:
+    """Check everything that can be checked before the first step."""
     return check(plan, StepStore(options.root), forced_steps(plan, options), options.cards)
 
 
 def forced_steps(plan: Plan, options: Options) -> set[str]:
-    """The steps that run even if they stand."""
+    """The steps that run even if they are cached."""
     if options.force:
         return {step.name for step in plan.steps}
     if options.begin:
@@ -177,42 +173,38 @@ def forced_steps(plan: Plan, options: Options) -> set[str]:
 
 
 def _open_folder(folder: Path, plan: Plan) -> None:
-    """Write what the run is before it starts, so that `clean` spares its steps from the first moment.
+    """Write lock.json and recipe.yaml before the run starts, so that `clean` keeps its steps from the first moment.
 
-    Where a report of an earlier run stands, its recipe and steps stay beside it until the new one replaces it.
+    The recipe and the steps of an earlier report remain with it until the new one replaces it.
     """
     if (folder / REPORT_FILE).is_file():
-        _write_lock(folder, plan, spare=named_steps(folder / LOCK_FILE))
+        _write_lock(folder, plan, keep=named_steps(folder / LOCK_FILE))
     else:
         _write_lock(folder, plan)
         atomic_write(folder / "recipe.yaml", dump_recipe(plan.recipe))
 
 
-def _write_lock(folder: Path, plan: Plan, spare: Collection[str] = ()) -> None:
+def _write_lock(folder: Path, plan: Plan, keep: Collection[str] = ()) -> None:
     steps = {step.name: f"{step.name}-{step.fingerprint}" for step in plan.steps}
     lock = {
         "schema_version": 1,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "steps": steps,
-        "earlier": sorted(set(spare) - set(steps.values())),
+        "earlier": sorted(set(keep) - set(steps.values())),
         "versions": versions(LIBRARIES),
     }
     atomic_write(folder / LOCK_FILE, json.dumps(lock, indent=2) + "\n")
 
 
-def _finish(folder: Path, plan: Plan, store: StepStore, outcome: Outcome, console: Console) -> Report | None:
-    """Copy the report and the winners into the run's folder and publish, when the run came that far."""
+def _finish(folder: Path, plan: Plan, store: StepStore, outcome: Outcome) -> Report | None:
+    """Copy the report and the winners into the run's folder, when the run came that far."""
     if "report" not in outcome.records:
         return None
-    made = store.folder("report", plan.step("report").fingerprint)
-    report = read_report(made)
-    for file in sorted(path for path in made.iterdir() if path.name.startswith("report.") or path.name in BESIDE):
-        atomic_write(folder / file.name, file.read_text(encoding="utf-8"))
-    copy_winners(folder, plan, store, report)
+    reported, packaged = (store.folder(name, plan.step(name).fingerprint) for name in ("report", "package"))
+    for file in sorted(reported.iterdir()):
+        if file.name.startswith("report.") or file.name == DISAGREEMENTS_FILE:
+            atomic_write(folder / file.name, file.read_text(encoding="utf-8"))
+    copy_winners(packaged, folder)
     atomic_write(folder / "recipe.yaml", dump_recipe(plan.recipe))
     _write_lock(folder, plan)
-    if plan.recipe.publish and not any(verdict.winner for verdict in report.verdicts):
-        console.warn("nothing is published: there is no winner")
-    elif plan.recipe.publish:
-        publish_winners(folder, report, plan.recipe.publish, console)
-    return report
+    return read_report(reported)

@@ -1,8 +1,7 @@
-"""Where steps live: `.steps/<step>-<fingerprint>`, whole or absent, shared by all runs below one root.
+"""Stores steps in `.steps/<step>-<fingerprint>`, complete or absent, shared by all runs below one root.
 
-A step is built in `.steps/.partial/…` and renamed into place, so that a folder that exists is whole; what a killed
-attempt left there is handed to the next one, which may go on from it. One process at a time builds a step: the others
-wait.
+A step is built in `.steps/.partial/…` and renamed when it is complete. What a killed attempt left there is given to the
+next one, which may continue from it. One process at a time builds a step; others wait.
 """
 
 from __future__ import annotations
@@ -14,18 +13,23 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any
 
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from compress.atomic_write import atomic_replace_folder
 from compress.console import Console
-from compress.errors import UsageError
+from compress.errors import CompressError, UsageError
 from compress.model_info import combined_digest, digests
+from compress.schema_version import up_to
 
 RECORD_FILE = "step.json"
+
+VERSIONS_1: Mapping[str, int] = {"score": 2, "measure": 2, "report": 5}
+"""Versions of the kinds of steps in records of schema version 1, which do not name them; others were at 1."""
 
 
 class InputRecord(BaseModel):
@@ -38,17 +42,21 @@ class InputRecord(BaseModel):
 
 
 class StepRecord(BaseModel):
-    """What a finished step says of itself."""
+    """The content of step.json: what a finished step did, from what, and what it took."""
 
     model_config = ConfigDict(frozen=True)
 
-    schema_version: Literal[1] = 1
+    schema_version: Annotated[int, up_to(2)] = 2
+    """2: `version` and `made_by`; `peak_memory` is the step's own and not the process's."""
     step: str
     kind: str
+    version: int | None = None
+    """Of its kind, as in `fingerprint.VERSIONS`."""
     fingerprint: str
     settings: Mapping[str, Any]
     inputs: Mapping[str, InputRecord]
     digest: str
+    """Of everything it left except this record."""
     seconds: float
     work: float | None = None
     """How much there was to do, in the unit that this kind of step is forecast by."""
@@ -56,9 +64,34 @@ class StepRecord(BaseModel):
     """Throughput of a training, read by `forecast.training_cost`; None where nothing was trained."""
     machine: str
     versions: Mapping[str, str]
-    peak_memory: int
-    """Largest resident memory of the process so far, in bytes."""
+    made_by: str = ""
+    """The version of compress that ran it."""
+    peak_memory: int | None = None
+    """Largest resident memory of the process while the step ran, in bytes; None where the system does not tell.
+
+    In schema version 1: of the process since it started (see `own_peak_memory`).
+    """
     created: str
+
+    @property
+    def folder_name(self) -> str:
+        """The name of its folder in the store."""
+        return f"{self.step}-{self.fingerprint}"
+
+    @property
+    def input_digests(self) -> dict[str, str]:
+        """The digests of its inputs by step name."""
+        return {name: one.digest for name, one in self.inputs.items()}
+
+    @property
+    def kind_version(self) -> int:
+        """The version of its kind, which records of schema version 1 leave out."""
+        return self.version or VERSIONS_1.get(self.kind, 1)
+
+    @property
+    def own_peak_memory(self) -> int | None:
+        """Largest resident memory while this step ran; None where only that of the whole process is known."""
+        return self.peak_memory if self.schema_version >= 2 else None
 
 
 class StepStore:
@@ -69,41 +102,80 @@ class StepStore:
         self.steps = root / ".steps"
 
     def folder(self, step: str, fingerprint: str) -> Path:
-        """Where the finished step lives."""
+        """The folder of the finished step."""
         return self.steps / f"{step}-{fingerprint}"
 
+    def folder_of(self, record: StepRecord) -> Path:
+        """The folder that a record describes."""
+        return self.steps / record.folder_name
+
     def partial(self, step: str, fingerprint: str) -> Path:
-        """Where the step is built; created when absent."""
+        """The folder in which the step is built; created if it does not exist."""
         path = self.steps / ".partial" / f"{step}-{fingerprint}"
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def record(self, step: str, fingerprint: str) -> StepRecord | None:
-        """The record of a finished step, or None where there is none that can be read."""
+        """The record of a finished step; None where there is none, or none that can be read."""
+        return _read_record(self.folder(step, fingerprint) / RECORD_FILE)
+
+    def equal_step(
+        self, kind: str, version: int, settings: Mapping[str, Any], inputs: Mapping[str, str]
+    ) -> StepRecord | None:
+        """A finished step of any fingerprint with this kind, version and settings, and inputs of these digests."""
+        return self._by_content.get(_content_key(kind, version, settings, inputs))
+
+    @cached_property
+    def _by_content(self) -> dict[str, StepRecord]:
+        index = {}
+        for record in self.records():
+            key = _content_key(record.kind, record.kind_version, record.settings, record.input_digests)
+            index[key] = record
+        return index
+
+    def adopt(
+        self, record: StepRecord, step: str, fingerprint: str, inputs: Mapping[str, InputRecord]
+    ) -> StepRecord | None:
+        """Give a step the result of an equal one, whose files it shares; None where that was removed meanwhile."""
+        work = self.steps / ".partial" / f"{step}-{fingerprint}.adopted"
+        shutil.rmtree(work, ignore_errors=True)
         try:
-            return StepRecord.model_validate_json((self.folder(step, fingerprint) / RECORD_FILE).read_bytes())
-        except (FileNotFoundError, ValidationError):
+            share_folder(self.folder_of(record), work)
+        except (OSError, shutil.Error):
+            shutil.rmtree(work, ignore_errors=True)
             return None
+        changes: dict[str, Any] = {
+            "schema_version": 2,
+            "step": step,
+            "fingerprint": fingerprint,
+            "inputs": dict(inputs),
+            "version": record.kind_version,
+            "peak_memory": record.own_peak_memory,
+        }
+        adopted = record.model_copy(update=changes)
+        (work / RECORD_FILE).unlink()  # a link to the other step's record
+        self.finish(adopted, work)
+        return adopted
 
     def finish(self, record: StepRecord, work: Path) -> Path:
-        """Write the record into ``work`` and rename it into place, over an older result if there is one."""
+        """Write the record into ``work`` and rename it, replacing an older result."""
         (work / RECORD_FILE).write_text(record.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        folder = self.folder(record.step, record.fingerprint)
+        folder = self.folder_of(record)
         if folder.exists():
             self.discard(folder)
         atomic_replace_folder(work, folder)
         return folder
 
     def discard(self, folder: Path) -> None:
-        """Remove a folder so that no reader ever finds half of it: rename first, then delete."""
-        aside = self.steps / ".trash" / f"{folder.name}-{os.getpid()}-{time.monotonic_ns()}"
-        aside.parent.mkdir(parents=True, exist_ok=True)
-        folder.rename(aside)
-        shutil.rmtree(aside, ignore_errors=True)
+        """Remove a folder so that no reader finds part of it: rename first, then delete."""
+        trash = self.steps / ".trash" / f"{folder.name}-{os.getpid()}-{time.monotonic_ns()}"
+        trash.parent.mkdir(parents=True, exist_ok=True)
+        folder.rename(trash)
+        shutil.rmtree(trash, ignore_errors=True)
 
     @contextmanager
     def hold(self, name: str, console: Console) -> Iterator[None]:
-        """Hold ``name`` against other processes; when another holds it, say who and wait."""
+        """Lock ``name`` against other processes; if another holds it, name its owner and wait."""
         locks = self.steps / ".locks"
         try:
             locks.mkdir(parents=True, exist_ok=True)
@@ -116,7 +188,8 @@ class StepStore:
             console.note(f"waiting for {name}: {_owner_text(owner)} holds it")
             lock.acquire()
         try:
-            owner.write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}))
+            now = time.strftime("%Y-%m-%d %H:%M:%S")
+            owner.write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": now}))
             yield
         finally:
             lock.release()
@@ -141,15 +214,44 @@ class StepStore:
     def records(self) -> Iterator[StepRecord]:
         """The readable records of all finished steps."""
         for folder in self.all_steps():
-            try:
-                yield StepRecord.model_validate_json((folder / RECORD_FILE).read_bytes())
-            except ValidationError:
-                continue
+            if record := _read_record(folder / RECORD_FILE):
+                yield record
 
 
 def content_digest(folder: Path) -> str:
-    """One digest over all that a step left, its own record aside."""
+    """One digest over everything that a step left, except its record."""
     return combined_digest({name: digest for name, digest in digests(folder).items() if name != RECORD_FILE})
+
+
+def _content_key(kind: str, version: int, settings: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
+    return json.dumps([kind, version, settings, inputs], sort_keys=True)
+
+
+def _read_record(path: Path) -> StepRecord | None:
+    try:
+        return StepRecord.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        newer = [one["msg"] for one in error.errors() if one["loc"] == ("schema_version",)]
+        if newer:
+            raise CompressError(f"{path}: {newer[0]}") from error
+        return None
+
+
+def share_folder(source: Path, target: Path) -> None:
+    """Make ``target`` a folder with the files of ``source``: shared where the file system can, else copied.
+
+    Shared files must be replaced, not written to.
+    """
+
+    def share(file: str, copy: str) -> None:
+        try:
+            os.link(file, copy)
+        except OSError:
+            shutil.copy2(file, copy)
+
+    shutil.copytree(source, target, copy_function=share)
 
 
 def _owner_text(path: Path) -> str:
@@ -158,7 +260,3 @@ def _owner_text(path: Path) -> str:
         return f"process {owner['pid']} on {owner['host']} (since {owner['since']})"
     except (OSError, ValueError, KeyError):
         return "another process"
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S")

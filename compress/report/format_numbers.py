@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from compress.measure.result_base import Score
+from compress.select import gate
 
 ABSENT = "–"
 NOT_MEANINGFUL = "not meaningful"
@@ -39,11 +40,7 @@ def format_points(value: float | None, larger_is_better: bool = True) -> str:
     """A difference of scores with its unit: `0.3 points`, or the plain number for an error."""
     if value is None:
         return ABSENT
-    if not larger_is_better:
-        return f"{value:.4f}"
-    shown = f"{100 * value:.2f}".rstrip("0").rstrip(".")
-    shown = "0" if shown in ("-0", "") else shown
-    return f"{shown} point{'' if shown == '1' else 's'}"
+    return gate.format_points(value, larger_is_better)
 
 
 def format_signed(value: float | None, larger_is_better: bool = True) -> str:

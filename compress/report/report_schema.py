@@ -18,6 +18,7 @@ from compress.measure.roofline.roofline import LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency
 from compress.model_info import LayerMap, TaskInfo, VariantInfo
 from compress.schema_version import up_to
+from compress.select.selection import GateResult, Rules
 
 REPORT_FILE = "report.json"
 
@@ -72,17 +73,6 @@ class StepCost(ResultModel):
     reused: bool = False
     status: Literal["ok", "failed", "skipped"] = "ok"
     reason: str | None = None
-
-
-class GateResult(ResultModel):
-    """Whether a row may win at a target, and how much of what is allowed it lost; judged on select."""
-
-    passed: bool
-    drop: float | None
-    """Lost against the teacher (below zero: gained)."""
-    allowed: float
-    reasons: tuple[str, ...] = ()
-    """Why it did not pass."""
 
 
 class TargetResult(ResultModel):
@@ -193,16 +183,6 @@ class Machine(ResultModel):
     fingerprint: str | None = None
 
 
-class Rules(ResultModel):
-    """What the recipe allows to be lost, and what it ranks by."""
-
-    max_drop: float
-    strict: bool = False
-    max_class_drop: float | None = None
-    quantize_max_drop: float | None = None
-    rank_by: Literal["p50", "p95", "p99"] = "p50"
-
-
 class Report(ResultModel):
     """One run, whole."""
 
@@ -282,6 +262,10 @@ class Report(ResultModel):
     def results(self, title: str) -> list[tuple[LedgerRow, TargetResult]]:
         """The rows that run on a target, with their results there."""
         return [(row, row.targets[title]) for row in self.rows if title in row.targets]
+
+    def passing(self, title: str) -> list[LedgerRow]:
+        """The rows that passed the gate on a target, timed or not."""
+        return [row for row, result in self.results(title) if result.gate and result.gate.passed]
 
     @property
     def titles(self) -> tuple[str, ...]:

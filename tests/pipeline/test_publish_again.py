@@ -8,7 +8,7 @@ from compress.atomic_write import atomic_copy_folder
 from compress.cli import main
 from compress.console import Console
 from compress.model_info import read_info, write_info
-from compress.pipeline.steps.copy_winners import publish_winners
+from compress.pipeline.steps.publish_step import publish_winners
 from compress.recipe.schema import Publish
 from compress.report.report_schema import read_report
 

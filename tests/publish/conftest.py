@@ -10,8 +10,8 @@ from compress.measure.quality.quality_result import Quality
 from compress.measure.timing.latency import Latency
 from compress.model_info import Parent, read_info, write_info
 from compress.publish.local_zoo import publish_entry
+from compress.report.apply_selection import apply_gates
 from compress.report.report_schema import Report
-from compress.select.select_winner import judged
 from tests.measure.conftest import write_variant
 from tests.report.conftest import VARIANTS, MakeReport, full_report, latency, made_report, quality
 
@@ -40,7 +40,7 @@ def latency_of() -> Callable[..., Latency]:
 
 @pytest.fixture(scope="session")
 def report() -> Report:
-    return judged(made_report(recipe=RECIPE))
+    return apply_gates(made_report(recipe=RECIPE))
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def two_target_report() -> Report:
         else row
         for row in report.rows
     )
-    return judged(report.model_copy(update={"targets": (report.targets[0], phone), "rows": rows}))
+    return apply_gates(report.model_copy(update={"targets": (report.targets[0], phone), "rows": rows}))
 
 
 def write_winner(folder: Path, variant: str = "onnx-int8") -> Path:

@@ -11,9 +11,9 @@ from compress.errors import ModelError, UsageError
 from compress.model_info import read_info, write_info
 from compress.publish.local_zoo import is_published, publish_entry, read_index
 from compress.publish.verify import verify
+from compress.report.apply_selection import apply_gates
 from compress.report.report_schema import read_report, write_report
 from compress.runtime.text_model import TextModel
-from compress.select.select_winner import judged
 
 
 def test_an_entry_is_complete_and_predicts(published, winner, report):
@@ -95,7 +95,7 @@ def test_the_folder_must_hold_the_winner(winner, report, tmp_path, make_report):
     with pytest.raises(UsageError, match="names no winner on target 'cuda'"):
         publish_entry({"cuda": winner}, report, tmp_path / "zoo", "films")
     with pytest.raises(UsageError, match="names no winner"):
-        publish_entry({"cpu": winner}, judged(make_report(rows=())), tmp_path / "zoo", "films")
+        publish_entry({"cpu": winner}, apply_gates(make_report(rows=())), tmp_path / "zoo", "films")
 
 
 def test_a_zoo_that_is_a_file_is_refused(winner, report, tmp_path):

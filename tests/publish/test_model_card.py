@@ -5,8 +5,8 @@ import yaml
 
 from compress.publish.entry import make_entry
 from compress.publish.model_card import PIPELINES, base_model, front_matter, hub_data, model_card
+from compress.report.apply_selection import apply_gates
 from compress.runtime.model_formats import GRAPH_BF16, TENSORRT
-from compress.select.select_winner import judged
 from compress.tasks import KINDS
 
 
@@ -45,7 +45,7 @@ def test_the_body_has_scores_speed_and_origin(entry):
 
 @pytest.mark.parametrize("source", ["./my/own/teacher", "/home/someone/teacher", "unknown-card"])
 def test_unknown_facts_are_left_out(winner, make_report, source):
-    report = judged(make_report(recipe={"teacher": {"source": source}}))
+    report = apply_gates(make_report(recipe={"teacher": {"source": source}}))
     card = model_card(make_entry({"cpu": winner}, report, "films-small"))
     front, body = split(card)
     assert {"license", "base_model", "language", "datasets"} & set(front) == set()
@@ -54,7 +54,7 @@ def test_unknown_facts_are_left_out(winner, make_report, source):
 
 
 def test_a_teacher_from_the_hub_is_named(winner, make_report):
-    report = judged(make_report(recipe={"teacher": {"source": "someone/their-model@v2"}}))
+    report = apply_gates(make_report(recipe={"teacher": {"source": "someone/their-model@v2"}}))
     assert base_model(report) == "someone/their-model"
     assert "license" not in front_matter(make_entry({"cpu": winner}, report, "a"))
 
@@ -73,7 +73,7 @@ def test_data_from_the_hub_is_named_without_its_configuration(make_report):
 def test_a_task_on_pairs_has_a_pair_as_sample(winner, make_report):
     report = make_report()
     pairs = report.model_copy(update={"task": report.task.model_copy(update={"text": ("one", "two")})})
-    card = model_card(make_entry({"cpu": winner}, judged(pairs), "a"))
+    card = model_card(make_entry({"cpu": winner}, apply_gates(pairs), "a"))
     assert '.predict([("a text", "another text")])' in card
 
 
@@ -117,7 +117,7 @@ def test_the_usage_example_runs(winner, report, monkeypatch):
 
 def test_remarks_are_included(winner, make_report):
     report = make_report()
-    report = judged(report.model_copy(update={"data": report.data.model_copy(update={"duplicates": 3})}))
+    report = apply_gates(report.model_copy(update={"data": report.data.model_copy(update={"duplicates": 3})}))
     assert "- Note: Texts of test that are also in train: 3." in model_card(make_entry({"cpu": winner}, report, "a"))
 
 
@@ -131,7 +131,7 @@ def test_requirements_are_listed_if_measured(winner, make_full_report):
 
 def test_speed_is_per_choice_for_multiple_choice(winner, make_report):
     report = make_report()
-    report = judged(report.model_copy(update={"task": report.task.model_copy(update={"kind": "multiple_choice"})}))
+    report = apply_gates(report.model_copy(update={"task": report.task.model_copy(update={"kind": "multiple_choice"})}))
     body = model_card(make_entry({"cpu": winner}, report, "a"))
     assert "faster for 1 choice and " in body
     assert "the model alone, one call with a batch of choices; end to end covers complete rows" in body
@@ -142,7 +142,7 @@ def test_unstable_timings_are_marked(winner, make_report, latency_of):
     place = report.rows[-1].targets["cpu"]
     shaky = latency_of(0.61, 8, status="unstable", reason="the hypervisor took 20 % of the cores")
     row = report.rows[-1].model_copy(update={"targets": {"cpu": place.model_copy(update={"latency": shaky})}})
-    report = judged(report.model_copy(update={"rows": (*report.rows[:-1], row)}))
+    report = apply_gates(report.model_copy(update={"rows": (*report.rows[:-1], row)}))
     assert "≈ An unstable timing" in model_card(make_entry({"cpu": winner}, report, "a"))
 
 
@@ -160,7 +160,7 @@ def test_the_sample_input_is_valid_for_its_kind(kind, winner, make_report):
     place = report.rows[-1].targets["cpu"]
     test = place.test.model_copy(update={"scores": scores, "metric": metric})
     row = report.rows[-1].model_copy(update={"targets": {"cpu": place.model_copy(update={"test": test})}})
-    report = judged(report.model_copy(update={"task": task, "rows": (*report.rows[:-1], row)}))
+    report = apply_gates(report.model_copy(update={"task": task, "rows": (*report.rows[:-1], row)}))
     card = model_card(make_entry({"cpu": winner}, report, "a"))
     sample = eval(card.partition(".predict([")[2].partition("])\n")[0])
     assert KINDS[kind].from_input(sample, task)
@@ -172,7 +172,7 @@ def test_the_share_of_truncated_texts_is_shown(entry):
 
 def test_the_documents_that_are_searched_are_counted(winner, make_report):
     report = make_report()
-    report = judged(report.model_copy(update={"data": report.data.model_copy(update={"documents": 5000})}))
+    report = apply_gates(report.model_copy(update={"data": report.data.model_copy(update={"documents": 5000})}))
     assert "872 test; documents searched on test: 5,000\n" in model_card(make_entry({"cpu": winner}, report, "a"))
 
 
@@ -187,6 +187,6 @@ def test_every_variant_is_listed_with_its_target(two_winners, two_target_report)
 
 
 def test_figures_that_do_not_apply_are_left_out(winner, make_report, quality_of):
-    report = judged(make_report(floor=quality_of(0.95).model_copy(update={"versus_teacher": None})))
+    report = apply_gates(make_report(floor=quality_of(0.95).model_copy(update={"versus_teacher": None})))
     _, body = split(model_card(make_entry({"cpu": winner}, report, "films")))
     assert "with 99.0 % of its accuracy." in body.splitlines()[3]

@@ -24,6 +24,7 @@ from compress.measure.roofline.roofline import LimitShares, MachineLimits
 from compress.measure.roofline.roofline_result import KernelRate
 from compress.measure.timing.latency import Latency, Noise, UnderLoad, timing
 from compress.model_info import TaskInfo, VariantInfo
+from compress.report.apply_selection import apply_gates
 from compress.report.report_schema import (
     DataFacts,
     GridCell,
@@ -35,7 +36,6 @@ from compress.report.report_schema import (
     TargetFacts,
     TargetResult,
 )
-from compress.select.select_winner import judged
 
 SURROUNDINGS = MachineSnapshot(
     looked_at="2026-11-20T12:00:00Z",
@@ -216,7 +216,7 @@ def full_report() -> Report:
         for length in (32, 128)
         for batch in (1, 8, 32)
     )
-    return judged(
+    return apply_gates(
         report.model_copy(
             update={"rows": rows, "grid": {"cpu": grid}, "surroundings": SURROUNDINGS, "limits": (LIMITS,)}
         )

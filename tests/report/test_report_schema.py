@@ -3,13 +3,13 @@ import json
 import pytest
 
 from compress.errors import CompressError
+from compress.report.apply_selection import apply_gates
 from compress.report.report_schema import Report, ReportModel, read_report, write_report
 from compress.report.speedup_breakdown import speedup_stages
-from compress.select.select_winner import judged
 
 
 def test_a_report_round_trips(make_report, tmp_path):
-    report = judged(make_report())
+    report = apply_gates(make_report())
     write_report(tmp_path, report)
     assert read_report(tmp_path) == report
     assert read_report(tmp_path / "report.json") == report

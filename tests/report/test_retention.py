@@ -4,11 +4,11 @@ import pytest
 
 from compress.measure.quality.quality_result import Difference, Quality
 from compress.measure.result_base import Score
+from compress.report.apply_selection import apply_gates
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.retention import ratio_above_baseline, teacher_beats_baseline
 from compress.report.tables.ledger_tables import comparison_table, ledger_table
 from compress.report.tables.quality_tables import retention_table
-from compress.select.select_winner import judged
 
 
 def baseline_with(quality_of, value: float, p_value: float) -> Quality:
@@ -22,7 +22,7 @@ def error(value: float) -> Quality:
 
 
 def test_retention_above_the_baseline(make_report):
-    report = judged(make_report())
+    report = apply_gates(make_report())
     by_row = {(row["model"], row["variant"]): row for row in retention_table(report, "cpu").rows}
     assert len(by_row) == 8  # all but the reference
     row = by_row["pruned", "onnx-int8"]
@@ -46,7 +46,7 @@ def test_retention_of_an_error_metric(make_report):
 
 
 def test_retention_is_undefined_for_a_teacher_not_better_than_the_baseline(make_report, quality_of):
-    report = judged(make_report(floor=baseline_with(quality_of, 0.913, 0.4)))
+    report = apply_gates(make_report(floor=baseline_with(quality_of, 0.913, 0.4)))
     assert teacher_beats_baseline(report, "cpu") is False
     assert {row["above the baseline"] for row in retention_table(report, "cpu").rows} == {"not meaningful"}
     assert comparison_table(report, report.verdicts[0]).rows[0]["above the baseline"] == "not meaningful"
@@ -60,7 +60,7 @@ def test_retention_is_undefined_for_a_teacher_not_better_than_the_baseline(make_
 
 
 def test_a_teacher_worse_than_the_baseline_is_reported(make_report, quality_of):
-    report = judged(make_report(floor=baseline_with(quality_of, 0.95, 0.001)))
+    report = apply_gates(make_report(floor=baseline_with(quality_of, 0.95, 0.001)))
     assert teacher_beats_baseline(report, "cpu") is False
     assert report.remarks[0].startswith("The teacher is significantly worse than a bag of words")
 
@@ -73,7 +73,7 @@ def test_without_a_paired_test_intervals_decide(make_report, quality_of):
 
 
 def test_without_a_baseline_retention_is_absent(make_report):
-    report = judged(make_report(floor=None, floor_reason="left out"))
+    report = apply_gates(make_report(floor=None, floor_reason="left out"))
     assert teacher_beats_baseline(report, "cpu") is None
     assert {row["above the baseline"] for row in retention_table(report, "cpu").rows} == {"–"}
     assert [remark for remark in report.remarks if "teacher is not" in remark] == []
@@ -81,10 +81,10 @@ def test_without_a_baseline_retention_is_absent(make_report):
 
 
 def test_the_baseline_has_its_own_name(make_report, quality_of):
-    report = judged(make_report(floor=quality_of(0.905), floor_name="the most frequent tag of each word"))
+    report = apply_gates(make_report(floor=quality_of(0.905), floor_name="the most frequent tag of each word"))
     assert ledger_table(report, "cpu").rows[9]["model"] == "most frequent tag of each word"
     assert (
         "not clearly better than the most frequent tag of each word (accuracy 90.6 against 90.5)" in report.remarks[0]
     )
-    missing = judged(make_report(floor=None, floor_name="BM25", floor_reason="it ran out of memory"))
+    missing = apply_gates(make_report(floor=None, floor_name="BM25", floor_reason="it ran out of memory"))
     assert missing.remarks == ("There is no BM25 to compare with: it ran out of memory.",)

@@ -2,11 +2,12 @@ import pytest
 
 from compress.measure.quality.quality_result import ClassScore, Difference, Quality
 from compress.measure.timing.latency import Latency
+from compress.report.apply_selection import apply_gates
 from compress.report.pages.render import render_markdown
 from compress.report.report_schema import LedgerRow, Report, Rules
 from compress.report.tables.ledger_tables import ledger_table
 from compress.report.tables.speed_tables import timing_table
-from compress.select.select_winner import gate, judged
+from compress.select.gate import gate
 
 RULES = Rules(max_drop=0.01, quantize_max_drop=0.005)
 
@@ -38,7 +39,7 @@ def passes(select: Quality, rules: Rules = RULES, quantized: bool = True, **clas
 
 
 def test_the_fastest_that_passes_wins(make_report):
-    report = judged(make_report())
+    report = apply_gates(make_report())
     cpu, cuda = report.verdicts
     assert cpu.winner == "pruned/onnx-int8"
     assert cpu.why.startswith("the fastest of 8 that passed the gate (lost 0.9 points on select, 1 point allowed)")
@@ -53,7 +54,7 @@ def test_the_fastest_that_passes_wins(make_report):
 
 
 def test_the_reference_is_no_candidate(make_report):
-    report = judged(make_report())
+    report = apply_gates(make_report())
     reference = report.row("teacher/torch-fp32")
     assert reference.targets["cpu"].gate is None
     assert all(row.targets["cpu"].gate is not None for row in report.rows if row is not reference)
@@ -94,7 +95,7 @@ def test_what_was_not_scored_or_compared_does_not_pass(select):
 
 
 def test_no_variant_passes(make_report):
-    report = judged(make_report(rules=Rules(max_drop=0.0, quantize_max_drop=0.0, strict=True)))
+    report = apply_gates(make_report(rules=Rules(max_drop=0.0, quantize_max_drop=0.0, strict=True)))
     assert report.verdicts[0].winner is None
     assert "no variant passed the gate; the nearest, teacher/onnx-fp32, may have lost" in report.verdicts[0].why
     assert report.verdicts[0].comparisons == ()
@@ -102,23 +103,23 @@ def test_no_variant_passes(make_report):
 
 def test_within_the_interval_the_smaller_wins(make_report, latency_of):
     report = edited(make_report(), "student/onnx-int8", latency=latency_of(0.609, seed=11))
-    verdict = judged(report).verdicts[0]
+    verdict = apply_gates(report).verdicts[0]
     assert verdict.winner == "pruned/onnx-int8"
     assert verdict.why.startswith("as fast as student/onnx-int8 and the smaller, of 8")
 
 
 def test_ranking_by_another_quantile(make_report, latency_of):
     ranked = make_report(rules=RULES.model_copy(update={"rank_by": "p95"}))
-    assert judged(ranked).verdicts[0].winner == "pruned/onnx-int8"
+    assert apply_gates(ranked).verdicts[0].winner == "pruned/onnx-int8"
     few = latency_of(0.1)
     few = few.model_copy(update={"model": few.model.model_copy(update={"p99": None})})
     by_p99 = edited(make_report(rules=RULES.model_copy(update={"rank_by": "p99"})), "teacher/onnx-int8", latency=few)
-    assert judged(by_p99).verdicts[0].winner == "pruned/onnx-int8"
+    assert apply_gates(by_p99).verdicts[0].winner == "pruned/onnx-int8"
 
 
 def test_failures_do_not_win_and_are_told(make_report):
     failed = Latency(status="failed", reason="the process was ended by SIGKILL")
-    report = judged(edited(make_report(), "pruned/onnx-int8", latency=failed))
+    report = apply_gates(edited(make_report(), "pruned/onnx-int8", latency=failed))
     assert report.verdicts[0].winner == "student/onnx-int8"
     assert "Timing pruned/onnx-int8 on cpu failed: the process was ended by SIGKILL." in report.remarks
 
@@ -127,7 +128,7 @@ def test_passing_but_untimed(make_report):
     report = make_report()
     for row in report.rows:
         report = edited(report, row.key, latency=Latency(status="not measured", reason="no such core"))
-    report = judged(report)
+    report = apply_gates(report)
     assert report.verdicts[0].why == "no variant that passed the gate could be timed: no such core"
     assert [remark for remark in report.remarks if "no such core" in remark] == []  # once is enough
     rows = {(row["model"], row["variant"]): row for row in ledger_table(report, "cpu").rows}
@@ -142,7 +143,7 @@ def test_reasons_that_differ_name_their_rows(make_report):
     for row in report.rows:
         reason = "no such core" if row.variant.name == "onnx-int8" else "too small a budget"
         report = edited(report, row.key, latency=Latency(status="not measured", reason=reason))
-    why = judged(report).verdicts[0].why
+    why = apply_gates(report).verdicts[0].why
     assert why.count("no such core") == why.count("too small a budget") == 1
     assert "student/onnx-int8" in why
 
@@ -151,12 +152,12 @@ def test_rows_that_lack_a_timing_for_one_reason_share_a_remark(make_report):
     report = make_report()
     for key in ("teacher/onnx-fp32", "student/onnx-fp32"):
         report = edited(report, key, latency=Latency(status="not measured", reason="no such core"))
-    told = [remark for remark in judged(report).remarks if "no such core" in remark]
+    told = [remark for remark in apply_gates(report).remarks if "no such core" in remark]
     assert told == ["teacher/onnx-fp32, student/onnx-fp32 were not timed on cpu: no such core."]
 
 
 def test_a_stage_that_did_not_pay_is_told(make_report, latency_of):
-    report = judged(edited(make_report(), "pruned/onnx-fp32", latency=latency_of(2.9, seed=7)))
+    report = apply_gates(edited(make_report(), "pruned/onnx-fp32", latency=latency_of(2.9, seed=7)))
     (told,) = [remark for remark in report.remarks if remark.startswith("prune brought no speedup")]
     assert told.startswith("prune brought no speedup on cpu: pruned/onnx-fp32 is 0.9")
     assert "as fast as student/onnx-fp32" in told
@@ -165,7 +166,7 @@ def test_a_stage_that_did_not_pay_is_told(make_report, latency_of):
 def test_nothing_is_said_of_stages_where_nothing_was_measured(make_report):
     assert not [
         remark
-        for remark in judged(make_report()).remarks
+        for remark in apply_gates(make_report()).remarks
         if "cuda" in remark and ("no speedup" in remark or "missed the gate" in remark)
     ]
 
@@ -179,33 +180,33 @@ def test_a_variant_that_a_device_lacks_is_told_once_and_costs_no_stage_its_name(
         select=None,
         test=None,
     )
-    told = [remark for remark in judged(lacking).remarks if "onnx-int8" in remark and "pruned" in remark]
+    told = [remark for remark in apply_gates(lacking).remarks if "onnx-int8" in remark and "pruned" in remark]
     assert told == [f"pruned/onnx-int8 was not timed on cpu: {reason}."]
 
 
 def test_a_stage_that_the_gate_refuses_did_not_pay(make_report, quality_of):
     worse = quality_of(0.88, 0.913, "select", 0.905)
-    report = judged(edited(make_report(), "pruned/onnx-int8", select=worse))
+    report = apply_gates(edited(make_report(), "pruned/onnx-int8", select=worse))
     (told,) = [remark for remark in report.remarks if ("no speedup" in remark or "missed the gate" in remark)]
     assert told.startswith("onnx-int8 missed the gate on cpu: pruned/onnx-int8 lost 3.3 points against the teacher")
 
 
 def test_nothing_is_remarked_where_all_is_well(make_report):
-    assert judged(make_report()).remarks == ()
+    assert apply_gates(make_report()).remarks == ()
 
 
 def test_remarks_about_data_and_floor(make_report, quality_of):
     report = make_report(floor=quality_of(0.90))
     report = report.model_copy(update={"data": report.data.model_copy(update={"duplicates": 12, "skipped": 1234})})
     test = report.row("pruned/onnx-int8").targets["cpu"].test.model_copy(update={"truncated": 0.2})
-    remarks = judged(edited(report, "pruned/onnx-int8", test=test)).remarks
+    remarks = apply_gates(edited(report, "pruned/onnx-int8", test=test)).remarks
     assert remarks == (
         "On cpu the winner is not clearly better than a bag of words (accuracy 90.6 against 90.0).",
         "1,234 rows of the data were skipped because they do not fit the task.",
         "Texts of test that are also in train: 12.",
         "20.0 % of the test rows were truncated at 128 word pieces.",
     )
-    without = judged(make_report(floor=None, floor_reason="scikit-learn is not installed")).remarks
+    without = apply_gates(make_report(floor=None, floor_reason="scikit-learn is not installed")).remarks
     assert without == ("There is no bag of words to compare with: scikit-learn is not installed.",)
 
 
@@ -213,13 +214,13 @@ def test_documents_that_were_cut_are_remarked_on(make_report):
     report = make_report()
     shares = {"test": 0.0, "test's documents": 0.5, "select's documents": 0.6}
     report = report.model_copy(update={"data": report.data.model_copy(update={"truncated": shares})})
-    assert judged(report).remarks == ("50.0 % of the searched documents were truncated at 128 word pieces.",)
-    page = render_markdown(judged(report))
+    assert apply_gates(report).remarks == ("50.0 % of the searched documents were truncated at 128 word pieces.",)
+    page = render_markdown(apply_gates(report))
     assert "truncated: 0.0 % of test, 50.0 % of test's documents, 60.0 % of select's documents, at 128" in page
 
 
 def test_unstable_timings_are_told_once_a_target(make_report, latency_of):
     shaky = latency_of(0.61, seed=8).model_copy(update={"status": "unstable", "reason": "spread"})
-    remarks = judged(edited(make_report(), "pruned/onnx-int8", latency=shaky)).remarks
+    remarks = apply_gates(edited(make_report(), "pruned/onnx-int8", latency=shaky)).remarks
     assert len(remarks) == 1
     assert remarks[0].startswith("Timings on cpu are unstable for pruned/onnx-int8")

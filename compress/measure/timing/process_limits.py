@@ -89,6 +89,15 @@ def peak_memory() -> int | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
+def reset_peak_memory() -> bool:
+    """Start `peak_memory` anew for this process; False where the system does not allow it."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        return False
+    return sys.platform == "linux"
+
+
 def resident_memory() -> int | None:
     """The memory this process holds now, in bytes."""
     if sys.platform == "linux":

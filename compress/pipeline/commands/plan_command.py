@@ -13,7 +13,7 @@ from compress.pipeline.forecast.cost_estimates import Estimates
 from compress.pipeline.forecast.time_forecast import forecast
 from compress.pipeline.forecast.trial_updates import Trial, calibrate
 from compress.pipeline.graph import Plan, Step
-from compress.pipeline.run import Options, forced_steps, look_over
+from compress.pipeline.run import Options, check_plan, forced_steps
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.load import dump_recipe
@@ -25,7 +25,7 @@ def show_plan(plan: Plan, options: Options, console: Console, *, calibrated: boo
 
     What only this machine lacks is a warning, unless the run is to start ``here`` or to be ``calibrated`` first.
     """
-    findings = look_over(plan, options)
+    findings = check_plan(plan, options)
     if here or calibrated:
         findings.refuse()
     rows = preview(plan, options, calibrate(plan, options, console) if calibrated else {})

@@ -67,7 +67,7 @@ def add_student(
     teacher = plan.teacher.step
     run = partial(training_steps.distill, teacher=teacher, student=student, settings=distill, seed=plan.recipe.seed)
     needs = ["data", teacher, *(_unlabelled(plan) if distill else ())]
-    plan.add(step, "distill", settings, needs, run, trains=True)
+    plan.add(step, "distill", settings, needs, run, trains=True, optional=True)
     plan.models.append(PlannedModel(name, step, plan.teacher.name, "distill", "distill", distill or None, student))
 
 
@@ -82,7 +82,7 @@ def add_pruned(
     if prune.recover:
         hashed["recover"] = _hashed_distillation(prune.recover)
     settings = {"prune": hashed, "parent": source, "seed": plan.recipe.seed}
-    plan.add(step, "prune", settings, needs, run, trains=True)
+    plan.add(step, "prune", settings, needs, run, trains=True, optional=True)
     plan.models.append(PlannedModel(name, step, parent, "prune", "prune", prune.recover or None, prune))
 
 

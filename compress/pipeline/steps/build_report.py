@@ -10,7 +10,7 @@ from pathlib import Path
 
 from compress.data.encode import encode_rows
 from compress.data.loading.data_digest import find_files
-from compress.data.splits.prepare_splits import Roles
+from compress.data.splits.prepare_splits import Roles, load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED, UnlabelledInfo, unlabelled_info
 from compress.data.tokenizer import TextTokenizer
 from compress.environment import LIBRARIES, describe, versions
@@ -22,34 +22,35 @@ from compress.measure.roofline.roofline import LimitShares, shares_of_limits
 from compress.model_info import FolderInfo, LayerMap, ShapeInfo, find_info, read_info
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
-from compress.pipeline.steps.measure_step import Measured, read_measured
+from compress.pipeline.steps.measure_step import Measured
 from compress.pipeline.steps.provenance import provenance
-from compress.pipeline.steps.score_answers import TEACHER, Assessor
-from compress.pipeline.strip_paths import recipe_without_paths, strip_paths, strip_paths_deep
+from compress.pipeline.steps.quality_step import QualityResults, read_quality, reference_key
+from compress.pipeline.steps.select_step import failure_of, latency_at, read_timings, rules_of, targets_of
+from compress.pipeline.strip_paths import recipe_without_paths, strip_paths_deep
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Data
+from compress.report.apply_selection import apply_selection
 from compress.report.report_schema import (
     DataFacts,
     LedgerRow,
     Machine,
     Report,
     ReportModel,
-    Rules,
     StepCost,
     TargetFacts,
     TargetResult,
     find_limits,
 )
-from compress.select.select_winner import judged
-from compress.variants import Variant
+from compress.select.selection import read_selection
 
-TOLD_ROWS = 10_000
+TRUNCATION_ROWS = 10_000
 """Rows of train that tell how many of its texts are cut, at most."""
 
 
-def assemble(plan: Plan, context: StepContext) -> Report:
-    """Gather the facts of all steps and judge them."""
-    return judged(_Assembly(plan, context).report())
+def build_report(plan: Plan, context: StepContext) -> Report:
+    """Gather the results of all steps."""
+    report = ReportBuilder(plan, context).report()
+    return apply_selection(report, read_selection(context.inputs["select"]))
 
 
 def disagreements(report: Report) -> dict[str, Sequence[Disagreement]]:
@@ -64,53 +65,48 @@ def disagreements(report: Report) -> dict[str, Sequence[Disagreement]]:
 
 
 @dataclass
-class _Assembly:
+class ReportBuilder:
+    """Reads the results of a run's steps."""
+
     plan: Plan
     context: StepContext
 
     @cached_property
-    def assessor(self) -> Assessor:
-        return Assessor(self.plan, self.context)
+    def roles(self) -> Roles:
+        """The prepared rows."""
+        return load_prepared(self.context.inputs["data"])
+
+    @cached_property
+    def quality(self) -> QualityResults:
+        """The scores of all rows."""
+        return read_quality(self.context.inputs["quality"])
 
     @cached_property
     def measured(self) -> Measured:
-        folder = self.context.inputs.get("measure")
-        return Measured.model_validate(strip_paths_deep(read_measured(folder).model_dump())) if folder else Measured()
-
-    def _failure(self, step: str) -> str | None:
-        """Why a step failed, without places of this machine: the report may be published."""
-        reason = self.context.failures.get(step)
-        return reason and strip_paths(reason)
+        """The timings, without paths of this machine."""
+        return Measured.model_validate(strip_paths_deep(read_timings(self.context).model_dump()))
 
     def report(self) -> Report:
+        """Gather everything but gates and winners."""
         recipe = self.plan.recipe
         variants = self.plan.variants
-        quantize = recipe.quantize
         return Report(
             name=recipe.name,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             versions=versions(LIBRARIES),
             machine=_machine(self.plan),
             recipe=recipe_without_paths(recipe),
-            task=self.assessor.roles.info.task_info.model_copy(update={"name": recipe.task.name}),
+            task=self.roles.info.task_info.model_copy(update={"name": recipe.task.name}),
             data=self._data(),
-            rules=Rules(
-                max_drop=recipe.gate.max_drop,
-                strict=recipe.gate.strict,
-                max_class_drop=recipe.gate.max_class_drop,
-                quantize_max_drop=quantize.max_drop if quantize else None,
-                rank_by=recipe.rank_by,
-            ),
+            rules=rules_of(recipe),
             targets=tuple(self._target(target) for target in recipe.targets),
-            steps=tuple(self._step(step.name) for step in self.plan.steps if step.kind != "report"),
+            steps=tuple(self._step(step.name) for step in self.plan.steps if step.kind not in ("report", "publish")),
             rows=tuple(self._row(entry) for entry in variants),
-            teacher=TEACHER,
-            unquantized={
-                made.key: f"{made.model}/{made.variant.needs}" for made in variants if made.variant.method is not None
-            },
-            floor=self.assessor.floor(),
+            teacher=reference_key(self.plan),
+            unquantized={entry.key: entry.unquantized for entry in variants if entry.unquantized},
+            floor=self.quality.floor,
             floor_name=baseline_for(recipe.task.kind).name,
-            floor_reason=self._failure("floor"),
+            floor_reason=failure_of(self.context, "floor"),
             grid=self.measured.grid,
             surroundings=self.measured.surroundings,
             limits=self.measured.limits,
@@ -132,7 +128,7 @@ class _Assembly:
         return {model: info.layer_map for model, info in told.items() if info is not None and info.layer_map}
 
     def _data(self) -> DataFacts:
-        info, beside = self.assessor.roles.info, self._unlabelled()
+        info, beside = self.roles.info, self._unlabelled()
         return DataFacts(
             source=_source(self.plan.recipe.task.data),
             digest=self.context.records["data"].digest,
@@ -142,7 +138,7 @@ class _Assembly:
             duplicates=info.duplicates,
             skipped=info.skipped + (beside.skipped if beside else 0),
             truncated=self._truncated(),
-            examples_per_row=self.assessor.examples_per_row(),
+            examples_per_row=self.quality.examples_per_row,
         )
 
     def _unlabelled(self) -> UnlabelledInfo | None:
@@ -153,8 +149,8 @@ class _Assembly:
     def _truncated(self) -> dict[str, float]:
         """Of train as the teacher's tokenizer tells, of the other roles as the reference was scored."""
         folder = self.context.inputs.get(self.plan.teacher.step)
-        of_train = {} if folder is None else {"train": _truncated_of_train(self.assessor.roles, folder)}
-        return of_train | self.assessor.truncated()
+        of_train = {} if folder is None else {"train": _truncated_of_train(self.roles, folder)}
+        return of_train | dict(self.quality.truncated)
 
     def _target(self, target: Target) -> TargetFacts:
         reason = self.plan.missing_targets.get(target.title)
@@ -177,7 +173,7 @@ class _Assembly:
                 fingerprint=step.fingerprint,
                 seconds=None,
                 status="skipped" if name in self.context.skipped else "failed",
-                reason=self._failure(name),
+                reason=failure_of(self.context, name),
             )
         return StepCost(
             name=name, fingerprint=step.fingerprint, seconds=record.seconds, reused=name in self.context.reused
@@ -188,7 +184,7 @@ class _Assembly:
         row = LedgerRow(model=entry.model, step=self.plan.model(entry.model).section, variant=entry.variant.info)
         if folder is None:
             status = "not measured" if entry.step in self.context.skipped else "failed"
-            return row.model_copy(update={"status": status, "reason": self._failure(entry.step)})
+            return row.model_copy(update={"status": status, "reason": failure_of(self.context, entry.step)})
         info, size = read_info(folder), footprint(folder)
         return row.model_copy(
             update={
@@ -197,15 +193,10 @@ class _Assembly:
                 "footprint": size,
                 "cost_seconds": self._cost(entry.step),
                 "targets": {
-                    target.title: self._at(entry, target, info, size) for target in self._places(entry.variant)
+                    target.title: self._at(entry, target, info, size) for target in targets_of(self.plan, entry.variant)
                 },
             }
         )
-
-    def _places(self, variant: Variant) -> list[Target]:
-        """The targets where a variant runs, or is missed."""
-        there = {*variant.devices, *variant.absent}
-        return [target for target in self.plan.recipe.targets if target.device in there]
 
     def _cost(self, step: str) -> float:
         """The seconds of ``step`` and of everything it was made from."""
@@ -218,24 +209,15 @@ class _Assembly:
         return round(sum(self.context.records[name].seconds for name in needed if name in self.context.records), 3)
 
     def _at(self, entry: ModelVariant, target: Target, info: FolderInfo, size: Footprint) -> TargetResult:
-        latency = self._latency(entry, target)
+        latency = latency_at(self.context, self.plan, self.measured, entry, target)
+        scores = self.quality.at(entry.key, target.title)
         return TargetResult(
-            select=self.assessor.quality(entry, target, "select"),
-            test=self.assessor.quality(entry, target, "test"),
+            select=scores.select,
+            test=scores.test,
             latency=latency,
             shares=self._shares(entry, target, latency, info.shape, size),
             serving=self.measured.serving.get(f"{target.device} t{target.threads} {entry.key}", ()),
         )
-
-    def _latency(self, entry: ModelVariant, target: Target) -> Latency:
-        found = self.measured.latencies.get(f"{target.title} {entry.key}")
-        reasons = (
-            self.plan.missing_targets.get(target.title),
-            entry.variant.absent.get(target.device),
-            self._failure("measure"),
-            "it was not timed",
-        )
-        return found or Latency(status="not measured", reason=next(filter(None, reasons)))
 
     def _shares(
         self, entry: ModelVariant, target: Target, latency: Latency, shape: ShapeInfo | None, size: Footprint
@@ -250,7 +232,7 @@ class _Assembly:
 def _truncated_of_train(roles: Roles, folder: Path) -> float:
     """The share of rows at even steps through train of which a model does not see everything."""
     rows = roles.rows("train")
-    step = -(-len(rows) // TOLD_ROWS)
+    step = -(-len(rows) // TRUNCATION_ROWS)
     few = [rows[index] for index in range(0, len(rows), step)]
     return encode_rows(few, roles.info.task_info, TextTokenizer.load(folder)).truncated
 

@@ -17,12 +17,12 @@ def report(context: StepContext, plan: Plan) -> None:
     """Put everything that was found together, judge it and draw it; rows that stand out go into a file beside it."""
     from compress.data.splits.prepare_splits import load_prepared
     from compress.measure.quality.disagreement import write_disagreements
-    from compress.pipeline.steps.build_report import assemble, disagreements
+    from compress.pipeline.steps.build_report import build_report, disagreements
     from compress.report.pages.render import write_pages
     from compress.tasks import kind_of
 
-    made = assemble(plan, context)
-    write_pages(context.work, made)
+    facts = build_report(plan, context)
+    write_pages(context.work, facts)
     rows = load_prepared(context.inputs["data"]).rows("test")
-    label_fields = kind_of(made.task).label_fields
-    write_disagreements(context.work / DISAGREEMENTS_FILE, rows, disagreements(made), label_fields)
+    label_fields = kind_of(facts.task).label_fields
+    write_disagreements(context.work / DISAGREEMENTS_FILE, rows, disagreements(facts), label_fields)

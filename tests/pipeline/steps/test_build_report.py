@@ -1,4 +1,4 @@
-"""What of the steps reaches the report, and what must not."""
+"""What the report takes from the steps, and what it leaves out."""
 
 from pathlib import Path
 
@@ -10,9 +10,11 @@ from compress.measure.resources.serving_memory import ServingMemory
 from compress.pipeline.graph import Plan
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_context import StepContext
-from compress.pipeline.steps.build_report import _Assembly
+from compress.pipeline.steps.build_report import ReportBuilder
 from compress.pipeline.steps.measure_step import Measured, write_measured
+from compress.pipeline.steps.select_step import failure_of, latency_at, targets_of
 from compress.pipeline.strip_paths import strip_paths
+from compress.recipe.measure_schema import Target
 
 PLACE = "/home/somebody/runs/.steps/model.onnx"
 
@@ -24,25 +26,30 @@ def plan(recipe_file: Path, tmp_path: Path) -> Plan:
     return found
 
 
-def assembly(plan: Plan, folder: Path, measured: Measured, **failures: str) -> _Assembly:
+def assembly(plan: Plan, folder: Path, measured: Measured, **failures: str) -> ReportBuilder:
     write_measured(folder, measured)
-    return _Assembly(plan, StepContext({"measure": folder}, folder, Console("quiet"), failures=failures))
+    return ReportBuilder(plan, StepContext({"measure": folder}, folder, Console("quiet"), failures=failures))
 
 
-def test_int8_is_missed_on_cuda_and_nothing_else_is(plan, tmp_path):
-    made = assembly(plan, tmp_path, Measured(), measure="it broke")
+def test_reasons_for_variants_without_timing(plan, tmp_path):
+    context = assembly(plan, tmp_path, Measured(), measure="it broke").context
     rows = {each.key: each for each in plan.variants}
     cpu, cuda = plan.recipe.targets
-    assert [target.title for target in made._places(rows["student/onnx-int8"].variant)] == ["cpu", "cuda"]
-    told = made._latency(rows["student/onnx-int8"], cuda)
-    assert told == Latency(status="not measured", reason="ONNX Runtime has no kernels for dynamic INT8 on CUDA")
-    assert made._latency(rows["student/onnx-int8"], cpu).reason == "it broke"
-    assert made._places(rows["student/torch-graph-bf16"].variant) == [cuda]
+
+    def latency(target: Target) -> Latency:
+        return latency_at(context, plan, Measured(), rows["student/onnx-int8"], target)
+
+    assert [target.title for target in targets_of(plan, rows["student/onnx-int8"].variant)] == ["cpu", "cuda"]
+    assert latency(cuda) == Latency(
+        status="not measured", reason="ONNX Runtime has no kernels for dynamic INT8 on CUDA"
+    )
+    assert latency(cpu).reason == "it broke"
+    assert targets_of(plan, rows["student/torch-graph-bf16"].variant) == [cuda]
     plan.missing_targets["cuda"] = "this machine has no CUDA device"
-    assert made._latency(rows["student/onnx-int8"], cuda).reason == "this machine has no CUDA device"
+    assert latency(cuda).reason == "this machine has no CUDA device"
 
 
-def test_no_place_of_this_machine_is_told(plan, tmp_path):
+def test_timings_and_failures_contain_no_local_paths(plan, tmp_path):
     runs_with = {"options": {"cache": PLACE, "threads": 1}, "providers": ["x"]}
     content = Measured(
         latencies={
@@ -55,8 +62,8 @@ def test_no_place_of_this_machine_is_told(plan, tmp_path):
     found = made.measured.latencies["cpu student/onnx-fp32"]
     assert found.reason == "cannot read model.onnx"
     assert found.runs_with["options"] == {"cache": "model.onnx", "threads": 1}
-    assert made._failure("floor") == "FileNotFoundError: 'model.onnx'"
-    assert made._failure("data") is None
+    assert failure_of(made.context, "floor") == "FileNotFoundError: 'model.onnx'"
+    assert failure_of(made.context, "data") is None
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from compress.data.splits.prepare_splits import load_prepared, prepare
 from compress.errors import RecipeError
 from compress.measure import predict_rows
 from compress.measure.quality.robustness import PerturbedRows
-from compress.pipeline.graph import ModelVariant, Plan
+from compress.pipeline.graph import ModelVariant, Plan, PlannedModel
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.allowed_names import NAMES
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps import prepare_data, scoring_steps
-from compress.pipeline.steps.score_answers import Assessor
+from compress.pipeline.steps.quality_step import QualityScorer
 from compress.recipe.load import load_recipe
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Task
@@ -28,6 +28,7 @@ ROWS = "text,label,source\n" + "".join(
     for number in range(80)
 )
 VARIANT = VARIANTS["torch-fp32"]
+TEACHER = PlannedModel("teacher", "finetune", None, "finetune", "finetune")
 
 
 @pytest.fixture
@@ -112,15 +113,15 @@ def test_slices_are_in_step_with_test(scored):
 
 def test_all_of_it_reaches_the_report(scored, recipe):
     teacher = ModelVariant("teacher", VARIANT, "finetune", {"cpu": "score"}, {"cpu": "perturb"})
-    plan = Plan(recipe, variants=[teacher])
-    assessor = Assessor(plan, StepContext(scored, scored["score"], Console("quiet")))
-    found = assessor.quality(teacher, Target(device="cpu"), "test")
+    plan = Plan(recipe, models=[TEACHER], variants=[teacher])
+    scorer = QualityScorer(plan, StepContext(scored, scored["score"], Console("quiet")))
+    found = scorer.quality(teacher, Target(device="cpu"), "test")
     assert found is not None
     assert [each.name for each in found.robustness] == ["typos", "uppercase"]
     assert {score.name: score.rows for score in found.slices["source"]} == {"book": 40, "web": 40}
     assert sum(score.rows for score in found.by_length) == 80
     assert found.calibration is not None
-    select = assessor.quality(teacher, Target(device="cpu"), "select")
+    select = scorer.quality(teacher, Target(device="cpu"), "select")
     assert select is not None
     assert (select.robustness, dict(select.slices), select.calibration) == ((), {}, None)
 
@@ -128,8 +129,10 @@ def test_all_of_it_reaches_the_report(scored, recipe):
 def test_without_answers_to_changed_texts_the_rest_is_told(scored, recipe):
     teacher = ModelVariant("teacher", VARIANT, "finetune", {"cpu": "score"}, {"cpu": "perturb"})
     failed = {name: folder for name, folder in scored.items() if name != "perturb"}
-    assessor = Assessor(Plan(recipe, variants=[teacher]), StepContext(failed, scored["score"], Console("quiet")))
-    found = assessor.quality(teacher, Target(device="cpu"), "test")
+    scorer = QualityScorer(
+        Plan(recipe, models=[TEACHER], variants=[teacher]), StepContext(failed, scored["score"], Console("quiet"))
+    )
+    found = scorer.quality(teacher, Target(device="cpu"), "test")
     assert found is not None
     assert (found.robustness, found.rows) == ((), 80)
 
@@ -140,8 +143,20 @@ def test_asking_for_slices_or_robustness_makes_no_model_again(recipe_file, tmp_p
 
     plain, sliced, robust = prints(), prints("task.slices=label"), prints("measure.robustness=[typos]")
     assert set(sliced) - set(plain) == {"slices"}
-    assert {name for name in plain if plain[name] != sliced[name]} == {"report"}
-    assert {name for name in plain if plain[name] != robust[name]} == {"report"}
+    assert {name for name in plain if plain[name] != sliced[name]} == {
+        "quality",
+        "select",
+        "package",
+        "report",
+        "publish",
+    }
+    assert {name for name in plain if plain[name] != robust[name]} == {
+        "quality",
+        "select",
+        "package",
+        "report",
+        "publish",
+    }
     scores = {name for name in plain if name.startswith("score-")}
     assert set(robust) - set(plain) == {name.replace("score-", "perturb-", 1) for name in scores}
 

@@ -3,16 +3,16 @@ import re
 import pytest
 
 from compress.model_info import LayerMap
+from compress.report.apply_selection import apply_gates
 from compress.report.charts.report_charts import colour_of, layer_map_chart, speed_chart, stage_chart
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.report_schema import Report, ReportModel
-from compress.select.select_winner import judged
 
 MEASURED = LayerMap(chosen="measured", pairs=((0, 1), (1, 2)), likeness=((0.4, 0.9, 0.5), (0.3, 0.6, 0.95)), rows=256)
 
 
 def test_the_speed_chart_has_a_marker_for_each_timed_row(make_report):
-    report = judged(make_report())
+    report = apply_gates(make_report())
     for width in (324, 680):
         chart = speed_chart(report, "cpu", width)
         assert chart is not None
@@ -29,7 +29,7 @@ def test_the_speed_chart_of_one_row_has_no_nan(make_report):
 
 
 def test_the_stage_chart_has_a_bar_for_each_stage_and_the_total(make_report):
-    chart = stage_chart(judged(make_report()), "cpu", "pruned/onnx-int8", 324)
+    chart = stage_chart(apply_gates(make_report()), "cpu", "pruned/onnx-int8", 324)
     assert chart is not None
     assert chart.count('class="fill ') == 5
     assert "all together" in chart
@@ -43,7 +43,7 @@ def test_every_model_has_a_colour(make_report):
     )
     colours = [colour_of(report, name) for name, _ in models]
     assert colours == [*range(8), 0, 1]
-    assert all(f".s{colour} " in render_html(judged(make_report())) for colour in colours)
+    assert all(f".s{colour} " in render_html(apply_gates(make_report())) for colour in colours)
 
 
 def test_pairs_are_framed_and_similar_layers_are_deep():
@@ -65,7 +65,7 @@ def test_a_layer_map_without_similarities_is_drawn():
 
 
 def test_pages_show_layer_maps(make_report):
-    report = judged(make_report()).model_copy(update={"layer_maps": {"student": MEASURED}})
+    report = apply_gates(make_report()).model_copy(update={"layer_maps": {"student": MEASURED}})
     assert "- student: 0 ← 1 (0.90), 1 ← 2 (0.95), measured" in render_markdown(report)
     assert "Layer map: student" in render_html(report)
     assert Report.model_validate_json(report.model_dump_json()).layer_maps == report.layer_maps
@@ -73,4 +73,4 @@ def test_pages_show_layer_maps(make_report):
 
 @pytest.mark.parametrize("render", [render_html, render_markdown])
 def test_reports_without_layer_maps_have_no_section(make_report, render):
-    assert "Layer map" not in render(judged(make_report()))
+    assert "Layer map" not in render(apply_gates(make_report()))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from compress.report.apply_selection import apply_gates
 from compress.report.charts.report_charts import compared_rows, grid_chart, load_chart, reliability_chart
 from compress.report.pages.page_sections import block_groups
 from compress.report.pages.render import render_html, render_markdown
@@ -20,7 +21,6 @@ from compress.report.tables.speed_tables import (
     load_table,
     timing_table,
 )
-from compress.select.select_winner import judged
 
 WINNER = "pruned/onnx-int8"
 PUBLISHED = Path(__file__).parents[3] / "reports"
@@ -59,7 +59,7 @@ def test_every_measurement_has_a_block(make_full_report):
 
 
 def test_missing_measurements_have_no_block(make_report):
-    assert headings(judged(make_report())) == [
+    assert headings(apply_gates(make_report())) == [
         "The winner compared",
         "Score retained",
         "The gate, on select",
@@ -86,7 +86,7 @@ def test_an_unstable_winner_is_marked_in_the_headline(make_report, latency_of):
     place = report.rows[-1].targets["cpu"]
     shaky = latency_of(0.61, 8, status="unstable", reason="the hypervisor took 20 % of the cores")
     row = report.rows[-1].model_copy(update={"targets": {"cpu": place.model_copy(update={"latency": shaky})}})
-    report = judged(report.model_copy(update={"rows": (*report.rows[:-1], row)}))
+    report = apply_gates(report.model_copy(update={"rows": (*report.rows[:-1], row)}))
     for page in (render_markdown(report), render_html(report)):
         head = page[: page.index("Warnings")]
         assert f"{WINNER}: the hypervisor took 20 % of the cores" in head

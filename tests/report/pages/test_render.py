@@ -4,6 +4,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from compress.report.apply_selection import apply_gates
 from compress.report.charts.report_charts import legend, speed_chart
 from compress.report.pages.markdown import markdown_cell
 from compress.report.pages.render import render_html, render_markdown, write_pages
@@ -12,7 +13,6 @@ from compress.report.tables.ledger_tables import ledger_table, stage_table
 from compress.report.tables.machine_facts import describe_target
 from compress.report.tables.quality_tables import class_table
 from compress.report.tables.speed_tables import timing_table
-from compress.select.select_winner import judged
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
@@ -33,7 +33,7 @@ class Balanced(HTMLParser):
 
 
 def test_the_ledger_has_a_row_for_every_variant_and_the_baseline(make_report):
-    found = ledger_table(judged(make_report()), "cpu")
+    found = ledger_table(apply_gates(make_report()), "cpu")
     assert len(found.rows) == 10
     assert found.rows[found.winner]["gate"] == "winner"
     assert found.rows[0] == {
@@ -55,14 +55,14 @@ def test_the_ledger_has_a_row_for_every_variant_and_the_baseline(make_report):
 def test_a_failed_row_stays_in_every_ledger(make_report):
     report = make_report()
     failed = report.rows[-1].model_copy(update={"status": "failed", "reason": "no opset", "targets": {}})
-    report = judged(report.model_copy(update={"rows": (*report.rows[:-1], failed)}))
+    report = apply_gates(report.model_copy(update={"rows": (*report.rows[:-1], failed)}))
     assert ledger_table(report, "cpu").rows[8]["gate"] == "failed"
     assert "pruned/onnx-int8 failed: no opset." in report.remarks
     assert ledger_table(report, "cuda").rows[0]["gate"] == "failed"
 
 
 def test_tables_next_to_the_ledger(make_report):
-    report = judged(make_report())
+    report = apply_gates(make_report())
     way = stage_table(report, "cpu", "pruned/onnx-int8").rows
     assert [row["stage"] for row in way] == ["teacher in PyTorch", "onnx-fp32", "distill", "prune", "onnx-int8"]
     assert [row["time"] for row in way] == ["–", "12 s", "2 min 59 s", "2 min 59 s", "5.0 s"]
@@ -71,7 +71,7 @@ def test_tables_next_to_the_ledger(make_report):
 
 
 def test_both_pages_name_the_winner_and_the_reason(make_report, tmp_path):
-    write_pages(tmp_path, judged(make_report()))
+    write_pages(tmp_path, apply_gates(make_report()))
     for name in ("report.md", "report.html"):
         page = (tmp_path / name).read_text(encoding="utf-8")
         assert "pruned/onnx-int8" in page
@@ -81,7 +81,7 @@ def test_both_pages_name_the_winner_and_the_reason(make_report, tmp_path):
 
 
 def test_the_page_is_balanced_and_loads_nothing(make_report):
-    page = render_html(judged(make_report()))
+    page = render_html(apply_gates(make_report()))
     Balanced().feed(page)
     assert re.findall(r'(?:src|href)="(?!data:)', page) == []
     assert "url(" not in page
@@ -90,7 +90,7 @@ def test_the_page_is_balanced_and_loads_nothing(make_report):
 
 
 def test_names_are_escaped(make_report):
-    report = judged(make_report(name="<script>alert(1)</script>", remarks=("<b>bold</b> | a_b",)))
+    report = apply_gates(make_report(name="<script>alert(1)</script>", remarks=("<b>bold</b> | a_b",)))
     page = render_html(report)
     assert "<script" not in page
     assert "<b>bold" not in page
@@ -99,7 +99,7 @@ def test_names_are_escaped(make_report):
 
 
 def test_tables_of_markdown_are_rectangular(make_report):
-    blocks = re.findall(r"(?:^\|.*\|\n)+", render_markdown(judged(make_report())), flags=re.MULTILINE)
+    blocks = re.findall(r"(?:^\|.*\|\n)+", render_markdown(apply_gates(make_report())), flags=re.MULTILINE)
     assert len(blocks) == 11
     for block in blocks:
         widths = {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
@@ -108,7 +108,7 @@ def test_tables_of_markdown_are_rectangular(make_report):
 
 def test_a_run_without_winner_and_baseline_is_rendered(make_report):
     report = make_report(floor=None, floor_reason="left out", rows=(), steps=())
-    report = judged(report)
+    report = apply_gates(report)
     assert "nothing that may win was measured here" in render_markdown(report)
     page = render_html(report)
     Balanced().feed(page)
@@ -168,7 +168,7 @@ def charts(driver, width):
 
 @pytest.mark.browser
 def test_the_page_fits_a_desktop_and_a_phone(browser, make_report, tmp_path):
-    write_pages(tmp_path, judged(make_report()))
+    write_pages(tmp_path, apply_gates(make_report()))
     grounds = set()
     for width, scheme in ((1280, "light"), (375, "dark")):
         show(browser, tmp_path / "report.html", width, scheme)
@@ -195,7 +195,7 @@ def test_details_are_folded_and_open_without_overflow(browser, make_full_report,
 
 
 def test_the_share_of_truncated_texts_is_always_shown(make_report):
-    report = judged(make_report())
+    report = apply_gates(make_report())
     assert "truncated: 0.0 % of test, at 128 word pieces" in render_markdown(report)
     data = report.data.model_copy(update={"truncated": {"train": 0.125, "select": 0.0, "test": 0.01}})
     told = "12.5 % of train, 0.0 % of select, 1.0 % of test, at 16 windows of 128 word pieces"
@@ -206,8 +206,8 @@ def test_the_share_of_truncated_texts_is_always_shown(make_report):
 
 def test_the_documents_that_are_searched_are_counted(make_report):
     report = make_report()
-    assert "documents searched" not in render_markdown(judged(report))
+    assert "documents searched" not in render_markdown(apply_gates(report))
     data = report.data.model_copy(update={"documents": 5000})
-    report = judged(report.model_copy(update={"data": data}))
+    report = apply_gates(report.model_copy(update={"data": data}))
     for page in (render_markdown(report), render_html(report)):
         assert "872 test; documents searched on test: 5,000" in page

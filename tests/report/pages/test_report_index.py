@@ -3,15 +3,15 @@ import csv
 import pytest
 
 from compress.errors import CompressError
+from compress.report.apply_selection import apply_gates
 from compress.report.pages.render import write_pages
 from compress.report.pages.report_index import write_index
-from compress.select.select_winner import judged
 
 
 def test_every_measured_target_has_a_line(make_report, tmp_path):
     for name in ("b", "a"):
         (tmp_path / name).mkdir()
-        write_pages(tmp_path / name, judged(make_report()))
+        write_pages(tmp_path / name, apply_gates(make_report()))
     assert [path.parent.name for path in write_index(tmp_path)] == ["a", "b"]
     with (tmp_path / "index.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
@@ -26,7 +26,7 @@ def test_every_measured_target_has_a_line(make_report, tmp_path):
 
 def test_a_target_without_winner_is_listed_empty(make_report, tmp_path):
     (tmp_path / "a").mkdir()
-    write_pages(tmp_path / "a", judged(make_report(rows=())))
+    write_pages(tmp_path / "a", apply_gates(make_report(rows=())))
     write_index(tmp_path)
     assert "none passed" in (tmp_path / "index.md").read_text(encoding="utf-8")
 
@@ -46,7 +46,7 @@ def test_other_reports_are_ignored(tmp_path):
 def test_the_harness_page_is_linked(make_report, tmp_path):
     for name in ("a", "harness"):
         (tmp_path / name).mkdir()
-    write_pages(tmp_path / "a", judged(make_report()))
+    write_pages(tmp_path / "a", apply_gates(make_report()))
     (tmp_path / "harness" / "report.md").write_text("# Is it right?\n")
     assert [path.parent.name for path in write_index(tmp_path)] == ["a"]
     line = (tmp_path / "index.md").read_text(encoding="utf-8").splitlines()[-1]

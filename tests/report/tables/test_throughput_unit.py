@@ -2,10 +2,10 @@
 
 import pytest
 
+from compress.report.apply_selection import apply_gates
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.tables.speed_tables import timing_table
 from compress.report.tables.throughput_unit import PLURALS, timed_unit
-from compress.select.select_winner import judged
 from compress.tasks import KINDS
 
 
@@ -18,7 +18,7 @@ def report_of(make_report):
         info = made.task.model_copy(update=task)
         data = made.data.model_copy(update={"examples_per_row": 4.0})
         targets = tuple(target.model_copy(update={"batch": batch}) for target in made.targets)
-        return judged(made.model_copy(update={"task": info, "data": data, "targets": targets}))
+        return apply_gates(made.model_copy(update={"task": info, "data": data, "targets": targets}))
 
     return make
 

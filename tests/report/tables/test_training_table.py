@@ -1,10 +1,10 @@
 import pytest
 
 from compress.recipe.schema import Recipe
+from compress.report.apply_selection import apply_gates
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.report_schema import Provenance, Report
 from compress.report.tables.training_table import describe_losses, training_settings, training_table
-from compress.select.select_winner import judged
 
 TASK = {"name": "films", "kind": "classification", "data": {"train": "a.csv", "test": "b.csv"}}
 
@@ -19,7 +19,7 @@ def report(make_report):
     def build(distill, making=None, rows=None, **more) -> Report:
         report = make_report(recipe=recipe(distill, **more), makings=making or {"student": Provenance(start="layer 1")})
         data = report.data.model_copy(update={"rows": rows or report.data.rows})
-        return judged(report.model_copy(update={"data": data}))
+        return apply_gates(report.model_copy(update={"data": data}))
 
     return build
 
@@ -82,5 +82,5 @@ def test_pages_show_the_table_unless_the_report_is_old(report, make_report):
     for page in (render_markdown(found), render_html(found)):
         assert "How the models were trained" in page
         assert "hard" in page
-    assert "How the models were trained" not in render_markdown(judged(make_report()))
+    assert "How the models were trained" not in render_markdown(apply_gates(make_report()))
     assert Report.model_validate_json(found.model_dump_json()).makings == found.makings

@@ -1,0 +1,66 @@
+"""The publish step: the winners of all targets become one entry of a zoo."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from compress.console import Console
+from compress.pipeline.step_context import StepContext
+from compress.pipeline.steps.package_step import WINNER_FOLDER, winner_folder
+from compress.publish.local_zoo import is_published, publish_entry
+from compress.recipe.schema import Publish
+from compress.report.report_schema import Report, read_report
+
+PUBLISH_FILE = "publish.json"
+
+
+def publish(context: StepContext, settings: Publish) -> None:
+    """Publish the packaged winners with the report."""
+    report = read_report(context.inputs["report"])
+    winners = _winners(context.inputs["package"], report)
+    if winners:
+        entry = _publish(winners, report, settings, context.console)
+        context.write_json(PUBLISH_FILE, {"entry": str(entry)})
+    else:
+        context.console.warn("nothing is published: there is no winner")
+        context.write_json(PUBLISH_FILE, {"entry": None})
+
+
+def is_in_zoo(context: StepContext, settings: Publish) -> bool:
+    """Whether the zoo still holds exactly what this step published."""
+    report = read_report(context.inputs["report"])
+    winners = _winners(context.inputs["package"], report)
+    zoo, name = _address(settings, report)
+    return bool(winners) and is_published(winners, report, zoo, name)
+
+
+def publish_winners(
+    folder: Path, report: Report, settings: Publish, console: Console, target: str | None = None
+) -> Path:
+    """Publish the winners of a finished run's folder, or that of one target, unless the zoo holds just that already.
+
+    Returns:
+        The entry's folder.
+    """
+    titles = [verdict.target for verdict in report.verdicts if verdict.winner] if target is None else [target]
+    winners = {title: winner_folder(folder / WINNER_FOLDER, report, title) for title in titles or report.titles[:1]}
+    return _publish(winners, report, settings, console)
+
+
+def _publish(winners: Mapping[str, Path], report: Report, settings: Publish, console: Console) -> Path:
+    zoo, name = _address(settings, report)
+    if is_published(winners, report, zoo, name):
+        console.note(f"published before: {zoo / name}")
+        return zoo / name
+    entry = publish_entry(winners, report, zoo, name)
+    console.note(f"published: {entry}")
+    return entry
+
+
+def _winners(packaged: Path, report: Report) -> dict[str, Path]:
+    return {one.target: winner_folder(packaged, report, one.target) for one in report.verdicts if one.winner}
+
+
+def _address(settings: Publish, report: Report) -> tuple[Path, str]:
+    return Path(settings.to).expanduser(), settings.name or report.name

@@ -1,0 +1,198 @@
+"""The quality step: turns stored outputs into scores with intervals, once for selection and report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compress.data.splits.prepare_splits import Roles, load_prepared
+from compress.measure import BootstrapScorer, Quality, score_model
+from compress.measure.result_base import ResultModel
+from compress.pipeline.graph import ModelVariant, Plan
+from compress.pipeline.step_context import StepContext
+from compress.pipeline.steps.prepare_data import SLICES_FILE
+from compress.pipeline.steps.scoring_steps import ANSWERS_FILE, LENGTHS, SCORED_FILE, SCORED_ROLES
+from compress.recipe.field_types import Role
+from compress.recipe.measure_schema import Target
+from compress.schema_version import up_to
+from compress.tasks import Kind, kind_of
+
+QUALITY_FILE = "quality.json"
+
+REFERENCE = "torch-fp32"
+"""The teacher in this variant is what candidates are compared with: the model as it runs today."""
+
+Outputs = dict[str, NDArray[Any]]
+
+
+class RowQuality(ResultModel):
+    """The scores of one row of the ledger on one target."""
+
+    select: Quality | None = None
+    test: Quality | None = None
+
+
+class QualityResults(ResultModel):
+    """The content of quality.json."""
+
+    schema_version: Annotated[int, up_to(1)] = 1
+    rows: Mapping[str, Mapping[str, RowQuality]] = {}
+    """By row key and target title."""
+    floor: Quality | None = None
+    """Of the baseline on test, compared with the reference."""
+    truncated: Mapping[str, float] = {}
+    """By role, the share of rows (and of documents) of which the reference does not see everything."""
+    examples_per_row: float | None = None
+    """How many examples the reference was given of a row of test, on average."""
+
+    def at(self, key: str, title: str) -> RowQuality:
+        """The scores of a row on a target; empty where it has none."""
+        return self.rows.get(key, {}).get(title, RowQuality())
+
+
+def reference_key(plan: Plan) -> str:
+    """The row that candidates are compared with: `teacher/torch-fp32`."""
+    return f"{plan.teacher.name}/{REFERENCE}"
+
+
+def quality(context: StepContext, plan: Plan) -> None:
+    """Score every row on every target it ran on."""
+    scorer = QualityScorer(plan, context)
+    results = QualityResults(
+        rows={entry.key: scorer.row(entry) for entry in plan.variants},
+        floor=scorer.baseline(),
+        truncated=scorer.reference_facts.get("truncated", {}),
+        examples_per_row=scorer.reference_facts.get("examples", {}).get("test"),
+    )
+    (context.work / QUALITY_FILE).write_text(results.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+
+def read_quality(folder: Path) -> QualityResults:
+    """Read quality.json from ``folder``."""
+    return QualityResults.model_validate_json((folder / QUALITY_FILE).read_bytes())
+
+
+@dataclass
+class QualityScorer:
+    """Scores rows; stored outputs are read once, whoever is compared with them."""
+
+    plan: Plan
+    context: StepContext
+
+    @cached_property
+    def roles(self) -> Roles:
+        """The prepared rows."""
+        return load_prepared(self.context.inputs["data"])
+
+    @cached_property
+    def reference_facts(self) -> dict[str, Any]:
+        """The facts recorded when the reference was scored; empty where it was not."""
+        folder = self._reference
+        facts: dict[str, Any] = json.loads((folder / SCORED_FILE).read_bytes()) if folder else {}
+        return facts
+
+    def row(self, entry: ModelVariant) -> dict[str, RowQuality]:
+        """The scores of one row by target title."""
+        targets = [target for target in self.plan.recipe.targets if target.title in entry.scores]
+        return {
+            target.title: RowQuality(
+                select=self.quality(entry, target, "select"), test=self.quality(entry, target, "test")
+            )
+            for target in targets
+        }
+
+    def quality(self, entry: ModelVariant, target: Target, role: Role) -> Quality | None:
+        """The scores of one row on one role; None where there are no outputs."""
+        outputs = self._outputs(entry.scores.get(target.title))
+        if outputs is None:
+            return None
+        scored = json.loads((self.context.inputs[entry.scores[target.title]] / SCORED_FILE).read_bytes())
+        return score_model(
+            self._kind,
+            self.roles.info.task_info,
+            outputs[role],
+            self._gold[role],
+            role=role,
+            teacher_answers=self._others(reference_key(self.plan), entry, target, role),
+            unquantized_answers=self._unquantized(entry, target, role),
+            truncated=scored["truncated"][role],
+            batch=scored["batch"] if entry.variant.batch_sensitive else None,
+            lengths=outputs.get(LENGTHS),
+            slices=self._slices,
+            perturbed=self._outputs(entry.perturbs.get(target.title)) or {},
+            drawn=self._bootstrap,
+        )
+
+    def baseline(self) -> Quality | None:
+        """The scores of the baseline on test, and its distance to the reference where that was scored."""
+        outputs = self._outputs("floor")
+        if outputs is None:
+            return None
+        answers, gold = outputs["test"], self._gold["test"]
+        scores = score_model(self._kind, self.roles.info.task_info, answers, gold, drawn=self._bootstrap)
+        if self._reference is None:
+            return scores
+        versus = self._bootstrap.difference(answers, self._load(self._reference)["test"], gold)
+        return scores.model_copy(update={"versus_teacher": versus})
+
+    @cached_property
+    def _kind(self) -> Kind:
+        return kind_of(self.roles.info.task_info)
+
+    @cached_property
+    def _gold(self) -> Outputs:
+        return {role: self._kind.gold(self.roles.rows(role)) for role in SCORED_ROLES}
+
+    @cached_property
+    def _bootstrap(self) -> BootstrapScorer:
+        """Caches the scores of all resamples, so that the teacher's serve every row."""
+        recipe = self.plan.recipe
+        return BootstrapScorer(self._kind, self.roles.info.task_info, recipe.measure.bootstrap, recipe.seed)
+
+    @cached_property
+    def _slices(self) -> dict[str, list[str]]:
+        """By column, the value of each row of test; empty where they could not be read."""
+        folder = self.context.inputs.get("slices")
+        columns: dict[str, list[str]] = json.loads((folder / SLICES_FILE).read_bytes())["columns"] if folder else {}
+        return columns
+
+    @cached_property
+    def _reference(self) -> Path | None:
+        """The outputs of the reference on the first target where it was scored."""
+        entry = self._entry(reference_key(self.plan))
+        steps = entry.scores.values() if entry else ()
+        return next((self.context.inputs[step] for step in steps if step in self.context.inputs), None)
+
+    def _entry(self, key: str) -> ModelVariant | None:
+        return next((entry for entry in self.plan.variants if entry.key == key), None)
+
+    def _unquantized(self, entry: ModelVariant, target: Target, role: str) -> NDArray[Any] | None:
+        source = entry.unquantized
+        return self._others(source, entry, target, role) if source else None
+
+    def _others(self, key: str, entry: ModelVariant, target: Target, role: str) -> NDArray[Any] | None:
+        """The outputs of the row called ``key`` on the same target; None for that row itself."""
+        other = None if key == entry.key else self._entry(key)
+        outputs = self._outputs(other.scores.get(target.title)) if other else None
+        return outputs[role] if outputs else None
+
+    def _outputs(self, step: str | None) -> Outputs | None:
+        folder = self.context.inputs.get(step) if step else None
+        return self._load(folder) if folder else None
+
+    @cached_property
+    def _loaded(self) -> dict[Path, Outputs]:
+        return {}
+
+    def _load(self, folder: Path) -> Outputs:
+        if folder not in self._loaded:
+            with np.load(folder / ANSWERS_FILE, allow_pickle=False) as stored:
+                self._loaded[folder] = dict(stored)
+        return self._loaded[folder]

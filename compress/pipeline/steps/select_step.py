@@ -1,0 +1,92 @@
+"""The select step: gate and winner of every target."""
+
+from __future__ import annotations
+
+from compress.measure import Latency
+from compress.measure.resources.footprint import footprint
+from compress.pipeline.graph import ModelVariant, Plan
+from compress.pipeline.step_context import StepContext
+from compress.pipeline.steps.measure_step import Measured, read_measured
+from compress.pipeline.steps.quality_step import QualityResults, read_quality, reference_key
+from compress.pipeline.strip_paths import strip_paths
+from compress.recipe.measure_schema import Target
+from compress.recipe.schema import Recipe
+from compress.select.selection import SELECT_FILE, Candidate, Rules, Selection
+from compress.select.winner import select_winner
+from compress.variants import Variant
+
+
+def select(context: StepContext, plan: Plan) -> None:
+    """Choose the winner on each target from select scores, timings and sizes."""
+    measured, results = read_timings(context), read_quality(context.inputs["quality"])
+    rules = rules_of(plan.recipe)
+    selection = Selection(
+        targets=tuple(
+            select_winner(
+                target.title,
+                _candidates(context, plan, target, measured, results),
+                rules,
+                plan.missing_targets.get(target.title),
+            )
+            for target in plan.recipe.targets
+        )
+    )
+    (context.work / SELECT_FILE).write_text(selection.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+
+def rules_of(recipe: Recipe) -> Rules:
+    """The rules that a recipe's sections state."""
+    return Rules(
+        max_drop=recipe.gate.max_drop,
+        strict=recipe.gate.strict,
+        max_class_drop=recipe.gate.max_class_drop,
+        quantize_max_drop=recipe.quantize.max_drop if recipe.quantize else None,
+        rank_by=recipe.rank_by,
+    )
+
+
+def read_timings(context: StepContext) -> Measured:
+    """The result of the measure step; empty where it failed."""
+    folder = context.inputs.get("measure")
+    return read_measured(folder) if folder else Measured()
+
+
+def targets_of(plan: Plan, variant: Variant) -> list[Target]:
+    """The targets where a variant runs, or where a reader misses it."""
+    devices = {*variant.devices, *variant.absent}
+    return [target for target in plan.recipe.targets if target.device in devices]
+
+
+def latency_at(context: StepContext, plan: Plan, measured: Measured, entry: ModelVariant, target: Target) -> Latency:
+    """The timing of a row on a target, or why there is none."""
+    timed = measured.latencies.get(f"{target.title} {entry.key}")
+    reasons = (
+        plan.missing_targets.get(target.title),
+        entry.variant.absent.get(target.device),
+        failure_of(context, "measure"),
+        "it was not timed",
+    )
+    return timed or Latency(status="not measured", reason=next(filter(None, reasons)))
+
+
+def failure_of(context: StepContext, step: str) -> str | None:
+    """Why a step failed, without paths of this machine: it may be published."""
+    reason = context.failures.get(step)
+    return reason and strip_paths(reason)
+
+
+def _candidates(
+    context: StepContext, plan: Plan, target: Target, measured: Measured, results: QualityResults
+) -> list[Candidate]:
+    return [
+        Candidate(
+            key=entry.key,
+            select=results.at(entry.key, target.title).select,
+            latency=latency_at(context, plan, measured, entry, target),
+            bytes_total=footprint(context.inputs[entry.step]).bytes_total,
+            quantized=entry.unquantized is not None,
+            reference=entry.key == reference_key(plan),
+        )
+        for entry in plan.variants
+        if entry.step in context.inputs and target in targets_of(plan, entry.variant)
+    ]
