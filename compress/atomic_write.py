@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
+import sys
 from collections.abc import Collection
 from pathlib import Path
 
 from compress.errors import CompressError
+
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
+"""Constants of renameat2(2): paths are relative to the working directory; both paths exist and are swapped."""
 
 
 def atomic_write(path: Path, content: str | bytes) -> None:
@@ -43,12 +48,23 @@ def atomic_copy_folder(source: Path, target: Path, leave_out: Collection[str] = 
 def atomic_replace_folder(work: Path, target: Path) -> None:
     """Flush the complete folder ``work`` to disk and rename it to ``target``, whose old content is removed after."""
     sync_tree(work)
-    old = target.with_name(f".{target.name}.old-{os.getpid()}")
-    if target.exists():
-        target.rename(old)
-    work.rename(target)
+    if target.exists() and _exchange(work, target):
+        old = work
+    else:
+        old = target.with_name(f".{target.name}.old-{os.getpid()}")
+        if target.exists():
+            target.rename(old)
+        work.rename(target)
     sync(target.parent)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap two paths in one step, so that both exist at any time; returns False where the system cannot (not Linux)."""
+    renameat2 = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
+    if renameat2 is None:
+        return False
+    return bool(renameat2(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) == 0)
 
 
 def sync_tree(folder: Path) -> None:
