@@ -89,7 +89,8 @@ def _walk(
         read = kept(student, batch)
         if update < plan.per_epoch:
             continue
-        wide = pad_width(batch, student.config.pad_token_id or 0, batch["input_ids"].shape[1] + WIDER)
+        pad_id, width = student.config.pad_token_id or 0, batch["input_ids"].shape[1] + WIDER
+        wide = pad_width(batch, examples.arrays(), pad_id, width)
         asked, padded = fresh(student, batch), fresh(student, wide)
         for name, loss in asked.items():
             found[name].append((float(loss), float(read[name]), float(padded[name])))

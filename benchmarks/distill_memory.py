@@ -201,7 +201,7 @@ def one_process(work: Path, count: int, steps: int, place: Place, console: Conso
 
 def make_data(work: Path, count: int) -> None:
     """Prepare ``count`` rows of words that are one piece each, a few more to select on, and the teacher's folder."""
-    from compress.data.splits.prepare_splits import load_prepared, prepare
+    from compress.data.splits.prepare_splits import load_prepared, prepare_splits
     from compress.model_info import FolderInfo
     from compress.models.load_save import load_model, load_tokenizer, save_model
     from compress.recipe.schema import Data, Task
@@ -214,7 +214,7 @@ def make_data(work: Path, count: int) -> None:
             lines.writelines(json.dumps(row) + "\n" for row in made_up(words, many, role))
     (work / "data").mkdir()
     data = Data(**{role: str(work / f"{role}.jsonl") for role in files})
-    prepare(Task(name="memory", kind="classification", data=data, max_length=LENGTH), 0, work / "data")
+    prepare_splits(Task(name="memory", kind="classification", data=data, max_length=LENGTH), 0, work / "data")
     task = load_prepared(work / "data").info.task_info
     told = FolderInfo(step="benchmark", made_by=f"compress {__version__}", task=task)
     save_model(load_model(SOURCE, task), tokenizer, work / "teacher", told)

@@ -15,7 +15,7 @@ from typing import Literal
 from compress import __version__
 from compress.console import Console
 from compress.data.loading.quickstart_dataset import cache_folder
-from compress.data.splits.prepare_splits import Roles, load_prepared, prepare
+from compress.data.splits.prepare_splits import PreparedData, load_prepared, prepare_splits
 from compress.errors import DataError
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Data, Task
@@ -61,10 +61,10 @@ class Lesson:
         task, self.source = source_task(max(rows, self.learnt))
         self._data = work / "data"
         self._data.mkdir()
-        prepare(task, 0, self._data)
+        prepare_splits(task, 0, self._data)
 
     @cached_property
-    def roles(self) -> Roles:
+    def roles(self) -> PreparedData:
         """The prepared rows."""
         return load_prepared(self._data)
 
@@ -106,5 +106,5 @@ class Lesson:
         folder = self.work / f"data-{count}"
         task, _ = source_task(count)
         folder.mkdir()
-        prepare(task, 0, folder)
+        prepare_splits(task, 0, folder)
         return folder

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedModel
 
+from compress.batch_arrays import BATCH_POSITIONS, INPUT_ARRAYS, BatchArray
 from compress.console import Console
 from compress.data.splits.concatenated_rows import Origin, train_origin
 from compress.model_info import TaskInfo
@@ -41,8 +42,12 @@ class Drawn:
         drawn = np.random.default_rng(0)
         spread = drawn.gamma(4.0, length / 4.0, rows).astype(np.int64).clip(4, 64)
         self.lengths: NDArray[np.int64] = np.full(rows, length) if even else spread
-        self.pieces, self.lasting = self.lengths, rows
+        self.example_lengths, self.cacheable = self.lengths, rows
         self.ids = drawn.zipf(1.2, (rows, self.lengths.max())) % PIECES
+
+    def arrays(self) -> dict[str, BatchArray]:
+        """Those that every kind has."""
+        return {array.name: array for array in (*INPUT_ARRAYS, *BATCH_POSITIONS)}
 
     def digest(self) -> str:
         """One draw."""

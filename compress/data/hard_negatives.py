@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from compress.data.bm25 import Bm25
-from compress.data.splits.corpus import digest_of
-from compress.data.splits.row_store import Rows, RowWriter, index_file, rows_file
+from compress.data.splits.corpus import text_digest
+from compress.data.splits.row_store import RowWriter, StoredRows, index_file, rows_file
 from compress.tasks.base import Row
 
 FOUND_TOGETHER = 1 << 20
@@ -38,7 +38,7 @@ def add_hard_negatives(folder: Path, role: str, count: int) -> float:
 
     How many a row has then, given ones included, is told: the mean.
     """
-    aside, rows = f"{role}-mined", Rows(folder, role)
+    aside, rows = f"{role}-mined", StoredRows(folder, role)
     found = 0
     with RowWriter(folder, aside) as writer:
         for row in with_hard_negatives(rows, count):
@@ -57,7 +57,7 @@ def with_hard_negatives(rows: Sequence[Row], count: int) -> Iterator[Row]:
         if row["negatives"]:
             yield row
         else:
-            numbers = wrong[digest_of(row["query"])]
+            numbers = wrong[text_digest(row["query"])]
             yield {**row, "negatives": [_text(rows[known.places[number]]) for number in numbers]}
 
 
@@ -91,7 +91,7 @@ def _known(rows: Sequence[Row]) -> Known:
     places, numbers = list[int](), dict[bytes, int]()
     answers, asking = defaultdict[bytes, set[int]](set), dict[bytes, int]()
     for place, row in enumerate(rows):
-        query, document = digest_of(row["query"]), digest_of(_text(row))
+        query, document = text_digest(row["query"]), text_digest(_text(row))
         if document not in numbers:
             numbers[document] = len(places)
             places.append(place)

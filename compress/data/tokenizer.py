@@ -1,13 +1,14 @@
-"""Text to pieces from a folder's tokenizer.json, without transformers or torch."""
+"""Text to tokens, from a folder's tokenizer.json, without transformers or torch."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
 
 from compress.errors import DataError, ModelError
 from compress.families import max_positions
@@ -16,29 +17,30 @@ from compress.tasks.base import Encoding
 TOKENIZER_FILE = "tokenizer.json"
 
 
-class _Limit(NamedTuple):
-    """How the tokenizer is set to cut."""
-
-    most: int
-    is_pair: bool
-    overlap: int | None = None
-    """Pieces that windows share; None: what is too much is dropped."""
-
-
 class TextTokenizer:
-    """The tokenizer of a model folder.
+    """The tokenizer of a model folder. Threads may share it: no call changes its state.
 
-    Truncation takes pieces from the longer text of a pair first; padding is left to the batch.
+    Truncation takes tokens from the longer text of a pair first; padding is left to the batch. Both are done here, on
+    the encoding of each call, and special tokens are added after it: the settings of a `tokenizers.Tokenizer`, which
+    would do the same, apply to all threads at once.
     """
 
     def __init__(
         self, tokenizer: Tokenizer, pad_id: int, longest: int | None = None, source: str = "in memory"
     ) -> None:
-        """``longest`` is the most pieces that the model has positions for, None where it does not say."""
+        """Take over a tokenizer, which is changed and must not be used for anything else.
+
+        Args:
+            tokenizer: as read from tokenizer.json.
+            pad_id: of the padding token.
+            longest: the number of positions that the model has, None if unknown.
+            source: the model's name in error messages.
+        """
         self._tokenizer = tokenizer
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
-        self._limit: _Limit | None = None
+        self._processor = tokenizer.post_processor or TemplateProcessing(single="$A", pair="$A $B:1")
+        tokenizer.post_processor = None
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
         self._source = source
         self.pad_id = pad_id
         self.longest = longest
@@ -47,7 +49,7 @@ class TextTokenizer:
     def load(cls, folder: Path, source: str | None = None) -> TextTokenizer:
         """Read ``folder``'s tokenizer.json, and from its configuration the pad id and the number of positions.
 
-        ``source`` is what errors call the model: by default its folder.
+        ``source`` is the model's name in error messages: by default its folder.
         """
         path = folder / TOKENIZER_FILE
         if not path.is_file():
@@ -64,98 +66,110 @@ class TextTokenizer:
         pad_id = _pad_id(folder, config, tokenizer)
         return cls(tokenizer, pad_id, max_positions(config, pad_id), source=source or str(folder))
 
-    def __call__(self, text: str, pair: str | None, most: int) -> Encoding:
-        """The pieces of a text or pair, special ones included, cut to ``most``."""
-        self._limit_to(_Limit(most, pair is not None))
-        found = self._tokenizer.encode(text) if pair is None else self._tokenizer.encode(text, pair)
-        return Encoding(input_ids=found.ids, token_type_ids=found.type_ids, truncated=bool(found.overflowing))
+    def __call__(self, text: str, pair: str | None, max_tokens: int) -> Encoding:
+        """Return the tokens of a text or pair, special tokens included, cut to ``max_tokens``."""
+        limit = self._text_tokens(max_tokens, pair is not None)
+        first = self._tokenizer.encode(text)
+        second = None if pair is None else self._tokenizer.encode(pair)
+        if second is None:
+            first.truncate(limit)
+        else:
+            lengths = _longest_first(len(first), len(second), limit)
+            first.truncate(lengths[0])
+            second.truncate(lengths[1])
+        truncated = bool(first.overflowing or (second is not None and second.overflowing))
+        encoding = self._processor.process(first, second)
+        return Encoding(encoding.ids, encoding.type_ids, truncated)
 
-    def windows(self, text: str, pair: str | None, most: int, overlap: int, limit: int) -> list[Encoding]:
-        """The last text in windows of up to ``most`` pieces that share ``overlap``; the first is whole in each.
+    def windows(self, text: str, pair: str | None, max_tokens: int, overlap: int, limit: int) -> list[Encoding]:
+        """Return the last text in windows of up to ``max_tokens`` that share ``overlap``; the first is in each of them.
 
         Where more than ``limit`` would be needed the last one is marked as truncated.
         """
-        special = self._tokenizer.num_special_tokens_to_add(pair is not None)
-        first = 0 if pair is None else self._count(text)
-        room = most - special - first
+        first = self._tokenizer.encode(text)
+        second = None if pair is None else self._tokenizer.encode(pair)
+        fixed = 0 if second is None else len(first)
+        room = self._text_tokens(max_tokens, pair is not None) - fixed
         if room < 1:
             raise DataError(
-                f"a text of {first} pieces leaves no room for the one beside it where {most} are read together.",
+                f"a text of {fixed} tokens leaves no room for the other text of its pair in {max_tokens} tokens.",
                 hint="a greater task.max_length, or shorter texts in that column",
             )
-        # Windows must move on: at least by half of what they hold.
-        self._limit_to(_Limit(most, pair is not None, min(overlap, room // 2)))
-        found = self._tokenizer.encode(text) if pair is None else self._tokenizer.encode(text, pair)
-        every = [found, *found.overflowing]
-        last, shown = (0, text) if pair is None else (1, pair)
-        return [_window(each, last, shown, len(every) > limit and each is every[limit - 1]) for each in every[:limit]]
+        # Windows must advance: at least by half of what they hold.
+        last = first if second is None else second
+        last.truncate(room, stride=min(overlap, room // 2))
+        parts = [last, *last.overflowing]
+        process = self._processor.process
+        encodings = [process(part) if second is None else process(first, part) for part in parts[:limit]]
+        cut = [len(parts) > limit and number == limit for number in range(1, len(encodings) + 1)]
+        sequence, source = (0, text) if pair is None else (1, pair)
+        return [_window(each, sequence, source, is_cut) for each, is_cut in zip(encodings, cut, strict=True)]
 
-    def _count(self, text: str) -> int:
-        """All pieces of a text, without special ones."""
-        self._tokenizer.no_truncation()
-        self._limit = None
-        return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
-
-    def _limit_to(self, limit: _Limit) -> None:
-        if limit == self._limit:
-            return
-        most = limit.most
-        check_length(most, self.longest, self._source)
-        special = self._tokenizer.num_special_tokens_to_add(limit.is_pair)
-        if most <= special:
-            raise ModelError(f"a length of {most} pieces leaves no room for text beside {special} special ones.")
-        if limit.overlap is None:
-            self._tokenizer.enable_truncation(max_length=most, strategy="longest_first")
-        else:
-            strategy = "only_second" if limit.is_pair else "longest_first"
-            self._tokenizer.enable_truncation(max_length=most, stride=limit.overlap, strategy=strategy)
-        self._limit = limit
+    def _text_tokens(self, max_tokens: int, is_pair: bool) -> int:
+        """Return how many of ``max_tokens`` are left for text."""
+        check_length(max_tokens, self.longest, self._source)
+        special = self._processor.num_special_tokens_to_add(is_pair)
+        if max_tokens <= special:
+            raise ModelError(f"{max_tokens} tokens leave no room for text: {special} are special tokens.")
+        return max_tokens - special
 
 
-def _window(found: Any, last: int, text: str, truncated: bool) -> Encoding:
+def _longest_first(first: int, second: int, limit: int) -> tuple[int, int]:
+    """Return the lengths to which a pair is cut: the longer text first, then both to half of ``limit``.
+
+    The rule of the tokenizers library's `longest_first`.
+    """
+    short, long = sorted((first, second))
+    long = short if short > limit else max(short, limit - short)
+    if short + long > limit:
+        short, long = limit // 2, limit - limit // 2
+    return (short, long) if first <= second else (long, short)
+
+
+def _window(encoding: Any, sequence: int, text: str, truncated: bool) -> Encoding:
     spans = [
-        _without_space(text, start, end) if sequence == last else (-1, -1)
-        for (start, end), sequence in zip(found.offsets, found.sequence_ids, strict=True)
+        _strip_span(text, start, end) if number == sequence else (-1, -1)
+        for (start, end), number in zip(encoding.offsets, encoding.sequence_ids, strict=True)
     ]
-    return Encoding(found.ids, found.type_ids, truncated, spans)
+    return Encoding(encoding.ids, encoding.type_ids, truncated, spans)
 
 
-def _without_space(text: str, start: int, end: int) -> tuple[int, int]:
-    """The characters of a piece but the space around them, which some tokenizers count in: none are left of a space."""
-    piece = text[start:end].lstrip()
-    return end - len(piece), end - len(piece) + len(piece.rstrip())
+def _strip_span(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return a token's characters without surrounding space, which some tokenizers include; empty for a space."""
+    token = text[start:end].lstrip()
+    return end - len(token), end - len(token) + len(token.rstrip())
 
 
 def _pad_id(folder: Path, config: Mapping[str, Any], tokenizer: Tokenizer) -> int:
-    """The model's own word first (RoBERTa counts positions by it), then the tokenizer's."""
+    """Return the model's own pad id (RoBERTa counts positions from it), else the tokenizer's."""
     if isinstance(config.get("pad_token_id"), int):
         return int(config["pad_token_id"])
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
         token = _read_json(folder / name).get("pad_token")
         token = token.get("content") if isinstance(token, Mapping) else token
-        found = tokenizer.token_to_id(token) if isinstance(token, str) else None
-        if found is not None:
-            return int(found)
+        pad_id = tokenizer.token_to_id(token) if isinstance(token, str) else None
+        if pad_id is not None:
+            return int(pad_id)
     for token in ("[PAD]", "<pad>"):
-        found = tokenizer.token_to_id(token)
-        if found is not None:
-            return int(found)
+        pad_id = tokenizer.token_to_id(token)
+        if pad_id is not None:
+            return int(pad_id)
     raise ModelError(
-        f"{folder} names no padding piece: neither config.json (pad_token_id) nor tokenizer_config.json (pad_token)."
+        f"{folder} names no padding token: neither config.json (pad_token_id) nor tokenizer_config.json (pad_token)."
     )
 
 
-def check_length(most: int, longest: int | None, source: str) -> None:
-    """Refuse texts of more pieces than the model ``source`` has positions for."""
-    if longest is not None and most > longest:
+def check_length(max_tokens: int, longest: int | None, source: str) -> None:
+    """Raise a ModelError if the model ``source`` has fewer positions than ``max_tokens``."""
+    if longest is not None and max_tokens > longest:
         raise ModelError(
-            f"texts may be {most} pieces long, but the model {source} has {longest} positions.",
+            f"texts may be {max_tokens} tokens long, but the model {source} has {longest} positions.",
             hint=f"task.max_length: {longest} or less",
         )
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:
-    """A JSON object, or an empty one where there is no such file."""
+    """Return a JSON object, or an empty one if there is no such file."""
     if not path.is_file():
         return {}
     try:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.data.encode import EncodedRows, by_length, encode_rows
+from compress.data.encode import EncodedRows, batches_by_length, encode_rows
 from compress.data.tokenizer import TextTokenizer
 from compress.model_info import TaskInfo
 from compress.tasks import kind_of
@@ -86,6 +86,6 @@ def _decided_batches(
 ) -> Iterator[tuple[NDArray[np.int64], list[NDArray[Any]]]]:
     """Which examples each batch has, and what is kept of them."""
     kind = kind_of(task)
-    for indices in by_length(encoded.lengths, batch):
+    for indices in batches_by_length(encoded.lengths, batch):
         arrays = encoded.batch(indices)
         yield indices, kind.decode(run(arrays), arrays, task)

@@ -1,6 +1,6 @@
 """Task kinds: one file each, numpy alone, in one explicit table.
 
-A new kind is a file with an object that keeps the contract of ``kind.py``, and its line here.
+A new kind is a file with an object that satisfies the contract of ``base.py``, and its line here.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ KINDS: dict[str, Kind] = {
 
 
 def kind_of(task: Task | TaskInfo) -> Kind:
-    """The kind that a task names."""
+    """Return the kind that a task names."""
     if task.kind not in KINDS:
         raise UsageError(f"no task kind is called '{task.kind}'{nearest(task.kind, KINDS)}.")
     return KINDS[task.kind]
 
 
 def primary_metric(task: Task | TaskInfo) -> Metric:
-    """The metric that decides: the one the task names, or the kind's first."""
+    """Return the primary metric: the one that the task names, or the kind's first."""
     kind = kind_of(task)
     if task.metric is None:
         return kind.metrics[0]
@@ -69,7 +69,7 @@ def primary_metric(task: Task | TaskInfo) -> Metric:
 
 
 def task_info(task: Task, labels: Sequence[str]) -> TaskInfo:
-    """As much of a task as model folders keep, once its labels are known."""
+    """Return the part of a task that model folders store, once its labels are known."""
     return TaskInfo(
         name=task.name,
         kind=task.kind,

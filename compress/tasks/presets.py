@@ -30,7 +30,7 @@ def _glue(
 
 
 def _arc(part: str) -> dict[str, Any]:
-    """The hub's rows tell choices by labels of their own, copies of the files by letters, some by numbers from 1.
+    """Rows of the hub label choices by letter or by number from 1; copies of the files by letters.
 
     Such copies hold a question of three choices with an empty fourth one: `bad_rows` leaves those out.
     """
@@ -54,7 +54,7 @@ def _squad(name: str, hub: str) -> dict[str, Any]:
         "data": {"hub": hub, "train": "train", "test": "validation"},
         "text": ["question", "context"],
         "label": "answers",
-        # Files with one answer a line, and its place in `answer_start`.
+        # Files with one answer per line, and its offset in `answer_start`.
         "aliases": {"answers": ["answer"]},
         "metric": "f1",
         "max_length": 384,
@@ -155,7 +155,7 @@ NAMED_TASKS: Mapping[str, Mapping[str, Any]] = {
     "answer_retrieval": {
         "name": "answer_retrieval",
         "kind": "retrieval",
-        # Questions to a search engine with the paragraph that answers them; ReQA's files call their columns otherwise.
+        # Questions to a search engine with the paragraph that answers them; ReQA's files have other column names.
         "data": {"hub": "sentence-transformers/natural-questions", "train": "train", "test_share": 0.05},
         "text": ["query"],
         "label": "answer",
@@ -172,7 +172,7 @@ NAMED_TASKS: Mapping[str, Mapping[str, Any]] = {
         "max_length": 64,
     },
 }
-"""GLUE's nine tasks, AG News and a set for each kind; `docstrings` tells which library a sentence is about."""
+"""GLUE's nine tasks, AG News and a set for each kind; `docstrings` classifies sentences by library."""
 
 KIND_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "token_classification": {"text": ["tokens"], "label": "tags"},
@@ -182,4 +182,4 @@ KIND_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "retrieval": {"text": ["query"], "label": "positives"},
     "ranking": {"text": ["query", "candidate"], "label": "label"},
 }
-"""What a recipe that gives a kind and no columns means."""
+"""Columns of a recipe that gives a kind and no columns."""

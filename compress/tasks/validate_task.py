@@ -1,4 +1,4 @@
-"""What can be wrong with a task before any row is read, all of it at once."""
+"""Checks of a task's settings, all problems at once, before any row is read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from compress.errors import Problem, nearest
 from compress.recipe.schema import Task
 from compress.tasks import KINDS, Kind
-from compress.tasks.parsing.columns import label_columns, soft_columns
+from compress.tasks.parsing.columns import label_columns, soft_label_columns
 
 KIND_SETTINGS = (
     "labels",
@@ -24,12 +24,12 @@ KIND_SETTINGS = (
     "negatives",
     "hard_negatives",
 )
-"""Settings that only some kinds read: those in their `settings`."""
+"""Settings that only the kinds read which list them in `settings`."""
 WINDOW_SETTINGS = ("overlap", "max_windows")
 
 
 def task_problems(task: Task) -> list[Problem]:
-    """Every fault of ``task`` that its settings alone show; paths start at ``task``."""
+    """Return every problem of a task that its settings alone show; paths start at ``task``."""
     if task.kind not in KINDS:
         unknown = Problem(("task", "kind"), f"no task kind is called '{task.kind}'{nearest(task.kind, KINDS)}")
         return [unknown, *_column_problems(task), *_source_problems(task)]
@@ -39,18 +39,18 @@ def task_problems(task: Task) -> list[Problem]:
 
 
 def _kind_problems(task: Task, kind: Kind) -> Iterator[Problem]:
-    """What the kind has not, or has not so many of."""
+    """Yield a metric that the kind does not have, and too few or too many columns."""
     metrics = [metric.name for metric in kind.metrics]
     if task.metric is not None and task.metric not in metrics:
         yield Problem(("task", "metric"), f"{kind.name} has no metric '{task.metric}'{nearest(task.metric, metrics)}")
-    least, most = kind.columns
+    least, most = kind.text_columns
     if len(task.text) < least or (most is not None and len(task.text) > most):
         span = "1 column" if (least, most) == (1, 1) else f"{_span(least, most)} columns"
         yield Problem(("task", "text"), f"{kind.name} reads {span} of text, got {len(task.text)}")
-    if kind.label_columns is not None and len(label_columns(task)) > kind.label_columns:
-        several = [name for name, other in KINDS.items() if other.label_columns is None]
-        room = "one label column" if kind.label_columns == 1 else f"{kind.label_columns} label columns at most"
-        yield Problem(("task", "label"), f"{kind.name} has {room}; kind: {several[0]} has several")
+    if kind.max_label_columns is not None and len(label_columns(task)) > kind.max_label_columns:
+        several = [name for name, other in KINDS.items() if other.max_label_columns is None]
+        limit = "one label column" if kind.max_label_columns == 1 else f"at most {kind.max_label_columns} label columns"
+        yield Problem(("task", "label"), f"{kind.name} has {limit}; kind: {several[0]} has several")
     if task.data.corpus is not None and not kind.searches:
         yield Problem(("task", "data", "corpus"), f"{kind.name} searches no documents")
 
@@ -62,17 +62,17 @@ def _span(least: int, most: int | None) -> str:
 
 
 def _setting_problems(task: Task, kind: Kind) -> Iterator[Problem]:
-    """Settings that would do nothing, and those that cannot be meant."""
+    """Yield settings that would have no effect, and contradictory ones."""
     for name in KIND_SETTINGS:
         if name not in kind.settings and _is_set(task, name):
-            yield Problem(("task", name), _unread(name, kind))
+            yield Problem(("task", name), _unread_message(name, kind))
     cut = "long" in kind.settings and task.long == "cut"
     for name in WINDOW_SETTINGS if cut else ():
         if _is_set(task, name):
-            yield Problem(("task", name), "is about windows, and long: cut has none; long: mean has")
+            yield Problem(("task", name), "applies to windows, and long: cut has none; use long: mean")
     if task.overlap is not None and task.overlap >= task.max_length:
-        told = f"neighbouring windows of {task.max_length} pieces (max_length) cannot share {task.overlap}"
-        yield Problem(("task", "overlap"), told)
+        message = f"neighbouring windows of {task.max_length} tokens (max_length) cannot share {task.overlap}"
+        yield Problem(("task", "overlap"), message)
     if task.negatives is not None and task.negatives in (*task.text, *label_columns(task)):
         yield Problem(("task", "negatives"), f"the column '{task.negatives}' is also task.text or task.label")
 
@@ -82,13 +82,13 @@ def _is_set(task: Task, name: str) -> bool:
     return bool(getattr(task, name) != default)
 
 
-def _unread(name: str, kind: Kind) -> str:
+def _unread_message(name: str, kind: Kind) -> str:
     if name in ("labels", "first_label"):
         return f"{kind.name} has no classes"
     if name == "soft_labels" and kind.name == "regression":
-        return "does nothing for regression: what somebody else answered is a number, and so a label (task.label)"
+        return "has no effect for regression: another model's score is a number, so use it as the label (task.label)"
     readers = [other.name for other in KINDS.values() if name in other.settings]
-    return f"does nothing for {kind.name}" + (f"; it is for {', '.join(readers)}" if readers else "")
+    return f"has no effect for {kind.name}" + (f"; it is for {', '.join(readers)}" if readers else "")
 
 
 def _column_problems(task: Task) -> Iterator[Problem]:
@@ -112,8 +112,8 @@ def _column_problems(task: Task) -> Iterator[Problem]:
 
 
 def _soft_label_problems(task: Task) -> Iterator[Problem]:
-    """Columns of probabilities that are something else too, and those whose classes are not known in order."""
-    path, columns, answers = ("task", "soft_labels"), soft_columns(task), label_columns(task)
+    """Yield columns of probabilities that have another use too, or whose classes have no known order."""
+    path, columns, answers = ("task", "soft_labels"), soft_label_columns(task), label_columns(task)
     if task.soft_labels == ():
         yield Problem(path, "names no column")
     if len(set(columns)) < len(columns):
@@ -132,9 +132,9 @@ def _soft_label_problems(task: Task) -> Iterator[Problem]:
 
 
 def _class_problems(labels: tuple[str, ...]) -> Iterator[Problem]:
-    twice = sorted({label for label in labels if labels.count(label) > 1})
-    if twice:
-        yield Problem(("task", "labels"), f"names {', '.join(map(repr, twice))} twice")
+    duplicates = sorted({label for label in labels if labels.count(label) > 1})
+    if duplicates:
+        yield Problem(("task", "labels"), f"names {', '.join(map(repr, duplicates))} twice")
     if not all(label.strip() for label in labels):
         yield Problem(("task", "labels"), "a class needs a name")
 
@@ -145,16 +145,14 @@ def _source_problems(task: Task) -> Iterator[Problem]:
     if data.hub is not None and data.builtin is not None:
         yield Problem(path, "gives both a hub set and a builtin one")
     if data.builtin is not None and files:
-        yield Problem(path, f"a builtin set brings its own rows; {', '.join(sorted(files))} cannot be given beside it")
+        yield Problem(path, f"a builtin set has its own rows; {', '.join(sorted(files))} cannot be given with it")
     if data.builtin is None and "train" not in files:
-        what = "the hub set's split" if data.hub is not None else "a file"
-        yield Problem((*path, "train"), f"is missing: {what} to learn from")
+        source = "the hub set's split" if data.hub is not None else "a file"
+        yield Problem((*path, "train"), f"is missing: {source} to learn from")
     if "select" not in files and not data.select_share:
-        yield Problem((*path, "select"), "is missing, and select_share: 0 holds nothing back for it")
+        yield Problem((*path, "select"), "is missing, and select_share: 0 splits nothing off train for it")
     if "test" not in files and not data.test_share:
-        yield Problem(
-            (*path, "test"), "is missing: give labelled rows, or hold some of train back with test_share: 0.1"
-        )
+        yield Problem((*path, "test"), "is missing: give labelled rows, or split some off train with test_share: 0.1")
     held = sum(share for role, share in (("select", data.select_share), ("test", data.test_share)) if role not in files)
     if held >= 1:
-        yield Problem(path, f"select_share and test_share hold back {held:.0%} of train: nothing is left")
+        yield Problem(path, f"select_share and test_share split off {held:.0%} of train: nothing is left")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from compress.batch_arrays import BatchArray
 from compress.data.splits.concatenated_rows import Origin
 from compress.losses import TASK_LOSSES
 from compress.model_info import TaskInfo
@@ -60,13 +61,17 @@ class Examples(Protocol):
     """What training reads: `data.batches.EncodedRows`, or anything like it."""
 
     lengths: NDArray[np.int64]
-    pieces: NDArray[np.int64]
+    example_lengths: NDArray[np.int64]
     """Pieces of each example that a batch's `index` can name."""
-    lasting: int
+    cacheable: int
     """So many of these, from the first on, are worth keeping a teacher's answers of."""
 
     def digest(self) -> str:
         """What they are known by."""
+        ...
+
+    def arrays(self) -> Mapping[str, BatchArray]:
+        """Return the declarations of the arrays of a batch, by name."""
         ...
 
     def vocabulary(self) -> NDArray[np.int64]:

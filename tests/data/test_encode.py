@@ -1,11 +1,11 @@
-"""EncodedRows rows and the order of batches."""
+"""Encoded rows and the order of batches."""
 
 import gc
 
 import numpy as np
 import pytest
 
-from compress.data.encode import bucketed_batches, by_length, encode_rows, training_examples
+from compress.data.encode import batches_by_length, bucketed_batches, encode_rows, training_examples
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import DataError
 from compress.model_info import TaskInfo
@@ -81,7 +81,7 @@ def test_temporary_files_go_with_the_object(word_folder, tmp_path, monkeypatch):
 
 
 def test_values_outlive_the_write_buffer(word_folder, monkeypatch):
-    monkeypatch.setattr("compress.data.encode.FLUSH", 4)
+    monkeypatch.setattr("compress.data.encode.BUFFERED", 4)
     encoded = encode_rows(rows([0, 1, 0, 1, 1]), info("classification"), TextTokenizer.load(word_folder))
     assert encoded.batch([1, 4])["input_ids"].tolist() == [[2, 4, 5, 6, 7, 3], [2, 8, 3, 0, 0, 0]]
     assert encoded.batch([1, 2])["labels"].tolist() == [1, 0]
@@ -93,7 +93,7 @@ def test_every_example_once_an_epoch(count):
     batches = bucketed_batches(lengths, 16, seed=1, epoch=2)
     assert sorted(np.concatenate(batches).tolist()) == list(range(count))
     assert sum(len(batch) != 16 for batch in batches) <= 1
-    scored = by_length(lengths, 16)
+    scored = batches_by_length(lengths, 16)
     assert sorted(np.concatenate(scored).tolist()) == list(range(count))
     assert np.all(np.diff(lengths[np.concatenate(scored)]) >= 0)
 
@@ -117,7 +117,7 @@ def test_batches_hold_similar_lengths():
 
 def test_nothing_gives_no_batches():
     assert bucketed_batches(np.zeros(0, np.int64), 16, 0, 0) == []
-    assert by_length(np.zeros(0, np.int64), 16) == []
+    assert batches_by_length(np.zeros(0, np.int64), 16) == []
 
 
 def test_whole_rows_bring_all_of_their_examples_along(word_folder):
@@ -127,8 +127,8 @@ def test_whole_rows_bring_all_of_their_examples_along(word_folder):
     assert encoded.truncated == pytest.approx(1 / 5)  # only the text of five words does not fit into two windows
     together = training_examples(encoded, task)
     assert together.lengths.tolist() == [3, 4, 4, 4, 3]  # of the longest example, to which the others are padded
-    assert together.pieces.tolist() == encoded.lengths.tolist()  # counted as `index` does
-    assert together.lasting == len(encoded) == 7
+    assert together.example_lengths.tolist() == encoded.lengths.tolist()  # counted as `index` does
+    assert together.cacheable == len(encoded) == 7
     batch = together.batch([3, 0])
     assert batch["group"].tolist() == [0, 0, 1]
     assert batch["input_ids"].tolist() == [[2, 7, 7, 3], [2, 7, 7, 3], [2, 4, 3, 0]]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from compress.data.splits.prepare_splits import prepare
+from compress.data.splits.prepare_splits import prepare_splits
 from compress.errors import DataError
 from compress.recipe.load import parse_recipe
 from compress.tasks.presets import NAMED_TASKS
@@ -18,7 +18,7 @@ def prepared(folder, tmp_path, task, **data):
         for key, value in data.items()
     ]
     recipe = parse_recipe(f"task: {task}\nteacher: any\n", "recipe", settings, tasks=NAMED_TASKS)
-    return prepare(recipe.task, 0, tmp_path)
+    return prepare_splits(recipe.task, 0, tmp_path)
 
 
 def counts(info):

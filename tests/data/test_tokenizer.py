@@ -60,7 +60,7 @@ def test_more_pieces_than_positions_are_refused(folder):
     (folder / "config.json").write_text('{"model_type": "bert", "pad_token_id": 0, "max_position_embeddings": 16}')
     tokens = TextTokenizer.load(folder)
     tokens("a", None, 16)
-    with pytest.raises(ModelError, match=r"17 pieces long.*16 positions"):
+    with pytest.raises(ModelError, match=r"17 tokens long.*16 positions"):
         tokens("a", None, 17)
     with pytest.raises(ModelError, match="the model my-teacher has 16 positions"):
         TextTokenizer.load(folder, "my-teacher")("a", None, 17)
@@ -99,7 +99,7 @@ def test_a_broken_configuration(folder):
 def test_no_padding_piece_at_all(folder):
     stored = (folder / "tokenizer.json").read_text().replace("[PAD]", "nothing")
     (folder / "tokenizer.json").write_text(stored)
-    with pytest.raises(ModelError, match="names no padding piece"):
+    with pytest.raises(ModelError, match="names no padding token"):
         TextTokenizer.load(folder)
 
 
@@ -139,7 +139,7 @@ def test_windows_always_move_on(word_folder):
 
 
 def test_a_first_text_that_leaves_no_room_is_refused(word_folder):
-    with pytest.raises(DataError, match="3 pieces leaves no room"):
+    with pytest.raises(DataError, match="3 tokens leaves no room"):
         TextTokenizer.load(word_folder).windows("a b c", "d", 6, 0, 8)
 
 
@@ -147,7 +147,7 @@ def test_a_longer_first_text_after_a_shorter_one(word_folder):
     tokens = TextTokenizer.load(word_folder)
     tokens.windows("a", "b", 8, 0, 8)
     assert len(tokens.windows("a b c d", "e", 8, 0, 8)) == 1
-    with pytest.raises(DataError, match="10 pieces leaves no room"):
+    with pytest.raises(DataError, match="10 tokens leaves no room"):
         tokens.windows("a b c d e a b c d e", "e", 8, 0, 8)
 
 

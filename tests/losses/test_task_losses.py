@@ -5,7 +5,7 @@ import torch
 
 from compress.losses import TASK_LOSSES
 from compress.tasks import KINDS
-from compress.tasks.decoding.window_pooling import pooled
+from compress.tasks.decoding.window_pooling import pool_window_logits
 from tests.losses.helpers import drawn, grouped, pieces, slope_of, task, unit
 
 COUNTS = [2, 1, 3]
@@ -60,7 +60,7 @@ def cases(long="mean"):
 
 def slow_rows(outputs, batch, about):
     """Pooled logits and labels of each row."""
-    logits = pooled(outputs["logits"].double().numpy(), COUNTS, about.long).tolist()
+    logits = pool_window_logits(outputs["logits"].double().numpy(), COUNTS, about.long).tolist()
     return list(zip(logits, [part[0].tolist() for part in batch["labels"].split(COUNTS)], strict=True))
 
 

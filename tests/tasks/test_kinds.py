@@ -68,7 +68,7 @@ def test_outputs_that_are_no_numbers_are_refused(name):
     width = 1 if name == "regression" else 3
     logits = np.zeros((4, width), np.float32)
     logits[2, 0] = np.nan
-    with pytest.raises(ModelError, match="not a number for 1 of 4 rows"):
+    with pytest.raises(ModelError, match="NaN or infinite for 1 of 4 rows"):
         answers_to(name, info_of(name, LABELS[name]), logits)
 
 
@@ -162,7 +162,7 @@ def test_multi_label_probability_is_the_logistic_function():
 
 
 def test_regression_wants_one_output():
-    with pytest.raises(ModelError, match="gives 3 outputs a row where this task expects 1"):
+    with pytest.raises(ModelError, match="has 3 outputs per row where this task expects 1"):
         answers_to("regression", info_of("regression"), np.zeros((2, 3)))
 
 
@@ -246,13 +246,13 @@ def test_class_counts_agree_with_scikit_learn():
     gold, answers = random.integers(0, 3, 60), random.random((60, 3))
     counts = KINDS["classification"].class_counts(answers, gold, info_of("classification", "abc"))
     precision, recall, _, rows = metrics.precision_recall_fscore_support(gold, answers.argmax(1))
-    assert (counts.hits / counts.decided).tolist() == pytest.approx(precision.tolist())
+    assert (counts.hits / counts.predicted).tolist() == pytest.approx(precision.tolist())
     assert (counts.hits / counts.true).tolist() == pytest.approx(recall.tolist())
     assert counts.true.tolist() == rows.tolist()
     marks = random.integers(0, 2, (60, 3)).astype(np.float32)
     counts = KINDS["multi_label"].class_counts(answers, marks, info_of("multi_label", "abc"))
     precision, recall, _, rows = metrics.precision_recall_fscore_support(marks, answers >= 0.5)
-    assert (counts.hits / counts.decided).tolist() == pytest.approx(precision.tolist())
+    assert (counts.hits / counts.predicted).tolist() == pytest.approx(precision.tolist())
     assert (counts.hits / counts.true).tolist() == pytest.approx(recall.tolist())
     assert counts.true.tolist() == rows.tolist()
     assert KINDS["regression"].class_counts(answers[:, 0], answers[:, 0], info_of("regression")) is None

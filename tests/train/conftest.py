@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from compress.console import Console
-from compress.data.splits.prepare_splits import prepare
+from compress.data.splits.prepare_splits import prepare_splits
 from compress.recipe.schema import Task
 from compress.train.core import training_data as materials
 
@@ -36,7 +36,7 @@ def rows():
 
 @pytest.fixture(scope="session")
 def material(tiny_model, tiny_tokenizer, tiny_task):
-    """EncodedRows rows: 50 to train on, 20 to select by."""
+    """Encoded rows: 50 to train on, 20 to select by."""
     tokens = materials.fast_tokenizer(tiny_model("bert").config, tiny_tokenizer)
     return materials.from_rows(rows_of(50), rows_of(20, start=7), tiny_task, tokens, Console("quiet"))
 
@@ -51,7 +51,7 @@ def prepared(tmp_path_factory):
     files = {role: str(folder / f"{role}.csv") for role in ("train", "select", "test")}
     (folder / "data").mkdir()
     task = Task(name="films", kind="classification", data=files, max_length=32)
-    prepare(task, 0, folder / "data")
+    prepare_splits(task, 0, folder / "data")
     return folder / "data"
 
 

@@ -16,10 +16,10 @@ ROLES: tuple[Role, ...] = ("train", "select", "test")
 PARTS: tuple[Part, ...] = (*ROLES, "corpus", "unlabelled")
 """Keys of task.data that name files or splits."""
 
-BESIDE: tuple[Part, ...] = ("corpus", "unlabelled")
+NON_ROLES: tuple[Part, ...] = ("corpus", "unlabelled")
 """Those of them that are no roles."""
 
-OF_DATA: tuple[Part, ...] = (*ROLES, "corpus")
+STEP_PARTS: tuple[Part, ...] = (*ROLES, "corpus")
 """Those of them that every step needs: unlabelled texts are read apart, for distillation alone."""
 
 LIBRARIES: Mapping[str, str] = {
@@ -41,15 +41,15 @@ BUILTIN_VERSION = 1
 """Raised when the way of gathering changes, so that nothing made in the old way is taken for the new."""
 
 
-def entries(data: Data, part: Part) -> tuple[str, ...]:
+def source_entries(data: Data, part: Part) -> tuple[str, ...]:
     """What the recipe gives for a role, the corpus or as unlabelled: files, or splits of a hub set."""
     given: str | tuple[str, ...] | None = getattr(data, part)
     return () if given is None else (given,) if isinstance(given, str) else given
 
 
-def told(data: Data, part: Part) -> str:
+def describe_source(data: Data, part: Part) -> str:
     """`test (dev.tsv)`: a role, the corpus or the unlabelled texts, with what the recipe gives for it."""
-    given = entries(data, part)
+    given = source_entries(data, part)
     return f"{part} ({', '.join(given)})" if given else part
 
 
@@ -58,7 +58,7 @@ def find_files(data: Data) -> dict[Role, tuple[Path, ...]]:
     return {
         role: tuple(_existing(Path(entry).expanduser(), role) for entry in given)
         for role in ROLES
-        if (given := entries(data, role))
+        if (given := source_entries(data, role))
     }
 
 
@@ -66,10 +66,10 @@ def extra_files(data: Data, part: Part) -> tuple[Path, ...]:
     """The files of what is no role: of the corpus, or of unlabelled texts."""
     if data.hub is not None:
         return ()
-    return tuple(_existing(Path(entry).expanduser(), part) for entry in entries(data, part))
+    return tuple(_existing(Path(entry).expanduser(), part) for entry in source_entries(data, part))
 
 
-def contents_digest(data: Data, parts: Collection[Part] = OF_DATA) -> str:
+def contents_digest(data: Data, parts: Collection[Part] = STEP_PARTS) -> str:
     """One digest of all that the rows of ``parts`` are read from: bytes of files by role, never their paths.
 
     A hub set is known by its id, revision and splits, a builtin one by the versions of what it is gathered from.
@@ -82,9 +82,9 @@ def contents_digest(data: Data, parts: Collection[Part] = OF_DATA) -> str:
 
 def _identity(data: Data, parts: Collection[Part]) -> list[str]:
     if data.hub is not None:
-        splits = [f"{part} {entry}" for part in PARTS if part in parts for entry in entries(data, part)]
+        splits = [f"{part} {entry}" for part in PARTS if part in parts for entry in source_entries(data, part)]
         return [f"hub {data.hub} {data.revision or 'main'}", *splits]
-    beside = [(part, path) for part in BESIDE if part in parts for path in extra_files(data, part)]
+    beside = [(part, path) for part in NON_ROLES if part in parts for path in extra_files(data, part)]
     if data.builtin is not None:
         versions = source_versions(data.builtin)
         return [

@@ -11,11 +11,11 @@ from compress.recipe.schema import Task
 from compress.tasks import RawRow, Row, kind_of, task_info
 from compress.tasks.parsing.probability_columns import parse_train_row
 
-Reader = Callable[[RawRow], Row]
+RowParser = Callable[[RawRow], Row]
 """A raw row's canonical one, or a DataError that names its place."""
 
 
-def row_parser(task: Task, labels: tuple[str, ...], part: Part) -> Reader:
+def row_parser(task: Task, labels: tuple[str, ...], part: Part) -> RowParser:
     """How the rows of what is given for ``part`` are read."""
     kind, info = kind_of(task), task_info(task, labels)
 
@@ -33,7 +33,7 @@ def row_parser(task: Task, labels: tuple[str, ...], part: Part) -> Reader:
 
 
 def valid_rows(
-    source: Source, read: Reader, skips: bool, skip: Callable[[DataError], None] = lambda fault: None
+    source: Source, read: RowParser, skips: bool, skip: Callable[[DataError], None] = lambda fault: None
 ) -> Iterator[tuple[int, RawRow, Row]]:
     """The rows of a source that fit the task, with their number; others are an error, or are skipped where asked."""
     for number, raw in enumerate(source()):

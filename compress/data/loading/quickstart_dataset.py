@@ -31,13 +31,13 @@ NICKNAMES = frozenset({"np", "pd", "nx", "pytorch", "scikit", "hugging", "face",
 
 def builtin_rows(name: str, console: Console | None = None) -> Iterator[RawRow]:
     """The rows of a builtin set, gathered now if this machine has not done so for these package versions."""
-    path = built_file(name, console or Console("quiet"))
+    path = builtin_file(name, console or Console("quiet"))
     with path.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             yield RawRow(f"builtin {name}, row {number}", json.loads(line))
 
 
-def built_file(name: str, console: Console) -> Path:
+def builtin_file(name: str, console: Console) -> Path:
     """The file of a builtin set. It is written aside and renamed into place, so that one that exists is whole."""
     versions = source_versions(name)
     identity = json.dumps([name, BUILTIN_VERSION, ROWS_PER_CLASS, versions])
@@ -49,7 +49,7 @@ def built_file(name: str, console: Console) -> Path:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".making-") as room:
             draft = Path(room) / path.name
             with draft.open("w", encoding="utf-8") as stream:
-                for row in gather(package_roots(BUILTIN_SOURCES[name]), ROWS_PER_CLASS, console):
+                for row in collect_sentences(package_roots(BUILTIN_SOURCES[name]), ROWS_PER_CLASS, console):
                     stream.write(json.dumps(row) + "\n")
             draft.replace(path)
     except OSError as error:
@@ -71,7 +71,7 @@ def package_roots(libraries: Mapping[str, str]) -> dict[str, Path]:
     return {name: Path(str(metadata.distribution(name).locate_file(folder))) for name, folder in libraries.items()}
 
 
-def gather(roots: Mapping[str, Path], most: int, console: Console) -> Iterator[dict[str, str]]:
+def collect_sentences(roots: Mapping[str, Path], most: int, console: Console) -> Iterator[dict[str, str]]:
     """Rows of text and library, library by library, no text twice."""
     hidden = set(NICKNAMES)
     for name, root in roots.items():
@@ -81,7 +81,7 @@ def gather(roots: Mapping[str, Path], most: int, console: Console) -> Iterator[d
         for name, root in roots.items():
             found = library_sentences(root, most, hidden, taken)
             if not found:
-                raise DataError(f"{root} has no docstrings to gather; is {name} installed with its sources?")
+                raise DataError(f"{root} has no docstrings to collect_sentences; is {name} installed with its sources?")
             if len(found) < most:
                 console.note(f"{name} has {len(found)} sentences of documentation, not {most}.")
             yield from ({"text": text, "library": name} for text in found)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from compress.console import Console
-from compress.data.loading.data_digest import ROLES, entries, extra_files, find_files
+from compress.data.loading.data_digest import ROLES, extra_files, find_files, source_entries
 from compress.data.loading.quickstart_dataset import builtin_rows
 from compress.data.loading.raw_rows import file_rows, split_rows
 from compress.data.splits.corpus import check_corpus
@@ -16,7 +16,7 @@ from compress.errors import DataError
 from compress.recipe.field_types import Part, Role
 from compress.recipe.schema import Data, Task
 from compress.tasks import RawRow, kind_of
-from compress.tasks.parsing.columns import label_columns, pick, soft_columns
+from compress.tasks.parsing.columns import column_value, label_columns, soft_label_columns
 from compress.tasks.parsing.probability_columns import has_label
 
 Source = Callable[[], Iterator[RawRow]]
@@ -35,7 +35,7 @@ def open_sources(task: Task, console: Console, named: bool | None = None) -> dic
 def open_unlabelled(task: Task) -> Source | None:
     """How to read the texts without an answer, if any are given."""
     data = task.data
-    if not entries(data, "unlabelled"):
+    if not source_entries(data, "unlabelled"):
         return None
     if data.hub is not None:
         source = _splits(data, "unlabelled", named=False)
@@ -55,7 +55,7 @@ def _line_sources(task: Task, console: Console, named: bool | None) -> dict[Role
         return {"train": lambda: builtin_rows(name, console)}
     if data.hub is not None:
         names = task.labels is None if named is None else named
-        return {role: _splits(data, role, names) for role in ROLES if entries(data, role)}
+        return {role: _splits(data, role, names) for role in ROLES if source_entries(data, role)}
     return {role: _files(paths, data, role) for role, paths in find_files(data).items()}
 
 
@@ -68,25 +68,25 @@ def check_columns(task: Task) -> None:
     for role, paths in files.items():
         more = list(task.slices) if role == sliced else []
         if role == "train":
-            more += [*(() if task.negatives is None else (task.negatives,)), *soft_columns(task)]
+            more += [*(() if task.negatives is None else (task.negatives,)), *soft_label_columns(task)]
         for path in paths:
             first = next(file_rows(path, task.data, role))
             answer = label_columns(task)
-            if role == "train" and soft_columns(task) and not has_label(first.values, task):
-                check_answers(task, first.where)
+            if role == "train" and soft_label_columns(task) and not has_label(first.values, task):
+                check_true_labels(task, first.where)
                 answer = ()
             for column in (*task.text, *answer, *more):
-                pick(first.values, column, task, first.where)
+                column_value(first.values, column, task, first.where)
     for path in extra_files(task.data, "unlabelled"):
         first = next(file_rows(path, task.data, "unlabelled"))
         for column in task.text:
-            pick(first.values, column, task, first.where)
+            column_value(first.values, column, task, first.where)
     check_corpus(task)
 
 
-def check_answers(task: Task, where: str) -> None:
+def check_true_labels(task: Task, where: str) -> None:
     """Refuse to hold back rows that have no true label from train: it is what select and test are scored by."""
-    missing = [role for role in ROLES[1:] if not entries(task.data, role)]
+    missing = [role for role in ROLES[1:] if not source_entries(task.data, role)]
     if missing:
         label, roles = ", ".join(label_columns(task)), " and ".join(missing)
         raise DataError(
@@ -101,11 +101,11 @@ def raw_labels(rows: Iterable[RawRow], task: Task) -> Iterator[Any]:
     columns = label_columns(task)
     for row in rows:
         for column in columns:
-            yield pick(row.values, column, task, row.where)
+            yield column_value(row.values, column, task, row.where)
 
 
 def _splits(data: Data, part: Part, named: bool) -> Source:
-    return lambda: chain.from_iterable(split_rows(data, split, named) for split in entries(data, part))
+    return lambda: chain.from_iterable(split_rows(data, split, named) for split in source_entries(data, part))
 
 
 def _files(paths: Iterable[Path], data: Data, part: Part) -> Source:

@@ -11,39 +11,39 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-from compress.data.loading.data_digest import entries, extra_files
+from compress.data.loading.data_digest import extra_files, source_entries
 from compress.data.loading.raw_rows import file_rows, split_rows
 from compress.data.splits.row_store import RowWriter
 from compress.errors import DataError
 from compress.recipe.field_types import Role
 from compress.recipe.schema import Task
 from compress.tasks.base import Kind, RawRow, Row
-from compress.tasks.parsing.columns import has_column, label_columns, pick, text
+from compress.tasks.parsing.columns import column_value, has_column, label_columns, text_value
 
 COLUMN = "text"
 """Where a corpus holds its documents if it has no column called like that of the answers."""
 
 
-def documents_of(role: Role) -> str:
+def documents_name(role: Role) -> str:
     """What a role's documents are called on disk."""
     return f"{role}-documents"
 
 
-def digest_of(words: str) -> bytes:
+def text_digest(words: str) -> bytes:
     """What a text is known by."""
     return hashlib.blake2b(words.encode(), digest_size=16).digest()
 
 
-class Documents:
+class DocumentWriter:
     """Writes the documents of one role and numbers them from 0, in the order in which they come."""
 
     def __init__(self, folder: Path, role: Role) -> None:
-        self._writer = RowWriter(folder, documents_of(role))
+        self._writer = RowWriter(folder, documents_name(role))
         self._numbers: dict[bytes, int] = {}
 
     def number(self, words: str) -> int:
         """The number of a document, which is written when it is first seen."""
-        digest = digest_of(words)
+        digest = text_digest(words)
         if digest not in self._numbers:
             self._numbers[digest] = len(self._numbers)
             self._writer.add({"document": words})
@@ -52,7 +52,7 @@ class Documents:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def __enter__(self) -> Documents:
+    def __enter__(self) -> DocumentWriter:
         return self
 
     def __exit__(
@@ -67,7 +67,7 @@ class RoleWriter:
     def __init__(self, folder: Path, role: Role, kind: Kind) -> None:
         self._role, self._kind = role, kind
         self._rows = RowWriter(folder, role)
-        self.documents = Documents(folder, role) if kind.searches and role != "train" else None
+        self.documents = DocumentWriter(folder, role) if kind.searches and role != "train" else None
 
     def add(self, row: Row) -> list[Row]:
         """Write a row as the role keeps it; what was written is given back."""
@@ -93,7 +93,7 @@ class RoleWriter:
 def corpus_documents(task: Task) -> Iterator[str]:
     """The texts of the recipe's corpus, in the column of the answers or in one called `text`; none may be empty."""
     for raw in _corpus_rows(task):
-        words = text(raw.values, _column(raw, task), task, raw.where)
+        words = text_value(raw.values, _column(raw, task), task, raw.where)
         if not words.strip():
             raise DataError(f"{raw.where}: the document is empty.")
         yield words
@@ -103,12 +103,12 @@ def check_corpus(task: Task) -> None:
     """Look at the first document of every file."""
     for path in extra_files(task.data, "corpus"):
         raw = next(file_rows(path, task.data, "corpus"))
-        text(raw.values, _column(raw, task), task, raw.where)
+        text_value(raw.values, _column(raw, task), task, raw.where)
 
 
 def _corpus_rows(task: Task) -> Iterator[RawRow]:
     if task.data.hub is not None:
-        for split in entries(task.data, "corpus"):
+        for split in source_entries(task.data, "corpus"):
             yield from split_rows(task.data, split, names=False)
     else:
         for path in extra_files(task.data, "corpus"):
@@ -121,5 +121,5 @@ def _column(raw: RawRow, task: Task) -> str:
         return answers
     if COLUMN not in raw.values:  # the message names both
         known = (*task.aliases.get(answers, ()), COLUMN)
-        pick(raw.values, answers, task.model_copy(update={"aliases": {answers: known}}), raw.where)
+        column_value(raw.values, answers, task.model_copy(update={"aliases": {answers: known}}), raw.where)
     return COLUMN

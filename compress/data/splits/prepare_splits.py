@@ -13,27 +13,27 @@ from typing import Literal
 
 from pydantic import ValidationError
 
+from compress.batch_arrays import EXTRA_NAMES
 from compress.console import Console
 from compress.data.hard_negatives import add_hard_negatives
-from compress.data.loading.data_digest import ROLES, told
+from compress.data.loading.data_digest import ROLES, describe_source
 from compress.data.loading.parse_rows import row_parser, valid_rows
-from compress.data.loading.row_sources import Source, check_answers, open_sources, raw_labels
-from compress.data.splits.corpus import RoleWriter, corpus_documents, documents_of
-from compress.data.splits.row_statistics import Faults, RowStatistics
-from compress.data.splits.row_store import Rows
-from compress.data.splits.split_indices import Marks, assign
+from compress.data.loading.row_sources import Source, check_true_labels, open_sources, raw_labels
+from compress.data.splits.corpus import RoleWriter, corpus_documents, documents_name
+from compress.data.splits.row_statistics import RowStatistics, RowWarnings
+from compress.data.splits.row_store import StoredRows
+from compress.data.splits.split_indices import RowMask, assign_roles
 from compress.errors import DataError, first_error
 from compress.model_info import TaskInfo
 from compress.recipe.field_types import Role
 from compress.recipe.schema import Task
 from compress.tasks import Row, kind_of, task_info
-from compress.tasks.base import BESIDE
 from compress.tasks.validate_task import task_problems
 
 DATA_FILE = "data.json"
 
 
-class DataInfo(Faults):
+class DataInfo(RowWarnings):
     """What data.json tells of the prepared rows."""
 
     schema_version: Literal[1] = 1
@@ -43,7 +43,7 @@ class DataInfo(Faults):
     per_class: Mapping[Role, Mapping[str, int]] = {}
     """Rows of each class (multi-label: rows that have it); empty for regression."""
     held_back: tuple[Role, ...] = ()
-    """Roles that were held back from train because nothing was given for them."""
+    """PreparedData that were held back from train because nothing was given for them."""
     duplicates: int = 0
     """Test rows whose text also stands in train."""
     select_duplicates: int = 0
@@ -59,26 +59,26 @@ class DataInfo(Faults):
         return self.task_info.labels
 
 
-class Roles:
+class PreparedData:
     """The prepared rows of a folder."""
 
     def __init__(self, folder: Path, info: DataInfo) -> None:
         self.folder = folder
         self.info = info
-        self._rows: dict[Role, Rows] = {}
+        self._rows: dict[Role, StoredRows] = {}
 
-    def rows(self, role: Role) -> Rows:
+    def rows(self, role: Role) -> StoredRows:
         """The rows of a role, memory-mapped."""
         if role not in self._rows:
-            self._rows[role] = Rows(self.folder, role)
+            self._rows[role] = StoredRows(self.folder, role)
         return self._rows[role]
 
     def documents(self, role: Role) -> Sequence[Row]:
         """What is searched for the answers to a role's rows; nothing for kinds that do not search."""
-        return Rows(self.folder, documents_of(role)) if kind_of(self.info.task_info).searches else ()
+        return StoredRows(self.folder, documents_name(role)) if kind_of(self.info.task_info).searches else ()
 
 
-def load_prepared(folder: Path) -> Roles:
+def load_prepared(folder: Path) -> PreparedData:
     """Open what ``prepare`` wrote."""
     path = folder / DATA_FILE
     try:
@@ -87,10 +87,10 @@ def load_prepared(folder: Path) -> Roles:
         raise DataError(f"{folder} holds no prepared data: {error.strerror}.") from error
     except ValidationError as error:
         raise DataError(f"{path} cannot be read: {first_error(error)}") from error
-    return Roles(folder, info)
+    return PreparedData(folder, info)
 
 
-def prepare(task: Task, seed: int, work: Path, console: Console | None = None) -> DataInfo:
+def prepare_splits(task: Task, seed: int, work: Path, console: Console | None = None) -> DataInfo:
     """Read and check the data of ``task``, and write each role's rows and data.json into ``work``.
 
     Rows are streamed. Files are read a second time only where something must be known first: the classes where the
@@ -102,7 +102,7 @@ def prepare(task: Task, seed: int, work: Path, console: Console | None = None) -
     console = console or Console("quiet")
     kind, sources = kind_of(task), open_sources(task, console)
     labels = kind.labels(raw_labels(sources["train"](), task), task)
-    held = held_back(task, sources)
+    held = split_shares(task, sources)
     tally = RowStatistics(kind, labels)
     for role, source in sources.items():
         marks = row_masks(source, role, held if role == "train" else {}, task.data.limit, seed)
@@ -120,7 +120,7 @@ def prepare(task: Task, seed: int, work: Path, console: Console | None = None) -
         select_duplicates=tally.shared("select", "train"),
         empty_texts=tally.empty_texts.total(),
         guessed=tally.guessed,
-        documents={role: len(Rows(work, documents_of(role))) for role in ROLES[1:]} if kind.searches else {},
+        documents={role: len(StoredRows(work, documents_name(role))) for role in ROLES[1:]} if kind.searches else {},
         skipped=tally.skipped.total(),
         first_skipped=next(iter(tally.first_skipped.values()), None),
     )
@@ -129,7 +129,7 @@ def prepare(task: Task, seed: int, work: Path, console: Console | None = None) -
     return info
 
 
-def held_back(task: Task, given: Collection[Role]) -> dict[Role, float]:
+def split_shares(task: Task, given: Collection[Role]) -> dict[Role, float]:
     """The shares of train that are held back as the roles for which nothing is ``given``."""
     shares: dict[Role, float] = {"select": task.data.select_share, "test": task.data.test_share}
     return {role: share for role, share in shares.items() if role not in given}
@@ -137,17 +137,17 @@ def held_back(task: Task, given: Collection[Role]) -> dict[Role, float]:
 
 def row_masks(
     source: Source, role: Role, held: Mapping[Role, float], limit: int | None, seed: int
-) -> Mapping[Role, Marks] | None:
+) -> Mapping[Role, RowMask] | None:
     """Which rows of a source go to which role; None where all stay in their own."""
     if not held and limit is None:
         return None
-    return assign(sum(1 for _ in source()), seed, held, limit, rest=role)
+    return assign_roles(sum(1 for _ in source()), seed, held, limit, rest=role)
 
 
 def _write(
     source: Source,
     role: Role,
-    marks: Mapping[Role, Marks] | None,
+    marks: Mapping[Role, RowMask] | None,
     task: Task,
     labels: tuple[str, ...],
     work: Path,
@@ -160,7 +160,7 @@ def _write(
         read, skips = row_parser(task, labels, role), task.data.bad_rows == "skip"
         for number, raw, row in valid_rows(source, read, skips, partial(tally.skip, role)):
             if row.get("labelled") is False:
-                check_answers(task, raw.where)
+                check_true_labels(task, raw.where)
             for target, writer in writers.items():
                 if marks is None or is_marked(marks[target], number, raw.where):
                     for kept in writer.add(row if target == "train" else drop_train_extras(row)):
@@ -178,10 +178,10 @@ def _add_corpus(writers: Mapping[Role, RoleWriter], task: Task) -> None:
 
 def drop_train_extras(row: Row) -> Row:
     """A row as it is scored: by its true answer alone."""
-    return {name: value for name, value in row.items() if name not in BESIDE}
+    return {name: value for name, value in row.items() if name not in EXTRA_NAMES}
 
 
-def is_marked(marks: Marks, number: int, where: str) -> bool:
+def is_marked(marks: RowMask, number: int, where: str) -> bool:
     """Whether a row is among those marked; a row behind the last one counted is an error."""
     if number >= len(marks):
         raise DataError(f"{where} was not there a moment ago: the file changed while it was read.")
@@ -194,15 +194,15 @@ def _check(tally: RowStatistics, held: Collection[Role], task: Task, console: Co
         if not tally.count(role):
             left_out = tally.left_out("train" if role in held else role)
             why = left_out or "there are too few to hold some back from train."
-            raise DataError(f"{told(task.data, role)} has no rows left: {why}")
+            raise DataError(f"{describe_source(task.data, role)} has no rows left: {why}")
     if not tally.varied("train"):
-        raise DataError(f"{told(task.data, 'train')}: all answers are the same; there is nothing to tell apart.")
+        raise DataError(f"{describe_source(task.data, 'train')}: all labels are the same; at least two are needed.")
     learnt = tally.per_class("train")
     for role in ROLES[1:]:
         unseen = [label for label, rows in tally.per_class(role).items() if rows and not learnt[label]]
         if not unseen:
             continue
-        message = f"{told(task.data, role)} has rows of {', '.join(map(repr, unseen))}, and train has none"
+        message = f"{describe_source(task.data, role)} has rows of {', '.join(map(repr, unseen))}, and train has none"
         # Chance can take a rare class out of train; a file that never had it is another matter.
         if task.data.limit is None and role not in held and task.soft_labels is None:
             raise DataError(f"{message}: a model cannot answer what it never saw.")

@@ -11,14 +11,15 @@ from collections.abc import Hashable
 import numpy as np
 from numpy.typing import NDArray
 
+from compress.batch_arrays import EXTRA_NAMES
 from compress.console import Console
 from compress.errors import DataError
 from compress.model_info import Info
 from compress.recipe.field_types import Part
-from compress.tasks.base import BESIDE, Kind, Row
+from compress.tasks.base import Kind, Row
 
 
-class Faults(Info):
+class RowWarnings(Info):
     """What was found amiss in rows while they were read."""
 
     empty_texts: int = 0
@@ -58,12 +59,12 @@ class RowStatistics:
         if not self.varied(role):
             told, soft = self._kind.targets(row), row.get("soft_labels")
             self._apart[role].update(told if soft is None else [(*told, *soft)])
-        self._classes[role].update(self._kind.classes(row))
+        self._classes[role].update(self._kind.row_classes(row))
         self.guessed += row.get("labelled") is False
 
     def add_asked(self, role: Part, row: Row) -> None:
         """Count what a row asks."""
-        left_out = {*self._kind.label_fields, *BESIDE}
+        left_out = {*self._kind.label_fields, *EXTRA_NAMES}
         asked = json.dumps({name: value for name, value in row.items() if name not in left_out}, sort_keys=True)
         digest = hashlib.blake2b(asked.encode(), digest_size=8).digest()
         self._texts[role].append(int.from_bytes(digest, "little"))

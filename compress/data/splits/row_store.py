@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.data.splits.mmap_arrays import release
+from compress.data.splits.mmap_arrays import release_pages
 from compress.errors import DataError
 from compress.tasks.base import Row
 from compress.tasks.parsing.lazy_rows import LazyRows
@@ -64,7 +64,7 @@ class RowWriter:
             np.save(self._index, np.array(self._starts, dtype=np.int64))
 
 
-class Rows(LazyRows):
+class StoredRows(LazyRows):
     """The rows of one role, parsed when they are looked at."""
 
     def __init__(self, folder: Path, role: str) -> None:
@@ -90,7 +90,7 @@ class Rows(LazyRows):
         line = self._bytes[int(self._starts[place]) : int(self._starts[place + 1])]
         self._held += len(line)
         if self._held > HELD:
-            release(self._bytes)
+            release_pages(self._bytes)
             self._held = 0
         row: dict[str, Any] = json.loads(line)
         return row

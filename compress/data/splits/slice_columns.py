@@ -12,12 +12,12 @@ from typing import Any
 from compress.console import Console
 from compress.data.loading.parse_rows import row_parser, valid_rows
 from compress.data.loading.row_sources import open_sources
-from compress.data.splits.prepare_splits import held_back, is_marked, row_masks
+from compress.data.splits.prepare_splits import is_marked, row_masks, split_shares
 from compress.errors import DataError
 from compress.recipe.field_types import Role
 from compress.recipe.schema import Task
 from compress.tasks.base import RawRow
-from compress.tasks.parsing.columns import EMPTY, is_missing, label_name, pick
+from compress.tasks.parsing.columns import EMPTY_VALUE, class_name, column_value, is_missing
 
 LONGEST = 60
 """Characters kept of a value: a name, not a text."""
@@ -28,7 +28,7 @@ def slice_values(task: Task, labels: tuple[str, ...], seed: int, rows: int, cons
     values: dict[str, list[str]] = {column: [] for column in task.slices}
     for raw in _test_rows(task, labels, seed, console):
         for column, found in values.items():
-            found.append(value_name(pick(raw.values, column, task, raw.where), column, raw.where))
+            found.append(value_name(column_value(raw.values, column, task, raw.where), column, raw.where))
     for column, found in values.items():
         if len(found) != rows:
             raise DataError(f"'{column}' has {len(found)} values for {rows} rows of test: the data changed meanwhile.")
@@ -38,12 +38,12 @@ def slice_values(task: Task, labels: tuple[str, ...], seed: int, rows: int, cons
 def value_name(value: Any, column: str, where: str) -> str:
     """A value as its slice is called; text of any length is cut, and what is no single value is refused."""
     if is_missing(value):
-        return EMPTY
+        return EMPTY_VALUE
     if isinstance(value, (list, tuple, dict)):
         raise DataError(
             f"{where}: column '{column}' holds a {type(value).__name__} where task.slices expects one value."
         )
-    name = " ".join(label_name(value).split())
+    name = " ".join(class_name(value).split())
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
 
 
@@ -51,7 +51,7 @@ def _test_rows(task: Task, labels: tuple[str, ...], seed: int, console: Console)
     sources = open_sources(task, console, named=True)
     role: Role = "test" if "test" in sources else "train"
     source = sources[role]
-    held = held_back(task, sources) if role == "train" else {}
+    held = split_shares(task, sources) if role == "train" else {}
     marks = row_masks(source, role, held, task.data.limit, seed)
     skips = task.data.bad_rows == "skip"
     read = row_parser(task, labels, role)

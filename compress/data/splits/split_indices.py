@@ -9,17 +9,19 @@ from numpy.typing import NDArray
 
 from compress.recipe.field_types import Role
 
-Marks = NDArray[np.bool_]
+RowMask = NDArray[np.bool_]
 
 
-def assign(count: int, seed: int, held: Mapping[Role, float], limit: int | None, rest: Role) -> dict[Role, Marks]:
+def assign_roles(
+    count: int, seed: int, held: Mapping[Role, float], limit: int | None, rest: Role
+) -> dict[Role, RowMask]:
     """Which of ``count`` rows each role gets: first the shares held back, at least one row each, then ``rest``.
 
     ``limit`` leaves at most so many rows in each role, taken from all over the file: the first rows of a file sorted
     by label would be of one class.
     """
-    order = np.argsort(scrambled(count, seed), kind="stable")
-    marks: dict[Role, Marks] = {}
+    order = np.argsort(random_keys(count, seed), kind="stable")
+    marks: dict[Role, RowMask] = {}
     start = 0
     for role, share in held.items():
         size = max(1, round(share * count))
@@ -29,7 +31,7 @@ def assign(count: int, seed: int, held: Mapping[Role, float], limit: int | None,
     return marks
 
 
-def scrambled(count: int, seed: int) -> NDArray[np.uint64]:
+def random_keys(count: int, seed: int) -> NDArray[np.uint64]:
     """A random-looking number for each row, made of the seed and the row's place alone (splitmix64's mixing)."""
     mixed = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= np.uint64(seed) << np.uint64(32) | np.uint64(seed)
@@ -38,7 +40,7 @@ def scrambled(count: int, seed: int) -> NDArray[np.uint64]:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def _marked(places: NDArray[np.int64], count: int) -> Marks:
+def _marked(places: NDArray[np.int64], count: int) -> RowMask:
     marks = np.zeros(count, dtype=np.bool_)
     marks[places] = True
     return marks

@@ -9,12 +9,12 @@ from typing import Literal
 from pydantic import ValidationError
 
 from compress.console import Console
-from compress.data.loading.data_digest import told
+from compress.data.loading.data_digest import describe_source
 from compress.data.loading.parse_rows import row_parser, valid_rows
 from compress.data.loading.row_sources import Source, open_unlabelled
-from compress.data.splits.prepare_splits import Roles, is_marked, row_masks
-from compress.data.splits.row_statistics import Faults, RowStatistics
-from compress.data.splits.row_store import Rows, RowWriter
+from compress.data.splits.prepare_splits import PreparedData, is_marked, row_masks
+from compress.data.splits.row_statistics import RowStatistics, RowWarnings
+from compress.data.splits.row_store import RowWriter, StoredRows
 from compress.errors import DataError, first_error
 from compress.recipe.field_types import Part
 from compress.recipe.schema import Task
@@ -25,7 +25,7 @@ UNLABELLED: Part = "unlabelled"
 UNLABELLED_FILE = "unlabelled.json"
 
 
-class UnlabelledInfo(Faults):
+class UnlabelledInfo(RowWarnings):
     """What unlabelled.json tells of the rows."""
 
     schema_version: Literal[1] = 1
@@ -36,7 +36,7 @@ class UnlabelledInfo(Faults):
 
 
 def prepare_unlabelled(
-    task: Task, roles: Roles, seed: int, work: Path, console: Console | None = None
+    task: Task, roles: PreparedData, seed: int, work: Path, console: Console | None = None
 ) -> UnlabelledInfo:
     """Write the rows of `task.data.unlabelled`, beside those of ``roles``, and unlabelled.json into ``work``."""
     source = open_unlabelled(task)
@@ -53,7 +53,7 @@ def prepare_unlabelled(
     )
     if not info.count:
         why = tally.left_out(UNLABELLED) or "there is nothing in it."
-        raise DataError(f"{told(task.data, UNLABELLED)} has no rows left: {why}")
+        raise DataError(f"{describe_source(task.data, UNLABELLED)} has no rows left: {why}")
     _tell(info, roles.info.counts["test"], console)
     (work / UNLABELLED_FILE).write_text(info.model_dump_json(indent=2) + "\n", encoding="utf-8")
     return info
@@ -70,9 +70,9 @@ def unlabelled_info(folder: Path) -> UnlabelledInfo:
         raise DataError(f"{path} cannot be read: {first_error(error)}") from error
 
 
-def unlabelled_rows(folder: Path) -> Rows:
+def unlabelled_rows(folder: Path) -> StoredRows:
     """The rows that ``prepare_unlabelled`` wrote, memory-mapped."""
-    return Rows(folder, UNLABELLED)
+    return StoredRows(folder, UNLABELLED)
 
 
 def _write(source: Source, task: Task, labels: tuple[str, ...], seed: int, work: Path, tally: RowStatistics) -> None:
@@ -86,7 +86,7 @@ def _write(source: Source, task: Task, labels: tuple[str, ...], seed: int, work:
                 tally.add_asked(UNLABELLED, row)
 
 
-def _duplicates(roles: Roles, tally: RowStatistics) -> int:
+def _duplicates(roles: PreparedData, tally: RowStatistics) -> int:
     """Test rows that ask what an unlabelled one asks too."""
     for row in roles.rows("test"):
         tally.add_asked("test", row)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from compress.measure.baselines.bag_of_words import bag_of_words
 from compress.model_info import TaskInfo
 from compress.tasks.base import Row
-from compress.tasks.kinds.multiple_choice import probabilities
+from compress.tasks.kinds.multiple_choice import choice_probabilities
 
 LABELS = ("wrong", "right")
 
@@ -25,7 +25,7 @@ def bag_of_choices(
     pairs, asked = Pairs(train), Pairs(test)
     about = task.model_copy(update={"kind": "classification", "labels": LABELS})
     right = bag_of_words(pairs, asked, about, seed)[:, 1].astype(np.float64)
-    return probabilities(np.split(np.log(np.maximum(right, np.finfo(np.float32).tiny)), asked.starts[1:]))
+    return choice_probabilities(np.split(np.log(np.maximum(right, np.finfo(np.float32).tiny)), asked.starts[1:]))
 
 
 class Pairs(Sequence[Row]):

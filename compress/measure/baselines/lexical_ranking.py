@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from compress.data.bm25 import Bm25
 from compress.model_info import TaskInfo
 from compress.tasks.base import Row
-from compress.tasks.kinds.ranking import scores_of_rows
+from compress.tasks.kinds.ranking import pad_scores
 
 CHANCE = 1e-4
 """What chance adds at most: enough to decide between equal scores, too little to turn others round."""
@@ -29,4 +29,4 @@ def lexical_ranking(
     queries = [row["text"] for row in test for _ in row["candidates"]]
     scores = index.pairs(queries, np.arange(len(index))) + CHANCE * np.random.default_rng(seed).random(len(index))
     ends = np.cumsum([len(row["candidates"]) for row in test])
-    return scores_of_rows(np.split(scores, ends[:-1]))
+    return pad_scores(np.split(scores, ends[:-1]))

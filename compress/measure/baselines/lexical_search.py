@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from compress.data.bm25 import Bm25
 from compress.model_info import TaskInfo
 from compress.tasks.base import Row
-from compress.tasks.kinds.retrieval import KEPT, found_documents
+from compress.tasks.kinds.retrieval import MAX_RETRIEVED, retrieved_documents
 
 
 def lexical_search(
@@ -18,4 +18,4 @@ def lexical_search(
 ) -> NDArray[Any]:
     """The hundred best documents of each row of test. Nothing is learnt from train."""
     index = Bm25(row["document"] for row in documents)
-    return found_documents(*index.top([row["query"] for row in test], KEPT))
+    return retrieved_documents(*index.top([row["query"] for row in test], MAX_RETRIEVED))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from compress.model_info import TaskInfo
 from compress.tasks import kind_of
 from compress.tasks.base import Row
-from compress.tasks.kinds.question_answering import fields_of
+from compress.tasks.kinds.question_answering import prediction_fields
 
 WORD = re.compile(r"\w+(?:[.,'-]\w+)*%?")
 SENTENCE_END = re.compile(r"[.!?]['\")\]]*\s+(?=[A-Z\d\"'(\[])")
@@ -135,7 +135,7 @@ def _answers(rows: Sequence[Row], weights: Mapping[str, float]) -> NDArray[Any]:
         (context[max(0, at.start) : max(0, at.end)], at.start, at.end, at.shared, 0.0, at.shared, at.start >= 0, 1.0)
         for context, at in found
     ]
-    return np.array(lines, dtype=fields_of(width))
+    return np.array(lines, dtype=prediction_fields(width))
 
 
 def _sample(rows: Sequence[Row], seed: int) -> list[Row]:

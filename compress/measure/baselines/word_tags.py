@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from compress.model_info import TaskInfo
 from compress.tasks.base import Row
-from compress.tasks.kinds.token_classification import PIECE, TokenClassification
+from compress.tasks.kinds.token_classification import WORD, TokenClassification
 
 MOST_ROWS = 100_000
 """Training rows used, at most, so that memory stays flat whatever the data."""
@@ -43,7 +43,7 @@ def _most_frequent(rows: Sequence[Row], seed: int) -> dict[str, tuple[int, float
 
 def _looked_up(words: Sequence[str], known: dict[str, tuple[int, float]]) -> NDArray[Any]:
     """The words that are known, in the form of what a model says of them."""
-    return np.array([(place, *known[word], ROOM) for place, word in enumerate(words) if word in known], PIECE)
+    return np.array([(place, *known[word], ROOM) for place, word in enumerate(words) if word in known], WORD)
 
 
 def _sample(rows: int, seed: int) -> NDArray[np.intp]:

@@ -78,15 +78,15 @@ def class_scores(kind: Kind, task: TaskInfo, answers: Predictions, gold: NDArray
     if counts is None:
         return {}
     names = kind.class_names(task.labels)
-    lines = zip(names, counts.hits.tolist(), counts.decided.tolist(), counts.true.tolist(), strict=True)
+    lines = zip(names, counts.hits.tolist(), counts.predicted.tolist(), counts.true.tolist(), strict=True)
     return {
         label: ClassScore(
             rows=true,
             recall=hits / true,
-            precision=hits / decided if decided else None,
-            f1=2 * hits / (decided + true),
+            precision=hits / predicted if predicted else None,
+            f1=2 * hits / (predicted + true),
         )
-        for label, hits, decided, true in lines
+        for label, hits, predicted, true in lines
         if true
     }
 

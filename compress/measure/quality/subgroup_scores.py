@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from compress.errors import UsageError
 from compress.measure.quality.bootstrap_scorer import BootstrapScorer, Predictions, to_score
 from compress.measure.quality.quality_result import SliceScore
-from compress.tasks.parsing.columns import EMPTY
+from compress.tasks.parsing.columns import EMPTY_VALUE
 
 ENOUGH_ROWS = 30
 """Rows from which a score is told: of fewer, the interval is so wide, and so wrong, that the value misleads."""
@@ -91,15 +91,15 @@ def _quartiles(values: NDArray[np.float64], unit: str = "") -> list[Group]:
         spanned = low if low == high else f"{low}-{high}" if unit else f"{low} to {high}"
         groups.append(Group(f"{spanned} {unit}".rstrip(), rows))
     if len(known) < len(values):
-        groups.append(Group(EMPTY, np.flatnonzero(np.isnan(values))))
+        groups.append(Group(EMPTY_VALUE, np.flatnonzero(np.isnan(values))))
     return groups
 
 
 def _numbers(distinct: NDArray[np.str_]) -> NDArray[np.float64] | None:
     """The values as numbers, empty ones as nan; None where any is something else."""
     try:
-        numbers = [float("nan") if value == EMPTY else float(value) for value in distinct.tolist()]
+        numbers = [float("nan") if value == EMPTY_VALUE else float(value) for value in distinct.tolist()]
     except ValueError:
         return None
     found = np.asarray(numbers)
-    return found if np.isfinite(found[distinct != EMPTY]).all() else None
+    return found if np.isfinite(found[distinct != EMPTY_VALUE]).all() else None

@@ -53,8 +53,8 @@ def rounds_in_time(rounds: int, processes: int, foreseen: float, wanted: float) 
     Models so slow that a pass over the calls exceeds a turn get fewer rounds, down to one a process: long calls are
     disturbed less each, and it is processes that count.
     """
-    valid_rows = rounds if foreseen <= wanted else int(rounds * wanted / foreseen)
-    return min(rounds, max(valid_rows, processes, FEWEST_ROUNDS))
+    affordable = rounds if foreseen <= wanted else int(rounds * wanted / foreseen)
+    return min(rounds, max(affordable, processes, FEWEST_ROUNDS))
 
 
 def turn_orders(keys: Sequence[str], seed: int) -> Iterator[list[str]]:

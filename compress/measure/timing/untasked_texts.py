@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from compress.batch_arrays import INPUT_ARRAYS
 from compress.data.tokenizer import TOKENIZER_FILE, TextTokenizer
 from compress.errors import ModelError
 from compress.measure.timing.timing_inputs import Call, Text
 from compress.tasks.base import Arrays, Example
-from compress.tasks.kinds.text_kind import collate_text
+from compress.tasks.model_interface import collate
 
 MOST_PIECES = 512
 """Where longer texts are cut for a model that does not tell how much it reads."""
@@ -23,7 +24,7 @@ def tokenize(model: Path, calls: Iterable[Call]) -> Iterator[Arrays]:
     tokens = TextTokenizer.load(folder)
     most = tokens.longest or MOST_PIECES
     for call in calls:
-        yield collate_text([_example(text, tokens, most) for text in call], tokens.pad_id)
+        yield collate([_example(text, tokens, most) for text in call], INPUT_ARRAYS, tokens.pad_id)
 
 
 def tokenizer_folder(model: Path) -> Path | None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.data.encode import encode_rows, training_examples
-from compress.data.splits.prepare_splits import Roles, load_prepared
+from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_info
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import CompressError, ModelError
@@ -113,7 +113,7 @@ class Estimates:
         return folder if folder is not None and folder.is_dir() else None
 
     @cached_property
-    def _roles(self) -> Roles | None:
+    def _roles(self) -> PreparedData | None:
         folder = self._folder("data")
         try:
             return load_prepared(folder) if folder else None

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from compress.console import Console, duration
-from compress.data.splits.corpus import documents_of
-from compress.data.splits.prepare_splits import DATA_FILE, Roles, load_prepared
+from compress.data.splits.corpus import documents_name
+from compress.data.splits.prepare_splits import DATA_FILE, PreparedData, load_prepared
 from compress.data.splits.row_store import RowWriter
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.errors import pluralize
@@ -104,14 +104,14 @@ def _shorten(settings: Training) -> Training:
     return settings.model_copy(update=short)
 
 
-def _write_sample(roles: Roles, train_rows: int, folder: Path) -> None:
+def _write_sample(roles: PreparedData, train_rows: int, folder: Path) -> None:
     """Write a data folder with rows at even steps, so that their lengths are representative."""
     folder.mkdir()
     limits: dict[Role, int] = {"train": train_rows, "select": SELECT_ROWS, "test": 1}
     for role, limit in limits.items():
         _copy(roles.rows(role), folder, role, limit)
         if kind_of(roles.info.task_info).searches and role != "train":
-            _copy(roles.documents(role), folder, documents_of(role), len(roles.documents(role)))
+            _copy(roles.documents(role), folder, documents_name(role), len(roles.documents(role)))
     counts = {role: min(limit, len(roles.rows(role))) for role, limit in limits.items()}
     info = roles.info.model_copy(update={"counts": counts})
     (folder / DATA_FILE).write_text(info.model_dump_json(), encoding="utf-8")

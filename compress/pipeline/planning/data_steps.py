@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from compress.data.loading.data_digest import PARTS, contents_digest, entries
+from compress.data.loading.data_digest import PARTS, contents_digest, source_entries
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.pipeline.fingerprint import hashed_settings
 from compress.pipeline.graph import Plan
@@ -28,7 +28,7 @@ def add_data(plan: Plan) -> None:
 def add_unlabelled(plan: Plan) -> None:
     """Unlabelled texts have a step of their own, for distillation alone: adding some changes no teacher."""
     recipe, data = plan.recipe, plan.recipe.task.data
-    if not (entries(data, UNLABELLED) and any(recipe.distillations())):
+    if not (source_entries(data, UNLABELLED) and any(recipe.distillations())):
         return
     settings = {
         "contents": contents_digest(data, (UNLABELLED,)),

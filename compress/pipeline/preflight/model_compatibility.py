@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from compress.cards import find_teacher
-from compress.data.loading.data_digest import entries
+from compress.data.loading.data_digest import source_entries
 from compress.data.tokenizer import check_length
 from compress.errors import ModelError, UsageError
 from compress.families import family_named, max_positions, require_prunable
@@ -76,7 +76,7 @@ def compatibility_errors(recipe: Recipe, cards: Sequence[Path] = (), task: TaskI
     for part, settings in _distillations(recipe).items():
         yield from _refusals(part, partial(_follows_layers, part, recipe, settings, teacher, origin))
         yield from _refusals(part, partial(_follows_margins, settings, recipe.task))
-        unlabelled = bool(entries(recipe.task.data, "unlabelled"))
+        unlabelled = bool(source_entries(recipe.task.data, "unlabelled"))
         yield from _refusals(part, partial(check_unlabelled, settings, unlabelled))
         yield from _refusals(part, partial(check_local_batch_size, settings, Launch.from_environment().world))
         yield from _refusals(part, partial(_says_words, settings))

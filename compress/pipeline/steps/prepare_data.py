@@ -13,9 +13,9 @@ SLICES_FILE = "slices.json"
 
 def data(context: StepContext, task: Task, seed: int) -> float:
     """Read the rows of every role into memory-mapped files."""
-    from compress.data.splits.prepare_splits import prepare
+    from compress.data.splits.prepare_splits import prepare_splits
 
-    info = prepare(task, seed, context.work, context.console)
+    info = prepare_splits(task, seed, context.work, context.console)
     return float(sum(info.counts.values()))
 
 

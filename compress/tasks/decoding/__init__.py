@@ -1,1 +1,1 @@
-"""From model outputs to answers: spans, windows, thresholds, neighbours. Pure numpy."""
+"""From model outputs to predictions: answer spans, window pooling, thresholds, nearest neighbours. Pure numpy."""

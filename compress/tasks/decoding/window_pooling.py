@@ -1,4 +1,7 @@
-"""One answer of several windows: the logits of a long text from those of its parts."""
+"""One prediction of several windows: the logits of a long text from those of its windows, in numpy.
+
+`losses/tensor_ops/pool_window_logits.py` is the same rule with gradients.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def pooled(logits: NDArray[np.float64], counts: Sequence[int], how: str) -> NDArray[np.float64]:
-    """The logits of each row (rows, labels) from those of its windows (windows, outputs); ``counts`` windows a row.
+def pool_window_logits(logits: NDArray[np.float64], counts: Sequence[int], how: str) -> NDArray[np.float64]:
+    """Return the logits of each row (rows, labels) from those of its windows.
 
-    `mean` and `max` do what they say to each label. `attention` takes the last output of each window as how much the
-    window has to say, and weighs the others by the softmax of that. `cut` has one window a row.
+    Args:
+        logits: (windows, outputs), the windows of each row one after another.
+        counts: windows of each row.
+        how: `mean` or `max` of each label; `attention` takes the last output of each window as its weight, through a
+            softmax over the row; `cut` has one window per row.
     """
     starts = np.cumsum([0, *counts[:-1]])
     if how == "cut":
@@ -21,14 +27,14 @@ def pooled(logits: NDArray[np.float64], counts: Sequence[int], how: str) -> NDAr
     if how == "max":
         highest: NDArray[np.float64] = np.maximum.reduceat(logits, starts, axis=0)
         return highest
-    weights = np.ones(len(logits)) if how == "mean" else _odds(logits[:, -1], starts, counts)
+    weights = np.ones(len(logits)) if how == "mean" else _row_odds(logits[:, -1], starts, counts)
     values = logits if how == "mean" else logits[:, :-1]
     total = np.add.reduceat(weights, starts)
     mean: NDArray[np.float64] = np.add.reduceat(values * weights[:, None], starts, axis=0) / total[:, None]
     return mean
 
 
-def _odds(scores: NDArray[np.float64], starts: NDArray[Any], counts: Sequence[int]) -> NDArray[np.float64]:
-    """The exponentials of the scores, relative to the highest of each row so that none overflows."""
+def _row_odds(scores: NDArray[np.float64], starts: NDArray[Any], counts: Sequence[int]) -> NDArray[np.float64]:
+    """Return the exponentials of the scores relative to the highest of each row, so that none overflows."""
     odds: NDArray[np.float64] = np.exp(scores - np.repeat(np.maximum.reduceat(scores, starts), counts))
     return odds

@@ -1,7 +1,7 @@
 """What kinds share whose rows are a question with a list of texts, each scored on its own by one shared head.
 
 Each text gives one example, the question and the text as a pair, and the model gives it one number. Rows may have
-lists of different lengths: answers are arrays as wide as the longest list, filled up behind the end of the others.
+lists of different lengths: predictions are arrays as wide as the longest list, padded on the right.
 """
 
 from __future__ import annotations
@@ -12,96 +12,99 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from compress.batch_arrays import BatchArray
 from compress.errors import DataError, UsageError, pluralize
 from compress.model_info import TaskInfo
 from compress.tasks.base import Arrays, Encode, Example, Kind, Row, TaskInput
-from compress.tasks.kinds.text_kind import check_logits, collate_text, example_of, parts_of, stacked_labels
+from compress.tasks.kinds.text_kind import as_tuple, check_logits, labelled_example, same_argmax
+from compress.tasks.parsing.columns import SKIP_HINT
 
-MOST = 1000
-"""Texts of the longest list: answers of all rows are as wide as that, and in training a row goes into one batch."""
-LEAVE_OUT = "task.data.bad_rows: skip leaves such rows out and counts them"
+MAX_TEXTS = 1000
+"""Texts of the longest list: predictions of all rows are as wide as that, and in training a row goes into one batch."""
 
 
 class CandidateKind(Kind):
-    """A kind whose rows hold a question in `text` and a list of texts in ``listed``."""
+    """A kind whose rows hold a question in `text` and a list of texts in ``list_field``."""
 
     head = "sequence-classification"
     perturbable: tuple[str, ...] = ("text",)
-    columns: tuple[int, int | None] = (2, 2)
+    text_columns: tuple[int, int | None] = (2, 2)
     is_variadic = True
-    listed: str
+    batch_arrays = (BatchArray("labels", "example", np.float32, field="label"),)
+    list_field: str
     """The field of a canonical row that holds the list."""
-    least: int
+    min_texts: int
     """The shortest list that makes sense."""
 
-    def marks(self, row: Row) -> Sequence[float]:
-        """For each text of the list, how right it is (0: wrong)."""
+    def relevance(self, row: Row) -> Sequence[float]:
+        """Return how right each text of the list is (0: wrong)."""
         raise NotImplementedError
 
     def targets(self, row: Row) -> Iterable[Hashable]:
-        """Right texts from wrong ones, wherever in the list they stand."""
-        return self.marks(row)
+        """Return the relevance of the texts: right ones are to be distinguished from wrong ones."""
+        return self.relevance(row)
 
     def to_input(self, row: Row) -> TaskInput:
-        """The question and the texts of its list."""
-        return (str(row["text"]), *map(str, row[self.listed]))
+        """Return the question and the texts of its list."""
+        return (str(row["text"]), *map(str, row[self.list_field]))
 
     def from_input(self, given: TaskInput, task: TaskInfo) -> Row:
-        """The first text is the question, the others are its list."""
-        parts = parts_of(given)
-        if len(parts) <= self.least or not all(isinstance(part, str) for part in parts):
-            told = f"a question and {self.least} or more {self.listed}"
-            hint = "the question comes first; in a file there are tabs between them"
-            raise UsageError(f"{task.name} reads {told}; got {given!r}.", hint=hint)
-        return {"text": parts[0], self.listed: list(parts[1:])}
+        """Return the first text as the question, the others as its list."""
+        texts = as_tuple(given)
+        if len(texts) <= self.min_texts or not all(isinstance(text, str) for text in texts):
+            expected = f"a question and {self.min_texts} or more {self.list_field}"
+            hint = "the question comes first; in a file, separate them with tabs"
+            raise UsageError(f"{task.name} reads {expected}; got {given!r}.", hint=hint)
+        return {"text": texts[0], self.list_field: list(texts[1:])}
 
     def output_count(self, task: TaskInfo) -> int:
-        """One: the score of a text."""
+        """Return one: the score of a text."""
         return 1
 
     def keep_row_together(self, task: TaskInfo) -> bool:
-        """A score means something beside those of the same list only."""
+        """Return true: scores are compared within a list only."""
         return True
 
     def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:
-        """One example a text of the list."""
-        labels: Sequence[float | None] = [None] * len(row[self.listed]) if "label" not in row else self.marks(row)
-        pairs = zip(row[self.listed], labels, strict=True)
-        return [example_of(encode(row["text"], text, task.max_length), {"label": label}) for text, label in pairs]
-
-    def collate(self, examples: Sequence[Example], pad_id: int) -> Arrays:
-        """A padded batch; labels are float32 (n,), 0 for wrong texts."""
-        return {**collate_text(examples, pad_id), **stacked_labels(examples, np.float32)}
+        """Return one example per text of the list."""
+        texts = row[self.list_field]
+        labels: Sequence[float | None] = self.relevance(row) if "label" in row else [None] * len(texts)
+        pairs = zip(texts, labels, strict=True)
+        return [labelled_example(encode(row["text"], text, task.max_length), {"label": label}) for text, label in pairs]
 
     def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[NDArray[Any]]:
-        """The score of each example."""
+        """Return the score of each example."""
         return list(check_logits(outputs, width=1))
 
-
-def side_by_side(values: Sequence[NDArray[Any]], filler: float) -> NDArray[np.float64]:
-    """Lists of different lengths as one array (rows, longest), with ``filler`` behind the end of the shorter ones."""
-    found = np.full((len(values), max(map(len, values), default=0)), filler, dtype=np.float64)
-    for line, each in zip(found, values, strict=True):
-        line[: len(each)] = each
-    return found
+    def same_decision(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return where the same text has the highest score."""
+        return same_argmax(predictions, others)
 
 
-def of_rows(decided: Sequence[NDArray[Any]], counts: Sequence[int]) -> list[NDArray[Any]]:
-    """The scores of each row: ``counts`` of ``decided``, one number each."""
-    return np.split(np.concatenate(decided), np.cumsum(counts)[:-1])
+def pad_lists(values: Sequence[NDArray[Any]], fill: float) -> NDArray[np.float64]:
+    """Return lists of different lengths as one array (rows, longest), padded on the right."""
+    padded = np.full((len(values), max(map(len, values), default=0)), fill, dtype=np.float64)
+    for line, value in zip(padded, values, strict=True):
+        line[: len(value)] = value
+    return padded
 
 
-def checked_texts(found: Sequence[Any], named: str, least: int, where: str) -> list[str]:
-    """A list of texts of which none is empty, or a DataError that says which one is."""
-    if len(found) < least:
-        told = f"{pluralize(len(found), named)} where {least} or more are expected"
-        raise DataError(f"{where}: the row has {told}.", hint=LEAVE_OUT)
-    if len(found) > MOST:
-        raise DataError(f"{where}: there are {len(found):,} {named}s; {MOST:,} are read at most.", hint=LEAVE_OUT)
-    for number, text in enumerate(found, 1):
+def split_rows_scores(decoded: Sequence[NDArray[Any]], counts: Sequence[int]) -> list[NDArray[Any]]:
+    """Return the scores of each row: ``counts`` of ``decoded``, one number each."""
+    return np.split(np.concatenate(decoded), np.cumsum(counts)[:-1])
+
+
+def check_list(texts: Sequence[Any], item: str, min_texts: int, where: str) -> list[str]:
+    """Return a list of non-empty texts, or raise a DataError that names the invalid ``item``."""
+    if len(texts) < min_texts:
+        count = pluralize(len(texts), item)
+        raise DataError(f"{where}: the row has {count} where {min_texts} or more are expected.", hint=SKIP_HINT)
+    if len(texts) > MAX_TEXTS:
+        raise DataError(f"{where}: there are {len(texts):,} {item}s; at most {MAX_TEXTS:,} are read.", hint=SKIP_HINT)
+    for number, text in enumerate(texts, 1):
         if not isinstance(text, str):
-            told = "nothing" if text is None else f"{type(text).__name__} {str(text)[:40]!r}"
-            raise DataError(f"{where}: {named} {number} of {len(found)} is {told} where text is expected.")
+            content = "nothing" if text is None else f"{type(text).__name__} {str(text)[:40]!r}"
+            raise DataError(f"{where}: {item} {number} of {len(texts)} is {content} where text is expected.")
         if not text.strip():
-            raise DataError(f"{where}: {named} {number} of {len(found)} is empty.", hint=LEAVE_OUT)
-    return list(found)
+            raise DataError(f"{where}: {item} {number} of {len(texts)} is empty.", hint=SKIP_HINT)
+    return list(texts)

@@ -8,27 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from compress.batch_arrays import BatchArray
 from compress.errors import DataError, Problem
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks.base import Arrays, ClassCounts, Confidence, Example, Metric, Row
-from compress.tasks.kinds.text_kind import TextKind, collate_text, stacked_labels
-from compress.tasks.metrics.bootstrap_metrics import totals
-from compress.tasks.metrics.f1_mcc import (
-    confusion,
-    f1_each,
-    f1_of_classes,
-    macro_f1,
-    matthews,
-    mean_of_present,
-    total_variation,
-)
-from compress.tasks.parsing.columns import label_columns, pick, text_fields
-from compress.tasks.parsing.labels import collect, position
+from compress.tasks.base import ClassCounts, Confidence, Metric, Row
+from compress.tasks.kinds.text_kind import TextKind, label_column, same_argmax, softmax
+from compress.tasks.metrics.f1_mcc import class_f1, macro_f1, matthews, total_variation
+from compress.tasks.metrics.weighted_metrics import Scores, Weights, safe_divide, weighted_counts
+from compress.tasks.parsing.columns import column_value, label_columns, text_fields
+from compress.tasks.parsing.labels import class_index, collect_classes
 
 
 class Classification(TextKind):
-    """Answers are probabilities (rows, classes); a decision is the most probable class."""
+    """Predictions are probabilities (rows, classes); the decision is the most probable class."""
 
     name = "classification"
     problem = "single_label_classification"
@@ -38,117 +31,101 @@ class Classification(TextKind):
         Metric("macro_f1", floor=0.0),
         Metric("matthews", floor=0.0),
     )
+    batch_arrays = (BatchArray("labels", "example", np.int64, field="label"),)
     settings = ("labels", "first_label", "soft_labels", *TextKind.settings)
     exclusive = True
 
     def setting_problems(self, task: Task) -> Iterator[Problem]:
-        """Two classes at least; for `f1` two exactly."""
+        """Yield too few classes, and `f1` with other than two."""
         classes = None if task.labels is None else len(task.labels)
         if classes is not None and classes < 2:
-            yield Problem(("task", "labels"), f"names {classes} class: there is nothing to tell apart")
+            yield Problem(("task", "labels"), f"names {classes} class; at least two are needed")
         if task.metric == "f1" and classes not in (None, 2):
             yield Problem(("task", "metric"), f"f1 is for two classes and there are {classes}; macro_f1 is for more")
 
     def labels(self, values: Iterable[Any], task: Task) -> tuple[str, ...]:
-        """The classes the recipe names, or those among ``values``; one class alone cannot be learnt."""
-        labels = task.labels if task.labels is not None else collect(values)
+        """Return the classes that the recipe names, or those among ``values``; at least two."""
+        labels = task.labels if task.labels is not None else collect_classes(values)
         if len(labels) < 2:
-            told = f"only the class '{labels[0]}'" if labels else "no label at all"
-            raise DataError(f"train has {told}: there is nothing to tell apart.")
+            present = f"only the class '{labels[0]}'" if labels else "no label at all"
+            raise DataError(f"train has {present}; at least two classes are needed.")
         return labels
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
-        """Texts, and the class as its place in ``labels``."""
-        value = pick(raw, label_columns(task)[0], task, where)
-        return {**text_fields(raw, task, where), "label": position(value, task, labels, where)}
+        """Return the texts, and the class as its index in ``labels``."""
+        value = column_value(raw, label_columns(task)[0], task, where)
+        return {**text_fields(raw, task, where), "label": class_index(value, task, labels, where)}
 
     def argmax_label(self, probabilities: Sequence[float]) -> int:
-        """The most probable class, the first of equals."""
-        return max(range(len(probabilities)), key=lambda place: probabilities[place])
+        """Return the most probable class, the first of equals."""
+        return max(range(len(probabilities)), key=lambda index: probabilities[index])
 
-    def classes(self, row: Row) -> Sequence[int]:
-        """The class."""
+    def row_classes(self, row: Row) -> Sequence[int]:
+        """Return the class."""
         return (row["label"],)
 
-    def collate(self, examples: Sequence[Example], pad_id: int) -> Arrays:
-        """A padded batch; labels are int64 (n,)."""
-        return {**collate_text(examples, pad_id), **stacked_labels(examples, np.int64)}
-
     def predictions(
-        self, decided: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
+        self, decoded: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
     ) -> NDArray[Any]:
-        """Probabilities (rows, classes)."""
-        logits = self.logits(decided, counts, task)
-        odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        probabilities: NDArray[Any] = (odds / odds.sum(axis=-1, keepdims=True)).astype(np.float32)
-        return probabilities
+        """Return probabilities (rows, classes)."""
+        return softmax(self.logits(decoded, counts, task)).astype(np.float32)
 
     def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
-        """The true class of each row, int64."""
-        return np.fromiter((row["label"] for row in rows), dtype=np.int64, count=len(rows))
-
-    def score(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> dict[str, float]:
-        """Accuracy, macro F1, Matthews; with two classes also F1 of the last one, as GLUE counts it."""
-        matrix = confusion(answers.argmax(axis=-1), gold, len(task.labels))
-        scores = {"accuracy": float(np.trace(matrix) / max(1, matrix.sum()))}
-        if len(task.labels) == 2:
-            scores["f1"] = float(f1_of_classes(matrix)[-1])
-        return {**scores, "macro_f1": macro_f1(matrix), "matthews": matthews(matrix)}
-
-    def correct(self, answers: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_] | None:
-        """Whether the most probable class is the true one."""
-        right: NDArray[np.bool_] = answers.argmax(axis=-1) == gold
-        return right
+        """Return the true class of each row, int64."""
+        return label_column(rows, np.int64)
 
     def weighted_scores(
-        self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo, times: NDArray[np.float64]
-    ) -> dict[str, NDArray[np.float64]]:
-        """From the counts of each class in each draw: (draws, classes)."""
-        chosen, classes = answers.argmax(axis=-1), len(task.labels)
+        self, predictions: NDArray[Any], gold: NDArray[Any], task: TaskInfo, weights: Weights
+    ) -> dict[str, Scores]:
+        """Return accuracy, macro F1 and Matthews; with two classes also F1 of the last one, as GLUE counts it."""
+        counts, rows = self.weighted_class_counts(predictions, gold, task, weights), weights.sum(axis=1)
+        scores = {"accuracy": safe_divide(counts.hits.sum(axis=1), rows)}
+        if len(task.labels) == 2:
+            scores["f1"] = class_f1(counts)[:, -1]
+        return {**scores, "macro_f1": macro_f1(counts), "matthews": matthews(counts, rows)}
+
+    def weighted_class_counts(
+        self, predictions: NDArray[Any], gold: NDArray[Any], task: TaskInfo, weights: Weights
+    ) -> ClassCounts:
+        """Return the diagonal, the columns and the lines of each draw's confusion matrix."""
+        chosen, classes = predictions.argmax(axis=-1), len(task.labels)
         right = chosen == gold
-        hits = totals(gold[right], classes, times[:, right])
-        decided, true = totals(chosen, classes, times), totals(gold, classes, times)
-        rows, each = times.sum(axis=1), f1_each(hits, decided, true)
-        scores = {"accuracy": hits.sum(axis=1) / rows}
-        if classes == 2:
-            scores["f1"] = each[:, -1]
-        by_chance = (true * decided).sum(axis=1)
-        spread = np.sqrt(rows**2 - (decided**2).sum(axis=1)) * np.sqrt(rows**2 - (true**2).sum(axis=1))
-        above = hits.sum(axis=1) * rows - by_chance
-        matthews_of_draws = np.divide(above, spread, out=np.zeros_like(rows), where=spread > 0)
-        return {**scores, "macro_f1": mean_of_present(each, decided + true), "matthews": matthews_of_draws}
+        return ClassCounts(
+            hits=weighted_counts(gold[right], classes, weights[:, right]),
+            predicted=weighted_counts(chosen, classes, weights),
+            true=weighted_counts(gold, classes, weights),
+        )
 
-    def class_counts(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> ClassCounts | None:
-        """The diagonal, the columns and the lines of the confusion matrix."""
-        matrix = confusion(answers.argmax(axis=-1), gold, len(task.labels))
-        return ClassCounts(np.diag(matrix), matrix.sum(axis=0), matrix.sum(axis=1))
+    def correct(self, predictions: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return whether the most probable class is the true one."""
+        right: NDArray[np.bool_] = predictions.argmax(axis=-1) == gold
+        return right
 
-    def same_decision(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
-        """Where the most probable class is the same."""
-        equal: NDArray[np.bool_] = answers.argmax(axis=-1) == others.argmax(axis=-1)
-        return equal
+    def same_decision(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return where the most probable class is the same."""
+        return same_argmax(predictions, others)
 
-    def distance(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64] | None:
-        """The total variation distance of the two distributions: how much probability lies elsewhere, 0 to 1."""
-        return total_variation(answers, others)
+    def distance(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the total variation distance of the two distributions, 0 to 1."""
+        return total_variation(predictions, others)
 
-    def confidence(self, answers: NDArray[Any], gold: NDArray[Any]) -> Confidence | None:
-        """One decision a row: the most probable class."""
-        right = answers.argmax(axis=-1) == gold
-        return Confidence(np.arange(len(gold)), answers.max(axis=-1).astype(np.float64), right)
+    def confidence(self, predictions: NDArray[Any], gold: NDArray[Any]) -> Confidence:
+        """Return one decision per row: the most probable class."""
+        stated = predictions.max(axis=-1).astype(np.float64)
+        return Confidence(np.arange(len(gold)), stated, self.correct(predictions, gold))
 
-    def to_json(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
-        """The class by name, with its probability."""
-        best = answers.argmax(axis=-1)
+    def to_json(self, predictions: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+        """Return the class by name, with its probability."""
+        best = predictions.argmax(axis=-1)
         return [
             {"label": task.labels[index], "probability": float(line[index])}
-            for index, line in zip(best, answers, strict=True)
+            for index, line in zip(best, predictions, strict=True)
         ]
 
-    def describe(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
-        """`positive (98 %)`."""
-        return [f"{found['label']} ({100 * found['probability']:.0f} %)" for found in self.to_json(answers, task)]
+    def describe(self, predictions: NDArray[Any], task: TaskInfo) -> list[str]:
+        """Return `positive (98 %)`."""
+        return [f"{row['label']} ({100 * row['probability']:.0f} %)" for row in self.to_json(predictions, task)]
 
     def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
-        """`positive`."""
+        """Return `positive`."""
         return [task.labels[index] for index in gold]

@@ -9,21 +9,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from compress.batch_arrays import BatchArray
 from compress.errors import DataError, Problem
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks.base import Arrays, ClassCounts, Confidence, Example, Metric, Row
-from compress.tasks.kinds.text_kind import TextKind, collate_text, stacked_labels
-from compress.tasks.metrics.f1_mcc import f1_each, mean_of_present
-from compress.tasks.parsing.columns import is_missing, label_columns, listed, pick, text_fields
-from compress.tasks.parsing.labels import collect, position
+from compress.tasks.base import ClassCounts, Confidence, Metric, Row
+from compress.tasks.kinds.text_kind import TextKind
+from compress.tasks.metrics.f1_mcc import macro_f1, micro_f1
+from compress.tasks.metrics.weighted_metrics import Scores, Weights, weighted_means
+from compress.tasks.parsing.columns import column_value, is_missing, label_columns, parse_list, text_fields
+from compress.tasks.parsing.labels import class_index, collect_classes
 
 THRESHOLD = 0.5
-"""A class is decided from this probability on."""
+"""A class is predicted from this probability on."""
 
 
 class MultiLabel(TextKind):
-    """Answers are probabilities (rows, classes), each on its own; a decision is the set of those above one half."""
+    """Predictions are independent probabilities (rows, classes); the decision is the set of those from one half on."""
 
     name = "multi_label"
     problem = "multi_label_classification"
@@ -32,174 +34,152 @@ class MultiLabel(TextKind):
         Metric("macro_f1", floor=0.0),
         Metric("subset_accuracy", floor=0.0, is_accuracy=True, needs_varied_labels=False),
     )
-    label_columns = None
+    batch_arrays = (BatchArray("labels", "example", np.float32, field="label"),)
+    max_label_columns = None
     settings = ("labels", "first_label", "soft_labels", *TextKind.settings)
 
     def setting_problems(self, task: Task) -> Iterator[Problem]:
-        """A class a column, where there are several columns."""
+        """Yield a number of classes that differs from the number of label columns, where there are several."""
         columns = len(label_columns(task))
         if task.labels is not None and columns > 1 and len(task.labels) != columns:
             yield Problem(("task", "labels"), f"names {len(task.labels)} classes for {columns} columns")
 
     def labels(self, values: Iterable[Any], task: Task) -> tuple[str, ...]:
-        """The classes the recipe names, else the names of several columns, else those among the lists of ``values``."""
+        """Return the classes the recipe names, else the names of several columns, else those in the lists."""
         if task.labels is not None:
             return task.labels
         columns = label_columns(task)
         if len(columns) > 1:
             return columns
-        odd = deque[Any](maxlen=1)
-        labels = collect(_names(values, odd.append))
-        # Cells that hold no classes have a row and a line, and reading the rows will tell them.
-        if not labels and not odd:
+        invalid = deque[Any](maxlen=1)
+        labels = collect_classes(_cell_classes(values, invalid.append))
+        # Invalid cells are reported with their row and line when the rows are read.
+        if not labels and not invalid:
             raise DataError("no row of train has any class: there is nothing to learn.")
         return labels
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
-        """Texts, and 0 or 1 for each of ``labels``."""
+        """Return the texts, and 0 or 1 for each of ``labels``."""
         columns = label_columns(task)
         fields = text_fields(raw, task, where)
         if len(columns) > 1:
-            marks = [_mark(pick(raw, column, task, where), column, where) for column in columns]
+            marks = [_parse_mark(column_value(raw, column, task, where), column, where) for column in columns]
             return {**fields, "label": marks}
         marks = [0.0] * len(labels)
-        for name in _listed(pick(raw, columns[0], task, where), where):
-            marks[position(name, task, labels, where)] = 1.0
+        for name in _class_list(column_value(raw, columns[0], task, where), where):
+            marks[class_index(name, task, labels, where)] = 1.0
         return {**fields, "label": marks}
 
     def placeholder_label(self, row: Row, task: TaskInfo) -> Row:
-        """No class."""
+        """Return no class."""
         return {"label": [0.0] * len(task.labels)}
 
     def argmax_label(self, probabilities: Sequence[float]) -> list[float]:
-        """1 for each class that is as probable as not."""
+        """Return 1 for each class of at least probability one half."""
         return [float(probability >= THRESHOLD) for probability in probabilities]
 
-    def classes(self, row: Row) -> Sequence[int]:
-        """Those marked."""
+    def row_classes(self, row: Row) -> Sequence[int]:
+        """Return the classes of the row."""
         return [index for index, mark in enumerate(row["label"]) if mark]
 
-    def collate(self, examples: Sequence[Example], pad_id: int) -> Arrays:
-        """A padded batch; labels are float32 (n, classes)."""
-        return {**collate_text(examples, pad_id), **stacked_labels(examples, np.float32)}
-
     def predictions(
-        self, decided: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
+        self, decoded: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
     ) -> NDArray[Any]:
-        """Probabilities (rows, classes): the logistic function of each logit, in a form that cannot overflow."""
-        logits = self.logits(decided, counts, task)
+        """Return probabilities (rows, classes): the logistic function, in a form that cannot overflow."""
+        logits = self.logits(decoded, counts, task)
         probabilities: NDArray[Any] = (0.5 * (1.0 + np.tanh(0.5 * logits))).astype(np.float32)
         return probabilities
 
     def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
-        """0 or 1 for each row and class."""
+        """Return 0 or 1 for each row and class."""
         return np.asarray([row["label"] for row in rows], dtype=np.float32)
 
-    def score(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> dict[str, float]:
-        """F1 over all decisions, the mean F1 of the classes that occur, the share of rows with every class right."""
-        decided, true = _decided(answers), gold > THRESHOLD
-        hits, chosen, there = (marks.sum(axis=0) for marks in (decided & true, decided, true))
-        present = (chosen + there) > 0
-        each = f1_each(hits, chosen, there)
-        return {
-            "micro_f1": float(f1_each(hits.sum(), chosen.sum(), there.sum())),
-            "macro_f1": float(each[present].mean()) if present.any() else 0.0,
-            "subset_accuracy": float((decided == true).all(axis=-1).mean()) if len(gold) else 0.0,
-        }
+    def weighted_scores(
+        self, predictions: NDArray[Any], gold: NDArray[Any], task: TaskInfo, weights: Weights
+    ) -> dict[str, Scores]:
+        """Return F1 over all decisions, the mean F1 of classes that occur, the share of rows with every class right."""
+        counts = self.weighted_class_counts(predictions, gold, task, weights)
+        rows = weighted_means({"subset_accuracy": self.correct(predictions, gold)}, weights)
+        return {"micro_f1": micro_f1(counts), "macro_f1": macro_f1(counts), **rows}
 
-    def correct(self, answers: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_] | None:
-        """Whether every class of a row is right."""
-        right: NDArray[np.bool_] = (_decided(answers) == (gold > THRESHOLD)).all(axis=-1)
+    def weighted_class_counts(
+        self, predictions: NDArray[Any], gold: NDArray[Any], task: TaskInfo, weights: Weights
+    ) -> ClassCounts:
+        """Return how often each class was predicted, true, and both."""
+        chosen, true = _decisions(predictions), gold > THRESHOLD
+        return ClassCounts(*(weights @ marks for marks in (chosen & true, chosen, true)))
+
+    def correct(self, predictions: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return whether every class of a row is right."""
+        right: NDArray[np.bool_] = (_decisions(predictions) == (gold > THRESHOLD)).all(axis=-1)
         return right
 
-    def weighted_scores(
-        self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo, times: NDArray[np.float64]
-    ) -> dict[str, NDArray[np.float64]]:
-        """From the counts of each class in each draw: (draws, classes)."""
-        decided, true = _decided(answers), gold > THRESHOLD
-        hits, chosen, there = (times @ marks for marks in (decided & true, decided, true))
-        right = (decided == true).all(axis=-1)
-        return {
-            "micro_f1": f1_each(hits.sum(axis=1), chosen.sum(axis=1), there.sum(axis=1)),
-            "macro_f1": mean_of_present(f1_each(hits, chosen, there), chosen + there),
-            "subset_accuracy": times @ right / times.sum(axis=1),
-        }
-
-    def class_counts(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> ClassCounts | None:
-        """How often each class was decided, true, and both."""
-        decided, true = _decided(answers), gold > THRESHOLD
-        return ClassCounts(*(marks.sum(axis=0) for marks in (decided & true, decided, true)))
-
-    def same_decision(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
-        """Where the same set of classes is decided."""
-        equal: NDArray[np.bool_] = (_decided(answers) == _decided(others)).all(axis=-1)
+    def same_decision(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return where the same set of classes is predicted."""
+        equal: NDArray[np.bool_] = (_decisions(predictions) == _decisions(others)).all(axis=-1)
         return equal
 
-    def distance(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64] | None:
-        """The largest difference between two probabilities of the same class, 0 to 1."""
-        largest: NDArray[np.float64] = np.abs(answers.astype(np.float64) - others).max(axis=-1)
+    def distance(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the largest difference between two probabilities of the same class, 0 to 1."""
+        largest: NDArray[np.float64] = np.abs(predictions.astype(np.float64) - others).max(axis=-1)
         return largest
 
-    def confidence(self, answers: NDArray[Any], gold: NDArray[Any]) -> Confidence | None:
-        """A decision for each row and class: whether it applies, with the probability of that."""
-        stated = np.maximum(answers, 1.0 - answers).astype(np.float64).ravel()
-        right = (_decided(answers) == (gold > THRESHOLD)).ravel()
-        return Confidence(np.repeat(np.arange(len(gold)), answers.shape[1]), stated, right)
+    def confidence(self, predictions: NDArray[Any], gold: NDArray[Any]) -> Confidence:
+        """Return a decision for each row and class: whether it applies, with the probability of that."""
+        stated = np.maximum(predictions, 1.0 - predictions).astype(np.float64).ravel()
+        right = (_decisions(predictions) == (gold > THRESHOLD)).ravel()
+        return Confidence(np.repeat(np.arange(len(gold)), predictions.shape[1]), stated, right)
 
-    def to_json(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
-        """The decided classes by name, and every class's probability."""
+    def to_json(self, predictions: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+        """Return the predicted classes by name, and every class's probability."""
+        rows = [dict(zip(task.labels, map(float, line), strict=True)) for line in predictions]
         return [
-            {
-                "labels": [
-                    label for label, probability in zip(task.labels, line, strict=True) if probability >= THRESHOLD
-                ],
-                "probabilities": {label: float(value) for label, value in zip(task.labels, line, strict=True)},
-            }
-            for line in answers
+            {"labels": [label for label, value in row.items() if value >= THRESHOLD], "probabilities": row}
+            for row in rows
         ]
 
-    def describe(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
-        """`news (98 %), sport (51 %)`."""
+    def describe(self, predictions: NDArray[Any], task: TaskInfo) -> list[str]:
+        """Return `news (98 %), sport (51 %)`."""
         return [
-            ", ".join(f"{label} ({100 * found['probabilities'][label]:.0f} %)" for label in found["labels"]) or "none"
-            for found in self.to_json(answers, task)
+            ", ".join(f"{label} ({100 * row['probabilities'][label]:.0f} %)" for label in row["labels"]) or "none"
+            for row in self.to_json(predictions, task)
         ]
 
     def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
-        """`news, sport`."""
+        """Return `news, sport`."""
         lines = (zip(task.labels, line, strict=True) for line in gold)
         return [", ".join(label for label, mark in line if mark > THRESHOLD) or "none" for line in lines]
 
 
-def _decided(answers: NDArray[Any]) -> NDArray[np.bool_]:
-    decided: NDArray[np.bool_] = answers >= THRESHOLD
-    return decided
+def _decisions(predictions: NDArray[Any]) -> NDArray[np.bool_]:
+    decisions: NDArray[np.bool_] = predictions >= THRESHOLD
+    return decisions
 
 
-def _names(values: Iterable[Any], odd: Callable[[Any], None]) -> Iterator[Any]:
-    """The classes of all cells but ``odd`` ones, which hold no list, or a list of something else."""
+def _cell_classes(values: Iterable[Any], invalid: Callable[[Any], None]) -> Iterator[Any]:
+    """Yield the classes of all cells; cells without a list, or with a list of lists, go to ``invalid``."""
     for value in values:
-        found = listed(value)
-        if found is None or any(isinstance(name, (list, tuple, dict)) for name in found):
-            odd(value)
+        classes = parse_list(value)
+        if classes is None or any(isinstance(name, (list, tuple, dict)) for name in classes):
+            invalid(value)
         else:
-            yield from found
+            yield from classes
 
 
-def _listed(value: Any, where: str) -> list[Any]:
-    """The classes of one cell, which holds a list."""
-    found = listed(value)
-    if found is not None:
-        return found
-    told = "nothing" if is_missing(value) else repr(str(value)[:60])
+def _class_list(value: Any, where: str) -> list[Any]:
+    """Return the list of classes in a cell."""
+    classes = parse_list(value)
+    if classes is not None:
+        return classes
+    content = "nothing" if is_missing(value) else repr(str(value)[:60])
     raise DataError(
-        f"{where}: the label holds {told} where a list of classes is expected.",
+        f"{where}: the label holds {content} where a list of classes is expected.",
         hint='write a list (["news", "sport"], or [] for none), or name several columns of 0 and 1 in task.label',
     )
 
 
-def _mark(value: Any, column: str, where: str) -> float:
-    """0 or 1 from a column that stands for one class."""
+def _parse_mark(value: Any, column: str, where: str) -> float:
+    """Return 0 or 1 from the column of one class."""
     text = str(int(value)) if isinstance(value, (bool, float)) and value in (0, 1) else str(value).strip()
     if text not in ("0", "1"):
         raise DataError(f"{where}: column '{column}' holds {str(value)[:40]!r} where 0 or 1 is expected.")

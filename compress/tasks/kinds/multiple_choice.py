@@ -13,188 +13,179 @@ from compress.errors import DataError, pluralize
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.base import Confidence, Metric, Row
-from compress.tasks.kinds.candidate_kind import LEAVE_OUT, CandidateKind, checked_texts, of_rows, side_by_side
+from compress.tasks.kinds.candidate_kind import CandidateKind, check_list, pad_lists, split_rows_scores
+from compress.tasks.kinds.text_kind import label_column, softmax
 from compress.tasks.metrics.f1_mcc import total_variation
-from compress.tasks.parsing.columns import is_missing, label_columns, label_name, listed, pick, text
+from compress.tasks.parsing.columns import (
+    SKIP_HINT,
+    class_name,
+    column_value,
+    is_missing,
+    label_columns,
+    parse_list,
+    text_value,
+)
 
-BEHIND = -1.0
-"""Stands in answers behind the last choice of a row."""
+NO_CHOICE = -1.0
+"""Pads predictions after the last choice of a row."""
 
 
 class MultipleChoice(CandidateKind):
-    """Answers are probabilities (rows, most choices), -1 behind the last choice of a row.
+    """Predictions are probabilities (rows, most choices), -1 after the last choice of a row.
 
     ``task.text`` names the question and a column that holds the list of choices, or the question and a column for each
     choice. The answer is a letter (A for the first choice), a whole number counted from ``task.first_label``, or the
-    text of the right choice. Choices with labels of their own, {"text": [...], "label": [...]}, are told by those, or
-    by the text. What may mean two choices is refused; a number that is no text ("2") means a place.
+    text of the right choice. Where choices have labels of their own, {"text": [...], "label": [...]}, the answer is
+    one of those, or the text. Answers that may mean two choices are refused; a number that is no text is an index.
     """
 
     name = "multiple_choice"
     problem = "choice"
+    hub_pipeline = "multiple-choice"
     metrics: tuple[Metric, ...] = (Metric("accuracy", is_accuracy=True, needs_varied_labels=False),)
     fields: tuple[str, ...] = ("text", "choices", "label")
-    columns: tuple[int, int | None] = (2, None)
+    text_columns: tuple[int, int | None] = (2, None)
     example = "choice"
     settings: tuple[str, ...] = ("first_label",)
-    listed = "choices"
-    least = 2
+    list_field = "choices"
+    min_texts = 2
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
-        """The question, its choices, and the place of the right one."""
-        choices, names = _choices(raw, task, where)
-        found = checked_texts(choices, "choice", self.least, where)
-        answer = pick(raw, label_columns(task)[0], task, where)
-        place = _place(answer, found, names, task.first_label, where)
-        return {"text": text(raw, task.text[0], task, where), "choices": found, "label": place}
+        """Return the question, its choices, and the index of the right one."""
+        texts, names = _choices(raw, task, where)
+        choices = check_list(texts, "choice", self.min_texts, where)
+        answer = column_value(raw, label_columns(task)[0], task, where)
+        index = _choice_index(answer, choices, names, task.first_label, where)
+        return {"text": text_value(raw, task.text[0], task, where), "choices": choices, "label": index}
 
     def parse_input(self, raw: Mapping[str, Any], task: Task, where: str) -> tuple[str, ...]:
-        """The question and its choices."""
-        choices = checked_texts(_choices(raw, task, where)[0], "choice", self.least, where)
-        return text(raw, task.text[0], task, where), *choices
+        """Return the question and its choices."""
+        choices = check_list(_choices(raw, task, where)[0], "choice", self.min_texts, where)
+        return text_value(raw, task.text[0], task, where), *choices
 
-    def marks(self, row: Row) -> Sequence[float]:
-        """1 for the right choice."""
-        return [float(place == row["label"]) for place in range(len(row["choices"]))]
+    def relevance(self, row: Row) -> Sequence[float]:
+        """Return 1 for the right choice."""
+        return [float(index == row["label"]) for index in range(len(row["choices"]))]
 
     def predictions(
-        self, decided: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
+        self, decoded: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
     ) -> NDArray[Any]:
-        """The softmax of each row's scores."""
-        return probabilities(of_rows(decided, counts))
+        """Return the softmax of each row's scores."""
+        return choice_probabilities(split_rows_scores(decoded, counts))
 
     def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
-        """The place of the right choice, int64."""
-        return np.fromiter((row["label"] for row in rows), dtype=np.int64, count=len(rows))
+        """Return the index of the right choice, int64."""
+        return label_column(rows, np.int64)
 
-    def score(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> dict[str, float]:
-        """The share of rows with the right choice."""
-        return {"accuracy": float(_right(answers, gold).mean()) if len(gold) else 0.0}
+    def row_scores(self, predictions: NDArray[Any], gold: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Return accuracy: whether the right choice was predicted."""
+        return {"accuracy": self.correct(predictions, gold)}
 
-    def correct(self, answers: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_] | None:
-        """Whether the right choice is more probable than any other: a tie is no decision, so it is not right."""
-        return _right(answers, gold)
+    def correct(self, predictions: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return whether the right choice is more probable than any other: a tie is wrong."""
+        is_gold = np.arange(predictions.shape[1]) == gold[:, None]
+        best_of_others = np.where(is_gold, -np.inf, predictions).max(axis=-1)
+        right: NDArray[np.bool_] = predictions[is_gold] > best_of_others
+        return right
 
-    def weighted_scores(
-        self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo, times: NDArray[np.float64]
-    ) -> dict[str, NDArray[np.float64]]:
-        """Each row counts as often as it was drawn."""
-        return {"accuracy": times @ _right(answers, gold) / times.sum(axis=1)}
+    def distance(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the total variation distance of the two distributions, 0 to 1."""
+        return total_variation(predictions, others)
 
-    def same_decision(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
-        """Where the most probable choice is the same."""
-        equal: NDArray[np.bool_] = answers.argmax(axis=-1) == others.argmax(axis=-1)
-        return equal
+    def confidence(self, predictions: NDArray[Any], gold: NDArray[Any]) -> Confidence:
+        """Return one decision per row: the most probable choice."""
+        stated = predictions.max(axis=-1).astype(np.float64)
+        return Confidence(np.arange(len(gold)), stated, self.correct(predictions, gold))
 
-    def distance(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64] | None:
-        """The total variation distance of the two distributions: how much probability lies elsewhere, 0 to 1."""
-        return total_variation(answers, others)
+    def to_json(self, predictions: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+        """Return the choice by its letter and its index, with its probability, and those of all choices."""
+        rows = []
+        for line in predictions:
+            index, values = int(line.argmax()), [float(value) for value in line if value != NO_CHOICE]
+            best = {"choice": letter(index), "place": index, "probability": values[index]}
+            rows.append({**best, "probabilities": values})
+        return rows
 
-    def confidence(self, answers: NDArray[Any], gold: NDArray[Any]) -> Confidence | None:
-        """One decision a row: the most probable choice."""
-        return Confidence(np.arange(len(gold)), answers.max(axis=-1).astype(np.float64), _right(answers, gold))
-
-    def to_json(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
-        """The choice by its letter and its place from 0, with its probability, and those of all choices."""
-        found = []
-        for line in answers:
-            place, every = int(line.argmax()), [float(value) for value in line if value != BEHIND]
-            found.append({"choice": letter(place), "place": place, "probability": every[place], "probabilities": every})
-        return found
-
-    def describe(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
-        """`choice B (61 %)`."""
-        told = self.to_json(answers, task)
-        return [f"choice {found['choice']} ({100 * found['probability']:.0f} %)" for found in told]
+    def describe(self, predictions: NDArray[Any], task: TaskInfo) -> list[str]:
+        """Return `choice B (61 %)`."""
+        rows = self.to_json(predictions, task)
+        return [f"choice {row['choice']} ({100 * row['probability']:.0f} %)" for row in rows]
 
     def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
-        """`choice B`."""
-        return [f"choice {letter(int(place))}" for place in gold]
+        """Return `choice B`."""
+        return [f"choice {letter(int(index))}" for index in gold]
 
 
-def probabilities(scores: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
-    """The softmax of each row's scores (rows, most choices), with -1 behind the last choice of a row."""
-    padded = side_by_side(scores, -np.inf)
-    odds = np.exp(padded - padded.max(axis=-1, keepdims=True))
-    shares = odds / odds.sum(axis=-1, keepdims=True)
-    return np.where(np.isneginf(padded), BEHIND, shares).astype(np.float32)
+def choice_probabilities(scores: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
+    """Return the softmax of each row's scores (rows, most choices), with -1 after the last choice of a row."""
+    padded = pad_lists(scores, -np.inf)
+    return np.where(np.isneginf(padded), NO_CHOICE, softmax(padded)).astype(np.float32)
 
 
-def letter(place: int) -> str:
-    """A for the first choice; its number where letters do not reach."""
-    return ascii_uppercase[place] if place < len(ascii_uppercase) else str(place + 1)
-
-
-def _right(answers: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where the right choice is more probable than every other."""
-    places = np.arange(answers.shape[1]) == gold[:, None]
-    best_of_others = np.where(places, -np.inf, answers).max(axis=-1)
-    right: NDArray[np.bool_] = answers[places] > best_of_others
-    return right
+def letter(index: int) -> str:
+    """Return A for the first choice; its number beyond Z."""
+    return ascii_uppercase[index] if index < len(ascii_uppercase) else str(index + 1)
 
 
 def _choices(raw: Mapping[str, Any], task: Task, where: str) -> tuple[Sequence[Any], Sequence[str] | None]:
-    """The choices, and the labels they have of their own if any."""
+    """Return the choices, and their own labels if they have any."""
     if len(task.text) > 2:
-        return [pick(raw, name, task, where) for name in task.text[1:]], None
-    value = pick(raw, task.text[1], task, where)
+        return [column_value(raw, name, task, where) for name in task.text[1:]], None
+    value = column_value(raw, task.text[1], task, where)
     if isinstance(value, Mapping) and isinstance(value.get("text"), (list, tuple)):
         names = value.get("label")
         if not isinstance(names, (list, tuple)):
             return value["text"], None
         if len(names) != len(value["text"]):
-            told = f"{pluralize(len(value['text']), 'choice')} and {pluralize(len(names), 'label')} of them"
-            raise DataError(f"{where}: the row has {told}.", hint=LEAVE_OUT)
-        return value["text"], [label_name(name) for name in names]
-    found = listed(value)
-    if found is not None:
-        return found, None
+            count = f"{pluralize(len(value['text']), 'choice')} and {pluralize(len(names), 'label')} of them"
+            raise DataError(f"{where}: the row has {count}.", hint=SKIP_HINT)
+        return value["text"], [class_name(name) for name in names]
+    choices = parse_list(value)
+    if choices is not None:
+        return choices, None
     raise DataError(
         f"{where}: column '{task.text[1]}' holds {str(value)[:40]!r} where a list of choices is expected.",
         hint='write a list (["one", "two"]), or name a column for each choice: text: [question, choice1, choice2]',
     )
 
 
-def _place(value: Any, choices: Sequence[str], names: Sequence[str] | None, first: int, where: str) -> int:
-    """The place of the right choice."""
+def _choice_index(value: Any, choices: Sequence[str], names: Sequence[str] | None, first: int, where: str) -> int:
+    """Return the index of the right choice."""
     if is_missing(value):
-        raise DataError(f"{where}: the answer is empty.", hint="every row of train, select and test needs its answer")
-    told = label_name(value).strip()
-    places = _places(value, choices, names, first)
-    if len(places) == 1:
-        return places[0]
-    if len(places) > 1:
+        raise DataError(f"{where}: the answer is empty.", hint="every row of train, select and test needs a label")
+    answer = class_name(value).strip()
+    matches = _matching_choices(value, choices, names, first)
+    if len(matches) == 1:
+        return matches[0]
+    if len(matches) > 1:
         raise DataError(
-            f"{where}: the answer {told[:40]!r} may mean choice {' or '.join(letter(place) for place in places)}.",
-            hint=f'write the letter, or the place as a number (in JSON 2, not "2"), whichever is no text; {LEAVE_OUT}',
+            f"{where}: the answer {answer[:40]!r} may mean choice {' or '.join(map(letter, matches))}.",
+            hint=f'write the letter, or the index as a number (in JSON 2, not "2"), whichever is no text; {SKIP_HINT}',
         )
-    listing = ", ".join(names) if names is not None else _known(len(choices), first)
+    count = len(choices)
+    known = ", ".join(names) if names is not None else f"A to {letter(count - 1)}, {first} to {first + count - 1}"
     raise DataError(
-        f"{where}: the answer {told[:40]!r} is none of the choices ({listing}, or the text of one).", hint=LEAVE_OUT
+        f"{where}: the answer {answer[:40]!r} is none of the choices ({known}, or the text of one).", hint=SKIP_HINT
     )
 
 
-def _places(value: Any, choices: Sequence[str], names: Sequence[str] | None, first: int) -> list[int]:
-    """Every choice that an answer may mean: by its label, else by letter or number, or by its own text.
+def _matching_choices(value: Any, choices: Sequence[str], names: Sequence[str] | None, first: int) -> list[int]:
+    """Return every choice that an answer may mean: by its label, else by letter or number, or by its own text.
 
     A label, and a number that is no text, mean no other choice's text.
     """
-    told = label_name(value).strip()
+    answer = class_name(value).strip()
     if names is not None:
-        marked, certain = {place for place, name in enumerate(names) if name == told}, True
+        marked, certain = {index for index, name in enumerate(names) if name == answer}, True
     else:
-        marked, certain = _counted(told, first), isinstance(value, (int, float)) and not isinstance(value, bool)
+        marked, certain = _by_position(answer, first), isinstance(value, (int, float)) and not isinstance(value, bool)
     marked &= set(range(len(choices)))
-    texts = {place for place, choice in enumerate(choices) if choice.strip() == told}
+    texts = {index for index, choice in enumerate(choices) if choice.strip() == answer}
     return sorted(marked if marked and certain else marked | texts)
 
 
-def _counted(told: str, first: int) -> set[int]:
-    """The place that a letter or a number stands for."""
-    if len(told) == 1 and told.upper() in ascii_uppercase:
-        return {ascii_uppercase.index(told.upper())}
-    return {int(told) - first} if told.isascii() and told.isdigit() else set()
-
-
-def _known(choices: int, first: int) -> str:
-    return f"A to {letter(choices - 1)}, {first} to {first + choices - 1}"
+def _by_position(answer: str, first: int) -> set[int]:
+    """Return the index that a letter or a number means."""
+    if len(answer) == 1 and answer.upper() in ascii_uppercase:
+        return {ascii_uppercase.index(answer.upper())}
+    return {int(answer) - first} if answer.isascii() and answer.isdigit() else set()

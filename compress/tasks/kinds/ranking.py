@@ -1,9 +1,9 @@
 """Candidates for a question in the order in which they answer it, by a model that reads both together.
 
 Scores are means over questions, as trec_eval counts them: average precision (the mean, over the right candidates, of
-the share of right ones down to there), the reciprocal rank of the first right one, and nDCG (Järvelin and Kekäläinen
-2002, gains are the labels themselves). Candidates with equal scores are taken in the worst order, wrong ones first: a
-model that gives all the same score has ranked nothing, whatever the order of the file.
+the share of right ones up to there), the reciprocal rank of the first right one, and nDCG (gains are the labels
+themselves). Candidates with equal scores are taken in the worst order, wrong ones first: a model that gives all the
+same score has ranked nothing, whatever the order of the file.
 """
 
 from __future__ import annotations
@@ -21,29 +21,28 @@ from compress.errors import DataError, pluralize
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.base import Metric, RawRow, Row
-from compress.tasks.kinds.candidate_kind import LEAVE_OUT, CandidateKind, checked_texts, of_rows, side_by_side
-from compress.tasks.metrics.ir_metrics import reciprocal_ranks
-from compress.tasks.parsing.columns import is_missing, label_columns, label_name, pick, text
+from compress.tasks.kinds.candidate_kind import CandidateKind, check_list, pad_lists, split_rows_scores
+from compress.tasks.metrics.ir_metrics import ndcg, reciprocal_ranks
+from compress.tasks.parsing.columns import SKIP_HINT, class_name, column_value, is_missing, label_columns, text_value
 
-BEHIND = float(np.finfo(np.float32).min)
-"""Stands in answers behind the last candidate of a row; no score is as low."""
+NO_CANDIDATE = float(np.finfo(np.float32).min)
+"""Pads predictions after the last candidate of a row; no score is as low."""
 NO_LABEL = -1.0
-"""Stands in gold behind the last candidate of a row."""
-DEPTH = 10
-"""Candidates that nDCG looks at."""
-TOLD = 5
-"""Candidates that are told of each answer."""
+"""Pads gold after the last candidate of a row."""
+SHOWN = 5
+"""Candidates that a description lists."""
 
 
 class Ranking(CandidateKind):
-    """Answers are scores (rows, most candidates), the lowest number there is behind the last candidate of a row.
+    """Predictions are scores (rows, most candidates), the lowest float32 after the last candidate of a row.
 
-    A raw row is a question with one candidate and its label, 0 for a wrong one and more for right ones; rows with the
-    same question stand together in the file and become one. Or it holds lists of candidates and labels.
+    A raw row is a question with one candidate and its label, 0 for a wrong one and more for right ones; consecutive
+    rows with the same question become one. Or it holds lists of candidates and labels.
     """
 
     name = "ranking"
     problem = "ranking"
+    hub_pipeline = "text-ranking"
     metrics: tuple[Metric, ...] = (
         Metric("map", needs_varied_labels=False),
         Metric("mrr", needs_varied_labels=False),
@@ -51,180 +50,150 @@ class Ranking(CandidateKind):
         Metric("precision_at_1", is_accuracy=True, needs_varied_labels=False),
     )
     fields: tuple[str, ...] = ("text", "candidates", "label")
-    listed = "candidates"
+    list_field = "candidates"
     example = "candidate"
-    least = 1
+    min_texts = 1
 
-    def group_lines(self, rows: Iterator[RawRow], task: Task, answered: bool = True) -> Iterator[RawRow]:
-        """One row a question, with lists of its candidates and labels; rows that hold lists stay as they are."""
+    def group_lines(self, rows: Iterator[RawRow], task: Task, labelled: bool = True) -> Iterator[RawRow]:
+        """Return one row per question, with lists of its candidates and labels; rows that hold lists stay unchanged."""
         first = next(rows, None)
         if first is None:
             return iter(())
         every = chain([first], rows)
-        if isinstance(pick(first.values, task.text[1], task, first.where), (list, tuple)):
+        if isinstance(column_value(first.values, task.text[1], task, first.where), (list, tuple)):
             return every
-        return _questions(every, task, answered)
+        return _group_by_question(every, task, labelled)
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
-        """The question, its candidates, and how right each one is."""
-        candidates, values = (_list(raw, name, task, where) for name in (task.text[1], label_columns(task)[0]))
-        if len(candidates) != len(values):
-            told = f"{pluralize(len(candidates), 'candidate')} and {pluralize(len(values), 'label')}"
-            raise DataError(f"{where}: the row has {told}.")
-        found = checked_texts(candidates, "candidate", self.least, where)
-        marks = [_mark(value, f"{where}: candidate {number}") for number, value in enumerate(values, 1)]
+        """Return the question, its candidates, and how right each one is."""
+        texts, values = (_list_value(raw, name, task, where) for name in (task.text[1], label_columns(task)[0]))
+        if len(texts) != len(values):
+            counts = f"{pluralize(len(texts), 'candidate')} and {pluralize(len(values), 'label')}"
+            raise DataError(f"{where}: the row has {counts}.")
+        candidates = check_list(texts, "candidate", self.min_texts, where)
+        marks = [_parse_relevance(value, f"{where}: candidate {number}") for number, value in enumerate(values, 1)]
         if not any(marks):
-            raise DataError(f"{where}: no candidate of {len(found)} is right.", hint=LEAVE_OUT)
-        return {"text": text(raw, task.text[0], task, where), "candidates": found, "label": marks}
+            raise DataError(f"{where}: no candidate of {len(candidates)} is right.", hint=SKIP_HINT)
+        return {"text": text_value(raw, task.text[0], task, where), "candidates": candidates, "label": marks}
 
     def parse_input(self, raw: Mapping[str, Any], task: Task, where: str) -> tuple[str, ...]:
-        """The question and its candidates."""
-        candidates = checked_texts(_list(raw, task.text[1], task, where), "candidate", self.least, where)
-        return text(raw, task.text[0], task, where), *candidates
+        """Return the question and its candidates."""
+        candidates = check_list(_list_value(raw, task.text[1], task, where), "candidate", self.min_texts, where)
+        return text_value(raw, task.text[0], task, where), *candidates
 
     def placeholder_label(self, row: Row, task: TaskInfo) -> Row:
-        """No candidate is right."""
+        """Return no right candidate."""
         return {"label": [0.0] * len(row["candidates"])}
 
-    def marks(self, row: Row) -> Sequence[float]:
-        """As they were given."""
-        marks: list[float] = row["label"]
-        return marks
+    def relevance(self, row: Row) -> Sequence[float]:
+        """Return the labels as given."""
+        labels: list[float] = row["label"]
+        return labels
 
     def predictions(
-        self, decided: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
+        self, decoded: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
     ) -> NDArray[Any]:
-        """The scores of each row's candidates."""
-        return scores_of_rows(of_rows(decided, counts))
+        """Return the scores of each row's candidates."""
+        return pad_scores(split_rows_scores(decoded, counts))
 
     def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
-        """The labels (rows, most candidates), float32, -1 behind the last candidate of a row."""
-        return side_by_side([np.asarray(row["label"]) for row in rows], NO_LABEL).astype(np.float32)
+        """Return the labels (rows, most candidates), float32, -1 after the last candidate of a row."""
+        return pad_lists([np.asarray(row["label"]) for row in rows], NO_LABEL).astype(np.float32)
 
-    def score(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> dict[str, float]:
-        """The means over questions."""
-        return {name: float(values.mean()) for name, values in score_of_each(answers, gold).items()}
+    def row_scores(self, predictions: NDArray[Any], gold: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Return every metric of each question; 0 for one without a right candidate."""
+        labels = ranked_labels(predictions, gold)
+        relevant, ranks = labels > 0, np.arange(1, labels.shape[1] + 1)
+        precision, gains = relevant.cumsum(axis=1) / ranks, np.maximum(labels, 0.0)
+        return {
+            "map": (precision * relevant).sum(axis=1) / np.maximum(1, relevant.sum(axis=1)),
+            "mrr": reciprocal_ranks(relevant),
+            "ndcg_at_10": ndcg(gains, -np.sort(-gains, axis=1), 10),
+            "precision_at_1": relevant[:, 0],
+        }
 
-    def correct(self, answers: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_] | None:
-        """Whether the first candidate is a right one."""
-        right: NDArray[np.bool_] = ranked(answers, gold)[:, 0] > 0
+    def correct(self, predictions: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return whether the first candidate is a right one."""
+        right: NDArray[np.bool_] = ranked_labels(predictions, gold)[:, 0] > 0
         return right
 
-    def weighted_scores(
-        self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo, times: NDArray[np.float64]
-    ) -> dict[str, NDArray[np.float64]]:
-        """Means in which each question counts as often as it was drawn."""
-        each, drawn = score_of_each(answers, gold), times.sum(axis=1)
-        return {name: times @ values / drawn for name, values in each.items()}
-
-    def same_decision(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
-        """Where the same candidate comes first."""
-        equal: NDArray[np.bool_] = answers.argmax(axis=-1) == others.argmax(axis=-1)
-        return equal
-
-    def distance(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64] | None:
-        """How far candidates moved: Spearman's footrule, from 0 for the same order to 1 for the reverse."""
-        moved = np.abs(_places(answers) - _places(others)).sum(axis=-1)
-        most = (answers > BEHIND).sum(axis=-1) ** 2 // 2
-        share: NDArray[np.float64] = moved / np.maximum(1, most)
+    def distance(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64]:
+        """Return how far candidates moved: Spearman's footrule, from 0 for the same order to 1 for the reverse."""
+        moved = np.abs(_ranks(predictions) - _ranks(others)).sum(axis=-1)
+        largest = (predictions > NO_CANDIDATE).sum(axis=-1) ** 2 // 2
+        share: NDArray[np.float64] = moved / np.maximum(1, largest)
         return share
 
-    def to_json(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
-        """The places of the candidates, from 0, best first; and the score of each as they were given."""
-        found = []
-        for line in answers:
-            scores = line[line > BEHIND]
+    def to_json(self, predictions: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+        """Return the indices of the candidates, best first; and the score of each in the order given."""
+        rows = []
+        for line in predictions:
+            scores = line[line > NO_CANDIDATE]
             order = np.argsort(-scores, kind="stable")
-            found.append({"order": order.tolist(), "scores": [float(score) for score in scores]})
-        return found
+            rows.append({"order": order.tolist(), "scores": [float(score) for score in scores]})
+        return rows
 
-    def describe(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
-        """`candidates 3, 1, 2 …`, best first and counted from 1."""
-        return [f"candidates {_numbers(found['order'])}" for found in self.to_json(answers, task)]
+    def describe(self, predictions: NDArray[Any], task: TaskInfo) -> list[str]:
+        """Return `candidates 3, 1, 2 …`, best first and counted from 1."""
+        return [f"candidates {_numbers(row['order'])}" for row in self.to_json(predictions, task)]
 
     def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
-        """`candidates 2, 5`: those that are right, the best first."""
+        """Return `candidates 2, 5`: the right ones, the best first."""
         orders = (np.argsort(-line, kind="stable")[: int((line > 0).sum())] for line in gold)
         return [f"candidates {_numbers(order.tolist())}" for order in orders]
 
 
-def scores_of_rows(scores: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
-    """Each row's scores (rows, most candidates), with the lowest number there is behind the last of a row."""
-    return side_by_side(scores, BEHIND).astype(np.float32)
+def pad_scores(scores: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
+    """Return each row's scores (rows, most candidates), padded with the lowest float32."""
+    return pad_lists(scores, NO_CANDIDATE).astype(np.float32)
 
 
-def ranked(answers: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.float64]:
-    """The labels of each row's candidates, best score first, equal scores with the wrong ones first; -1 at the end."""
-    order = np.lexsort((gold, -answers.astype(np.float64)), axis=-1)
+def ranked_labels(predictions: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the labels of each row's candidates, best score first, wrong ones first among equals; -1 at the end."""
+    order = np.lexsort((gold, -predictions.astype(np.float64)), axis=-1)
     labels: NDArray[np.float64] = np.take_along_axis(gold, order, axis=-1).astype(np.float64)
     return labels
 
 
-def score_of_each(answers: NDArray[Any], gold: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
-    """Every metric of every row (rows,); 0 for a row without a right candidate."""
-    labels = ranked(answers, gold)
-    right, ranks = labels > 0, np.arange(1, labels.shape[1] + 1)
-    precision = right.cumsum(axis=1) / ranks
-    return {
-        "map": (precision * right).sum(axis=1) / np.maximum(1, right.sum(axis=1)),
-        "mrr": reciprocal_ranks(right),
-        "ndcg_at_10": _ndcg(labels),
-        "precision_at_1": right[:, 0].astype(np.float64),
-    }
-
-
-def _ndcg(labels: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Gains of the first ten, each divided by the logarithm of its rank + 1, in relation to the best order's."""
-    gains = np.maximum(labels, 0.0)
-    best = -np.sort(-gains, axis=1)
-    weights = 1.0 / np.log2(np.arange(2, min(DEPTH, labels.shape[1]) + 2))
-    reached, possible = (each[:, :DEPTH] @ weights for each in (gains, best))
-    shares: NDArray[np.float64] = np.divide(reached, possible, out=np.zeros_like(reached), where=possible > 0)
-    return shares
-
-
-def _places(answers: NDArray[Any]) -> NDArray[np.intp]:
-    """The rank of each candidate in its row, from 0."""
-    return np.argsort(np.argsort(-answers.astype(np.float64), axis=-1, kind="stable"), axis=-1)
+def _ranks(predictions: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the rank of each candidate in its row, from 0."""
+    return np.argsort(np.argsort(-predictions.astype(np.float64), axis=-1, kind="stable"), axis=-1)
 
 
 def _numbers(order: Sequence[int]) -> str:
-    return ", ".join(str(place + 1) for place in order[:TOLD]) + (" …" if len(order) > TOLD else "")
+    return ", ".join(str(index + 1) for index in order[:SHOWN]) + (" …" if len(order) > SHOWN else "")
 
 
-def _questions(rows: Iterator[RawRow], task: Task, answered: bool) -> Iterator[RawRow]:
-    """Neighbours with the same question as one row, which stands where the first of them does."""
+def _group_by_question(rows: Iterator[RawRow], task: Task, labelled: bool) -> Iterator[RawRow]:
+    """Combine consecutive rows with the same question, under the location of the first."""
     seen: set[bytes] = set()
-    for question, found in groupby(rows, lambda raw: pick(raw.values, task.text[0], task, raw.where)):
-        lines = list(found)
+    columns = (task.text[1], label_columns(task)[0]) if labelled else (task.text[1],)
+    for question, group in groupby(rows, lambda raw: column_value(raw.values, task.text[0], task, raw.where)):
+        lines = list(group)
         digest = blake2b(repr(question).encode("utf-8", "replace"), digest_size=8).digest()
         if digest in seen:
             raise DataError(
-                f"{lines[0].where}: this question stood farther up already, with other questions in between.",
+                f"{lines[0].where}: this question occurred before, with other questions in between.",
                 hint="sort the file so that the candidates of a question follow one another",
             )
         seen.add(digest)
-        yield RawRow(lines[0].where, {**lines[0].values, **_listed(lines, task, answered)})
+        lists = {name: [column_value(line.values, name, task, line.where) for line in lines] for name in columns}
+        yield RawRow(lines[0].where, {**lines[0].values, **lists})
 
 
-def _listed(lines: Sequence[RawRow], task: Task, answered: bool) -> dict[str, list[Any]]:
-    columns = (task.text[1], label_columns(task)[0]) if answered else (task.text[1],)
-    return {name: [pick(line.values, name, task, line.where) for line in lines] for name in columns}
-
-
-def _list(raw: Mapping[str, Any], name: str, task: Task, where: str) -> Sequence[Any]:
-    value = pick(raw, name, task, where)
+def _list_value(raw: Mapping[str, Any], name: str, task: Task, where: str) -> Sequence[Any]:
+    value = column_value(raw, name, task, where)
     if not isinstance(value, (list, tuple)):
         raise DataError(f"{where}: column '{name}' holds {str(value)[:40]!r} where other rows hold a list.")
     return value
 
 
-def _mark(value: Any, where: str) -> float:
-    """How right a candidate is: 0 or more."""
+def _parse_relevance(value: Any, where: str) -> float:
+    """Return how right a candidate is: 0 or more."""
     if is_missing(value):
-        raise DataError(f"{where} has no label.", hint="every row of train, select and test needs its answer")
+        raise DataError(f"{where} has no label.", hint="every row of train, select and test needs a label")
     try:
-        mark = float(label_name(value)) if not isinstance(value, bool) else float(value)
+        mark = float(class_name(value)) if not isinstance(value, bool) else float(value)
     except ValueError:
         mark = math.nan
     if not (math.isfinite(mark) and mark >= 0):

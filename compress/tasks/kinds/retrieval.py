@@ -1,7 +1,7 @@
-"""Which of many documents answer a query, found by embeddings: a document's is made once, a query's when it is asked.
+"""The documents that answer a query, found by embeddings: a document's is computed once, a query's when it comes.
 
 A row of train is a query with a document that answers it, and documents that do not. A row of select or test is a query
-with the numbers of the documents that answer it, among those that `data/splits/corpus.py` keeps beside the rows.
+with the numbers of the documents that answer it, among those that `data/splits/corpus.py` stores with the rows.
 """
 
 from __future__ import annotations
@@ -13,31 +13,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from compress.batch_arrays import BatchArray
 from compress.errors import DataError, UsageError
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.base import Encode, Example, Metric, Row, TaskInput
 from compress.tasks.decoding.nearest_neighbours import nearest_documents
-from compress.tasks.kinds.embedding_kind import EmbeddingKind, readable_embeddings, text_example
-from compress.tasks.kinds.text_kind import parts_of
-from compress.tasks.metrics.ir_metrics import gains, overlap, reciprocal_ranks, relevant, shares_found
-from compress.tasks.parsing.columns import has_column, is_missing, label_columns, listed, pick, text
+from compress.tasks.kinds.embedding_kind import EmbeddingKind, embeddings_to_json, text_example
+from compress.tasks.kinds.text_kind import as_tuple
+from compress.tasks.metrics.ir_metrics import is_relevant, list_overlap, ndcg, recall_at, reciprocal_ranks
+from compress.tasks.parsing.columns import column_value, has_column, is_missing, label_columns, parse_list, text_value
 
 QUERY, POSITIVE, NEGATIVE = 0, 1, 2
-"""What an example is of its row: `part` in a batch."""
+"""The role of an example in its row: `part` in a batch."""
 
-KEPT = 100
-"""Documents found that an answer keeps of each query."""
-TOLD, TOLD_IN_WORDS = 10, 3
-"""Documents found that are told of each query."""
-NONE = -1
-"""Fills up the true documents of rows that have fewer than others."""
+MAX_RETRIEVED = 100
+"""Documents that a prediction holds of each query."""
+SHOWN, SHOWN_IN_TEXT = 10, 3
+"""Retrieved documents that are listed for each query."""
+NO_DOCUMENT = -1
+"""Pads the true documents of rows that have fewer than others."""
 
 
 class Retrieval(EmbeddingKind):
-    """Answers are the nearest documents and their cosines, fields `found` and `score` of (rows, up to 100).
+    """Predictions are the nearest documents and their cosines, fields `found` and `score` of (rows, up to 100).
 
-    Without documents at hand, as when single texts are handed over, answers are embeddings (rows, D).
+    Without documents, as when single texts are given to `predict`, predictions are embeddings (rows, D).
     """
 
     name = "retrieval"
@@ -45,9 +46,10 @@ class Retrieval(EmbeddingKind):
     fields: tuple[str, ...] = ("query", "positives", "negatives")
     label_fields: tuple[str, ...] = ("positives", "negatives", "relevant")
     perturbable: tuple[str, ...] = ("query",)
-    columns: tuple[int, int | None] = (1, 1)
+    text_columns: tuple[int, int | None] = (1, 1)
     settings: tuple[str, ...] = ("pooling", "negatives", "hard_negatives")
     searches = True
+    batch_arrays = (BatchArray("part", "example", np.int64), BatchArray("scores", "example", np.float32))
     metrics: tuple[Metric, ...] = (
         Metric("mrr", floor=0.0, needs_varied_labels=False),
         Metric("recall_at_1", floor=0.0, needs_varied_labels=False),
@@ -57,160 +59,150 @@ class Retrieval(EmbeddingKind):
     )
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
-        """The query, one positive document at least, and negative ones; none of them empty."""
+        """Return the query, at least one positive document, and negative ones; none of them empty."""
         query = self.parse_input(raw, task, where)
         positives = _documents(raw, label_columns(task)[0], task, where)
         if not positives:
             raise DataError(f"{where}: there is no document that answers the query.")
-        # Only rows that are learnt from need negatives, so files of other roles may go without the column.
-        given = task.negatives is not None and has_column(raw, task.negatives, task)
-        negatives = _documents(raw, str(task.negatives), task, where) if given else []
+        # Only rows of train need negatives, so files of other roles may go without the column.
+        has_negatives = task.negatives is not None and has_column(raw, task.negatives, task)
+        negatives = _documents(raw, str(task.negatives), task, where) if has_negatives else []
         if both := set(positives) & set(negatives):
-            raise DataError(f"{where}: a document stands among the positives and the negatives: {both.pop()[:40]!r}.")
+            raise DataError(f"{where}: a document is among both the positives and the negatives: {both.pop()[:40]!r}.")
         return {"query": query, "positives": positives, "negatives": negatives}
 
     def parse_input(self, raw: Mapping[str, Any], task: Task, where: str) -> str:
-        """The query, or a document in its column: both are embedded in the same way."""
-        query = text(raw, task.text[0], task, where)
+        """Return the query, or a document in its column: both are embedded in the same way."""
+        query = text_value(raw, task.text[0], task, where)
         if not query.strip():
             raise DataError(f"{where}: the query is empty.")
         return query
 
     def placeholder_label(self, row: Row, task: TaskInfo) -> Row:
-        """No documents."""
+        """Return no documents."""
         return {}
 
     def store_rows(self, row: Row, number: Callable[[str], int] | None) -> list[Row]:
-        """To learn from, a row for each positive; to be answered, one with the numbers of those documents."""
+        """Return a row per positive for train, and one with the numbers of its documents for select and test."""
         if number is None:
             return [{**row, "positives": [positive]} for positive in row["positives"]]
         numbers = [number(document) for document in (*row["positives"], *row["negatives"])]
         return [{"query": row["query"], "relevant": numbers[: len(row["positives"])]}]
 
     def targets(self, row: Row) -> Iterable[Hashable]:
-        """The documents of a row that is learnt from."""
+        """Return the documents of a row of train."""
         return (*row.get("positives", ()), *row.get("negatives", ()))
 
     def to_input(self, row: Row) -> TaskInput:
-        """The query."""
+        """Return the query."""
         return str(row["query"])
 
     def from_input(self, given: TaskInput, task: TaskInfo) -> Row:
-        """One text, query or document: both are embedded in the same way."""
-        parts = parts_of(given)
-        if len(parts) != 1 or not isinstance(parts[0], str):
+        """Return one text, query or document: both are embedded in the same way."""
+        texts = as_tuple(given)
+        if len(texts) != 1 or not isinstance(texts[0], str):
             raise UsageError(f"{task.name} embeds one text, a query or a document; got {given!r}.")
-        return {"query": parts[0]}
+        return {"query": texts[0]}
 
     def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:
-        """A document; or the query and, where the row has them, its documents with a cross-encoder's `scores`."""
+        """Return a document; or the query and, where the row has them, its documents with a cross-encoder's scores."""
         if "document" in row:
             return [text_example(row["document"], task, encode, part=POSITIVE)]
         positives, negatives = row.get("positives", ()), row.get("negatives", ())
         texts = [row["query"], *positives, *negatives]
         parts = [QUERY, *[POSITIVE] * len(positives), *[NEGATIVE] * len(negatives)]
-        found = [text_example(each, task, encode, part=part) for each, part in zip(texts, parts, strict=True)]
+        examples = [text_example(text, task, encode, part=part) for text, part in zip(texts, parts, strict=True)]
         if row.get("scores") is None:
-            return found
+            return examples
         scores = [0.0, *map(float, row["scores"])]
-        return [{**example, "scores": score} for example, score in zip(found, scores, strict=True)]
+        return [{**example, "scores": score} for example, score in zip(examples, scores, strict=True)]
 
     def predictions(
-        self, decided: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
+        self, decoded: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
     ) -> NDArray[Any]:
-        """The embedding of each query (rows, D), which `search` takes."""
+        """Return the embedding of each query (rows, D), which `search` takes."""
         firsts = np.cumsum([0, *counts[:-1]])
-        return np.stack([decided[int(first)] for first in firsts])
+        return np.stack([decoded[int(first)] for first in firsts])
 
     def search(self, queries: NDArray[Any], documents: NDArray[Any], task: TaskInfo) -> NDArray[Any]:
-        """The hundred nearest documents of each query, exactly."""
-        return found_documents(*nearest_documents(queries, documents, KEPT))
+        """Return the hundred nearest documents of each query, exactly."""
+        return retrieved_documents(*nearest_documents(queries, documents, MAX_RETRIEVED))
 
     def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
-        """The numbers of the documents that answer each row's query, in whichever row they are named.
+        """Return the numbers of the documents that answer each row's query, in whichever row they are named.
 
-        int32 (rows, most of them), -1 behind the last.
+        int32 (rows, most of them), -1 after the last.
         """
-        right = defaultdict[str, dict[int, None]](dict)
+        relevant = defaultdict[str, dict[int, None]](dict)
         for row in rows:
-            right[row["query"]].update(dict.fromkeys(row["relevant"]))
-        gold = np.full((len(rows), max(map(len, right.values()), default=1)), NONE, np.int32)
+            relevant[row["query"]].update(dict.fromkeys(row["relevant"]))
+        gold = np.full((len(rows), max(map(len, relevant.values()), default=1)), NO_DOCUMENT, np.int32)
         for line, row in zip(gold, rows, strict=True):
-            numbers = list(right[row["query"]])
+            numbers = list(relevant[row["query"]])
             line[: len(numbers)] = numbers
         return gold
 
-    def score(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> dict[str, float]:
-        """Means over the queries of what `values` tells of each."""
-        values = self.values(answers, gold)
-        return {name: float(each.mean()) if len(each) else 0.0 for name, each in values.items()}
-
-    def values(self, answers: NDArray[Any], gold: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
-        """All metrics of each query (rows,); `mrr` looks at the hundred documents that are kept."""
-        right, true = relevant(answers["found"], gold), (gold != NONE).sum(axis=1)
+    def row_scores(self, predictions: NDArray[Any], gold: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Return all metrics of each query; `mrr` covers the hundred documents of a prediction."""
+        relevant, true = is_relevant(predictions["found"], gold), (gold != NO_DOCUMENT).sum(axis=1)
+        ideal = np.arange(10) < true[:, None]
         return {
-            "mrr": reciprocal_ranks(right),
-            **{f"recall_at_{first}": shares_found(right, true, first) for first in (1, 10, 100)},
-            "ndcg_at_10": gains(right, true, 10),
+            "mrr": reciprocal_ranks(relevant),
+            **{f"recall_at_{depth}": recall_at(relevant, true, depth) for depth in (1, 10, 100)},
+            "ndcg_at_10": ndcg(relevant, ideal, 10),
         }
 
-    def weighted_scores(
-        self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo, times: NDArray[np.float64]
-    ) -> dict[str, NDArray[np.float64]]:
-        """Means in which each query counts as often as it was drawn."""
-        rows = times.sum(axis=1)
-        return {name: times @ each / rows for name, each in self.values(answers, gold).items()}
-
-    def correct(self, answers: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_] | None:
-        """Whether the first document found is an answer."""
-        right: NDArray[np.bool_] = relevant(answers["found"][:, :1], gold)[:, 0]
+    def correct(self, predictions: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return whether the first document retrieved is relevant."""
+        right: NDArray[np.bool_] = is_relevant(predictions["found"][:, :1], gold)[:, 0]
         return right
 
-    def same_decision(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
-        """Whether both found the same document first."""
-        same: NDArray[np.bool_] = answers["found"][:, 0] == others["found"][:, 0]
+    def same_decision(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return whether both retrieved the same document first."""
+        same: NDArray[np.bool_] = predictions["found"][:, 0] == others["found"][:, 0]
         return same
 
-    def distance(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64] | None:
-        """How little the first ten documents overlap, from 0 for the same order to 1 where none is the same."""
-        apart: NDArray[np.float64] = 1.0 - overlap(answers["found"][:, :TOLD], others["found"][:, :TOLD])
-        return apart
+    def distance(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64]:
+        """Return how little the first ten documents overlap, from 0 for the same order to 1 where none is the same."""
+        distance: NDArray[np.float64] = 1.0 - list_overlap(predictions["found"][:, :SHOWN], others["found"][:, :SHOWN])
+        return distance
 
-    def to_json(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
-        """The ten nearest documents by number and their scores; or the embedding where there are no documents."""
-        if answers.dtype.names is None:
-            return readable_embeddings(answers)
+    def to_json(self, predictions: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+        """Return the ten nearest documents by number and their scores; or the embedding where nothing is searched."""
+        if predictions.dtype.names is None:
+            return embeddings_to_json(predictions)
         return [
-            {"documents": line["found"][:TOLD].tolist(), "scores": line["score"][:TOLD].tolist()} for line in answers
+            {"documents": line["found"][:SHOWN].tolist(), "scores": line["score"][:SHOWN].tolist()}
+            for line in predictions
         ]
 
-    def describe(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
-        """`documents 17, 4, 90`, the nearest first."""
-        return [_listed(line) for line in answers["found"][:, :TOLD_IN_WORDS].tolist()]
+    def describe(self, predictions: NDArray[Any], task: TaskInfo) -> list[str]:
+        """Return `documents 17, 4, 90`, the nearest first."""
+        return [_document_list(line) for line in predictions["found"][:, :SHOWN_IN_TEXT].tolist()]
 
     def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
-        """`document 17`."""
-        return [_listed([number for number in line if number != NONE]) for line in gold.tolist()]
+        """Return `document 17`."""
+        return [_document_list([number for number in line if number != NO_DOCUMENT]) for line in gold.tolist()]
 
 
-def found_documents(found: NDArray[Any], scores: NDArray[Any]) -> NDArray[Any]:
-    """Document numbers (rows, K) and their scores as one array of answers."""
-    width = found.shape[1]
-    answers = np.zeros(len(found), dtype=[("found", np.int32, (width,)), ("score", np.float32, (width,))])
-    answers["found"], answers["score"] = found, scores
-    return answers
+def retrieved_documents(numbers: NDArray[Any], scores: NDArray[Any]) -> NDArray[Any]:
+    """Return document numbers (rows, K) and their scores as one array of predictions."""
+    width = numbers.shape[1]
+    predictions = np.zeros(len(numbers), dtype=[("found", np.int32, (width,)), ("score", np.float32, (width,))])
+    predictions["found"], predictions["score"] = numbers, scores
+    return predictions
 
 
 def _documents(raw: Mapping[str, Any], column: str, task: Task, where: str) -> list[str]:
-    """The texts in a cell, one or a list of them, each once; a blank cell holds none."""
-    value = pick(raw, column, task, where)
-    found = [] if is_missing(value) else listed(value, str)
-    every = [value] if found is None else found
-    texts = [text({column: each}, column, task, where) for each in every]
-    if not all(each.strip() for each in texts):
+    """Return the texts in a cell, one or a list of them, without duplicates; a blank cell holds none."""
+    value = column_value(raw, column, task, where)
+    listed = [] if is_missing(value) else parse_list(value, str)
+    values = [value] if listed is None else listed
+    texts = [text_value({column: value}, column, task, where) for value in values]
+    if not all(text.strip() for text in texts):
         raise DataError(f"{where}: column '{column}' holds an empty document.")
     return list(dict.fromkeys(texts))
 
 
-def _listed(numbers: Sequence[int]) -> str:
+def _document_list(numbers: Sequence[int]) -> str:
     return f"document{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"

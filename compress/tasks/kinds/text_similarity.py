@@ -1,7 +1,7 @@
 """How alike two texts are, from one embedding of each: the cosine of the angle between them.
 
-Each text is read without the other, so an embedding can be made once and compared with any number of others. A model
-that reads both together (`regression`) is usually more exact, and must run anew for every pair.
+Each text is encoded without the other, so an embedding can be computed once and compared with any number of others. A
+model that reads both together (`regression`) is usually more exact, and must run anew for every pair.
 """
 
 from __future__ import annotations
@@ -12,78 +12,80 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from compress.batch_arrays import BatchArray
 from compress.errors import DataError, Problem, UsageError
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.base import Encode, Example, Metric, Row, TaskInput
-from compress.tasks.kinds.embedding_kind import EmbeddingKind, readable_embeddings, text_example
-from compress.tasks.kinds.regression import number, pearson, ranks
-from compress.tasks.kinds.text_kind import parts_of
-from compress.tasks.metrics.bootstrap_metrics import pearson_of_draws, spearman_of_draws
-from compress.tasks.parsing.columns import label_columns, pick, text_fields
+from compress.tasks.kinds.embedding_kind import EmbeddingKind, embeddings_to_json, text_example
+from compress.tasks.kinds.regression import correlation_scores, parse_score
+from compress.tasks.kinds.text_kind import as_tuple, label_column
+from compress.tasks.metrics.weighted_metrics import Scores, Weights
+from compress.tasks.parsing.columns import column_value, label_columns, text_fields
 
 
 class Similarity(EmbeddingKind):
-    """Answers are cosines (rows,) from -1 to 1; texts that were handed over alone get embeddings (rows, D)."""
+    """Predictions are cosines (rows,) from -1 to 1; for single texts they are embeddings (rows, D)."""
 
     name = "similarity"
     problem = "similarity"
     fields: tuple[str, ...] = ("text", "text_pair", "label")
     perturbable: tuple[str, ...] = ("text", "text_pair")
-    columns: tuple[int, int | None] = (2, 2)
+    text_columns: tuple[int, int | None] = (2, 2)
     example = "text"
     metrics: tuple[Metric, ...] = (Metric("spearman", floor=0.0), Metric("pearson", floor=0.0))
+    batch_arrays = (BatchArray("labels", "example", np.float32, field="label"),)
     settings: tuple[str, ...] = ("pooling", "range")
 
     def setting_problems(self, task: Task) -> Iterator[Problem]:
-        """A range that goes up."""
+        """Yield a range that does not ascend."""
         if not task.range[0] < task.range[1]:
             yield Problem(("task", "range"), f"goes from the least score to the greatest, got {list(task.range)}")
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
-        """Two texts that are not empty, and a label within the task's range, on its own scale."""
+        """Return two non-empty texts, and a label within the task's range, on its own scale."""
         fields = text_fields(raw, task, where)
         for name, field in zip(task.text, ("text", "text_pair"), strict=True):
             if not fields[field].strip():
-                raise DataError(f"{where}: column '{name}' is empty, and nothing is like an empty text.")
-        label = number(pick(raw, label_columns(task)[0], task, where), where)
+                raise DataError(f"{where}: column '{name}' is empty, and nothing is similar to an empty text.")
+        label = parse_score(column_value(raw, label_columns(task)[0], task, where), where)
         low, high = task.range
         if not low <= label <= high:
             raise DataError(
-                f"{where}: the score {label:g} is not within {low:g} and {high:g}.",
-                hint="task.range: [0, 5] says from where to where the scores go",
+                f"{where}: the score {label:g} is not between {low:g} and {high:g}.",
+                hint="task.range gives the least and the greatest score, e.g. [0, 5]",
             )
         return {**fields, "label": label}
 
     def to_input(self, row: Row) -> TaskInput:
-        """Both texts."""
+        """Return both texts."""
         return str(row["text"]), str(row["text_pair"])
 
     def from_input(self, given: TaskInput, task: TaskInfo) -> Row:
-        """Two texts to compare, or one to embed."""
-        parts = parts_of(given)
-        if not 1 <= len(parts) <= 2 or not all(isinstance(part, str) for part in parts):
+        """Return two texts to compare, or one to embed."""
+        texts = as_tuple(given)
+        if not 1 <= len(texts) <= 2 or not all(isinstance(text, str) for text in texts):
             expected = f"two texts ({', '.join(task.text)}) to compare, or one to embed"
             raise UsageError(f"{task.name} reads {expected}; got {given!r}.")
-        if not all(part.strip() for part in parts):
-            raise UsageError(f"nothing is like an empty text; got {given!r}.")
-        return {"text": parts[0], "text_pair": parts[1] if len(parts) > 1 else None}
+        if not all(text.strip() for text in texts):
+            raise UsageError(f"nothing is similar to an empty text; got {given!r}.")
+        return {"text": texts[0], "text_pair": texts[1] if len(texts) > 1 else None}
 
     def placeholder_label(self, row: Row, task: TaskInfo) -> Row:
-        """The least score."""
+        """Return the least score."""
         return {"label": task.range[0]}
 
     def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:
-        """One example a text; both carry the label, from 0 to 1."""
-        numbers = {} if row.get("label") is None else {"label": unit(row["label"], task)}
+        """Return one example per text; both have the label, scaled to 0 to 1."""
+        numbers = {} if row.get("label") is None else {"label": scale_label(row["label"], task)}
         texts = [text for text in (row["text"], row.get("text_pair")) if text is not None]
         return [text_example(text, task, encode, **numbers) for text in texts]
 
     def predictions(
-        self, decided: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
+        self, decoded: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
     ) -> NDArray[Any]:
-        """The cosine of each pair; where all rows are single texts, their embeddings."""
-        embeddings = np.stack(decided)
+        """Return the cosine of each pair; where all rows are single texts, their embeddings."""
+        embeddings = np.stack(decoded)
         if set(counts) == {1}:
             return embeddings
         if set(counts) != {2}:
@@ -92,46 +94,40 @@ class Similarity(EmbeddingKind):
         return cosines
 
     def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
-        """The true labels on their own scale, float32."""
-        return np.fromiter((row["label"] for row in rows), dtype=np.float32, count=len(rows))
-
-    def score(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> dict[str, float]:
-        """Correlation of ranks and of values; neither minds that cosines and labels have other scales."""
-        given, true = answers.astype(np.float64), gold.astype(np.float64)
-        return {"spearman": pearson(ranks(given), ranks(true)), "pearson": pearson(given, true)}
+        """Return the true labels on their own scale, float32."""
+        return label_column(rows, np.float32)
 
     def weighted_scores(
-        self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo, times: NDArray[np.float64]
-    ) -> dict[str, NDArray[np.float64]]:
-        """Correlations in which each row counts as often as it was drawn."""
-        given, true = answers.astype(np.float64), gold.astype(np.float64)
-        return {"spearman": spearman_of_draws(given, true, times), "pearson": pearson_of_draws(given, true, times)}
+        self, predictions: NDArray[Any], gold: NDArray[Any], task: TaskInfo, weights: Weights
+    ) -> dict[str, Scores]:
+        """Return the correlation of ranks and of values."""
+        return correlation_scores(predictions, gold, weights)
 
-    def distance(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64] | None:
-        """The difference between the two cosines."""
-        apart: NDArray[np.float64] = np.abs(answers.astype(np.float64) - others)
-        return apart
+    def distance(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the difference between the two cosines."""
+        difference: NDArray[np.float64] = np.abs(predictions.astype(np.float64) - others)
+        return difference
 
     def label_spread(self, gold: NDArray[Any], task: TaskInfo) -> float:
-        """The standard deviation of the true labels from 0 to 1, as cosines are."""
+        """Return the standard deviation of the true labels scaled to 0 to 1, the scale of cosines."""
         return float(np.std(gold)) / (task.range[1] - task.range[0])
 
-    def to_json(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
-        """The cosine of a pair as its score, or the embedding of a text."""
-        if answers.ndim > 1:
-            return readable_embeddings(answers)
-        return [{"score": float(value)} for value in answers]
+    def to_json(self, predictions: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+        """Return the cosine of a pair as its score, or the embedding of a text."""
+        if predictions.ndim > 1:
+            return embeddings_to_json(predictions)
+        return [{"score": float(value)} for value in predictions]
 
-    def describe(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
-        """`0.83`."""
-        return [f"{value:.2f}" for value in answers]
+    def describe(self, predictions: NDArray[Any], task: TaskInfo) -> list[str]:
+        """Return `0.83`."""
+        return [f"{value:.2f}" for value in predictions]
 
     def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
-        """The true label from 0 to 1, as cosines are."""
-        return self.describe(np.array([unit(value, task) for value in gold.tolist()]), task)
+        """Return the true label scaled to 0 to 1, the scale of cosines."""
+        return self.describe(np.array([scale_label(value, task) for value in gold.tolist()]), task)
 
 
-def unit(label: float, task: TaskInfo) -> float:
-    """A label from the task's range as a number from 0 to 1."""
+def scale_label(label: float, task: TaskInfo) -> float:
+    """Return a label of the task's range as a number from 0 to 1."""
     low, high = task.range
     return (label - low) / (high - low)

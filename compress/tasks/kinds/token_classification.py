@@ -1,7 +1,7 @@
-"""A tag for each word: named entities, slots. Words are tagged in BIO or IOB1 (`tags.py`), scores count entities.
+"""A tag for each word: named entities, slots. Words are tagged in BIO or IOB1, and metrics count entities.
 
-A word is answered by its first piece. Long sentences go in windows; a word that stands in two of them is answered by
-the one in which it is farther from the edge.
+A word's prediction is that of its first token. Long sentences are read in windows; a word that is in two of them gets
+the prediction of the one in which it is farther from the edge.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from compress.batch_arrays import IGNORED_LABEL, BatchArray
 from compress.errors import DataError, ModelError, Problem, UsageError, nearest
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.base import Arrays, ClassCounts, Confidence, Encode, Example, Kind, Metric, Row, TaskInput
-from compress.tasks.kinds.candidate_kind import LEAVE_OUT
-from compress.tasks.kinds.text_kind import collate_text, pad, parts_of
-from compress.tasks.metrics.f1_mcc import f1_each, mean_of_present
+from compress.tasks.kinds.text_kind import as_tuple
+from compress.tasks.metrics.f1_mcc import macro_f1, micro_f1
+from compress.tasks.metrics.weighted_metrics import Scores, Weights, safe_divide, weighted_means
 from compress.tasks.parsing.bio_tags import (
-    BEGINS,
-    NOTHING,
+    BEGIN,
     OUTSIDE,
+    PAD_TAG,
     Tags,
     entities,
     entity_counts,
@@ -33,24 +34,22 @@ from compress.tasks.parsing.bio_tags import (
     tag_names,
     type_names,
 )
-from compress.tasks.parsing.columns import label_columns, pick
-from compress.tasks.parsing.tagged_sentences import is_whole, named_tags, tagged_words, words_in
+from compress.tasks.parsing.columns import SKIP_HINT, column_value, label_columns
+from compress.tasks.parsing.tagged_sentences import cell_tags, is_word, parse_tagged_words, parse_words
 
-UNLABELLED = -100
-"""What stands for a label on pieces that have none; losses pass over it."""
-
-PIECE = np.dtype([("word", np.int32), ("tag", np.int16), ("probability", np.float32), ("room", np.int16)])
-"""What is kept of a word's first piece; `room` is how far it is from the nearer end of its window."""
-ANSWER = np.dtype([("tag", np.int16), ("probability", np.float32)])
-"""A word's answer; probability 0 where the model did not see the word, which is then O."""
+WORD = np.dtype([("word", np.int32), ("tag", np.int16), ("probability", np.float32), ("margin", np.int16)])
+"""What is stored of a word's first token; `margin` is its distance from the nearer end of its window."""
+PREDICTION = np.dtype([("tag", np.int16), ("probability", np.float32)])
+"""A word's prediction; probability 0 where the model did not see the word, which is then O."""
 
 
 class TokenClassification(Kind):
-    """Answers are tags with their probability (rows, words of the longest row); behind a row's end the tag is -1."""
+    """Predictions are tags with their probability (rows, words of the longest row); after a row's end the tag is -1."""
 
     name = "token_classification"
     head = "token-classification"
     problem = "token_classification"
+    hub_pipeline = "token-classification"
     fields = ("words", "label")
     metrics: tuple[Metric, ...] = (
         Metric("f1", floor=0.0),
@@ -60,40 +59,44 @@ class TokenClassification(Kind):
         Metric("accuracy", needs_varied_labels=False),
         Metric("sentence_accuracy", floor=0.0, is_accuracy=True, needs_varied_labels=False),
     )
-    columns = (1, 1)
+    batch_arrays = (
+        BatchArray("word", "token", np.int64, fill=PAD_TAG),
+        BatchArray("labels", "token", np.int64, fill=IGNORED_LABEL, field="label"),
+    )
+    text_columns = (1, 1)
     settings = ("labels", "first_label", "overlap", "max_windows", "scheme")
 
     def setting_problems(self, task: Task) -> Iterator[Problem]:
-        """Labels that are no tags, or mark nothing."""
+        """Yield labels that are no tags, or mark nothing."""
         wrong = [label for label in task.labels or () if not is_tag(label)]
         if wrong:
             yield Problem(("task", "labels"), f"'{wrong[0]}' is no tag: expected O, or B- or I- with a type")
         elif task.labels is not None and not any(label != OUTSIDE for label in task.labels):
-            yield Problem(("task", "labels"), "names no type of entity: there is nothing to find")
+            yield Problem(("task", "labels"), "names no entity type: there is nothing to find")
 
     def labels(self, values: Iterable[Any], task: Task) -> tuple[str, ...]:
-        """O, then B- and I- of each type by name, whichever of the two train or the recipe has."""
-        seen = set(task.labels or ()) or {tag for value in values for tag in named_tags(value, task)}
-        found = {tag for tag in seen if is_tag(tag)} - {OUTSIDE}
-        if not found and seen <= {OUTSIDE}:
+        """Return O, then B- and I- of each type by name, whichever of the two train or the recipe has."""
+        seen = set(task.labels or ()) or {tag for value in values for tag in cell_tags(value, task)}
+        tags = {tag for tag in seen if is_tag(tag)} - {OUTSIDE}
+        if not tags and seen <= {OUTSIDE}:
             raise DataError("no word of train is tagged as anything but O: there is nothing to learn.")
-        # Tags that are none have a row and a line, and reading the rows will tell them.
-        if found and task.scheme == "bio" and not any(tag.startswith(BEGINS) for tag in found):
+        # Invalid tags are reported with their row and line when the rows are read.
+        if tags and task.scheme == "bio" and not any(tag.startswith(BEGIN) for tag in tags):
             raise DataError(
-                "no tag of train begins with B-, so where an entity begins beside another cannot be told.",
+                "no tag of train begins with B-, so adjacent entities cannot be separated.",
                 hint="task.scheme: iob1 reads files that write B- only between two entities of one type",
             )
-        return tag_names(sorted({tag[2:] for tag in found}))
+        return tag_names(sorted({tag[2:] for tag in tags}))
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
-        """The words, and each one's tag as its place in ``labels``.
+        """Return the words, and each one's tag as its index in ``labels``.
 
-        Answers are as wide as the longest row, so one of more words than windows can ever show is refused.
+        Predictions are as wide as the longest row, so a row with more words than all windows can hold is refused.
         """
-        answer = pick(raw, label_columns(task)[0], task, where)
-        words, tags = tagged_words(pick(raw, task.text[0], task, where), answer, task, where)
+        answer = column_value(raw, label_columns(task)[0], task, where)
+        words, tags = parse_tagged_words(column_value(raw, task.text[0], task, where), answer, task, where)
         _check_length(words, task, where)
-        known = _places(labels)
+        known = _indices(labels)
         unknown = next((tag for tag in tags if tag not in known), None)
         if unknown is not None:
             source = "train" if task.labels is None else "the recipe's labels"
@@ -102,146 +105,138 @@ class TokenClassification(Kind):
         return {"words": words, "label": [known[tag] for tag in tags]}
 
     def parse_input(self, raw: Mapping[str, Any], task: Task, where: str) -> tuple[str, ...]:
-        """The words."""
-        words = words_in(pick(raw, task.text[0], task, where), where)
+        """Return the words."""
+        words = parse_words(column_value(raw, task.text[0], task, where), where)
         _check_length(words, task, where)
         return tuple(words)
 
     def placeholder_label(self, row: Row, task: TaskInfo) -> Row:
-        """No entity."""
+        """Return no entity."""
         return {"label": [0] * len(row["words"])}
 
     def targets(self, row: Row) -> Iterable[Hashable]:
-        """The tags of its words."""
+        """Return the tags of its words."""
         tags: list[int] = row["label"]
         return tags
 
-    def classes(self, row: Row) -> Sequence[int]:
-        """The types of its entities, each once."""
+    def row_classes(self, row: Row) -> Sequence[int]:
+        """Return the distinct types of its entities."""
         return sorted({(tag - 1) // 2 for tag in row["label"] if tag})
 
     def class_names(self, labels: tuple[str, ...]) -> tuple[str, ...]:
-        """The types."""
+        """Return the entity types."""
         return type_names(labels)
 
     def to_input(self, row: Row) -> TaskInput:
-        """The words with a space between each two."""
+        """Return the words, separated by spaces."""
         return " ".join(row["words"])
 
     def from_input(self, given: TaskInput, task: TaskInfo) -> Row:
-        """The words of a text, parted by white space; or the words themselves."""
-        words = given.split() if isinstance(given, str) else list(parts_of(given))
-        if not words or not all(map(is_whole, words)):
+        """Return the words of a text, split at white space; or the words themselves."""
+        words = given.split() if isinstance(given, str) else list(as_tuple(given))
+        if not words or not all(map(is_word, words)):
             raise UsageError(f"{task.name} reads a text, or its words without white space in them; got {given!r}.")
         return {"words": words}
 
     def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:
-        """One example a window; each first piece of a word carries its place in the row, and its tag."""
+        """Return one example per window; each first token of a word has the word's index in the row, and its tag."""
         windows = encode.windows(" ".join(row["words"]), None, task.max_length, task.overlap, task.max_windows)
         spans = [np.asarray(window.spans, np.int64).reshape(-1, 2) for window in windows]
         examples: list[Example] = []
-        for window, word in zip(windows, first_pieces(spans, row["words"]), strict=True):
+        for window, word in zip(windows, first_tokens(spans, row["words"]), strict=True):
             example = {"input_ids": window.input_ids, "token_type_ids": window.token_type_ids, "word": word}
             if row.get("label") is not None:
-                example["label"] = [UNLABELLED if place < 0 else row["label"][place] for place in word]
+                example["label"] = [IGNORED_LABEL if index < 0 else row["label"][index] for index in word]
             examples.append(example)
         return examples
 
-    def collate(self, examples: Sequence[Example], pad_id: int) -> Arrays:
-        """A padded batch; `word` and `labels` are (n, length), -1 and -100 on all but the first piece of each word."""
-        arrays = {**collate_text(examples, pad_id), "word": pad([each["word"] for each in examples], NOTHING)}
-        if "label" in examples[0]:
-            arrays["labels"] = pad([each["label"] for each in examples], UNLABELLED)
-        return arrays
-
     def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[NDArray[Any]]:
-        """The most probable tag of each word's first piece, with its probability."""
-        line, place = np.nonzero(batch["word"] >= 0)
-        logits = _checked(outputs["logits"], line, place, self.output_count(task))
-        kept = np.zeros(len(line), PIECE)
-        kept["word"] = batch["word"][line, place]
-        kept["tag"] = logits.argmax(axis=-1)
-        kept["probability"] = 1.0 / np.exp(logits - logits.max(axis=-1, keepdims=True)).sum(axis=-1)
-        kept["room"] = np.minimum(place, batch["attention_mask"].sum(axis=1)[line] - 1 - place)
-        return np.split(kept, np.searchsorted(line, np.arange(1, len(batch["word"]))))
+        """Return the most probable tag of each word's first token, with its probability."""
+        line, position = np.nonzero(batch["word"] >= 0)
+        logits = _check_token_logits(outputs["logits"], line, position, self.output_count(task))
+        words = np.zeros(len(line), WORD)
+        words["word"] = batch["word"][line, position]
+        words["tag"] = logits.argmax(axis=-1)
+        words["probability"] = 1.0 / np.exp(logits - logits.max(axis=-1, keepdims=True)).sum(axis=-1)
+        words["margin"] = np.minimum(position, batch["attention_mask"].sum(axis=1)[line] - 1 - position)
+        return np.split(words, np.searchsorted(line, np.arange(1, len(batch["word"]))))
 
     def predictions(
-        self, decided: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
+        self, decoded: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
     ) -> NDArray[Any]:
-        """Tags and probabilities (rows, most words); words that the model did not see are O."""
-        found = np.zeros((len(rows), _most_words(rows)), ANSWER)
-        parts = iter(decided)
-        for line, row, count in zip(found, rows, counts, strict=True):
-            line["tag"][len(row["words"]) :] = NOTHING
-            pieces = np.concatenate(list(islice(parts, count)))
-            # Of two windows with the same word, the one in which it has more room is written last and stays.
-            pieces = pieces[np.argsort(pieces["room"], kind="stable")]
+        """Return tags and probabilities (rows, most words); words that the model did not see are O."""
+        predictions = np.zeros((len(rows), _most_words(rows)), PREDICTION)
+        parts = iter(decoded)
+        for line, row, count in zip(predictions, rows, counts, strict=True):
+            line["tag"][len(row["words"]) :] = PAD_TAG
+            words = np.concatenate(list(islice(parts, count)))
+            # Of two windows with the same word, the one with the larger margin is written last and stays.
+            words = words[np.argsort(words["margin"], kind="stable")]
             for field in ("tag", "probability"):
-                line[field][pieces["word"]] = pieces[field]
-        return found
+                line[field][words["word"]] = words[field]
+        return predictions
 
     def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
-        """The true tags (rows, most words), -1 behind each row's end."""
-        gold = np.full((len(rows), _most_words(rows)), NOTHING, np.int16)
+        """Return the true tags (rows, most words), -1 after each row's end."""
+        gold = np.full((len(rows), _most_words(rows)), PAD_TAG, np.int16)
         for line, row in zip(gold, rows, strict=True):
             line[: len(row["label"])] = row["label"]
         return gold
 
     def has_varied_labels(self, gold: NDArray[Any]) -> bool:
-        """Whether there is any entity: sentences without one have the same answer, however long they are."""
+        """Return whether there is any entity: sentences without one have the same label, however long they are."""
         return bool((gold > 0).any())
 
-    def score(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> dict[str, float]:
-        """F1, precision and recall over all entities, the mean F1 of types, the shares of words and of rows right."""
-        once = self.weighted_scores(answers, gold, task, np.ones((1, len(gold))))
-        return {name: float(values[0]) for name, values in once.items()}
-
     def weighted_scores(
-        self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo, times: NDArray[np.float64]
-    ) -> dict[str, NDArray[np.float64]]:
-        """From the counts of each row and type; undefined scores are 0."""
-        each = [times @ counts for counts in entity_counts(answers["tag"], gold, len(task.labels) // 2)]
-        hits, decided, true = (counts.sum(axis=1) for counts in each)
-        right = ((answers["tag"] == gold) & (gold >= 0)).sum(axis=1)
+        self, predictions: NDArray[Any], gold: NDArray[Any], task: TaskInfo, weights: Weights
+    ) -> dict[str, Scores]:
+        """Return F1, precision and recall over all entities, the mean F1 of types, the shares of words and rows right.
+
+        Undefined scores are 0.
+        """
+        counts = self.weighted_class_counts(predictions, gold, task, weights)
+        hits, predicted, true = (each.sum(axis=1) for each in (counts.hits, counts.predicted, counts.true))
+        right_words = ((predictions["tag"] == gold) & (gold >= 0)).sum(axis=1)
         return {
-            "f1": f1_each(hits, decided, true),
-            "precision": _share(hits, decided),
-            "recall": _share(hits, true),
-            "macro_f1": mean_of_present(f1_each(*each), each[1] + each[2]),
-            "accuracy": _share(times @ right, times @ (gold >= 0).sum(axis=1)),
-            "sentence_accuracy": _share(times @ self.correct(answers, gold), times.sum(axis=1)),
+            "f1": micro_f1(counts),
+            "precision": safe_divide(hits, predicted),
+            "recall": safe_divide(hits, true),
+            "macro_f1": macro_f1(counts),
+            "accuracy": safe_divide(weights @ right_words, weights @ (gold >= 0).sum(axis=1)),
+            **weighted_means({"sentence_accuracy": self.correct(predictions, gold)}, weights),
         }
 
-    def correct(self, answers: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_]:
-        """Whether every tag of a row is right."""
-        right: NDArray[np.bool_] = (answers["tag"] == gold).all(axis=-1)
+    def weighted_class_counts(
+        self, predictions: NDArray[Any], gold: NDArray[Any], task: TaskInfo, weights: Weights
+    ) -> ClassCounts:
+        """Return the entities of each type."""
+        counts = entity_counts(predictions["tag"], gold, len(task.labels) // 2)
+        return ClassCounts(*(weights @ each for each in counts))
+
+    def correct(self, predictions: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return whether every tag of a row is right."""
+        right: NDArray[np.bool_] = (predictions["tag"] == gold).all(axis=-1)
         return right
 
-    def class_counts(self, answers: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> ClassCounts | None:
-        """Entities of each type."""
-        return ClassCounts(
-            *(counts.sum(axis=0) for counts in entity_counts(answers["tag"], gold, len(task.labels) // 2))
-        )
+    def same_decision(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return where all words of a row have the same tags."""
+        return self.correct(predictions, others["tag"])
 
-    def same_decision(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
-        """Where all words of a row are tagged the same."""
-        return self.correct(answers, others["tag"])
+    def distance(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the mean over a row's words of the difference in probability, 1 where the tags differ; 0 to 1."""
+        moved = np.abs(predictions["probability"].astype(np.float64) - others["probability"])
+        distance = np.where(predictions["tag"] == others["tag"], moved, 1.0)
+        return safe_divide(distance.sum(axis=1), (predictions["tag"] >= 0).sum(axis=1))
 
-    def distance(self, answers: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64] | None:
-        """The mean over a row's words of how far the probabilities of one tag differ, 1 where the tags do; 0 to 1."""
-        moved = np.abs(answers["probability"].astype(np.float64) - others["probability"])
-        apart = np.where(answers["tag"] == others["tag"], moved, 1.0)
-        return _share(apart.sum(axis=1), (answers["tag"] >= 0).sum(axis=1))
+    def confidence(self, predictions: NDArray[Any], gold: NDArray[Any]) -> Confidence:
+        """Return a decision for each word that the model saw."""
+        row, word = np.nonzero((gold >= 0) & (predictions["probability"] > 0))
+        seen = predictions[row, word]
+        return Confidence(row, seen["probability"].astype(np.float64), seen["tag"] == gold[row, word])
 
-    def confidence(self, answers: NDArray[Any], gold: NDArray[Any]) -> Confidence | None:
-        """A decision for each word that the model saw."""
-        row, word = np.nonzero((gold >= 0) & (answers["probability"] > 0))
-        found = answers[row, word]
-        return Confidence(row, found["probability"].astype(np.float64), found["tag"] == gold[row, word])
-
-    def to_json(self, answers: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
-        """Each word's tag; and the entities by word, counted from 0, with the probability of their least sure word."""
-        lines = zip(answers, _told(answers["tag"], task), strict=True)
+    def to_json(self, predictions: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+        """Return each word's tag; and the entities by word, counted from 0, with their least word probability."""
+        lines = zip(predictions, _row_entities(predictions["tag"], task), strict=True)
         return [
             {
                 "tags": [task.labels[tag] for tag in line["tag"] if tag >= 0],
@@ -252,92 +247,87 @@ class TokenClassification(Kind):
                         "end": end,
                         "probability": float(line["probability"][start:end].min()),
                     }
-                    for kind, start, end in found
+                    for kind, start, end in spans
                 ],
             }
-            for line, found in lines
+            for line, spans in lines
         ]
 
-    def describe(self, answers: NDArray[Any], task: TaskInfo) -> list[str]:
-        """`artist 2-3, album 5`: the words of each entity, counted from 1."""
-        return self.describe_gold(answers["tag"], task)
+    def describe(self, predictions: NDArray[Any], task: TaskInfo) -> list[str]:
+        """Return `artist 2-3, album 5`: the words of each entity, counted from 1."""
+        return self.describe_gold(predictions["tag"], task)
 
     def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
-        """`artist 2-3, album 5`."""
-        return [", ".join(map(_in_words, found)) or "none" for found in _told(gold, task)]
+        """Return `artist 2-3, album 5`."""
+        return [", ".join(map(_describe_entity, spans)) or "none" for spans in _row_entities(gold, task)]
 
 
 def _check_length(words: Sequence[str], task: Task, where: str) -> None:
-    """Refuse a sentence of which windows can never show all."""
+    """Refuse a sentence that does not fit into all of its windows."""
     if len(words) > task.max_windows * task.max_length:
         raise DataError(
-            f"{where}: the sentence has {len(words):,} words, more than the pieces of all its windows "
+            f"{where}: the sentence has {len(words):,} words, more than the tokens of all its windows "
             f"({task.max_windows} of {task.max_length}).",
-            hint=f"cut it into sentences, or set a greater task.max_windows; {LEAVE_OUT}",
+            hint=f"cut it into sentences, or set a greater task.max_windows; {SKIP_HINT}",
         )
 
 
-def first_pieces(spans: Sequence[NDArray[np.int64]], words: Sequence[str]) -> Iterator[list[int]]:
-    """For each piece of each window the word that it is the first piece of, else -1.
+def first_tokens(spans: Sequence[NDArray[np.int64]], words: Sequence[str]) -> Iterator[list[int]]:
+    """Yield for each window, per token, the word that it is the first token of, else -1.
 
-    A piece belongs to the word in which its last character lies, whatever the tokenizer makes of the space before. A
-    window may begin in the middle of a word: what stands there is not the word's first piece.
+    A token belongs to the word of its last character, whatever the tokenizer does with the space before. A window may
+    begin in the middle of a word: its first token is then not the word's.
     """
     lengths = np.fromiter(map(len, words), np.int64, len(words))
     ends = np.cumsum(lengths + 1) - 1
-    found = [_word_of(window, ends - lengths, ends) for window in spans]
+    token_words = [_word_index(window, ends - lengths, ends) for window in spans]
     earliest = np.full(len(words), ends[-1])
-    for window, word in zip(spans, found, strict=True):
+    for window, word in zip(spans, token_words, strict=True):
         np.minimum.at(earliest, word[word >= 0], window[word >= 0, 0])
-    for window, word in zip(spans, found, strict=True):
+    for window, word in zip(spans, token_words, strict=True):
         first = (word >= 0) & (window[:, 0] == earliest[word])
         first[1:] &= word[1:] != word[:-1]
-        yield np.where(first, word, NOTHING).tolist()
+        yield np.where(first, word, PAD_TAG).tolist()
 
 
-def _word_of(spans: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.intp]:
-    """The word of each piece; -1 for special pieces, and for those that are nothing but the space between words."""
+def _word_index(spans: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Return the word of each token; -1 for special tokens, and for those that hold only the space between words."""
     last = spans[:, 1] - 1
     word = np.minimum(np.searchsorted(ends, last, side="right"), len(ends) - 1)
-    return np.where((spans[:, 1] > spans[:, 0]) & (starts[word] <= last), word, NOTHING)
+    return np.where((spans[:, 1] > spans[:, 0]) & (starts[word] <= last), word, PAD_TAG)
 
 
-def _checked(logits: NDArray[Any], line: NDArray[np.intp], place: NDArray[np.intp], width: int) -> NDArray[np.float64]:
-    """The logits of the chosen pieces; what stands on the others is nobody's answer."""
+def _check_token_logits(
+    logits: NDArray[Any], line: NDArray[np.intp], position: NDArray[np.intp], width: int
+) -> NDArray[np.float64]:
+    """Return the logits of the words' first tokens; those of other tokens are not used."""
     if logits.shape[-1] != width:
-        raise ModelError(f"the model gives {logits.shape[-1]} outputs a piece where this task expects {width}.")
-    chosen = logits[line, place].astype(np.float64)
+        raise ModelError(f"the model has {logits.shape[-1]} outputs per token where this task expects {width}.")
+    chosen = logits[line, position].astype(np.float64)
     broken = ~np.isfinite(chosen).all(axis=-1)
     if broken.any():
-        told = f"{len(np.unique(line[broken]))} of {len(logits)} rows"
-        raise ModelError(f"the model's output is not a number for {told}.")
+        count = len(np.unique(line[broken]))
+        raise ModelError(f"the model's output is NaN or infinite for {count} of {len(logits)} rows.")
     return chosen
 
 
 @lru_cache(maxsize=8)
-def _places(labels: tuple[str, ...]) -> dict[str, int]:
-    return {label: place for place, label in enumerate(labels)}
+def _indices(labels: tuple[str, ...]) -> dict[str, int]:
+    return {label: index for index, label in enumerate(labels)}
 
 
 def _most_words(rows: Sequence[Row]) -> int:
     return max((len(row["words"]) for row in rows), default=1)
 
 
-def _share(part: NDArray[Any], whole: NDArray[Any]) -> NDArray[np.float64]:
-    """``part`` of ``whole``, 0 of nothing."""
-    zeros = np.zeros(np.shape(whole), np.float64)
-    shares: NDArray[np.float64] = np.divide(part, whole, out=zeros, where=whole > 0)
-    return shares
-
-
-def _told(tags: Tags, task: TaskInfo) -> list[list[tuple[str, int, int]]]:
-    """The entities of each row: type, first word and the one behind the last."""
-    types, told = type_names(task.labels), [list[tuple[str, int, int]]() for _ in tags]
+def _row_entities(tags: Tags, task: TaskInfo) -> list[list[tuple[str, int, int]]]:
+    """Return the entities of each row: type, first word and end."""
+    types, rows = type_names(task.labels), [list[tuple[str, int, int]]() for _ in tags]
     for row, start, end, kind in zip(*(field.tolist() for field in entities(tags)), strict=True):
-        told[row].append((types[kind], start, end))
-    return told
+        rows[row].append((types[kind], start, end))
+    return rows
 
 
-def _in_words(entity: tuple[str, int, int]) -> str:
+def _describe_entity(entity: tuple[str, int, int]) -> str:
     kind, start, end = entity
     return f"{kind} {start + 1}" if end == start + 1 else f"{kind} {start + 1}-{end}"

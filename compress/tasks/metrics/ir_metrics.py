@@ -1,4 +1,4 @@
-"""What a list of found documents is worth, from where in it those stand that answer the query. Pure numpy."""
+"""Metrics of ranked lists, from where in them the right items are. Pure numpy."""
 
 from __future__ import annotations
 
@@ -7,52 +7,57 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Right = NDArray[np.bool_]
-"""Whether each document found (queries, places) answers its query, the best place first."""
-Each = NDArray[np.float64]
-"""One number a query."""
+from compress.tasks.metrics.weighted_metrics import safe_divide
+
+Relevant = NDArray[np.bool_]
+"""Whether each item of a list (queries, ranks) is right, the best rank first."""
+QueryScores = NDArray[np.float64]
+"""One number per query."""
 
 
-def relevant(found: NDArray[Any], true: NDArray[Any]) -> Right:
-    """Which of the numbers ``found`` (queries, places) are among the ``true`` ones (queries, any number)."""
-    right = np.zeros(found.shape, np.bool_)
+def is_relevant(retrieved: NDArray[Any], true: NDArray[Any]) -> Relevant:
+    """Return which of the numbers ``retrieved`` (queries, ranks) are among the ``true`` ones (queries, any)."""
+    relevant = np.zeros(retrieved.shape, np.bool_)
     for column in true.T:
-        right |= found == column[:, None]
-    return right
+        relevant |= retrieved == column[:, None]
+    return relevant
 
 
-def reciprocal_ranks(right: Right) -> Each:
-    """One through the place of the first right document, counted from 1; 0 where none was found."""
-    first = right.argmax(axis=1) + 1
-    ranks: Each = np.where(right.any(axis=1), 1.0 / first, 0.0)
+def reciprocal_ranks(relevant: Relevant) -> QueryScores:
+    """Return 1 / the rank of the first right item, counted from 1; 0 where there is none."""
+    first = relevant.argmax(axis=1) + 1
+    ranks: QueryScores = np.where(relevant.any(axis=1), 1.0 / first, 0.0)
     return ranks
 
 
-def shares_found(right: Right, true: NDArray[Any], places: int) -> Each:
-    """Which share of the ``true`` (queries,) number of right documents is among the first ``places`` (recall)."""
-    shares: Each = right[:, :places].sum(axis=1) / true
+def recall_at(relevant: Relevant, true: NDArray[Any], depth: int) -> QueryScores:
+    """Return the share of the ``true`` (queries,) number of right items that is among the first ``depth``."""
+    shares: QueryScores = relevant[:, :depth].sum(axis=1) / true
     return shares
 
 
-def overlap(found: NDArray[Any], others: NDArray[Any]) -> Each:
-    """The share of numbers that two lists (queries, places) have in common, as the mean over all depths.
+def ndcg(gains: NDArray[Any], ideal: NDArray[Any], depth: int) -> QueryScores:
+    """Return nDCG of the first ``depth`` ranks: gains divided by log2(rank + 1), relative to the ideal order's.
 
-    Fagin, Kumar and Sivakumar, "Comparing top k lists" (2003): 1 for the same order, 0 where they share nothing; places
-    at the top weigh most.
+    Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR techniques" (2002).
+
+    Args:
+        gains: of the items in their order (queries, ranks).
+        ideal: of the items in the best order (queries, any number of ranks).
+        depth: ranks that count.
     """
-    depths = range(1, found.shape[1] + 1)
-    shares: Each = np.mean([relevant(found[:, :depth], others[:, :depth]).mean(axis=1) for depth in depths], axis=0)
-    return shares
+    weights = 1.0 / np.log2(np.arange(2, depth + 2))
+    reached, possible = (each[:, :depth] @ weights[: each.shape[1]] for each in (gains, ideal))
+    return safe_divide(reached, possible)
 
 
-def gains(right: Right, true: NDArray[Any], places: int) -> Each:
-    """nDCG: right documents count one through log2(place + 1), against as many of them in the first places.
+def list_overlap(retrieved: NDArray[Any], others: NDArray[Any]) -> QueryScores:
+    """Return the share of items that two lists (queries, ranks) have in common, as the mean over all depths.
 
-    Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR techniques" (2002), for documents that answer or do
-    not.
+    Fagin, Kumar and Sivakumar, "Comparing top k lists" (2003): 1 for the same order, 0 where they share nothing; top
+    ranks weigh most.
     """
-    weights = 1.0 / np.log2(np.arange(2, places + 2))
-    ideal = np.concatenate([[0.0], np.cumsum(weights)])
-    seen = right[:, :places]
-    share: Each = (seen @ weights[: seen.shape[1]]) / ideal[np.minimum(true, places)]
-    return share
+    depths = range(1, retrieved.shape[1] + 1)
+    shares = [is_relevant(retrieved[:, :depth], others[:, :depth]).mean(axis=1) for depth in depths]
+    overlap: QueryScores = np.mean(shares, axis=0)
+    return overlap

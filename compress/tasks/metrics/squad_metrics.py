@@ -1,7 +1,7 @@
-"""How much of an answer's text is right: SQuAD's exact match and F1 (Rajpurkar and others, 2016 and 2018). Pure.
+"""SQuAD's exact match and F1 of answer texts (Rajpurkar and others, 2016 and 2018). Pure.
 
 Both compare texts without case, punctuation, articles and double spaces, and take the best of the accepted answers. F1
-is that of the words two texts share. Where a question has no answer, only giving none is right.
+is that of the words two texts share. Where a question has no answer, only predicting none is right.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 @lru_cache(maxsize=1 << 16)
-def words(text: str) -> tuple[str, ...]:
-    """The words that count: lower case, without punctuation (`U.S.` is `us`), then without articles."""
+def normalized_words(text: str) -> tuple[str, ...]:
+    """Return the words that count: lower case, without punctuation (`U.S.` is `us`), then without articles."""
     return tuple(ARTICLE.sub(" ", text.lower().translate(PUNCTUATION)).split())
 
 
-def f1(answer: str, true: str) -> float:
-    """The harmonic mean of the shares of either text's words that the other has too, each as often as it stands."""
-    ours, theirs = words(answer), words(true)
+def word_f1(answer: str, true: str) -> float:
+    """Return the harmonic mean of the shares of either text's words that the other has too, counting repetitions."""
+    ours, theirs = normalized_words(answer), normalized_words(true)
     if not ours or not theirs:
         return float(ours == theirs)
     shared = sum((Counter(ours) & Counter(theirs)).values())
     return 2.0 * shared / (len(ours) + len(theirs))
 
 
-def match(answer: str, accepted: Sequence[str]) -> tuple[bool, float]:
-    """Whether the answer is one of those accepted, and its best F1; "" is no answer, which is right where none is."""
+def match_answers(answer: str, accepted: Sequence[str]) -> tuple[bool, float]:
+    """Return whether the answer is an accepted one, and its best F1; "" is no answer, right where none is accepted."""
     # An accepted answer of articles and punctuation alone has no words left to compare.
-    told = [text for text in accepted if words(text)] or [""]
-    return any(words(answer) == words(text) for text in told), max(f1(answer, text) for text in told)
+    texts = [text for text in accepted if normalized_words(text)] or [""]
+    ours = normalized_words(answer)
+    return any(ours == normalized_words(text) for text in texts), max(word_f1(answer, text) for text in texts)

@@ -1,1 +1,1 @@
-"""From the values of raw rows to what a task kind understands."""
+"""From the values of raw rows to the fields of canonical rows."""

@@ -1,7 +1,7 @@
 """Tags of words: how files mark entities, and which entities rows of tags hold. Pure.
 
-A tag is `O`, or `B-` or `I-` with a type. Once read it is a number: 0 for O, then B and I of each type in turn, so that
-type and beginning follow from the number alone. -1 stands behind the last word of a row.
+A tag is `O`, or `B-` or `I-` with a type. In canonical rows it is a number: 0 for O, then B and I of each type in turn,
+so that type and beginning follow from the number alone. -1 pads rows after their last word.
 """
 
 from __future__ import annotations
@@ -12,42 +12,35 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-OUTSIDE, BEGINS, INSIDE = "O", "B-", "I-"
-NOTHING = -1
-"""The tag behind the last word of a row."""
+OUTSIDE, BEGIN, INSIDE = "O", "B-", "I-"
+PAD_TAG = -1
+"""Pads rows after their last word."""
 
 Tags = NDArray[np.int16]
 Counts = NDArray[np.int64]
 
 
 def is_tag(name: str) -> bool:
-    """Whether it is `O`, or `B-` or `I-` with a type."""
-    return name == OUTSIDE or (name[:2] in (BEGINS, INSIDE) and len(name) > 2)
+    """Return whether it is `O`, or `B-` or `I-` with a type."""
+    return name == OUTSIDE or (name[:2] in (BEGIN, INSIDE) and len(name) > 2)
 
 
 def tag_names(types: Iterable[str]) -> tuple[str, ...]:
-    """All tags of these types, in the order of their numbers."""
-    return (OUTSIDE, *(prefix + kind for kind in types for prefix in (BEGINS, INSIDE)))
+    """Return all tags of these types, in the order of their numbers."""
+    return (OUTSIDE, *(prefix + kind for kind in types for prefix in (BEGIN, INSIDE)))
 
 
 def type_names(tags: Sequence[str]) -> tuple[str, ...]:
-    """The types of `tag_names`."""
-    return tuple(tag.removeprefix(BEGINS) for tag in tags[1::2])
+    """Return the types of `tag_names`."""
+    return tuple(tag.removeprefix(BEGIN) for tag in tags[1::2])
 
 
 def from_iob1(tags: Sequence[str]) -> list[str]:
-    """BIO from IOB1, where B- only parts an entity from one of its type right before it."""
-    before = (OUTSIDE, *tags)
+    """Return BIO from IOB1, where B- only separates an entity from one of its type right before it."""
     return [
-        BEGINS + tag[2:] if tag.startswith(INSIDE) and previous[2:] != tag[2:] else tag
-        for previous, tag in zip(before, tags, strict=False)
+        BEGIN + tag[2:] if tag.startswith(INSIDE) and previous[2:] != tag[2:] else tag
+        for previous, tag in zip((OUTSIDE, *tags), tags, strict=False)
     ]
-
-
-def types_of(tags: Tags) -> Tags:
-    """The number of each tag's type; -1 outside of all entities and behind rows."""
-    types: Tags = (tags + 1) // 2 - 1
-    return types
 
 
 class Entities(NamedTuple):
@@ -55,40 +48,40 @@ class Entities(NamedTuple):
 
     row: NDArray[np.intp]
     start: NDArray[np.intp]
-    """Place of the first word."""
+    """Index of the first word."""
     end: NDArray[np.intp]
-    """Place behind the last word."""
+    """Index after the last word."""
     type: NDArray[np.int64]
 
 
 def entities(tags: Tags) -> Entities:
-    """The entities in ``tags`` (rows, words), as seqeval's default and CoNLL's script find them.
+    """Return the entities in ``tags`` (rows, words), as seqeval's default and CoNLL's script count them.
 
-    One begins at each B-, and at an I- that follows O or another type; it goes on while I- of its type follow.
+    One begins at each B-, and at an I- that follows O or another type; it continues while I- of its type follow.
     """
-    types = types_of(tags)
+    types = (tags + 1) // 2 - 1  # -1 outside of entities and after rows
     within = types >= 0
-    edge = np.full((len(tags), 1), NOTHING, types.dtype)
+    edge = np.full((len(tags), 1), PAD_TAG, types.dtype)
     begins = within & ((tags % 2 == 1) | (types != np.hstack([edge, types[:, :-1]])))
-    goes_on = np.hstack([(within & ~begins)[:, 1:], np.zeros((len(tags), 1), np.bool_)])
+    continues = np.hstack([(within & ~begins)[:, 1:], np.zeros((len(tags), 1), np.bool_)])
     row, start = np.nonzero(begins)
-    end = np.nonzero(within & ~goes_on)[1] + 1
+    end = np.nonzero(within & ~continues)[1] + 1
     return Entities(row, start, end, types[row, start].astype(np.int64))
 
 
-def entity_counts(decided: Tags, true: Tags, types: int) -> tuple[Counts, Counts, Counts]:
-    """Entities of each row and type that are found where they are, decided at all, and truly there: (rows, types)."""
-    found, there = entities(decided), entities(true)
+def entity_counts(predicted: Tags, true: Tags, types: int) -> tuple[Counts, Counts, Counts]:
+    """Return per row and type the entities that are predicted correctly, predicted, and true: each (rows, types)."""
+    ours, theirs = entities(predicted), entities(true)
     rows, words = true.shape
-    place, true_place = (np.ravel_multi_index(side, (rows, words, words + 1, types)) for side in (found, there))
-    hits = np.isin(place, true_place)
+    key, true_key = (np.ravel_multi_index(side, (rows, words, words + 1, types)) for side in (ours, theirs))
+    hits = np.isin(key, true_key)
     return (
-        _counted(found.row[hits], found.type[hits], rows, types),
-        _counted(found.row, found.type, rows, types),
-        _counted(there.row, there.type, rows, types),
+        _count_by_type(ours.row[hits], ours.type[hits], rows, types),
+        _count_by_type(ours.row, ours.type, rows, types),
+        _count_by_type(theirs.row, theirs.type, rows, types),
     )
 
 
-def _counted(row: NDArray[np.intp], kind: Counts, rows: int, types: int) -> Counts:
+def _count_by_type(row: NDArray[np.intp], kind: Counts, rows: int, types: int) -> Counts:
     counts: Counts = np.bincount(row * types + kind, minlength=rows * types).reshape(rows, types)
     return counts

@@ -1,4 +1,4 @@
-"""Values of a raw row by column name, with errors that name the file, the row and the columns there are."""
+"""Values of a raw row by column name, with errors that name the file, the row and the columns."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from typing import Any
 from compress.errors import DataError, nearest
 from compress.recipe.schema import Task
 
-SHOWN, COLUMNS = 40, 20
+SHOWN_CHARS, SHOWN_COLUMNS = 40, 20
 """How much of a column's name, and how many columns, a message shows."""
 
-EMPTY = "(empty)"
-"""What a cell that holds nothing is called where values of a column are told apart."""
+SKIP_HINT = "task.data.bad_rows: skip leaves such rows out and counts them"
+
+EMPTY_VALUE = "(empty)"
+"""The name of the slice of rows whose cell is empty."""
 
 
-def pick(raw: Mapping[str, Any], name: str, task: Task, where: str) -> Any:
-    """The value of column ``name``, or of the first of its aliases that this row has."""
+def column_value(raw: Mapping[str, Any], name: str, task: Task, where: str) -> Any:
+    """Return the value of column ``name``, or of the first of its aliases that this row has."""
     if name in raw:
         return raw[name]
     aliases = task.aliases.get(name, ())
@@ -25,38 +27,35 @@ def pick(raw: Mapping[str, Any], name: str, task: Task, where: str) -> Any:
         if alias in raw:
             return raw[alias]
     other = f" (nor {', '.join(aliases)})" if aliases else ""
-    listing = ", ".join(repr(str(column)[:SHOWN]) for column in list(raw)[:COLUMNS])
-    listing += f" and {len(raw) - COLUMNS} more" if len(raw) > COLUMNS else ""
+    listing = ", ".join(repr(str(column)[:SHOWN_CHARS]) for column in list(raw)[:SHOWN_COLUMNS])
+    listing += f" and {len(raw) - SHOWN_COLUMNS} more" if len(raw) > SHOWN_COLUMNS else ""
+    guess = nearest(name, raw).partition(" (known")[0]
     raise DataError(
-        f"{where}: there is no column '{name}'{other}; the columns are {listing}{_guess(name, raw)}",
-        hint=f"{_naming(name, task)}; task.data.header: false says that a file has no header",
+        f"{where}: there is no column '{name}'{other}; the columns are {listing}{guess}",
+        hint=f"{_key_hint(name, task)}; for a file without a header, set task.data.header: false",
     )
 
 
 def has_column(raw: Mapping[str, Any], name: str, task: Task) -> bool:
-    """Whether a row has a column of this name, or of one of its aliases."""
-    return any(each in raw for each in (name, *task.aliases.get(name, ())))
+    """Return whether a row has a column of this name, or of one of its aliases."""
+    return any(column in raw for column in (name, *task.aliases.get(name, ())))
 
 
-def _naming(name: str, task: Task) -> str:
-    """The key of the recipe to look at."""
+def _key_hint(name: str, task: Task) -> str:
+    """Return which key of the recipe names the column."""
     if name in task.slices and name not in (*task.text, *label_columns(task)):
-        return "task.slices names the columns by whose values scores are told apart"
-    if name in soft_columns(task):
+        return "task.slices names the columns by which scores are broken down"
+    if name in soft_label_columns(task):
         return "task.soft_labels names the columns of probabilities"
     return "name the columns with task.text and task.label"
 
 
-def _guess(name: str, raw: Mapping[str, Any]) -> str:
-    found = nearest(name, raw)
-    return found.partition(" (known")[0]
-
-
-def text(raw: Mapping[str, Any], name: str, task: Task, where: str) -> str:
-    """A column's text; an empty one is text too, a missing one is not."""
-    value = pick(raw, name, task, where)
+def text_value(raw: Mapping[str, Any], name: str, task: Task, where: str) -> str:
+    """Return a column's text; it may be empty, but not missing."""
+    value = column_value(raw, name, task, where)
     if not isinstance(value, str):
-        raise DataError(f"{where}: column '{name}' holds {_told(value)} where text is expected.")
+        content = "nothing" if value is None else f"{type(value).__name__} {str(value)[:40]!r}"
+        raise DataError(f"{where}: column '{name}' holds {content} where text is expected.")
     if not value.isascii():
         try:
             value.encode("utf-8")
@@ -65,8 +64,8 @@ def text(raw: Mapping[str, Any], name: str, task: Task, where: str) -> str:
     return value
 
 
-def listed(cell: Any, *items: type) -> list[Any] | None:
-    """The list in a cell, or the JSON list that its text is (a csv has no other way to hold one); None for neither.
+def parse_list(cell: Any, *items: type) -> list[Any] | None:
+    """Return the list in a cell, or the JSON list that its text is (the only way a csv can hold one); else None.
 
     A text may begin with a bracket and be no list: where ``items`` are given it is one if it holds nothing else.
     """
@@ -75,44 +74,40 @@ def listed(cell: Any, *items: type) -> list[Any] | None:
     if not isinstance(cell, str) or not cell.lstrip().startswith("["):
         return None
     try:
-        found = json.loads(cell)
-    except ValueError:
+        values = json.loads(cell)
+    except (ValueError, RecursionError):
         return None
-    return found if all(isinstance(item, items or object) for item in found) else None
+    return values if all(isinstance(item, items or object) for item in values) else None
 
 
 def text_fields(raw: Mapping[str, Any], task: Task, where: str) -> dict[str, Any]:
-    """The canonical text fields of every kind that reads one text or a pair."""
-    first = text(raw, task.text[0], task, where)
-    second = text(raw, task.text[1], task, where) if len(task.text) > 1 else None
+    """Return the canonical text fields of every kind that reads one text or a pair."""
+    first = text_value(raw, task.text[0], task, where)
+    second = text_value(raw, task.text[1], task, where) if len(task.text) > 1 else None
     return {"text": first, "text_pair": second}
 
 
 def label_columns(task: Task) -> tuple[str, ...]:
-    """The columns that hold the answer."""
+    """Return the columns that hold the label."""
     return (task.label,) if isinstance(task.label, str) else task.label
 
 
-def soft_columns(task: Task) -> tuple[str, ...]:
-    """The columns of train that hold probabilities, if any."""
+def soft_label_columns(task: Task) -> tuple[str, ...]:
+    """Return the columns of train that hold probabilities, if any."""
     return (task.soft_labels,) if isinstance(task.soft_labels, str) else task.soft_labels or ()
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a label's place is empty: null, not a number, or blank."""
+    """Return whether a cell is empty: null, NaN, or blank."""
     return (
         value is None or (isinstance(value, str) and not value.strip()) or (isinstance(value, float) and value != value)
     )
 
 
-def label_name(value: Any) -> str:
-    """A raw label as a class is named: 1.0 (pandas' way of writing an integer beside gaps) and 1 are one class."""
+def class_name(value: Any) -> str:
+    """Return a raw label as a class name: 1.0 (as pandas writes integers in a column with gaps) and 1 are one class."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
-
-
-def _told(value: Any) -> str:
-    return "nothing" if value is None else f"{type(value).__name__} {str(value)[:40]!r}"

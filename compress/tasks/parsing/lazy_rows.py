@@ -1,4 +1,4 @@
-"""Rows that are made when they are looked at: nothing is kept in memory, however many there are."""
+"""A sequence of rows that are made on access: none is held in memory, however many there are."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import overload
 
-from compress.tasks.base import Row
+from compress.tasks.example_types import Row
 
 
 class LazyRows(Sequence[Row]):
-    """A sequence that knows how many rows it has and how to make each."""
+    """A sequence defined by its length and by how each row is made."""
 
     @abstractmethod
-    def row(self, place: int) -> Row:
-        """The row at a place from 0."""
+    def row(self, index: int) -> Row:
+        """Return the row at an index from 0."""
 
     @overload
     def __getitem__(self, index: int) -> Row: ...
@@ -22,8 +22,8 @@ class LazyRows(Sequence[Row]):
     def __getitem__(self, index: slice) -> list[Row]: ...
     def __getitem__(self, index: int | slice) -> Row | list[Row]:
         if isinstance(index, slice):
-            return [self.row(place) for place in range(*index.indices(len(self)))]
-        place = index + len(self) if index < 0 else index
-        if not 0 <= place < len(self):
+            return [self.row(number) for number in range(*index.indices(len(self)))]
+        number = index + len(self) if index < 0 else index
+        if not 0 <= number < len(self):
             raise IndexError(index)
-        return self.row(place)
+        return self.row(number)

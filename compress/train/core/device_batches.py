@@ -11,14 +11,11 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from compress.tasks.base import BESIDE
-from compress.tasks.kinds.token_classification import UNLABELLED
+from compress.batch_arrays import BatchArray
+from compress.tasks.model_interface import token_fills
 from compress.train.objective import Examples
 
 Indices = NDArray[np.int64]
-
-ON_HOST = ("index", "group", *BESIDE)
-"""What of a batch decides what is run stays with the host, which would have to wait for a device to tell it."""
 
 
 class DeviceBatches:
@@ -31,6 +28,7 @@ class DeviceBatches:
         """With a ``multiple`` every batch is as wide as one, so that there are few widths."""
         self._examples = examples
         self._device = device
+        self._arrays = examples.arrays()
         self._pad_id, self._multiple = pad_id, multiple
         self._thread = ThreadPoolExecutor(1, "batches") if device.type == "cuda" else None
         self._waiting: tuple[Indices, Future[dict[str, Tensor]]] | None = None
@@ -41,15 +39,21 @@ class DeviceBatches:
         return self._thread is not None
 
     def __call__(self, indices: Indices, then: Indices | None = None) -> dict[str, Tensor]:
-        """The batch of these examples, on the device but for `ON_HOST`; ``then`` those of the next call, if known."""
+        """Return the batch of these examples, on the device unless declared for the host.
+
+        ``then`` are the indices of the next call, if known.
+        """
         arrays = self._made(indices)
         if self._thread is not None and then is not None:
             self._waiting = then, self._thread.submit(self._make, then)
         # Copies from pinned memory run beside the computation; the device keeps the order.
         return {
-            name: array if name in ON_HOST else array.to(self._device, non_blocking=True)
+            name: array if self._is_on_host(name) else array.to(self._device, non_blocking=True)
             for name, array in arrays.items()
         }
+
+    def _is_on_host(self, name: str) -> bool:
+        return name in self._arrays and self._arrays[name].where == "host"
 
     def _made(self, indices: Indices) -> dict[str, Tensor]:
         waiting, self._waiting = self._waiting, None
@@ -60,18 +64,17 @@ class DeviceBatches:
     def _make(self, indices: Indices) -> dict[str, Tensor]:
         batch = {name: torch.from_numpy(array) for name, array in self._examples.batch(indices).items()}
         if self._multiple > 1:
-            batch = pad_width(batch, self._pad_id, self._multiple)
+            batch = pad_width(batch, self._arrays, self._pad_id, self._multiple)
         pinned = self._device.type == "cuda"
         return {name: tensor.pin_memory() for name, tensor in batch.items()} if pinned else batch
 
 
-def pad_width(batch: Mapping[str, Tensor], pad_id: int, multiple: int) -> dict[str, Tensor]:
-    """The batch with more padding, up to the next multiple; only what stands for pieces gets wider."""
-    width = batch["input_ids"].shape[1]
-    more = -width % multiple
-    fills = {"input_ids": pad_id, "attention_mask": 0, "token_type_ids": 0, "context": 0}
-    labels = batch.get("labels")
-    if labels is not None and labels.ndim == 2 and not labels.is_floating_point():  # a tag for each piece
-        fills["labels"] = UNLABELLED
-    wide = {name: F.pad(batch[name], (0, more), value=fill) for name, fill in fills.items() if name in batch}
-    return {**batch, **wide}
+def pad_width(
+    batch: Mapping[str, Tensor], arrays: Mapping[str, BatchArray], pad_id: int, multiple: int
+) -> dict[str, Tensor]:
+    """Return the batch padded to the next multiple; only arrays that are declared per token get wider."""
+    more = -batch["input_ids"].shape[1] % multiple
+    fills = token_fills(arrays.values(), pad_id)
+    return {
+        name: F.pad(tensor, (0, more), value=fills[name]) if name in fills else tensor for name, tensor in batch.items()
+    }

@@ -25,7 +25,7 @@ from compress.train.objective import Examples
 
 @dataclass(frozen=True)
 class TrainingData:
-    """EncodedRows rows and the way to tell whether a model got better."""
+    """Encoded rows and the way to tell whether a model got better."""
 
     task: TaskInfo
     train: Examples
@@ -60,7 +60,7 @@ def from_rows(
     encoded = encode_rows(train if joined is None else joined, task, tokens)
     if joined is not None:
         encoded.origin_of = joined.origin
-    encoded.lasting = int(encoded.counts[: len(train) + len(unlabelled)].sum())
+    encoded.cacheable = int(encoded.counts[: len(train) + len(unlabelled)].sum())
     if encoded.truncated:
         console.note(f"{encoded.truncated:.1%} of the training rows are too long and cut")
     evaluate = make_evaluator(select, task, tokens, documents) if len(select) else None

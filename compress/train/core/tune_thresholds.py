@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from compress.data.splits.prepare_splits import Roles
+from compress.data.splits.prepare_splits import PreparedData
 from compress.measure.predict_rows import embed_documents, predict_rows
 from compress.model_info import TaskInfo
 from compress.tasks import kind_of
@@ -14,7 +14,7 @@ from compress.train.core.training_data import fast_tokenizer
 from compress.train.evaluate import BATCH, predict_function
 
 
-def tune_thresholds(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, roles: Roles) -> TaskInfo:
+def tune_thresholds(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, roles: PreparedData) -> TaskInfo:
     """The task of ``roles`` with what is best for this model on select; as it is where nothing is to be tuned."""
     task, rows = roles.info.task_info, roles.rows("select")
     kind = kind_of(task)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from compress.data.encode import by_length, encode_rows
+from compress.data.encode import batches_by_length, encode_rows
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import ModelError
 from compress.model_info import TaskInfo
@@ -141,5 +141,5 @@ def _watched(model: PreTrainedModel, sums: _Sums) -> Iterator[None]:
 def _sample(rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer, seed: int) -> Iterator[Batch]:
     drawn = np.sort(np.random.default_rng(seed).permutation(len(rows))[:SAMPLE])
     encoded = encode_rows((rows[int(index)] for index in drawn), task, tokens)
-    for indices in by_length(encoded.lengths, BATCH):
+    for indices in batches_by_length(encoded.lengths, BATCH):
         yield {name: torch.from_numpy(array) for name, array in encoded.batch(indices).items()}

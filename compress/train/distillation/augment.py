@@ -22,9 +22,9 @@ import numpy as np
 
 from compress.atomic_write import atomic_replace_folder
 from compress.console import Console
-from compress.data.encode import by_length
+from compress.data.encode import batches_by_length
 from compress.data.splits.concatenated_rows import COPY_OF
-from compress.data.splits.row_store import Rows, RowWriter
+from compress.data.splits.row_store import RowWriter, StoredRows
 from compress.errors import DataError, UsageError
 from compress.model_info import TaskInfo
 from compress.model_sources import identity
@@ -32,7 +32,7 @@ from compress.models.masked_lm import MaskedModel, MaskedWord
 from compress.recipe.training_schema import Augment, Distill
 from compress.tasks import kind_of
 from compress.tasks.base import Row
-from compress.tasks.kinds.text_kind import parts_of
+from compress.tasks.kinds.text_kind import as_tuple
 from compress.train.core.distributed import Processes
 from compress.train.core.seed_restarts import FOLDER
 from compress.train.distillation.cross_encoder_scores import MARGIN_LOSS as MARGIN
@@ -79,7 +79,7 @@ def augmented_rows(
         model = MaskedModel.load(settings.model, processes.device)
         _write(kept, changed_rows(rows, settings, task, seed, model, console))
     processes.wait()
-    found = Rows(kept, ROLE)
+    found = StoredRows(kept, ROLE)
     console.note(f"augment: {len(found):,} texts made of {len(rows):,} rows of train")
     return found
 
@@ -95,7 +95,7 @@ def changed_rows(
     with console.progress(len(rows), "augment", "rows") as progress:
         for start in range(0, len(rows), CHUNK):
             places = range(start, min(start + CHUNK, len(rows)))
-            texts = [parts_of(kind.to_input(rows[place])) for place in places]
+            texts = [as_tuple(kind.to_input(rows[place])) for place in places]
             copies = [
                 (place, parts, words_to_replace(parts, settings.replace, random), random)
                 for place, parts in zip(places, texts, strict=True)
@@ -123,7 +123,7 @@ def candidates(words: Sequence[MaskedWord], most: int, model: MaskedModel) -> Ch
     """For each word the likeliest others in its place, as many as ``most``, in its own case."""
     encoded = [model.encode(word) for word in words]
     found: dict[MaskedWord, Sequence[str]] = {}
-    for indices in by_length(np.array([len(pieces) for pieces in encoded], dtype=np.int64), BATCH):
+    for indices in batches_by_length(np.array([len(pieces) for pieces in encoded], dtype=np.int64), BATCH):
         # One more than is wanted: the word itself is often among them.
         for index, likely in zip(indices, model.candidates([encoded[i] for i in indices], most + 1), strict=True):
             word = words[index]

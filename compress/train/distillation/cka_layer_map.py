@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from compress.console import Console
-from compress.data.encode import by_length
+from compress.data.encode import batches_by_length
 from compress.model_info import LayerMap
 from compress.models.encoder_parts import layers_of
 from compress.models.forward_hooks import capture
@@ -66,7 +66,7 @@ def layer_similarity(
     device, found = student.device, LinearCKA()
     for model in (student, teacher):
         nn.Module.to(model, Processes().device).train(False)
-    for places in by_length(examples.lengths[sample], BATCH):
+    for places in batches_by_length(examples.lengths[sample], BATCH):
         batch = {name: torch.from_numpy(array) for name, array in examples.batch(sample[places]).items()}
         found.add(_features(student, batch), _features(teacher, batch))
     nn.Module.to(student, device)

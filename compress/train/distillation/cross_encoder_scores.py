@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.console import Console
-from compress.data.encode import by_length, encode_rows
+from compress.data.encode import batches_by_length, encode_rows
 from compress.data.tokenizer import TextTokenizer
 from compress.environment import usable_cores
 from compress.errors import DataError, ModelError, UsageError
@@ -124,7 +124,7 @@ def score_pairs(rows: Sequence[Row], folder: Path, device: str, console: Console
     predictor = open_predictor(folder, Placement("cuda" if own else "cpu", usable_cores()))
     scores = np.zeros(len(encoded), np.float32)
     with console.progress(len(encoded), "cross-encoder", "pairs") as progress:
-        for indices in by_length(encoded.lengths, BATCH):
+        for indices in batches_by_length(encoded.lengths, BATCH):
             arrays = encoded.batch(indices)
             scores[indices] = np.concatenate(kind.decode(predictor.predict(arrays), arrays, task))
             progress.advance(len(indices))

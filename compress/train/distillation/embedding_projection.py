@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from compress.data.encode import by_length, encode_rows
+from compress.data.encode import batches_by_length, encode_rows
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import ModelError, UsageError
 from compress.model_info import TaskInfo
@@ -96,7 +96,7 @@ def embeddings(
     nn.Module.to(model, Processes().device)
     model.train(False)
     run = predict_function(model)
-    batches = by_length(encoded.lengths, BATCH)
+    batches = batches_by_length(encoded.lengths, BATCH)
     return np.concatenate([run(encoded.batch(indices))["sentence_embedding"] for indices in batches])
 
 

@@ -90,7 +90,7 @@ class CachedTeacher:
         self._wanted = wanted if layers else {}
         self._passed = bool(wanted) and not layers
         self._examples = examples
-        self._ends: Places = np.cumsum(examples.pieces[: examples.lasting])
+        self._ends: Places = np.cumsum(examples.example_lengths[: examples.cacheable])
         self._work = work
         self._disk = disk
         self._of_pieces = of_pieces

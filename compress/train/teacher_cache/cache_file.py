@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from compress.data.splits.mmap_arrays import release
+from compress.data.splits.mmap_arrays import release_pages
 
 Places = NDArray[np.int64]
 
@@ -96,7 +96,7 @@ class CachedTensor:
         found = np.zeros(shape, self.form.bits)
         for example, each in zip(index.tolist(), found, strict=True):
             self._read(example, each)
-        release(self._map)
+        release_pages(self._map)
         return found
 
     def _read(self, example: int, into: NDArray[Any]) -> None:

@@ -43,7 +43,7 @@ def roots(tmp_path):
 
 
 def gathered(roots, most=100):
-    return list(quickstart_dataset.gather(roots, most, Console("quiet")))
+    return list(quickstart_dataset.collect_sentences(roots, most, Console("quiet")))
 
 
 def test_sentences_are_prose(roots):
@@ -127,15 +127,15 @@ def test_it_is_built_once(small_set, monkeypatch):
     first = list(quickstart_dataset.builtin_rows("docstrings"))
     assert first[0].where == "builtin docstrings, row 1"
     assert set(first[0].values) == {"text", "library"}
-    monkeypatch.setattr(quickstart_dataset, "gather", lambda *_: pytest.fail("built again"))
+    monkeypatch.setattr(quickstart_dataset, "collect_sentences", lambda *_: pytest.fail("built again"))
     assert list(quickstart_dataset.builtin_rows("docstrings")) == first
     assert [path.suffix for path in small_set.iterdir()] == [".jsonl"]
 
 
 def test_other_versions_are_another_set(small_set, monkeypatch):
-    one = quickstart_dataset.built_file("docstrings", Console("quiet"))
+    one = quickstart_dataset.builtin_file("docstrings", Console("quiet"))
     monkeypatch.setattr("importlib.metadata.version", lambda name: "2")
-    assert quickstart_dataset.built_file("docstrings", Console("quiet")) != one
+    assert quickstart_dataset.builtin_file("docstrings", Console("quiet")) != one
 
 
 def test_a_stopped_build_leaves_nothing(small_set, monkeypatch):
@@ -144,16 +144,16 @@ def test_a_stopped_build_leaves_nothing(small_set, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(quickstart_dataset, "gather", stop)
+        patch.setattr(quickstart_dataset, "collect_sentences", stop)
         with pytest.raises(KeyboardInterrupt):
-            quickstart_dataset.built_file("docstrings", Console("quiet"))
+            quickstart_dataset.builtin_file("docstrings", Console("quiet"))
     assert list(small_set.iterdir()) == []
 
 
 def test_a_cache_that_cannot_be_written(small_set):
     small_set.write_text("a file where the folder should be")
     with pytest.raises(DataError, match="cannot be kept") as fault:
-        quickstart_dataset.built_file("docstrings", Console("quiet"))
+        quickstart_dataset.builtin_file("docstrings", Console("quiet"))
     assert "COMPRESS_CACHE" in fault.value.hint
 
 
@@ -162,7 +162,7 @@ def test_the_real_set_is_whole_and_neither_trivial_nor_noise(tmp_path, monkeypat
     text = pytest.importorskip("sklearn.feature_extraction.text")
     linear = pytest.importorskip("sklearn.linear_model")
     monkeypatch.setenv("COMPRESS_CACHE", str(tmp_path))
-    lines = quickstart_dataset.built_file("docstrings", Console("quiet")).read_text(encoding="utf-8").splitlines()
+    lines = quickstart_dataset.builtin_file("docstrings", Console("quiet")).read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
     counts = {row["library"]: 0 for row in rows}
     for row in rows:

@@ -7,7 +7,7 @@ import pytest
 from compress.console import Console
 from compress.data.loading.data_digest import contents_digest
 from compress.data.loading.row_sources import check_columns
-from compress.data.splits.prepare_splits import load_prepared, prepare
+from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.errors import DataError
 from compress.measure.baselines import baseline_predictions
 from compress.tasks import kind_of
@@ -42,7 +42,7 @@ def files(write):
 
 
 def test_each_positive_is_a_row_of_train_and_a_number_on_test(files, task_of, tmp_path):
-    info = prepare(task_of(**files()), 0, tmp_path)
+    info = prepare_splits(task_of(**files()), 0, tmp_path)
     assert info.counts == {"train": 5, "select": 1, "test": 2}
     assert info.documents == {"select": 1, "test": 2}
     assert info.select_duplicates == 1
@@ -61,14 +61,14 @@ def test_the_corpus_is_searched_on_test_alone_and_known_texts_are_taken_once(fil
     one, other = write("c.jsonl", lines(corpus)), write("d.tsv", "answers\nmore of it\n")
     task = task_of(**files(corpus=(str(one), str(other))))
     check_columns(task)
-    assert prepare(task, 0, tmp_path).documents == {"select": 1, "test": 4}
+    assert prepare_splits(task, 0, tmp_path).documents == {"select": 1, "test": 4}
     documents = [row["document"] for row in load_prepared(tmp_path).documents("test")]
     assert documents == ["Cid sold the book", "it was sold by Cid", "something else", "more of it"]
 
 
 def test_a_limit_leaves_the_corpus_whole(files, task_of, write, tmp_path):
     corpus = write("c.jsonl", lines({"text": f"document {number}"} for number in range(50)))
-    info = prepare(task_of(**files(corpus=corpus, limit=1)), 0, tmp_path)
+    info = prepare_splits(task_of(**files(corpus=corpus, limit=1)), 0, tmp_path)
     assert (info.counts["test"], info.documents["test"] >= 51) == (1, True)
 
 
@@ -92,7 +92,7 @@ def test_the_corpus_is_part_of_the_contents(files, task_of, write):
 def test_a_broken_corpus_is_told_with_its_place(files, task_of, write, tmp_path, rows, told):
     task = task_of(**files(corpus=write("c.jsonl", lines(rows))))
     with pytest.raises(DataError) as caught:
-        prepare(task, 0, tmp_path)
+        prepare_splits(task, 0, tmp_path)
     assert told in caught.value.message
 
 
@@ -107,7 +107,7 @@ def test_train_must_have_the_column_of_negatives(files, task_of):
 
 
 def test_hard_negatives_share_words_and_are_never_known_answers(files, task_of, tmp_path, capsys):
-    prepare(task_of(**files(hard_negatives=2)), 0, tmp_path, Console("human"))
+    prepare_splits(task_of(**files(hard_negatives=2)), 0, tmp_path, Console("human"))
     rows = list(load_prepared(tmp_path).rows("train"))
     mean = sum(len(row["negatives"]) for row in rows) / 5
     assert f"a row of train has {mean:.1f} on average; 2 are asked for" in capsys.readouterr().err
@@ -131,7 +131,7 @@ def test_given_negatives_are_kept_and_only_missing_ones_are_found(write, task_of
     path = write("t.jsonl", lines(rows))
     settings = {"kind": "retrieval", "text": ("query",), "label": "answers"}
     task = task_of(train=path, select=path, test=path, negatives="wrong", hard_negatives=1, **settings)
-    info = prepare(task, 0, tmp_path)
+    info = prepare_splits(task, 0, tmp_path)
     roles = load_prepared(tmp_path)
     assert [row["negatives"] for row in roles.rows("train")] == [["given"], ["the red book"], []]
     assert info.documents["test"] == 4
@@ -140,7 +140,7 @@ def test_given_negatives_are_kept_and_only_missing_ones_are_found(write, task_of
 
 def test_the_floor_is_what_words_find(files, task_of, write, tmp_path):
     corpus = write("c.jsonl", lines({"text": f"document {number}"} for number in range(150)))
-    info = prepare(task_of(**files(corpus=corpus)), 0, tmp_path)
+    info = prepare_splits(task_of(**files(corpus=corpus)), 0, tmp_path)
     roles, kind = load_prepared(tmp_path), kind_of(info.task_info)
     rows = roles.rows("test")
     answers = baseline_predictions((), rows, info.task_info, 0, roles.documents("test"))
@@ -152,7 +152,7 @@ def test_reqa_as_published(data_folder, task_of, tmp_path):
     test = str(data_folder / "reqa_squad/test.json.gz")
     settings = {"kind": "retrieval", "text": ("question",), "label": "answers", "aliases": {"question": ["questions"]}}
     train = str(data_folder / "reqa_squad/train.json.gz")
-    info = prepare(task_of(train=train, test=test, corpus=test, **settings), 0, tmp_path)
+    info = prepare_splits(task_of(train=train, test=test, corpus=test, **settings), 0, tmp_path)
     assert info.counts == {"train": 9500, "select": 500, "test": 10539}
     assert info.documents == {"select": 499, "test": 10246}
     assert info.duplicates == 0

@@ -7,9 +7,9 @@ import pytest
 
 from compress.console import Console
 from compress.data.loading.row_sources import check_columns
-from compress.data.splits.prepare_splits import load_prepared, prepare
-from compress.data.splits.row_store import Rows
-from compress.data.splits.split_indices import assign, scrambled
+from compress.data.splits.prepare_splits import load_prepared, prepare_splits
+from compress.data.splits.row_store import StoredRows
+from compress.data.splits.split_indices import assign_roles, random_keys
 from compress.errors import DataError
 
 
@@ -26,7 +26,7 @@ def test_three_files(write, task_of, tmp_path):
     task = task_of(
         train=write("t.tsv", table(10)), select=write("s.tsv", table(4, start=100)), test=write("e.tsv", table(6))
     )
-    info = prepare(task, 0, tmp_path)
+    info = prepare_splits(task, 0, tmp_path)
     assert info.counts == {"train": 10, "select": 4, "test": 6}
     assert info.labels == ("a", "b")
     assert info.per_class["train"] == {"a": 5, "b": 5}
@@ -38,7 +38,7 @@ def test_three_files(write, task_of, tmp_path):
 
 def test_select_and_test_are_held_back(write, task_of, tmp_path):
     task = task_of(train=write("t.tsv", table(200)), test_share=0.1)
-    info = prepare(task, 0, tmp_path)
+    info = prepare_splits(task, 0, tmp_path)
     assert info.counts == {"train": 170, "select": 10, "test": 20}
     assert info.held_back == ("select", "test")
     found = [set(texts(tmp_path, role)) for role in ("train", "select", "test")]
@@ -52,53 +52,53 @@ def test_the_seed_decides_what_is_held_back(write, task_of, tmp_path):
     for place, seed in enumerate((0, 0, 1)):
         folder = tmp_path / str(place)
         folder.mkdir()
-        prepare(task, seed, folder)
+        prepare_splits(task, seed, folder)
         held.append(texts(folder, "select"))
     assert held[0] == held[1] != held[2]
 
 
 def test_a_few_rows_still_give_a_select_row(write, task_of, tmp_path):
     task = task_of(train=write("t.tsv", table(6)), test=write("e.tsv", table(4)))
-    assert prepare(task, 0, tmp_path).counts["select"] == 1
+    assert prepare_splits(task, 0, tmp_path).counts["select"] == 1
 
 
 def test_a_limit_takes_rows_from_all_over_a_sorted_file(write, task_of, tmp_path):
     rows = "text\tlabel\n" + "".join(f"x {number}\t{'ab'[number // 500]}\n" for number in range(1000))
     path = write("t.tsv", rows)
-    info = prepare(task_of(train=path, test=path, limit=40), 0, tmp_path)
+    info = prepare_splits(task_of(train=path, test=path, limit=40), 0, tmp_path)
     assert info.counts == {"train": 40, "select": 40, "test": 40}
     assert min(info.per_class["train"].values()) > 8
 
 
 def test_several_files_a_role(write, task_of, tmp_path):
     train = [str(write("1.tsv", table(4))), str(write("2.jsonl", '{"text": "x", "label": "b"}\n'))]
-    info = prepare(task_of(train=train, test=write("e.tsv", table(4))), 0, tmp_path)
+    info = prepare_splits(task_of(train=train, test=write("e.tsv", table(4))), 0, tmp_path)
     assert info.counts["train"] + info.counts["select"] == 5
 
 
 def test_a_label_that_train_lacks_names_file_and_row(write, task_of, tmp_path):
     task = task_of(train=write("t.tsv", table(10)), test=write("e.tsv", table(3, "abc")))
     with pytest.raises(DataError, match=r"e\.tsv, row 3 \(line 4\): label 'c' is not among those of train"):
-        prepare(task, 0, tmp_path)
+        prepare_splits(task, 0, tmp_path)
 
 
 def test_a_named_class_that_train_lacks(write, task_of, tmp_path):
     task = task_of(train=write("t.tsv", table(10)), test=write("e.tsv", table(3, "abc")), labels=("a", "b", "c"))
     with pytest.raises(DataError, match=r"test \(.*e\.tsv\) has rows of 'c', and train has none"):
-        prepare(task, 0, tmp_path)
+        prepare_splits(task, 0, tmp_path)
 
 
 @pytest.mark.parametrize("labels", [None, ("a", "b")])
 def test_one_class_only(write, task_of, tmp_path, labels):
     task = task_of(train=write("t.tsv", table(10, "a")), test=write("e.tsv", table(3, "a")), labels=labels)
-    with pytest.raises(DataError, match="nothing to tell apart"):
-        prepare(task, 0, tmp_path)
+    with pytest.raises(DataError, match="at least two"):
+        prepare_splits(task, 0, tmp_path)
 
 
 def test_one_score_only(write, task_of, tmp_path):
     path = write("t.tsv", table(10, "3"))
     with pytest.raises(DataError, match="all answers are the same"):
-        prepare(task_of(train=path, test=path, kind="regression"), 0, tmp_path)
+        prepare_splits(task_of(train=path, test=path, kind="regression"), 0, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -113,36 +113,39 @@ def test_rows_with_right_and_wrong_in_each_may_all_have_the_same_answer(write, t
     *text, label = columns
     content = "".join(json.dumps({text[0]: f"what {number} ?", **row}) + "\n" for number in range(8))
     path = write("t.jsonl", content)
-    assert prepare(task_of(train=path, test=path, kind=kind, text=text, label=label), 0, tmp_path).counts["train"] == 7
+    assert (
+        prepare_splits(task_of(train=path, test=path, kind=kind, text=text, label=label), 0, tmp_path).counts["train"]
+        == 7
+    )
 
 
 def test_candidates_that_are_all_right(write, task_of, tmp_path):
     lines = "".join(f"query {number}\ta text\t1\n" for number in range(8))
     path = write("t.tsv", "query\tcandidate\tlabel\n" + lines)
-    with pytest.raises(DataError, match="nothing to tell apart"):
-        prepare(task_of(train=path, test=path, kind="ranking", text=("query", "candidate")), 0, tmp_path)
+    with pytest.raises(DataError, match="at least two"):
+        prepare_splits(task_of(train=path, test=path, kind="ranking", text=("query", "candidate")), 0, tmp_path)
 
 
 def test_one_document_for_all_queries(write, task_of, tmp_path):
     path = write("t.tsv", "query\tpositives\n" + "".join(f"query {number}\ta text\n" for number in range(8)))
-    with pytest.raises(DataError, match="nothing to tell apart"):
-        prepare(task_of(train=path, test=path, kind="retrieval", text="query", label="positives"), 0, tmp_path)
+    with pytest.raises(DataError, match="at least two"):
+        prepare_splits(task_of(train=path, test=path, kind="retrieval", text="query", label="positives"), 0, tmp_path)
 
 
 def test_too_few_rows_to_hold_any_back(write, task_of, tmp_path):
     task = task_of(train=write("t.tsv", table(2)), test_share=0.1)
     with pytest.raises(DataError, match="has no rows left"):
-        prepare(task, 0, tmp_path)
+        prepare_splits(task, 0, tmp_path)
 
 
 def test_faults_of_the_task_come_before_any_reading(task_of, tmp_path):
     with pytest.raises(DataError, match=r"task\.data\.train: is missing[\s\S]*task\.data\.test: is missing"):
-        prepare(task_of(), 0, tmp_path)
+        prepare_splits(task_of(), 0, tmp_path)
 
 
 def test_duplicates_and_empty_texts_are_told(write, task_of, tmp_path, capsys):
     train = write("t.tsv", table(10) + "\ta\n")
-    prepare(task_of(train=train, select=train, test=train), 0, tmp_path, Console("human"))
+    prepare_splits(task_of(train=train, select=train, test=train), 0, tmp_path, Console("human"))
     told = capsys.readouterr().err
     assert "11 of 11 test rows have a text that also stands in train" in told
     assert "3 rows have an empty text" in told
@@ -151,7 +154,7 @@ def test_duplicates_and_empty_texts_are_told(write, task_of, tmp_path, capsys):
 def test_an_empty_second_text_is_told_too(write, task_of, tmp_path, capsys):
     path = write("p.tsv", "one\ttwo\tlabel\nx\t\ta\ny\tz\tb\n")
     task = task_of(train=path, select=path, test=path, text=("one", "two"))
-    prepare(task, 0, tmp_path, Console("human"))
+    prepare_splits(task, 0, tmp_path, Console("human"))
     assert "3 rows have an empty text" in capsys.readouterr().err
 
 
@@ -159,10 +162,10 @@ def test_multi_label_and_regression(write, task_of, tmp_path):
     path = write(
         "t.jsonl", '{"text": "x", "label": ["a"]}\n{"text": "y", "label": []}\n{"text": "z", "label": ["a", "b"]}\n'
     )
-    info = prepare(task_of(train=path, select=path, test=path, kind="multi_label"), 0, tmp_path)
+    info = prepare_splits(task_of(train=path, select=path, test=path, kind="multi_label"), 0, tmp_path)
     assert info.per_class["test"] == {"a": 2, "b": 1}
     path = write("r.tsv", "text\tlabel\nx\t1.5\ny\t2\n")
-    info = prepare(task_of(train=path, select=path, test=path, kind="regression"), 0, tmp_path)
+    info = prepare_splits(task_of(train=path, select=path, test=path, kind="regression"), 0, tmp_path)
     assert info.per_class == {}
     assert [row["label"] for row in load_prepared(tmp_path).rows("test")] == [1.5, 2.0]
 
@@ -175,7 +178,7 @@ def test_columns_can_be_looked_at_alone(write, task_of):
 
 
 def test_rows_are_a_sequence(write, task_of, tmp_path):
-    prepare(task_of(train=write("t.tsv", table(10)), test=write("e.tsv", table(6, start=50))), 0, tmp_path)
+    prepare_splits(task_of(train=write("t.tsv", table(10)), test=write("e.tsv", table(6, start=50))), 0, tmp_path)
     rows = load_prepared(tmp_path).rows("test")
     assert (len(rows), rows[-1]["text"], [row["text"] for row in rows[1:3]]) == (6, "text 55", ["text 51", "text 52"])
     assert len(list(rows)) == 6
@@ -186,13 +189,13 @@ def test_rows_are_a_sequence(write, task_of, tmp_path):
 def test_prepared_data_that_was_damaged(write, task_of, tmp_path):
     with pytest.raises(DataError, match="holds no prepared data"):
         load_prepared(tmp_path)
-    prepare(task_of(train=write("t.tsv", table(10)), test=write("e.tsv", table(6))), 0, tmp_path)
+    prepare_splits(task_of(train=write("t.tsv", table(10)), test=write("e.tsv", table(6))), 0, tmp_path)
     (tmp_path / "test.jsonl").write_bytes((tmp_path / "test.jsonl").read_bytes()[:-5])
     with pytest.raises(DataError, match="changed or cut off"):
         load_prepared(tmp_path).rows("test")
     (tmp_path / "select.index.npy").unlink()
     with pytest.raises(DataError, match="cannot be read"):
-        Rows(tmp_path, "select")
+        StoredRows(tmp_path, "select")
     (tmp_path / "data.json").write_text(json.dumps({"counts": 3}))
     with pytest.raises(DataError, match="cannot be read"):
         load_prepared(tmp_path)
@@ -200,16 +203,16 @@ def test_prepared_data_that_was_damaged(write, task_of, tmp_path):
 
 @pytest.mark.parametrize("count", [1, 2, 19, 1000])
 def test_every_row_has_one_role(count):
-    marks = assign(count, 3, {"select": 0.05, "test": 0.2}, None, "train")
+    marks = assign_roles(count, 3, {"select": 0.05, "test": 0.2}, None, "train")
     assert np.stack(list(marks.values())).sum(axis=0).tolist() == [1] * count
     assert marks["select"].sum() == max(1, round(0.05 * count))
 
 
 def test_scrambled_numbers_look_random():
-    numbers = scrambled(10_000, 7)
+    numbers = random_keys(10_000, 7)
     assert len(set(numbers.tolist())) == 10_000
     assert np.mean(numbers / 2**64) == pytest.approx(0.5, abs=0.02)
-    assert not np.array_equal(numbers, scrambled(10_000, 8))
+    assert not np.array_equal(numbers, random_keys(10_000, 8))
 
 
 @pytest.mark.parametrize("odd", ["news", '[["a"]]'])
@@ -219,8 +222,10 @@ def test_a_cell_that_holds_no_classes_is_told_with_its_place_or_left_out(write, 
     path = write("t.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     task = task_of(train=path, test=path, kind="multi_label")
     with pytest.raises(DataError, match=r"t\.jsonl, row 4"):
-        prepare(task, 0, tmp_path)
-    info = prepare(task.model_copy(update={"data": task.data.model_copy(update={"bad_rows": "skip"})}), 0, tmp_path)
+        prepare_splits(task, 0, tmp_path)
+    info = prepare_splits(
+        task.model_copy(update={"data": task.data.model_copy(update={"bad_rows": "skip"})}), 0, tmp_path
+    )
     assert (info.labels, info.counts["test"], info.skipped) == (("a", "b"), 10, 2)
 
 
@@ -233,8 +238,8 @@ def test_where_every_row_is_left_out_their_count_and_the_first_fault_are_told(wr
     )
     if test == "e.tsv":
         with pytest.raises(DataError, match=r"test .*no rows left: the 3 rows of test .*: .*e\.tsv, row 1.*label 'c'"):
-            prepare(task, 0, tmp_path)
+            prepare_splits(task, 0, tmp_path)
     else:
         task = task.model_copy(update={"labels": ("x", "y")})
         with pytest.raises(DataError, match=r"train .*no rows left: the 10 rows of train .*: .*s\.tsv, row 1"):
-            prepare(task, 0, tmp_path)
+            prepare_splits(task, 0, tmp_path)

@@ -6,7 +6,7 @@ import pytest
 
 from compress.console import Console
 from compress.data.loading.row_sources import check_columns
-from compress.data.splits.prepare_splits import load_prepared, prepare
+from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.data.splits.slice_columns import LONGEST, slice_values, value_name
 from compress.errors import DataError
 from compress.tasks.validate_task import task_problems
@@ -28,7 +28,7 @@ def in_step(task, seed, folder):
 
 def test_values_of_a_test_file(write, task_of, tmp_path):
     task = task_of(train=write("t.tsv", table(10)), test=write("e.tsv", table(6)), slices="genre")
-    prepare(task, 0, tmp_path)
+    prepare_splits(task, 0, tmp_path)
     assert in_step(task, 0, tmp_path)
 
 
@@ -37,19 +37,19 @@ def test_values_of_a_test_file(write, task_of, tmp_path):
 )
 def test_values_of_rows_held_back_from_train(write, task_of, tmp_path, more):
     task = task_of(train=write("t.tsv", table(100)), slices=["genre"], **more)
-    prepare(task, 3, tmp_path)
+    prepare_splits(task, 3, tmp_path)
     assert in_step(task, 3, tmp_path)
 
 
 def test_values_under_a_limit(write, task_of, tmp_path):
     task = task_of(train=write("t.tsv", table(50)), test=write("e.tsv", table(40)), limit=9, slices=("genre",))
-    assert prepare(task, 1, tmp_path).counts["test"] == 9
+    assert prepare_splits(task, 1, tmp_path).counts["test"] == 9
     assert in_step(task, 1, tmp_path)
 
 
 def test_rows_stay_as_they_are(write, task_of, tmp_path):
     path = write("t.tsv", table(10))
-    prepare(task_of(train=path, test=path, slices="genre"), 0, tmp_path)
+    prepare_splits(task_of(train=path, test=path, slices="genre"), 0, tmp_path)
     assert set(load_prepared(tmp_path).rows("test")[0]) == {"text", "text_pair", "label"}
 
 

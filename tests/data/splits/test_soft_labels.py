@@ -7,7 +7,7 @@ import pytest
 
 from compress.data.encode import encode_rows
 from compress.data.loading.row_sources import check_columns
-from compress.data.splits.prepare_splits import load_prepared, prepare
+from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import DataError
 
@@ -28,7 +28,7 @@ def prepared(write, task_of, tmp_path):
         check_columns(task)
         folder = tmp_path / "prepared"
         folder.mkdir()
-        prepare(task, 0, folder)
+        prepare_splits(task, 0, folder)
         return load_prepared(folder)
 
     return make
@@ -96,7 +96,7 @@ def test_of_several_classes_each_has_its_own(prepared, write, task_of, tmp_path)
     test = write("m.jsonl", lines({"text": "a", "label": ["x"]}, {"text": "b", "label": ["y"]}))
     train = write("n.jsonl", two([0.9, 0.8], [0.5, 0.1]))
     task = task_of(train=train, select=test, test=test, kind="multi_label", labels=("x", "y"), soft_labels="p")
-    prepare(task, 0, tmp_path)
+    prepare_splits(task, 0, tmp_path)
     rows = load_prepared(tmp_path).rows("train")
     assert [row["soft_labels"] for row in rows] == [[0.9, 0.8], [0.5, 0.1]]
     assert [row["label"] for row in rows] == [[1.0, 1.0], [1.0, 0.0]]
@@ -106,7 +106,7 @@ def test_columns_of_classes_without_labels(write, task_of, tmp_path):
     test = write("m.csv", "text,sun,rain\na,1,0\nb,0,1\n")
     train = write("n.csv", "text,psun,prain\na,.9,.8\nb,.2,.7\n")
     settings = {"kind": "multi_label", "label": ("sun", "rain"), "soft_labels": ("psun", "prain")}
-    prepare(task_of(train=train, select=test, test=test, **settings), 0, tmp_path)
+    prepare_splits(task_of(train=train, select=test, test=test, **settings), 0, tmp_path)
     assert [row["label"] for row in load_prepared(tmp_path).rows("train")] == [[1.0, 1.0], [0.0, 1.0]]
 
 
@@ -114,8 +114,8 @@ def test_columns_of_classes_without_labels(write, task_of, tmp_path):
     ("cell", "told"),
     [
         ([0.5, 0.4], r"row 2 \(line 2\): the probabilities of all classes sum to 0.9, expected 1"),
-        ([-0.1, 1.1], "the probability of 'x' is -0.1, which is not within 0 and 1"),
-        ([0.0, 1.5], "the probability of 'y' is 1.5, which is not within 0 and 1"),
+        ([-0.1, 1.1], "the probability of 'x' is -0.1, which is not between 0 and 1"),
+        ([0.0, 1.5], "the probability of 'y' is 1.5, which is not between 0 and 1"),
         ([1.0], "column 'p' holds 1 number where a probability for each of 2 classes is expected .x, y."),
         (0.7, "holds 1 number where"),
         ([0.2, 0.3, 0.5], "holds 3 numbers where"),
@@ -159,7 +159,7 @@ def test_an_empty_label_beside_them_is_an_error(prepared):
 def test_rows_without_a_true_label_are_not_held_back(write, task_of, tmp_path):
     train = write("t.jsonl", two([0.5, 0.5], [0.1, 0.9]))
     task = task_of(train=train, test=write("e.tsv", TEST), labels=("x", "y"), soft_labels="p")
-    for attempt in (lambda: check_columns(task), lambda: prepare(task, 0, tmp_path)):
+    for attempt in (lambda: check_columns(task), lambda: prepare_splits(task, 0, tmp_path)):
         with pytest.raises(DataError, match=r"no label .label., and select would be held back from train"):
             attempt()
 

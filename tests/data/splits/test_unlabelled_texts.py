@@ -7,10 +7,10 @@ import pytest
 
 from compress.console import Console
 from compress.data.encode import encode_rows, training_examples
-from compress.data.loading.data_digest import OF_DATA, contents_digest
+from compress.data.loading.data_digest import STEP_PARTS, contents_digest
 from compress.data.loading.row_sources import check_columns
 from compress.data.splits.concatenated_rows import ConcatenatedRows
-from compress.data.splits.prepare_splits import load_prepared, prepare
+from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.data.splits.unlabelled_texts import prepare_unlabelled, unlabelled_info, unlabelled_rows
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import DataError
@@ -94,7 +94,7 @@ def prepared(write, task_of, tmp_path):
         data, beside = tmp_path / "data", tmp_path / "beside"
         data.mkdir()
         beside.mkdir()
-        prepare(task, 0, data)
+        prepare_splits(task, 0, data)
         roles = load_prepared(data)
         prepare_unlabelled(task, roles, 0, beside)
         return roles, beside
@@ -167,12 +167,12 @@ EMPTY = {"classification": {"text": ""}, "retrieval": {"query": "e"}}
         ("classification", {"texts": "a"}, "more.jsonl, row 1 .*there is no column 'text'"),
         ("classification", {"text": 5}, "row 1 .* column 'text' holds int '5' where text is expected"),
         ("question_answering", {"question": "a", "context": " "}, "row 1 .* column 'context' is empty"),
-        ("similarity", {"text": "a", "other": ""}, "row 1 .* nothing is like an empty text"),
+        ("similarity", {"text": "a", "other": ""}, "row 1 .* nothing is similar to an empty text"),
         ("retrieval", {"query": " "}, "row 1 .* the query is empty"),
         ("multiple_choice", {"text": "a", "choices": ["b"]}, "row 1 .* 1 choice where 2 or more"),
         ("ranking", {"text": "a", "candidate": [" "]}, "row 1 .* candidate 1 of 1 is empty"),
         ("token_classification", {"words": []}, "row 1 .* has no words"),
-        ("token_classification", {"words": ["a"] * 300}, "row 1 .* 300 words, more than the pieces of all its windows"),
+        ("token_classification", {"words": ["a"] * 300}, "row 1 .* 300 words, more than the tokens of all its windows"),
     ],
 )
 def test_what_does_not_fit_is_told_with_its_place(prepared, kind, row, told):
@@ -195,7 +195,7 @@ def test_a_missing_file_names_its_key(write, task_of):
 
 def test_none_are_given(write, task_of, tmp_path):
     file = write("t.jsonl", LABELLED)
-    prepare(task_of(train=file, select=file, test=file), 0, tmp_path)
+    prepare_splits(task_of(train=file, select=file, test=file), 0, tmp_path)
     with pytest.raises(DataError, match="holds no unlabelled rows"):
         unlabelled_info(tmp_path)
     with pytest.raises(DataError, match="names nothing to read"):
@@ -212,7 +212,7 @@ def test_they_are_no_part_of_what_the_roles_are(write):
     assert len({contents_digest(data, ("unlabelled",)) for data in (alone, beside, other)}) == 3
     hub = Data(hub="a/b", train="train", unlabelled="more")
     assert contents_digest(hub) == contents_digest(hub.model_copy(update={"unlabelled": None}))
-    assert contents_digest(hub, ("unlabelled",)) != contents_digest(hub, (*OF_DATA, "unlabelled"))
+    assert contents_digest(hub, ("unlabelled",)) != contents_digest(hub, (*STEP_PARTS, "unlabelled"))
 
 
 def test_rows_keep_their_order_and_say_what_they_are():

@@ -7,7 +7,7 @@ import torch
 from compress.losses.distillation.soft_label import soft_label
 from compress.losses.tensor_ops.logit_views import VIEWS
 from compress.recipe.loss_schema import SoftLabel
-from compress.tasks.decoding.window_pooling import pooled
+from compress.tasks.decoding.window_pooling import pool_window_logits
 from tests.losses.helpers import drawn, grouped, pieces, task, unit
 
 COUNTS, STARTS = [2, 1, 3], [0, 2, 3, 6]
@@ -91,7 +91,7 @@ def slow(problem, ours, theirs, form="kl"):
     both = ours, theirs
     soft = {"kl": kl, "mse": logits, "decoupled": decoupled}[form]
     if problem in ("single_label_classification", "multi_label_classification", "regression"):
-        rows = [pooled(each["logits"].double().numpy(), COUNTS, "mean").tolist() for each in both]
+        rows = [pool_window_logits(each["logits"].double().numpy(), COUNTS, "mean").tolist() for each in both]
         several = logits if form == "mse" else binary
         distance = {"regression": squared, "multi_label_classification": several}.get(problem, soft)
         return mean([distance(*each) for each in zip(*rows, strict=True)])

@@ -6,7 +6,7 @@ from compress.measure import BootstrapScorer, score_model
 from compress.measure.quality.subgroup_scores import ENOUGH_ROWS, MOST_VALUES, by_column, by_length, score_groups
 from compress.model_info import TaskInfo
 from compress.tasks import KINDS
-from compress.tasks.kinds.token_classification import ANSWER
+from compress.tasks.kinds.token_classification import PREDICTION
 
 CLASSES = TaskInfo(name="t", kind="classification", text=("text",), labels=("a", "b"), metric="accuracy", max_length=8)
 
@@ -105,7 +105,7 @@ def test_sentences_without_any_entity_have_one_answer_however_long():
     gold = np.zeros((2 * ENOUGH_ROWS, 3), np.int16)
     gold[::2, 2] = -1  # shorter by a word
     gold[ENOUGH_ROWS:, 0] = 1
-    answers = np.zeros(gold.shape, ANSWER)
+    answers = np.zeros(gold.shape, PREDICTION)
     answers["tag"] = gold
     values = ["none"] * ENOUGH_ROWS + ["one"] * ENOUGH_ROWS
     none, one = score_groups(BootstrapScorer(KINDS[task.kind], task, 50), by_column("c", values), answers, gold)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from compress.console import Console
-from compress.data.splits.prepare_splits import load_prepared, prepare
+from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.errors import RecipeError
 from compress.measure import predict_rows
 from compress.measure.quality.robustness import PerturbedRows
@@ -49,7 +49,7 @@ def scored(recipe, tmp_path: Path, tiny_folder):
     """The prepared rows, their slices and a model's answers, each in the folder of its step."""
     for name in ("data", "slices", "score", "perturb"):
         (tmp_path / name).mkdir()
-    task = prepare(recipe.task, recipe.seed, tmp_path / "data").task_info
+    task = prepare_splits(recipe.task, recipe.seed, tmp_path / "data").task_info
     inputs = {"data": tmp_path / "data", "finetune": tiny_folder("bert", task)}
     console = Console("quiet")
     prepare_data.slices(StepContext(inputs, tmp_path / "slices", console), recipe.task, recipe.seed)
@@ -87,7 +87,7 @@ def test_documents_are_embedded_once_for_all_changed_texts_and_cut_ones_are_told
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     files = {"train": str(tmp_path / "rows.jsonl"), "test": str(tmp_path / "rows.jsonl")}
     settings = {"text": ("query",), "label": "positives", "max_length": 16}
-    task = prepare(Task(kind="retrieval", data=files, **settings), 0, tmp_path).task_info
+    task = prepare_splits(Task(kind="retrieval", data=files, **settings), 0, tmp_path).task_info
     model = tiny_folder(tiny_model("bert", head="ForSentenceEmbedding", pooling="mean"), task)
     context = StepContext({"data": tmp_path, "finetune": model}, tmp_path, Console("quiet"))
     seen, embed = [], predict_rows.embed_documents

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compress.tasks.decoding.answer_spans import KEPT, SPAN, best_spans, merged, token_span
+from compress.tasks.decoding.answer_spans import MAX_SPANS, SPAN, best_spans, merge_windows, token_span
 
 QUESTION = (-1, -1)
 PIECES = [QUESTION, QUESTION, (0, 3), (4, 6), (6, 9), (10, 10), (10, 14), QUESTION]
@@ -35,7 +35,7 @@ def test_characters_without_pieces_at_the_ends():
 def slow_spans(start, end, context, longest):
     places = [place for place, inside in enumerate(context) if inside]
     spans = [(i, j, float(start[i] + end[j])) for i in places for j in places if i <= j < i + longest]
-    return sorted(spans, key=lambda span: (-span[2], span[0], span[1]))[:KEPT]
+    return sorted(spans, key=lambda span: (-span[2], span[0], span[1]))[:MAX_SPANS]
 
 
 def test_the_best_spans_of_all():
@@ -55,7 +55,7 @@ def test_the_best_spans_of_all():
 def test_windows_are_merged():
     first = np.array([(-1, -1, 3.0), (0, 4, 5.0), (5, 9, 1.0)], dtype=SPAN)
     second = np.array([(-1, -1, 2.0), (5, 9, 6.0), (12, 15, 0.0)], dtype=SPAN)
-    spans, nothing = merged([first, second])
+    spans, nothing = merge_windows([first, second])
     assert spans[["first", "last"]].tolist() == [(5, 9), (0, 4), (12, 15)]
     assert spans["score"].tolist() == [6.0, 5.0, 0.0]
     assert nothing == 2.0

@@ -7,7 +7,7 @@ import pytest
 
 from compress.tasks.decoding import nearest_neighbours
 from compress.tasks.decoding.nearest_neighbours import nearest_documents
-from compress.tasks.metrics.ir_metrics import gains, reciprocal_ranks, relevant, shares_found
+from compress.tasks.metrics.ir_metrics import is_relevant, ndcg, recall_at, reciprocal_ranks
 
 
 def unit(random, rows, width=8):
@@ -44,13 +44,15 @@ def test_no_queries_find_nothing():
 
 def test_worth_of_a_list_by_hand():
     found = np.array([[4, 7, 1, 9], [2, 3, 5, 8]])
-    right = relevant(found, np.array([[7, 9, 6], [1, -1, -1]]))
+    right = is_relevant(found, np.array([[7, 9, 6], [1, -1, -1]]))
     true = np.array([3, 1])
     assert right.tolist() == [[False, True, False, True], [False] * 4]
     assert reciprocal_ranks(right).tolist() == [0.5, 0.0]
-    assert shares_found(right, true, 2).tolist() == pytest.approx([1 / 3, 0])
+    assert recall_at(right, true, 2).tolist() == pytest.approx([1 / 3, 0])
     ideal = 1 + 1 / math.log2(3) + 1 / math.log2(4)
-    assert gains(right, true, 10).tolist() == pytest.approx([(1 / math.log2(3) + 1 / math.log2(5)) / ideal, 0])
+    assert ndcg(right, np.arange(10) < true[:, None], 10).tolist() == pytest.approx(
+        [(1 / math.log2(3) + 1 / math.log2(5)) / ideal, 0]
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -61,4 +63,4 @@ def test_gains_agree_with_scikit_learn(seed):
     right[:, 0] |= ~right.any(axis=1)
     places = np.tile(np.arange(12, 0, -1), (20, 1))
     expected = [metrics.ndcg_score([line], [place], k=10) for line, place in zip(right, places, strict=True)]
-    assert gains(right, right.sum(axis=1), 10) == pytest.approx(expected)
+    assert ndcg(right, -np.sort(-right.astype(float), axis=1), 10) == pytest.approx(expected)

@@ -195,12 +195,12 @@ def test_two_models_are_compared_choice_by_choice():
 
 
 def test_outputs_that_are_no_numbers_are_refused():
-    with pytest.raises(ModelError, match="not a number for 1 of 2 rows"):
+    with pytest.raises(ModelError, match="NaN or infinite for 1 of 2 rows"):
         KIND.decode({"logits": np.array([[np.nan], [0.0]])}, {}, INFO)
 
 
 def test_a_head_of_several_outputs_is_refused():
-    with pytest.raises(ModelError, match="3 outputs a row where this task expects 1"):
+    with pytest.raises(ModelError, match="3 outputs per row where this task expects 1"):
         KIND.decode({"logits": np.zeros((2, 3))}, {}, INFO)
 
 

@@ -76,7 +76,7 @@ def test_other_headers_are_found_by_their_aliases():
 
 def test_a_question_that_comes_back_is_told():
     lines = raw_rows(("one", "a", "1"), ("two", "b", "1"), ("one", "c", "0"))
-    with pytest.raises(DataError, match=r"a\.tsv, row 3: this question stood farther up already") as fault:
+    with pytest.raises(DataError, match=r"a\.tsv, row 3: this question occurred before") as fault:
         list(KIND.group_lines(lines, TASK))
     assert "sort the file" in fault.value.hint
 
@@ -199,5 +199,5 @@ def test_orders_are_compared_from_the_same_to_the_reverse():
 
 def test_one_endless_list_is_refused():
     assert len(read(["text"] * 1000, [1] * 1000)["label"]) == 1000
-    with pytest.raises(DataError, match=r"row 17 \(line 18\): there are 1,001 candidates; 1,000 are read at most"):
+    with pytest.raises(DataError, match=r"row 17 \(line 18\): there are 1,001 candidates; at most 1,000 are read"):
         read(["text"] * 1001, [1] * 1001)

@@ -6,9 +6,9 @@ import pytest
 from compress.errors import DataError, UsageError
 from compress.recipe.schema import Task
 from compress.tasks import KINDS, Encoding, task_info
-from compress.tasks.kinds.retrieval import found_documents
-from compress.tasks.metrics.bootstrap_metrics import one_by_one
+from compress.tasks.kinds.retrieval import retrieved_documents
 from compress.tasks.validate_task import task_problems
+from tests.tasks.repeated_scores import repeated_scores
 
 KIND = KINDS["retrieval"]
 WHERE = "train.jsonl, row 3"
@@ -56,7 +56,7 @@ def test_a_cell_may_hold_a_json_list_or_nothing():
         ({"query": "q", "answers": ["x", " "]}, "column 'answers' holds an empty document"),
         ({"query": "q", "answers": 3}, "where text is expected"),
         ({"query": "q", "answers": [3]}, "where text is expected"),
-        ({"query": "q", "answers": "x", "wrong": ["y", "x"]}, "among the positives and the negatives: 'x'"),
+        ({"query": "q", "answers": "x", "wrong": ["y", "x"]}, "among both the positives and the negatives: 'x'"),
         ({"question": "q", "answers": "x"}, "there is no column 'query'"),
     ],
 )
@@ -121,13 +121,13 @@ def test_documents_of_one_query_are_right_in_all_of_its_rows():
     lines = [("q", [4]), ("p", [1]), ("q", [2, 4])]
     gold = KIND.gold([{"query": query, "relevant": numbers} for query, numbers in lines])
     assert gold.tolist() == [[4, 2], [1, -1], [4, 2]]
-    found = found_documents(np.array([[2], [1], [4]]), np.ones((3, 1)))
+    found = retrieved_documents(np.array([[2], [1], [4]]), np.ones((3, 1)))
     assert KIND.correct(found, gold).all()
 
 
 def test_two_models_answers_are_compared_by_what_they_found():
-    one = found_documents(np.array([[0, 1], [2, 3]]), np.ones((2, 2)))
-    other = found_documents(np.array([[1, 0], [2, 5]]), np.ones((2, 2)))
+    one = retrieved_documents(np.array([[0, 1], [2, 3]]), np.ones((2, 2)))
+    other = retrieved_documents(np.array([[1, 0], [2, 5]]), np.ones((2, 2)))
     assert KIND.same_decision(one, other).tolist() == [False, True]
     assert KIND.distance(one, one).tolist() == [0.0, 0.0]
     assert KIND.distance(one, other).tolist() == [0.5, 0.25]
@@ -139,17 +139,17 @@ def test_scores_of_draws_are_those_of_the_repeated_rows(rows):
     found = np.stack([random.permutation(30)[:20] for _ in range(rows)])
     true = [random.permutation(30)[: random.integers(1, 4)].tolist() for _ in range(rows)]
     gold = KIND.gold([{"query": str(row), "relevant": numbers} for row, numbers in enumerate(true)])
-    answers = found_documents(found, random.random((rows, 20)))
+    answers = retrieved_documents(found, random.random((rows, 20)))
     times = np.stack([np.bincount(random.integers(0, rows, rows), minlength=rows) for _ in range(10)]).astype(float)
     fast = KIND.weighted_scores(answers, gold, INFO, times)
-    slow = one_by_one(lambda given, true: KIND.score(given, true, INFO), answers, gold, times)
+    slow = repeated_scores(KIND, answers, gold, INFO, times)
     assert set(fast) == set(slow) == {metric.name for metric in KIND.metrics}
     for metric, values in slow.items():
         np.testing.assert_allclose(fast[metric], values, atol=1e-9)
 
 
 def test_answers_can_be_kept_in_a_file(tmp_path):
-    answers = found_documents(np.array([[0, 1]]), np.array([[0.5, 0.25]]))
+    answers = retrieved_documents(np.array([[0, 1]]), np.array([[0.5, 0.25]]))
     np.savez(tmp_path / "a.npz", allow_pickle=False, test=answers)
     assert (np.load(tmp_path / "a.npz")["test"] == answers).all()
 
@@ -159,5 +159,5 @@ def test_settings_that_cannot_be_meant():
     assert "also task.text or task.label" in str(task_problems(task_of(negatives="answers"))[0])
     other = Task(kind="regression", data={"train": "a", "test": "b", "corpus": "c"}, hard_negatives=1)
     told = " ".join(map(str, task_problems(other)))
-    assert "does nothing for regression" in told
+    assert "has no effect for regression" in told
     assert "searches no documents" in told

@@ -6,8 +6,8 @@ import pytest
 from compress.errors import DataError, ModelError, UsageError
 from compress.recipe.schema import Task
 from compress.tasks import KINDS, Encoding, task_info
-from compress.tasks.metrics.bootstrap_metrics import one_by_one
 from compress.tasks.validate_task import task_problems
+from tests.tasks.repeated_scores import repeated_scores
 
 KIND = KINDS["similarity"]
 WHERE = "train.tsv, row 3"
@@ -44,8 +44,8 @@ def test_a_row_keeps_its_own_scale_and_examples_go_from_0_to_1():
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (("x", "y", "5.5"), "the score 5.5 is not within 0 and 5"),
-        (("x", "y", "-1"), "not within 0 and 5"),
+        (("x", "y", "5.5"), "the score 5.5 is not between 0 and 5"),
+        (("x", "y", "-1"), "not between 0 and 5"),
         (("x", "y", "much"), "'much' where a number is expected"),
         (("x", "y", ""), "the score is empty"),
         ((" ", "y", "1"), "column 'a' is empty"),
@@ -63,7 +63,7 @@ def test_settings_that_cannot_be_meant():
     assert "least score to the greatest" in str(task_problems(task_of(range=(5, 0)))[0])
     assert "reads 2 columns of text, got 1" in str(task_problems(task_of(text=("a",)))[0])
     other = Task(kind="regression", data={"train": "a", "test": "b"}, range=(0, 5))
-    assert "does nothing for regression; it is for similarity" in str(task_problems(other)[0])
+    assert "has no effect for regression; it is for similarity" in str(task_problems(other)[0])
 
 
 def answered(vectors, counts):
@@ -94,14 +94,14 @@ def test_one_text_or_two_are_asked():
 
 @pytest.mark.parametrize("given", ["", " ", ("", ""), ("x", " ")])
 def test_empty_texts_are_like_nothing(given):
-    with pytest.raises(UsageError, match="nothing is like an empty text"):
+    with pytest.raises(UsageError, match="nothing is similar to an empty text"):
         KIND.from_input(given, INFO)
 
 
 def test_embeddings_that_are_no_numbers_are_refused():
-    with pytest.raises(ModelError, match="not a number for 1 of 2 texts"):
+    with pytest.raises(ModelError, match="NaN or infinite for 1 of 2 texts"):
         answered([[1, 0], [np.nan, 0]], [2])
-    with pytest.raises(ModelError, match="gives logits where this task expects sentence_embedding"):
+    with pytest.raises(ModelError, match="returns logits where this task expects sentence_embedding"):
         KIND.decode({"logits": np.zeros((2, 1))}, {}, INFO)
 
 
@@ -117,6 +117,6 @@ def test_scores_agree_with_scipy_and_draws_with_repeated_rows(rows):
         assert scores["pearson"] == pytest.approx(stats.pearsonr(answers, gold).statistic, rel=1e-5)
     times = np.stack([np.bincount(random.integers(0, rows, rows), minlength=rows) for _ in range(10)]).astype(float)
     fast = KIND.weighted_scores(answers, gold, INFO, times)
-    slow = one_by_one(lambda given, true: KIND.score(given, true, INFO), answers, gold, times)
+    slow = repeated_scores(KIND, answers, gold, INFO, times)
     for metric, values in slow.items():
         np.testing.assert_allclose(fast[metric], values, atol=1e-9)

@@ -6,9 +6,9 @@ import pytest
 from compress.errors import DataError, ModelError, UsageError
 from compress.recipe.schema import Task
 from compress.tasks import KINDS, Encoding, task_info
-from compress.tasks.kinds.token_classification import ANSWER, PIECE, first_pieces
-from compress.tasks.metrics.bootstrap_metrics import one_by_one
+from compress.tasks.kinds.token_classification import PREDICTION, WORD, first_tokens
 from compress.tasks.parsing.bio_tags import tag_names
+from tests.tasks.repeated_scores import repeated_scores
 
 KIND = KINDS["token_classification"]
 LABELS = tag_names(("city", "day"))
@@ -111,9 +111,9 @@ def test_labels_stand_on_first_pieces_alone():
 
 def test_a_piece_that_is_only_the_space_before_a_word_is_no_piece_of_it():
     spans = np.array([(-1, -1), (0, 1), (1, 2), (2, 3), (3, 4), (4, 4)])
-    assert list(first_pieces([spans], ["a", "bc"])) == [[-1, 0, -1, 1, -1, -1]]
+    assert list(first_tokens([spans], ["a", "bc"])) == [[-1, 0, -1, 1, -1, -1]]
     spans = np.array([(0, 1), (1, 3), (3, 4)])
-    assert list(first_pieces([spans], ["a", "bc"])) == [[0, 1, -1]]
+    assert list(first_tokens([spans], ["a", "bc"])) == [[0, 1, -1]]
 
 
 def test_a_word_cut_by_the_edge_of_a_window_is_answered_where_it_begins():
@@ -179,9 +179,9 @@ def test_words_behind_the_last_window_are_outside_and_not_seen():
 
 def test_outputs_that_are_no_numbers_or_too_few_are_refused():
     rows = [row_of("a b"), row_of("c")]
-    with pytest.raises(ModelError, match="not a number for 1 of 2 rows"):
+    with pytest.raises(ModelError, match="NaN or infinite for 1 of 2 rows"):
         answered(rows, lambda batch: np.where(np.arange(2)[:, None, None] == 1, np.nan, np.zeros((2, 4, 5))))
-    with pytest.raises(ModelError, match="gives 3 outputs a piece where this task expects 5"):
+    with pytest.raises(ModelError, match="has 3 outputs per token where this task expects 5"):
         answered(rows, lambda batch: np.zeros((2, 4, 3)))
 
 
@@ -198,7 +198,7 @@ def test_rows_cut_into_windows_of_nothing_are_answered_too():
 
 
 def tags_as_answers(tags, probability=0.9):
-    answers = np.zeros(tags.shape, ANSWER)
+    answers = np.zeros(tags.shape, PREDICTION)
     answers["tag"], answers["probability"] = tags, np.where(tags >= 0, probability, 0)
     return answers
 
@@ -222,7 +222,7 @@ def test_scores_by_hand():
         {"precision": 1 / 3, "recall": 1 / 2, "f1": 0.4, "macro_f1": 0.5, "accuracy": 4 / 6, "sentence_accuracy": 0.0}
     )
     counts = KIND.class_counts(answers, gold, info_of())
-    assert (counts.hits.tolist(), counts.decided.tolist(), counts.true.tolist()) == ([0, 1], [2, 1], [1, 1])
+    assert (counts.hits.tolist(), counts.predicted.tolist(), counts.true.tolist()) == ([0, 1], [2, 1], [1, 1])
 
 
 def test_scores_that_mean_nothing_are_zero():
@@ -243,7 +243,7 @@ def test_scores_of_draws_are_those_of_the_repeated_rows(rows):
     random = np.random.default_rng(1)
     times = np.stack([np.bincount(random.integers(0, rows, rows), minlength=rows) for _ in range(15)]).astype(float)
     fast = KIND.weighted_scores(answers, gold, info_of(), times)
-    slow = one_by_one(lambda given, true: KIND.score(given, true, info_of()), answers, gold, times)
+    slow = repeated_scores(KIND, answers, gold, info_of(), times)
     for metric, values in slow.items():
         np.testing.assert_allclose(fast[metric], values, atol=1e-12, err_msg=metric)
 
@@ -295,14 +295,14 @@ def test_what_users_hand_over():
 
 
 def test_rows_are_counted_by_the_types_they_hold():
-    assert KIND.classes(row_of("a b c", "I-day B-city I-city")) == [0, 1]
-    assert KIND.classes(row_of("a", "O")) == []
+    assert KIND.row_classes(row_of("a b c", "I-day B-city I-city")) == [0, 1]
+    assert KIND.row_classes(row_of("a", "O")) == []
     assert KIND.class_names(LABELS) == ("city", "day")
 
 
 def test_answers_hold_no_objects():
-    assert not ANSWER.hasobject
-    assert not PIECE.hasobject
+    assert not PREDICTION.hasobject
+    assert not WORD.hasobject
 
 
 def test_a_sentence_longer_than_all_windows_is_refused():

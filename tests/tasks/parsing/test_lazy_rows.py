@@ -109,7 +109,7 @@ def test_minus_one_is_told_as_unlabelled():
     task = task_of(labels=("a", "b"))
     with pytest.raises(DataError) as fault:
         KINDS["classification"].read_row({"text": "x", "label": -1}, task, task.labels, WHERE)
-    assert "without an answer" in fault.value.hint
+    assert "without a label" in fault.value.hint
 
 
 def test_classes_are_ordered_by_number_or_name():
@@ -174,6 +174,6 @@ def test_what_is_no_finite_number_is_no_score(value):
 
 
 def test_classes_of_a_row_count_for_each():
-    assert list(KINDS["classification"].classes({"label": 2})) == [2]
-    assert list(KINDS["multi_label"].classes({"label": [1.0, 0.0, 1.0]})) == [0, 2]
-    assert list(KINDS["regression"].classes({"label": 2.0})) == []
+    assert list(KINDS["classification"].row_classes({"label": 2})) == [2]
+    assert list(KINDS["multi_label"].row_classes({"label": [1.0, 0.0, 1.0]})) == [0, 2]
+    assert list(KINDS["regression"].row_classes({"label": 2.0})) == []

@@ -129,10 +129,10 @@ def test_iob1_is_read_as_bio():
     ("settings", "told"),
     [
         ({"labels": ("O", "city")}, "'city' is no tag"),
-        ({"labels": ("O",)}, "names no type of entity"),
+        ({"labels": ("O",)}, "names no entity type"),
         ({"text": ("a", "b")}, "reads 1 column of text, got 2"),
         ({"label": ("a", "b")}, "one label column"),
-        ({"long": "mean"}, "does nothing for token_classification"),
+        ({"long": "mean"}, "has no effect for token_classification"),
     ],
 )
 def test_settings_that_cannot_be_meant(settings, told):

@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from compress.batch_arrays import BATCH_POSITIONS
+from compress.tasks import KINDS
 from compress.train.core.device_batches import DeviceBatches, pad_width
 
 CPU = torch.device("cpu")
+ARRAYS = {array.name: array for array in (*KINDS["classification"].arrays().values(), *BATCH_POSITIONS)}
 
 
 class Counting:
@@ -14,6 +17,9 @@ class Counting:
 
     def __init__(self):
         self.asked = []
+
+    def arrays(self):
+        return ARRAYS
 
     def batch(self, indices):
         self.asked.append(indices.tolist())
@@ -81,11 +87,13 @@ def test_batches_are_as_wide_as_a_multiple():
 
 def test_only_what_stands_for_pieces_gets_wider():
     ids = torch.ones(2, 3, dtype=torch.int64)
-    tagged = pad_width({"input_ids": ids, "labels": ids, "index": ids[0], "soft_labels": torch.ones(2, 3)}, 0, 8)
+    arrays = KINDS["token_classification"].arrays()
+    batch = {"input_ids": ids, "labels": ids, "index": ids[0], "soft_labels": torch.ones(2, 3)}
+    tagged = pad_width(batch, arrays, 0, 8)
     assert tagged["labels"].tolist() == [[1] * 3 + [-100] * 5] * 2
     assert tagged["soft_labels"].shape == (2, 3)
     assert tagged["index"].shape == (3,)
-    assert pad_width({"input_ids": ids, "labels": torch.ones(2, 3)}, 0, 8)["labels"].shape == (2, 3)
+    assert pad_width({"input_ids": ids, "labels": torch.ones(2, 3)}, ARRAYS, 0, 8)["labels"].shape == (2, 3)
 
 
 @pytest.mark.gpu

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from compress.data.splits.prepare_splits import load_prepared, prepare
+from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.measure.predict_rows import predict_rows
 from compress.model_info import read_info
 from compress.prune.prune_step import prune
@@ -35,7 +35,7 @@ def questions(request, tmp_path_factory):
     files = {role: str(folder / f"{role}.json") for role in ("train", "select", "test")}
     (folder / "data").mkdir()
     columns = {"text": ("question", "context"), "label": "answers"}
-    prepare(
+    prepare_splits(
         Task(name="asked", kind="question_answering", data=files, max_length=24, max_answer=4, **columns),
         0,
         folder / "data",

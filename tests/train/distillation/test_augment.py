@@ -191,12 +191,12 @@ def test_parts_come_in_order_and_augmented_ones_last(tiny_model, quiet):
     tokens = training_data.fast_tokenizer(tiny_model("bert", vocab_size=200).config, letters("bert"))
     more = [kind_of(TASK).from_input(text, TASK) for text in ("b b", "c c c")]
     found = training_data.from_rows(ROWS, (), TASK, tokens, quiet, unlabelled=more[:1], augmented=more[1:])
-    assert found.train.lasting == len(ROWS) + 1
+    assert found.train.cacheable == len(ROWS) + 1
     batch = found.train.batch([6, 5, 0])
     assert batch["labelled"].tolist() == [0.0, 0.0, 1.0]
     assert batch["attention_mask"].sum(axis=1).tolist()[:2] == [5, 4]
     alone = training_data.from_rows(ROWS, (), TASK, tokens, quiet).train
-    assert alone.lasting == len(ROWS)
+    assert alone.cacheable == len(ROWS)
     assert "labelled" not in alone.batch([0])
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from compress.console import Console
-from compress.data.splits.prepare_splits import load_prepared, prepare
+from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.errors import DataError, ModelError, UsageError
 from compress.model_info import TaskInfo
 from compress.models.student.build_student import build_student
@@ -153,7 +153,7 @@ def test_a_recipes_step_asks_the_cross_encoder_and_keeps_nothing_of_it(encoder, 
     data, work = tmp_path / "data", tmp_path / "work"
     data.mkdir()
     work.mkdir()
-    prepare(task, 0, data)
+    prepare_splits(task, 0, data)
     teacher = tiny_folder(
         tiny_model("bert", head="ForSentenceEmbedding", pooling="mean"), load_prepared(data).info.task_info
     )

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from compress.console import Console
-from compress.data.splits.prepare_splits import load_prepared, prepare
+from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.errors import ModelError, UsageError
 from compress.families import FAMILIES
 from compress.model_info import read_info
@@ -44,7 +44,7 @@ def data(tmp_path_factory):
     files = dict.fromkeys(("train", "select", "test"), str(folder / "rows.csv"))
     task = {"name": "alike", "kind": "similarity", "text": ["one", "other"], "range": [0, 1], "max_length": 16}
     (folder / "data").mkdir()
-    prepare(Task.model_validate(task | {"data": files}), 0, folder / "data")
+    prepare_splits(Task.model_validate(task | {"data": files}), 0, folder / "data")
     return folder / "data"
 
 

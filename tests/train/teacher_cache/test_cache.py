@@ -76,7 +76,7 @@ def batch_of(material):
 
 def cached(teacher, material, folder, disk=100 * MIB, lasting=50, wanted=WANTED, digest="", begin=True, **options):
     train = material.train
-    examples = SimpleNamespace(pieces=train.pieces, lasting=lasting, batch=train.batch, digest=lambda: digest)
+    examples = SimpleNamespace(pieces=train.example_lengths, lasting=lasting, batch=train.batch, digest=lambda: digest)
     made = CachedTeacher(teacher, wanted, examples, folder, disk, **options)
     if begin:
         made.begin()
@@ -85,7 +85,7 @@ def cached(teacher, material, folder, disk=100 * MIB, lasting=50, wanted=WANTED,
 
 def part_of_the_layers(material, count):
     """Bytes for all answers, two classes each, and the layers of so many examples: four parts of 32 numbers a piece."""
-    return 4 * 2 * 50 + 4 * 4 * 32 * int(material.train.pieces[:count].sum())
+    return 4 * 2 * 50 + 4 * 4 * 32 * int(material.train.example_lengths[:count].sum())
 
 
 def same_bits(batch, ours, theirs):

@@ -5,7 +5,8 @@ import pytest
 
 from compress.recipe.schema import Task
 from compress.tasks import KINDS, task_info
-from compress.tasks.metrics.bootstrap_metrics import one_by_one, pearson_of_draws, spearman_of_draws, totals
+from compress.tasks.metrics.weighted_metrics import pearson, spearman, weighted_counts
+from tests.tasks.repeated_scores import repeated_scores
 
 LABELS = {"classification": ("a", "b", "c", "d"), "multi_label": ("a", "b", "c"), "regression": ()}
 
@@ -34,7 +35,7 @@ def test_scores_of_draws_are_those_of_the_repeated_rows(name, rows):
     answers, gold = answered(name, rows, random)
     times = times_of(rows, 20, random)
     fast = kind.weighted_scores(answers, gold, info, times)
-    slow = one_by_one(lambda given, true: kind.score(given, true, info), answers, gold, times)
+    slow = repeated_scores(kind, answers, gold, info, times)
     assert set(fast) == set(slow)
     for metric, values in slow.items():
         np.testing.assert_allclose(fast[metric], values, atol=1e-9, err_msg=metric)
@@ -45,18 +46,18 @@ def test_two_classes_have_the_f1_of_the_last():
     kind, info = KINDS["classification"], task_info(Task(kind="classification", data={"train": "a.tsv"}), ("no", "yes"))
     gold, answers = random.integers(0, 2, 30), random.random((30, 2))
     times = times_of(30, 20, random)
-    slow = one_by_one(lambda given, true: kind.score(given, true, info), answers, gold, times)
+    slow = repeated_scores(kind, answers, gold, info, times)
     np.testing.assert_allclose(kind.weighted_scores(answers, gold, info, times)["f1"], slow["f1"])
 
 
 def test_a_draw_of_one_value_has_no_correlation_whatever_rounding_does():
     left, right = np.array([0.1, 0.1, 0.7]), np.array([1.0, 2.0, 3.0])
     times = np.array([[2.0, 1.0, 0.0], [1.0, 1.0, 1.0]])
-    assert pearson_of_draws(left, right, times)[0] == 0.0
-    assert spearman_of_draws(left, right, times)[0] == 0.0
-    assert pearson_of_draws(left, right, times)[1] == pytest.approx(np.corrcoef(left, right)[0, 1])
+    assert pearson(left, right, times)[0] == 0.0
+    assert spearman(left, right, times)[0] == 0.0
+    assert pearson(left, right, times)[1] == pytest.approx(np.corrcoef(left, right)[0, 1])
 
 
 def test_totals_count_each_row_as_often_as_it_was_drawn():
     values, times = np.array([2, 0, 2]), np.array([[1.0, 1.0, 1.0], [0.0, 0.0, 3.0]])
-    assert totals(values, 4, times).tolist() == [[1, 0, 2, 0], [0, 0, 3, 0]]
+    assert weighted_counts(values, 4, times).tolist() == [[1, 0, 2, 0], [0, 0, 3, 0]]

@@ -1,0 +1,53 @@
+"""What task kinds read and produce: raw rows, canonical rows, examples, and the interface of the tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from numpy.typing import NDArray
+
+Arrays = dict[str, NDArray[Any]]
+Row = Mapping[str, Any]
+"""A canonical row: the fields of its kind, plain Python values."""
+Example = dict[str, Any]
+"""One model input: `input_ids` (a list of ints) and whatever else the kind needs, e.g. `label`, `token_type_ids`."""
+TaskInput = str | tuple[str, ...]
+"""One input to predict: one text, or several (a pair; a question and its choices)."""
+
+
+class RawRow(NamedTuple):
+    """One row as its source holds it."""
+
+    where: str
+    """`train.tsv, row 17 (line 18)`."""
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The tokens of one text or text pair."""
+
+    input_ids: list[int]
+    token_type_ids: list[int]
+    truncated: bool
+    spans: list[tuple[int, int]] | None = None
+    """First and end character of each token in the last text, without surrounding white space; (-1, -1) for special
+    tokens and those of the other text. Only `Encode.windows` sets them."""
+
+
+class Encode(Protocol):
+    """Text to tokens; implemented by `data/tokenizer.py`."""
+
+    def __call__(self, text: str, pair: str | None, max_tokens: int) -> Encoding:
+        """Return the tokens of a text or pair, special tokens included, cut to ``max_tokens``."""
+        ...
+
+    def windows(self, text: str, pair: str | None, max_tokens: int, overlap: int, limit: int) -> list[Encoding]:
+        """Return the last text in windows of up to ``max_tokens``, each with all of the first text of a pair.
+
+        Neighbours share ``overlap`` tokens. There are at most ``limit`` windows; where more would be needed the last
+        one is marked as truncated.
+        """
+        ...
