@@ -10,7 +10,7 @@ from pathlib import Path
 
 from compress.data.encode import encode_rows
 from compress.data.loading.data_digest import find_files
-from compress.data.splits.prepare_splits import Roles, load_prepared
+from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED, UnlabelledInfo, unlabelled_info
 from compress.data.tokenizer import TextTokenizer
 from compress.environment import LIBRARIES, describe, versions
@@ -72,7 +72,7 @@ class ReportBuilder:
     context: StepContext
 
     @cached_property
-    def roles(self) -> Roles:
+    def roles(self) -> PreparedData:
         """The prepared rows."""
         return load_prepared(self.context.inputs["data"])
 
@@ -229,7 +229,7 @@ class ReportBuilder:
         return shares_of_limits(latency, shape, limits, entry.variant.precision, size.bytes_weights, target.batch)
 
 
-def _truncated_of_train(roles: Roles, folder: Path) -> float:
+def _truncated_of_train(roles: PreparedData, folder: Path) -> float:
     """The share of rows at even steps through train of which a model does not see everything."""
     rows = roles.rows("train")
     step = -(-len(rows) // TRUNCATION_ROWS)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from compress.data.encode import EncodedRows
-    from compress.data.splits.prepare_splits import Roles
+    from compress.data.splits.prepare_splits import PreparedData
 
 SAMPLE_ROWS = 128
 """Rows of train on which outputs are compared, and from which a static quantizer takes its ranges."""
@@ -64,7 +64,7 @@ def build(
     )
 
 
-def sample_train(prepared: Roles, tokenizer: Path, count: int, seed: int) -> EncodedRows:
+def sample_train(prepared: PreparedData, tokenizer: Path, count: int, seed: int) -> EncodedRows:
     """Encode ``count`` rows of train with the tokenizer of a model folder, drawn in the proportions of the classes."""
     import numpy as np
 
@@ -83,6 +83,6 @@ def sample_train(prepared: Roles, tokenizer: Path, count: int, seed: int) -> Enc
 
 def in_batches(encoded: EncodedRows, size: int) -> list[Any]:
     """Return padded batches of ``size`` rows of similar length."""
-    from compress.data.encode import by_length
+    from compress.data.encode import batches_by_length
 
-    return [encoded.batch(indices) for indices in by_length(encoded.lengths, size)]
+    return [encoded.batch(indices) for indices in batches_by_length(encoded.lengths, size)]

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.data.splits.prepare_splits import Roles, load_prepared
+from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.measure import BootstrapScorer, Quality, score_model
 from compress.measure.result_base import ResultModel
 from compress.pipeline.graph import ModelVariant, Plan
@@ -87,7 +87,7 @@ class QualityScorer:
     context: StepContext
 
     @cached_property
-    def roles(self) -> Roles:
+    def roles(self) -> PreparedData:
         """The prepared rows."""
         return load_prepared(self.context.inputs["data"])
 

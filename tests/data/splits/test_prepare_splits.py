@@ -97,7 +97,7 @@ def test_one_class_only(write, task_of, tmp_path, labels):
 
 def test_one_score_only(write, task_of, tmp_path):
     path = write("t.tsv", table(10, "3"))
-    with pytest.raises(DataError, match="all answers are the same"):
+    with pytest.raises(DataError, match="all labels are the same"):
         prepare_splits(task_of(train=path, test=path, kind="regression"), 0, tmp_path)
 
 

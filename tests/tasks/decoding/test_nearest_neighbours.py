@@ -50,9 +50,8 @@ def test_worth_of_a_list_by_hand():
     assert reciprocal_ranks(right).tolist() == [0.5, 0.0]
     assert recall_at(right, true, 2).tolist() == pytest.approx([1 / 3, 0])
     ideal = 1 + 1 / math.log2(3) + 1 / math.log2(4)
-    assert ndcg(right, np.arange(10) < true[:, None], 10).tolist() == pytest.approx(
-        [(1 / math.log2(3) + 1 / math.log2(5)) / ideal, 0]
-    )
+    best_order = np.arange(10) < true[:, None]
+    assert ndcg(right, best_order, 10).tolist() == pytest.approx([(1 / math.log2(3) + 1 / math.log2(5)) / ideal, 0])
 
 
 @pytest.mark.parametrize("seed", range(3))
