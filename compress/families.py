@@ -72,6 +72,21 @@ class Family:
         """The arrays the model takes."""
         return ("input_ids", "attention_mask") + (("token_type_ids",) if self.token_types else ())
 
+    def part_path(self, part: str) -> str:
+        """Return the path of the module that computes a part (`hidden`, `query`, `key`, `value`) of a layer.
+
+        Raises:
+            ModelError: the family computes it together with others.
+        """
+        path = {"hidden": "", "query": self.query, "key": self.key, "value": self.value}[part]
+        if path is None:
+            able = ", ".join(name for name, family in FAMILIES.items() if family.query is not None)
+            raise ModelError(
+                f"{self.name} computes {part} together with others, so it cannot be captured (possible in: {able}).",
+                hint="leave out the losses that compare attention (attention, relation)",
+            )
+        return path
+
     @property
     def nonuniform(self) -> bool:
         """Whether configs of our own (`compress-<name>`) exist for this family."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from compress.cards import PackageCheckpoint, available, find_student, find_teacher, locate
-from compress.errors import CompressError, UsageError, nearest
-from compress.model_info import combined_digest, digests, file_digest
+from compress.errors import CompressError, ModelError, UsageError, nearest
+from compress.model_info import combined_digest, digests, file_digest, find_info
 
 Found = TypeVar("Found")
 
@@ -124,3 +124,14 @@ def model_files(folder: Path) -> list[Path]:
 
 def _digest(folder: Path) -> str:
     return combined_digest({path.name: file_digest(path) for path in model_files(folder)})
+
+
+def refuse_exported(folder: Path) -> None:
+    """Refuse an exported folder where a model to train or to convert is expected."""
+    info = find_info(folder)
+    if info is not None and info.variant is not None and info.variant.format != "torch":
+        raise ModelError(
+            f"{folder} holds an exported model ({info.variant.name}): it can be run, but not loaded or trained.",
+            hint="lock.json in its run's folder names the steps it was made by: those of finetune, distill and prune"
+            " are models, in .steps beside that folder",
+        )

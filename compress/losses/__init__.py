@@ -17,10 +17,14 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["LOSSES", "TASK_LOSSES", "BatchLoss", "LayerLoss", "OutputLoss", "Part"]
+__all__ = ["EMBEDDINGS", "LOSSES", "TASK_LOSSES", "BatchLoss", "LayerLoss", "OutputLoss", "Part"]
 
 Part = Literal["hidden", "query", "key", "value"]
 """Tensors of a layer that forward hooks can capture."""
+
+EMBEDDINGS = -1
+"""Layer index of the embeddings: their `hidden` is the input of the first layer, which is as wide as every other hidden
+state also where a family's word vectors are narrower (ALBERT, ELECTRA)."""
 
 
 @dataclass(frozen=True)

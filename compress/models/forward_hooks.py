@@ -15,13 +15,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from compress.errors import ModelError
-from compress.families import FAMILIES, Family
-from compress.losses import Part
+from compress.losses import EMBEDDINGS, Part
 from compress.models.encoder_parts import family_of, head_size, layers_of
-
-EMBEDDINGS = -1
-"""Stands for a layer: its `hidden` is what the first layer is handed. Where a family's embeddings are narrower than its
-layers (ALBERT, ELECTRA) that is what they were brought to, so that it is as wide as every other hidden state."""
 
 LayerParts = Mapping[int, Collection[Part]]
 """Layer -> the parts that are asked of it."""
@@ -45,7 +40,7 @@ def capture_parts(model: PreTrainedModel, wanted: LayerParts) -> Iterator[Captur
     with ExitStack() as hooks:
         for module, depths in _modules(model, wanted):
             for name in sorted({name for depth in depths for name in wanted.get(depth, ())}):
-                at = module.get_submodule(part_path(family_of(model), name))
+                at = module.get_submodule(family_of(model).part_path(name))
                 size = None if name == "hidden" else head_size(model)
                 kept = {depth for depth in depths if name in wanted.get(depth, ())}
                 hooks.callback(at.register_forward_hook(_keeper(seen, depths, kept, name, size)).remove)
@@ -53,18 +48,6 @@ def capture_parts(model: PreTrainedModel, wanted: LayerParts) -> Iterator[Captur
             first = layers_of(model)[0]
             hooks.callback(first.register_forward_pre_hook(_handed(seen, _depths(model, first))).remove)
         yield seen
-
-
-def part_path(family: Family, name: Part) -> str:
-    """Where a part comes out, relative to its layer (the layer itself gives the hidden state)."""
-    path = {"hidden": "", "query": family.query, "key": family.key, "value": family.value}[name]
-    if path is None:
-        able = ", ".join(known for known, entry in FAMILIES.items() if entry.query is not None)
-        raise ModelError(
-            f"{family.name} computes {name} together with others, so it cannot be observed (possible in: {able}).",
-            hint="leave out the losses that compare attention (attention, relation)",
-        )
-    return path
 
 
 def _check(model: PreTrainedModel, wanted: LayerParts) -> None:

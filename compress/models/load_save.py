@@ -19,6 +19,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrained
 from compress.console import Console
 from compress.errors import ModelError
 from compress.model_info import FolderInfo, TaskInfo, find_info, write_info
+from compress.model_sources import refuse_exported
 from compress.models.checkpoint_task import (
     EMBEDDING,
     CheckpointTask,
@@ -178,17 +179,6 @@ def saved_embedding_size(source: Source, revision: str | None = None) -> int | N
         return None
     _set_outputs(config, saved, None, folder)
     return int(config.sentence_size or config.hidden_size)
-
-
-def refuse_exported(folder: Path) -> None:
-    """Refuse an exported folder where a model is wanted, and tell where the models of its run are."""
-    info = find_info(folder)
-    if info is not None and info.variant is not None and info.variant.format != "torch":
-        raise ModelError(
-            f"{folder} holds an exported model ({info.variant.name}): it can be run, and neither loaded nor trained.",
-            hint="lock.json in its run's folder names the steps it was made by: those of finetune, distill and prune"
-            " are models, in .steps beside that folder",
-        )
 
 
 def _local(source: Source, revision: str | None) -> Path:

@@ -3,9 +3,9 @@ import torch
 
 from compress.errors import ModelError
 from compress.families import FAMILIES
-from compress.losses import LOSSES, LayerLoss
+from compress.losses import EMBEDDINGS, LOSSES, LayerLoss
 from compress.models.encoder_parts import layers_of
-from compress.models.forward_hooks import EMBEDDINGS, capture, capture_parts
+from compress.models.forward_hooks import capture, capture_parts
 from compress.models.student.build_student import build_student
 from compress.recipe.training_schema import Student
 

@@ -10,7 +10,7 @@ from compress.models.load_save import load
 from compress.models.student.build_student import build_student
 from compress.recipe.loss_schema import Losses
 from compress.recipe.training_schema import Distill, Student
-from compress.train import distill, distill_from_model
+from compress.train.distill import distill, distill_from_model
 from compress.train.distillation.distill_objective import DistillObjective
 
 SETTINGS = {"epochs": 2, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}

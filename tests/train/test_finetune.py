@@ -9,8 +9,8 @@ from compress.families import FAMILIES
 from compress.model_info import read_info
 from compress.models.load_save import load, load_model
 from compress.recipe.training_schema import Finetune
-from compress.train import finetune, finetune_from_model
 from compress.train.core.training_data import fast_tokenizer, from_rows
+from compress.train.finetune import finetune, finetune_from_model
 
 SETTINGS = {"epochs": 4, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
 

@@ -1,4 +1,4 @@
-"""Whether one model can follow others, read from their configs: layers that are paired, labels and pieces."""
+"""Checks of whether models fit each other that need torch: tokenizers, embeddings, further teachers, cross-encoders."""
 
 from __future__ import annotations
 
@@ -8,90 +8,115 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from compress.errors import ModelError
-from compress.losses.distillation.relation import relation_heads
-from compress.model_info import ShapeInfo, TaskInfo
-from compress.model_shapes import shape_of_config, student_shape
+from compress.data.loading.data_digest import source_entries
+from compress.data.tokenizer import check_length
+from compress.errors import UsageError
+from compress.families import family_named, max_positions
+from compress.model_info import TaskInfo
 from compress.model_sources import local_folder, source_kind
-from compress.models.checkpoint_task import checkpoint_task
+from compress.models.checkpoint_task import EMBEDDING, checkpoint_task
 from compress.models.heads import head_named
-from compress.models.load_save import TOKENIZER_FILES, load_tokenizer, read_config
-from compress.recipe.loss_schema import Relation
-from compress.recipe.schema import Task
-from compress.recipe.training_schema import Distill, FurtherTeacher, Student
+from compress.models.load_save import TOKENIZER_FILES, load_tokenizer, read_config, saved_embedding_size
+from compress.pipeline.preflight.model_compatibility import config_of
+from compress.recipe.schema import Recipe, Task
+from compress.recipe.training_schema import Distill, FurtherTeacher
 from compress.tasks import kind_of
-from compress.train.distillation.layer_map import layer_map
-from compress.train.distillation.layer_pairs import LayerPairs, uses_layer_map
-from compress.train.distillation.phases import loss_phases
+from compress.train.distillation.augment import check_unlabelled
+from compress.train.distillation.cross_encoder_scores import MARGIN_LOSS, check_margin_loss
+from compress.train.distillation.embedding_projection import check_embedding_width
 from compress.train.distillation.teachers import check_teacher_head, check_teacher_labels
-from compress.train.distillation.tokenizer_checks import check_same_vocabulary
-
-Widths = Sequence[int]
-"""How many numbers the queries of each layer have, all heads together."""
-
-
-def known_shape(config: Mapping[str, Any]) -> ShapeInfo | None:
-    """Return the shape in a config.json; None where only the model's card is on this machine."""
-    return shape_of_config(config) if "vocab_size" in config else None
+from compress.train.distillation.tokenizer_checks import (
+    STUDENT_HINT,
+    TEACHERS_HINT,
+    check_embedding_count,
+    check_same_vocabulary,
+)
 
 
-def attention_widths(config: Mapping[str, Any], student: Student | None = None) -> Widths | None:
-    """Return the widths of a model with this config.json, or of a student made from it.
-
-    None where the model is not on this machine, or such a student cannot be made (which the check of shapes reports).
-    """
-    shape = known_shape(config)
-    if shape is None or shape.head_size is None:
-        return None
-    try:
-        shape = student_shape(shape, student) if student else shape
-    except ModelError:
-        return None
-    return [heads * (shape.head_size or 0) for heads in shape.heads]
-
-
-def check_layers(settings: Distill, student: Widths | None, teacher: Widths | None, *, pruned: bool = False) -> None:
-    """Refuse losses with nothing to learn from, and layers or relation heads that models of these widths do not have.
-
-    Of a ``pruned`` student only the depth is known.
-    """
-    stages = loss_phases(settings)
-    if student is None or teacher is None:
+def check_student_embedding(recipe: Recipe, teacher: Mapping[str, Any], cards: Sequence[Path]) -> None:
+    """Refuse a width of embeddings beyond the teacher's, or for a task that has none."""
+    if recipe.student is None or recipe.student.embedding is None:
         return
-    depths = len(student), len(teacher)
-    measured = settings.layer_map == "measured" or not uses_layer_map(stages)
-    comparisons = LayerPairs(stages, () if measured else layer_map(settings.layer_map, *depths), *depths)
-    for number, stage in enumerate(stages):
-        section = stage.sections.get("relation")
-        if isinstance(section, Relation) and section.heads is not None and not pruned:
-            for ours, theirs in comparisons.pairs(number, "relation"):
-                relation_heads(student[ours], teacher[theirs], 1, section.heads)
+    width = _embedding_width(recipe, teacher, cards) if kind_of(recipe.task).head == EMBEDDING.name else 0
+    check_embedding_width(recipe.student, recipe.task.kind, width)
 
 
-def check_labels(who: str, named: FurtherTeacher, asked: Task, task: TaskInfo | None) -> None:
-    """Refuse a folder whose head answers another question or, once the labels are known, has others."""
+def check_student_tokenizer(recipe: Recipe, cards: Sequence[Path]) -> None:
+    """Refuse a checkpoint to start from that was trained with another tokenizer than the teacher."""
+    student = recipe.student
+    if student and student.source:
+        expected = tokenizer_of(recipe.teacher.source, recipe.teacher.revision, cards)
+        _compare(student.source, tokenizer_of(student.source, student.revision, cards), expected, STUDENT_HINT)
+
+
+def check_margins(settings: Distill, task: Task) -> None:
+    """Refuse a cross-encoder that is none or has no effect, and the loss on margins where there are none."""
+    check_margin_loss(settings, task)
+    check_unlabelled(settings, bool(source_entries(task.data, "unlabelled")))
+    if MARGIN_LOSS not in settings.loss_names():
+        return
+    if settings.cross_encoder is None:
+        raise UsageError(
+            f"the loss {MARGIN_LOSS} needs a cross-encoder, and none is named.",
+            hint="add cross_encoder: FOLDER, a model made by a ranking recipe",
+        )
+    if task.negatives is None and not task.hard_negatives:
+        raise UsageError(
+            f"the loss {MARGIN_LOSS} compares an answer with other documents, and train has none of those.",
+            hint="task.hard_negatives: 4 selects some; task.negatives names a column of them",
+        )
+
+
+def check_further_teachers(
+    settings: Distill, recipe: Recipe, teacher: Mapping[str, Any], task: TaskInfo | None, cards: Sequence[Path]
+) -> None:
+    """Refuse a further teacher that has another kind of head, other labels or pieces, or too few positions."""
+    expected = tokenizer_of(recipe.teacher.source, recipe.teacher.revision, cards) if settings.teachers else None
+    for named in settings.teachers:
+        who = f"teachers: {named.source}"
+        config = config_of(named.source, named.revision)
+        if not config:
+            continue
+        family_named(config["model_type"])
+        check_length(recipe.task.max_length, max_positions(config, config.get("pad_token_id") or 0), named.source)
+        if {"vocab_size"} <= config.keys() & teacher.keys():
+            check_embedding_count(who, int(config["vocab_size"]), int(teacher["vocab_size"]))
+        _check_labels(who, named, recipe.task, task)
+        _compare(who, tokenizer_of(named.source, named.revision), expected, TEACHERS_HINT)
+
+
+def _check_labels(who: str, named: FurtherTeacher, planned: Task, task: TaskInfo | None) -> None:
+    """Refuse a folder whose head is for another kind of task or, once the labels are known, has others."""
     if source_kind(named.source, "teachers") != "folder":
         return
     folder = Path(named.source).expanduser()
     saved = checkpoint_task(folder, read_config(folder))
     if task is None:
-        check_teacher_head(who, saved, head_named(kind_of(asked).head))
+        check_teacher_head(who, saved, head_named(kind_of(planned).head))
     else:
         check_teacher_labels(who, saved, task)
 
 
-def check_pieces(
-    who: str, found: PreTrainedTokenizerBase | None, expected: PreTrainedTokenizerBase | None, hint: str
+def _embedding_width(recipe: Recipe, teacher: Mapping[str, Any], cards: Sequence[Path]) -> int | None:
+    """Return the width of the teacher's embeddings, present or (of a plain encoder) future; None while unknown."""
+    source = recipe.teacher.source
+    is_folder = source_kind(source, "teachers", cards) == "folder"
+    saved = saved_embedding_size(Path(source).expanduser()) if is_folder else None
+    return saved or (teacher.get(family_named(teacher["model_type"]).hidden_key) if teacher else None)
+
+
+def _compare(
+    who: str, tokenizer: PreTrainedTokenizerBase | None, expected: PreTrainedTokenizerBase | None, hint: str
 ) -> None:
-    """Refuse a tokenizer with other pieces than the teacher's, where both are on this machine."""
-    if found is not None and expected is not None:
-        check_same_vocabulary(who, found, expected, hint)
+    """Refuse a tokenizer with another vocabulary than the teacher's, where both are on this machine."""
+    if tokenizer is not None and expected is not None:
+        check_same_vocabulary(who, tokenizer, expected, hint)
 
 
 def tokenizer_of(
     source: str, revision: str | None = None, cards: Sequence[Path] = ()
 ) -> PreTrainedTokenizerBase | None:
-    """That of a source whose files are on this machine."""
+    """Return the tokenizer of a source, where its files are on this machine."""
     folder = local_folder(source, revision, cards)
     if folder is None or not any((folder / name).is_file() for name in TOKENIZER_FILES):
         return None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from compress.errors import UsageError
-from compress.losses import LayerLoss
+from compress.losses import EMBEDDINGS, LayerLoss
 from compress.model_shapes import choose_layers
-from compress.models.forward_hooks import EMBEDDINGS
 from compress.recipe.loss_schema import Loss, Relation
 
 Pairs = tuple[tuple[int, int], ...]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from compress.errors import UsageError
 from compress.losses import LOSSES, LayerLoss, Part
-from compress.models.forward_hooks import LayerParts
 from compress.recipe.training_schema import BATCH_LOSSES, Distill
 from compress.train.distillation.layer_map import Pairs, compared_layers
 from compress.train.distillation.phases import LossPhase
+
+if TYPE_CHECKING:
+    from compress.models.forward_hooks import LayerParts
 
 Pair = tuple[int, int]
 """(student's layer, teacher's layer)."""

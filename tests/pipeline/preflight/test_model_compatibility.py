@@ -17,8 +17,7 @@ from compress.models.load_save import load
 from compress.models.tiny import write_tiny_model
 from compress.pipeline.preflight import model_availability
 from compress.pipeline.preflight.model_availability import absent_models
-from compress.pipeline.preflight.model_compatibility import compatibility_errors
-from compress.pipeline.preflight.teacher_student_compat import attention_widths
+from compress.pipeline.preflight.model_compatibility import attention_widths, compatibility_errors
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.strip_paths import recipe_without_paths
 from compress.train.objective import forward
@@ -175,7 +174,7 @@ def test_an_exported_winner_can_neither_teach_nor_learn(faults, tiny_folder):
     for part in ("teacher", "student"):
         (fault,) = faults(f"{part}={folder}", "distill={soft_label: 1.0}")
         assert fault.startswith(
-            f"{part}: {folder} holds an exported model (onnx-int8): it can be run, and neither loaded nor"
+            f"{part}: {folder} holds an exported model (onnx-int8): it can be run, but not loaded or"
         )
         assert "lock.json" in fault
     with pytest.raises(ModelError, match="holds an exported model"):

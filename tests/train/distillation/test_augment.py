@@ -14,9 +14,9 @@ from compress.models.tiny import tiny_tokenizer as letters
 from compress.models.tiny import write_tiny_model
 from compress.recipe.training_schema import Augment, Distill
 from compress.tasks import kind_of
-from compress.train import distill_from_model
 from compress.train.core import training_data
 from compress.train.core.nan_diagnosis import find_nan_rows
+from compress.train.distill import distill_from_model
 from compress.train.distillation import augment as module
 from compress.train.distillation.augment import (
     augmented_rows,

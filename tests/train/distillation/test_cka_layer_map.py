@@ -8,7 +8,7 @@ from compress.model_info import read_info
 from compress.models.forward_hooks import capture
 from compress.models.student.build_student import build_student
 from compress.recipe.training_schema import Distill, Student
-from compress.train import distill
+from compress.train.distill import distill
 from compress.train.distillation.cka import LinearCKA
 from compress.train.distillation.cka_layer_map import PIECES, LayerMapBuilder, layer_similarity
 from compress.train.distillation.cka_layer_map import _sample as sample

@@ -11,7 +11,7 @@ from compress.model_info import TaskInfo
 from compress.models.student.build_student import build_student
 from compress.recipe.schema import Task
 from compress.recipe.training_schema import Distill, Student
-from compress.train import distill, distill_from_model
+from compress.train.distill import distill, distill_from_model
 from compress.train.distillation.cross_encoder_scores import ScoredRows, add_cross_encoder_scores, check_margin_loss
 from compress.train.distillation.distill_objective import DistillObjective
 

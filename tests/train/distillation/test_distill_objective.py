@@ -8,8 +8,9 @@ import torch
 
 from compress.errors import UsageError
 from compress.families import FAMILIES
+from compress.losses import EMBEDDINGS
 from compress.losses.distillation.hidden_state import hidden_state
-from compress.models.forward_hooks import EMBEDDINGS, capture
+from compress.models.forward_hooks import capture
 from compress.models.student.build_student import build_student
 from compress.recipe.loss_schema import HiddenState, SoftLabel
 from compress.recipe.training_schema import Checkpoints, Distill, Student

@@ -17,8 +17,8 @@ from compress.models.student.build_student import build_student
 from compress.prune.prune_step import prune, prune_from_model
 from compress.recipe.schema import Task
 from compress.recipe.training_schema import Distill, Prune, Student
-from compress.train import distill, distill_from_model
 from compress.train.core.training_data import fast_tokenizer
+from compress.train.distill import distill, distill_from_model
 from compress.train.distillation.embedding_projection import (
     embeddings,
     match_embedding_width,

@@ -7,8 +7,8 @@ from compress.errors import ModelError
 from compress.families import FAMILIES
 from compress.models.student.build_student import build_student
 from compress.recipe.training_schema import Distill, Student
-from compress.train import distill_from_model
 from compress.train.core.optimizer import frozen
+from compress.train.distill import distill_from_model
 from compress.train.distillation.distill_objective import DistillObjective
 
 HALVES = ({"share": 0.5, "soft_label": 1.0}, {"share": 0.5, "hidden_state": 1.0, "attention": 1.0})

@@ -6,7 +6,7 @@ import torch
 from compress.console import Console
 from compress.errors import CompressError
 from compress.recipe.training_schema import Distill, Student
-from compress.train import distill, distill_from_model
+from compress.train.distill import distill, distill_from_model
 from compress.train.distillation.sanity_warnings import (
     settings_warnings,
     settings_warnings_start,

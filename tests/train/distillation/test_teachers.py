@@ -5,14 +5,14 @@ import torch
 
 from compress.data.encode import encode_rows
 from compress.errors import ModelError
+from compress.losses import EMBEDDINGS
 from compress.model_info import TaskInfo
 from compress.models.encoder_parts import layers_of
-from compress.models.forward_hooks import EMBEDDINGS
 from compress.models.load_save import load
 from compress.models.student.build_student import build_student
 from compress.recipe.training_schema import Distill, Student
-from compress.train import distill, distill_from_model
 from compress.train.core.training_data import fast_tokenizer
+from compress.train.distill import distill, distill_from_model
 from compress.train.distillation.distill_objective import DistillObjective
 from compress.train.distillation.teachers import Ensemble, ModelTeacher, as_teacher, further_teachers
 

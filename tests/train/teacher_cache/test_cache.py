@@ -18,7 +18,7 @@ from compress.console import Console
 from compress.models.student.build_student import build_student
 from compress.recipe.training_schema import Distill, Student
 from compress.tasks import kind_of
-from compress.train import distill_from_model
+from compress.train.distill import distill_from_model
 from compress.train.distillation.distill_objective import DistillObjective
 from compress.train.distillation.teachers import Ensemble, ModelTeacher
 from compress.train.fast_paths.bf16_weights import Bf16Weights
