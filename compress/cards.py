@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -206,14 +207,21 @@ def locate(checkpoint: PackageCheckpoint, extra: str = "quickstart") -> Path:
     weights = folder / "model.safetensors"
     if not weights.is_file():
         raise ModelError(f"{weights} is missing from the package {checkpoint.package}", hint=_reinstall(checkpoint))
-    with weights.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    status = weights.stat()
+    digest = _sha256(weights, status.st_mtime_ns, status.st_size)
     if digest != checkpoint.sha256:
         raise ModelError(
             f"{weights} has sha256 {digest}, expected {checkpoint.sha256}: these are other weights",
             hint=_reinstall(checkpoint),
         )
     return folder
+
+
+@cache
+def _sha256(path: Path, mtime: int, size: int) -> str:
+    """Return a file's digest; computed once per process as long as the file does not change."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _reinstall(checkpoint: PackageCheckpoint) -> str:

@@ -22,7 +22,7 @@ from compress.pipeline.execute import Executor, Outcome
 from compress.pipeline.graph import Plan
 from compress.pipeline.plan import make_plan
 from compress.pipeline.preflight.allowed_names import NAMES
-from compress.pipeline.preflight.model_availability import origin_problems
+from compress.pipeline.preflight.model_availability import source_problems
 from compress.pipeline.preflight.preflight import Findings, check
 from compress.pipeline.preflight.unused_settings import unused_settings
 from compress.pipeline.resolve import resolve
@@ -92,7 +92,7 @@ class Result:
 
 def read_recipe(source: RecipeSource, overrides: Sequence[str] = (), cards: Sequence[Path] = ()) -> Recipe:
     """Read a recipe from a file, a shipped recipe's name, or a mapping."""
-    checks = (lambda recipe: task_problems(recipe.task), unused_settings, partial(origin_problems, cards=cards))
+    checks = (lambda recipe: task_problems(recipe.task), unused_settings, partial(source_problems, cards=cards))
     if isinstance(source, Mapping):
         return parse_recipe(dump_yaml(dict(source)), "recipe", overrides, NAMES, NAMED_TASKS, checks, KIND_DEFAULTS)
     path = Path(source)

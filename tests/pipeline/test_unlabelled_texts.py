@@ -108,7 +108,7 @@ def test_texts_that_nobody_reads_are_told(recipe, tmp_path, capsys, left_out, to
     sets = [f"--set={each}" for each in (f"task.data.unlabelled={tmp_path / 'more.csv'}", *left_out)]
     given = [*sets, "--dry-run"]
     assert main(["run", str(recipe), "--runs", str(tmp_path / "runs"), *given]) == 0
-    assert ("task.data.unlabelled is not read: " in capsys.readouterr().err) == told
+    assert ("task.data.unlabelled has no effect: " in capsys.readouterr().err) == told
 
 
 def test_columns_are_looked_at_before_anything_runs(plan_of, tmp_path):
@@ -162,7 +162,7 @@ def test_a_missing_model_is_told_at_once(plan_of, tmp_path, monkeypatch):
     (fault,) = compatibility_errors(plan_of(f"distill.augment.model={tmp_path / 'teacher'}").recipe)
     assert fault.startswith("distill: augment.model: ")
     assert "holds a BertModel where a masked language model is expected" in fault
-    monkeypatch.setattr(model_availability, "hub_state", lambda: "not reachable")
+    monkeypatch.setattr(model_availability, "hub_state", lambda timeout: "not reachable")
     (fault,) = absent_models(plan_of("distill.augment.model=owner/words").recipe, ("distill",))
     assert fault.startswith("distill.augment.model: there is no folder owner/words, and owner/words@main is not on")
 

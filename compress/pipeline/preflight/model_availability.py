@@ -1,4 +1,4 @@
-"""The models that a recipe names, and where each of them stands: what is no model, and what is not on this machine."""
+"""The models that a recipe names: which names lead to no model, and which models are not on this machine."""
 
 from __future__ import annotations
 
@@ -14,33 +14,36 @@ from compress.model_sources import cached_checkpoint, folder_of, model_files, so
 from compress.recipe.schema import Recipe
 from compress.recipe.yaml_lines import KeyPath
 
+HUB_TIMEOUT = 0.5
+"""Seconds to wait for the hub before it counts as unreachable."""
+
 
 @dataclass(frozen=True)
-class Named:
+class NamedModel:
     """A model with the key that names it."""
 
     path: KeyPath
     source: str
     revision: str | None
-    step: str
-    """The kind of step that reads it first."""
+    section: str
+    """The recipe's section that uses it first."""
     kind: Literal["teachers", "students"] = "teachers"
 
 
-def named_models(recipe: Recipe) -> Iterator[Named]:
-    """Every model that a card, a folder or a hub id names."""
-    yield Named(("teacher",), recipe.teacher.source, recipe.teacher.revision, "finetune")
+def named_models(recipe: Recipe) -> Iterator[NamedModel]:
+    """Yield every model that a card, a folder or a hub id names."""
+    yield NamedModel(("teacher",), recipe.teacher.source, recipe.teacher.revision, "finetune")
     if recipe.student and recipe.student.source:
-        yield Named(("student",), recipe.student.source, recipe.student.revision, "distill", "students")
+        yield NamedModel(("student",), recipe.student.source, recipe.student.revision, "distill", "students")
     for path, settings in recipe.distillations():
-        for place, further in enumerate(settings.teachers):
-            yield Named((*path, "teachers", place), further.source, further.revision, str(path[0]))
+        for index, further in enumerate(settings.teachers):
+            yield NamedModel((*path, "teachers", index), further.source, further.revision, str(path[0]))
         if settings.augment:
-            yield Named((*path, "augment", "model"), settings.augment.model, None, str(path[0]))
+            yield NamedModel((*path, "augment", "model"), settings.augment.model, None, str(path[0]))
 
 
-def origin_problems(recipe: Recipe, cards: Sequence[Path] = ()) -> Iterator[Problem]:
-    """Names that lead to no model, whatever machine reads them."""
+def source_problems(recipe: Recipe, cards: Sequence[Path] = ()) -> Iterator[Problem]:
+    """Yield names that lead to no model on any machine."""
     for named in named_models(recipe):
         try:
             local = source_kind(named.source, named.kind, cards) == "folder"
@@ -57,13 +60,16 @@ def origin_problems(recipe: Recipe, cards: Sequence[Path] = ()) -> Iterator[Prob
             yield Problem((*path, "cross_encoder"), f"there is no folder {folder}.")
 
 
-def absent_models(recipe: Recipe, due: Collection[str], cards: Sequence[Path] = ()) -> Iterator[str]:
-    """Models that the steps which are ``due`` need, and that neither this machine nor its hub has."""
-    state = cache(hub_state)
+def absent_models(recipe: Recipe, sections: Collection[str], cards: Sequence[Path] = ()) -> Iterator[str]:
+    """Yield models that the steps of these ``sections`` need and that neither this machine nor its hub has.
+
+    The hub is probed at most once, and only if a model is missing.
+    """
+    state = cache(lambda: hub_state(HUB_TIMEOUT))
     for named in named_models(recipe):
         key = ".".join(map(str, named.path))
         try:
-            address = _on_the_hub(named, cards) if named.step in due else None
+            address = _hub_address(named, cards) if named.section in sections else None
         except CompressError as error:
             yield f"{key}: {error.full_message}"
             continue
@@ -76,9 +82,11 @@ def absent_models(recipe: Recipe, due: Collection[str], cards: Sequence[Path] = 
             )
 
 
-def _on_the_hub(named: Named, cards: Sequence[Path]) -> str | None:
-    """The address of a model that would have to come from the hub."""
-    found = folder_of(
-        named.source, named.revision, cards, lambda name, at: cached_checkpoint(name, at) or f"{name}@{at}"
-    )
-    return found if isinstance(found, str) else None
+def _hub_address(named: NamedModel, cards: Sequence[Path]) -> str | None:
+    """Return the hub address of a model that would have to be downloaded."""
+
+    def cached_or_address(name: str, revision: str) -> Path | str:
+        return cached_checkpoint(name, revision) or f"{name}@{revision}"
+
+    location = folder_of(named.source, named.revision, cards, cached_or_address)
+    return location if isinstance(location, str) else None

@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from compress.models.load_save import read_config
-from compress.models.student.build_student import plan_student_shape
+from compress.model_shapes import plan_student_shape, shape_of_folder
 from compress.pipeline.commands.smoke import smoke_recipe
 from compress.recipe.schema import Recipe
 from compress.recipe.training_schema import Student
@@ -31,23 +30,23 @@ def small(tmp_path):
         ({"source": "owner/name", "layers": 2}, Student(layers=1)),
     ],
 )
-def test_a_student_is_made_in_the_recipe_s_way(small, student, kept):
+def test_student_is_initialised_as_in_the_recipe(small, student, kept):
     found = small(student)
     assert found.student == kept
-    form = plan_student_shape(read_config(Path(found.teacher.source)), found.student)
+    form = plan_student_shape(shape_of_folder(Path(found.teacher.source)), found.student)
     assert form.start == student.get("start", "slice" if "hidden" in student else "teacher")
 
 
-def test_what_is_narrower_can_be_cut(small, tmp_path):
+def test_narrow_student_can_be_sliced_in_every_family(small, tmp_path):
     from compress.models.tiny import write_tiny_model
 
     for family in ("bert", "albert", "electra", "modernbert"):
         write_tiny_model(tmp_path / family, family)
-        form = plan_student_shape(read_config(tmp_path / family), small({"layers": 0.5, "hidden": 192}).student)
+        form = plan_student_shape(shape_of_folder(tmp_path / family), small({"layers": 0.5, "hidden": 192}).student)
         assert form.start == "slice", family
 
 
-def test_every_phase_gets_an_update_and_layers_are_there(small):
+def test_every_phase_gets_an_update(small):
     phases = [
         {"share": 0.9, "relation": {"layer": 9, "heads": 48}, "soft_label": {"form": "mse"}},
         {"share": 0.05, "hidden_state": 1.0},

@@ -1,4 +1,4 @@
-"""Settings that nothing would read, and names that lead to no model, are told with their keys."""
+"""Settings without effect, and names that lead to no model, are reported with their keys."""
 
 import pytest
 
@@ -7,27 +7,27 @@ from compress.pipeline.run import read_recipe
 from compress.recipe.load import dump_recipe
 
 
-def faults(recipe_file, *overrides):
+def errors(recipe_file, *overrides):
     with pytest.raises(RecipeError) as error:
         read_recipe(recipe_file, overrides)
     return [f"{'.'.join(map(str, problem.path))}: {problem.message}" for problem in error.value.problems]
 
 
 @pytest.mark.parametrize(
-    ("override", "told"),
+    ("override", "message"),
     [
         (
             "distill={soft_label: 1, layer_map: last}",
-            "distill.layer_map: does nothing without a loss that compares map",
+            "distill.layer_map: has no effect without a loss that compares map",
         ),
-        ("prune.recover={soft_label: 1, layer_map: [[0, 1]]}", "prune.recover.layer_map: does nothing"),
-        ("distill={soft_label: {form: mse}, temperature: 2}", "distill.temperature: does nothing here"),
-        ("distill={hidden_state: 1, temperature: 2}", "distill.temperature: does nothing here"),
+        ("prune.recover={soft_label: 1, layer_map: [[0, 1]]}", "prune.recover.layer_map: has no effect"),
+        ("distill={soft_label: {form: mse}, temperature: 2}", "distill.temperature: has no effect here"),
+        ("distill={hidden_state: 1, temperature: 2}", "distill.temperature: has no effect here"),
     ],
 )
-def test_settings_that_no_loss_reads(override, told, recipe_file):
-    (fault,) = faults(recipe_file, override)
-    assert fault.startswith(told)
+def test_settings_that_no_loss_uses(override, message, recipe_file):
+    (error,) = errors(recipe_file, override)
+    assert error.startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -39,44 +39,44 @@ def test_settings_that_no_loss_reads(override, told, recipe_file):
         "student=null",
     ],
 )
-def test_what_some_phase_reads_and_what_nobody_set_is_fine(override, recipe_file, tmp_path):
+def test_settings_used_in_some_phase_and_defaults_are_valid(override, recipe_file, tmp_path):
     recipe = read_recipe(recipe_file, [override])
     (tmp_path / "long.yaml").write_text(dump_recipe(recipe))
     assert read_recipe(tmp_path / "long.yaml") == recipe
 
 
 @pytest.mark.parametrize(("key", "value"), [("form", "mse"), ("temperature", 2.0)])
-def test_forms_are_for_answers_that_are_chances(key, value, recipe_file):
+def test_forms_of_soft_labels_need_probabilities(key, value, recipe_file):
     overrides = ["task.kind=regression", f"prune.recover={{soft_label: {{{key}: {value}}}}}"]
-    (fault,) = faults(recipe_file, *overrides)
-    assert fault.startswith(f"prune.recover.soft_label.{key}: ")
-    assert "does nothing for regression" in fault
+    (error,) = errors(recipe_file, *overrides)
+    assert error.startswith(f"prune.recover.soft_label.{key}: ")
+    assert "has no effect for regression" in error
 
 
 @pytest.mark.parametrize("key", ["teacher", "student", "distill.teachers.0", "distill.augment.model"])
 def test_names_that_lead_to_no_model(key, recipe_file, tmp_path):
     where = key.removesuffix(".0")
     (tmp_path / "empty").mkdir()
-    for source, told in (
+    for source, message in (
         ("train.csv", "is a file; expected a model folder"),
         ("none", "there is no folder"),
         ("empty", "is no model folder: it has no config.json"),
         ("runs/.steps", "there is no folder"),
     ):
-        (fault,) = faults(recipe_file, f"{where}={tmp_path / source}")
-        assert fault.startswith(f"{key}: ")
-        assert told in fault
+        (error,) = errors(recipe_file, f"{where}={tmp_path / source}")
+        assert error.startswith(f"{key}: ")
+        assert message in error
 
 
-def test_all_names_are_told_at_once_and_folders_have_no_revision(recipe_file, tmp_path):
-    found = faults(
+def test_all_names_at_once_and_folders_have_no_revision(recipe_file, tmp_path):
+    found = errors(
         recipe_file,
         "teacher.revision=abc",
         "distill={soft_label: 1, cross_encoder: nowhere}",
         f"prune.recover.teachers={{source: {tmp_path / 'teacher'}, revision: abc}}",
         "student=./nowhere",
     )
-    assert [fault.partition(":")[0] for fault in found] == [
+    assert [error.partition(":")[0] for error in found] == [
         "teacher.revision",
         "student",
         "prune.recover.teachers.0.revision",
