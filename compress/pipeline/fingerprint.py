@@ -24,6 +24,7 @@ VERSIONS: dict[str, int] = {
     "prune": 1,
     "export": 1,
     "quantize": 1,
+    "tune": 1,
     "score": 2,
     "perturb": 1,
     "measure": 2,

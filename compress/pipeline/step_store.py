@@ -251,7 +251,7 @@ def share_folder(source: Path, target: Path) -> None:
         except OSError:
             shutil.copy2(file, copy)
 
-    shutil.copytree(source, target, copy_function=share)
+    shutil.copytree(source, target, copy_function=share, dirs_exist_ok=True)
 
 
 def _owner_text(path: Path) -> str:

@@ -213,10 +213,10 @@ class TestCommandsOnAFinishedRun:
         assert main(["report", "tiny", "--runs", str(finished_run.parent / "runs")]) == 0
         assert "winner" in capsys.readouterr().out
 
-    def test_plan_says_that_all_stands(self, finished_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_plan_lists_every_step_as_done(self, finished_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
         recipe, runs = str(finished_run.parent / "tiny.yaml"), str(finished_run.parent / "runs")
         assert main(["plan", recipe, "--runs", runs, "--format", "json"]) == 0
-        assert {row["state"] for row in json.loads(capsys.readouterr().out)["steps"]} == {"stands"}
+        assert {row["state"] for row in json.loads(capsys.readouterr().out)["steps"]} == {"done"}
 
     def test_plan_forecasts_what_has_run_before(self, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
         arguments = ["--runs", str(copy / "runs"), "--format", "json", "--set", "distill.epochs=4"]

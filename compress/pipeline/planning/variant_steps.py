@@ -1,4 +1,4 @@
-"""Plans the steps that build every variant of a model and score it as each target uses it."""
+"""Plans the steps that build every variant of a model, score it as each target uses it, and tune it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal
 
+from compress.environment import describe, versions
+from compress.formats import RUNTIMES
 from compress.pipeline.graph import ModelVariant, Plan, PlannedModel
-from compress.pipeline.steps import build_variant, scoring_steps
+from compress.pipeline.steps import build_variant, scoring_steps, tune_step
 from compress.recipe.measure_schema import Target
 from compress.variants import Variant, variants_for
 
@@ -27,7 +29,8 @@ def add_variants(plan: Plan, model: PlannedModel) -> None:
         scores = {target.title: _add_scoring(plan, "score", model, variant, step, target) for target in targets}
         changed = targets if recipe.measure.robustness else []
         perturbs = {target.title: _add_scoring(plan, "perturb", model, variant, step, target) for target in changed}
-        plan.variants.append(ModelVariant(model.name, variant, step, scores, perturbs))
+        tuned = _add_tuning(plan, model, variant, step)
+        plan.variants.append(ModelVariant(model.name, variant, tuned, scores, perturbs))
 
 
 def _add_build(plan: Plan, model: PlannedModel, variant: Variant, built: Mapping[str, str]) -> str:
@@ -45,6 +48,24 @@ def _add_build(plan: Plan, model: PlannedModel, variant: Variant, built: Mapping
     run = partial(build_variant.build, parent=parent, variant=variant, **settings)
     settings |= {"variant": variant.name, "version": variant.version}
     return plan.add(f"{kind}-{model.name}-{variant.name}", kind, settings, ["data", parent], run, optional=True)
+
+
+def _add_tuning(plan: Plan, model: PlannedModel, variant: Variant, parent: str) -> str:
+    """The step that chooses session options on this machine, or ``parent`` where there is nothing to choose.
+
+    What is built and scored names no machine; what is timed and deployed has the options.
+    """
+    target = next((target for target in plan.present_targets if target.device == "cpu"), None)
+    if variant.tuner is None or target is None or not variant.runs_on("cpu"):
+        return parent
+    settings: dict[str, Any] = {"threads": target.threads, "seed": plan.recipe.seed}
+    run = partial(tune_step.tune, parent=parent, variant=variant, **settings)
+    settings |= {
+        "variant": variant.name,
+        "machine": describe().fingerprint,
+        "versions": versions(RUNTIMES[variant.runtime].libraries),
+    }
+    return plan.add(f"tune-{model.name}-{variant.name}", "tune", settings, ["data", parent], run, optional=True)
 
 
 def _add_scoring(
