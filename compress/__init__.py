@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from compress.measure.bench import bench as bench
     from compress.models.load_save import load as load
     from compress.pipeline.run import run as run
-    from compress.prune.prune_step import prune_from_model as prune_from_model
+    from compress.prune.cut_and_recover import prune_from_model as prune_from_model
     from compress.quantize import quantize_folder as quantize_folder
     from compress.runtime import open as open
     from compress.train.distill import distill_from_model as distill_from_model
@@ -29,7 +29,7 @@ PUBLIC = {
     "bench": "compress.measure.bench:bench",
     "finetune_from_model": "compress.train.finetune:finetune_from_model",
     "distill_from_model": "compress.train.distill:distill_from_model",
-    "prune_from_model": "compress.prune.prune_step:prune_from_model",
+    "prune_from_model": "compress.prune.cut_and_recover:prune_from_model",
     "export_from_model": "compress.export:export_from_model",
     "quantize_folder": "compress.quantize:quantize_folder",
 }

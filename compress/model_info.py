@@ -7,6 +7,7 @@ it (model.onnx beside the same config and tokenizer); compress.json tells the ta
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,6 +20,7 @@ from compress.schema_version import up_to
 
 INFO_FILE = "compress.json"
 CHUNK = 1 << 20
+NUMBERS = re.compile(r"\[\n\s+([^\[\]{}\"]*?)\n\s*\]")
 
 COMPANIONS = (
     "config.json",
@@ -151,6 +153,47 @@ class LayerMap(Info):
         return ", ".join([*(f"{ours} ← {theirs}{told(ours, theirs)}" for ours, theirs in self.pairs), self.chosen])
 
 
+class PrunedLayer(Info):
+    """The heads and FFN neurons of one layer that pruning kept: indices in the parent model, and their importance."""
+
+    heads: tuple[int, ...]
+    ffn: tuple[int, ...]
+    heads_importance: tuple[float, ...]
+    ffn_importance: tuple[float, ...]
+
+
+class PruningInfo(Info):
+    """What the cut of a pruned model kept."""
+
+    criterion: str
+    """By which importance was computed, a name of `prune.criteria.CRITERIA`."""
+    layers: tuple[PrunedLayer, ...]
+
+
+class EvaluationInfo(Info):
+    """One evaluation during training."""
+
+    update: int
+    epoch: float
+    score: float | None
+    losses: Mapping[str, float]
+    """Mean of each loss since the previous evaluation."""
+
+
+class TrainingInfo(Info):
+    """How a model was trained, without timings: those are in the step's record."""
+
+    seed: int
+    updates: int
+    rows: int
+    precision: str
+    score: float | None
+    """The best score on select; None where nothing was evaluated."""
+    best_at: int
+    """The update with that score, whose weights the model has."""
+    history: tuple[EvaluationInfo, ...] = ()
+
+
 class FolderInfo(Info):
     """The content of compress.json."""
 
@@ -169,6 +212,10 @@ class FolderInfo(Info):
     """Of a student whose layers followed its teacher's."""
     augmented: int | None = None
     """Changed copies of rows of train that it learned from."""
+    pruning: PruningInfo | None = None
+    """Of a model that was pruned, and of variants exported from it."""
+    training: TrainingInfo | None = None
+    """None where the model was not trained, or by a version that did not record it."""
 
 
 def read_info(folder: Path) -> FolderInfo:
@@ -205,8 +252,9 @@ def write_info(folder: Path, info: FolderInfo) -> None:
 
 
 def write_model(path: Path, content: BaseModel) -> None:
-    """Write ``content`` as indented JSON."""
-    atomic_write(path, content.model_dump_json(indent=2) + "\n")
+    """Write ``content`` as indented JSON, each list of numbers on one line."""
+    text = NUMBERS.sub(lambda match: f"[{' '.join(match[1].split())}]", content.model_dump_json(indent=2))
+    atomic_write(path, text + "\n")
 
 
 def file_digest(path: Path) -> str:

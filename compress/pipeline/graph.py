@@ -136,6 +136,13 @@ class Plan:
         """The model that ``step`` makes; None for steps that make none."""
         return next((model for model in self.models if model.step == step), None)
 
+    def evaluated_parent(self, name: str) -> PlannedModel | None:
+        """The nearest ancestor of the model called ``name`` that has rows in the ledger."""
+        parent = self.model(name).parent
+        if parent is None or self.model(parent).evaluated:
+            return self.model(parent) if parent else None
+        return self.evaluated_parent(parent)
+
     def children(self, name: str) -> list[PlannedModel]:
         """The models made from the one called ``name``."""
         return [model for model in self.models if model.parent == name]

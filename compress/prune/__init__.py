@@ -1,4 +1,4 @@
-"""Cutting heads and FFN neurons: score them (pure), cut them, recover.
+"""Structured pruning: remove attention heads and FFN neurons (cut), then train what remains (recover).
 
-Adding a way to score is one function in `score.py`; adding something to cut is one group in `surgery.py`.
+A new importance criterion is one file in `criteria` and one line in its table.
 """

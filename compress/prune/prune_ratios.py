@@ -1,4 +1,4 @@
-"""How much to cut: a recipe's resolve_ratios against what a model has."""
+"""The shares of heads and neurons to remove: the recipe's settings applied to a model."""
 
 from __future__ import annotations
 
@@ -7,55 +7,56 @@ from transformers import PreTrainedModel
 from compress.errors import ModelError
 from compress.families import Family
 from compress.models.encoder_parts import family_of, layer_shapes, layers_of, part
-from compress.prune.select_units import max_removable, ratio_for_parameters
+from compress.prune.allocation import max_removable, ratio_for_parameters
 from compress.recipe.training_schema import Prune
 
 
 def resolve_ratios(model: PreTrainedModel, settings: Prune) -> tuple[float, float]:
-    """The resolve_ratios of heads and of FFN neurons to remove, or a ModelError where a layer would lose all it has."""
+    """Return the shares of heads and of FFN neurons to remove; raise `ModelError` if a layer would lose all of them."""
     shapes = layer_shapes(model)
-    most_heads = max_removable([heads for heads, _ in shapes], even=settings.even)
-    most_ffn = max_removable([ffn for _, ffn in shapes], settings.round_to, settings.even)
+    max_heads = max_removable([heads for heads, _ in shapes], even=settings.even)
+    max_ffn = max_removable([ffn for _, ffn in shapes], settings.round_to, settings.even)
     if settings.to is not None:
-        share = _share_for(model, settings.to.parameters, min(most_heads, most_ffn))
-        return share, share
-    _check("heads", settings.heads, most_heads, "a head")
-    _check("ffn", settings.ffn, most_ffn, f"{settings.round_to} neurons (`round_to`)")
+        ratio = _ratio_for_goal(model, settings.to.parameters, min(max_heads, max_ffn))
+        return ratio, ratio
+    _check("heads", settings.heads, max_heads, "one head")
+    _check("ffn", settings.ffn, max_ffn, f"{settings.round_to} neurons (`round_to`)")
     return settings.heads, settings.ffn
 
 
 def layer_parameters(model: PreTrainedModel) -> int:
-    """Parameters of the encoder's layers, without embeddings and head."""
+    """Return the number of parameters of the encoder's layers, without embeddings and head."""
     return sum(parameter.numel() for layer in layers_of(model) for parameter in layer.parameters())
 
 
-def _check(name: str, asked: float, most: float, kept: str) -> None:
-    if asked > most:
+def _check(key: str, ratio: float, maximum: float, minimum_kept: str) -> None:
+    if ratio > maximum:
         raise ModelError(
-            f"prune.{name}: {asked:g} cannot be removed: every layer keeps {kept}, so {most:.3g} is the most."
+            f"prune.{key}: {ratio:g} cannot be removed: every layer keeps at least {minimum_kept}, so the maximum is"
+            f" {maximum:.3g}."
         )
 
 
-def _share_for(model: PreTrainedModel, left: float, most: float) -> float:
-    """The share of heads and neurons to remove so that ``left`` of the layers' parameters stay."""
+def _ratio_for_goal(model: PreTrainedModel, remaining: float, maximum: float) -> float:
+    """Return the share of heads and neurons to remove so that ``remaining`` of the layers' parameters are left."""
     family, total = family_of(model), layer_parameters(model)
-    removable = sum(_removable(model, family))
-    share = ratio_for_parameters(left, removable, total - removable)
-    if share > most:
-        least = 1 - most * removable / total
+    removable = sum(_removable_parameters(model, family))
+    ratio = ratio_for_parameters(remaining, removable, total - removable)
+    if ratio > maximum:
+        minimum = 1 - maximum * removable / total
         raise ModelError(
-            f"prune.to.parameters: {left:g} of the layers' parameters cannot be reached: every layer keeps a head "
-            f"and a block of neurons; {least:.3f} is the least.",
-            hint="ask for more, give the student fewer layers, or lower prune.round_to",
+            f"prune.to.parameters: {remaining:g} of the layers' parameters cannot be reached: every layer keeps at"
+            f" least one head and one block of neurons, so the minimum is {minimum:.3f}.",
+            hint="give a larger share, give the student fewer layers, or lower prune.round_to",
         )
-    return share
+    return ratio
 
 
-def _removable(model: PreTrainedModel, family: Family) -> list[int]:
-    """By layer, the parameters that belong to a head or a neuron: all but the outputs' biases and normalization."""
-    whole = [path for path in (family.query, family.key, family.value, family.ffn_in) if path is not None]
+def _removable_parameters(model: PreTrainedModel, family: Family) -> list[int]:
+    """Return by layer the parameters that belong to a head or neuron: all but output biases and normalization."""
+    inputs = [path for path in (family.query, family.key, family.value, family.ffn_in) if path is not None]
     return [
-        sum(parameter.numel() for path in whole for parameter in part(layer, path).parameters())
+        sum(parameter.numel() for path in inputs for parameter in part(layer, path).parameters())
         + sum(part(layer, path).weight.numel() for path in (family.attention_output, family.ffn_out))
         for layer in layers_of(model)
     ]

@@ -14,7 +14,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from compress.console import Console
 from compress.data.splits.prepare_splits import load_prepared
 from compress.data.tokenizer import TextTokenizer
-from compress.model_info import LayerMap, TaskInfo
+from compress.model_info import LayerMap, PruningInfo, TaskInfo, find_info
+from compress.model_shapes import changes_shape
 from compress.models.embedding_model import embedding_size
 from compress.models.encoder_parts import shape_of
 from compress.models.load_save import fit_head, load_model, load_tokenizer
@@ -123,13 +124,21 @@ def distill(
         return build_student(model, student, task, seed=seed, importance=importance)
 
     if settings is False:
-        return save_trained_model(build(seed), tokenizer, work, step, data)
+        return save_trained_model(build(seed), tokenizer, work, step, data, pruning=_pruning_of(student))
     taught = _teach(build, [(model, 1.0), *further], texts, settings, task, tokens, at)
-    who = "a student" if step == "distill" else "the pruned model"
+    who = "the pruned model" if step == "recover" else "a student"
     shapes = f"{who} of {shape_of(taught.model).text} from a teacher of {shape_of(model).text}"
     at.console.note(f"{step}: {shapes}{describe_init(start)}")
     return save_trained_model(
-        taught.model, tokenizer, work, step, data, taught.result, taught.layer_map, taught.augmented
+        taught.model,
+        tokenizer,
+        work,
+        step,
+        data,
+        taught.result,
+        taught.layer_map,
+        taught.augmented,
+        _pruning_of(student),
     )
 
 
@@ -254,3 +263,10 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, student: Student) -> No
     if student.source is not None:
         found = load_tokenizer(resolve_source(student.source), student.revision)
         check_same_vocabulary(f"the student {student.source}", found, tokenizer, STUDENT_HINT)
+
+
+def _pruning_of(student: Student) -> PruningInfo | None:
+    """Return what pruning kept of a student that is a checkpoint as it is; None where it was not pruned."""
+    source = resolve_source(student.source) if student.source and not changes_shape(student) else None
+    info = find_info(source) if isinstance(source, Path) else None
+    return info.pruning if info else None

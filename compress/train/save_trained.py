@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress import __version__
 from compress.data.splits.prepare_splits import load_prepared
-from compress.model_info import FolderInfo, LayerMap
+from compress.model_info import FolderInfo, LayerMap, PruningInfo
 from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import save_model
 from compress.train.core.seed_restarts import delete_work_files
@@ -41,6 +41,7 @@ def save_trained_model(
     result: TrainResult | None = None,
     layer_map: LayerMap | None = None,
     augmented: int | None = None,
+    pruning: PruningInfo | None = None,
 ) -> TrainedModel:
     """Write the folder of a model for the task of ``data``, with the thresholds that are best for it.
 
@@ -56,6 +57,8 @@ def save_trained_model(
         inputs=family_of(model).inputs,
         layer_map=layer_map,
         augmented=augmented,
+        pruning=pruning,
+        training=result.info if result else None,
     )
     if is_main:
         save_model(model, tokenizer, work, info)

@@ -14,7 +14,7 @@ from compress.export.onnx import OPSET, export_onnx_from_model
 from compress.export.parity import Parity
 from compress.model_info import digests, read_info
 from compress.models.encoder_parts import family_of
-from compress.prune.surgery import cut
+from compress.prune.surgery import remove_units
 from compress.runtime import open_predictor
 from compress.runtime.text_model import TextModel
 from tests.variant_builder import build
@@ -85,7 +85,7 @@ def test_every_family_exports(family, tiny_folder, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("family", PRUNABLE)
 def test_uneven_models_export(family, tiny_model, tiny_folder, tmp_path):
-    pruned = cut(tiny_model(family), [[0, 2], [1]], [list(range(48)), list(range(16, 32))])
+    pruned = remove_units(tiny_model(family), [[0, 2], [1]], [list(range(48)), list(range(16, 32))])
     info = build("onnx-fp32", tiny_folder(pruned), tmp_path)
     assert info.shape.heads == (2, 1)
     assert info.shape.ffn == (48, 16)
@@ -122,7 +122,7 @@ def test_embedding_models_export_and_are_quantized(family, tiny_model, tiny_fold
     task = tiny_task.model_copy(update=EMBEDDINGS)
     model = tiny_model(family, head="ForSentenceEmbedding", sentence_size=8, pooling="mean")
     if family in PRUNABLE:
-        model = cut(model, [[0, 2], [1]], [list(range(48)), list(range(16, 32))])
+        model = remove_units(model, [[0, 2], [1]], [list(range(48)), list(range(16, 32))])
     source, graph = tiny_folder(model, task), tmp_path / "onnx"
     arrays = {name: np.array([[2, 5, 9, 3], [2, 7, 3, 0]]) for name in ("input_ids", "attention_mask")}
     arrays["attention_mask"] = (arrays["input_ids"] > 0).astype(np.int64)

@@ -10,7 +10,7 @@ def test_equal_settings_in_any_order_have_one_fingerprint() -> None:
 
 def test_every_part_counts() -> None:
     base = fingerprint("distill", {"a": 1}, {"data": "x"})
-    assert base != fingerprint("prune", {"a": 1}, {"data": "x"})
+    assert base != fingerprint("recover", {"a": 1}, {"data": "x"})
     assert base != fingerprint("distill", {"a": 2}, {"data": "x"})
     assert base != fingerprint("distill", {"a": 1}, {"data": "z"})
 

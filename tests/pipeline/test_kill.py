@@ -17,8 +17,21 @@ pytestmark = pytest.mark.slow
 
 LONGER = ["--set", "finetune.epochs=12", "--set", "distill.epochs=12", "--set", "prune.recover.epochs=12"]
 OFTEN = [f"--set={step}.checkpoint.steps=2" for step in ("finetune", "distill", "prune.recover")]
-MODELS = ("finetune", "distill", "prune")
-STEPS = ("data", *MODELS, "score-teacher", "export-teacher", "quantize-teacher", "floor", "measure", "report")
+TRAININGS = ("finetune", "distill", "recover")
+MODELS = (*TRAININGS, "cut")
+STEPS = (
+    "data",
+    "finetune",
+    "distill",
+    "cut",
+    "recover",
+    "score-teacher",
+    "export-teacher",
+    "quantize-teacher",
+    "floor",
+    "measure",
+    "report",
+)
 PATIENCE = 600
 
 
@@ -41,7 +54,7 @@ def kill_inside(step: str, recipe: Path, runs: Path) -> bool:
     deadline = time.monotonic() + PATIENCE
     while running.poll() is None and time.monotonic() < deadline:
         if began(step, events) and (
-            step not in MODELS or any((runs / ".steps").glob(f".partial/{step}-*/**/checkpoint-*"))
+            step not in TRAININGS or any((runs / ".steps").glob(f".partial/{step}-*/**/checkpoint-*"))
         ):
             running.send_signal(signal.SIGKILL)
             running.wait()

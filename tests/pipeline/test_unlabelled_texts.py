@@ -75,7 +75,7 @@ def test_unlabelled_texts_count_by_their_contents(plan_of, tmp_path):
     )
     assert first == same
     changed = {name for name, mark in first.items() if without.get(name) != mark}
-    assert {"unlabelled", "distill", "prune"} <= changed
+    assert {"unlabelled", "distill", "recover"} <= changed
     assert not {"data", "finetune", "floor", "score-teacher-torch-fp32-cpu-b32"} & changed
 
 
@@ -83,9 +83,9 @@ def test_only_distillation_needs_unlabelled_texts(plan_of, tmp_path):
     given = f"task.data.unlabelled={tmp_path / 'more.csv'}"
     plan = plan_of(given)
     assert [step.name for step in plan.steps][:3] == ["data", "unlabelled", "finetune"]
-    assert [step.kind for step in plan.steps if "unlabelled" in step.needs] == ["distill", "prune", "report"]
+    assert [step.kind for step in plan.steps if "unlabelled" in step.needs] == ["distill", "recover", "report"]
     recovered = plan_of(given, "student=null")
-    assert [step.kind for step in recovered.steps if "unlabelled" in step.needs] == ["prune", "report"]
+    assert [step.kind for step in recovered.steps if "unlabelled" in step.needs] == ["recover", "report"]
     nobody = [given, "student=null", "prune.recover=false"], [given, "distill=false", "prune=null"]
     for without in ([], *nobody, ["task.data.unlabelled=[]"]):
         assert all(step.kind != "unlabelled" for step in plan_of(*without).steps)

@@ -1,4 +1,4 @@
-"""Cuts in tiny models of every prunable family."""
+"""Removing heads and neurons from tiny models of every prunable family."""
 
 import copy
 
@@ -9,7 +9,7 @@ from transformers import AutoModelForSequenceClassification
 from compress.errors import ModelError
 from compress.models.encoder_parts import family_of, head_size, layer_shapes, layers_of, part
 from compress.prune import surgery
-from compress.prune.surgery import cut
+from compress.prune.surgery import remove_units
 
 PRUNABLE = ["bert", "roberta", "xlm-roberta", "electra", "distilbert"]
 HEADS = [[0, 2], [1]]
@@ -23,7 +23,7 @@ def batch():
 
 
 def zeroed(model, heads, ffn):
-    """A copy in which what should go contributes nothing."""
+    """Return a copy in which the removed heads and neurons contribute nothing."""
     model = copy.deepcopy(model)
     family, size = family_of(model), head_size(model)
     for layer, kept_heads, kept_neurons in zip(layers_of(model), heads, ffn, strict=True):
@@ -36,11 +36,11 @@ def zeroed(model, heads, ffn):
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("family", PRUNABLE)
-def test_cutting_is_zeroing(family, attention, tiny_model, batch):
+def test_removing_units_equals_zeroing_them(family, attention, tiny_model, batch):
     model = tiny_model(family)
     model.set_attn_implementation(attention)
     expected = zeroed(model, HEADS, FFN)
-    pruned = cut(copy.deepcopy(model), HEADS, FFN)
+    pruned = remove_units(copy.deepcopy(model), HEADS, FFN)
     assert layer_shapes(pruned) == [(2, 32), (1, 48)]
     assert pruned.config._attn_implementation == attention
     with torch.no_grad():
@@ -49,8 +49,8 @@ def test_cutting_is_zeroing(family, attention, tiny_model, batch):
 
 
 @pytest.mark.parametrize("family", PRUNABLE)
-def test_a_cut_model_is_trained_saved_and_loaded(family, tiny_model, tmp_path, batch):
-    pruned = cut(tiny_model(family), HEADS, FFN)
+def test_pruned_model_trains_saves_and_loads(family, tiny_model, tmp_path, batch):
+    pruned = remove_units(tiny_model(family), HEADS, FFN)
     pruned(**batch, labels=torch.tensor([0, 1])).loss.backward()
     assert all(parameter.grad is not None for layer in layers_of(pruned) for parameter in layer.parameters())
     pruned.save_pretrained(tmp_path)
@@ -59,53 +59,53 @@ def test_a_cut_model_is_trained_saved_and_loaded(family, tiny_model, tmp_path, b
         assert torch.equal(again.eval()(**batch).logits, pruned.eval()(**batch).logits)
 
 
-def test_cutting_again(tiny_model, batch):
-    model = cut(tiny_model("bert"), HEADS, FFN)
+def test_pruned_model_can_be_pruned_again(tiny_model, batch):
+    model = remove_units(tiny_model("bert"), HEADS, FFN)
     heads, ffn = [[1], [0]], [list(range(16)), list(range(32))]
     expected = zeroed(model, heads, ffn)
-    pruned = cut(model, heads, ffn)
+    pruned = remove_units(model, heads, ffn)
     assert layer_shapes(pruned) == [(1, 16), (1, 32)]
     with torch.no_grad():
         torch.testing.assert_close(pruned(**batch).logits, expected(**batch).logits, atol=1e-5, rtol=1e-5)
 
 
-def test_nothing_cut_changes_nothing(tiny_model, batch):
+def test_keeping_all_units_changes_nothing(tiny_model, batch):
     model = tiny_model("bert").train()
-    pruned = cut(model, [range(4)] * 2, [range(64)] * 2)
+    pruned = remove_units(model, [range(4)] * 2, [range(64)] * 2)
     assert type(pruned) is type(model)
     assert pruned.training
 
 
-def test_an_even_ffn_cut_loads_without_us(tiny_model):
-    pruned = cut(tiny_model("bert"), [range(4)] * 2, [range(32)] * 2)
+def test_uniform_ffn_is_saved_with_the_plain_model_type(tiny_model):
+    pruned = remove_units(tiny_model("bert"), [range(4)] * 2, [range(32)] * 2)
     assert pruned.config.model_type == "bert"
     assert pruned.config.intermediate_size == 32
 
 
 @pytest.mark.parametrize("family", ["albert", "mobilebert", "modernbert"])
-def test_other_families_are_refused_with_those_that_can(family, tiny_model):
+def test_families_that_cannot_be_pruned_are_refused(family, tiny_model):
     with pytest.raises(ModelError, match=f"{family} cannot be pruned.*bert, roberta"):
-        cut(tiny_model(family), HEADS, FFN)
+        remove_units(tiny_model(family), HEADS, FFN)
 
 
 @pytest.mark.parametrize(
     ("heads", "ffn", "message"),
     [
-        ([[0]], FFN, "choices for 2 layers; got 1"),
+        ([[0]], FFN, "indices for 2 layers, got 1"),
         ([[0], []], FFN, "layer 1 has 4 heads"),
         ([[0], [4]], FFN, "layer 1 has 4 heads"),
         ([[0], [1, 1]], FFN, "layer 1 has 4 heads"),
         (HEADS, [[], [0]], "layer 0 has 64 neurons"),
     ],
 )
-def test_choices_that_cannot_be(tiny_model, heads, ffn, message):
+def test_invalid_indices_are_refused(tiny_model, heads, ffn, message):
     with pytest.raises(ModelError, match=message):
-        cut(tiny_model("bert"), heads, ffn)
+        remove_units(tiny_model("bert"), heads, ffn)
 
 
-def test_a_table_that_the_tracer_contradicts_cuts_nothing(tiny_model, monkeypatch):
+def test_nothing_is_removed_when_the_tracer_contradicts_the_family_table(tiny_model, monkeypatch):
     monkeypatch.setattr(surgery, "EXPECTED", {"heads": {"query", "key", "value"}, "neurons": {"ffn_in", "ffn_out"}})
     model = tiny_model("bert")
-    with pytest.raises(ModelError, match="nothing is cut"):
-        cut(model, HEADS, FFN)
+    with pytest.raises(ModelError, match="nothing is removed"):
+        remove_units(model, HEADS, FFN)
     assert layer_shapes(model) == [(4, 64), (4, 64)]

@@ -1,4 +1,4 @@
-"""Plans the steps that make models: finetune → distill → prune, or any other list of them."""
+"""Plans the steps that make models: finetune → distill → cut → recover, or any other list of them."""
 
 from __future__ import annotations
 
@@ -72,18 +72,30 @@ def add_student(
 
 
 def add_pruned(
-    plan: Plan, cards: Sequence[Path], *, prune: Prune, parent: str, name: str = "pruned", step: str = "prune"
+    plan: Plan,
+    cards: Sequence[Path],
+    *,
+    prune: Prune,
+    parent: str,
+    name: str = "pruned",
+    cut_step: str = "cut",
+    recover_step: str = "recover",
 ) -> None:
-    """``parent`` without its least important heads and neurons, trained again."""
-    source, teacher = plan.model(parent).step, plan.teacher.step
-    needs = list(dict.fromkeys(["data", teacher, source, *(_unlabelled(plan) if prune.recover else ())]))
-    run = partial(training_steps.prune, teacher=teacher, parent=source, settings=prune, seed=plan.recipe.seed)
-    hashed = hashed_settings(prune)
-    if prune.recover:
-        hashed["recover"] = _hashed_distillation(prune.recover)
-    settings = {"prune": hashed, "parent": source, "seed": plan.recipe.seed}
-    plan.add(step, "prune", settings, needs, run, trains=True, optional=True)
-    plan.models.append(PlannedModel(name, step, parent, "prune", "prune", prune.recover or None, prune))
+    """``parent`` without its least important heads and neurons, trained again unless ``prune.recover`` is false."""
+    source, teacher, seed = plan.model(parent).step, plan.teacher.step, plan.recipe.seed
+    hashed = {key: value for key, value in hashed_settings(prune).items() if key != "recover"}
+    run = partial(training_steps.cut, teacher=teacher, parent=source, settings=prune, seed=seed)
+    needs = list(dict.fromkeys(["data", teacher, source]))
+    plan.add(cut_step, "cut", {"prune": hashed, "parent": source, "seed": seed}, needs, run, optional=True)
+    if not prune.recover:
+        plan.models.append(PlannedModel(name, cut_step, parent, "prune", "cut", None, prune))
+        return
+    plan.models.append(PlannedModel(f"{name}-cut", cut_step, parent, "prune", "cut", None, prune, evaluated=False))
+    settings = {"recover": _hashed_distillation(prune.recover), "pruned": cut_step, "seed": seed}
+    run = partial(training_steps.recover, teacher=teacher, pruned=cut_step, settings=prune.recover, seed=seed)
+    needs = ["data", teacher, cut_step, *_unlabelled(plan)]
+    plan.add(recover_step, "recover", settings, needs, run, trains=True, optional=True)
+    plan.models.append(PlannedModel(name, recover_step, f"{name}-cut", "prune", "recover", prune.recover))
 
 
 def _unlabelled(plan: Plan) -> list[str]:

@@ -29,7 +29,8 @@ LIBRARIES = {
     "floor": {"sklearn": "train"},
     "finetune": {"torch": "train", "transformers": "train", "accelerate": "train"},
     "distill": {"torch": "train", "transformers": "train", "accelerate": "train"},
-    "prune": {"torch": "train", "transformers": "train", "torch_pruning": "train"},
+    "cut": {"torch": "train", "transformers": "train", "accelerate": "train", "torch_pruning": "train"},
+    "recover": {"torch": "train", "transformers": "train", "accelerate": "train"},
     "report": {"jinja2": "report"},
 }
 """Libraries that each kind of step imports, and the extra that contains them; variants state their own."""

@@ -20,7 +20,7 @@ from compress.measure.quality.quality_result import Disagreement
 from compress.measure.resources.footprint import Footprint, footprint
 from compress.measure.roofline.roofline import LimitShares, shares_of_limits
 from compress.model_info import FolderInfo, LayerMap, ShapeInfo, find_info, read_info
-from compress.pipeline.graph import ModelVariant, Plan
+from compress.pipeline.graph import ModelVariant, Plan, PlannedModel
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.measure_step import Measured
 from compress.pipeline.steps.provenance import provenance
@@ -111,11 +111,14 @@ class ReportBuilder:
             surroundings=self.measured.surroundings,
             limits=self.measured.limits,
             layer_maps=self._layer_maps(),
-            models=tuple(
-                ReportModel(name=model.name, parent=model.parent, section=model.section) for model in self.plan.models
-            ),
+            models=tuple(self._model(model) for model in self.plan.evaluated),
             makings=provenance(self.plan, self._folders()),
         )
+
+    def _model(self, model: PlannedModel) -> ReportModel:
+        """Return a model and its nearest ancestor with rows of its own."""
+        parent = self.plan.evaluated_parent(model.name)
+        return ReportModel(name=model.name, parent=parent and parent.name, section=model.section)
 
     def _folders(self) -> dict[str, Path]:
         """By model, the folder of the step that made it; without those that failed."""

@@ -69,12 +69,22 @@ def distill(
     return _result(context, trained, settings, teacher)
 
 
-def prune(context: StepContext, teacher: str, parent: str, settings: Prune, seed: int) -> StepResult:
-    """Remove heads and neurons from the parent model, and train what remains."""
-    from compress.prune.prune_step import prune as cut
+def cut(context: StepContext, teacher: str, parent: str, settings: Prune, seed: int) -> StepResult:
+    """Score the parent model's heads and neurons and remove the least important ones."""
+    from compress.prune.cut_and_recover import BATCH_SIZE
+    from compress.prune.cut_and_recover import cut as run
 
-    trained = cut(
-        context.inputs[parent],
+    parent_folder, teacher_folder, data = context.inputs[parent], context.inputs[teacher], context.inputs["data"]
+    run(parent_folder, teacher_folder, data, settings, seed, context.work, console=context.console)
+    return StepResult(float(settings.batches * BATCH_SIZE))
+
+
+def recover(context: StepContext, teacher: str, pruned: str, settings: Distill, seed: int) -> StepResult:
+    """Train a model that was cut."""
+    from compress.prune.cut_and_recover import recover as train
+
+    trained = train(
+        context.inputs[pruned],
         context.inputs[teacher],
         context.inputs["data"],
         settings,
@@ -84,7 +94,7 @@ def prune(context: StepContext, teacher: str, parent: str, settings: Prune, seed
         track=context.track,
         unlabelled_rows=_unlabelled(context),
     )
-    return _result(context, trained, settings.recover, teacher)
+    return _result(context, trained, settings, teacher)
 
 
 def _unlabelled(context: StepContext) -> Sequence[Row]:

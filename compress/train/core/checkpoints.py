@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -131,12 +132,18 @@ class CheckpointStore:
 def training_identity(
     model: PreTrainedModel, objective: Objective, examples: Examples, settings: Training, seed: int
 ) -> str:
-    """What tells one training from another: what changes its result, but for the weights that the model begins with."""
+    """Return a digest of everything that changes the result of a training, the weights it starts from included."""
     shapes = [
         (name, list(parameter.shape))
         for module in (model, *objective.modules())
         for name, parameter in module.named_parameters()
     ]
     told = settings.model_dump(mode="json", exclude={"checkpoint", "restarts", "cache"})
-    every = [told, seed, shapes, objective.identity(), examples.digest()]
+    start = {name: tensor_digest(tensor) for name, tensor in model.state_dict().items()}
+    every = [told, seed, shapes, objective.identity(), examples.digest(), start]
     return hashlib.sha256(json.dumps(every).encode()).hexdigest()
+
+
+def tensor_digest(tensor: Tensor) -> str:
+    """Return the sha256 of a tensor's bytes."""
+    return hashlib.sha256(tensor.detach().cpu().flatten().view(torch.uint8).numpy().data).hexdigest()

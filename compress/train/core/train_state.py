@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compress.measure.timing.step_time_fit import BatchLoad, StepTimes
+from compress.model_info import EvaluationInfo, TrainingInfo
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,28 @@ class TrainResult:
     def rows_per_second(self) -> float:
         """Throughput, evaluations and checkpoints included."""
         return self.rows / self.seconds if self.seconds else 0.0
+
+    @property
+    def info(self) -> TrainingInfo:
+        """Return what compress.json records of the training."""
+        history = tuple(
+            EvaluationInfo(
+                update=entry.update,
+                epoch=entry.epoch,
+                score=entry.score,
+                losses={name: float(f"{loss:.6g}") for name, loss in entry.losses.items()},
+            )
+            for entry in self.history
+        )
+        return TrainingInfo(
+            seed=self.seed,
+            updates=self.updates,
+            rows=self.rows,
+            precision=self.precision,
+            score=self.score,
+            best_at=self.best_at,
+            history=history,
+        )
 
     @property
     def summary(self) -> str:

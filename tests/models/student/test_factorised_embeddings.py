@@ -18,7 +18,7 @@ from compress.models.student.factorised_embeddings import (
     factorise,
     word_embeddings,
 )
-from compress.prune.surgery import cut
+from compress.prune.surgery import remove_units
 from compress.recipe.training_schema import Student
 from compress.runtime.text_model import TextModel
 from tests.variant_builder import build
@@ -112,7 +112,7 @@ def test_nothing_is_tied_and_padding_stays_padding(tiny_model):
 @pytest.mark.parametrize("name", [name for name in FACTORED if FAMILIES[name].prunable])
 def test_factors_and_cuts_go_together(name, tiny_model, batch):
     student = build_student(tiny_model(name), Student(factors=8))
-    pruned = cut(student, [[0, 2], [1]], [list(range(32)), list(range(16, 64))])
+    pruned = remove_units(student, [[0, 2], [1]], [list(range(32)), list(range(16, 64))])
     assert (layer_shapes(pruned), factor_count(pruned)) == ([(2, 32), (1, 48)], 8)
     assert match_config_to_weights(pruned) is pruned
     assert answers(pruned, batch).isfinite().all()

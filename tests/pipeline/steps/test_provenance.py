@@ -21,7 +21,7 @@ def plan_of(student, **more):
     models = [
         PlannedModel("teacher", "finetune", None, "finetune", "finetune"),
         PlannedModel("student", "distill", "teacher", "distill", "distill", shape=recipe.student),
-        PlannedModel("pruned", "prune", "student", "prune", "prune", shape=recipe.prune),
+        PlannedModel("pruned", "cut", "student", "prune", "cut", shape=recipe.prune),
     ]
     return Plan(recipe, models=models)
 
@@ -53,7 +53,7 @@ def test_local_checkpoint_is_named_without_its_path(teacher):
 
 
 def test_augmented_rows_come_from_the_model_folder(teacher, tiny_task):
-    info = FolderInfo(step="prune", made_by="test", task=tiny_task, augmented=7)
+    info = FolderInfo(step="recover", made_by="test", task=tiny_task, augmented=7)
     (teacher / "compress.json").write_text(info.model_dump_json())
     made = provenance(plan_of({"layers": 1}, prune={"heads": 0.5}), {"pruned": teacher})
     assert made["pruned"].model_dump() == {"start": "the student, pruned", "augmented": 7}

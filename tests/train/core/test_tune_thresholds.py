@@ -7,7 +7,7 @@ import pytest
 from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.measure.predict_rows import predict_rows
 from compress.model_info import read_info
-from compress.prune.prune_step import prune
+from compress.prune.cut_and_recover import cut
 from compress.recipe.schema import Task
 from compress.recipe.training_schema import Distill, Finetune, Prune, Student
 from compress.tasks import kind_of
@@ -58,8 +58,8 @@ def test_every_step_tells_its_own_threshold(questions, tiny_model, tiny_folder, 
     quick = Distill(epochs=1, batch_size=8, precision="fp32")
     student = distill(taught, Student(layers=1), data, quick, 0, tmp_path / "student")
     bare = distill(taught, Student(layers=1), data, False, 0, tmp_path / "bare")
-    cut = prune(tmp_path / "student", None, data, Prune(ffn=0.5, batches=1, recover=False), 0, tmp_path / "cut")
-    for step in (student, bare, cut):
+    pruned = cut(tmp_path / "student", None, data, Prune(ffn=0.5, batches=1), 0, tmp_path / "cut")
+    for step in (student, bare, pruned):
         assert (step.info.task.threshold is not None) == some_without
 
 

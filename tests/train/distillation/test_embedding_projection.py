@@ -14,7 +14,7 @@ from compress.model_info import read_info
 from compress.models.embedding_model import embedding_size, projection_of, with_projection
 from compress.models.load_save import load, load_model
 from compress.models.student.build_student import build_student
-from compress.prune.prune_step import prune, prune_from_model
+from compress.prune.cut_and_recover import cut, prune_from_model, recover
 from compress.recipe.schema import Task
 from compress.recipe.training_schema import Distill, Prune, Student
 from compress.train.core.training_data import fast_tokenizer
@@ -144,13 +144,12 @@ def test_a_student_s_own_checkpoint_decides_where_it_is_narrower(given, tiny_mod
 
 def test_pruning_keeps_the_projection_and_the_space(data, given, tiny_model, tiny_folder, tmp_path):
     teacher = tiny_folder(tiny_model("bert", head=HEAD), given[1])
-    for name in ("student", "pruned", "cut"):
-        (tmp_path / name).mkdir()
+    (tmp_path / "student").mkdir()
     student = tmp_path / "student"
     distill(teacher, Student(layers=2, embedding=8), data, Distill(**SETTINGS), 0, student)
-    for name, recover in (("pruned", SETTINGS), ("cut", False)):
-        asked = Prune.model_validate({"heads": 0.25, "ffn": 0.5, "batches": 2, "recover": recover})
-        prune(student, teacher, data, asked, 0, tmp_path / name)
+    cut(student, teacher, data, Prune(heads=0.25, ffn=0.5, batches=2), 0, tmp_path / "cut")
+    recover(tmp_path / "cut", teacher, data, Distill(**SETTINGS), 0, tmp_path / "pruned")
+    for name in ("pruned", "cut"):
         assert sum(read_info(tmp_path / name).shape.heads) == 6
         assert embedding_size(load(tmp_path / name)) == 8
     assert torch.equal(projection_of(load(tmp_path / "cut")), projection_of(load(student)))

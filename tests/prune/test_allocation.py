@@ -1,37 +1,21 @@
 import pytest
 import torch
 
-from compress.prune.select_units import group_importance, max_removable, ratio_for_parameters, select_units
+from compress.prune.allocation import max_removable, ratio_for_parameters, select_units
 
 
-def test_importance_is_what_a_group_s_columns_change():
-    generator = torch.Generator().manual_seed(0)
-    weight, gradient = torch.randn(4, 6, generator=generator), torch.randn(4, 6, generator=generator)
-    expected = [
-        abs(sum(float(weight[row, column] * gradient[row, column]) for row in range(4) for column in columns))
-        for columns in ((0, 1), (2, 3), (4, 5))
-    ]
-    torch.testing.assert_close(group_importance(weight, gradient, 3), torch.tensor(expected))
-
-
-def test_effects_that_cancel_are_no_importance():
-    weight, gradient = torch.tensor([[1.0, -1.0, 1.0]]), torch.tensor([[2.0, 2.0, 1.0]])
-    assert group_importance(weight[:, :2], gradient[:, :2], 1) == 0
-    assert group_importance(weight[:, 2:], gradient[:, 2:], 1) == 1
-
-
-def test_the_least_important_go_whatever_their_layer():
+def test_least_important_units_are_removed_from_any_layer():
     importances = [torch.tensor([9.0, 8, 7, 6]), torch.tensor([1.0, 5, 2, 3])]
     assert select_units(importances, 0.25) == [[0, 1, 2, 3], [1, 3]]
     assert select_units(importances, 0.25, even=True) == [[0, 1, 2], [1, 2, 3]]
 
 
-def test_every_layer_keeps_one():
+def test_every_layer_keeps_at_least_one_unit():
     importances = [torch.tensor([9.0, 8, 7, 6]), torch.tensor([0.0, 0, 0, 1])]
     assert select_units(importances, 0.75) == [[0], [3]]
 
 
-def test_neurons_stay_in_blocks():
+def test_neurons_are_kept_in_blocks():
     importances = [torch.arange(64.0), torch.arange(64.0) + 40]
     kept = select_units(importances, 0.5, block=16)
     assert [len(layer) for layer in kept] == [16, 48]
@@ -39,33 +23,33 @@ def test_neurons_stay_in_blocks():
     assert kept[1] == list(range(16, 64))
 
 
-def test_a_rest_that_fills_no_block_goes_first():
+def test_incomplete_block_is_removed_first():
     (kept,) = select_units([torch.arange(20.0)], 0.2, block=16)
     assert kept == list(range(4, 20))
     assert select_units([torch.arange(20.0)], 0.0, block=16) == [list(range(20))]
 
 
 @pytest.mark.parametrize("removed", [0.0, 0.1, 0.25, 0.5, 0.8])
-def test_as_many_go_as_were_asked(removed):
+def test_number_of_removed_units_matches_ratio(removed):
     generator = torch.Generator().manual_seed(1)
     importances = [torch.rand(12, generator=generator) for _ in range(6)]
     for even in (False, True):
-        left = sum(map(len, select_units(importances, removed, even=even)))
-        assert abs(left - (1 - removed) * 72) <= (3 if even else 0.5)
+        remaining = sum(map(len, select_units(importances, removed, even=even)))
+        assert abs(remaining - (1 - removed) * 72) <= (3 if even else 0.5)
 
 
-def test_equal_importance_is_decided_by_order():
+def test_ties_are_broken_by_order():
     assert select_units([torch.ones(4), torch.ones(4)], 0.5) == [[0, 1, 2], [0]]
 
 
-def test_the_most_that_can_go():
+def test_max_removable_keeps_one_block_per_layer():
     assert max_removable([12, 12]) == pytest.approx(11 / 12)
     assert max_removable([64, 32], block=16) == pytest.approx(1 - 32 / 96)
     assert max_removable([64, 32], block=16, even=True) == 0.5
     assert max_removable([8], block=16) == 0
 
 
-def test_the_share_that_leaves_so_many_parameters():
+def test_ratio_for_parameters_reaches_the_goal():
     removed = ratio_for_parameters(0.3, removable=900, fixed=100)
     assert 100 + 900 * (1 - removed) == pytest.approx(300)
     assert ratio_for_parameters(0.05, 900, 100) > 1

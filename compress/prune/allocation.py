@@ -1,0 +1,61 @@
+"""How many heads and neurons each layer keeps, and which: pure functions of importance tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def select_units(importances: Sequence[Tensor], removed: float, block: int = 1, even: bool = False) -> list[list[int]]:
+    """Return the indices of the units that remain, by layer and in order; every layer keeps at least one block.
+
+    Units are taken a block at a time: within a layer the most important ones form the first block, the next ones the
+    second. Blocks are ranked over all layers at once by their mean importance, so that each layer loses what matters
+    least.
+
+    Args:
+        importances: of each layer's units; layers may have different numbers of them.
+        removed: share of all units to remove.
+        block: how many units are kept or removed together (a multiple of it remains, or the full layer does).
+        even: remove the same share from every layer instead.
+    """
+    if even:
+        return [kept for layer in importances for kept in select_units([layer], removed, block)]
+    orders = [torch.sort(layer, descending=True, stable=True).indices for layer in importances]
+    blocks = [
+        (first > 0, -float(importance[units].mean()), layer, units)
+        for layer, (importance, order) in enumerate(zip(importances, orders, strict=True))
+        for first, units in enumerate(torch.split(order, block))
+    ]
+    blocks.sort(key=lambda entry: entry[:3])  # each layer's first block, then the others by importance
+    target = (1.0 - removed) * sum(map(len, importances))
+    kept: list[list[int]] = [[] for _ in importances]
+    count = 0
+    for later, _, layer, units in blocks:
+        if later and abs(count + len(units) - target) > abs(count - target):
+            break
+        kept[layer] += units.tolist()
+        count += len(units)
+    return [sorted(layer) for layer in kept]
+
+
+def max_removable(counts: Sequence[int], block: int = 1, even: bool = False) -> float:
+    """Return the largest share of units that can be removed while every layer keeps a block."""
+    if even:
+        return min(1.0 - min(block, count) / count for count in counts)
+    return 1.0 - sum(min(block, count) for count in counts) / sum(counts)
+
+
+def ratio_for_parameters(remaining: float, removable: int, fixed: int) -> float:
+    """Return the share of heads and neurons to remove so that ``remaining`` of the layers' parameters are left.
+
+    Args:
+        remaining: share of parameters that is left, fixed ones included.
+        removable: parameters that belong to a head or a neuron.
+        fixed: parameters that no removal changes (biases of the outputs, normalization).
+
+    A result above 1 means that the fixed parameters alone are more than that.
+    """
+    return (1.0 - remaining) * (removable + fixed) / removable

@@ -1,0 +1,214 @@
+"""The two steps of pruning: `cut` scores and removes heads and neurons, `recover` trains what remains."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from compress.console import Console
+from compress.data.encode import bucketed_batches, encode_rows, training_examples
+from compress.data.splits.prepare_splits import load_prepared
+from compress.data.tokenizer import TextTokenizer
+from compress.families import require_prunable
+from compress.model_info import PrunedLayer, PruningInfo, TaskInfo
+from compress.models.encoder_parts import family_of, shape_of
+from compress.models.load_save import load_model, load_tokenizer
+from compress.prune.allocation import select_units
+from compress.prune.criteria import CRITERIA
+from compress.prune.mask_gradients import Loss, collect_mask_gradients
+from compress.prune.prune_ratios import layer_parameters, resolve_ratios
+from compress.prune.surgery import remove_units
+from compress.recipe.training_schema import Distill, Prune, Student
+from compress.tasks.base import Row
+from compress.train.core.training_data import fast_tokenizer
+from compress.train.distill import distill, distill_from_model, make_distill_objective
+from compress.train.distillation.embedding_projection import match_embedding_width
+from compress.train.objective import Batch, Objective, TaskObjective
+from compress.train.save_trained import TrainedModel, save_trained_model
+
+CRITERION = "taylor"
+
+BATCH_SIZE = 32
+"""Rows whose gradients are averaged before importance takes absolute values; 8 or 32 select the same units."""
+
+SCORING_LOSS = {"losses": {"soft_label": 1.0}, "hard_label": 1.0}
+"""The loss whose change importance estimates: the true labels and the teacher's outputs."""
+
+DIGITS = 4
+"""Significant digits of the importance in compress.json."""
+
+
+def cut(
+    student: Path,
+    teacher: Path | None,
+    data: Path,
+    settings: Prune,
+    seed: int,
+    work: Path,
+    *,
+    console: Console | None = None,
+) -> TrainedModel:
+    """Write the model folder of ``student`` without its least important heads and neurons to ``work``; no training.
+
+    Of several processes only the main one calls this.
+
+    Args:
+        student: the model folder to prune.
+        teacher: the model folder whose outputs are part of the scoring loss; None: the true labels alone.
+        data: a prepared data folder.
+        settings: how much to remove and how many batches to score on.
+        seed: selects the rows that are scored.
+        work: receives the result; the files of a killed attempt are removed first.
+        console: where progress is shown.
+    """
+    console = console or Console("quiet")
+    shutil.rmtree(work, ignore_errors=True)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    roles = load_prepared(data)
+    task = roles.info.task_info
+    model = _to(device, load_model(student, task))
+    rows, tokenizer = roles.rows("train"), TextTokenizer.load(student)
+    guide = match_embedding_width(model, load_model(teacher, task), rows, task, tokenizer) if teacher else None
+    batches = list(_scoring_batches(rows, task, tokenizer, settings, seed, device))
+    guide = guide and _to(device, guide)
+    pruned, pruning = cut_from_model(model, batches, settings, task, teacher=guide, console=console)
+    pruned = _to(torch.device("cpu"), pruned)
+    return save_trained_model(pruned, load_tokenizer(student), work, "cut", data, pruning=pruning)
+
+
+def recover(
+    pruned: Path,
+    teacher: Path,
+    data: Path,
+    settings: Distill,
+    seed: int,
+    work: Path,
+    *,
+    console: Console | None = None,
+    track: str | None = None,
+    unlabelled_rows: Sequence[Row] = (),
+) -> TrainedModel:
+    """Write the model folder of ``pruned``, distilled from ``teacher`` on ``data``, to ``work``.
+
+    This is distillation with a finished student; see `train.distill.distill` for the arguments.
+    """
+    return distill(
+        teacher,
+        Student(source=str(pruned)),
+        data,
+        settings,
+        seed,
+        work,
+        step="recover",
+        console=console,
+        track=track,
+        unlabelled_rows=unlabelled_rows,
+    )
+
+
+def prune_from_model(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    train_rows: Sequence[Row],
+    select_rows: Sequence[Row],
+    task: TaskInfo,
+    settings: Prune,
+    *,
+    teacher: PreTrainedModel | None = None,
+    seed: int = 0,
+    work: Path | None = None,
+    console: Console | None = None,
+    track: str | None = None,
+    unlabelled_rows: Sequence[Row] = (),
+) -> PreTrainedModel:
+    """Return a pruned copy of ``model``, recovered on canonical rows from ``teacher`` (or from ``model`` itself)."""
+    console = console or Console("quiet")
+    tokens = fast_tokenizer(model.config, tokenizer)
+    if teacher is not None:
+        teacher = match_embedding_width(model, teacher, train_rows, task, tokens)
+    batches = list(_scoring_batches(train_rows, task, tokens, settings, seed, model.device))
+    pruned, _ = cut_from_model(model, batches, settings, task, teacher=teacher, console=console)
+    if settings.recover is False:
+        return pruned
+    return distill_from_model(
+        teacher or model,
+        pruned,
+        tokenizer,
+        train_rows,
+        select_rows,
+        task,
+        settings.recover,
+        seed=seed,
+        work=work,
+        console=console,
+        track=track,
+        unlabelled_rows=unlabelled_rows,
+    )
+
+
+def cut_from_model(
+    model: PreTrainedModel,
+    batches: Sequence[Batch],
+    settings: Prune,
+    task: TaskInfo,
+    *,
+    teacher: PreTrainedModel | None = None,
+    console: Console | None = None,
+) -> tuple[PreTrainedModel, PruningInfo]:
+    """Return a copy of ``model`` without the heads and neurons that matter least on these batches, and what it kept."""
+    console = console or Console("quiet")
+    require_prunable(family_of(model))
+    heads_ratio, ffn_ratio = resolve_ratios(model, settings)
+    gradients = collect_mask_gradients(model, batches, _scoring_loss(model, teacher, task), console)
+    heads, ffn = (list(map(CRITERIA[CRITERION], layers)) for layers in (gradients.heads, gradients.ffn))
+    kept_heads = select_units(heads, heads_ratio, even=settings.even)
+    kept_ffn = select_units(ffn, ffn_ratio, settings.round_to, settings.even)
+    pruned = remove_units(copy.deepcopy(model), kept_heads, kept_ffn)
+    remaining = layer_parameters(pruned) / layer_parameters(model)
+    shapes = f"{shape_of(model).text} → {shape_of(pruned).text}"
+    console.note(f"cut: {shapes}, {remaining:.1%} of the layers' parameters remain")
+    layers = [
+        PrunedLayer(
+            heads=tuple(kept_heads[index]),
+            ffn=tuple(kept_ffn[index]),
+            heads_importance=_rounded(heads[index], kept_heads[index]),
+            ffn_importance=_rounded(ffn[index], kept_ffn[index]),
+        )
+        for index in range(len(heads))
+    ]
+    return pruned, PruningInfo(criterion=CRITERION, layers=tuple(layers))
+
+
+def _scoring_batches(
+    rows: Sequence[Row], task: TaskInfo, tokenizer: TextTokenizer, settings: Prune, seed: int, device: torch.device
+) -> Iterator[Batch]:
+    """Yield as many batches of rows drawn from train as the settings ask for, or all rows if there are fewer."""
+    drawn = np.sort(np.random.default_rng(seed).permutation(len(rows))[: BATCH_SIZE * settings.batches])
+    encoded = encode_rows((rows[int(index)] for index in drawn), task, tokenizer)
+    examples = training_examples(encoded, task)
+    size = max(1, BATCH_SIZE * len(examples.lengths) // len(encoded))  # some kinds make several examples of a row
+    for indices in bucketed_batches(examples.lengths, size, seed, epoch=0)[: settings.batches]:
+        yield {name: torch.from_numpy(array).to(device) for name, array in examples.batch(indices).items()}
+
+
+def _scoring_loss(model: PreTrainedModel, teacher: PreTrainedModel | None, task: TaskInfo) -> Loss:
+    """Return the task's loss, plus the distance to the teacher's outputs where there is a teacher."""
+    objective: Objective = TaskObjective(task)
+    if teacher is not None:
+        objective = make_distill_objective(teacher, Distill.model_validate(SCORING_LOSS), task)(model, 0)
+    return lambda pruned, batch: torch.stack(list(objective(pruned, batch).values())).sum()
+
+
+def _rounded(importance: torch.Tensor, kept: Sequence[int]) -> tuple[float, ...]:
+    return tuple(float(f"{value:.{DIGITS}g}") for value in importance[list(kept)].tolist())
+
+
+def _to(device: torch.device, model: PreTrainedModel) -> PreTrainedModel:
+    torch.nn.Module.to(model, device)
+    return model

@@ -1,0 +1,201 @@
+"""Cutting and recovering: from folders, from models in memory, and after a kill."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from compress.data.splits.prepare_splits import load_prepared, prepare
+from compress.errors import ModelError
+from compress.model_info import digests, read_info
+from compress.models.encoder_parts import family_of, layer_shapes, layers_of, part
+from compress.models.load_save import load
+from compress.prune.cut_and_recover import cut, prune_from_model, recover
+from compress.recipe.schema import Task
+from compress.recipe.training_schema import Prune
+from compress.train.core.checkpoints import training_identity
+
+GOOD, BAD = ("good", "great", "fine"), ("bad", "dull", "not")
+CLOSING = ("film", "plot", "it was so", "the bit of plot")
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    """Return a prepared data folder."""
+    folder = tmp_path_factory.mktemp("films")
+    lines = [
+        json.dumps({"text": f"the {word} {rest} {number % 7 * 'very '}", "label": label})
+        for number in range(8)
+        for label, words in (("bad", BAD), ("good", GOOD))
+        for word in words
+        for rest in CLOSING
+    ]
+    (folder / "rows.jsonl").write_text("\n".join(lines))
+    (folder / "held.jsonl").write_text("\n".join(lines[:24]))
+    sources = {
+        "train": str(folder / "rows.jsonl"),
+        "select": str(folder / "held.jsonl"),
+        "test": str(folder / "held.jsonl"),
+    }
+    task = Task.model_validate({"name": "films", "kind": "classification", "data": sources, "max_length": 32})
+    work = folder / "data"
+    work.mkdir()
+    prepare(task, 0, work)
+    return work
+
+
+RECOVER = {"epochs": 1, "batch_size": 16, "learning_rate": 1e-3, "precision": "fp32"}
+
+
+def settings(**changes):
+    return Prune.model_validate({"heads": 0.25, "ffn": 0.5, "batches": 4, "recover": RECOVER} | changes)
+
+
+def test_cut_writes_a_smaller_model_and_what_it_kept(data, tiny_folder, tmp_path):
+    student = tiny_folder("bert")
+    (tmp_path / "left-by-a-killed-attempt.bin").write_bytes(b"")
+    cut_model = cut(student, student, data, settings(), 0, tmp_path)
+    info = read_info(tmp_path)
+    assert info.step == "cut"
+    assert info.shape == cut_model.info.shape
+    assert sum(info.shape.heads) == 6
+    assert sum(info.shape.ffn) == 64
+    assert all(width % 16 == 0 for width in info.shape.ffn)
+    assert set(digests(tmp_path)) >= {"config.json", "model.safetensors", "tokenizer.json"}
+    assert not (tmp_path / "left-by-a-killed-attempt.bin").exists()
+    assert layer_shapes(load(tmp_path)) == list(zip(info.shape.heads, info.shape.ffn, strict=True))
+    assert info.pruning.criterion == "taylor"
+    for layer, heads, ffn in zip(info.pruning.layers, info.shape.heads, info.shape.ffn, strict=True):
+        assert (len(layer.heads), len(layer.heads_importance)) == (heads, heads)
+        assert (len(layer.ffn), len(layer.ffn_importance)) == (ffn, ffn)
+        assert all(value >= 0 for value in layer.heads_importance + layer.ffn_importance)
+
+
+def test_kept_indices_are_those_of_the_parents_weights(data, tiny_folder, tmp_path):
+    student = tiny_folder("bert")
+    cut(student, student, data, settings(), 0, tmp_path)
+    before, after = load(student), load(tmp_path)
+    path = family_of(before).ffn_out
+    for old, new, layer in zip(layers_of(before), layers_of(after), read_info(tmp_path).pruning.layers, strict=True):
+        assert torch.equal(part(new, path).weight, part(old, path).weight[:, list(layer.ffn)])
+
+
+def test_recovered_model_keeps_pruning_info_and_records_its_training(data, tiny_folder, tmp_path):
+    student, pruned, work = tiny_folder("bert"), tmp_path / "cut", tmp_path / "recover"
+    cut(student, student, data, settings(), 0, pruned)
+    recovered = recover(pruned, student, data, settings().recover, 0, work)
+    info = read_info(work)
+    assert info.step == "recover"
+    assert recovered.rows_seen > 0
+    assert info.shape == read_info(pruned).shape
+    assert info.pruning == read_info(pruned).pruning
+    assert info.training.updates == recovered.result.updates > 0
+    assert [entry.update for entry in info.training.history] == [entry.update for entry in recovered.result.history]
+    assert not [path for path in work.iterdir() if path.is_dir()]
+    assert (pruned / "model.safetensors").is_file()
+
+
+def test_cut_without_teacher_is_scored_by_labels_alone(data, tiny_folder, tmp_path):
+    made = cut(tiny_folder("distilbert"), None, data, settings(), 0, tmp_path)
+    assert made.rows_seen == 0
+    assert read_info(tmp_path).shape.family == "distilbert"
+    assert read_info(tmp_path).training is None
+
+
+def test_same_seed_gives_same_cut(data, tiny_folder, tmp_path):
+    student = tiny_folder("bert")
+    for name in ("one", "two"):
+        cut(student, student, data, settings(), 3, tmp_path / name)
+    assert digests(tmp_path / "one") == digests(tmp_path / "two")
+
+
+def test_training_identity_includes_the_start_weights(tiny_model):
+    model = tiny_model("bert")
+    examples = SimpleNamespace(digest=lambda: "rows")
+    objective = SimpleNamespace(modules=tuple, identity=lambda: "objective")
+
+    def identity():
+        return training_identity(model, objective, examples, settings().recover, 0)
+
+    before = identity()
+    assert identity() == before
+    model.classifier.bias.data[0] += 1e-3
+    assert identity() != before
+
+
+def test_prune_from_model_leaves_the_given_model_unchanged(data, tiny_model, tiny_tokenizer, tiny_task):
+    roles = load_prepared(data)
+    rows, held = list(roles.rows("train")), list(roles.rows("select"))
+    model = tiny_model("roberta", pad_token_id=0)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    pruned = prune_from_model(model, tiny_tokenizer, rows, held, tiny_task, settings())
+    assert layer_shapes(model) == [(4, 64), (4, 64)]
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert sum(heads for heads, _ in layer_shapes(pruned)) == 6
+    cut_only = prune_from_model(model, tiny_tokenizer, rows, held, tiny_task, settings(recover=False))
+    assert layer_shapes(cut_only) == layer_shapes(pruned)
+
+
+def test_family_that_cannot_be_pruned_is_refused(data, tiny_folder, tmp_path):
+    with pytest.raises(ModelError, match="modernbert cannot be pruned"):
+        cut(tiny_folder("modernbert"), None, data, settings(), 0, tmp_path)
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+import torch
+torch.set_num_threads(1)
+from compress.prune.cut_and_recover import recover
+from compress.recipe.training_schema import Distill
+pruned, teacher, data, work, settings = sys.argv[1:]
+recover(Path(pruned), Path(teacher), Path(data), Distill.model_validate_json(settings), 0, Path(work))
+"""
+
+
+@pytest.mark.slow
+def test_killed_recovery_ends_with_the_same_weights(data, tiny_folder, tmp_path):
+    student = tiny_folder("bert")
+    cut(student, student, data, settings(), 0, tmp_path / "cut")
+    recovery = settings(recover=RECOVER | {"epochs": 12, "checkpoint": {"minutes": None, "steps": 3}}).recover
+
+    def start(work):
+        work.mkdir(exist_ok=True)
+        arguments = [str(tmp_path / "cut"), str(student), str(data), str(work), recovery.model_dump_json()]
+        return subprocess.Popen([sys.executable, "-c", SCRIPT, *arguments], env=os.environ | {"OMP_NUM_THREADS": "1"})
+
+    full = start(tmp_path / "full")
+    killed = start(tmp_path / "killed")
+    deadline = time.monotonic() + 120
+    while not any((tmp_path / "killed").glob("training/0/*")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    killed.send_signal(signal.SIGKILL)
+    assert killed.wait() == -signal.SIGKILL
+    assert any((tmp_path / "killed").glob("training/0/*"))
+    assert start(tmp_path / "killed").wait() == 0
+    assert full.wait() == 0
+    assert digests(tmp_path / "killed") == digests(tmp_path / "full")
+
+
+@pytest.mark.slow
+def test_two_processes_recover_one_model_together(data, tiny_folder, tmp_path):
+    student = tiny_folder("bert")
+    cut(student, student, data, settings(), 0, tmp_path / "cut")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    recovery = settings().recover
+    arguments = [str(tmp_path / "cut"), str(student), str(data), str(tmp_path / "work"), recovery.model_dump_json()]
+    (tmp_path / "work").mkdir()
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    subprocess.run([*launch, str(tmp_path / "script.py"), *arguments], env=environment, check=True, timeout=200)
+    recover(tmp_path / "cut", student, data, recovery, 0, tmp_path / "alone")
+    assert read_info(tmp_path / "work").shape == read_info(tmp_path / "alone").shape
+    assert digests(tmp_path / "work").keys() == digests(tmp_path / "alone").keys()

@@ -1,0 +1,133 @@
+import copy
+
+import pytest
+import torch
+
+from compress.errors import ModelError
+from compress.models.encoder_parts import family_of, head_size, layers_of, part
+from compress.prune.mask_gradients import collect_mask_gradients, mask_gradient
+from compress.prune.prune_ratios import layer_parameters, resolve_ratios
+from compress.prune.surgery import remove_units
+from compress.recipe.training_schema import Prune
+
+
+def loss(model, batch):
+    return model(**batch).loss
+
+
+@pytest.fixture
+def batches():
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(4, 24, (3, 4, 7), generator=generator)
+    return [
+        {"input_ids": each, "attention_mask": torch.ones_like(each), "labels": torch.tensor([0, 1, 0, 1])}
+        for each in ids
+    ]
+
+
+def test_mask_gradient_sums_weight_times_gradient_over_the_columns_of_a_unit():
+    generator = torch.Generator().manual_seed(0)
+    weight, gradient = torch.randn(4, 6, generator=generator), torch.randn(4, 6, generator=generator)
+    expected = [
+        sum(float(weight[row, column] * gradient[row, column]) for row in range(4) for column in columns)
+        for columns in ((0, 1), (2, 3), (4, 5))
+    ]
+    torch.testing.assert_close(mask_gradient(weight, gradient, 3), torch.tensor(expected))
+
+
+def test_effects_that_cancel_give_zero():
+    weight, gradient = torch.tensor([[1.0, -1.0]]), torch.tensor([[2.0, 2.0]])
+    assert mask_gradient(weight, gradient, 1) == 0
+
+
+def test_every_batch_is_one_sample(tiny_model, batches):
+    model = tiny_model("bert")
+    alone = [collect_mask_gradients(model, [batch], loss) for batch in batches]
+    together = collect_mask_gradients(model, batches, loss)
+    for layer in range(2):
+        assert torch.equal(together.heads[layer], torch.cat([each.heads[layer] for each in alone]))
+        assert torch.equal(together.ffn[layer], torch.cat([each.ffn[layer] for each in alone]))
+    assert [tuple(each.shape) for each in together.heads + together.ffn] == [(3, 4), (3, 4), (3, 64), (3, 64)]
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert"])
+def test_mask_gradient_is_the_change_of_the_loss_for_a_small_mask_change(family, tiny_model, batches):
+    """To first order, scaling a head by one millionth less costs one millionth of its mask gradient."""
+    model, step = tiny_model(family).double(), 1e-6
+    found = collect_mask_gradients(model, batches[:1], loss)
+    size = head_size(model)
+    weight = part(layers_of(model)[0], family_of(model).attention_output).weight.data
+    with torch.no_grad():
+        for head in range(4):
+            kept, columns = weight.clone(), slice(head * size, (head + 1) * size)
+            costs = []
+            for sign in (1, -1):
+                weight[:, columns] = kept[:, columns] * (1 - sign * step)
+                costs.append(float(loss(model, batches[0])))
+            weight.copy_(kept)
+            cost = (costs[1] - costs[0]) / (2 * step)
+            assert cost == pytest.approx(float(found.heads[0][0, head]), rel=1e-3)
+
+
+def test_head_that_contributes_nothing_has_zero_gradient(tiny_model, batches):
+    model = tiny_model("bert")
+    family = family_of(model)
+    layer = layers_of(model)[1]
+    part(layer, family.attention_output).weight.data[:, 16:24] = 0
+    found = collect_mask_gradients(model, batches, loss)
+    assert found.heads[1].abs().sum(dim=0).argmin() == 2
+    assert not found.heads[1][:, 2].any()
+
+
+def test_model_is_unchanged(tiny_model, batches):
+    model = tiny_model("electra").train()
+    before = copy.deepcopy(model.state_dict())
+    first, second = (collect_mask_gradients(model, batches, loss) for _ in range(2))
+    assert model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert torch.equal(first.ffn[0], second.ffn[0])  # without dropout
+
+
+def test_nan_importance_is_an_error(tiny_model, batches):
+    model = tiny_model("bert")
+    model.classifier.weight.data[:] = float("nan")
+    with pytest.raises(ModelError, match="NaN or infinite"):
+        collect_mask_gradients(model, batches, loss)
+
+
+def test_loss_that_misses_layers_is_an_error(tiny_model, batches):
+    model = tiny_model("bert")
+    with pytest.raises(ModelError, match="does not reach every layer"):
+        collect_mask_gradients(model, batches, lambda model, batch: model.classifier.weight.sum())
+
+
+def test_ratios_are_the_recipes(tiny_model):
+    assert resolve_ratios(tiny_model("bert"), Prune(heads=0.25, ffn=0.5)) == (0.25, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"heads": 0.8},
+            "prune.heads: 0.8 cannot be removed: every layer keeps at least one head, so the maximum is 0.75",
+        ),
+        ({"ffn": 0.8}, "prune.ffn: 0.8 .* 16 neurons .* the maximum is 0.75"),
+        ({"ffn": 0.1, "round_to": 64}, "so the maximum is 0"),
+        ({"to": {"parameters": 0.2}}, r"prune.to.parameters: 0.2 .* the minimum is 0.\d+"),
+    ],
+)
+def test_ratios_above_the_maximum_are_refused(tiny_model, settings, message):
+    with pytest.raises(ModelError, match=message):
+        resolve_ratios(tiny_model("bert"), Prune(**settings))
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert"])
+def test_parameter_goal_is_reached(tiny_model, family):
+    model = tiny_model(family)
+    heads, ffn = resolve_ratios(model, Prune(to={"parameters": 0.51}))
+    assert heads == ffn
+    kept = round(4 * (1 - heads)), round(64 * (1 - ffn))
+    pruned = remove_units(copy.deepcopy(model), [range(kept[0])] * 2, [range(kept[1])] * 2)
+    assert layer_parameters(pruned) / layer_parameters(model) == pytest.approx(0.51, abs=0.02)
