@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from compress.data.splits.prepare_splits import load_prepared, prepare
+from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.errors import ModelError
 from compress.model_info import digests, read_info
 from compress.models.encoder_parts import family_of, layer_shapes, layers_of, part
@@ -47,7 +47,7 @@ def data(tmp_path_factory):
     task = Task.model_validate({"name": "films", "kind": "classification", "data": sources, "max_length": 32})
     work = folder / "data"
     work.mkdir()
-    prepare(task, 0, work)
+    prepare_splits(task, 0, work)
     return work
 
 
