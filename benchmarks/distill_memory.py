@@ -26,8 +26,8 @@ from benchmarks.report import Report, Store, beginning, carry_out, in_place, pos
 from compress import __version__
 from compress.console import Console, duration
 from compress.measure.result_base import ResultModel
-from compress.measure.timing.cpu_affinity import cores_for
-from compress.measure.timing.worker_process import last_words
+from compress.measure.timing.cpu_affinity import own_cores
+from compress.measure.timing.worker_process import error_line
 from compress.pipeline.strip_paths import strip_paths
 
 SOURCE = "minilm-l6"
@@ -159,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _all(given: argparse.Namespace, work: Path, store: Store[MemoryReport], console: Console) -> None:
     """A process for each number of rows."""
-    place = Place(given.threads, cores_for(given.threads))
+    place = Place(given.threads, own_cores(given.threads))
     for rows in given.rows:
         room = work / str(rows)
         room.mkdir()
@@ -194,7 +194,7 @@ def one_process(work: Path, count: int, steps: int, place: Place, console: Conso
     words = ["-m", "benchmarks.distill_memory", "--measure", str(work), "--steps", str(steps)]
     done = held([sys.executable, *words], work, place)
     if done.returncode:
-        return Peak(rows=count, reason=f"not run: {strip_paths(last_words(done.stderr)) or 'it said nothing'}")
+        return Peak(rows=count, reason=f"not run: {strip_paths(error_line(done.stderr)) or 'it said nothing'}")
     answer = json.loads((work / ANSWER).read_text(encoding="utf-8"))
     return Peak(rows=count, seconds=time.monotonic() - start, reason=None, **answer)
 

@@ -13,7 +13,7 @@ from benchmarks.distill_throughput.race import Setting, planned, race
 from benchmarks.distill_throughput.rows import ThroughputReport
 from benchmarks.report import Store, beginning, carry_out, chosen, in_place, positive, run
 from compress.console import Console
-from compress.measure.timing.cpu_affinity import cores_for
+from compress.measure.timing.cpu_affinity import own_cores
 
 ROWS, TRIAL_ROWS, ROUNDS = 1920, 96, 3
 
@@ -63,7 +63,7 @@ def _race(given: argparse.Namespace, work: Path, store: Store[ThroughputReport],
 
     torch.set_num_threads(given.threads)
     workshop = Workshop(work, console, given.rows, trial=given.trial)
-    place = Place(given.threads, cores_for(given.threads))
+    place = Place(given.threads, own_cores(given.threads))
     setting = Setting(workshop, place, given.rounds, given.rows, given.batch)
     store.update(data=workshop.source, metric=workshop.task.metric)
     if any(CASES[key].scored for key in given.cases):

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.distill_throughput.environments import TEXTBREWER, TORCHDISTILL, Environment
 from benchmarks.distill_throughput.job import ANSWER, Job
 from benchmarks.harness.tools import held_to
-from compress.measure.timing.worker_process import last_words, worker_environment
+from compress.measure.timing.worker_process import error_line, worker_environment
 from compress.pipeline.strip_paths import strip_paths
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,7 +73,7 @@ def run(contestant: Contestant, job: Job, place: Place) -> dict[str, Any]:
         raise Failed(f"{contestant.name} was not done in {PATIENCE:.0f} s") from error
     answer = job.output / ANSWER
     if done.returncode or not answer.is_file():
-        said = strip_paths(last_words(done.stderr or done.stdout)) or "it said nothing"
+        said = strip_paths(error_line(done.stderr or done.stdout)) or "it said nothing"
         raise Failed(f"{contestant.name} ended with {done.returncode}: {said}")
     told: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
     if not told["rows"]:

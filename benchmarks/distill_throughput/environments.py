@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compress.data.loading.quickstart_dataset import cache_folder
-from compress.measure.timing.worker_process import last_words
+from compress.measure.timing.worker_process import error_line
 from compress.pipeline.strip_paths import strip_paths
 
 TORCH = "torch==2.13.0"
@@ -68,7 +68,7 @@ class Environment:
         except subprocess.TimeoutExpired as error:
             raise NotInstalled(f"{self.name} was not installed in {PATIENCE:.0f} s") from error
         if done.returncode:
-            raise NotInstalled(f"{self.name} cannot be installed: {strip_paths(last_words(done.stderr))}")
+            raise NotInstalled(f"{self.name} cannot be installed: {strip_paths(error_line(done.stderr))}")
 
 
 BASE = (TORCH, "numpy==2.4.6", "safetensors==0.8.0")

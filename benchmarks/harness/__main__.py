@@ -14,7 +14,7 @@ from benchmarks.harness.rows import HarnessReport, Row
 from benchmarks.harness.setting import Setting
 from benchmarks.report import Store, beginning, carry_out, chosen, in_place, now, positive, run
 from compress.console import Console
-from compress.measure.timing.cpu_affinity import cores_for
+from compress.measure.timing.cpu_affinity import own_cores
 from compress.recipe.measure_schema import Measure
 
 BESIDE = ("bare", "bert_perf_test", "benchmark_app")
@@ -77,7 +77,7 @@ def _check(given: argparse.Namespace, work: Path, store: Store[HarnessReport], c
     setting = Setting(
         files=files,
         work=work,
-        cores=cores_for(given.threads),
+        cores=own_cores(given.threads),
         threads=given.threads,
         batch=1,
         length=given.length,

@@ -13,7 +13,7 @@ from benchmarks.harness.rows import Pairing, Row
 from benchmarks.harness.setting import Setting, run_session
 from benchmarks.harness.tools import held_to
 from compress.environment import usable_cores
-from compress.measure.interference.interference import MOST_BESIDE
+from compress.measure.interference.verdict import MAX_NEIGHBOUR_LOAD
 from compress.measure.timing.latency import Job
 
 HANDICAP = 0.03
@@ -132,7 +132,7 @@ def check_neighbour(setting: Setting) -> Iterator[Row]:
             mine.append(_neighbour_session(setting, case, number))
             if case != QUIET:
                 # One busy core is felt wherever it is, unless there are others that it might be instead.
-                felt = case == HELD or others < 1.0 / MOST_BESIDE
+                felt = case == HELD or others < 1.0 / MAX_NEIGHBOUR_LOAD
                 yield verdicts.neighbour(
                     _neighbour_row(case), seen[QUIET], mine, count, felt=felt, ratio_decides=case != HELD
                 )
@@ -173,7 +173,7 @@ def busy(cores: Sequence[int] | None) -> Iterator[None]:
 
 def _job(setting: Setting, key: str, precision: str, slowed: float = 0.0) -> Job:
     folder = setting.files.exported[precision]
-    return Job(key, folder, None, setting.place, setting.batch, setting.length, slowed=slowed)
+    return Job(key, folder, None, setting.place, setting.batch, setting.length, delay=slowed)
 
 
 def _half(sessions: int) -> int:

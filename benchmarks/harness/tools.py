@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.harness import bare_loop
-from compress.measure.timing.worker_process import last_words, worker_environment
+from compress.measure.timing.worker_process import error_line, worker_environment
 from compress.pipeline.strip_paths import strip_paths
 
 PATIENCE = 180.0
@@ -174,7 +174,7 @@ def missing(tool: Tool) -> str | None:
 
 
 def _reason(said: str) -> str:
-    return strip_paths(last_words(said)) or "it said nothing"
+    return strip_paths(error_line(said)) or "it said nothing"
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The base of everything that is measured and kept, and a value with its interval."""
+"""The base class of stored results, and a value with its interval."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class ResultModel(BaseModel):
-    """Never changed in place, never NaN; keys that a later version added are passed over when read."""
+    """Immutable and without NaN; keys that a later version added are ignored when read."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
@@ -17,3 +17,8 @@ class Score(ResultModel):
     value: float
     low: float
     high: float
+
+    @property
+    def relative_half_width(self) -> float:
+        """Half the interval's width over the value."""
+        return (self.high - self.low) / 2 / self.value

@@ -57,17 +57,19 @@ class Grid(Frozen):
 class Measure(Frozen):
     """What the timing session measures, and for how long."""
 
-    rounds: Natural = Field(30, ge=3, le=10_000)
-    """Turns of every variant; the turns of all variants interleave. Models whose calls take longer than a turn get
-    fewer, down to one a process."""
-    processes: Natural = Field(10, le=1_000)
-    """Fresh processes that the turns of a variant are spread over: two processes of one model differ by a percent or
-    so, and only more of them show by how much. Variants that take long to start get fewer."""
+    budget: Annotated[Positive, duration] | None = None
+    """`30s` or `5m` for everything that is measured: timing at all targets and in the grid, memory, and the machine's
+    limits. As many rounds as fit; the precision reached is reported. By default about a minute and a half, of which
+    timing at the targets takes half."""
+    rounds: Natural | None = Field(None, ge=3, le=10_000)
+    """Turns of every variant instead of a budget (30 where only `processes` is given); the turns of all variants
+    interleave. Models whose calls take longer than a turn get fewer, down to one a process."""
+    processes: Natural | None = Field(None, le=1_000)
+    """Fresh processes that the turns of a variant are spread over, instead of a budget (10 if only `rounds` is given):
+    two processes of one model differ by a percent or so, and only more of them show by how much. Variants that take
+    long to start get fewer."""
     seconds: PositiveFloat = Field(0.25, le=3_600)
     """Length of a turn, shared by timing the model alone and end to end."""
-    budget: Annotated[Positive, duration] | None = None
-    """`30s` or `5m` for all variants at one target: as many rounds as fit, instead of `rounds`; the report states the
-    precision reached."""
     grid: Grid | None = None
     callers: Annotated[tuple[Annotated[Natural, Field(le=10_000)], ...], as_list] = ()
     """Numbers of concurrent callers, each waiting for its output before it calls again: throughput against p95."""
@@ -77,3 +79,8 @@ class Measure(Frozen):
     """Perturbations of the test texts under which every variant is scored again."""
     bootstrap: Natural = Field(1000, ge=100, le=100_000)
     """Resamples for each confidence interval."""
+
+    @property
+    def by_rounds(self) -> bool:
+        """Whether rounds or processes are set, so that they decide how long timing takes, and no budget."""
+        return self.budget is None and (self.rounds is not None or self.processes is not None)

@@ -13,7 +13,7 @@ for name in ("torch", "onnx", "transformers", "datasets", "openvino", "pynvml", 
 import compress.measure
 for found in pkgutil.walk_packages(compress.measure.__path__, "compress.measure."):
     importlib.import_module(found.name)
-from compress.measure.roofline.cpu_matmul_bench import CPU_KERNELS, time_products
+from compress.measure.roofline.matmul_bench import CPU_KERNELS, time_products
 found, missing = time_products(CPU_KERNELS, ((8, 8, 8),), 1, 0.0)
 assert {rate.kernel for _, rate in found} == {"numpy matmul"}, found
 """

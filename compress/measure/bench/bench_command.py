@@ -1,4 +1,4 @@
-"""The command: options as they were typed in, figures shown and kept."""
+"""The command: parse the options, run the bench, show and write its results."""
 
 from __future__ import annotations
 
@@ -28,14 +28,13 @@ def bench_and_show(
     output: Path | None = None,
     limits: bool = False,
 ) -> None:
-    """Run a bench, show it in the console's format, and fail where nothing could be timed or the file not be written.
+    """Run a bench and show it in the console's format; fail if nothing could be timed or the file not be written.
 
-    What was finished before an interruption is shown too; in json it is not, since half a document would pass for a
-    whole one.
+    After an interruption the finished sessions are shown too, but not as json: half a document would look complete.
     """
-    kept = BenchOutput(output, console)
+    written = BenchOutput(output, console)
     try:
-        found = bench(
+        result = bench(
             models,
             read_targets(targets),
             against=against,
@@ -44,14 +43,14 @@ def bench_and_show(
             settings=read_settings(rounds, seconds, budget, callers),
             limits=limits,
             console=console,
-            kept=kept,
+            on_session=written,
         )
     except KeyboardInterrupt:
-        if kept.found is not None and console.format != "json":
-            show(kept.found, console)
+        if written.result is not None and console.format != "json":
+            show(written.result, console)
         raise
-    show(found, console)
-    if not found.timed:
+    show(result, console)
+    if not result.timed:
         raise CompressError("nothing could be timed; the rows say why")
-    if kept.fault is not None:
-        raise CompressError(kept.fault)
+    if written.error is not None:
+        raise CompressError(written.error)

@@ -1,4 +1,4 @@
-"""From the words on the command line to models that can be timed, each with the way it is asked to run."""
+"""Resolves the models on the command line: their path, and the variant in which each runs."""
 
 from __future__ import annotations
 
@@ -17,27 +17,26 @@ from compress.runtime.model_formats import FP32, RUN_MODES, describe_model_file
 from compress.tasks import kind_of
 from compress.tasks.base import TaskInput
 
-BUILT = "variants that must be built first are timed by their own folder: compress export MODEL FOLDER"
-
-MEANT = (
+EXPORT_HINT = "variants that must be built first are timed by their own folder: compress export MODEL FOLDER"
+MODEL_HINT = (
     f"a model is a folder, a file that ends in {describe_bare_files()}, a card (compress ls), or a hub id owner/name"
 )
 
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """One model as it was asked for."""
+    """One model of the command line."""
 
     name: str
     path: Path | None
-    """None where it is not there."""
+    """None where it does not exist."""
     variant: VariantInfo | None = None
     reason: str | None = None
-    """Why it is not there."""
+    """Why it does not exist."""
 
     @property
     def size(self) -> Footprint | None:
-        """Its footprint, where it is there and its weights are known."""
+        """Its footprint; None where it does not exist or its weights are not found."""
         try:
             return footprint(self.path, self.variant) if self.path else None
         except CompressError:
@@ -45,7 +44,7 @@ class ModelEntry:
 
     @property
     def info(self) -> FolderInfo | None:
-        """What its folder says of it; None where it says nothing, or what cannot be read: that is told on opening."""
+        """The information in its folder; None without any, or if it cannot be read, which is reported on opening."""
         try:
             return find_info(self.path) if self.path else None
         except CompressError:
@@ -53,12 +52,12 @@ class ModelEntry:
 
     @property
     def task(self) -> TaskInfo | None:
-        """What it answers; None where it does not say."""
+        """Its task; None where it is unknown."""
         return self.info.task if self.info else None
 
     @property
     def precision(self) -> str:
-        """That its layers compute in: the way it is asked to run says so, or its folder does."""
+        """The precision of its layers: that of the requested variant, or else of its folder."""
         own = self.info.variant if self.info else None
         if self.variant is None or self.variant.precision == STORED_PRECISION:
             own = own or self.variant
@@ -66,28 +65,37 @@ class ModelEntry:
         return self.variant.precision
 
     @property
-    def reach(self) -> int | None:
-        """The most pieces that it can read; None where it does not tell."""
-        return _reach(self.path) if self.path else None
+    def max_length(self) -> int | None:
+        """The most pieces that it can read; None where it is unknown."""
+        if self.path is None:
+            return None
+        folder = self.path if self.path.is_dir() else self.path.parent
+        try:
+            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        if not isinstance(config, dict):
+            return None
+        padding = config.get("pad_token_id")
+        return max_positions(config, padding if isinstance(padding, int) else None)
 
 
-def read_models(words: Sequence[str]) -> list[ModelEntry]:
-    """Find every model; one that is not there says why, and the others are timed all the same.
+def resolve_models(arguments: Sequence[str]) -> list[ModelEntry]:
+    """Resolve every model; one that does not exist gets a reason, and the others are timed all the same.
 
     Raises:
-        UsageError: what stands after a colon is no way to run a model that is there.
+        UsageError: the part after a colon is no variant of an existing model.
     """
-    if not words:
+    if not arguments:
         raise UsageError("no model is given.", hint="compress bench MODEL MODEL …")
-    split = [_split(word) for word in words]
-    if not all(model for model, _ in split):
+    parts = [_split(argument) for argument in arguments]
+    if not all(model for model, _ in parts):
         raise UsageError("the name of a model is empty.")
-    names = _apart(words)
-    return [_entry(name, model, way) for name, (model, way) in zip(names, split, strict=True)]
+    return [_entry(name, *part) for name, part in zip(_unique_names(arguments), parts, strict=True)]
 
 
-def texts_read(entries: Iterable[ModelEntry]) -> tuple[int, int | None] | None:
-    """Least and most texts that their tasks read at a time; None where no model says what its task is."""
+def texts_per_row(entries: Iterable[ModelEntry]) -> tuple[int, int | None] | None:
+    """Return the least and most texts that a row of the models' tasks has; None where no task is known."""
     tasks = [entry.task for entry in entries if entry.task is not None]
     several = [task for task in tasks if len(task.text) > 1]
     if not several:
@@ -96,14 +104,14 @@ def texts_read(entries: Iterable[ModelEntry]) -> tuple[int, int | None] | None:
 
 
 def check_text(text: TaskInput, entries: Iterable[ModelEntry]) -> None:
-    """A UsageError where a model that reads several texts at a time cannot read these."""
+    """Raise a UsageError if a model that reads several texts at a time cannot read these."""
     for task in (entry.task for entry in entries):
         if task is not None and len(task.text) > 1:
             kind_of(task).from_input(text, task)
 
 
 def chosen_base(against: str | None, names: Sequence[str]) -> str:
-    """The model that ratios are to: the first one, or the one named."""
+    """Return the model that ratios are to: the named one, or the first."""
     if against is None:
         return names[0]
     if against in names:
@@ -111,56 +119,53 @@ def chosen_base(against: str | None, names: Sequence[str]) -> str:
     raise UsageError(f"--against {against}: no model of this bench is called that{nearest(against, names)}")
 
 
-def _split(word: str) -> tuple[str, str | None]:
-    """`model.onnx:MODE` as its two parts; a path may have colons of its own."""
-    model, colon, way = word.rpartition(":")
-    if not colon or _there(word):
-        return word, None
-    if way in RUN_MODES:
-        return model, way
-    if _there(model):
-        if way == _own(Path(model).expanduser()):
+def _split(argument: str) -> tuple[str, str | None]:
+    """Split `model.onnx:MODE` into model and variant; a path may have colons of its own."""
+    model, colon, variant = argument.rpartition(":")
+    if not colon or _exists(argument):
+        return argument, None
+    if variant in RUN_MODES:
+        return model, variant
+    if _exists(model):
+        info = ModelEntry("", Path(model).expanduser()).info
+        if info and info.variant and info.variant.name == variant:  # an exported folder, named by what it contains
             return model, None
-        raise UsageError(f"{word}: a model that is there cannot run as '{way}'{nearest(way, RUN_MODES)}", hint=BUILT)
-    return word, None
+        raise UsageError(f"{argument}: this model cannot run as '{variant}'{nearest(variant, RUN_MODES)}", EXPORT_HINT)
+    return argument, None
 
 
-def _own(path: Path) -> str | None:
-    """The variant that an exported folder holds: by that name it runs as it is."""
-    info = ModelEntry("", path).info
-    return info.variant.name if info and info.variant else None
+def _exists(argument: str) -> bool:
+    return bool(argument) and Path(argument).expanduser().exists()
 
 
-def _there(word: str) -> bool:
-    return bool(word) and Path(word).expanduser().exists()
-
-
-def _apart(words: Iterable[str]) -> list[str]:
-    """The words, and for those that stand more than once a number: `a`, `a (2)`."""
+def _unique_names(arguments: Iterable[str]) -> list[str]:
+    """Return the arguments, repeated ones with a number: `a`, `a (2)`."""
     names: list[str] = []
-    for word in words:
+    for argument in arguments:
         count = 1
-        while (name := word if count == 1 else f"{word} ({count})") in names:
+        while (name := argument if count == 1 else f"{argument} ({count})") in names:
             count += 1
         names.append(name)
     return names
 
 
-def _entry(name: str, model: str, way: str | None) -> ModelEntry:
-    variant = RUN_MODES[way] if way else None
+def _entry(name: str, model: str, variant_name: str | None) -> ModelEntry:
+    variant = RUN_MODES[variant_name] if variant_name else None
     try:
-        return ModelEntry(name, describe_model_file(_locate(model)).path, variant)
+        return ModelEntry(name, describe_model_file(_local_path(model)).path, variant)
     except CompressError as error:
         return ModelEntry(name, None, variant, error.full_message)
 
 
-def _locate(model: str) -> Path:
-    """The local place of a model; a hub id or a card's weights are fetched."""
+def _local_path(model: str) -> Path:
+    """Return the local path of a model; a hub id or a card's weights are downloaded."""
     path = Path(model).expanduser()
     if path.exists():
         return path
-    if not model or _local(path, model):
-        raise UsageError(f"there is no file or folder {model}{_neighbour(path)}")
+    if not model or _must_be_path(path, model):
+        siblings = [sibling.name for sibling in path.parent.iterdir()] if path.parent.is_dir() else []
+        guess = nearest(path.name, siblings).partition(" (")[0]
+        raise UsageError(f"there is no file or folder {model}{guess}")
     from compress.cards import available
     from compress.model_sources import source_kind
 
@@ -168,7 +173,7 @@ def _locate(model: str) -> Path:
         source_kind(model, "teachers")  # a card or a hub id
     except UsageError as error:
         known = nearest(model, available("teachers"))
-        raise UsageError(f"no file, folder or card is called '{model}'{known}", hint=MEANT) from error
+        raise UsageError(f"no file, folder or card is called '{model}'{known}", hint=MODEL_HINT) from error
     require("torch", "train")
     require("huggingface_hub", "hub")
     from compress.models.fetch import fetch
@@ -176,26 +181,8 @@ def _locate(model: str) -> Path:
     return fetch(model)
 
 
-def _local(path: Path, model: str) -> bool:
-    """Whether a word that names nothing here can only have meant a path: `owner/name` may be a hub id."""
+def _must_be_path(path: Path, model: str) -> bool:
+    """Whether a name that does not exist can only be a path: `owner/name` may be a hub id."""
     if path.suffix in BARE_FILES or model.startswith((".", "/", "~")) or path.is_absolute():
         return True
     return len(path.parts) > 1 and path.parent.is_dir()
-
-
-def _neighbour(path: Path) -> str:
-    """The entry of the same folder that was most likely meant."""
-    names = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
-    return nearest(path.name, names).partition(" (")[0]
-
-
-def _reach(path: Path) -> int | None:
-    config = (path if path.is_dir() else path.parent) / "config.json"
-    try:
-        told = json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    if not isinstance(told, dict):
-        return None
-    padding = told.get("pad_token_id")
-    return max_positions(told, padding if isinstance(padding, int) else None)

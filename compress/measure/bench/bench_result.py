@@ -1,4 +1,4 @@
-"""What `compress bench` leaves: every figure of every session, ready for JSON, and readable again."""
+"""The results of `compress bench`: every figure of every session, as JSON."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from compress.measure.timing.latency import Latency
 from compress.recipe.measure_schema import Measure
 
 UNUSED = ("grid", "memory", "robustness")
-"""Settings that a bench has no use for: its own grid stands in its sessions."""
+"""Settings that a bench does not use: its grid is an option of its own."""
 
 
 class BenchModel(ResultModel):
     """One model of a bench."""
 
     name: str
-    """As it was typed; a model that was typed twice is told apart by a number."""
+    """As on the command line; a repeated model has a number."""
     variant: str | None = None
-    """How it was asked to run; None: the plainest way for what it is."""
+    """The requested variant; None: the default for its format."""
     footprint: Footprint | None = None
-    """None where it is not there, or holds no weights that are known."""
+    """None where it does not exist, or no weights are found."""
 
 
 class TimedModel(ResultModel):
@@ -34,32 +34,32 @@ class TimedModel(ResultModel):
 
     latency: Latency
     ratio: Score | None = None
-    """How many times faster than the base of the bench; None where one of them has no figure."""
+    """How many times faster than the base; None where one of them has no figure."""
     shares: LimitShares | None = None
-    """Of the machine's own limits; None where those are not known, or the model was not timed."""
+    """Of the machine's limits; None where those are unknown, or the model was not timed."""
 
 
 class Comparison(ResultModel):
-    """All models at one place, batch and length, timed in turns."""
+    """All models on one device, at one batch and length, timed in turns."""
 
     title: str
     device: Literal["cpu", "cuda"]
     threads: int
     batch: int
     length: int | Literal["data"]
-    """Word pieces of every input, or the lengths of the texts that were given."""
+    """Word pieces of every input, or the lengths of the texts."""
     models: Mapping[str, TimedModel]
     seconds: float
-    """What the whole session took."""
+    """Duration of the session."""
 
     @property
     def timed(self) -> bool:
         """Whether any model has a figure here."""
-        return any(one.latency.timed for one in self.models.values())
+        return any(timed.latency.timed for timed in self.models.values())
 
 
 class Bench(ResultModel):
-    """Everything that one bench found out."""
+    """All results of one bench."""
 
     schema_version: Literal[1] = 1
     what: Literal["bench"] = "bench"
@@ -70,20 +70,20 @@ class Bench(ResultModel):
     models: tuple[BenchModel, ...]
     settings: Measure
     texts: int | None = None
-    """How many texts gave the lengths; None where all lengths were fixed."""
+    """Number of texts that gave the lengths; None where all lengths were fixed."""
     surroundings: MachineSnapshot | None = None
     limits: tuple[MachineLimits, ...] = ()
-    """Of this machine, where they have been measured before."""
+    """Of this machine, where they have been measured."""
     targets: tuple[Comparison, ...] = ()
     grid: tuple[Comparison, ...] = ()
-    """Batches and lengths that were asked for beside the targets' own; one that is a target's own stands in both."""
+    """The requested batches and lengths; one that is a target's own is in both."""
 
     @field_serializer("settings", mode="wrap")
     def _used(self, settings: Measure, write: SerializerFunctionWrapHandler, _: SerializationInfo) -> dict[str, Any]:
-        """Without what belongs to runs alone."""
+        """Leave out what only runs use."""
         return {name: value for name, value in write(settings).items() if name not in UNUSED}
 
     @property
     def timed(self) -> bool:
-        """Whether anything could be timed at all."""
+        """Whether anything could be timed."""
         return any(session.timed for session in (*self.targets, *self.grid))

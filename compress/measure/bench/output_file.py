@@ -1,4 +1,4 @@
-"""The file that `--output` names: checked before anything is timed, written anew after every session."""
+"""The file of `--output`: checked before anything is timed, rewritten after every session."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from compress.measure.bench.bench_result import Bench
 
 @dataclass
 class BenchOutput:
-    """Holds what a bench has found so far, and writes it where a file is named."""
+    """Remembers the latest results of a bench, and writes them if a file is given."""
 
     path: Path | None = None
     console: Console = field(default_factory=lambda: Console("quiet"))
-    found: Bench | None = None
-    fault: str | None = None
-    """Why the file does not hold what was found last; None where it does, or none is named."""
+    result: Bench | None = None
+    error: str | None = None
+    """Why the file does not have the latest results."""
 
     def __post_init__(self) -> None:
-        """Refuse a file that could not be written in the end, or that holds something else."""
+        """Refuse a file that cannot be written, or that has other content."""
         if self.path is not None:
             _check(self.path)
 
-    def __call__(self, found: Bench) -> None:
-        """Take what there is now; where it cannot be written, timing goes on, and `fault` says why."""
-        self.found = found
+    def __call__(self, result: Bench) -> None:
+        """Write the results so far; if that fails, timing continues and `error` says why."""
+        self.result = result
         if self.path is None:
             return
-        before, self.fault = self.fault, None
+        before, self.error = self.error, None
         try:
-            atomic_write(self.path, json.dumps(found.model_dump(mode="json"), indent=2) + "\n")
+            atomic_write(self.path, json.dumps(result.model_dump(mode="json"), indent=2) + "\n")
         except OSError as error:
-            self.fault = f"{self.path} cannot be written: {error.strerror or error}"
-            if self.fault != before:
-                self.console.warn(self.fault)
+            self.error = f"{self.path} cannot be written: {error.strerror or error}"
+            if self.error != before:
+                self.console.warn(self.error)
 
 
 def read_bench(path: Path) -> Bench:
-    """What `--output` wrote."""
+    """Return the content of an output file."""
     try:
         return Bench.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
@@ -60,9 +60,9 @@ def _check(path: Path) -> None:
     if not path.parent.is_dir():
         raise UsageError(f"--output {path}: there is no folder {path.parent}.")
     if not os.access(path.parent, os.W_OK):
-        raise UsageError(f"--output {path}: the folder {path.parent} cannot be written to.")
+        raise UsageError(f"--output {path}: the folder {path.parent} is not writable.")
     if path.exists():
         try:
             read_bench(path)
         except UsageError as error:
-            raise UsageError(f"--output {path} holds something else already; name another file.") from error
+            raise UsageError(f"--output {path} has other content already; name another file.") from error

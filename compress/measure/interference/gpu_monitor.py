@@ -1,88 +1,68 @@
-"""What else an accelerator did during a turn: other processes on it, and what held its clock down. Through NVML."""
+"""What else an accelerator did during a turn: other processes' load, and what limited its clock. Read through NVML."""
 
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from compress.measure.resources.energy import NvmlUnavailable, first_accelerator
+from compress.measure.resources.nvml import Nvml, NvmlUnavailable
 
-NOT_WATCHED = "not watched on CUDA: "
-HELD_DOWN = {0x04: "its power limit", 0x08: "heat or power", 0x20: "heat", 0x40: "heat", 0x80: "the power supply"}
-"""NVML's clock event reasons that slow a device down against its will, as bits."""
+NOT_MONITORED = "not watched on CUDA: "
+CLOCK_LIMITS = {0x04: "its power limit", 0x08: "heat or power", 0x20: "heat", 0x40: "heat", 0x80: "the power supply"}
+"""NVML's clock event reasons that slow a device down, as bits."""
 
 
 @dataclass(frozen=True)
 class GpuMonitor:
-    """One accelerator, or why it is not watched."""
+    """One accelerator, or why it is not monitored."""
 
     missing: str | None = None
-    nvml: Any = None
-    handle: Any = None
+    nvml: Nvml | None = None
 
     @classmethod
     def find(cls, device: Literal["cpu", "cuda"]) -> GpuMonitor:
-        """The accelerator that this process sees first; nothing to watch on the CPU."""
+        """Return the monitor of the first visible accelerator; an empty one on the CPU."""
         if device == "cpu":
             return cls()
         try:
-            nvml, handle = first_accelerator()
-            _reasons(nvml, handle)
+            nvml = Nvml.open()
+            nvml.clock_event_bits()
         except NvmlUnavailable as reason:
-            return cls(missing=f"{NOT_WATCHED}{reason}")
-        except Exception as error:  # noqa: BLE001 - NVML's own errors have no common name without NVML
-            return cls(missing=f"{NOT_WATCHED}NVML says: {error}")
-        return cls(nvml=nvml, handle=handle)
+            return cls(missing=f"{NOT_MONITORED}{reason}")
+        return cls(nvml=nvml)
 
-    def look(self) -> int:
-        """A moment, by the clock of NVML's samples: microseconds since 1970."""
-        return time.time_ns() // 1000
-
-    def held_down(self) -> tuple[str, ...] | None:
-        """What holds the clock down just now; None where nothing tells."""
-        if self.handle is None:
+    def clock_limits(self) -> tuple[str, ...] | None:
+        """Return what limits the clock just now; None where it is unknown."""
+        if self.nvml is None:
             return None
         try:
-            bits = _reasons(self.nvml, self.handle)
-        except self.nvml.NVMLError:
+            bits = self.nvml.clock_event_bits()
+        except NvmlUnavailable:
             return None
-        return tuple(dict.fromkeys(words for bit, words in HELD_DOWN.items() if bits & bit))
+        return tuple(dict.fromkeys(reason for bit, reason in CLOCK_LIMITS.items() if bits & bit))
 
-    def others(self, since: int) -> float | None:
-        """The share of the accelerator that processes of others have used since ``since``; None where nothing tells.
+    def other_load(self, since: int) -> float | None:
+        """Return the share of the accelerator that other processes have used since ``since``; None where unknown.
 
-        A container may number processes otherwise than NVML does: where this process is not on its list, nobody on it
-        can be told from the session's own workers.
+        A container may number processes differently from NVML: if this process is not in NVML's list, the session's own
+        workers cannot be recognised in it.
         """
-        if self.handle is None:
+        if self.nvml is None:
             return None
         try:
-            there = {one.pid for one in self.nvml.nvmlDeviceGetComputeRunningProcesses(self.handle)}
-            if os.getpid() not in there:
+            if os.getpid() not in self.nvml.process_memory():
                 return None
-            samples = self.nvml.nvmlDeviceGetProcessUtilization(self.handle, since)
-        except self.nvml.NVMLError as error:
-            return 0.0 if isinstance(error, getattr(self.nvml, "NVMLError_NotFound", ())) else None
-        used: dict[int, list[int]] = {}
-        for one in samples:
-            if one.timeStamp > since and one.pid not in _family():
-                used.setdefault(one.pid, []).append(one.smUtil)
-        return min(1.0, sum(sum(shares) / len(shares) for shares in used.values()) / 100.0)
+            loads = self.nvml.process_loads(since)
+        except NvmlUnavailable:
+            return None
+        own = _session_processes() if loads else set()
+        others = (sum(samples) / len(samples) for process, samples in loads.items() if process not in own)
+        return min(1.0, sum(others) / 100.0)
 
 
-def _reasons(nvml: Any, handle: Any) -> int:
-    """The reasons in force; NVML called them throttle reasons once."""
-    try:
-        ask = nvml.nvmlDeviceGetCurrentClocksEventReasons
-    except AttributeError:
-        ask = nvml.nvmlDeviceGetCurrentClocksThrottleReasons
-    return int(ask(handle))
-
-
-def _family() -> set[int]:
-    """This process and the others that the same session has started."""
+def _session_processes() -> set[int]:
+    """Return this process and the others that the same session has started."""
     import psutil
 
     return {os.getpid(), *(child.pid for child in psutil.Process(os.getppid()).children())}

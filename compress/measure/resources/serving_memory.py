@@ -1,4 +1,4 @@
-"""How much memory serving takes: a fresh process for every batch, which loads one model and answers a few times."""
+"""How much memory serving takes: a fresh process that loads one model and runs it a few times at each batch size."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from compress.errors import OutOfMemory
 from compress.measure.result_base import ResultModel
 from compress.measure.timing.process_limits import device_memory, peak_memory, resident_memory
 from compress.measure.timing.subprocess_task import (
@@ -20,10 +21,10 @@ from compress.measure.timing.subprocess_task import (
 )
 from compress.model_info import VariantInfo
 
-PATIENCE = 300.0
-"""Seconds for loading a model and answering a few times."""
-ANSWERS = 5
-"""Runtimes keep what the first answers needed; after so many nothing more is added."""
+TIMEOUT = 300.0
+"""Seconds for loading a model and running it a few times."""
+CALLS = 5
+"""Runtimes keep the buffers of the first calls; after so many nothing more is added."""
 
 
 class ServingMemory(ResultModel):
@@ -34,24 +35,30 @@ class ServingMemory(ResultModel):
     length: int = 128
     """Word pieces of every row."""
     resident: int | None = None
-    """Bytes that stay in memory once it has answered a few times."""
+    """Bytes that remain in memory after a few calls."""
     peak: int | None = None
-    """Bytes at the worst moment, loading included."""
+    """Most bytes at any time, loading included."""
     device: int | None = None
-    """Bytes on the accelerator; None where none was used, or nothing tells."""
+    """Bytes on the accelerator; None where none was used, or it is not known."""
     device_source: str | None = None
-    """What tells them."""
+    """How they were read."""
     reason: str | None = None
     """Why there is no figure, or none of the accelerator."""
 
 
-class Question(Task):
-    """Which model to serve, and what."""
+class ServingTask(Task):
+    """The model to serve, and the batch sizes in increasing order."""
 
     folder: str
     variant: VariantInfo | None
-    batch: int
+    batches: tuple[int, ...]
     length: int
+
+
+class ServingResults(ResultModel):
+    """One result a batch size."""
+
+    results: tuple[ServingMemory, ...]
 
 
 def serving_memory(
@@ -64,57 +71,75 @@ def serving_memory(
     threads: int = 1,
     running: RunningProcesses | None = None,
 ) -> tuple[ServingMemory, ...]:
-    """Memory of serving one by one (a batch of 1) and in batches; where there is no figure, the reason.
+    """Return the memory of serving one by one (a batch of 1) and in batches; where there is no figure, the reason.
+
+    One process serves all batch sizes, the smallest first, so that each peak is that of its own size.
 
     Args:
         folder: of the model or variant, or a bare file.
-        variant: as which it runs; None where the folder knows.
+        variant: how it runs; None for an exported folder, which contains it.
         device: where it runs.
-        batches: each gets a process of its own.
+        batches: batch sizes.
         length: word pieces of every row.
-        threads: of the runtime; each brings some memory of its own.
-        running: is told of the processes, so that they can be ended from another thread.
+        threads: of the runtime; each takes some memory of its own.
+        running: where the processes are added, so that another thread can end them.
     """
     path = os.fspath(folder.absolute())
-    asked = (
-        Question(folder=path, variant=variant, device=device, threads=threads, batch=batch, length=length)
-        for batch in batches
-    )
-    return tuple(_serve_apart(each, running) for each in asked)
-
-
-def _serve_apart(asked: Question, running: RunningProcesses | None) -> ServingMemory:
+    sizes = tuple(sorted(batches))
+    task = ServingTask(folder=path, variant=variant, device=device, threads=threads, batches=sizes, length=length)
+    module = "compress.measure.resources.serving_memory"
     try:
-        return run_in_subprocess("compress.measure.resources.serving_memory", asked, ServingMemory, PATIENCE, running)
+        results = run_in_subprocess(module, task, ServingResults, TIMEOUT, running).results
     except SubprocessFailed as failure:
-        full = str(failure) == OUT_OF_MEMORY
-        tight = f"a batch of {asked.batch} rows of {asked.length} pieces does not fit in memory"
-        return ServingMemory(batch=asked.batch, length=asked.length, reason=tight if full else str(failure))
+        if len(sizes) > 1:  # a larger batch may have ended the process
+            return tuple(
+                result
+                for batch in batches
+                for result in serving_memory(folder, variant, device, [batch], length, threads=threads, running=running)
+            )
+        reason = _too_large(sizes[0], length) if str(failure) == OUT_OF_MEMORY else str(failure)
+        return (ServingMemory(batch=sizes[0], length=length, reason=reason),)
+    by_batch = {result.batch: result for result in results}
+    return tuple(by_batch[batch] for batch in batches)
 
 
-def serve(asked: Question) -> ServingMemory:
-    """Load the model, answer a few times, and look at this process."""
+def serve(task: ServingTask) -> ServingResults:
+    """Load the model, run it a few times at each batch size, and read this process's memory after each."""
     from compress.measure.timing.timing_inputs import fixed_arrays
     from compress.runtime import open_predictor
     from compress.runtime.predictor import Placement
 
-    model = Path(asked.folder)
-    predictor = open_predictor(model, Placement(asked.device, asked.threads), asked.variant)
-    arrays = fixed_arrays(model, asked.batch, asked.length, seed=0)
-    for _ in range(ANSWERS):
-        predictor.predict(arrays)
-    gc.collect()
-    held = device_memory(asked.device)
-    return ServingMemory(
-        batch=asked.batch,
-        length=asked.length,
-        resident=resident_memory(),
-        peak=peak_memory(),
-        device=held.bytes,
-        device_source=held.source if held.bytes is not None else None,
-        reason=held.source if held.bytes is None else None,
-    )
+    model = Path(task.folder)
+    predictor = open_predictor(model, Placement(task.device, task.threads), task.variant)
+    results = []
+    for batch in task.batches:
+        try:
+            arrays = fixed_arrays(model, batch, task.length, seed=0)
+            for _ in range(CALLS):
+                predictor.predict(arrays)
+        except (MemoryError, OutOfMemory):
+            results.append(ServingMemory(batch=batch, length=task.length, reason=_too_large(batch, task.length)))
+            continue
+        gc.collect()
+        on_device = device_memory(task.device)
+        known = on_device.bytes is not None
+        results.append(
+            ServingMemory(
+                batch=batch,
+                length=task.length,
+                resident=resident_memory(),
+                peak=peak_memory(),
+                device=on_device.bytes,
+                device_source=on_device.source if known else None,
+                reason=None if known else on_device.source,
+            )
+        )
+    return ServingResults(results=tuple(results))
+
+
+def _too_large(batch: int, length: int) -> str:
+    return f"a batch of {batch} rows of {length} pieces does not fit in memory"
 
 
 if __name__ == "__main__":
-    serve_subprocess(Question, serve)
+    serve_subprocess(ServingTask, serve)

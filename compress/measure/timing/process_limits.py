@@ -1,4 +1,4 @@
-"""What a worker process knows of its own memory, and the limits it puts on itself before it loads a model."""
+"""The memory a measuring process uses, and the limits it sets on itself before it loads a model."""
 
 from __future__ import annotations
 
@@ -10,43 +10,44 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from compress.measure.resources.nvml import Nvml, NvmlUnavailable
+
 STATUS = Path("/proc/self/status")
-FIRST_TO_GO = "1000"
-"""The kernel's highest score: where memory runs out this process ends, and not the one that measures or a desktop."""
-UNLISTED = "NVML does not tell this process's, as in containers with process numbers of their own"
-DIE_WITH_PARENT = 1
-"""prctl's PR_SET_PDEATHSIG."""
+OOM_SCORE = "1000"
+"""The kernel's highest score: when memory runs out this process is killed, not the session or a desktop."""
+UNLISTED = "NVML does not list this process, as in containers with process numbers of their own"
+PR_SET_PDEATHSIG = 1
 
 
 def limit_memory(memory: int | None) -> None:
-    """Let this process fail before the machine does: at most ``memory`` bytes of data of its own.
+    """Make this process fail before the machine does: allow at most ``memory`` bytes of data.
 
-    An allocation beyond it raises, and can be told as a batch that does not fit; without it the kernel ends a process,
-    and not always this one. Only Linux counts what is allocated; elsewhere nothing is limited.
+    An allocation beyond it raises and can be reported as a batch that does not fit; without the limit the kernel kills
+    a process, and not always this one. Only Linux counts allocations; elsewhere nothing is limited.
     """
     if sys.platform != "linux":
         return
     with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(FIRST_TO_GO, encoding="ascii")
+        Path("/proc/self/oom_score_adj").write_text(OOM_SCORE, encoding="ascii")
     if memory is not None:
         import resource
 
         hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-        most = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
+        limit = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
         with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 
 
 def ignore_sigint() -> None:
-    """Take no notice of Ctrl-C, which a terminal sends to all: the session ends its workers; and never outlive it."""
+    """Ignore Ctrl-C, which a terminal sends to all (the session ends its workers), and end with the parent process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(DIE_WITH_PARENT, int(signal.SIGKILL))
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
-def memory_to_use() -> int:
-    """Bytes that are free for a worker: what the machine has left, or what its container does."""
+def available_memory() -> int:
+    """Return the bytes that are free for a worker: on the machine, or within its container."""
     import psutil
 
     from compress.environment.cgroup_limits import CGROUP, OWN
@@ -55,9 +56,9 @@ def memory_to_use() -> int:
 
 
 def container_memory(cgroup: Path, own: Path) -> int:
-    """Bytes that the limits of this process's groups leave to it; the machine's memory where nothing limits it.
+    """Return the bytes that the limits of this process's groups leave to it; the machine's memory without limits.
 
-    What a group holds of files counts as used and is given back when memory is short, so it is left out.
+    Cached files count as used by a group and are freed when memory is short, so they are left out.
     """
     import psutil
 
@@ -66,8 +67,8 @@ def container_memory(cgroup: Path, own: Path) -> int:
 
     left = [int(psutil.virtual_memory().total)]
     for folder in cgroup_folders(cgroup, own, "memory"):
-        kept = dict(line.split(maxsplit=1) for line in read_text(folder / "memory.stat").splitlines() if " " in line)
-        files = sum(int(kept.get(name, 0)) for name in ("active_file", "inactive_file"))
+        stat = dict(line.split(maxsplit=1) for line in read_text(folder / "memory.stat").splitlines() if " " in line)
+        files = sum(int(stat.get(name, 0)) for name in ("active_file", "inactive_file"))
         for limit, usage in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
             most, used = read_text(folder / limit), read_text(folder / usage)
             if most.isdigit():
@@ -76,9 +77,9 @@ def container_memory(cgroup: Path, own: Path) -> int:
 
 
 def peak_memory() -> int | None:
-    """The most memory this process has held, in bytes.
+    """Return the most memory this process has held, in bytes.
 
-    On Linux from /proc: what getrusage tells there begins with the size of the process that started this one.
+    On Linux from /proc: getrusage starts there with the size of the process that started this one.
     """
     if sys.platform == "linux":
         return _status("VmHWM:")
@@ -99,7 +100,7 @@ def reset_peak_memory() -> bool:
 
 
 def resident_memory() -> int | None:
-    """The memory this process holds now, in bytes."""
+    """Return the memory this process holds now, in bytes."""
     if sys.platform == "linux":
         return _status("VmRSS:")
     import psutil
@@ -108,43 +109,32 @@ def resident_memory() -> int | None:
 
 
 @dataclass(frozen=True)
-class OnDevice:
+class DeviceMemory:
     """Memory of this process on the accelerator."""
 
     bytes: int | None = None
     source: str | None = None
-    """What tells it, or why nothing does; None where no accelerator is used."""
+    """Where the figure is from, or why there is none; None where no accelerator is used."""
 
 
-def device_memory(device: str) -> OnDevice:
-    """The memory this process holds on the accelerator: all of it by NVML, or else what torch has allocated at most.
+def device_memory(device: str) -> DeviceMemory:
+    """Return the memory this process holds on the accelerator: all of it by NVML, or else what torch has allocated.
 
-    NVML tells of this moment, which is about the most so far: runtimes keep what they took, for the answers to come.
+    NVML reports this moment, which is about the peak: runtimes keep what they have allocated.
     """
     if device != "cuda":
-        return OnDevice()
-    held, reason = _held_by_nvml()
+        return DeviceMemory()
+    reason = UNLISTED
+    try:
+        held = Nvml.open().process_memory().get(os.getpid())
+    except NvmlUnavailable as error:
+        held, reason = None, str(error)
     if held is not None:
-        return OnDevice(held, "NVML: the process, with what CUDA itself takes")
+        return DeviceMemory(held, "NVML: the process, with what CUDA itself takes")
     torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():  # other runtimes tell torch nothing
-        return OnDevice(int(torch.cuda.max_memory_allocated()), "torch's tensors, without what CUDA itself takes")
-    return OnDevice(None, f"memory on the device is not measured: {reason}")
-
-
-def _held_by_nvml() -> tuple[int | None, str]:
-    """Bytes, or why there are none."""
-    from compress.measure.resources.energy import NvmlUnavailable, first_accelerator
-
-    try:
-        nvml, handle = first_accelerator()
-    except NvmlUnavailable as reason:
-        return None, str(reason)
-    try:
-        told = {each.pid: each.usedGpuMemory for each in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}
-    except nvml.NVMLError as error:
-        return None, f"NVML says: {error}"
-    return told.get(os.getpid()), UNLISTED
+    if torch is not None and torch.cuda.is_initialized():  # torch does not count the allocations of other runtimes
+        return DeviceMemory(int(torch.cuda.max_memory_allocated()), "torch's tensors, without what CUDA itself takes")
+    return DeviceMemory(None, f"memory on the device is not measured: {reason}")
 
 
 def _status(name: str) -> int | None:

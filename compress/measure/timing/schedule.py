@@ -1,8 +1,8 @@
-"""Who takes turns when, how long a process lives, and what fits into a budget. Pure arithmetic.
+"""The order of turns, the lifetime of processes, and what fits into a time budget. Pure arithmetic.
 
-A session is a row of generations: in each, the jobs' processes take one round or a few; then those that are cheap to
-start are replaced. Rounds come in pairs, the second in the reverse order of the first, so that a machine that slows
-down steadily favours nobody; and the longer a job takes to start, the more generations its processes live.
+A session is a sequence of generations: in each, the jobs' processes run one or a few rounds; then those that start
+quickly are restarted. Rounds come in pairs, the second in the reverse order of the first, so that a machine that slows
+down steadily favours no job; the longer a job takes to start, the more generations its processes live.
 """
 
 from __future__ import annotations
@@ -12,53 +12,53 @@ from math import ceil
 
 import numpy as np
 
+DEFAULT_BUDGET = 45.0
+"""Seconds of timing for all jobs together where the settings give neither a budget nor rounds or processes."""
+DEFAULT_ROUNDS = 30
+DEFAULT_PROCESSES = 10
 CHEAP_START = 2.0
-"""Seconds of starting (a turn or two's worth) that a job may spend in every generation. One that takes longer lives for
-two generations, four, eight...: powers of two, so that the lives of any two jobs begin and end together."""
-BUDGET_PROCESSES = 10
-"""Processes that a budget is laid out for, before it is used up with more."""
+"""Seconds of starting (a turn or two) that a job may spend in every generation. One that takes longer lives for two
+generations, four, eight...: powers of two, so that the lifetimes of any two jobs begin and end together."""
 BUDGET_ROUNDS = 3
-"""Rounds of each: the fewest whose median passes over a disturbed one."""
-SHORTEST_TURN = 0.1
-"""Seconds below which starting and ending a turn, and calls of unequal lengths, make up too much of it."""
-FEWEST_ROUNDS = 3
-"""Rounds below which a spread means nothing."""
+"""Rounds of each process within a budget: the fewest whose median ignores a disturbed one."""
+MIN_TURN_SECONDS = 0.1
+"""Below this, starting and ending a turn and calls of unequal lengths dominate it."""
+MIN_ROUNDS = 3
+"""Rounds below which a spread is meaningless."""
 LOAD_LAPS = 2
-"""Times that each number of callers is tried, the jobs interleaved."""
-LEAST_FOR_P95 = 20
-"""Calls."""
-LOAD_CALLS = -(-LEAST_FOR_P95 // LOAD_LAPS)
-"""Answers to wait for in each lap, so that all of them tell a p95."""
-LONGEST_LOAD = 10.0
-"""Seconds after which a lap ends also with fewer answers."""
+"""How often each number of callers is measured, the jobs interleaved."""
+MIN_CALLS_FOR_P95 = 20
+LAP_CALLS = -(-MIN_CALLS_FOR_P95 // LOAD_LAPS)
+"""Calls to wait for in each lap, so that all laps together give a p95."""
+MAX_LAP_SECONDS = 10.0
+"""A lap ends after this time even with fewer calls."""
 
 
 def rounds_before_restart(start_seconds: float) -> int:
-    """The generations that a process lives which takes so long to start."""
-    lives = 1
-    while start_seconds > CHEAP_START * lives:
-        lives *= 2
-    return lives
+    """Return the number of generations that a process with this start-up time lives."""
+    generations = 1
+    while start_seconds > CHEAP_START * generations:
+        generations *= 2
+    return generations
 
 
 def rounds_per_process(rounds: int, processes: int) -> list[int]:
-    """The rounds of each generation, as even as they go."""
-    generations = min(rounds, processes)
-    return [len(part) for part in np.array_split(np.arange(rounds), generations)]
+    """Return the number of rounds in each generation, as even as possible."""
+    return [len(part) for part in np.array_split(np.arange(rounds), min(rounds, processes))]
 
 
-def rounds_in_time(rounds: int, processes: int, foreseen: float, wanted: float) -> int:
-    """How many of the rounds are taken where one takes longer than was wanted: as many as fit the time meant for all.
+def rounds_in_time(rounds: int, processes: int, expected: float, wanted: float) -> int:
+    """Return how many rounds to run when one takes ``expected`` seconds instead of the ``wanted`` ones.
 
     Models so slow that a pass over the calls exceeds a turn get fewer rounds, down to one a process: long calls are
-    disturbed less each, and it is processes that count.
+    disturbed less each, and it is the number of processes that counts.
     """
-    affordable = rounds if foreseen <= wanted else int(rounds * wanted / foreseen)
-    return min(rounds, max(affordable, processes, FEWEST_ROUNDS))
+    fitting = rounds if expected <= wanted else int(rounds * wanted / expected)
+    return min(rounds, max(fitting, processes, MIN_ROUNDS))
 
 
 def turn_orders(keys: Sequence[str], seed: int) -> Iterator[list[str]]:
-    """The order of each round: a shuffled one, the same reversed, another shuffled one..."""
+    """Yield the order of each round: a shuffled one, its reverse, another shuffled one..."""
     random = np.random.default_rng(seed)
     while True:
         order = [str(key) for key in random.permutation(sorted(keys))]
@@ -67,55 +67,56 @@ def turn_orders(keys: Sequence[str], seed: int) -> Iterator[list[str]]:
 
 
 def turn_seconds(left: float, restart: float, jobs: int, longest: float) -> float:
-    """The length of a turn with which what a budget was laid out for fits into what is ``left`` of it.
+    """Return the turn length at which `DEFAULT_PROCESSES` processes of `BUDGET_ROUNDS` rounds fit into the budget.
 
     Args:
-        left: seconds left when all jobs have started.
-        restart: seconds that starting all jobs anew takes.
-        jobs: how many take turns.
-        longest: seconds that a turn need not exceed.
+        left: seconds left of the budget once all jobs have started.
+        restart: seconds that restarting all jobs takes.
+        jobs: number of jobs.
+        longest: upper limit of the result.
     """
-    turns = BUDGET_PROCESSES * BUDGET_ROUNDS * jobs
-    return float(np.clip((left - (BUDGET_PROCESSES - 1) * restart) / turns, SHORTEST_TURN, longest))
+    turns = DEFAULT_PROCESSES * BUDGET_ROUNDS * jobs
+    return float(np.clip((left - (DEFAULT_PROCESSES - 1) * restart) / turns, MIN_TURN_SECONDS, longest))
 
 
-def generation_fits(left: float, restart: float, round_seconds: float) -> int:
-    """How many rounds (at most `BUDGET_ROUNDS`) of another generation fit into ``left`` seconds."""
+def rounds_that_fit(left: float, restart: float, round_seconds: float) -> int:
+    """Return how many rounds (at most `BUDGET_ROUNDS`) of another generation fit into ``left`` seconds."""
     return int(np.clip((left - restart) / max(round_seconds, 1e-9), 0, BUDGET_ROUNDS))
 
 
 def budget_too_small(
-    budget: float, jobs: int, took: float, started: int, round_seconds: float | None = None, load: float = 0.0
+    budget: float, jobs: int, elapsed: float, started: int, round_seconds: float | None = None, load: float = 0.0
 ) -> str:
-    """What to say where a budget does not reach, with what would be needed at least.
+    """Return the reason why a budget is too small, with the least that would do.
 
     Args:
         budget: in seconds.
-        jobs: how many should be timed.
-        took: seconds spent until now.
-        started: how many have been started in them.
-        round_seconds: what a round would take, where that is known.
-        load: seconds that the callers would take in the end.
+        jobs: number of jobs.
+        elapsed: seconds spent so far.
+        started: number of jobs that have started.
+        round_seconds: expected duration of a round, if known.
+        load: seconds that the closed loops of ``callers`` will take.
     """
     models = "1 model" if jobs == 1 else f"{jobs} models"
     if not started:
-        return f"the budget of {budget:g} s is too small for {models}: it was over before the first had started"
-    which = "" if started >= jobs else f" {started} of them"
-    told = f"starting{which} took {took:.0f} s"
-    rounds = FEWEST_ROUNDS * (jobs * SHORTEST_TURN if round_seconds is None else round_seconds)
+        return f"the budget of {budget:.3g} s is too small for {models}: it was used up before the first had started"
+    subset = "" if started >= jobs else f" {started} of them"
+    details = f"starting{subset} took {elapsed:.0f} s"
+    rounds = MIN_ROUNDS * (jobs * MIN_TURN_SECONDS if round_seconds is None else round_seconds)
     if round_seconds is not None:
-        told += f" and {FEWEST_ROUNDS} rounds would take {rounds:.0f} s"
+        details += f" and {MIN_ROUNDS} rounds would take {rounds:.0f} s"
     if load:
-        told += f", and the callers {load:.0f} s"
-    least = ceil(took * max(jobs / started, 1.0) + rounds + load)
-    return f"the budget of {budget:g} s is too small for {models}; it takes at least {least} s: {told}"
+        details += f", and the callers {load:.0f} s"
+    least = ceil(elapsed * max(jobs / started, 1.0) + rounds + load)
+    return f"the budget of {budget:.3g} s is too small for {models}; it takes at least {least} s: {details}"
 
 
-def pending_work(callers: Sequence[int], calls: Mapping[str, float], seconds: float) -> float:
-    """Seconds that the sweep over numbers of callers will take, by each job's seconds of a call."""
-    return LOAD_LAPS * sum(lap_seconds(seconds, call) + count * call for count in callers for call in calls.values())
+def load_test_seconds(callers: Sequence[int], call_seconds: Mapping[str, float], seconds: float) -> float:
+    """Return the seconds that all closed loops of ``callers`` will take, given each job's seconds a call."""
+    laps = (lap_seconds(seconds, call) + count * call for count in callers for call in call_seconds.values())
+    return LOAD_LAPS * sum(laps)
 
 
 def lap_seconds(seconds: float, call: float) -> float:
-    """How long callers ask at most, if a call takes so many seconds: in the worst case one waits for the other."""
-    return max(seconds, min(LONGEST_LOAD, LOAD_CALLS * call))
+    """Return the longest time a lap takes if a call takes ``call`` seconds and calls run one after another."""
+    return max(seconds, min(MAX_LAP_SECONDS, LAP_CALLS * call))

@@ -1,79 +1,78 @@
-"""A function's work in a process of its own: one JSON object in, one out, whatever becomes of the process in between.
+"""Runs one function in a process of its own: one JSON object in, one out.
 
-What is measured here (limits, memory) must not meet what this process has loaded or set. The process is held to its
-cores and threads, gives way first when memory runs out, and ends with the one that asked.
+Machine limits and memory must be measured without the libraries that this process has loaded. The subprocess is pinned
+to its cores and threads, is killed first when memory runs out, and ends with its parent.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from threading import Lock
-from typing import Literal, TypeVar
+from typing import Literal, NoReturn, TypeVar
 
 from pydantic import ValidationError
 
 from compress.errors import CompressError, OutOfMemory
 from compress.measure.result_base import ResultModel
-from compress.measure.timing.cpu_affinity import cores_for
-from compress.measure.timing.process_limits import ignore_sigint, limit_memory, memory_to_use
-from compress.measure.timing.worker_process import last_words, worker_environment
+from compress.measure.timing.cpu_affinity import choose_cores
+from compress.measure.timing.process_limits import available_memory, ignore_sigint, limit_memory
+from compress.measure.timing.worker_process import describe_exit, error_line, worker_environment
 
 OUT_OF_MEMORY = "it does not fit in memory"
 
 
 class Task(ResultModel):
-    """A question with the place where it is to be answered."""
+    """The input of a subprocess: its device and threads, and what subclasses add."""
 
     device: Literal["cpu", "cuda"]
     threads: int
 
 
-Question = TypeVar("Question", bound=Task)
-Answer = TypeVar("Answer", bound=ResultModel)
+AnyTask = TypeVar("AnyTask", bound=Task)
+Result = TypeVar("Result", bound=ResultModel)
 
 
 class SubprocessFailed(Exception):
-    """The process gave no answer; the message says why, for people."""
+    """The process returned no result; the message says why."""
 
 
 class RunningProcesses:
-    """Processes that several threads wait for, so that another can end them all: Ctrl-C reaches one thread alone."""
+    """Processes that several threads wait for, so that another can end them all: Ctrl-C reaches only one thread."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._processes: list[subprocess.Popen[str]] = []
-        self._over = False
+        self._ended = False
 
     def add(self, process: subprocess.Popen[str]) -> None:
-        """Take in a process; one that comes too late is ended at once."""
+        """Add a process; it is killed at once if `end` was called before."""
         with self._lock:
             self._processes.append(process)
-            if self._over:
+            if self._ended:
                 process.kill()
 
     def end(self) -> None:
-        """End all of them, and those still to come."""
+        """Kill all of them, and those that are added later."""
         with self._lock:
-            self._over = True
+            self._ended = True
             for process in self._processes:
                 process.kill()
 
 
 def run_in_subprocess(
-    module: str, question: Task, answer: type[Answer], patience: float, running: RunningProcesses | None = None
-) -> Answer:
-    """Run ``python -m module`` on ``question`` and read its answer; `SubprocessFailed` where none comes.
+    module: str, task: Task, result: type[Result], timeout: float, running: RunningProcesses | None = None
+) -> Result:
+    """Run ``python -m module`` on ``task`` and return its result; raise `SubprocessFailed` if there is none.
 
     Args:
         module: one that calls `serve_subprocess` when it is run.
-        question: goes to its stdin.
-        answer: what is expected on its stdout.
-        patience: seconds after which it is ended.
-        running: is told of the process, so that it can be ended from another thread.
+        task: goes to its stdin.
+        result: the type of the JSON on its stdout.
+        timeout: seconds after which it is killed.
+        running: where the process is added, so that another thread can end it.
     """
     process = subprocess.Popen(
         [sys.executable, "-m", module],
@@ -82,59 +81,53 @@ def run_in_subprocess(
         stderr=subprocess.PIPE,
         encoding="utf-8",
         errors="replace",
-        env=worker_environment(question.threads),
+        env=worker_environment(task.threads),
     )
     with process:
         try:
             (running or RunningProcesses()).add(process)
-            told, said = process.communicate(question.model_dump_json(), timeout=patience)
+            output, errors = process.communicate(task.model_dump_json(), timeout=timeout)
         except subprocess.TimeoutExpired:
             process.kill()
-            raise SubprocessFailed(f"no answer within {patience:.0f} s") from None
+            raise SubprocessFailed(f"no result within {timeout:.0f} s") from None
         except BaseException:
-            process.kill()  # or leaving would wait for it
+            process.kill()  # otherwise leaving the block waits for it
             raise
     if process.returncode != 0:
-        raise SubprocessFailed(_ending(process.returncode, said).removesuffix("."))
+        message = error_line(errors) if process.returncode > 0 else ""
+        raise SubprocessFailed((message or describe_exit(process.returncode, errors)).removesuffix("."))
     try:
-        return answer.model_validate_json(told)
+        return result.model_validate_json(output)
     except ValidationError as error:
-        raise SubprocessFailed(f"the process answered what cannot be read: {told[:80]!r}") from error
+        raise SubprocessFailed(f"the process returned an invalid result: {output[:80]!r}") from error
 
 
-def serve_subprocess(question: type[Question], work: Callable[[Question], ResultModel]) -> None:
-    """What the process itself does: read, settle on its cores, work, answer; a foreseen failure goes to stderr."""
+def serve_subprocess(task_type: type[AnyTask], work: Callable[[AnyTask], ResultModel]) -> None:
+    """Run in the subprocess: read the task, pin the process, work, write the result; expected errors go to stderr."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever libraries print goes to stderr
+    os.dup2(2, 1)  # output of libraries goes to stderr
     ignore_sigint()
-    asked = question.model_validate_json(sys.stdin.read())
-    if asked.device == "cpu":  # a CUDA driver reserves more addresses than there is memory, and has threads of its own
-        pin_and_limit(asked.threads)
+    task = task_type.model_validate_json(sys.stdin.read())
+    if task.device == "cpu":  # a CUDA driver reserves more addresses than there is memory, and has threads of its own
+        pin_and_limit(task.threads)
     try:
-        found = work(asked)
+        result = work(task)
     except (MemoryError, OutOfMemory):
-        _give_up(OUT_OF_MEMORY)
+        _fail(OUT_OF_MEMORY)
     except CompressError as error:
-        _give_up(error.full_message)
-    replies.write(found.model_dump_json())
+        _fail(error.full_message)
+    replies.write(result.model_dump_json())
     replies.close()
 
 
 def pin_and_limit(threads: int) -> None:
-    """Hold this process to its cores, and to the memory that is there for it; on Linux, which alone lets it."""
-    cores = cores_for(threads)
+    """Pin this process to ``threads`` cores and limit it to the available memory, where the system can (Linux)."""
+    cores = choose_cores(threads)
     if cores is not None and sys.platform == "linux":
-        os.sched_setaffinity(0, cores)
-    limit_memory(memory_to_use())
+        os.sched_setaffinity(0, cores.own)
+    limit_memory(available_memory())
 
 
-def _give_up(reason: str) -> None:
+def _fail(reason: str) -> NoReturn:
     sys.stderr.write(reason + "\n")
     sys.exit(1)
-
-
-def _ending(code: int, said: str) -> str:
-    if code < 0:
-        often = ", as happens when memory runs out" if -code == signal.SIGKILL else ""
-        return f"the process was ended by {signal.Signals(-code).name}{often}"
-    return last_words(said) or f"the process ended with exit code {code}"

@@ -1,4 +1,4 @@
-"""A worker process as its session sees it: asked, answered, timed out, or lost with a reason."""
+"""A worker process as its session sees it: send requests, receive replies, detect timeouts and exits."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from compress.measure.result_base import ResultModel
 from compress.measure.timing.worker_protocol import Reply
 
 LAUNCH_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
-"""A worker is no member of a distributed launch."""
+"""A worker does not take part in a distributed launch."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-SPEECH = {"PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8"}
-"""What is said to a worker and what it says is UTF-8, whatever the locale or a variable of the user's says."""
-ENDING_PATIENCE = 5.0
+UTF8 = {"PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8"}
+"""Messages to and from a worker are UTF-8, whatever the locale or the user's variables."""
+EXIT_TIMEOUT = 5.0
 PADDING = "COMPRESS_PADDING"
-MOST_PADDING = 4096
+MAX_PADDING = 4096
 """The environment lies below the stack and moves it: its length alone made programs faster or slower (Mytkowicz et al.,
-Producing wrong data without doing anything obviously wrong, 2009). So every process gets another, also where the system
-does not scatter addresses by itself, and what is left shows as a difference between processes."""
+Producing wrong data without doing anything obviously wrong, 2009). So every process gets another length, also where the
+system does not randomise addresses itself, and the effect shows as a difference between processes."""
 
 
 class WorkerLost(Exception):
-    """A worker failed, ended or fell silent; the message says how."""
+    """A worker failed, exited or stopped responding; the message says how."""
 
 
 class WorkerExited(WorkerLost):
-    """A worker's process ended by itself, or was ended by others."""
+    """A worker's process exited or was killed."""
 
 
 class Unsupported(Exception):
-    """A worker's runtime or device is not on this machine, or lacks a library."""
+    """A worker's runtime or device is not on this machine, or a library is missing."""
 
 
 class WorkerProcess:
-    """Starts a worker on entry and leaves none behind on exit."""
+    """Starts a worker on entry and ends it on exit."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
@@ -66,8 +66,8 @@ class WorkerProcess:
             encoding="utf-8",
             env=worker_environment(self._threads),
         )
-        # Threads read and write, so that waiting can end: pipes know no timeout on every system, and one that is full
-        # holds up who writes until somebody reads, which a process that hangs while it starts never does.
+        # Threads read and write, so that waiting can time out: pipes have no timeout on every system, and a full one
+        # blocks the writer until it is read, which a process that hangs while it starts never does.
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._writer = threading.Thread(target=self._write, daemon=True)
         self._reader.start()
@@ -77,50 +77,50 @@ class WorkerProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the process, if it has not ended: at once where something went wrong (Ctrl-C among it)."""
+        """End the process if it is running: at once after an error (Ctrl-C included)."""
         assert self._process.stdout is not None
         if self._process.stdout.closed:
             return
         if kind is not None:
             self._process.kill()
-        self.hang_up()
+        self.close_stdin()
         try:
-            self._process.wait(ENDING_PATIENCE)
+            self._process.wait(EXIT_TIMEOUT)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._writer.join(ENDING_PATIENCE)  # what the process itself has started may still hold the pipe
+        self._writer.join(EXIT_TIMEOUT)  # a child of the process may still hold the pipe
         self._reader.join()
         self._process.stdout.close()
         self._errors.close()
 
-    def hang_up(self) -> None:
-        """Let the process end by itself, without waiting for it."""
+    def close_stdin(self) -> None:
+        """Let the process exit by itself, without waiting for it."""
         self._messages.put(None)
 
-    def ask(self, message: ResultModel, patience: float) -> Reply:
-        """Send a message and wait for the reply, ``patience`` seconds at most."""
+    def request(self, message: ResultModel, timeout: float) -> Reply:
+        """Send a message and return the reply, which may take ``timeout`` seconds."""
         self.send(message)
-        return self.receive(patience)
+        return self.receive(timeout)
 
     def send(self, message: ResultModel) -> None:
-        """Send a message, without waiting for it to be read; its reply must be received before the next one is sent."""
+        """Send a message without waiting; its reply must be received before the next one is sent."""
         self._messages.put(message.model_dump_json() + "\n")
 
-    def receive(self, patience: float) -> Reply:
-        """Wait for the reply, ``patience`` seconds at most."""
+    def receive(self, timeout: float) -> Reply:
+        """Return the reply, which may take ``timeout`` seconds."""
         try:
-            line = self._replies.get(timeout=patience)
+            line = self._replies.get(timeout=timeout)
         except queue.Empty:
             self._process.kill()
-            raise WorkerLost(f"no answer within {patience:.0f} s") from None
+            raise WorkerLost(f"no reply within {timeout:.0f} s") from None
         if not line:
-            self._replies.put("")  # whoever asks again is told the same
-            raise WorkerExited(self._last_words())
-        return _understood(line)
+            self._replies.put("")  # the next call gets the same result
+            raise WorkerExited(self._describe_exit())
+        return _parse_reply(line)
 
     def _write(self) -> None:
-        """Pass on what is sent until there is no more; a process that has ended is told of where its reply is read."""
+        """Write messages until there are no more; an exited process is noticed when its reply is read."""
         assert self._process.stdin is not None
         with suppress(OSError), self._process.stdin:
             while (message := self._messages.get()) is not None:
@@ -133,43 +133,46 @@ class WorkerProcess:
             self._replies.put(line)
         self._replies.put("")
 
-    def _last_words(self) -> str:
-        """How the process ended, and the last thing it said."""
+    def _describe_exit(self) -> str:
         try:
-            code = self._process.wait(ENDING_PATIENCE)
+            code = self._process.wait(EXIT_TIMEOUT)
         except subprocess.TimeoutExpired:
-            return "the process closed its output and did not end"
+            return "the process closed its output and did not exit"
         self._errors.seek(0)
-        said = last_words(self._errors.read())
-        if code < 0:
-            name = signal.Signals(-code).name
-            often = ", as happens when memory runs out" if -code == signal.SIGKILL else ""
-            return f"the process was ended by {name}{often}"
-        return f"the process ended with exit code {code}" + (f": {said}" if said else "")
+        return describe_exit(code, self._errors.read())
 
 
 def worker_environment(threads: int) -> dict[str, str]:
-    """This process's environment with the threads fixed, of a length of its own, without a launch's variables."""
-    kept = {name: value for name, value in os.environ.items() if name not in LAUNCH_VARIABLES}
-    fixed = dict.fromkeys(THREAD_VARIABLES, str(threads)) | {"TOKENIZERS_PARALLELISM": "false"} | SPEECH
-    return kept | fixed | {PADDING: "x" * random.randrange(MOST_PADDING)}
+    """Return this process's environment with fixed threads and a random length, without a launch's variables."""
+    inherited = {name: value for name, value in os.environ.items() if name not in LAUNCH_VARIABLES}
+    fixed = dict.fromkeys(THREAD_VARIABLES, str(threads)) | {"TOKENIZERS_PARALLELISM": "false"} | UTF8
+    return inherited | fixed | {PADDING: "x" * random.randrange(MAX_PADDING)}
 
 
-def last_words(said: str) -> str:
-    """The line that names the exception of the last traceback, or the last line."""
-    lines = [line for line in said.splitlines() if line.strip()]
-    starts = [place for place, line in enumerate(lines) if line.startswith("Traceback ")]
+def describe_exit(code: int, stderr: str) -> str:
+    """Return how a process ended, with its error message."""
+    if code < 0:
+        hint = ", as happens when memory runs out" if -code == signal.SIGKILL else ""
+        return f"the process was killed by {signal.Signals(-code).name}{hint}"
+    message = error_line(stderr)
+    return f"the process ended with exit code {code}" + (f": {message}" if message else "")
+
+
+def error_line(stderr: str) -> str:
+    """Return the line that names the exception of the last traceback, or else the last line."""
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    starts = [index for index, line in enumerate(lines) if line.startswith("Traceback ")]
     after = lines[starts[-1] + 1 :] if starts else []
     return next((line for line in after if not line[0].isspace()), lines[-1].strip() if lines else "")
 
 
-def _understood(line: str) -> Reply:
+def _parse_reply(line: str) -> Reply:
     try:
         reply = Reply.model_validate_json(line)
     except ValidationError as error:
-        raise WorkerLost(f"the process answered what cannot be read: {line[:80]!r}") from error
-    if reply.refused:
-        raise Unsupported(reply.refused)
+        raise WorkerLost(f"the process sent an invalid reply: {line[:80]!r}") from error
+    if reply.unsupported:
+        raise Unsupported(reply.unsupported)
     if reply.failed:
         raise WorkerLost(reply.failed)
     return reply

@@ -14,7 +14,7 @@ from compress.pipeline.forecast.cost_estimates import TrainingEstimate
 from compress.pipeline.forecast.training_cost import Throughput, trained_rows
 from compress.pipeline.graph import Plan, Step
 from compress.pipeline.step_store import StepRecord
-from compress.pipeline.steps.measure_step import turn_seconds
+from compress.pipeline.steps.measure_step import planned_seconds
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def planned_work(step: Step, plan: Plan, train_rows: int | None) -> float | None
     """Return the rows of a training, or the seconds of all timing turns; None for other steps and while unknown."""
     if step.kind == "measure":
         scores = {variant.key: variant.scores for variant in plan.variants}
-        return turn_seconds(scores, plan.present_targets, plan.recipe.measure)
+        return planned_seconds(scores, plan.present_targets, plan.recipe.measure)
     model = plan.model_of(step.name)
     if model is None or model.training is None or train_rows is None:
         return None

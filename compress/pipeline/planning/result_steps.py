@@ -61,7 +61,7 @@ def add_measure(plan: Plan, limits: bool) -> None:
 def timing_settings(settings: Measure) -> dict[str, Any]:
     """The settings that change the result of the measuring step.
 
-    Changed texts are a step of their own, and a budget is kept to whatever the rounds and processes are.
+    Perturbed texts are scored in a step of their own, and a budget takes precedence over rounds and processes.
     """
     unused = {"robustness"} | ({"rounds", "processes"} if settings.budget else set())
     return settings.model_dump(mode="json", exclude=unused)

@@ -1,13 +1,12 @@
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
 from compress import measure
 from compress.console import Console
 from compress.errors import CompressError, DeviceUnavailable, UsageError
-from compress.measure.bench import bench
+from compress.measure.bench import bench, output_file
 from compress.measure.bench.bench_command import bench_and_show
 from compress.measure.bench.bench_result import Bench
 from compress.measure.bench.parse_options import GridOptions
@@ -25,7 +24,7 @@ def asked(monkeypatch):
     """A session that times nothing: it tells what it was asked, and every job is as slow as its name is long."""
     seen = []
 
-    def stand_in(jobs, texts, settings, *, seed, console, given_up):
+    def stand_in(jobs, texts, settings, *, seed, console):
         seen.append((jobs, texts, settings))
         return {job.key: Latency(status="measured", model=timing(len(job.key)), lengths=(8,)) for job in jobs}
 
@@ -70,7 +69,7 @@ def test_a_tokenizer_is_enough_for_the_lengths_of_texts(small, tmp_path, bare):
     assert latency.timed
     assert sorted(latency.lengths) == [7, 8]
     assert latency.end_to_end is None
-    assert "does not say which task it answers" in latency.reason
+    assert "its task is unknown" in latency.reason
     (foreign / "tokenizer.json").unlink()
     latency = bench([name], CPU, texts=tmp_path / "texts.txt", settings=SHORT).targets[0].models[name].latency
     assert (latency.status, "no tokenizer.json" in latency.reason) == ("not measured", True)
@@ -133,7 +132,7 @@ def test_limits_are_told_where_known_and_measured_when_asked(asked, small, monke
     found = bench([str(small), bare], limits=True)
     assert found.limits == (limits,)
     assert found.targets[0].models[str(small)].shares.bandwidth is not None
-    assert "does not tell its shape" in found.targets[0].models[bare].shares.reason
+    assert "shape is unknown" in found.targets[0].models[bare].shares.reason
 
 
 def test_limits_that_cannot_be_measured_are_a_warning(asked, small, monkeypatch, capsys):
@@ -155,7 +154,7 @@ def test_texts_are_for_models_with_a_tokenizer(asked, small, tmp_path):
 
 def test_what_is_finished_is_kept_after_every_session(asked, small):
     seen = []
-    bench([str(small)], [CPU, Target(device="cpu", length=16)], grid=GridOptions(batch=(4,)), kept=seen.append)
+    bench([str(small)], [CPU, Target(device="cpu", length=16)], grid=GridOptions(batch=(4,)), on_session=seen.append)
     assert [(len(one.targets), len(one.grid)) for one in seen] == [(1, 0), (2, 0), (2, 1), (2, 2)]
 
 
@@ -178,18 +177,6 @@ class TestCommand:
         assert told["targets"][0]["models"][str(small)]["latency"]["status"] == "measured"
         assert [cell["batch"] for cell in told["grid"]] == [1, 8]
         assert told["surroundings"]["cpu"]
-
-    def test_a_start_that_broke_the_budget_is_not_tried_again(self, small, monkeypatch):
-        seen = []
-
-        def stand_in(jobs, texts, settings, *, seed, console, given_up):
-            seen.append(dict(given_up))
-            given_up["these models"] = "too slow"
-            return {job.key: Latency(status="not measured", reason="too slow") for job in jobs}
-
-        monkeypatch.setattr(measure.bench, "time_jobs", stand_in)
-        bench([str(small)], [CPU, Target(device="cpu", batch=2)])
-        assert seen == [{}, {"these models": "too slow"}]
 
     @pytest.mark.parametrize(("format", "shown"), [("human", True), ("quiet", True), ("json", False)])
     def test_an_interruption_shows_what_was_finished(self, asked, small, capsys, monkeypatch, tmp_path, format, shown):
@@ -221,7 +208,7 @@ class TestCommand:
             ("bench.txt", "ends in .json"),
             ("none/bench.json", "there is no folder"),
             ("folder.json", "is a folder"),
-            ("config.json", "holds something else"),
+            ("config.json", "has other content"),
         ],
     )
     def test_an_output_that_cannot_be_meant(self, asked, small, tmp_path, name, message):
@@ -237,10 +224,10 @@ class TestCommand:
         assert "3 sessions of 20 s each: 1 min" in capsys.readouterr().err
 
     def test_a_disk_that_is_full_costs_the_file_alone(self, asked, small, capsys, monkeypatch, tmp_path):
-        def full(self, *given, **named):
+        def full(path, content):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("pathlib.Path.write_text", full)
+        monkeypatch.setattr(output_file, "atomic_write", full)
         with pytest.raises(CompressError, match=r"bench\.json cannot be written: No space left on device") as raised:
             bench_and_show([str(small)], Console(), grid=["batch=1,8"], output=tmp_path / "bench.json")
         assert raised.value.exit_code == 1
@@ -251,14 +238,14 @@ class TestCommand:
         assert list(tmp_path.iterdir()) == []
 
     def test_a_disk_that_has_room_again_is_forgiven(self, asked, small, monkeypatch, tmp_path):
-        write, refused = Path.write_text, [True]
+        write, refused = output_file.atomic_write, [True]
 
-        def full_once(self, *given, **named):
+        def full_once(path, content):
             if refused:
                 refused.pop()
                 raise OSError(28, "No space left on device")
-            return write(self, *given, **named)
+            write(path, content)
 
-        monkeypatch.setattr("pathlib.Path.write_text", full_once)
+        monkeypatch.setattr(output_file, "atomic_write", full_once)
         bench_and_show([str(small)], Console("quiet"), grid=["batch=1,8"], output=tmp_path / "bench.json")
         assert len(Bench.model_validate_json((tmp_path / "bench.json").read_bytes()).grid) == 2

@@ -3,12 +3,12 @@ import shutil
 import pytest
 
 from compress.errors import UsageError
-from compress.measure.bench.bench_models import check_text, chosen_base, read_models, texts_read
+from compress.measure.bench.bench_models import check_text, chosen_base, resolve_models, texts_per_row
 from compress.model_info import read_info, write_info
 
 
 def one(word):
-    (entry,) = read_models([str(word)])
+    (entry,) = resolve_models([str(word)])
     return entry
 
 
@@ -41,7 +41,7 @@ def test_a_path_may_have_colons_of_its_own(small, tmp_path, monkeypatch):
 
 def test_an_unknown_way_is_told_before_anything_is_timed(small):
     with pytest.raises(UsageError, match="cannot run as 'openvno'; did you mean openvino"):
-        read_models([f"{small}:openvno"])
+        resolve_models([f"{small}:openvno"])
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_an_unknown_way_is_told_before_anything_is_timed(small):
         ("./none", "there is no file or folder ./none"),
         ("models/nonne", "there is no file or folder models/nonne; did you mean none"),
         ("minilm-l7", "did you mean minilm-l6"),
-        ("notes.txt", "no runtime knows a file that ends in .txt"),
+        ("notes.txt", "no runtime reads a file that ends in .txt"),
         ("models", "models is a folder without a model"),
         ("models/none", "models/none is an empty folder"),
         ("nowhere", "no file, folder or card is called 'nowhere'"),
@@ -65,7 +65,7 @@ def test_models_that_are_not_there_say_why(tmp_path, monkeypatch, word, reason):
     entry = one(word)
     assert entry.path is None
     assert reason in entry.reason
-    assert (entry.size, entry.task, entry.reach) == (None, None, None)
+    assert (entry.size, entry.task, entry.max_length) == (None, None, None)
 
 
 def test_a_hub_id_is_fetched(small, monkeypatch):
@@ -79,11 +79,11 @@ def test_a_hub_id_is_fetched(small, monkeypatch):
 @pytest.mark.parametrize("words", [[], [""], [":openvino"]])
 def test_no_model_is_bad_usage(words):
     with pytest.raises(UsageError):
-        read_models(words)
+        resolve_models(words)
 
 
 def test_a_model_given_twice_is_told_apart(small, wide):
-    names = [entry.name for entry in read_models([str(small), str(wide), str(small), str(small)])]
+    names = [entry.name for entry in resolve_models([str(small), str(wide), str(small), str(small)])]
     assert names == [str(small), str(wide), f"{small} (2)", f"{small} (3)"]
 
 
@@ -98,7 +98,7 @@ def test_the_base_is_the_first_or_the_one_named():
 def test_a_config_that_tells_no_reach(small, tmp_path, content):
     shutil.copytree(small, tmp_path / "model")
     (tmp_path / "model" / "config.json").write_text(content)
-    assert one(tmp_path / "model").reach is None
+    assert one(tmp_path / "model").max_length is None
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,8 @@ def test_what_is_no_model_of_ours_names_all_that_a_model_may_be():
 
 
 def test_tasks_tell_whether_texts_are_pairs(small):
-    assert texts_read([one(small)]) == (1, 1)
-    assert texts_read([one(small / "none.onnx")]) is None
+    assert texts_per_row([one(small)]) == (1, 1)
+    assert texts_per_row([one(small / "none.onnx")]) is None
 
 
 @pytest.mark.parametrize("kind", ["ranking", "multiple_choice"])
@@ -129,7 +129,7 @@ def test_a_question_stands_before_any_number_of_texts(small, tmp_path, kind):
     folder, info = shutil.copytree(small, tmp_path / "copy"), read_info(small)
     task = info.task.model_copy(update={"kind": kind, "text": ("query", "candidate")})
     write_info(folder, info.model_copy(update={"task": task}))
-    assert texts_read([one(folder)]) == (2, None)
+    assert texts_per_row([one(folder)]) == (2, None)
     check_text(("what ?", "sun", "rain"), [one(folder)])
     with pytest.raises(UsageError, match="reads a question and"):
         check_text(("what ?",), [one(folder)])

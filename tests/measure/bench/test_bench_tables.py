@@ -4,7 +4,7 @@ import pytest
 
 from compress.console import Console
 from compress.measure.bench.bench_result import Bench, BenchModel, Comparison, TimedModel
-from compress.measure.bench.bench_tables import bought, interval, noise_words, quiet_rows, show, tables
+from compress.measure.bench.bench_tables import describe_noise, interval, quiet_rows, reached_precision, show, tables
 from compress.measure.resources.footprint import Footprint
 from compress.measure.result_base import Score
 from compress.measure.roofline.roofline import KernelRate, LimitShares, MachineLimits
@@ -98,7 +98,7 @@ def test_limits_and_shares_are_told_where_they_are_known():
     found = made(one.model_copy(update={"models": {"a": timed}})).model_copy(update={"limits": (limits,)})
     costs = list(tables(found))[1]
     assert costs.rows[0]["of matrix limit"] == "42%"
-    assert costs.lines == ["the machine's own limits here: fp32 84.2 G operations/s, memory 12.3 GB/s"]
+    assert costs.lines == ["this machine's limits: fp32 84.2 G operations/s, memory 12.3 GB/s"]
 
 
 def test_callers_have_a_table_of_their_own():
@@ -126,18 +126,18 @@ def test_a_grid_is_a_row_a_cell_and_a_column_a_model():
 
 def test_noise_is_told_as_its_worst_and_only_what_is_known():
     noises = [Noise(other_load=0.01, throttled=0), Noise(other_load=0.2, stolen=0.03)]
-    words = noise_words(noises)
+    words = describe_noise(noises)
     assert "20%" in words
     assert "hypervisor took 3%" in words
     assert "put off" not in words
-    assert noise_words([Noise(), Noise(stolen=0.004)]) == "nothing else that this system tells of"
+    assert describe_noise([Noise(), Noise(stolen=0.004)]) == "no other activity that this system reports"
 
 
 def test_what_the_time_has_bought_is_the_widest_interval():
     one = session(a=latency(4.0, 0.01), b=latency(2.0, 0.2))
     within = "medians within ±20% and ratios within ±5.0%"
-    assert bought(one, "a", 15.0) == f"12 s of a budget of 15 s bought {within}"
-    assert bought(one, "a", None) == f"these rounds took 12 s and gave {within}"
+    assert reached_precision(one, "a", 15.0) == f"12 s of a budget of 15 s bought {within}"
+    assert reached_precision(one, "a", None) == f"12 s bought {within}"
 
 
 def test_settings_that_a_bench_has_no_use_for_are_not_written():

@@ -3,14 +3,14 @@ from pydantic import ValidationError
 
 from compress.errors import UsageError
 from compress.measure.bench.parse_options import (
-    LEAST_ROUNDS,
+    MIN_ROUNDS,
     GridOptions,
     read_callers,
     read_grid,
-    read_lines,
     read_settings,
     read_target,
     read_targets,
+    read_texts,
     with_lengths,
 )
 from compress.recipe.measure_schema import Measure, Target
@@ -30,9 +30,9 @@ def test_targets_in_one_line():
         ("cpuu", "no device is called 'cpuu'; did you mean cpu"),
         ("", "no device is called ''"),
         ("cpu,thread=2", "'thread=2' is not one of .*; did you mean threads"),
-        ("cpu,threads=0", "threads: expected a whole number from 1 up, got '0'"),
+        ("cpu,threads=0", "threads: expected a whole number from 1 to 1024, got '0'"),
         ("cpu,threads=2.5", "threads: expected a whole number"),
-        ("cpu,length=long", "length: expected a whole number from 1 up or data, got 'long'"),
+        ("cpu,length=long", "length: expected a whole number from 1 to 65536 or data, got 'long'"),
         ("cpu,threads", "threads needs a number: threads=8"),
         ("cpu,", "'' is not one of"),
         ("cpu,batch=1,batch=2", "batch is given twice"),
@@ -99,12 +99,12 @@ def test_settings_keep_their_defaults():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"rounds": 2}, r"^--rounds 2: expected a whole number from 3 up\.$"),
-        ({"rounds": 0}, r"^--rounds 0: expected a whole number from 3 up\.$"),
-        ({"seconds": 0.0}, r"^--seconds 0: expected a number of seconds above 0\.$"),
+        ({"rounds": 2}, r"^--rounds 2: expected a whole number from 3 to 10000\.$"),
+        ({"rounds": 0}, r"^--rounds 0: expected a whole number from 3 to 10000\.$"),
+        ({"seconds": 0.0}, r"^--seconds 0: expected a number of seconds above 0, at most 3600\.$"),
         ({"seconds": float("nan")}, "--seconds nan: "),
         ({"seconds": float("inf")}, "--seconds inf: "),
-        ({"rounds": 5, "budget": "5s"}, "--budget and --rounds cannot go together"),
+        ({"rounds": 5, "budget": "5s"}, "--budget and --rounds cannot be combined"),
     ],
 )
 def test_settings_that_cannot_be(given, message):
@@ -116,8 +116,8 @@ def test_settings_that_cannot_be(given, message):
     ("content", "message"),
     [
         (None, "No such file"),
-        (b"", "holds no text"),
-        (b"\n \n", "holds no text"),
+        (b"", "has no text"),
+        (b"\n \n", "has no text"),
         (b"\xff\xfe", "line 1: byte 0xff is not UTF-8"),
         (b"good\n\nbad \xe9\n", "line 3: byte 0xe9 is not UTF-8"),
         (b"good\na\tb\tc\n", "line 2: expected one text and got 3, with tabs between"),
@@ -128,32 +128,32 @@ def test_texts_that_cannot_be_read(tmp_path, content, message):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(UsageError, match=f"--texts .*{message}"):
-        read_lines(path, (1, 1))
+        read_texts(path, (1, 1))
 
 
 def test_pairs_have_a_tab_between(tmp_path):
     path = tmp_path / "texts.txt"
     path.write_text("a film\ta plot\n")
-    assert read_lines(path, (2, 2)) == [("a film", "a plot")]
+    assert read_texts(path, (2, 2)) == [("a film", "a plot")]
     for content in ("a film\n", "a film\ta plot\t1\n"):
         path.write_text(content)
         with pytest.raises(UsageError, match=r"--texts .* line 1: expected two texts with one tab between"):
-            read_lines(path, (2, 2))
+            read_texts(path, (2, 2))
 
 
 def test_where_no_model_says_the_first_line_tells_whether_there_are_pairs(tmp_path):
     path = tmp_path / "texts.txt"
     path.write_bytes(b"\xef\xbb\xbfa film\ta plot\r\n")
-    assert read_lines(path, None) == [("a film", "a plot")]
+    assert read_texts(path, None) == [("a film", "a plot")]
     path.write_text("a film\na film\ta plot\n")
     with pytest.raises(UsageError, match="line 2: expected one text"):
-        read_lines(path, None)
+        read_texts(path, None)
 
 
 def test_the_least_rounds_are_those_of_a_recipe():
-    Measure(rounds=LEAST_ROUNDS)
+    Measure(rounds=MIN_ROUNDS)
     with pytest.raises(ValidationError):
-        Measure(rounds=LEAST_ROUNDS - 1)
+        Measure(rounds=MIN_ROUNDS - 1)
 
 
 class TestLengths:
@@ -183,4 +183,4 @@ def test_what_the_models_cannot_read_is_told_by_its_line(tmp_path):
     path = tmp_path / "texts.txt"
     path.write_text("a\tb\tc\n\na\tb\n")
     with pytest.raises(UsageError, match=r"--texts .*texts\.txt: line 3: too few choices"):
-        read_lines(path, (2, None), check)
+        read_texts(path, (2, None), check)

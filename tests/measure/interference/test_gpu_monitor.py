@@ -37,7 +37,9 @@ def nvml(samples=(), there=None, bits=0, refuse=False):
         nvmlDeviceGetName=lambda handle: "H200",
         nvmlDeviceGetHandleByIndex=lambda index: index,
         nvmlDeviceGetCurrentClocksThrottleReasons=reasons,
-        nvmlDeviceGetComputeRunningProcesses=lambda handle: [SimpleNamespace(pid=pid) for pid in own],
+        nvmlDeviceGetComputeRunningProcesses=lambda handle: [
+            SimpleNamespace(pid=pid, usedGpuMemory=None) for pid in own
+        ],
         nvmlDeviceGetProcessUtilization=used,
     )
 
@@ -54,24 +56,24 @@ def watch(monkeypatch):
 
 def test_on_the_cpu_there_is_nothing_to_watch():
     found = GpuMonitor.find("cpu")
-    assert found.missing is found.held_down() is found.others(found.look()) is None
+    assert found.missing is found.clock_limits() is found.other_load(0) is None
 
 
 def test_without_nvml_the_reason_is_told(monkeypatch, watch):
-    assert watch(refuse=True).missing == "not watched on CUDA: NVML says: Not Supported"
+    assert watch(refuse=True).missing == "not watched on CUDA: NVML reports: Not Supported"
     monkeypatch.setitem(sys.modules, "pynvml", None)
     missing = GpuMonitor.find("cuda").missing or ""
     assert missing.startswith("not watched on CUDA: nvidia-ml-py is not installed")
 
 
 def test_what_holds_the_clock_down_is_named_once(watch):
-    assert watch(bits=0x01 | 0x02).held_down() == ()  # idle, or clocks that a user has set
-    assert watch(bits=0x20 | 0x40 | 0x04).held_down() == ("its power limit", "heat")
+    assert watch(bits=0x01 | 0x02).clock_limits() == ()  # idle, or clocks that a user has set
+    assert watch(bits=0x20 | 0x40 | 0x04).clock_limits() == ("its power limit", "heat")
 
 
 def test_the_work_of_others_is_what_is_not_the_sessions_own(watch):
     mine, other = os.getpid(), 1
-    assert watch(samples=[(mine, 5, 90), (other, 5, 20), (other, 9, 40)]).others(100) == pytest.approx(0.3)
-    assert watch(samples=[(mine, 5, 90), (other, -5, 20)]).others(100) == 0.0
-    assert watch(samples=None).others(100) == 0.0
-    assert watch(samples=[(other, 5, 20)], there=[other]).others(100) is None
+    assert watch(samples=[(mine, 5, 90), (other, 5, 20), (other, 9, 40)]).other_load(100) == pytest.approx(0.3)
+    assert watch(samples=[(mine, 5, 90), (other, -5, 20)]).other_load(100) == 0.0
+    assert watch(samples=None).other_load(100) == 0.0
+    assert watch(samples=[(other, 5, 20)], there=[other]).other_load(100) is None

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from compress.measure.timing.process_limits import OnDevice, device_memory
+from compress.measure.timing.process_limits import DeviceMemory, device_memory
 
 
 class NVMLError(Exception):
@@ -50,7 +50,7 @@ def torch(monkeypatch):
 
 def test_nothing_is_held_from_the_cpu(nvml):
     nvml((os.getpid(), 7))
-    assert device_memory("cpu") == OnDevice()
+    assert device_memory("cpu") == DeviceMemory()
 
 
 @pytest.mark.parametrize("used", [True, False])
@@ -69,12 +69,14 @@ def test_torch_tells_its_own_where_nvml_does_not(nvml, torch, processes):
     assert "torch" in device_memory("cuda").source
     torch(used=False)
     assert device_memory("cuda").bytes is None
-    assert "NVML does not tell this process's" in device_memory("cuda").source
+    assert "NVML does not list this process" in device_memory("cuda").source
 
 
 def test_reasons_are_told(nvml, torch, monkeypatch):
     torch(used=False)
     nvml(refuse="Not Supported")
-    assert device_memory("cuda") == OnDevice(None, "memory on the device is not measured: NVML says: Not Supported")
+    assert device_memory("cuda") == DeviceMemory(
+        None, "memory on the device is not measured: NVML reports: Not Supported"
+    )
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert "pip install 'compress-encoders[gpu]'" in device_memory("cuda").source

@@ -62,7 +62,7 @@ def test_a_counter_that_goes_away(tmp_path, zone):
 
 def test_no_counters(tmp_path):
     meter = EnergyMeter.find("cpu", tmp_path / "nothing")
-    assert meter.source.startswith("not measured: this machine shows no energy counters")
+    assert meter.source.startswith("not measured: this machine has no readable energy counters")
     assert meter.read() is None
 
 
@@ -74,7 +74,7 @@ def test_counters_for_the_administrator_alone(tmp_path, zone, monkeypatch):
 
     monkeypatch.setattr(type(path), "read_text", refuse)
     meter = EnergyMeter.find("cpu", tmp_path)
-    assert "administrator alone" in meter.source
+    assert "administrator only" in meter.source
     assert meter.read() is None
 
 
@@ -129,7 +129,7 @@ def test_accelerators_that_differ_are_not_mixed_up(monkeypatch):
 def test_an_accelerator_that_does_not_count(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", nvml(["old"], refuse="Not Supported"))
     meter = EnergyMeter.find("cuda")
-    assert meter.source == "not measured: NVML says: Not Supported"
+    assert meter.source == "not measured: NVML reports: Not Supported"
     assert meter.read() is None
 
 

@@ -57,11 +57,11 @@ def test_a_process_that_prints_is_understood(module):
     [
         (
             "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
-            "ended by SIGKILL, as happens when memory runs out",
+            "killed by SIGKILL, as happens when memory runs out",
         ),
         ("raise ValueError('odd')", "ValueError: odd"),
         ("raise SystemExit(3)", "ended with exit code 3"),
-        ("print('nonsense')", "cannot be read: 'nonsense"),
+        ("print('nonsense')", "invalid result: 'nonsense"),
         ("raise MemoryError", "MemoryError"),
     ],
 )
@@ -71,5 +71,5 @@ def test_however_a_process_ends_there_is_a_reason(module, text, reason):
 
 
 def test_a_process_that_hangs_is_ended(module):
-    with pytest.raises(SubprocessFailed, match="no answer within 1 s"):
+    with pytest.raises(SubprocessFailed, match="no result within 1 s"):
         ask(module("import time; time.sleep(60)"), 1.0)

@@ -6,15 +6,14 @@ import pytest
 from compress.measure.timing.clustered_ci import (
     NORMAL,
     SESSION_SPREAD,
-    clustered,
+    clustered_mean,
     coarser_grouping,
     harrell_davis_median,
     t_quantile,
     trimmed_mean,
 )
-from compress.recipe.measure_schema import Measure
+from compress.measure.timing.schedule import DEFAULT_PROCESSES, DEFAULT_ROUNDS
 
-DEFAULTS = Measure()
 SESSIONS = 400
 
 
@@ -27,7 +26,7 @@ def simulated(
     drifts from turn to turn, some turns meet a burst of other work, and all processes of one of the models share
     something for as long as the session lasts (``session`` is its standard deviation).
     """
-    processes, rounds = DEFAULTS.processes, DEFAULTS.rounds // DEFAULTS.processes
+    processes, rounds = DEFAULT_PROCESSES, DEFAULT_ROUNDS // DEFAULT_PROCESSES
     turns = 2 * processes * rounds
     machine = np.cumsum(random.normal(0, 0.002, turns)) + random.normal(0, 0.008, turns)
     machine += np.where(random.random(turns) < burst, random.uniform(0.03, 0.3, turns), 0.0)
@@ -42,7 +41,7 @@ def simulated(
 def targets(slowed: float, bias: float, burst: float, session: float = 0.0, known: float = 0.0) -> float:
     """The share of sessions whose interval leaves out 1, if so much is ``known`` of what a session shares."""
     random = np.random.default_rng(0)
-    found = [clustered(*simulated(random, slowed, bias, burst, session), processes=2) for _ in range(SESSIONS)]
+    found = [clustered_mean(*simulated(random, slowed, bias, burst, session), processes=2) for _ in range(SESSIONS)]
     return float(np.mean([abs(middle) > np.hypot(half, NORMAL * known) for middle, half in found]))
 
 
@@ -78,10 +77,10 @@ def test_resampling_rounds_alone_is_sure_of_what_is_not_so():
 
 def test_few_processes_do_not_make_an_interval_narrow():
     values = np.zeros(10)
-    assert clustered(values, [])[1] == pytest.approx(1.96 * 0.01, rel=0.01)
-    assert clustered(values, [0] * 5 + [1] * 5, processes=2)[1] == pytest.approx(1.96 * 0.01, rel=0.01)
-    assert clustered(np.array([0.1]), []) == (0.1, pytest.approx(1.96 * 0.01, rel=0.01))
-    assert clustered(values, [0] * 3 + [1] * 3 + [2] * 4)[1] == 0.0
+    assert clustered_mean(values, [])[1] == pytest.approx(1.96 * 0.01, rel=0.01)
+    assert clustered_mean(values, [0] * 5 + [1] * 5, processes=2)[1] == pytest.approx(1.96 * 0.01, rel=0.01)
+    assert clustered_mean(np.array([0.1]), []) == (0.1, pytest.approx(1.96 * 0.01, rel=0.01))
+    assert clustered_mean(values, [0] * 3 + [1] * 3 + [2] * 4)[1] == 0.0
 
 
 def test_a_disturbed_turn_and_a_disturbed_process_do_not_decide():
@@ -89,7 +88,7 @@ def test_a_disturbed_turn_and_a_disturbed_process_do_not_decide():
     values = np.tile([0.0, 0.001, -0.001], 10)
     values[4] = 0.5
     values[owners == 7] = 0.3
-    middle, half = clustered(values, owners)
+    middle, half = clustered_mean(values, owners)
     assert abs(middle) < 1e-9
     assert half < 0.001
 

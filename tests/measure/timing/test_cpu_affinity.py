@@ -1,33 +1,33 @@
-from compress.measure.timing.cpu_affinity import beside, choose, read_ticks, shares
+from compress.measure.timing.cpu_affinity import busy_shares, least_loaded, neighbour_groups, parse_ticks
 
 PAIRED = {0: "0,4", 1: "1,5", 2: "2,6", 3: "3,7", 4: "0,4", 5: "1,5", 6: "2,6", 7: "3,7"}
 
 
 def test_physical_cores_come_before_their_second_threads():
-    assert choose(2, range(8), PAIRED) == (6, 7)
-    assert choose(4, range(8), PAIRED) == (4, 5, 6, 7)
-    assert choose(5, range(8), PAIRED) == (3, 4, 5, 6, 7)
+    assert least_loaded(2, range(8), PAIRED, {}) == (6, 7)
+    assert least_loaded(4, range(8), PAIRED, {}) == (4, 5, 6, 7)
+    assert least_loaded(5, range(8), PAIRED, {}) == (3, 4, 5, 6, 7)
 
 
 def test_only_allowed_cores_are_taken():
-    assert choose(2, [1, 5], PAIRED) == (1, 5)
-    assert choose(1, [0, 2], {0: "0", 2: "2"}) == (2,)
+    assert least_loaded(2, [1, 5], PAIRED, {}) == (1, 5)
+    assert least_loaded(1, [0, 2], {0: "0", 2: "2"}, {}) == (2,)
 
 
 def test_busy_cores_are_left_to_others():
-    assert choose(1, range(8), PAIRED, {7: 0.9}) == (6,)
-    assert choose(1, range(8), PAIRED, {3: 0.9}) == (6,)  # its other hardware thread is as good as busy
-    assert choose(2, [0, 1], {0: "0", 1: "1"}, {1: 1.0}) == (0, 1)
-    assert choose(1, [0, 1], {0: "0", 1: "1"}, {0: 0.01, 1: 0.04}) == (1,)  # what every system does
+    assert least_loaded(1, range(8), PAIRED, {7: 0.9}) == (6,)
+    assert least_loaded(1, range(8), PAIRED, {3: 0.9}) == (6,)  # its other hardware thread is as good as busy
+    assert least_loaded(2, [0, 1], {0: "0", 1: "1"}, {1: 1.0}) == (0, 1)
+    assert least_loaded(1, [0, 1], {0: "0", 1: "1"}, {0: 0.01, 1: 0.04}) == (1,)  # what every system does
 
 
 def test_second_threads_and_the_others_are_listened_to_apart():
-    assert beside((7,), range(8), PAIRED) == ((3,), (0, 1, 2, 3, 4, 5, 6))
-    assert beside((0,), [0, 1], {0: "0", 1: "1"}) == ((1,),)
-    assert beside((0, 1), [0, 1], {0: "0", 1: "1"}) == ()
+    assert neighbour_groups((7,), range(8), PAIRED) == ((3,), (0, 1, 2, 3, 4, 5, 6))
+    assert neighbour_groups((0,), [0, 1], {0: "0", 1: "1"}) == ((1,),)
+    assert neighbour_groups((0, 1), [0, 1], {0: "0", 1: "1"}) == ()
 
 
 def test_shares_of_ticks():
-    before = read_ticks("cpu  1 2 3\ncpu0 10 0 10 80 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0\ncpuidle x\n")
-    after = read_ticks("cpu  1 2 3\ncpu0 40 0 20 120 10 5 5 0 0 0\ncpu1 0 0 0 0 0 0 0 0\n")
-    assert shares(before, after) == {0: 0.5, 1: 0.0}
+    before = parse_ticks("cpu  1 2 3\ncpu0 10 0 10 80 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0\ncpuidle x\n")
+    after = parse_ticks("cpu  1 2 3\ncpu0 40 0 20 120 10 5 5 0 0 0\ncpu1 0 0 0 0 0 0 0 0\n")
+    assert busy_shares(before, after) == {0: 0.5, 1: 0.0}

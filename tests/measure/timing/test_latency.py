@@ -62,8 +62,8 @@ def test_no_ratio_is_surer_than_sessions_differ():
 
 def test_waits_are_told_only_where_the_system_counts_them():
     whole = [np.full(4, 2.0)] * 3
-    assert timing(whole, count=100, waited=[np.full(4, 0.5)] * 3).undelayed_medians == pytest.approx((1.5, 1.5, 1.5))
-    assert timing(whole, count=100, waited=[np.array([])] * 3).undelayed_medians == ()
+    assert timing(whole, count=100, waits=[np.full(4, 0.5)] * 3).undelayed_medians == pytest.approx((1.5, 1.5, 1.5))
+    assert timing(whole, count=100, waits=[np.array([])] * 3).undelayed_medians == ()
     assert timing(whole, count=100).undelayed_medians == ()
 
 

@@ -1,20 +1,20 @@
 import pytest
 
 from compress.measure.timing.schedule import (
-    BUDGET_PROCESSES,
     BUDGET_ROUNDS,
-    LEAST_FOR_P95,
-    LOAD_CALLS,
+    DEFAULT_PROCESSES,
+    LAP_CALLS,
     LOAD_LAPS,
-    LONGEST_LOAD,
-    SHORTEST_TURN,
+    MAX_LAP_SECONDS,
+    MIN_CALLS_FOR_P95,
+    MIN_TURN_SECONDS,
     budget_too_small,
-    generation_fits,
     lap_seconds,
-    pending_work,
+    load_test_seconds,
     rounds_before_restart,
     rounds_in_time,
     rounds_per_process,
+    rounds_that_fit,
     turn_orders,
     turn_seconds,
 )
@@ -42,32 +42,32 @@ def test_every_second_round_goes_the_other_way_around():
 
 
 def test_slow_models_get_fewer_rounds_but_one_a_process():
-    assert rounds_in_time(30, 10, foreseen=0.5, wanted=0.5) == 30
-    assert rounds_in_time(30, 10, foreseen=1.0, wanted=0.5) == 15
-    assert rounds_in_time(30, 10, foreseen=100.0, wanted=0.5) == 10
-    assert rounds_in_time(3, 10, foreseen=100.0, wanted=0.5) == 3
-    assert rounds_in_time(4, 1, foreseen=100.0, wanted=0.5) == 3
+    assert rounds_in_time(30, 10, expected=0.5, wanted=0.5) == 30
+    assert rounds_in_time(30, 10, expected=1.0, wanted=0.5) == 15
+    assert rounds_in_time(30, 10, expected=100.0, wanted=0.5) == 10
+    assert rounds_in_time(3, 10, expected=100.0, wanted=0.5) == 3
+    assert rounds_in_time(4, 1, expected=100.0, wanted=0.5) == 3
 
 
 def test_a_budget_lays_out_turns():
-    turns = BUDGET_PROCESSES * BUDGET_ROUNDS * 2
+    turns = DEFAULT_PROCESSES * BUDGET_ROUNDS * 2
     assert turn_seconds(left=9.0 + turns * 0.2, restart=1.0, jobs=2, longest=0.25) == pytest.approx(0.2)
     assert turn_seconds(left=1000.0, restart=1.0, jobs=2, longest=0.25) == 0.25
-    assert turn_seconds(left=1.0, restart=1.0, jobs=2, longest=0.25) == SHORTEST_TURN
+    assert turn_seconds(left=1.0, restart=1.0, jobs=2, longest=0.25) == MIN_TURN_SECONDS
 
 
 def test_a_generation_fits_or_not():
-    assert generation_fits(left=10.0, restart=1.0, round_seconds=1.0) == BUDGET_ROUNDS
-    assert generation_fits(left=3.5, restart=1.0, round_seconds=1.0) == 2
-    assert generation_fits(left=1.5, restart=1.0, round_seconds=1.0) == 0
-    assert generation_fits(left=-3.0, restart=1.0, round_seconds=1.0) == 0
+    assert rounds_that_fit(left=10.0, restart=1.0, round_seconds=1.0) == BUDGET_ROUNDS
+    assert rounds_that_fit(left=3.5, restart=1.0, round_seconds=1.0) == 2
+    assert rounds_that_fit(left=1.5, restart=1.0, round_seconds=1.0) == 0
+    assert rounds_that_fit(left=-3.0, restart=1.0, round_seconds=1.0) == 0
 
 
 def test_callers_ask_until_a_p95_is_known_but_not_for_ever():
-    assert LOAD_LAPS * LOAD_CALLS >= LEAST_FOR_P95
+    assert LOAD_LAPS * LAP_CALLS >= MIN_CALLS_FOR_P95
     assert lap_seconds(0.25, 0.001) == 0.25
-    assert lap_seconds(0.25, 0.5) == LOAD_CALLS * 0.5
-    assert lap_seconds(0.25, 60.0) == LONGEST_LOAD
+    assert lap_seconds(0.25, 0.5) == LAP_CALLS * 0.5
+    assert lap_seconds(0.25, 60.0) == MAX_LAP_SECONDS
     assert lap_seconds(30.0, 60.0) == 30.0
 
 
@@ -79,11 +79,11 @@ def test_a_budget_that_is_too_small_says_what_it_would_take():
         "the budget of 2.5 s is too small for 1 model; it takes at least 10 s: "
         "starting took 1 s and 3 rounds would take 9 s"
     )
-    assert budget_too_small(0.1, 1, 0.2, 0).endswith("for 1 model: it was over before the first had started")
+    assert budget_too_small(0.1, 1, 0.2, 0).endswith("for 1 model: it was used up before the first had started")
     assert budget_too_small(5.0, 2, 1.0, 2, load=40.0).endswith("starting took 1 s, and the callers 40 s")
 
 
 def test_the_sweep_is_part_of_the_plan():
-    assert pending_work([1, 4], {"a": 0.01, "b": 0.02}, seconds=0.5) == pytest.approx(2 * (4 * 0.5 + 5 * 0.03))
-    assert pending_work([4], {"slow": 0.3}, seconds=0.5) == pytest.approx(LOAD_LAPS * (LOAD_CALLS * 0.3 + 4 * 0.3))
-    assert pending_work([], {"a": 0.1}, seconds=0.5) == 0.0
+    assert load_test_seconds([1, 4], {"a": 0.01, "b": 0.02}, seconds=0.5) == pytest.approx(2 * (4 * 0.5 + 5 * 0.03))
+    assert load_test_seconds([4], {"slow": 0.3}, seconds=0.5) == pytest.approx(LOAD_LAPS * (LAP_CALLS * 0.3 + 4 * 0.3))
+    assert load_test_seconds([], {"a": 0.1}, seconds=0.5) == 0.0

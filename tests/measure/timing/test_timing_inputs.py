@@ -6,10 +6,10 @@ import pytest
 from compress.measure.timing.timing_inputs import (
     SMALL_VOCABULARY,
     calls_in_turn,
+    evenly_spaced,
     fixed_arrays,
     make_calls,
     shared_vocabulary,
-    spaced,
     vocabulary_of,
 )
 
@@ -50,9 +50,9 @@ def test_a_turn_fits_the_slowest_but_keeps_the_spread():
 
 
 def test_spaced_indices_are_centred():
-    assert spaced(4, 64) == [8, 24, 40, 56]
-    assert spaced(3, 3) == [0, 1, 2]
-    assert spaced(0, 0) == []
+    assert evenly_spaced(4, 64) == [8, 24, 40, 56]
+    assert evenly_spaced(3, 3) == [0, 1, 2]
+    assert evenly_spaced(0, 0) == []
 
 
 def test_fixed_inputs_fit_the_vocabulary(tmp_path, small):

@@ -6,24 +6,24 @@ from itertools import count
 import pytest
 
 from compress.errors import ModelError
-from compress.measure.interference.interference import InterferenceMonitor
+from compress.measure.interference.monitor import InterferenceMonitor
 from compress.measure.resources.energy import EnergyMeter
 from compress.measure.timing import timing_loop
-from compress.measure.timing.timing_loop import TimedCalls, closed_loop, measure_energy, take_turn, timed, warm_up
-from compress.measure.timing.worker_protocol import Order
+from compress.measure.timing.timing_loop import TimedCalls, closed_loop, measure_energy, take_turn, time_passes, warm_up
+from compress.measure.timing.worker_protocol import Command
 
 NOBODY = InterferenceMonitor(own=())
 NO_METER = EnergyMeter("not measured: none")
 
 
-def order(**asked) -> Order:
-    return Order(do="load", **({"calls": (0, 1), "seconds": 0.0} | asked))
+def order(**asked) -> Command:
+    return Command(do="load", **({"calls": (0, 1), "seconds": 0.0} | asked))
 
 
 def test_passes_are_whole_and_there_is_one_at_least():
     asked: list[int] = []
-    assert len(timed(asked.append, [3, 4]).whole) == 2
-    assert len(timed(asked.append, [3, 4], 0.01).whole) % 2 == 0
+    assert len(time_passes(asked.append, [3, 4]).total) == 2
+    assert len(time_passes(asked.append, [3, 4], 0.01).total) % 2 == 0
     assert asked[:4] == [3, 4, 3, 4]
 
 
@@ -31,7 +31,7 @@ def test_counters_are_opened_once_for_many_passes(monkeypatch):
     opened = []
     entered = timing_loop.RunQueueWait.__enter__
     monkeypatch.setattr(timing_loop.RunQueueWait, "__enter__", lambda self: opened.append(1) or entered(self))
-    assert len(timed(lambda call: None, [0], 0.02).whole) > 1
+    assert len(time_passes(lambda call: None, [0], 0.02).total) > 1
     assert len(opened) == 1
 
 
@@ -47,18 +47,20 @@ def test_energy_is_of_calls_alone():
 
 def test_a_turn_tells_what_its_joules_are_of():
     joules = count(step=0.5)
-    order = Order(do="turn", calls=(0, 1, 2))
+    order = Command(do="turn", calls=(0, 1, 2))
     found = take_turn(TimedCalls(lambda call: None), order, NOBODY, EnergyMeter("a meter", lambda: next(joules)))
-    assert (found.joules, found.metered) == (0.5, 3)
+    assert (found.joules, found.energy_calls) == (0.5, 3)
     assert len(found.model) == 3
     assert take_turn(TimedCalls(lambda call: None), order, NOBODY, NO_METER).joules is None
 
 
 def test_warming_up_tells_whether_it_came_to_an_end(monkeypatch):
-    monkeypatch.setattr(timing_loop, "WARM_SECONDS", 0.0)
+    monkeypatch.setattr(timing_loop, "WARM_UP_SECONDS", 0.0)
     for milliseconds, steady in (([1.0, 9.0], False), ([4.0, 4.1], True)):
         passes = iter(milliseconds)
-        monkeypatch.setattr(timing_loop, "timed", lambda run, calls, passes=passes: timing_loop.Times((next(passes),)))
+        monkeypatch.setattr(
+            timing_loop, "time_passes", lambda run, calls, passes=passes: timing_loop.Times((next(passes),))
+        )
         seconds, found = warm_up(lambda call: None, [0])
         assert found is steady
         assert seconds == pytest.approx(sum(milliseconds) / 2e3)
@@ -68,12 +70,12 @@ def test_callers_ask_until_enough_is_answered():
     asked: list[int] = []
     found = closed_loop(asked.append, order(callers=3, least=10), NOBODY)
     assert len(found.waits) == len(asked) >= 10
-    assert found.heard is not None
+    assert found.interference is not None
     assert found.seconds is not None
 
 
 def test_callers_do_not_ask_for_ever(monkeypatch):
-    monkeypatch.setattr(timing_loop, "LONGEST_LOAD", 0.0)
+    monkeypatch.setattr(timing_loop, "MAX_LAP_SECONDS", 0.0)
     assert len(closed_loop(lambda call: None, order(callers=1, least=10), NOBODY).waits) == 1
 
 

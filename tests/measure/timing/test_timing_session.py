@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -12,9 +11,8 @@ from compress.measure import Job, ratio, time_jobs
 from compress.measure.timing import timing_session
 from compress.measure.timing import worker_process as link_module
 from compress.measure.timing.latency import Latency
-from compress.measure.timing.worker_pool import TURN_PATIENCE, TURN_TIMES, WorkerPool
-from compress.measure.timing.worker_process import WorkerLost, WorkerProcess, last_words, worker_environment
-from compress.measure.timing.worker_protocol import Order, Reply, WorkerSpec
+from compress.measure.timing.worker_process import WorkerLost, WorkerProcess, error_line, worker_environment
+from compress.measure.timing.worker_protocol import Command, Reply, WorkerSpec
 from compress.model_info import VariantInfo
 from compress.recipe.measure_schema import Measure
 from compress.runtime.predictor import Placement
@@ -83,7 +81,7 @@ def test_places_that_are_not_here_are_not_measured(together):
     assert together["gpu"].status == "not measured"
     assert "CUDA" in (together["gpu"].reason or "")
     assert together["crowd"].status == "not measured"
-    assert "4096 threads were asked for" in (together["crowd"].reason or "")
+    assert "4096 threads were requested" in (together["crowd"].reason or "")
 
 
 def test_a_fixed_length_has_no_end_to_end(small):
@@ -186,29 +184,6 @@ def test_a_budget_that_is_too_small_is_a_row(small, wide):
         assert (one.reason or "").startswith("the budget of 0.05 s is too small for 2 models")
 
 
-def test_models_that_only_load_for_the_whole_budget_are_not_started_again(small, monkeypatch):
-    started: list[str] = []
-    begun = WorkerPool.start
-
-    def heavy(self, job):
-        started.append(job.key)
-        begun(self, job)
-        time.sleep(1.0)
-        member = self.all[job.key]
-        member.ready = member.ready.model_copy(update={"load_seconds": 2.0})
-
-    monkeypatch.setattr(WorkerPool, "start", heavy)
-    jobs = [Job(str(length), small, None, HERE, length=length) for length in (4, 8)]
-    given_up: dict[object, str] = {}
-    monkeypatch.setattr("compress.measure.timing.timing_session.choose_cores", lambda threads: None)
-    found = time_jobs(jobs, [], Measure(budget=1.0), given_up=given_up)
-    assert found["4"] == found["8"]
-    assert "it takes at least" in (found["4"].reason or "")
-    assert "starting took" in (found["4"].reason or "")
-    assert time_jobs(jobs[1:], [], Measure(budget=1.0), given_up=given_up)["8"] == found["8"]
-    assert started == ["4"]
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits what a process allocates")
 def test_a_batch_that_does_not_fit_is_a_row(small):
     huge = Job("huge", small, None, HERE, batch=1 << 27, length=512)
@@ -242,7 +217,7 @@ def test_a_worker_that_dies_once_is_replaced(small, wide, monkeypatch, when):
 
     def deadly(self, message):
         spec = isinstance(message, WorkerSpec) and message.imports and message.folder == str(wide)
-        turn = isinstance(message, Order) and message.do == "turn"
+        turn = isinstance(message, Command) and message.do == "turn"
         if not killed and (spec if when == "start" else turn):
             killed.append(self)
             self._process.kill()
@@ -252,15 +227,9 @@ def test_a_worker_that_dies_once_is_replaced(small, wide, monkeypatch, when):
     settings = Measure(rounds=4, processes=2, seconds=0.02, bootstrap=100)
     found = time_jobs([Job("small", small, None, HERE), Job("wide", wide, None, HERE)], TEXTS, settings)
     assert all(one.model is not None and len(one.model.round_medians) == 4 for one in found.values())
-    (told,) = [one.reason for one in found.values() if "another process was started" in (one.reason or "")]
+    (told,) = [one.reason for one in found.values() if "lost and restarted" in (one.reason or "")]
     assert "SIGKILL" in told
     assert ratio(found["wide"], found["small"]) is not None
-
-
-def test_how_long_a_turn_may_take_follows_from_what_is_expected(small):
-    with WorkerPool([Job("a", small, None, HERE)], [], None, 0) as crew:
-        assert crew._patience(Order(do="turn", calls=(0,), seconds=0.25)) == TURN_PATIENCE
-        assert crew._patience(Order(do="turn", calls=(0,), seconds=30.0)) == TURN_TIMES * 30.0
 
 
 def test_an_interrupted_session_leaves_no_worker(small, wide, monkeypatch):
@@ -290,7 +259,7 @@ def test_a_handicap_is_waited():
 
 
 def test_jobs_that_cannot_be_told_apart_or_fed(small):
-    with pytest.raises(UsageError, match="two jobs are called a"):
+    with pytest.raises(UsageError, match="two jobs have the name a"):
         time_jobs([Job("a", small, None, HERE)] * 2, TEXTS, QUICK)
     with pytest.raises(UsageError, match="need texts"):
         time_jobs([Job("a", small, None, HERE)], [], QUICK)
@@ -312,33 +281,33 @@ def spec(folder) -> WorkerSpec:
 
 def test_a_killed_worker_is_lost_with_its_signal(small):
     with WorkerProcess(threads=1) as link:
-        link.ask(spec(small), 60)
+        link.request(spec(small), 60)
         link._process.send_signal(signal.SIGKILL)
         with pytest.raises(WorkerLost, match="SIGKILL, as happens when memory runs out"):
-            link.ask(Order(do="turn", calls=(0,), seconds=0.01), 60)
+            link.request(Command(do="turn", calls=(0,), seconds=0.01), 60)
 
 
 def test_a_silent_worker_is_given_up(small):
     with WorkerProcess(threads=1) as link:
-        link.ask(spec(small), 60)
+        link.request(spec(small), 60)
         link._process.send_signal(signal.SIGSTOP)
-        with pytest.raises(WorkerLost, match="no answer within 0 s"):
-            link.ask(Order(do="turn", calls=(0,), seconds=0.01), 0.2)
+        with pytest.raises(WorkerLost, match="no reply within 0 s"):
+            link.request(Command(do="turn", calls=(0,), seconds=0.01), 0.2)
     assert link._process.returncode == -signal.SIGKILL
 
 
 def test_a_crash_is_told_by_its_last_line(small):
     with WorkerProcess(threads=1) as link:
-        link.ask(spec(small), 60)
+        link.request(spec(small), 60)
         with pytest.raises(WorkerLost, match=r"exit code 1: .*ValidationError"):
-            link.ask(WorkerSpec(**spec(small).model_dump()), 60)
+            link.request(WorkerSpec(**spec(small).model_dump()), 60)
 
 
 def test_last_words_name_the_exception():
     told = "loading\nTraceback (most recent call last):\n  File a\nValueError: two\nlines\n"
-    assert last_words(told) == "ValueError: two"
-    assert last_words("Segmentation fault\n\n") == "Segmentation fault"
-    assert last_words("") == ""
+    assert error_line(told) == "ValueError: two"
+    assert error_line("Segmentation fault\n\n") == "Segmentation fault"
+    assert error_line("") == ""
 
 
 def test_no_worker_is_left_behind(small):
@@ -350,7 +319,7 @@ def test_no_worker_is_left_behind(small):
 
 def _interrupted(link: WorkerProcess, small) -> None:
     with link:
-        link.ask(spec(small), 60)
+        link.request(spec(small), 60)
         raise KeyboardInterrupt
 
 
@@ -364,7 +333,7 @@ def test_workers_leave_a_launch_and_fix_their_threads(monkeypatch):
 
 def test_an_exported_model_is_timed_without_torch(small):
     blocked = "import sys; sys.modules.update(dict.fromkeys(['torch', 'transformers', 'datasets', 'sklearn']))"
-    told = "\n".join([spec(small).model_dump_json(), Order(do="close").model_dump_json(), ""])
+    told = "\n".join([spec(small).model_dump_json(), Command(do="close").model_dump_json(), ""])
     found = subprocess.run(
         [sys.executable, "-c", f"{blocked}; from compress.measure.timing.worker import main; main()"],
         input=told,
@@ -381,7 +350,7 @@ def test_what_a_library_prints_does_not_spoil_the_replies(small):
     noisy = "import sys, os; from compress.measure.timing import worker; opened = worker.open_model\n"
     noisy += "def loud(spec):\n    print('noise'); os.write(1, b'more'); return opened(spec)\n"
     noisy += "worker.open_model = loud; worker.main()"
-    told = "\n".join([spec(small).model_dump_json(), Order(do="close").model_dump_json(), ""])
+    told = "\n".join([spec(small).model_dump_json(), Command(do="close").model_dump_json(), ""])
     found = subprocess.run([sys.executable, "-c", noisy], input=told, capture_output=True, check=True, encoding="utf-8")
     assert len(found.stdout.splitlines()) == 2
     assert "noise" in found.stderr

@@ -26,8 +26,8 @@ def test_a_library_that_is_not_installed_is_named_with_what_brings_it(small):
         check=True,
         encoding="utf-8",
     )
-    refused = Reply.model_validate_json(found.stdout).refused
-    assert "openvino is needed here and is not installed. (pip install 'compress-encoders[openvino]')" in refused
+    unsupported = Reply.model_validate_json(found.stdout).unsupported
+    assert "openvino is needed here and is not installed. (pip install 'compress-encoders[openvino]')" in unsupported
 
 
 def test_workers_are_spoken_to_in_utf_8_whatever_the_locale(monkeypatch):
@@ -54,7 +54,7 @@ def test_a_worker_that_hangs_before_it_reads_is_given_up(small, tmp_path, monkey
         much = spec(small, calls=(("x" * 1_000_000,),))  # a pipe holds 64 KiB
         for _ in range(2):  # and no earlier: sending does not wait
             link.send(much)
-        with pytest.raises(WorkerLost, match="no answer within 0 s"):
+        with pytest.raises(WorkerLost, match="no reply within 0 s"):
             link.receive(0.2)
     assert link._process.returncode == -signal.SIGKILL
 
@@ -64,4 +64,4 @@ def test_who_has_gone_stays_gone(small):
         link._process.kill()
         for _ in range(2):
             with pytest.raises(WorkerLost, match="SIGKILL"):
-                link.ask(spec(small), 60)
+                link.request(spec(small), 60)

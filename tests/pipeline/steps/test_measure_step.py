@@ -16,6 +16,7 @@ from compress.measure import Latency
 from compress.measure.resources.serving_memory import ServingMemory
 from compress.measure.roofline.roofline import MachineLimits
 from compress.measure.timing.latency import timing
+from compress.measure.timing.schedule import DEFAULT_BUDGET
 from compress.measure.timing.subprocess_task import SubprocessFailed, Task, run_in_subprocess
 from compress.pipeline import plan
 from compress.pipeline.graph import Plan
@@ -27,11 +28,13 @@ from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps import measure_step
 from compress.pipeline.steps.build_report import disagreements
 from compress.pipeline.steps.measure_step import (
+    GRID_SECONDS,
+    MEMORY_SECONDS,
     Measured,
     TimedModel,
     measure_all,
+    planned_seconds,
     read_measured,
-    turn_seconds,
     write_measured,
 )
 from compress.recipe.measure_schema import Grid, Measure, Target
@@ -50,10 +53,11 @@ def timed(key: str, *titles: str) -> TimedModel:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, list]:
     """Stand-ins for everything that takes time; what they were asked."""
-    seen: dict[str, list] = {"jobs": [], "served": []}
+    seen: dict[str, list] = {"jobs": [], "served": [], "budgets": []}
 
-    def time_jobs(jobs, texts, settings, *, seed, console):
+    def time_jobs(jobs, texts, settings, *, seed, console, budget):
         seen["jobs"].append((list(jobs), settings))
+        seen["budgets"].append(budget)
         return {job.key: Latency(status="failed", reason=job.key) for job in jobs}
 
     def serving_memory(folder, variant, device, batches, length, *, threads, running):
@@ -153,11 +157,32 @@ def test_the_first_version_of_the_file_is_read_too(tmp_path: Path) -> None:
     assert read_measured(tmp_path).latencies["cpu a"].reason == "x"
 
 
-def test_the_time_of_turns_is_known_beforehand() -> None:
+def test_measuring_is_bounded_by_its_budget() -> None:
     titles = {"a": ["cpu", "cpu-b8-l32"], "b": ["cpu"]}
-    assert turn_seconds(titles, [CPU, BATCHED], Measure(rounds=10, seconds=0.5)) == 3 * 10 * 0.5
-    assert turn_seconds(titles, [CPU, BATCHED], Measure(budget=20)) == 40
-    assert turn_seconds(titles, [CPU], Measure(budget=20, grid=Grid(batch=(1, 8), length=(32,)))) == 60
+    assert planned_seconds(titles, [CPU, BATCHED], Measure(budget=20)) == 20
+    assert planned_seconds(titles, [CPU, BATCHED], Measure(memory=())) == DEFAULT_BUDGET
+    assert planned_seconds(titles, [CPU, BATCHED], Measure()) == DEFAULT_BUDGET + MEMORY_SECONDS
+    grid = Measure(memory=(), grid=Grid(batch=(1, 8), length=(32,)))
+    assert planned_seconds(titles, [CPU], grid) == DEFAULT_BUDGET + 2 * GRID_SECONDS
+    rounds = Measure(rounds=10, seconds=0.5, memory=())
+    assert planned_seconds(titles, [CPU, BATCHED], rounds) == 3 * 10 * 0.5
+
+
+def test_budget_is_divided_between_targets_and_grid(asked) -> None:
+    rows, grid = [timed("a", "cpu")], Grid(batch=(1, 8), length=(32,))
+    measure_all(rows, [CPU], ["x"], Measure(budget=300, grid=grid), longest=64)
+    measure_all(rows, [CPU], ["x"], Measure(budget=300, memory=()), longest=64)
+    measure_all(rows, [CPU], ["x"], Measure(grid=grid), longest=64)
+    measure_all(rows, [CPU], ["x"], Measure(rounds=5, grid=grid), longest=64)
+    assert [budget and round(budget) for budget in asked["budgets"]] == [60, 180, 300, None, 30, None, None]
+
+
+def test_memory_is_not_measured_once_the_budget_is_used_up(asked, monkeypatch) -> None:
+    clock = iter([0.0, 0.0, 0.0, 100.0, 100.0, 100.0])
+    monkeypatch.setattr(measure_step.time, "monotonic", lambda: next(clock))
+    found = measure_all([timed("a", "cpu")], [CPU], ["x"], Measure(budget=60), longest=64)
+    assert "measure.budget" in found.serving["cpu t1 a"][0].reason
+    assert (found.limits, asked["served"]) == ((), [])
 
 
 def test_only_what_changes_a_measurement_is_part_of_it() -> None:
