@@ -36,26 +36,8 @@ from compress.report.tables.throughput_unit import describe_call, per_call_suffi
 from compress.runtime import runtime_of
 from compress.tasks import kind_of
 
-PIPELINES = {
-    "classification": "text-classification",
-    "multi_label": "text-classification",
-    "regression": "text-classification",
-    "token_classification": "token-classification",
-    "question_answering": "question-answering",
-    "multiple_choice": "multiple-choice",
-    "similarity": "sentence-similarity",
-    "retrieval": "sentence-similarity",
-    "ranking": "text-ranking",
-}
-"""The hub's name of each kind of task."""
-
+QUESTION_AND_CONTEXT = '("a question", "the text that answers it")'
 QUESTION_AND_TEXTS = '("a question", "a text", "another text")'
-SAMPLES = {
-    "question_answering": '("a question", "the text that answers it")',
-    "multiple_choice": QUESTION_AND_TEXTS,
-    "ranking": QUESTION_AND_TEXTS,
-}
-"""Example inputs of kinds that take more than a text or a pair of texts."""
 
 
 def model_card(entry: Entry) -> str:
@@ -81,7 +63,7 @@ def front_matter(entry: Entry) -> dict[str, Any]:
         "license": teacher.licence.name if teacher and teacher.licence else None,
         "language": [name for name in teacher.languages if name != "multilingual"] if teacher else None,
         "library_name": _library(entry),
-        "pipeline_tag": PIPELINES.get(report.task.kind),
+        "pipeline_tag": kind_of(report.task).hub_pipeline,
         "base_model": base_model(report),
         "datasets": hub_data(report),
         "tags": ["compress", "encoder", *_tags(entry)],
@@ -95,7 +77,7 @@ def _library(entry: Entry) -> str | None:
     """The library that loads the root folder; sentence-transformers reads embedding models in PyTorch's format."""
     each = FORMATS.get(entry.main.row.variant.format)
     library = each.hub_library if each else None
-    embeds = PIPELINES.get(entry.report.task.kind) == "sentence-similarity"
+    embeds = kind_of(entry.report.task).hub_pipeline == "sentence-similarity"
     return "sentence-transformers" if library == "transformers" and embeds else library
 
 
@@ -139,9 +121,7 @@ def _results(entry: Entry) -> list[dict[str, Any]]:
     report = entry.report
     metrics = [{"type": name, "value": round(score.value, 4)} for name, score in test.scores.items()]
     dataset = {"name": report.task.name, "type": report.data.source, "split": "test"}
-    return [
-        {"task": {"type": PIPELINES.get(report.task.kind, report.task.kind)}, "dataset": dataset, "metrics": metrics}
-    ]
+    return [{"task": {"type": kind_of(report.task).hub_pipeline}, "dataset": dataset, "metrics": metrics}]
 
 
 def _headline(entry: Entry) -> str:
@@ -164,7 +144,11 @@ def _headline(entry: Entry) -> str:
 def _usage(entry: Entry) -> str:
     """Return the code that opens the root folder on the target that it won."""
     task = entry.report.task
-    sample = SAMPLES.get(task.kind, '("a text", "another text")' if len(task.text) == 2 else '"a text"')
+    sample = '("a text", "another text")' if len(task.text) == 2 else '"a text"'
+    if kind_of(task).is_variadic:
+        sample = QUESTION_AND_TEXTS
+    elif task.kind == "question_answering":
+        sample = QUESTION_AND_CONTEXT
     runtime, target = runtime_of(entry.main.row.variant), entry.report.target(entry.main.verdicts[0].target)
     package = f"compress-encoders[{runtime.extra}]" if runtime.extra else "compress-encoders"
     lines = [f"# pip install '{package}'"]

@@ -1,4 +1,4 @@
-"""report.json: the facts of one run. Everything that is drawn or published comes from here and from nowhere else."""
+"""report.json: the results of one run, the only source of pages, charts and model cards."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ Status = Literal["ok", "failed", "not measured"]
 
 
 class DataFacts(ResultModel):
-    """What the scores were learned and measured on."""
+    """The data that models were trained and scored on."""
 
     source: str
-    """As a reader names it: `glue/sst2`, or the names of the files."""
+    """`glue/sst2`, or the names of the files."""
     digest: str
     rows: Mapping[str, int]
     """By role: train, select, test."""
     classes: Mapping[str, Mapping[str, int]] = {}
     """By role and label, the number of rows."""
     documents: int | None = None
-    """How many documents are searched on test, for kinds that search: a score is worth more among more of them."""
+    """Number of documents that are searched on test, for kinds that search: the more, the harder."""
     duplicates: int | None = None
-    """Texts that stand in both train and test."""
+    """Number of texts of test that are also in train."""
     skipped: int = 0
-    """Rows that were left out because they do not fit the task."""
+    """Number of rows that do not fit the task."""
     truncated: Mapping[str, float] = {}
-    """By role, the share of rows of which the teacher does not see everything; of train as 10,000 of its rows tell.
+    """By role, the share of rows that are truncated for the teacher; of train estimated on 10,000 rows.
 
-    Where documents are searched also the share of those, as `test's documents`.
+    Includes the share of searched documents as `test's documents`.
     """
     examples_per_row: float | None = None
-    """How many examples (choices, candidates, windows) the model is given of a row of test, on average."""
+    """Mean number of examples (choices, candidates, windows) of a row of test."""
 
 
 class TargetFacts(ResultModel):
-    """A place of use, as the recipe asked for it."""
+    """A target of the recipe: where and how the model is used."""
 
     title: str
     device: str
@@ -60,7 +60,7 @@ class TargetFacts(ResultModel):
     length: int | Literal["data"]
     present: bool = True
     reason: str | None = None
-    """Why it is not present."""
+    """Why it is not present on the machine."""
 
 
 class StepCost(ResultModel):
@@ -69,24 +69,24 @@ class StepCost(ResultModel):
     name: str
     fingerprint: str
     seconds: float | None
-    """What it took when it ran, be that in this run or an earlier one that shares it."""
+    """Its duration when it ran, in this run or an earlier one."""
     reused: bool = False
     status: Literal["ok", "failed", "skipped"] = "ok"
     reason: str | None = None
 
 
 class TargetResult(ResultModel):
-    """One row of the ledger at one target: answers and speed there."""
+    """Scores and speed of one row of the ledger on one target."""
 
     select: Quality | None = None
     test: Quality | None = None
     latency: Latency
     shares: LimitShares | None = None
-    """Of the machine's limits, while it answers there."""
+    """The shares of the machine's limits that it uses."""
     serving: tuple[ServingMemory, ...] = ()
-    """Memory of a process that serves it on that device, by batch."""
+    """Memory of a process that serves it on the target's device, one entry a batch size."""
     gate: GateResult | None = None
-    """Filled in by the judge; None for the reference, which is no candidate."""
+    """None before selection, and for the reference, which is not a candidate."""
 
 
 class ReportModel(ResultModel):
@@ -103,18 +103,18 @@ class LedgerRow(ResultModel):
     """One model in one variant."""
 
     model: str
-    """`teacher`, `student`, `pruned`: which model of the run."""
+    """The name of the model: `teacher`, `student`, `pruned`."""
     step: str
-    """The step that made that model: `finetune`, `distill`, `prune`."""
+    """The step that made the model: `finetune`, `distill`, `prune`."""
     variant: VariantInfo
     status: Status = "ok"
     reason: str | None = None
-    """Why there is nothing to measure."""
+    """Why it was not measured."""
     shape: str | None = None
     """`6x384, 12 heads, FFN 1536`."""
     footprint: Footprint | None = None
     cost_seconds: float | None = None
-    """What making it took: all steps that lead to it."""
+    """Duration of all steps that lead to it."""
     targets: Mapping[str, TargetResult] = {}
     """By target title."""
 
@@ -125,33 +125,33 @@ class LedgerRow(ResultModel):
 
 
 class Comparison(ResultModel):
-    """The winner beside one baseline at one target."""
+    """The winner compared with another row on one target."""
 
     against: str
-    """What the baseline is to the reader: `the teacher as it runs today`."""
+    """A description of the other row."""
     key: str
-    """Its row."""
+    """Its key."""
     speedup: Score | None
-    """How many times faster the winner is, from the same rounds."""
+    """How many times faster the winner is, from the same rounds of timing."""
     smaller: float | None
-    """How many times fewer bytes."""
+    """How many times smaller the winner is, in bytes."""
     kept: float | None
-    """The winner's test score over the baseline's; None where the metric has no zero to speak of."""
+    """The winner's test score over the other's; None for errors and metrics that may be negative."""
     kept_above_floor: float | None = None
-    """The same of what is above the floor; None where the teacher is not clearly above it."""
+    """The same ratio of what exceeds the baseline; None unless the teacher is significantly better than it."""
 
 
 class Provenance(ResultModel):
-    """How a model was made from another, beside what the recipe tells."""
+    """How a model was made from another, in addition to the recipe."""
 
     start: str
     """`layers 1, 3, 5 of the teacher`."""
     augmented: int | None = None
-    """Changed copies of rows of train that it learned from; None where that is not known."""
+    """Number of augmented copies of training rows; None if unknown."""
 
 
 class Verdict(ResultModel):
-    """Who won at one target, and why."""
+    """The winner on one target, and the reason."""
 
     target: str
     winner: str | None
@@ -161,7 +161,7 @@ class Verdict(ResultModel):
 
 
 class GridCell(ResultModel):
-    """All variants at one batch and length, timed together; nothing is won there."""
+    """Timings of all variants at one batch and length; no winner is selected there."""
 
     batch: int
     length: int | Literal["data"]
@@ -170,21 +170,21 @@ class GridCell(ResultModel):
 
 
 class Machine(ResultModel):
-    """The machine that measured."""
+    """The machine of the run."""
 
     name: str
-    """Processor or accelerator, as it names itself."""
+    """The processor's name."""
     system: str
     cores: int
     instructions: tuple[str, ...] = ()
-    """Those that decide how fast small numbers are: avx2, avx512_vnni, amx_int8 …"""
+    """Those that decide the speed of low precision: avx2, avx512_vnni, amx_int8 …"""
     memory: int | None = None
     accelerator: str | None = None
     fingerprint: str | None = None
 
 
 class Report(ResultModel):
-    """One run, whole."""
+    """The results of one run."""
 
     schema_version: Annotated[int, up_to(2)] = 2
     """2: `models` names every model's parent; in 1 each model is made from the one before."""
@@ -202,36 +202,36 @@ class Report(ResultModel):
     models: tuple[ReportModel, ...] = ()
     """Every model after its parent; empty in reports of schema version 1, which list them in a line (`all_models`)."""
     rows: tuple[LedgerRow, ...] = ()
-    """In the order of the pipeline: the teacher's variants first, the final student's last."""
+    """In the order of the pipeline: the teacher's variants first."""
     teacher: str
-    """The key of the reference: the row that candidates are compared with and judged against, `teacher/torch-fp32`."""
+    """The key of the reference, with which candidates are compared: `teacher/torch-fp32`."""
     unquantized: Mapping[str, str] = {}
     """For each quantized row, the key of the row it was quantized from."""
     floor: Quality | None = None
-    """What something simple reaches on test; `versus_teacher` compares it with the reference."""
+    """Test scores of a simple baseline; `versus_teacher` compares it with the reference."""
     floor_name: str = "a bag of words"
-    """What that is."""
+    """Its name, with an article."""
     floor_reason: str | None = None
     grid: Mapping[str, tuple[GridCell, ...]] = {}
-    """By target title, the batches and lengths beside the target's own."""
+    """By target title, timings at further batches and lengths."""
     surroundings: MachineSnapshot | None = None
-    """The machine and how it was set when the timings were taken."""
+    """The machine and its settings during timing."""
     limits: tuple[MachineLimits, ...] = ()
-    """What the machine can do at most, for every device and number of threads that a target has."""
+    """The machine's limits for every device and number of threads of a target."""
     layer_maps: Mapping[str, LayerMap] = {}
-    """By model, which teacher layers its own followed while it was distilled."""
+    """By distilled model, the teacher's layer of each of its layers."""
     makings: Mapping[str, Provenance] = {}
-    """By model, how it was made from another; empty in reports of before it was told."""
+    """By model, how it was made from another; empty in the oldest reports."""
     verdicts: tuple[Verdict, ...] = ()
     remarks: tuple[str, ...] = ()
 
     def row(self, key: str) -> LedgerRow | None:
-        """The row called ``key``."""
+        """Return the row with this key."""
         return next((row for row in self.rows if row.key == key), None)
 
     @property
     def all_models(self) -> tuple[ReportModel, ...]:
-        """The models of the run; for an older report one after another, as its rows list them."""
+        """The models of the run; those of an older report follow each other in the order of its rows."""
         if self.models:
             return self.models
         steps = {row.model: row.step for row in self.rows}
@@ -242,7 +242,7 @@ class Report(ResultModel):
         )
 
     def lineage(self, name: str) -> list[ReportModel]:
-        """The models from the first one to ``name``, each followed by one made from it."""
+        """Return the models from the first one to ``name``, each made from the one before."""
         models = {model.name: model for model in self.all_models}
         line: list[ReportModel] = []
         model = models.get(name)
@@ -252,30 +252,30 @@ class Report(ResultModel):
         return line
 
     def target(self, title: str) -> TargetFacts:
-        """The target called ``title``."""
+        """Return the target with this title."""
         return next(target for target in self.targets if target.title == title)
 
     def verdict(self, title: str) -> Verdict | None:
-        """The verdict on one target, once winners are selected."""
+        """Return the verdict on one target; None before selection."""
         return next((verdict for verdict in self.verdicts if verdict.target == title), None)
 
     def results(self, title: str) -> list[tuple[LedgerRow, TargetResult]]:
-        """The rows that run on a target, with their results there."""
+        """Return the rows that run on a target, with their results there."""
         return [(row, row.targets[title]) for row in self.rows if title in row.targets]
 
     def passing(self, title: str) -> list[LedgerRow]:
-        """The rows that passed the gate on a target, timed or not."""
+        """Return the rows that passed the gate on a target, timed or not."""
         return [row for row, result in self.results(title) if result.gate and result.gate.passed]
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """The targets' names."""
+        """The titles of all targets."""
         return tuple(target.title for target in self.targets)
 
 
 def find_limits(limits: Iterable[MachineLimits], device: str, threads: int) -> MachineLimits | None:
-    """Those of a device and a number of threads."""
-    return next((each for each in limits if each.device == device and each.threads == threads), None)
+    """Return the limits of a device at a number of threads."""
+    return next((one for one in limits if (one.device, one.threads) == (device, threads)), None)
 
 
 def write_report(folder: Path, report: Report) -> Path:
@@ -286,12 +286,12 @@ def write_report(folder: Path, report: Report) -> Path:
 
 
 def report_json(report: Report) -> str:
-    """The content of report.json."""
+    """Return the content of report.json."""
     return report.model_dump_json(indent=1) + "\n"
 
 
 def read_report(path: Path) -> Report:
-    """Read report.json, or the one in a folder."""
+    """Read a report from report.json or its folder."""
     file = path / REPORT_FILE if path.is_dir() else path
     if not file.is_file():
         raise CompressError(f"there is no report at {file}.", hint="compress run writes one into runs/<name>/")

@@ -4,9 +4,9 @@ import pytest
 import yaml
 
 from compress.publish.entry import make_entry
-from compress.publish.model_card import PIPELINES, base_model, front_matter, hub_data, model_card
+from compress.publish.model_card import base_model, front_matter, hub_data, model_card
 from compress.report.apply_selection import apply_gates
-from compress.runtime.model_formats import GRAPH_BF16, TENSORRT
+from compress.runtime.model_formats import RUN_MODES
 from compress.tasks import KINDS
 
 
@@ -92,8 +92,12 @@ def test_usage_names_a_placement_other_than_one_thread(winner, report):
 @pytest.mark.parametrize(
     ("variant", "package", "needs"),
     [
-        (GRAPH_BF16, "compress-encoders[train]", "PyTorch and a CUDA device"),
-        (TENSORRT, "compress-encoders", "onnxruntime-gpu, TensorRT's own libraries and a CUDA device"),
+        (RUN_MODES["torch-graph-bf16"], "compress-encoders[train]", "PyTorch and a CUDA device"),
+        (
+            RUN_MODES["onnx-tensorrt"],
+            "compress-encoders",
+            "onnxruntime-gpu, TensorRT's own libraries and a CUDA device",
+        ),
     ],
 )
 def test_usage_on_cuda_names_its_requirements(winner, report, variant, package, needs):
@@ -146,13 +150,9 @@ def test_unstable_timings_are_marked(winner, make_report, latency_of):
     assert "≈ An unstable timing" in model_card(make_entry({"cpu": winner}, report, "a"))
 
 
-def test_every_kind_has_a_hub_pipeline():
-    assert set(PIPELINES) == set(KINDS)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_sample_input_is_valid_for_its_kind(kind, winner, make_report):
-    text = ("one", "two")[: KINDS[kind].columns[0]]
+    text = ("one", "two")[: KINDS[kind].text_columns[0]]
     metric = KINDS[kind].metrics[0].name
     report = make_report()
     scores = {metric: report.rows[-1].targets["cpu"].test.primary}
