@@ -187,7 +187,7 @@ RETRIEVAL = ("task.kind=retrieval", "task.text=text", "task.label=label")
 def test_lengths_and_tokenizers_are_checked(errors_of, tmp_path):
     (error,) = errors_of("task.max_length=600")
     assert error.startswith(
-        f"task: texts may be 600 pieces long, but the model {tmp_path / 'teacher'} has 514 positions"
+        f"task: texts may be 600 tokens long, but the model {tmp_path / 'teacher'} has 514 positions"
     )
     (error,) = errors_of("student.embedding=16")
     assert error.startswith("student: student.embedding: 16 asks for the width of embeddings, and classification has")
@@ -221,7 +221,7 @@ def test_further_teachers_that_do_not_fit(part, errors_of, tiny_model, tiny_fold
     assert error(good) == []
     assert error(good, many)[0].startswith(f"teachers: {many} has word vectors for 500 pieces and the teacher for")
     assert error(other_head)[0].startswith(f"teachers: {other_head} answers another question: its head is token-class")
-    assert error(short)[0].startswith(f"texts may be 32 pieces long, but the model {short} has 16 positions")
+    assert error(short)[0].startswith(f"texts may be 32 tokens long, but the model {short} has 16 positions")
 
 
 @pytest.mark.parametrize("part", ["distill", "prune.recover"])
