@@ -1,4 +1,4 @@
-"""Writes gates and winners into a report, and compares each winner with the baselines."""
+"""Write gate results and winners into a report, and compare each winner with other rows."""
 
 from __future__ import annotations
 
@@ -6,43 +6,15 @@ from compress.report.report_schema import Comparison, LedgerRow, Report, TargetR
 from compress.report.report_warnings import report_warnings
 from compress.report.retention import quality_on_test, ratio_above_baseline, score_ratio
 from compress.report.speedup_breakdown import fastest_variant, speedup
-from compress.select.selection import Candidate, Selection, TargetSelection
-from compress.select.winner import select_winner
-
-
-def apply_gates(report: Report) -> Report:
-    """The report with winners selected from its own rows."""
-    return apply_selection(
-        report,
-        Selection(
-            targets=tuple(
-                select_winner(target.title, _candidates(report, target.title), report.rules, target.reason)
-                for target in report.targets
-            )
-        ),
-    )
+from compress.select.selection import Selection, TargetSelection
 
 
 def apply_selection(report: Report, selection: Selection) -> Report:
-    """The report with gate results, the verdict of every target, and warnings."""
+    """Return the report with gate results, the verdict of every target, and warnings."""
     gated = report.model_copy(update={"rows": tuple(_gated(row, selection) for row in report.rows)})
     verdicts = tuple(_verdict(gated, result) for result in selection.targets)
     decided = gated.model_copy(update={"verdicts": verdicts})
     return decided.model_copy(update={"remarks": (*report.remarks, *report_warnings(decided))})
-
-
-def _candidates(report: Report, title: str) -> list[Candidate]:
-    return [
-        Candidate(
-            key=row.key,
-            select=result.select,
-            latency=result.latency,
-            bytes_total=row.footprint.bytes_total if row.footprint else None,
-            quantized=row.key in report.unquantized,
-            reference=row.key == report.teacher,
-        )
-        for row, result in report.results(title)
-    ]
 
 
 def _gated(row: LedgerRow, selection: Selection) -> LedgerRow:
@@ -61,13 +33,13 @@ def _verdict(report: Report, result: TargetSelection) -> Verdict:
 
 
 def _comparisons(report: Report, winner: LedgerRow, title: str) -> tuple[Comparison, ...]:
-    """The winner compared with the teacher as it runs today, and with the best variant of every model of the run."""
-    baselines = [("the teacher as it runs today", report.row(report.teacher))]
+    """Compare the winner with the teacher in PyTorch, and with the best variant of every model of the run."""
+    others = [("the teacher in PyTorch", report.row(report.teacher))]
     models = dict.fromkeys(row.model for row in report.rows)
-    baselines += [(f"the best variant of {model}", fastest_variant(report, model, title)) for model in models]
+    others += [(f"the best variant of {model}", fastest_variant(report, model, title)) for model in models]
     seen: set[str] = {winner.key}
     comparisons = []
-    for against, row in baselines:
+    for against, row in others:
         if row is not None and row.key not in seen:
             seen.add(row.key)
             comparisons.append(_comparison(report, against, winner, row, title))
@@ -75,13 +47,13 @@ def _comparisons(report: Report, winner: LedgerRow, title: str) -> tuple[Compari
 
 
 def _comparison(report: Report, against: str, winner: LedgerRow, other: LedgerRow, title: str) -> Comparison:
-    ours, theirs = winner.footprint, other.footprint
+    sizes = winner.footprint, other.footprint
     scores = quality_on_test(report, winner.key, title), quality_on_test(report, other.key, title)
     return Comparison(
         against=against,
         key=other.key,
         speedup=speedup(other, winner, title),
-        smaller=theirs.bytes_total / ours.bytes_total if ours and theirs else None,
+        smaller=sizes[1].bytes_total / sizes[0].bytes_total if sizes[0] and sizes[1] else None,
         kept=score_ratio(*scores),
         kept_above_floor=ratio_above_baseline(report, *scores, title),
     )

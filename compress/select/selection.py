@@ -37,7 +37,7 @@ class Candidate:
     bytes_total: int | None
     quantized: bool = False
     reference: bool = False
-    """The teacher as it runs today: others are compared with it, and it cannot win."""
+    """The teacher in PyTorch: others are compared with it, and it cannot win."""
 
 
 class GateResult(ResultModel):

@@ -1,6 +1,6 @@
 """The winner on a target: the fastest candidate that passes the gate; among equally fast ones the smallest.
 
-The reference (the teacher as it runs today) is no candidate: where nothing else passes, nothing wins.
+The reference (the teacher in PyTorch) is no candidate: where nothing else passes, nothing wins.
 """
 
 from __future__ import annotations

@@ -10,10 +10,9 @@ from compress.measure.quality.quality_result import Quality
 from compress.measure.timing.latency import Latency
 from compress.model_info import Parent, read_info, write_info
 from compress.publish.local_zoo import publish_entry
-from compress.report.apply_selection import apply_gates
 from compress.report.report_schema import Report
 from tests.measure.conftest import write_variant
-from tests.report.conftest import VARIANTS, MakeReport, full_report, latency, made_report, quality
+from tests.report.conftest import VARIANTS, MakeReport, apply_gates, full_report, latency, made_report, quality
 
 RECIPE = {"name": "films", "teacher": {"source": "bert-base", "revision": None}}
 

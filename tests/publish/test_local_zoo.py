@@ -11,9 +11,9 @@ from compress.errors import ModelError, UsageError
 from compress.model_info import read_info, write_info
 from compress.publish.local_zoo import is_published, publish_entry, read_index
 from compress.publish.verify import verify
-from compress.report.apply_selection import apply_gates
 from compress.report.report_schema import read_report, write_report
 from compress.runtime.text_model import TextModel
+from tests.report.conftest import apply_gates
 
 
 def test_an_entry_is_complete_and_predicts(published, winner, report):

@@ -5,9 +5,9 @@ import yaml
 
 from compress.publish.entry import make_entry
 from compress.publish.model_card import base_model, front_matter, hub_data, model_card
-from compress.report.apply_selection import apply_gates
 from compress.runtime.model_formats import RUN_MODES
 from compress.tasks import KINDS
+from tests.report.conftest import apply_gates
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A made-up run: six variants of three models on two targets, with the shape of a real one."""
+"""A synthetic run: three variants of three models on two targets, as large as a real one."""
 
 from collections.abc import Callable
 from functools import cache
@@ -24,7 +24,7 @@ from compress.measure.roofline.roofline import LimitShares, MachineLimits
 from compress.measure.roofline.roofline_result import KernelRate
 from compress.measure.timing.latency import Latency, Noise, UnderLoad, timing
 from compress.model_info import TaskInfo, VariantInfo
-from compress.report.apply_selection import apply_gates
+from compress.report.apply_selection import apply_selection
 from compress.report.report_schema import (
     DataFacts,
     GridCell,
@@ -36,6 +36,8 @@ from compress.report.report_schema import (
     TargetFacts,
     TargetResult,
 )
+from compress.select.selection import Candidate, Selection
+from compress.select.winner import select_winner
 
 SURROUNDINGS = MachineSnapshot(
     looked_at="2026-11-20T12:00:00Z",
@@ -165,7 +167,7 @@ MakeReport = Callable[..., Report]
 
 
 def made_report(**changes: object) -> Report:
-    """A report that is not judged yet; keyword arguments replace fields."""
+    """A report before selection; keyword arguments replace fields."""
     report = Report(
         name="films",
         created="2026-11-20T12:00:00Z",
@@ -200,8 +202,35 @@ def made_report(**changes: object) -> Report:
     return report.model_copy(update=changes)
 
 
+def apply_gates(report: Report) -> Report:
+    """The report with winners selected from its own rows, as the select step does."""
+    return apply_selection(
+        report,
+        Selection(
+            targets=tuple(
+                select_winner(target.title, _candidates(report, target.title), report.rules, target.reason)
+                for target in report.targets
+            )
+        ),
+    )
+
+
+def _candidates(report: Report, title: str) -> list[Candidate]:
+    return [
+        Candidate(
+            key=row.key,
+            select=result.select,
+            latency=result.latency,
+            bytes_total=row.footprint.bytes_total if row.footprint else None,
+            quantized=row.key in report.unquantized,
+            reference=row.key == report.teacher,
+        )
+        for row, result in report.results(title)
+    ]
+
+
 def full_report() -> Report:
-    """A judged report in which everything that can be measured was."""
+    """A report with winners and with every kind of measurement."""
     report = made_report()
     rows = tuple(full_row(row, place) for place, row in enumerate(report.rows))
     by_key = {row.key: row.targets["cpu"].latency.model.p50.value for row in rows}

@@ -3,9 +3,9 @@ import json
 import pytest
 
 from compress.errors import CompressError
-from compress.report.apply_selection import apply_gates
 from compress.report.report_schema import Report, ReportModel, read_report, write_report
 from compress.report.speedup_breakdown import speedup_stages
+from tests.report.conftest import apply_gates
 
 
 def test_a_report_round_trips(make_report, tmp_path):

@@ -4,11 +4,11 @@ import pytest
 
 from compress.measure.quality.quality_result import Difference, Quality
 from compress.measure.result_base import Score
-from compress.report.apply_selection import apply_gates
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.retention import ratio_above_baseline, teacher_beats_baseline
 from compress.report.tables.ledger_tables import comparison_table, ledger_table
 from compress.report.tables.quality_tables import retention_table
+from tests.report.conftest import apply_gates
 
 
 def baseline_with(quality_of, value: float, p_value: float) -> Quality:

@@ -2,8 +2,8 @@ from math import prod
 
 import pytest
 
-from compress.report.apply_selection import apply_gates
 from compress.report.speedup_breakdown import fastest_variant, speedup_stages
+from tests.report.conftest import apply_gates
 
 
 def test_each_stage_changes_one_thing(make_report):

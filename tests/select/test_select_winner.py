@@ -2,12 +2,12 @@ import pytest
 
 from compress.measure.quality.quality_result import ClassScore, Difference, Quality
 from compress.measure.timing.latency import Latency
-from compress.report.apply_selection import apply_gates
 from compress.report.pages.render import render_markdown
 from compress.report.report_schema import LedgerRow, Report, Rules
 from compress.report.tables.ledger_tables import ledger_table
 from compress.report.tables.speed_tables import timing_table
 from compress.select.gate import gate
+from tests.report.conftest import apply_gates
 
 RULES = Rules(max_drop=0.01, quantize_max_drop=0.005)
 

@@ -27,7 +27,7 @@ from compress.tasks import Kind, kind_of
 QUALITY_FILE = "quality.json"
 
 REFERENCE = "torch-fp32"
-"""The teacher in this variant is what candidates are compared with: the model as it runs today."""
+"""The teacher in this variant is what candidates are compared with."""
 
 Outputs = dict[str, NDArray[Any]]
 

@@ -69,4 +69,4 @@ def _labels(series: Sequence[Series], frame: Frame) -> Iterable[str]:
     for label, x, y in sorted(ends, key=lambda end: end[2]):
         lowest = max(y + 4, lowest + LABEL_HEIGHT)
         on_left = x > (frame.left + frame.right) / 2
-        yield text(x - 14 if on_left else x + 14, lowest, label, "label strong", "end" if on_left else "start")
+        yield text(x - 14 if on_left else x + 14, lowest, label, "label strong outlined", "end" if on_left else "start")

@@ -3,10 +3,10 @@ import re
 import pytest
 
 from compress.model_info import LayerMap
-from compress.report.apply_selection import apply_gates
 from compress.report.charts.report_charts import colour_of, layer_map_chart, speed_chart, stage_chart
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.report_schema import Report, ReportModel
+from tests.report.conftest import apply_gates
 
 MEASURED = LayerMap(chosen="measured", pairs=((0, 1), (1, 2)), likeness=((0.4, 0.9, 0.5), (0.3, 0.6, 0.95)), rows=256)
 
@@ -17,7 +17,7 @@ def test_the_speed_chart_has_a_marker_for_each_timed_row(make_report):
         chart = speed_chart(report, "cpu", width)
         assert chart is not None
         assert len(re.findall('class="(?:fill|hollow) mark', chart)) == 9
-        assert {"pruned/onnx-int8", report.teacher} <= set(re.findall('label strong"[^>]*>([^<]*)<', chart))
+        assert {"pruned/onnx-int8", report.teacher} <= set(re.findall('strong outlined"[^>]*>([^<]*)<', chart))
         assert "the gate: teacher − 1 point" in chart
     assert speed_chart(report, "cuda", 680) is None
 

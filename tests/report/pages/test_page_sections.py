@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from compress.report.apply_selection import apply_gates
 from compress.report.charts.report_charts import compared_rows, grid_chart, load_chart, reliability_chart
 from compress.report.pages.page_sections import block_groups
 from compress.report.pages.render import render_html, render_markdown
@@ -21,6 +20,7 @@ from compress.report.tables.speed_tables import (
     load_table,
     timing_table,
 )
+from tests.report.conftest import apply_gates
 
 WINNER = "pruned/onnx-int8"
 PUBLISHED = Path(__file__).parents[3] / "reports"

@@ -4,7 +4,6 @@ from html.parser import HTMLParser
 
 import pytest
 
-from compress.report.apply_selection import apply_gates
 from compress.report.charts.report_charts import legend, speed_chart
 from compress.report.pages.markdown import markdown_cell
 from compress.report.pages.render import render_html, render_markdown, write_pages
@@ -13,6 +12,7 @@ from compress.report.tables.ledger_tables import ledger_table, stage_table
 from compress.report.tables.machine_facts import describe_target
 from compress.report.tables.quality_tables import class_table
 from compress.report.tables.speed_tables import timing_table
+from tests.report.conftest import apply_gates
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 

@@ -3,9 +3,9 @@ import csv
 import pytest
 
 from compress.errors import CompressError
-from compress.report.apply_selection import apply_gates
 from compress.report.pages.render import write_pages
 from compress.report.pages.report_index import write_index
+from tests.report.conftest import apply_gates
 
 
 def test_every_measured_target_has_a_line(make_report, tmp_path):

@@ -2,11 +2,11 @@
 
 import pytest
 
-from compress.report.apply_selection import apply_gates
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.tables.speed_tables import timing_table
 from compress.report.tables.throughput_unit import PLURALS, timed_unit
 from compress.tasks import KINDS
+from tests.report.conftest import apply_gates
 
 
 @pytest.fixture

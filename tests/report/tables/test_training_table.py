@@ -1,10 +1,10 @@
 import pytest
 
 from compress.recipe.schema import Recipe
-from compress.report.apply_selection import apply_gates
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.report_schema import Provenance, Report
 from compress.report.tables.training_table import describe_losses, training_settings, training_table
+from tests.report.conftest import apply_gates
 
 TASK = {"name": "films", "kind": "classification", "data": {"train": "a.csv", "test": "b.csv"}}
 
