@@ -1,4 +1,4 @@
-"""What a checkpoint says it answers, whether that is what a task asks, and how a config says what a task asks."""
+"""The task a checkpoint was trained for, whether it fits a recipe's task, and how a config describes a task."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from compress.tasks import kind_of
 
 EMBEDDING, SPANS = HEADS["sentence-embedding"], HEADS["question-answering"]
 HF_PROBLEM_TYPES = ("single_label_classification", "multi_label_classification", "regression")
-"""The only problems that transformers lets a config name."""
+"""The problem types that transformers allows in a config."""
 EMBEDDING_KEYS = ("pooling", "sentence_size")
 CHOICE_SUFFIX = "ForMultipleChoice"
 
 
 @dataclass(frozen=True)
 class CheckpointTask:
-    """The head of a checkpoint."""
+    """The head of a checkpoint and what it was trained for."""
 
     head: Head | None
-    """None where it is none of ours (a pretraining head)."""
+    """None for heads that are not supported (pretraining heads)."""
     names: tuple[str, ...] = ()
-    """What each output stands for."""
+    """The name of each output."""
     problem: str | None = None
-    """What its outputs were trained for, where it says so."""
+    """The problem type its outputs were trained for, if recorded."""
 
 
 def checkpoint_task(folder: Path, config: PreTrainedConfig) -> CheckpointTask:
-    """From compress.json, the files of sentence-transformers, or the class that the config names."""
+    """Return a folder's task: from compress.json, sentence-transformers' files, or the class named in the config."""
     info = find_info(folder)
     if info is not None and info.task is not None:
         kind = kind_of(info.task)
@@ -49,7 +49,7 @@ def checkpoint_task(folder: Path, config: PreTrainedConfig) -> CheckpointTask:
 
 
 def fits_task(saved: CheckpointTask, task: TaskInfo) -> bool:
-    """Whether a checkpoint answers the task: the same labels by name, or as many numbers that mean the same."""
+    """Return whether a checkpoint's head fits the task: the same label names, or as many outputs of the same type."""
     kind = kind_of(task)
     if saved.head is not head_named(kind.head):
         return False
@@ -57,17 +57,17 @@ def fits_task(saved: CheckpointTask, task: TaskInfo) -> bool:
         return True
     if not task.labels:
         return len(saved.names) == kind.output_count(task) and saved.problem in (None, kind.problem)
-    return sorted(map(plain, saved.names)) == sorted(map(plain, output_names(task)))
+    return sorted(map(normalize_label, saved.names)) == sorted(map(normalize_label, output_names(task)))
 
 
 def label_order(saved: CheckpointTask, task: TaskInfo) -> list[int]:
-    """Where each output that the task asks for stands in the checkpoint's head; nothing where outputs have no names."""
-    places = {plain(name): index for index, name in enumerate(saved.names)}
-    return [places[plain(name)] for name in output_names(task)] if task.labels else []
+    """Return the index in the checkpoint's head of each of the task's outputs; empty where outputs have no names."""
+    indices = {normalize_label(name): index for index, name in enumerate(saved.names)}
+    return [indices[normalize_label(name)] for name in output_names(task)] if task.labels else []
 
 
 def output_names(task: TaskInfo) -> tuple[str, ...]:
-    """What the head's outputs stand for: the labels or one number, and how much a window has to say."""
+    """Return the names of the head's outputs: the labels or one score, and the weight of a window where it has one."""
     kind = kind_of(task)
     if kind.head == SPANS.name:
         return ("start", "end")
@@ -76,7 +76,7 @@ def output_names(task: TaskInfo) -> tuple[str, ...]:
 
 
 def config_for(config: PreTrainedConfig, task: TaskInfo) -> PreTrainedConfig:
-    """The config with the task's outputs, and with its loss where transformers knows it."""
+    """Set the task's outputs in a config, and its problem type where transformers has it; returns the config."""
     kind = kind_of(task)
     if kind.head != EMBEDDING.name:
         names = output_names(task)
@@ -89,11 +89,11 @@ def config_for(config: PreTrainedConfig, task: TaskInfo) -> PreTrainedConfig:
 
 
 def label_names(config: PreTrainedConfig) -> tuple[str, ...]:
-    """The classes of a checkpoint's head, in order."""
-    named = {int(index): str(label) for index, label in (config.id2label or {}).items()}
-    return tuple(named[index] for index in sorted(named))
+    """Return the names of a checkpoint's outputs, in order."""
+    labels = {int(index): str(label) for index, label in (config.id2label or {}).items()}
+    return tuple(labels[index] for index in sorted(labels))
 
 
-def plain(label: Any) -> str:
-    """How labels are compared."""
+def normalize_label(label: Any) -> str:
+    """Return a label as it is compared: without surrounding space or case."""
     return str(label).strip().casefold()

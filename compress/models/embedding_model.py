@@ -1,8 +1,8 @@
-"""Texts as vectors: any family's plain encoder, its pieces pooled, projected where wanted, and brought to length one.
+"""Sentence embeddings: a plain encoder whose token states are pooled, optionally projected, and normalised.
 
 Reimers and Gurevych, "Sentence-BERT: Sentence Embeddings using Siamese BERT-Networks", 2019 (arXiv:1908.10084). The
-weights have the plain encoder's names, and `projection.weight` beside them, so that `AutoModel` reads the same files.
-How pieces are pooled (`pooling`) and how wide the projection is (`sentence_size`) stand in the config.
+weights have the plain encoder's names, plus `projection.weight`, so that `AutoModel` reads the same files. The config
+has the pooling (`pooling`) and the width of the projection (`sentence_size`).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ POOLINGS = ("mean", "cls")
 
 @dataclass
 class EmbeddingOutput(ModelOutput):
-    """What an embedding model gives."""
+    """The output of an embedding model."""
 
     sentence_embedding: Tensor | None = None
-    """(rows, size), each of length one."""
+    """(rows, size), unit vectors."""
 
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class SentenceEmbedding(Encoder):
         token_type_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> EmbeddingOutput:
-        """The embeddings of a padded batch; padding never counts."""
+        """Return the embeddings of a padded batch; padding is masked."""
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
         if token_type_ids is not None:
@@ -70,58 +70,58 @@ class SentenceEmbedding(Encoder):
 
 
 def mean_pool(states: Tensor, mask: Tensor) -> Tensor:
-    """The mean of ``states`` (rows, pieces, width) over each row's real pieces."""
+    """Return the mean of ``states`` (rows, tokens, width) over the tokens of each row that are not padding."""
     real = mask[:, :, None].to(states.dtype)
     mean: Tensor = (states * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
     return mean
 
 
 class EmbeddingClasses(dict[type[PreTrainedConfig], type[PreTrainedModel]]):
-    """From config class to model class, made of transformers' plain encoder when it is first asked for."""
+    """Maps config classes to model classes, which are created from transformers' plain encoder on first access."""
 
     def __missing__(self, config: type[PreTrainedConfig]) -> type[PreTrainedModel]:
         plain: Any = MODEL_MAPPING[config]
         name = plain.__name__.removesuffix("Model") + CLASS_SUFFIX
-        members = {"__module__": __name__, "__doc__": f"{plain.__name__}, whose output is one vector a text."}
+        members = {"__module__": __name__, "__doc__": f"{plain.__name__}, with one vector per text as its output."}
         self[config] = type(name, (SentenceEmbedding, plain), members)
         return self[config]
 
 
 class AutoModelForSentenceEmbedding:
-    """Like transformers' Auto classes: the model class follows from the config."""
+    """An Auto class like those of transformers: the model class follows from the config."""
 
     classes = EmbeddingClasses()
 
     @classmethod
     def register(cls, config: type[PreTrainedConfig], model: type[PreTrainedModel]) -> None:
-        """Have ``model`` stand for configs of this class."""
+        """Register ``model`` as the class for configs of this class."""
         cls.classes[config] = model
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, *, config: PreTrainedConfig | None = None, **kwargs: Any) -> Any:
-        """What ``PreTrainedModel.from_pretrained`` gives for the class of this folder."""
+        """Call ``from_pretrained`` of the model class that the folder's config selects."""
         config = config or AutoConfig.from_pretrained(folder)
         return cls.classes[type(config)].from_pretrained(folder, config=config, **kwargs)
 
 
 def set_pooling(config: PreTrainedConfig, pooling: str, size: int | None = None) -> None:
-    """Note in a config how pieces are pooled, and the size of the projection where there is one."""
+    """Set the pooling in a config, and the width of the projection if there is one."""
     config.update({"pooling": pooling, "sentence_size": size or getattr(config, "sentence_size", None)})
 
 
 def embedding_size(model: PreTrainedModel) -> int:
-    """How wide a model's embeddings are."""
+    """Return the width of a model's embeddings."""
     return int(getattr(model.config, "sentence_size", None) or model.config.hidden_size)
 
 
 def projection_of(model: PreTrainedModel) -> Tensor | None:
-    """The weight of a model's projection (size, width), where it has one."""
+    """Return the weight of a model's projection (size, width); None if it has none."""
     projection = getattr(model, "projection", None)
     return projection.weight.detach() if isinstance(projection, nn.Linear) else None
 
 
 def set_projection(model: PreTrainedModel, weight: Tensor | None) -> None:
-    """Give an embedding model the projection ``weight`` (size, width) in place of what it has; None takes it away."""
+    """Replace an embedding model's projection by ``weight`` (size, width); None removes it."""
     assert isinstance(model, SentenceEmbedding)
     model.config.sentence_size = None if weight is None else len(weight)
     model.projection = None
@@ -131,7 +131,7 @@ def set_projection(model: PreTrainedModel, weight: Tensor | None) -> None:
 
 
 def set_embedding_size(model: PreTrainedModel, size: int, seed: int) -> None:
-    """Have a model give embeddings of this size: as it is where it does, else by a projection drawn from ``seed``."""
+    """Make a model's embeddings ``size`` wide, by a random projection drawn from ``seed`` where they are not yet."""
     if embedding_size(model) == size:
         return
     width = int(model.config.hidden_size)
@@ -140,7 +140,7 @@ def set_embedding_size(model: PreTrainedModel, size: int, seed: int) -> None:
 
 
 def with_projection(model: PreTrainedModel, weight: Tensor) -> PreTrainedModel:
-    """A copy of an embedding model with another projection."""
-    made = copy.deepcopy(model)
-    set_projection(made, weight)
-    return made
+    """Return a copy of an embedding model with another projection."""
+    copied = copy.deepcopy(model)
+    set_projection(copied, weight)
+    return copied

@@ -1,4 +1,4 @@
-"""From what a recipe names (a card, a local folder, a hub id) to a local folder of weights."""
+"""Resolves what a recipe names (a card, a local folder, a hub id) to a local folder of weights."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from compress.model_sources import folder_of
 
 SMALL_FILES = ("config.json", "tokenizer*", "special_tokens_map.json", "vocab*", "merges.txt", "*.model")
 EMBEDDING_FILES = ("modules.json", "*_Pooling/config.json", "*_Dense/config.json", "*_Dense/model.safetensors")
-"""What tells how sentence-transformers makes embeddings."""
+"""Files that describe an embedding model of sentence-transformers."""
 SAFE_WEIGHTS = "model.safetensors"
 FOREIGN_WEIGHTS = "pytorch_model.bin"
 
 
 def fetch(source: str, revision: str | None = None, cards: Sequence[Path] = ()) -> Path:
-    """The local folder of a teacher card, a folder's path or a hub id (``owner/name`` or ``owner/name@revision``).
+    """Return the local folder of a card, a folder's path or a hub id (``owner/name`` or ``owner/name@revision``).
 
-    A package's weights are checked against their digest; a hub checkpoint is downloaded once into the hub's own cache.
+    Weights from a Python package are checked against their digest; a hub checkpoint is downloaded once, into the hub's
+    own cache.
     """
     return folder_of(source, revision, cards, download)
 
 
 def download(name: str, revision: str) -> Path:
-    """A hub repository's configuration, tokenizer and weights; safetensors where it has them."""
+    """Download a hub repository's config, tokenizer and weights (safetensors if it has them); return the folder."""
     folder = Path()
     try:
         for weights in (SAFE_WEIGHTS, FOREIGN_WEIGHTS):
@@ -38,7 +39,7 @@ def download(name: str, revision: str) -> Path:
                 return folder
     except (HfHubHTTPError, HFValidationError, OSError) as error:
         raise ModelError(
-            f"{name}@{revision} cannot be had from the hub: {str(error).splitlines()[0]}",
-            hint=f"where the hub is reachable, `hf download {name} --local-dir DIR`; then name DIR instead of {name}",
+            f"{name}@{revision} cannot be downloaded from the hub: {str(error).splitlines()[0]}",
+            hint=f"run `hf download {name} --local-dir DIR` where the hub is reachable, then use DIR instead of {name}",
         ) from error
     raise ModelError(f"{name}@{revision} has neither {SAFE_WEIGHTS} nor {FOREIGN_WEIGHTS}; its files are in {folder}.")

@@ -1,4 +1,4 @@
-"""What stands on the encoder: a head's name, the transformers classes that carry it, and what it answers."""
+"""Heads on top of the encoder: their names, transformers classes and outputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from compress.models.embedding_model import CLASS_SUFFIX, AutoModelForSentenceEm
 
 @dataclass(frozen=True)
 class Head:
-    """A task kind names one of these as its `head`."""
+    """One kind of head; a task kind names it as its `head`."""
 
     name: str
     auto: Any
@@ -33,13 +33,13 @@ class Head:
     classes: Any
     """transformers' map from config class to model class."""
     suffix: str
-    """How its model classes end: `BertForSequenceClassification`."""
+    """Suffix of its model classes: `BertForSequenceClassification`."""
     outputs: tuple[str, ...]
 
     def model_class(self, config: type[PreTrainedConfig]) -> type[PreTrainedModel]:
-        """The class that puts this head on models with this config."""
-        found: type[PreTrainedModel] = self.classes[config]
-        return found
+        """Return the model class with this head for a config class."""
+        model: type[PreTrainedModel] = self.classes[config]
+        return model
 
 
 HEADS: Mapping[str, Head] = {
@@ -79,22 +79,22 @@ HEADS: Mapping[str, Head] = {
 
 
 def head_named(name: str) -> Head:
-    """The head of this name."""
+    """Return the head called ``name``."""
     if name not in HEADS:
-        raise ModelError(f"no head is called '{name}'{nearest(name, HEADS)}.")
+        raise ModelError(f"there is no head '{name}'{nearest(name, HEADS)}.")
     return HEADS[name]
 
 
 def head_of_class(class_name: str) -> Head | None:
-    """The head that a model class carries; None for one that is no head of ours (a pretraining head)."""
+    """Return the head of a model class; None for unsupported heads (pretraining heads)."""
     return next((head for head in HEADS.values() if class_name.endswith(head.suffix)), None)
 
 
 def head_of(model: PreTrainedModel) -> Head:
-    """The head on a model."""
+    """Return the head of a model."""
     name = type(model).__name__
     head = head_of_class(name)
     if head is None:
         known = ", ".join(f"…{entry.suffix}" for entry in HEADS.values())
-        raise ModelError(f"a {name} cannot be worked on; expected a model class that ends like one of these: {known}.")
+        raise ModelError(f"model class {name} is not supported; expected a class with one of these suffixes: {known}.")
     return head

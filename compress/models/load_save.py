@@ -1,7 +1,7 @@
-"""Model folders: loading any checkpoint under a task's head, and writing ours.
+"""Loads checkpoints with a task's head, and writes model folders.
 
-transformers is told to be silent, so everything it would only have warned about is checked here: weights that are
-missing, that do not fit, or that come as pickle.
+Messages of transformers are suppressed, so everything it would only warn about is checked here: weights that are
+missing, of another size, or pickled.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from compress.tasks import kind_of
 
 Source = Path | str
 POOLER = ".pooler."
-"""Many checkpoints were trained without one; it is then drawn like a head."""
+"""Many checkpoints were trained without a pooler; it is then randomly initialised, like a head."""
 
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
 
 
 def load(folder: Source) -> PreTrainedModel:
-    """A model folder as a torch module in eval mode, under the head that it was saved with."""
+    """Return a model folder as a torch module in eval mode, with the head it was saved with."""
     model = load_model(folder)
     model.train(False)
     return model
@@ -63,8 +63,8 @@ def load_model(
 ) -> PreTrainedModel:
     """Load a folder, card or hub id in fp32.
 
-    With a task the model gets its head: the one it was saved with where that answers the same task (labels are matched
-    by name and put in the task's order), else a fresh one drawn from ``seed``.
+    With a task the model gets its head: the saved one where it fits the task (labels are matched by name and put in the
+    task's order), else a new one, randomly initialised from ``seed``.
     """
     folder = _local(source, revision)
     config = read_config(folder)
@@ -77,36 +77,36 @@ def load_model(
     layout = _set_outputs(config, saved, task, folder)
     if task is not None and reused and head is EMBEDDING and config.pooling != task.pooling:
         console.note(
-            f"{folder} keeps its own pooling, {config.pooling}; the task's {task.pooling} is for plain encoders"
+            f"{folder} keeps its own pooling, {config.pooling}; the task's, {task.pooling}, applies to plain encoders"
         )
-    model, drawn = _read(folder, config, head, seed)
-    _check_numbers(model, folder)
-    if layout is not None and drawn and (weight := layout.projection()) is not None:
+    model, missing = _read(folder, config, head, seed)
+    _check_finite(model, folder)
+    if layout is not None and missing and (weight := layout.projection()) is not None:
         set_projection(model, weight)
-        drawn = []
-    if reused and drawn:
-        answered = f"answers {task.name}" if task else f"is a {type(model).__name__}"
-        raise ModelError(f"{folder} says it {answered} but lacks weights of its head: {', '.join(drawn)}.")
+        missing = []
+    if reused and missing:
+        described = f"as a model for {task.name}" if task else f"as a {type(model).__name__}"
+        raise ModelError(f"{folder} is described {described}, but lacks weights of its head: {', '.join(missing)}.")
     if order != sorted(order):
         _reorder_labels(model, order)
     if saved.head is head and not reused:
-        _draw_head(model, seed)
+        _initialise_head(model, seed)
     return model
 
 
 def load_tokenizer(source: Source, revision: str | None = None) -> PreTrainedTokenizerBase:
-    """The tokenizer of a folder, card or hub id."""
+    """Load the tokenizer of a folder, card or hub id."""
     folder = _local(source, revision)
-    if not any((folder / name).is_file() for name in TOKENIZER_FILES):  # transformers would make one up
+    if not any((folder / name).is_file() for name in TOKENIZER_FILES):  # transformers would create an empty one
         raise ModelError(f"{folder} has no tokenizer: expected one of {', '.join(TOKENIZER_FILES)}.")
     try:
         with quiet():
             tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{folder} has no tokenizer that can be read: {_first_line(error)}") from error
+        raise ModelError(f"{folder} has a tokenizer that cannot be read: {_first_line(error)}") from error
     if not tokenizer.is_fast:
         raise ModelError(
-            f"the tokenizer of {folder} cannot be written as tokenizer.json, which every runtime here reads."
+            f"the tokenizer of {folder} cannot be saved as tokenizer.json, which every runtime here needs."
         )
     return tokenizer
 
@@ -114,23 +114,23 @@ def load_tokenizer(source: Source, revision: str | None = None) -> PreTrainedTok
 def save_model(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, info: FolderInfo
 ) -> FolderInfo:
-    """Write a model folder: config, safetensors, tokenizer and compress.json with the shape and inputs as they are."""
-    told = info.model_copy(update={"shape": shape_of(model), "inputs": family_of(model).inputs})
+    """Write a model folder: config, safetensors, tokenizer, and compress.json with the model's shape and inputs."""
+    info = info.model_copy(update={"shape": shape_of(model), "inputs": family_of(model).inputs})
     folder.mkdir(parents=True, exist_ok=True)
     with quiet():
         match_config_to_weights(model).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
     if head_of(model) is EMBEDDING:
-        write_layout(folder, model, told.task.max_length if told.task else None)
-    write_info(folder, told)
-    return told
+        write_layout(folder, model, info.task.max_length if info.task else None)
+    write_info(folder, info)
+    return info
 
 
 def read_config(folder: Path) -> PreTrainedConfig:
-    """The configuration of a folder, of a known family."""
+    """Read a folder's config, of a supported family."""
     path = folder / "config.json"
     if not path.is_file():
-        raise ModelError(f"{folder} is no model folder: it has no config.json.")
+        raise ModelError(f"{folder} is not a model folder: it has no config.json.")
     try:
         with quiet():
             config: PreTrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False)
@@ -141,27 +141,25 @@ def read_config(folder: Path) -> PreTrainedConfig:
 
 
 def fit_head(model: PreTrainedModel, task: TaskInfo) -> None:
-    """Set a model in memory to the task's labels and loss, after checking that its head has an answer for each."""
+    """Set the task's labels and problem type in the config of a model in memory; its head must have as many outputs."""
     head, names = head_named(kind_of(task).head), output_names(task)
     if head_of(model) is not head:
         raise ModelError(
-            f"a {type(model).__name__} has no head for {task.name}; expected a class that ends in {head.suffix}."
+            f"a {type(model).__name__} has no head for {task.name}; expected a class with the suffix {head.suffix}."
         )
     if head is not EMBEDDING and model.config.num_labels != len(names):
-        raise ModelError(
-            f"the head gives {model.config.num_labels} answers, expected {len(names)}: {', '.join(names)}."
-        )
+        raise ModelError(f"the head has {model.config.num_labels} outputs, expected {len(names)}: {', '.join(names)}.")
     config_for(model.config, task)
 
 
 def has_task_head(source: Source, task: TaskInfo, revision: str | None = None) -> bool:
-    """Whether a checkpoint already answers the task."""
+    """Return whether a checkpoint already has a head for the task."""
     folder = _local(source, revision)
     return fits_task(checkpoint_task(folder, read_config(folder)), task)
 
 
 def describe_other_task(folder: Path, task: TaskInfo) -> str | None:
-    """What a checkpoint's head was trained for where the task cannot use it: a task's name, or the head and labels."""
+    """Return what a checkpoint's head was trained for if the task cannot use it: a task's name, or head and labels."""
     saved, info = checkpoint_task(folder, read_config(folder)), find_info(folder)
     if saved.head in (None, HEADS["encoder"]) or fits_task(saved, task):
         return None
@@ -171,7 +169,7 @@ def describe_other_task(folder: Path, task: TaskInfo) -> str | None:
 
 
 def saved_embedding_size(source: Source, revision: str | None = None) -> int | None:
-    """How wide the embeddings of a checkpoint are; None where it is no embedding model."""
+    """Return the width of a checkpoint's embeddings; None if it is not an embedding model."""
     folder = _local(source, revision)
     config = read_config(folder)
     saved = checkpoint_task(folder, config)
@@ -182,14 +180,14 @@ def saved_embedding_size(source: Source, revision: str | None = None) -> int | N
 
 
 def _local(source: Source, revision: str | None) -> Path:
-    """A Path is a folder and nothing else; a string may also name a card or a hub id."""
+    """Return the local folder of a source; a Path is a folder, a string may also be a card or hub id."""
     return source if isinstance(source, Path) else fetch(source, revision)
 
 
 def _set_outputs(config: PreTrainedConfig, saved: CheckpointTask, task: TaskInfo | None, folder: Path) -> Layout | None:
-    """Have the config say what is to be built, and tell where an embedding model comes from elsewhere.
+    """Set the task's outputs in the config; return the layout of a folder of sentence-transformers.
 
-    An embedding model keeps its own pooling and projection; a plain encoder pools as the task says.
+    An embedding model keeps its own pooling and projection; a plain encoder gets the task's pooling.
     """
     if task is not None:
         config_for(config, task)
@@ -206,7 +204,7 @@ def _set_outputs(config: PreTrainedConfig, saved: CheckpointTask, task: TaskInfo
 
 
 def _read(folder: Path, config: PreTrainedConfig, head: Head, seed: int) -> tuple[PreTrainedModel, list[str]]:
-    """The model under this head, and the weights of the head that had to be drawn; they depend on the seed alone."""
+    """Return the model with this head, and the head's missing weights, which are initialised from the seed."""
     weights = _weights(folder)
     try:
         with quiet(), torch.random.fork_rng(devices=[]):
@@ -221,36 +219,36 @@ def _read(folder: Path, config: PreTrainedConfig, head: Head, seed: int) -> tupl
                 trust_remote_code=False,
                 output_loading_info=True,
             )
-    except pickle.UnpicklingError as error:  # its own text advises to run what the file holds
-        raise ModelError(f"{folder / weights} holds more than plain tensors, so it is not read.") from error
+    except pickle.UnpicklingError as error:  # its own message suggests to execute the file
+        raise ModelError(f"{folder / weights} contains more than plain tensors, so it is not loaded.") from error
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise ModelError(f"{folder / weights} cannot be read: {_first_line(error)}") from error
-    return model, _drawn(model, report, folder)
+    return model, _missing_head_weights(model, report, folder)
 
 
-def _check_numbers(model: PreTrainedModel, folder: Path) -> None:
-    """Refuse weights that are no numbers: whoever learns from them, or goes on with them, learns nothing else."""
+def _check_finite(model: PreTrainedModel, folder: Path) -> None:
+    """Refuse NaN and infinite weights: training with them gives nothing else."""
     broken = [name for name, weight in model.named_parameters() if not bool(torch.isfinite(weight).all())]
     if broken:
         shown = ", ".join(broken[:3]) + (" …" if len(broken) > 3 else "")
         raise ModelError(
-            f"{folder} holds weights that are not numbers (nan or inf), in {shown}.",
-            hint="the training that made it broke, or its file did; take an earlier checkpoint, or another model",
+            f"{folder} has weights that are NaN or infinite, in {shown}.",
+            hint="its training diverged or the file is damaged; use an earlier checkpoint or another model",
         )
 
 
-def _drawn(model: PreTrainedModel, report: Mapping[str, Any], folder: Path) -> list[str]:
-    """The head's weights that the checkpoint does not give; an encoder that would be partly random is refused."""
+def _missing_head_weights(model: PreTrainedModel, report: Mapping[str, Any], folder: Path) -> list[str]:
+    """Return the head's weights that the checkpoint lacks; missing encoder weights are an error."""
     missing = set(report["missing_keys"]) | {entry[0] for entry in report["mismatched_keys"]}
-    of_encoder = missing & _encoder_names(model)
-    encoder = sorted(name for name in of_encoder if POOLER not in f".{name}")
+    in_encoder = missing & _encoder_names(model)
+    encoder = sorted(name for name in in_encoder if POOLER not in f".{name}")
     if encoder:
         shown = ", ".join(encoder[:3]) + (" …" if len(encoder) > 3 else "")
         raise ModelError(
             f"{folder} lacks {len(encoder)} weights of the encoder, or has them in another size: {shown}.",
             hint="the config.json beside them describes another model",
         )
-    return sorted(missing - of_encoder)
+    return sorted(missing - in_encoder)
 
 
 def _encoder_names(model: PreTrainedModel) -> set[str]:
@@ -265,8 +263,8 @@ def _head_modules(model: PreTrainedModel) -> list[nn.Module]:
     return [] if base is model else [child for _, child in model.named_children() if child is not base]
 
 
-def _draw_head(model: PreTrainedModel, seed: int) -> None:
-    """Fresh weights for a head that answered something else."""
+def _initialise_head(model: PreTrainedModel, seed: int) -> None:
+    """Initialise the weights of a head that was trained for another task."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for module in (inner for child in _head_modules(model) for inner in child.modules()):
@@ -276,7 +274,7 @@ def _draw_head(model: PreTrainedModel, seed: int) -> None:
 
 
 def _reorder_labels(model: PreTrainedModel, order: Sequence[int]) -> None:
-    """Put the rows of the last linear layer in the task's order of labels."""
+    """Reorder the rows of the last linear layer to the task's order of labels."""
     modules = [inner for child in _head_modules(model) for inner in child.modules()]
     last = [module for module in modules if isinstance(module, nn.Linear)][-1]
     with torch.no_grad():
@@ -286,7 +284,7 @@ def _reorder_labels(model: PreTrainedModel, order: Sequence[int]) -> None:
 
 
 def _weights(folder: Path) -> str:
-    """The name of the weights file, safetensors first."""
+    """Return the name of the weights file, safetensors first."""
     if (folder / SAFE_WEIGHTS).is_file() or (folder / f"{SAFE_WEIGHTS}.index.json").is_file():
         return SAFE_WEIGHTS
     if (folder / FOREIGN_WEIGHTS).is_file():
@@ -298,7 +296,7 @@ def _weights(folder: Path) -> str:
 def _note_pickle(folder: Path, console: Console) -> None:
     if _weights(folder) == FOREIGN_WEIGHTS:
         console.warn(
-            f"{folder / FOREIGN_WEIGHTS} is a pickle; it is read as plain tensors only and written as safetensors."
+            f"{folder / FOREIGN_WEIGHTS} is a pickle file; it is read as plain tensors only and saved as safetensors."
         )
 
 

@@ -1,4 +1,4 @@
-"""Masked language models: which words could stand in a text instead of one that is hidden."""
+"""Masked language models: predict words that could replace a masked word of a text."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from compress.models.load_save import load_tokenizer
 from compress.models.silence_transformers import quiet
 
 CONTEXT = 128
-"""Pieces that the model sees around a hidden word, at most: what is farther away hardly matters."""
+"""Maximum number of tokens around the masked word; more context hardly changes the prediction."""
 
-INSIDE = "##"
-"""How pieces begin that go on with a word, where the others begin one (WordPiece)."""
-BEGINS = ("Ġ", "▁")
-"""How pieces begin that begin a word, where the others go on with one (byte pairs, SentencePiece)."""
+CONTINUATION = "##"
+"""Prefix of tokens that continue a word (WordPiece)."""
+WORD_STARTS = ("Ġ", "▁")
+"""Prefixes of tokens that start a word (byte pairs, SentencePiece)."""
 
 
 @dataclass(frozen=True)
 class MaskedWord:
-    """A word of a text, by its characters."""
+    """A word of a text, by its character positions."""
 
     text: str
     start: int
@@ -37,92 +37,91 @@ class MaskedWord:
 
 
 class MaskedModel:
-    """A masked language model that is asked about many words at once."""
+    """A masked language model that predicts many masked words in one batch."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: str = "in memory") -> None:
         if tokenizer.mask_token is None or tokenizer.pad_token_id is None:
-            raise ModelError(f"the tokenizer of {source} has no piece for hidden words, or none for padding.")
+            raise ModelError(f"the tokenizer of {source} has no mask token or no padding token.")
         self._model = model.train(False)
         self._tokenizer = tokenizer
         self._mask, self._pad = int(tokenizer.mask_token_id), int(tokenizer.pad_token_id)
         self._edges: list[int] = tokenizer("")["input_ids"]
         positions = getattr(model.config, "max_position_embeddings", None) or 2 * CONTEXT
-        # Some families count positions from behind the padding's number.
-        self._most = min(CONTEXT, positions - self._pad - 1) - len(self._edges)
-        self._words = self._whole_words(model.config.vocab_size)
+        # Position ids of some families start after the padding id.
+        self._max_tokens = min(CONTEXT, positions - self._pad - 1) - len(self._edges)
+        self._words = self._complete_words(model.config.vocab_size)
 
     @classmethod
     def load(cls, source: str, device: torch.device | str = "cpu") -> MaskedModel:
-        """A folder or hub id; one that has no such head, or is not to be had, is a ModelError."""
+        """Load a folder or hub id; raise `ModelError` if it has no such head or is not available."""
         folder = fetch(source)
         model = _read(folder, source)
         nn.Module.to(model, device)
         return cls(model, load_tokenizer(folder), source)
 
     def encode(self, hidden: MaskedWord) -> list[int]:
-        """The pieces of a text around one hidden word, which is a single piece however many it had."""
+        """Return the token ids of a text around one masked word; the word is a single mask token."""
         text = f"{hidden.text[: hidden.start]}{self._tokenizer.mask_token}{hidden.text[hidden.end :]}"
-        with quiet():  # transformers warns of texts that are longer than its models'
+        with quiet():  # transformers warns about texts longer than the model's maximum
             ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
-        # A text may hold the mask's own name: ours is the one behind as many as stand before the word.
-        places = [place for place, piece in enumerate(ids) if piece == self._mask]
-        place = places[min(hidden.text[: hidden.start].count(self._tokenizer.mask_token), len(places) - 1)]
-        first = max(0, min(place - self._most // 2, len(ids) - self._most))
-        shown = ids[first : first + self._most]
-        shown = [self._pad if piece == self._mask and first + at != place else piece for at, piece in enumerate(shown)]
-        return [*self._edges[:1], *shown, *self._edges[1:]]
+        # The text itself may contain mask tokens: ours comes after those before the word.
+        masks = [index for index, token in enumerate(ids) if token == self._mask]
+        position = masks[min(hidden.text[: hidden.start].count(self._tokenizer.mask_token), len(masks) - 1)]
+        first = max(0, min(position - self._max_tokens // 2, len(ids) - self._max_tokens))
+        window = enumerate(ids[first : first + self._max_tokens], first)
+        kept = [self._pad if token == self._mask and index != position else token for index, token in window]
+        return [*self._edges[:1], *kept, *self._edges[1:]]
 
     def candidates(self, encoded: Sequence[list[int]], most: int) -> list[list[str]]:
-        """The likeliest whole words for the hidden one of each text, the likeliest first."""
+        """Return the most likely complete words for the masked one of each text, most likely first."""
         width = max(map(len, encoded))
-        ids = torch.tensor([pieces + [self._pad] * (width - len(pieces)) for pieces in encoded])
-        lengths = torch.tensor([len(pieces) for pieces in encoded])
-        seen = (torch.arange(width) < lengths[:, None]).long()
-        asked = self._logits(ids, seen, (ids == self._mask).int().argmax(dim=1))
+        ids = torch.tensor([tokens + [self._pad] * (width - len(tokens)) for tokens in encoded])
+        lengths = torch.tensor([len(tokens) for tokens in encoded])
+        attention_mask = (torch.arange(width) < lengths[:, None]).long()
+        logits = self._logits(ids, attention_mask, (ids == self._mask).int().argmax(dim=1))
         best = (
-            asked.masked_fill(~self._words.to(asked.device), -torch.inf)
+            logits.masked_fill(~self._words.to(logits.device), -torch.inf)
             .topk(min(most, int(self._words.sum())), dim=-1)
             .indices.tolist()
         )
-        return [[self._word(piece) for piece in line] for line in best]
+        return [[self._word(token) for token in row] for row in best]
 
-    def _word(self, piece: int) -> str:
-        return str(self._tokenizer.decode([piece])).strip()
+    def _word(self, token: int) -> str:
+        return str(self._tokenizer.decode([token])).strip()
 
-    def _logits(self, ids: Tensor, seen: Tensor, place: Tensor) -> Tensor:
-        """What the model says of one place of each text (texts, pieces).
+    def _logits(self, ids: Tensor, attention_mask: Tensor, position: Tensor) -> Tensor:
+        """Return the logits at one position of each text (texts, vocabulary).
 
-        What it says of the others, a number for each piece of the vocabulary, is not even computed where the last layer
-        is a module that a hook can cut the input of.
+        Logits of other positions are not computed where the output layer is a module whose input a hook can narrow.
         """
-        device, lines = self._model.device, torch.arange(len(ids))
+        device, rows = self._model.device, torch.arange(len(ids))
 
-        def only_there(module: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
-            return (inputs[0][lines, place][:, None],)
+        def at_position(module: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
+            return (inputs[0][rows, position][:, None],)
 
         last = self._model.get_output_embeddings()
-        with torch.no_grad(), replace_input(last, only_there):
-            logits: Tensor = self._model(input_ids=ids.to(device), attention_mask=seen.to(device)).logits
-        return (logits[:, 0] if logits.shape[1] == 1 else logits[lines, place]).float()
+        with torch.no_grad(), replace_input(last, at_position):
+            logits: Tensor = self._model(input_ids=ids.to(device), attention_mask=attention_mask.to(device)).logits
+        return (logits[:, 0] if logits.shape[1] == 1 else logits[rows, position]).float()
 
-    def _whole_words(self, size: int) -> Tensor:
-        """Which pieces are words of letters by themselves."""
+    def _complete_words(self, size: int) -> Tensor:
+        """Return a mask over the vocabulary: the tokens that are complete words of letters."""
         vocabulary: dict[str, int] = self._tokenizer.get_vocab()
-        begins = tuple(mark for mark in BEGINS if any(piece.startswith(mark) for piece in vocabulary))
+        starts = tuple(mark for mark in WORD_STARTS if any(token.startswith(mark) for token in vocabulary))
         special = set(self._tokenizer.all_special_ids)
         words = torch.zeros(size, dtype=torch.bool)
-        for piece, number in vocabulary.items():
-            starts = piece.startswith(begins) if begins else not piece.startswith(INSIDE)
-            if starts and number < size and number not in special:
-                words[number] = self._word(number).isalpha()
+        for token, index in vocabulary.items():
+            is_start = token.startswith(starts) if starts else not token.startswith(CONTINUATION)
+            if is_start and index < size and index not in special:
+                words[index] = self._word(index).isalpha()
         if not words.any():
-            raise ModelError("no piece of the masked language model is a word by itself.")
+            raise ModelError("the vocabulary of the masked language model has no complete words.")
         return words
 
 
 @contextmanager
 def replace_input(module: nn.Module, hook: Callable[[nn.Module, tuple[Tensor]], tuple[Tensor]]) -> Iterator[None]:
-    """Change what a module is given, as long as the block lasts."""
+    """Replace a module's input within the block."""
     handle = module.register_forward_pre_hook(hook)
     try:
         yield
@@ -142,15 +141,15 @@ def _read(folder: Path, source: str) -> PreTrainedModel:
                 output_loading_info=True,
             )
     except pickle.UnpicklingError as error:
-        raise ModelError(f"the weights of {source} hold more than plain tensors, so they are not read.") from error
+        raise ModelError(f"the weights of {source} contain more than plain tensors, so they are not loaded.") from error
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise ModelError(f"{source} cannot be read as a masked language model: {lines[0]}") from error
     missing = sorted(report["missing_keys"])
     if missing:
         raise ModelError(
-            f"{source} is no masked language model: it has no weights for {missing[0]}.",
-            hint="a checkpoint that was saved with its pretraining head, such as bert-base-uncased, is one",
+            f"{source} is not a masked language model: it has no weights for {missing[0]}.",
+            hint="use a checkpoint that was saved with its pretraining head, such as bert-base-uncased",
         )
     module: nn.Module = model
     assert isinstance(module, PreTrainedModel)

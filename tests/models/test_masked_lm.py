@@ -27,12 +27,12 @@ def pieces(model, encoded):
     return " ".join(model._tokenizer.convert_ids_to_tokens(encoded))
 
 
-def test_a_word_of_any_number_of_pieces_is_one_hidden_piece(model):
+def test_masked_word_is_one_mask_token(model):
     assert pieces(model, model.encode(MaskedWord("a bcd e", 2, 5))) == "[CLS] a [MASK] e [SEP]"
     assert pieces(model, model.encode(MaskedWord("a", 0, 1))) == "[CLS] [MASK] [SEP]"
 
 
-def test_a_long_text_is_seen_around_the_word(model):
+def test_long_text_is_cut_around_the_word(model):
     text = " ".join("abcdefgh"[place % 8] for place in range(300))
     for start in (0, 200, 400, 598):
         encoded = model.encode(MaskedWord(text, start, start + 1))
@@ -44,14 +44,14 @@ def test_a_long_text_is_seen_around_the_word(model):
         assert start in (0, 598) or place == 64
 
 
-def test_a_text_with_the_name_of_the_mask_in_it(model):
+def test_text_may_contain_the_mask_token(model):
     text = "a [MASK] b c [MASK]"
     shown = pieces(model, model.encode(MaskedWord(text, 11, 12)))
     assert shown == "[CLS] a [PAD] b [MASK] [PAD] [SEP]"
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_candidates_are_the_likeliest_words_of_the_hidden_place(family, tmp_path):
+def test_candidates_are_the_most_likely_words(family, tmp_path):
     """Against the model asked about each text alone, with all it says."""
     write_tiny_model(tmp_path, family, masked=True)
     ours, theirs = MaskedModel.load(str(tmp_path)), AutoModelForMaskedLM.from_pretrained(tmp_path).eval()
@@ -60,25 +60,25 @@ def test_candidates_are_the_likeliest_words_of_the_hidden_place(family, tmp_path
     vocabulary = ours._tokenizer.get_vocab()
     words = {piece: number for piece, number in vocabulary.items() if piece.isalpha()}
     found = ours.candidates(encoded, 5)
-    for line, told in zip(encoded, found, strict=True):
+    for line, predicted in zip(encoded, found, strict=True):
         with torch.no_grad():
             logits = theirs(input_ids=torch.tensor([line])).logits[0, line.index(vocabulary["[MASK]"])]
         best = sorted(words, key=lambda piece: -logits[words[piece]].item())[:5]
-        assert told == best
+        assert predicted == best
 
 
-def test_only_whole_words_are_said(model):
+def test_candidates_are_complete_words(model):
     (found,) = model.candidates([model.encode(MaskedWord("a", 0, 1))], 1000)
     assert sorted(found) == sorted("abcdefghijklmnopqrstuvwxyz")
 
 
-def test_a_model_without_the_head(tmp_path):
+def test_model_without_masked_lm_head_is_refused(tmp_path):
     write_tiny_model(tmp_path, "bert")
-    with pytest.raises(ModelError, match="is no masked language model: it has no weights for cls"):
+    with pytest.raises(ModelError, match="is not a masked language model: it has no weights for cls"):
         MaskedModel.load(str(tmp_path))
 
 
-def test_a_folder_without_weights(folder, tmp_path):
+def test_folder_without_weights_is_refused(folder, tmp_path):
     for file in folder.iterdir():
         if file.suffix == ".json":
             (tmp_path / file.name).write_bytes(file.read_bytes())
@@ -86,6 +86,6 @@ def test_a_folder_without_weights(folder, tmp_path):
         MaskedModel.load(str(tmp_path))
 
 
-def test_a_tokenizer_without_a_mask(model, tiny_tokenizer):
-    with pytest.raises(ModelError, match="has no piece for hidden words"):
+def test_tokenizer_without_mask_token_is_refused(model, tiny_tokenizer):
+    with pytest.raises(ModelError, match="has no mask token"):
         MaskedModel(model._model, tiny_tokenizer)

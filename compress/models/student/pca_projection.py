@@ -1,9 +1,9 @@
-"""A narrower hidden size by principal directions, in place of chosen dimensions.
+"""Narrows the hidden size by principal directions, in place of selected dimensions.
 
 The hidden states of an encoder vary in fewer directions than they have dimensions (Ashkboos et al., "SliceGPT", 2024,
-arXiv:2401.15024, cut decoders so). A product with the directions that carry most of their squares narrows whatever
-reads or writes hidden states, without loss for what lies within them. Layer norms are the exception: they work on each
-dimension by itself, so no change of basis passes through them unharmed.
+arXiv:2401.15024, apply this to decoders). Multiplying the weights that read or write hidden states with the directions
+of largest mean square narrows them without loss within that space. Layer norms are the exception: they work on single
+dimensions, so a change of basis does not commute with them.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import torch
 from compress.models.student.slicing import HiddenMap, Importance, norm_gain, top_indices
 
 TIE = 1e-5
-"""So much of the mean square prefers the dimensions that slicing would keep, where directions carry nothing."""
+"""Share of the mean square that is added to the dimensions slicing would keep, to break ties among empty directions."""
 
 
 def principal_directions(importance: Importance, width: int) -> HiddenMap:
-    """The ``width`` principal directions of the hidden states, turned so that they lie next to single dimensions.
+    """Return the ``width`` principal directions of the hidden states, rotated towards single dimensions.
 
-    Any rotation within the space of the directions keeps as much of the hidden states. The one that brings them nearest
-    to the dimensions which slicing would keep (an orthogonal Procrustes problem) harms the norms least: with all
-    directions kept it gives the teacher itself, and where some dimensions are always zero it cuts just these.
+    Any rotation within the space of the directions keeps as much of the hidden states. The rotation that is nearest to
+    the dimensions which slicing would keep (an orthogonal Procrustes problem) changes the norms least: with all
+    directions it gives the teacher itself, and where some dimensions are always zero it removes just these.
     """
     kept = top_indices(importance.hidden, width)
     moments = importance.moments.double()

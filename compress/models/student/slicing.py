@@ -1,8 +1,8 @@
-"""A narrower model cut out of a wide one: the hidden dimensions, heads and FFN neurons that matter most stay.
+"""Slices a narrower model out of a wide one: it keeps the most important hidden dimensions, heads and FFN neurons.
 
 Muralidharan et al., "Compact Language Models via Pruning and Knowledge Distillation" (Minitron), 2024
 (arXiv:2407.14679). The hidden dimensions are one set for the whole model, because all layers add to the same vectors;
-heads and neurons are chosen in each layer. What stays keeps its order.
+heads and neurons are selected in each layer. Their order is preserved.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from compress.models.student.factorised_embeddings import (
 )
 
 Narrow = Callable[[Tensor, int], Tensor]
-"""Takes a tensor and one of its dimensions, and gives it fewer entries there."""
+"""Narrows a tensor in one of its dimensions."""
 
 
 @dataclass(frozen=True)
 class Importance:
-    """How much each part of a model matters, as `train.importance` measures it on data: means over pieces.
+    """Importance of each part of a model, as measured on data by `activation_importance`: means over tokens.
 
-    Only ranks and ratios count. All of it is on the CPU, wherever the model is.
+    Only ranks and ratios matter. All tensors are on the CPU, wherever the model is.
     """
 
     hidden: Tensor
@@ -50,10 +50,10 @@ class Importance:
 
 
 def weight_importance(model: PreTrainedModel) -> Importance:
-    """A stand-in where there is no data, made of the weights that give hidden states their values.
+    """Return importance from weights alone, for use without data.
 
-    A hidden dimension counts by the gain and bias with which norms give it, a head or neuron by the size of what
-    carries it into the output. How dimensions go together is read from the weights that write to them.
+    A hidden dimension counts by the gain and bias of the layer norms, a head or neuron by the norm of its output
+    weights. The products of dimensions are estimated from the weights that write to them.
     """
     family, shapes, layers = family_of(model), layer_shapes(model), layers_of(model)
     outputs = [part(layer, family.attention_output).weight.detach().cpu() for layer in layers]
@@ -75,7 +75,7 @@ def weight_importance(model: PreTrainedModel) -> Importance:
 
 
 def uniform_importance(model: PreTrainedModel) -> Importance:
-    """For copies, of which everything stays: all parts alike."""
+    """Return equal importance for all parts, for students that keep everything."""
     hidden = int(model.config.hidden_size)
     shapes = layer_shapes(model)
     return Importance(
@@ -88,51 +88,51 @@ def uniform_importance(model: PreTrainedModel) -> Importance:
 
 @dataclass(frozen=True)
 class HiddenMap:
-    """The hidden dimensions of the student, in terms of the teacher's."""
+    """Maps the teacher's hidden dimensions to the student's."""
 
     hidden: int
-    """How many dimensions the teacher has."""
+    """The teacher's hidden size."""
     kept: Tensor
-    """Those that stay, in order (width,)."""
+    """Indices of the kept dimensions, in order (width,)."""
     gain: float
-    """How much smaller a layer norm's outputs would become without correction.
+    """Factor by which layer norm outputs would become too small without correction.
 
-    A norm brings what is left to variance one, though the dimensions that stay had more than their share of it:
-    hidden / width times their share, and that is the gain's square.
+    A norm scales the kept dimensions to variance one, although they had more than their share of the variance before:
+    hidden / width times their share, which is the square of the gain.
     """
     basis: Tensor | None = None
-    """Directions (hidden, width) that stand in the place of the dimensions that stay."""
+    """Directions (hidden, width) used in place of single dimensions."""
 
     @property
     def matrix(self) -> Tensor:
-        """(hidden, width): what each dimension of the student is made of."""
+        """The map as a matrix (hidden, width)."""
         return torch.eye(self.hidden)[:, self.kept] if self.basis is None else self.basis
 
     def states(self, tensor: Tensor, dim: int) -> Tensor:
-        """Narrow what reads or writes hidden states."""
+        """Narrow a weight that reads or writes hidden states."""
         if self.basis is None:
             return take(self.kept, self.hidden, tensor, dim)
         narrowed: Tensor = torch.tensordot(tensor, self.basis.to(tensor), dims=([dim], [0]))
         return narrowed.movedim(-1, dim)
 
     def norm(self, tensor: Tensor, dim: int) -> Tensor:
-        """Narrow the weight of a layer norm, which works on each dimension by itself."""
+        """Narrow the weight of a layer norm, which works on single dimensions."""
         return take(self.kept, self.hidden, tensor, dim) * self.gain
 
 
 def take(kept: Tensor, count: int, tensor: Tensor, dim: int) -> Tensor:
-    """The ``kept`` of ``count`` entries; where several parts stand one after the other (Q, K and V), of each."""
+    """Return the ``kept`` of ``count`` entries; of each block where several are concatenated (Q, K and V)."""
     blocks = range(0, tensor.shape[dim], count)
     return tensor.index_select(dim, torch.cat([kept + start for start in blocks]).to(tensor.device))
 
 
 def top_indices(importance: Tensor, count: int) -> Tensor:
-    """The ``count`` most important, in their order."""
+    """Return the indices of the ``count`` largest values, in ascending order of index."""
     return torch.sort(torch.sort(importance, descending=True, stable=True).indices[:count]).values
 
 
 def select_dimensions(importance: Importance, width: int) -> HiddenMap:
-    """The most important hidden dimensions."""
+    """Return the map to the ``width`` most important hidden dimensions."""
     kept = top_indices(importance.hidden, width)
     return HiddenMap(
         len(importance.hidden), kept, norm_gain(importance.moments, torch.eye(len(importance.hidden))[:, kept])
@@ -140,7 +140,7 @@ def select_dimensions(importance: Importance, width: int) -> HiddenMap:
 
 
 def norm_gain(moments: Tensor, basis: Tensor) -> float:
-    """See `HiddenMap.gain`; ``basis`` (hidden, width) has orthonormal columns."""
+    """Return `HiddenMap.gain` for ``basis`` (hidden, width), which has orthonormal columns."""
     hidden, width = basis.shape
     share = float((basis.T @ moments @ basis).trace() / moments.trace())
     return math.sqrt(share * hidden / width)
@@ -149,9 +149,9 @@ def norm_gain(moments: Tensor, basis: Tensor) -> float:
 def copy_weights(
     origin: PreTrainedModel, fresh: PreTrainedModel, chosen: Sequence[int], importance: Importance, stream: HiddenMap
 ) -> None:
-    """Fill ``fresh`` from ``origin``: everything outside the layers, and the chosen layers in their new places.
+    """Copy the weights of ``origin`` to ``fresh``: everything outside the layers, and the chosen layers in order.
 
-    Every part is narrowed to the shape that ``fresh`` has; where that is the same it is copied as it is.
+    Every parameter is narrowed to the shape it has in ``fresh``.
     """
     done = {id(module) for layer in layers_of(fresh) for module in layer.modules()}
     done |= {id(module) for module in _set_vectors(origin, fresh, stream)}
@@ -176,14 +176,14 @@ class _Axes:
 
 
 def _axes_of(module: nn.Module, stream: HiddenMap) -> _Axes:
-    """Of a module that knows nothing but hidden states."""
+    """Return the axes of a module whose inputs and outputs are hidden states."""
     return _Axes(stream.norm if isinstance(module, nn.LayerNorm) else stream.states, stream.states, stream.states)
 
 
 def _layer_axes(
     family: Family, size: int, layer: nn.Module, heads: Tensor, neurons: Tensor, stream: HiddenMap
 ) -> dict[str, _Axes]:
-    """By path of a linear part, how the teacher's is narrowed to the shape of ``layer``."""
+    """Return by path how the teacher's linear parts are narrowed to the shape of ``layer``."""
     width, ffn = part(layer, family.attention_output).in_features, part(layer, family.ffn_out).in_features
     channels = torch.arange(len(heads) * size).reshape(len(heads), size)
     head = partial(take, channels[top_indices(heads, width // size)].flatten(), channels.numel())
@@ -197,7 +197,7 @@ def _layer_axes(
 
 
 def _copy_own(theirs: nn.Module, ours: nn.Module, axes: _Axes) -> None:
-    """Copy the parameters that a module has itself, narrowed in each dimension in which it is smaller."""
+    """Copy a module's own parameters, narrowed in each dimension in which the target is smaller."""
     given = dict(theirs.named_parameters(recurse=False))
     for name, target in ours.named_parameters(recurse=False):
         if name not in given:
@@ -215,7 +215,7 @@ def _copy_own(theirs: nn.Module, ours: nn.Module, axes: _Axes) -> None:
 
 
 def _set_vectors(origin: PreTrainedModel, fresh: PreTrainedModel, stream: HiddenMap) -> list[nn.Module]:
-    """Set factorised word vectors where the teacher has others; returns the modules that are set."""
+    """Set factorised word vectors from the teacher's table where its own differ; return the modules that were set."""
     ours = word_embeddings(fresh)
     if not isinstance(ours, FactoredEmbedding) or factor_count(origin) == ours.embedding_dim:
         return []
@@ -225,10 +225,10 @@ def _set_vectors(origin: PreTrainedModel, fresh: PreTrainedModel, stream: Hidden
 
 
 def _head_axes(origin: PreTrainedModel, fresh: PreTrainedModel, stream: HiddenMap) -> dict[str, _Axes]:
-    """How the parts of a head are narrowed that makes features of its own out of the hidden states.
+    """Return how a head with a dense layer of its own is narrowed.
 
-    Behind a dense layer and its activation stand features, and no hidden states: those stay that the last layer weighs
-    most, whatever stays of the hidden states.
+    The outputs of that layer are features, not hidden states: those with the largest weights in the last layer are
+    kept, independently of the kept hidden dimensions.
     """
     pairs = _outer_linears(origin, fresh)
     narrowed = {path: (_narrows(*pair, 0), _narrows(*pair, 1)) for path, pair in pairs.items()}
@@ -253,8 +253,8 @@ def _names_of_base(model: PreTrainedModel) -> set[str]:
 
 
 def _outer_linears(origin: PreTrainedModel, fresh: PreTrainedModel) -> dict[str, tuple[nn.Linear, nn.Linear]]:
-    """The linear parts outside the layers and word vectors, of both models."""
-    known = {id(module) for each in (*layers_of(fresh), word_embeddings(fresh)) for module in each.modules()}
+    """Return the linear parts outside the layers and word vectors, of both models."""
+    known = {id(module) for outer in (*layers_of(fresh), word_embeddings(fresh)) for module in outer.modules()}
     return {
         path: (part(origin, path), module)
         for path, module in fresh.named_modules()

@@ -23,7 +23,7 @@ from compress.recipe.training_schema import Student
         (None, 3, [0, 1, 2]),
     ],
 )
-def test_layers_are_chosen_evenly_and_end_with_the_last(layers, depth, kept):
+def test_layers_are_spread_evenly_and_end_with_the_last(layers, depth, kept):
     assert choose_layers(layers, depth) == kept
 
 
@@ -41,17 +41,17 @@ def test_layers_are_chosen_evenly_and_end_with_the_last(layers, depth, kept):
         (6.0, 6, "last", [0, 1, 2, 3, 4, 5]),
     ],
 )
-def test_a_number_of_layers_is_taken_by_rule(layers, depth, choose, kept):
+def test_number_of_layers_is_chosen_by_rule(layers, depth, choose, kept):
     assert choose_layers(layers, depth, choose) == kept
 
 
 @pytest.mark.parametrize("spec", [{"layers": (0, 1), "choose": "first"}, {"hidden": 16, "choose": "last"}])
-def test_a_rule_needs_a_number_of_layers(spec):
+def test_rule_needs_a_number_of_layers(spec):
     with pytest.raises(ValueError, match="goes with a number of layers or a share"):
         Student(**spec)
 
 
-def test_a_rule_chooses_a_students_layers(tiny_model):
+def test_rule_selects_the_students_layers(tiny_model):
     teacher = tiny_model("bert", num_hidden_layers=3)
     student = build_student(teacher, Student(layers=1, choose="first"))
     theirs = layers_of(teacher)[0].state_dict()
@@ -59,13 +59,13 @@ def test_a_rule_chooses_a_students_layers(tiny_model):
 
 
 @pytest.mark.parametrize("layers", [7.0, 2.5, 0.0, -1.0, (0, 6), (1, 1), ()])
-def test_impossible_choices_of_layers_are_refused(layers):
+def test_impossible_layers_are_refused(layers):
     with pytest.raises(ModelError, match="layers"):
         choose_layers(layers, 6)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_student_copies_its_teacher(name, tiny_model):
+def test_student_copies_its_teachers_layers(name, tiny_model):
     teacher = tiny_model(name, num_hidden_layers=3) if name != "distilbert" else tiny_model(name, n_layers=3)
     student = build_student(teacher, Student(layers=(0, 2)))
     assert type(student) is type(teacher)
@@ -80,21 +80,21 @@ def test_a_student_copies_its_teacher(name, tiny_model):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_the_whole_teacher_as_student_answers_alike(name, tiny_model, batch):
+def test_full_student_has_the_teachers_outputs(name, tiny_model, batch):
     teacher = tiny_model(name)
     student = build_student(teacher, Student(layers=2))
     student.train(False)
     assert torch.equal(student(**batch(student)).logits, teacher(**batch(teacher)).logits)
 
 
-def test_modernbert_students_keep_their_kinds_of_attention(tiny_model):
+def test_modernbert_student_keeps_its_attention_types(tiny_model):
     teacher = tiny_model("modernbert", num_hidden_layers=4)
     student = build_student(teacher, Student(layers=2))
     kinds = teacher.config.layer_types
     assert student.config.layer_types == [kinds[1], kinds[3]]
 
 
-def test_other_widths_are_drawn_from_the_seed(tiny_model):
+def test_other_widths_are_initialised_from_the_seed(tiny_model):
     teacher = tiny_model("bert")
     spec = Student(layers=1, hidden=24, heads=3, ffn=40, start="random")
     first, again, other = (build_student(teacher, spec, seed=seed) for seed in (1, 1, 2))
@@ -104,19 +104,19 @@ def test_other_widths_are_drawn_from_the_seed(tiny_model):
     assert not torch.equal(first.state_dict()[weight], other.state_dict()[weight])
 
 
-def test_widths_that_are_not_given_follow_the_teacher(tiny_model):
+def test_missing_widths_follow_the_teacher(tiny_model):
     student = build_student(tiny_model("bert"), Student(layers=1, hidden=16))
     assert layer_shapes(student) == [(2, 32)]
 
 
-def test_a_random_start_copies_nothing(tiny_model):
+def test_random_start_copies_nothing(tiny_model):
     teacher = tiny_model("bert")
     student = build_student(teacher, Student(layers=1, start="random"))
     weight = "bert.embeddings.word_embeddings.weight"
     assert not torch.equal(student.state_dict()[weight], teacher.state_dict()[weight])
 
 
-def test_building_leaves_the_random_state_alone(tiny_model):
+def test_building_keeps_the_random_state(tiny_model):
     teacher = tiny_model("bert")
     before = torch.get_rng_state()
     build_student(teacher, Student(layers=1, hidden=16))
@@ -143,12 +143,12 @@ def test_building_leaves_the_random_state_alone(tiny_model):
         ("bert", {"hidden": 16, "factors": 17}, "17 numbers per token are more than the student's hidden size, 16"),
     ],
 )
-def test_students_that_cannot_be_are_refused(name, spec, message, tiny_model):
+def test_impossible_students_are_refused(name, spec, message, tiny_model):
     with pytest.raises(ModelError, match=message):
         build_student(tiny_model(name), Student(**spec))
 
 
-def test_a_pruned_teacher_gives_uneven_students(tiny_model, cut):
+def test_pruned_teacher_gives_nonuniform_students(tiny_model, cut):
     teacher = match_config_to_weights(cut(tiny_model("bert")))
     assert layer_shapes(build_student(teacher, Student(layers=(1,)))) == [(4, 48)]
     assert layer_shapes(build_student(teacher, Student(ffn=56))) == [(3, 56), (4, 48)]
@@ -156,26 +156,26 @@ def test_a_pruned_teacher_gives_uneven_students(tiny_model, cut):
 
 
 @pytest.mark.parametrize(("name", "spec"), [("albert", {"heads": 2}), ("bert", {"hidden": 48}), ("bert", {"ffn": 80})])
-def test_what_cannot_be_cut_is_drawn_unless_it_is_asked_for(name, spec, tiny_model):
+def test_unsliceable_student_is_randomly_initialised_by_default(name, spec, tiny_model):
     teacher = tiny_model(name)
     assert student_shape_of(teacher.config, Student(**spec)).start == "random"
     first, other = (build_student(teacher, Student(**spec), seed=seed).state_dict() for seed in (0, 1))
     assert not all(torch.equal(first[key], other[key]) for key in first)
 
 
-def test_a_narrower_student_is_cut_out_by_default(tiny_model):
+def test_narrower_student_is_sliced_by_default(tiny_model):
     config = tiny_model("bert").config
     starts = [student_shape_of(config, Student(**spec)).start for spec in ({"layers": 1}, {"hidden": 16}, {"ffn": 8})]
     assert starts == ["teacher", "slice", "slice"]
 
 
-def test_modernberts_other_layers_cannot_take_the_place_of_the_first(tiny_model):
+def test_modernbert_layers_cannot_replace_the_first(tiny_model):
     teacher = tiny_model("modernbert")
     with pytest.raises(ModelError, match="it can only be the student's first"):
         build_student(teacher, Student(layers=(1, 0)))
 
 
-def test_a_checkpoint_starts_the_student(tiny_folder, tiny_model, tiny_task, cut):
+def test_checkpoint_starts_the_student(tiny_folder, tiny_model, tiny_task, cut):
     folder = tiny_folder(cut(tiny_model("bert")))
     teacher = tiny_model("bert", hidden_size=64)
     student = build_student(teacher, Student(source=str(folder)), tiny_task)

@@ -32,7 +32,7 @@ def answers(model, batch):
         return model(**batch(model))[0]
 
 
-def test_no_product_of_this_rank_is_nearer():
+def test_factorisation_is_the_best_of_its_rank():
     table = torch.randn(40, 12, generator=torch.Generator().manual_seed(0))
     left, values, right = np.linalg.svd(table.numpy(), full_matrices=False)
     for rank in (1, 5, 12):
@@ -44,7 +44,7 @@ def test_no_product_of_this_rank_is_nearer():
 
 
 @pytest.mark.parametrize("rank", [6, 9])
-def test_from_its_rank_on_a_table_is_its_product(rank):
+def test_factorisation_is_exact_from_the_tables_rank(rank):
     generator = torch.Generator().manual_seed(1)
     table = torch.randn(30, 6, generator=generator) @ torch.randn(6, 12, generator=generator)
     short, wide = factorise(table, rank)
@@ -52,7 +52,7 @@ def test_from_its_rank_on_a_table_is_its_product(rank):
 
 
 @pytest.mark.parametrize("name", FACTORED)
-def test_at_full_rank_nothing_changes(name, tiny_model, batch):
+def test_full_rank_changes_no_output(name, tiny_model, batch):
     teacher = tiny_model(name)
     student = build_student(teacher, Student(factors=32))
     torch.testing.assert_close(answers(student, batch), answers(teacher, batch), atol=1e-5, rtol=1e-5)
@@ -73,7 +73,7 @@ def test_every_family_and_head_comes_back_bit_for_bit(name, head, tiny_model, ba
     assert torch.equal(answers(again, batch), answers(student, batch))
 
 
-def test_a_factorised_folder_loads_and_answers_anywhere(tiny_model, tiny_tokenizer, tiny_task, tmp_path):
+def test_factorised_folder_loads_in_all_runtimes(tiny_model, tiny_tokenizer, tiny_task, tmp_path):
     student = build_student(tiny_model("bert"), Student(factors=8)).eval()
     save_model(student, tiny_tokenizer, tmp_path, FolderInfo(step="distill", made_by="tests", task=tiny_task))
     with quiet():
@@ -86,18 +86,18 @@ def test_a_factorised_folder_loads_and_answers_anywhere(tiny_model, tiny_tokeniz
     assert factor_count(load(tmp_path)) == 8
 
 
-def test_a_factorised_model_is_measured_as_it_is(tiny_model, tiny_tokenizer, tiny_task, tmp_path):
+def test_shape_of_counts_factorised_parameters(tiny_model, tiny_tokenizer, tiny_task, tmp_path):
     teacher, student = tiny_model("bert"), build_student(tiny_model("bert"), Student(factors=8))
-    before, told = shape_of(teacher), shape_of(student)
+    before, after = shape_of(teacher), shape_of(student)
     saved = 64 * 32 - (64 * 8 + 8 * 32)
-    assert told.parameters == before.parameters - saved
-    assert told.embedding_parameters == before.embedding_parameters - saved
-    assert (told.embedding_size, told.hidden, told.vocabulary) == (8, 32, 64)
+    assert after.parameters == before.parameters - saved
+    assert after.embedding_parameters == before.embedding_parameters - saved
+    assert (after.embedding_size, after.hidden, after.vocabulary) == (8, 32, 64)
     save_model(student, tiny_tokenizer, tmp_path, FolderInfo(step="distill", made_by="tests", task=tiny_task))
-    assert read_info(tmp_path).shape == told
+    assert read_info(tmp_path).shape == after
 
 
-def test_nothing_is_tied_and_padding_stays_padding(tiny_model):
+def test_padding_vector_stays_zero_and_weights_are_not_tied(tiny_model):
     student = build_student(tiny_model("bert"), Student(factors=8))
     vectors = word_embeddings(student)
     assert isinstance(vectors, FactoredEmbedding)
@@ -110,7 +110,7 @@ def test_nothing_is_tied_and_padding_stays_padding(tiny_model):
 
 
 @pytest.mark.parametrize("name", [name for name in FACTORED if FAMILIES[name].prunable])
-def test_factors_and_cuts_go_together(name, tiny_model, batch):
+def test_factorised_model_can_be_pruned(name, tiny_model, batch):
     student = build_student(tiny_model(name), Student(factors=8))
     pruned = remove_units(student, [[0, 2], [1]], [list(range(32)), list(range(16, 64))])
     assert (layer_shapes(pruned), factor_count(pruned)) == ([(2, 32), (1, 48)], 8)
@@ -120,7 +120,7 @@ def test_factors_and_cuts_go_together(name, tiny_model, batch):
 
 @pytest.mark.parametrize("start", ["slice", "svd", "random"])
 @pytest.mark.parametrize("name", FACTORED)
-def test_factors_go_with_every_start(name, start, tiny_model):
+def test_factors_work_with_every_start(name, start, tiny_model):
     student = build_student(tiny_model(name), Student(layers=1, hidden=16, heads=2, factors=8, start=start))
     assert (student.config.hidden_size, factor_count(student)) == (16, 8)
     assert embedding_table(word_embeddings(student)).shape == (64, 16)
@@ -130,7 +130,7 @@ def test_factors_go_with_every_start(name, start, tiny_model):
         torch.testing.assert_close(embedding_table(word_embeddings(student)), short @ wide, atol=1e-5, rtol=1e-5)
 
 
-def test_a_factorised_teacher_keeps_its_factors_or_gets_fewer(tiny_model):
+def test_factorised_teacher_keeps_or_reduces_its_factors(tiny_model):
     teacher = build_student(tiny_model("bert"), Student(factors=16))
     same, fewer = build_student(teacher, Student(layers=1)), build_student(teacher, Student(layers=1, factors=4))
     assert torch.equal(word_embeddings(same).weight, word_embeddings(teacher).weight)
@@ -140,7 +140,7 @@ def test_a_factorised_teacher_keeps_its_factors_or_gets_fewer(tiny_model):
 
 
 @pytest.mark.parametrize("name", ["bert", "distilbert"])
-def test_a_factorised_student_is_exported_and_quantized(name, tiny_model, tiny_tokenizer, tiny_task, tmp_path):
+def test_factorised_student_is_exported_and_quantized(name, tiny_model, tiny_tokenizer, tiny_task, tmp_path):
     student = build_student(tiny_model(name), Student(layers=1, hidden=20, heads=3, factors=8))
     folder, exported, quantized = (tmp_path / each for each in ("model", "onnx", "int8"))
     save_model(student, tiny_tokenizer, folder, FolderInfo(step="distill", made_by="tests", task=tiny_task))

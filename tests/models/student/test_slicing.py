@@ -90,7 +90,7 @@ def center(rows, dead, live):
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("name", SLICED)
 @pytest.mark.parametrize("start", ["slice", "svd"])
-def test_all_of_the_teacher_is_the_teacher(name, head, start, tiny_model):
+def test_slicing_nothing_gives_the_teacher(name, head, start, tiny_model):
     teacher = tiny_model(name, head=head)
     student = build_student(teacher, Student(hidden=32, heads=4, ffn=64, start=start))
     ours, theirs = student.state_dict(), teacher.state_dict()
@@ -100,7 +100,7 @@ def test_all_of_the_teacher_is_the_teacher(name, head, start, tiny_model):
 
 
 @pytest.mark.parametrize("name", SLICED)
-def test_neurons_that_do_nothing_are_cut_without_a_trace(name, tiny_model, batch):
+def test_slicing_unused_neurons_changes_no_output(name, tiny_model, batch):
     teacher = tiny_model(name)
     kill_neurons(teacher, range(5, 64, 2))
     student = build_student(teacher, Student(ffn=34, start="slice"))
@@ -109,7 +109,7 @@ def test_neurons_that_do_nothing_are_cut_without_a_trace(name, tiny_model, batch
 
 
 @pytest.mark.parametrize("name", [name for name in SLICED if FAMILIES[name].prunable])
-def test_heads_that_do_nothing_are_cut_without_a_trace(name, tiny_model, batch):
+def test_slicing_unused_heads_changes_no_output(name, tiny_model, batch):
     teacher = tiny_model(name)
     kill_heads(teacher, [0, 2])
     student = build_student(teacher, Student(heads=2, start="slice"))
@@ -121,12 +121,12 @@ def test_heads_that_do_nothing_are_cut_without_a_trace(name, tiny_model, batch):
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("name", [name for name in SLICED if name != "modernbert"])
 @pytest.mark.parametrize("start", ["slice", "svd"])
-def test_dimensions_that_do_nothing_are_cut_without_a_trace(name, head, start, tiny_model, batch):
+def test_slicing_unused_dimensions_changes_no_output(name, head, start, tiny_model, batch):
     check_dead_dimensions(name, head, start, tiny_model, batch)
 
 
 @pytest.mark.parametrize("start", ["slice", "svd"])
-def test_a_modernbert_is_cut_without_a_trace_up_to_its_head(start, tiny_model, batch):
+def test_slicing_unused_modernbert_dimensions_changes_no_hidden_state(start, tiny_model, batch):
     check_dead_dimensions("modernbert", "Model", start, tiny_model, batch)
 
 
@@ -152,7 +152,7 @@ def kill_features(model, dead):
     zero(last, columns=dead)
 
 
-def test_what_stays_is_what_matters_most_in_its_order(tiny_model):
+def test_most_important_parts_are_kept_in_order(tiny_model):
     teacher = tiny_model("bert")
     importance = weight_importance(teacher)
     student = build_student(teacher, Student(layers=(1,), hidden=16, heads=3, ffn=40), importance=importance)
@@ -175,7 +175,7 @@ def test_what_stays_is_what_matters_most_in_its_order(tiny_model):
 
 
 @pytest.mark.parametrize("name", [name for name in SLICED if FAMILIES[name].prunable])
-def test_heads_keep_their_size_whatever_the_hidden_size(name, tiny_model, batch, tmp_path):
+def test_head_size_does_not_follow_the_hidden_size(name, tiny_model, batch, tmp_path):
     student = build_student(tiny_model(name), Student(hidden=21, heads=4))
     assert (head_size(student), student.config.hidden_size) == (8, 21)
     assert student.config.model_type == f"compress-{name}"
@@ -185,13 +185,13 @@ def test_heads_keep_their_size_whatever_the_hidden_size(name, tiny_model, batch,
     assert torch.equal(answers(again, batch), answers(student, batch))
 
 
-def test_words_of_a_modernbert_layer_stand_one_after_the_other():
+def test_take_selects_from_every_block():
     tensor = torch.arange(12.0)[:, None]
     assert take(torch.tensor([1, 3]), 4, tensor, 0).flatten().tolist() == [1, 3, 5, 7, 9, 11]
     assert top_indices(torch.tensor([1.0, 3.0, 3.0, 2.0, 3.0]), 3).tolist() == [1, 2, 4]
 
 
-def test_the_gain_makes_up_for_the_share_that_stays():
+def test_norm_gain_corrects_for_the_kept_share():
     states = torch.randn(100, 32, generator=torch.Generator().manual_seed(0)) * torch.linspace(0.1, 2, 32)
     importance = Importance(states.abs().mean(dim=0), [], [], states.T @ states)
     stream = select_dimensions(importance, 8)
@@ -202,7 +202,7 @@ def test_the_gain_makes_up_for_the_share_that_stays():
     assert select_dimensions(importance, 32).gain == pytest.approx(1.0)
 
 
-def test_an_embedding_student_stays_in_its_teachers_space(tiny_model, batch):
+def test_embedding_student_stays_in_its_teachers_space(tiny_model, batch):
     teacher = tiny_model("bert", head="ForSentenceEmbedding")
     dead = [1, 2, 5, 6, 16, 17, 28, 29]
     kill_hidden(teacher, dead)
@@ -220,7 +220,7 @@ def as_on_a_gpu(model, mode):
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_a_model_on_a_gpu_is_cut(head, tiny_model):
+def test_model_on_a_gpu_is_sliced(head, tiny_model):
     teacher = tiny_model("bert", head=head)
     student = tiny_model("bert", head=head, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, head_size=8)
     mode = FakeTensorMode(allow_non_fake_inputs=True)

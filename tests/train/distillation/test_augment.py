@@ -174,7 +174,7 @@ def test_no_word_at_all(folder, tmp_path, quiet):
 
 def test_a_model_without_the_head(tmp_path, quiet):
     write_tiny_model(tmp_path / "plain", "bert")
-    with pytest.raises(ModelError, match="is no masked language model"):
+    with pytest.raises(ModelError, match="is not a masked language model"):
         augmented_rows(ROWS, settings_of(tmp_path / "plain"), TASK, 0, tmp_path, quiet)
 
 
