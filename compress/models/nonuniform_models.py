@@ -4,8 +4,8 @@ Plain transformers builds every layer from one number of heads and one FFN width
 size, and word vectors from one table; so it cannot load models that were pruned, sliced or factorised. Here each family
 gets a config with its own model_type (`compress-bert`) that lists the layers' shapes and the factors, and for every
 head a model class that takes this shape before weights are loaded. Importing `compress.models` registers both with the
-Auto classes: `AutoModelForSequenceClassification.from_pretrained(folder)` and `pipeline()` then work, bit for bit, without
-remote code.
+Auto classes: `AutoModelForSequenceClassification.from_pretrained(folder)` and `pipeline()` then work, bit for bit,
+without remote code.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def test_number_of_layers_is_chosen_by_rule(layers, depth, choose, kept):
 
 @pytest.mark.parametrize("spec", [{"layers": (0, 1), "choose": "first"}, {"hidden": 16, "choose": "last"}])
 def test_rule_needs_a_number_of_layers(spec):
-    with pytest.raises(ValueError, match="goes with a number of layers or a share"):
+    with pytest.raises(ValueError, match="needs a number or a share of layers"):
         Student(**spec)
 
 
