@@ -71,7 +71,7 @@ class Executor:
         record = self.store.record(step.name, step.fingerprint)
         if record and record.input_digests == inputs:
             return record
-        return self.store.equal_step(step.kind, VERSIONS[step.kind], step.settings, inputs)
+        return self.store.equal_step(step.name, VERSIONS[step.kind], step.settings, inputs)
 
     def _do(self, step: Step, forced: bool, counter: str) -> None:
         if not self.launch.is_main:
@@ -84,8 +84,8 @@ class Executor:
             return
         with self.store.hold(f"{step.name}-{step.fingerprint}", self.console):
             record = None if forced else self.cached(step)
-            if record and record.folder_name != step.folder_name:
-                record = self.store.adopt(record, step.name, step.fingerprint, self._inputs(step))
+            if record and record.fingerprint != step.fingerprint:
+                record = self.store.adopt(record, step.fingerprint, self._inputs(step))
             if record and (step.in_effect is None or step.in_effect(self._context(step, self.store.folder_of(record)))):
                 self._reuse(step, record, counter)
             else:

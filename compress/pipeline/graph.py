@@ -48,11 +48,6 @@ class Step:
     in_effect: Callable[[StepContext], bool] | None = None
     """Whether what it did outside the store is still so; None for steps whose whole result is their folder."""
 
-    @property
-    def folder_name(self) -> str:
-        """The name of its folder in the store."""
-        return f"{self.name}-{self.fingerprint}"
-
 
 @dataclass(frozen=True)
 class PlannedModel:

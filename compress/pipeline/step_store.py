@@ -74,11 +74,6 @@ class StepRecord(BaseModel):
     created: str
 
     @property
-    def folder_name(self) -> str:
-        """The name of its folder in the store."""
-        return f"{self.step}-{self.fingerprint}"
-
-    @property
     def input_digests(self) -> dict[str, str]:
         """The digests of its inputs by step name."""
         return {name: one.digest for name, one in self.inputs.items()}
@@ -107,7 +102,7 @@ class StepStore:
 
     def folder_of(self, record: StepRecord) -> Path:
         """The folder that a record describes."""
-        return self.steps / record.folder_name
+        return self.folder(record.step, record.fingerprint)
 
     def partial(self, step: str, fingerprint: str) -> Path:
         """The folder in which the step is built; created if it does not exist."""
@@ -120,24 +115,22 @@ class StepStore:
         return _read_record(self.folder(step, fingerprint) / RECORD_FILE)
 
     def equal_step(
-        self, kind: str, version: int, settings: Mapping[str, Any], inputs: Mapping[str, str]
+        self, name: str, version: int, settings: Mapping[str, Any], inputs: Mapping[str, str]
     ) -> StepRecord | None:
-        """A finished step of any fingerprint with this kind, version and settings, and inputs of these digests."""
-        return self._by_content.get(_content_key(kind, version, settings, inputs))
+        """A finished step of any fingerprint with this name, version and settings, and inputs of these digests."""
+        return self._by_content.get(_content_key(name, version, settings, inputs))
 
     @cached_property
     def _by_content(self) -> dict[str, StepRecord]:
         index = {}
         for record in self.records():
-            key = _content_key(record.kind, record.kind_version, record.settings, record.input_digests)
+            key = _content_key(record.step, record.kind_version, record.settings, record.input_digests)
             index[key] = record
         return index
 
-    def adopt(
-        self, record: StepRecord, step: str, fingerprint: str, inputs: Mapping[str, InputRecord]
-    ) -> StepRecord | None:
-        """Give a step the result of an equal one, whose files it shares; None where that was removed meanwhile."""
-        work = self.steps / ".partial" / f"{step}-{fingerprint}.adopted"
+    def adopt(self, record: StepRecord, fingerprint: str, inputs: Mapping[str, InputRecord]) -> StepRecord | None:
+        """Give the result of an equal step a fingerprint of its own, sharing its files; None where it was removed."""
+        work = self.steps / ".partial" / f"{record.step}-{fingerprint}.adopted"
         shutil.rmtree(work, ignore_errors=True)
         try:
             share_folder(self.folder_of(record), work)
@@ -146,7 +139,6 @@ class StepStore:
             return None
         changes: dict[str, Any] = {
             "schema_version": 2,
-            "step": step,
             "fingerprint": fingerprint,
             "inputs": dict(inputs),
             "version": record.kind_version,
@@ -223,8 +215,8 @@ def content_digest(folder: Path) -> str:
     return combined_digest({name: digest for name, digest in digests(folder).items() if name != RECORD_FILE})
 
 
-def _content_key(kind: str, version: int, settings: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
-    return json.dumps([kind, version, settings, inputs], sort_keys=True)
+def _content_key(name: str, version: int, settings: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
+    return json.dumps([name, version, settings, inputs], sort_keys=True)
 
 
 def _read_record(path: Path) -> StepRecord | None:

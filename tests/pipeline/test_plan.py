@@ -1,0 +1,65 @@
+"""Plans of recipes, and of other lists of models than a recipe can name."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from compress.console import Console
+from compress.pipeline.graph import Plan
+from compress.pipeline.plan import make_plan
+from compress.pipeline.planning.model_steps import add_student, add_teacher, default_models
+from compress.pipeline.resolve import resolve
+from compress.pipeline.run import Options, execute, read_recipe
+from compress.recipe.training_schema import Student
+
+
+def plan_two_students(recipe_file: Path, *overrides: str) -> Plan:
+    """The tiny recipe with a second student instead of pruning."""
+    recipe = resolve(read_recipe(recipe_file, ["prune=null", *overrides]))
+    assert recipe.student is not None
+    students = [
+        partial(add_student, student=recipe.student, distill=recipe.distill),
+        partial(add_student, student=Student(layers=2), distill=recipe.distill, name="deeper", step="distill-deeper"),
+    ]
+    return make_plan(recipe, models=[add_teacher, *students])
+
+
+def test_models_of_a_recipe_follow_their_parents(recipe_file: Path) -> None:
+    plan = make_plan(resolve(read_recipe(recipe_file)))
+    assert [model.name for model in plan.evaluated] == ["teacher", "student", "pruned"]
+    assert plan.teacher.parent is None
+    assert [model.name for model in plan.children("teacher")] == ["student"]
+    names = [model.name for model in plan.models]
+    assert all(model.parent is None or model.parent in names[:place] for place, model in enumerate(plan.models))
+    assert len(default_models(plan.recipe)) >= 3
+
+
+def test_two_students_get_the_same_steps_each(recipe_file: Path) -> None:
+    plan = plan_two_students(recipe_file)
+    assert [(model.name, model.parent) for model in plan.models] == [
+        ("teacher", None),
+        ("student", "teacher"),
+        ("deeper", "teacher"),
+    ]
+    assert plan.step("distill-deeper").needs == plan.step("distill").needs
+    steps = {model: [step.name for step in plan.steps if f"-{model}-" in step.name] for model in ("student", "deeper")}
+    assert [name.replace("deeper", "student") for name in steps["deeper"]] == steps["student"]
+    assert {entry.model for entry in plan.variants} == {"teacher", "student", "deeper"}
+    assert {step.name for step in plan.matching("distill")} == {"distill", "distill-deeper"}
+
+
+@pytest.mark.slow
+def test_two_students_are_trained_and_reported(recipe_file: Path, tmp_path: Path) -> None:
+    result = execute(plan_two_students(recipe_file), Options(runs=tmp_path / "runs"), Console("quiet"))
+    result.raise_for_failures()
+    assert result.report is not None
+    status = {row.model: row.status for row in result.report.rows}
+    assert status == dict.fromkeys(("teacher", "student", "deeper"), "ok")
+    assert {model.name: model.parent for model in result.report.models} == {
+        "teacher": None,
+        "student": "teacher",
+        "deeper": "teacher",
+    }
+    assert set(result.report.makings) == {"student", "deeper"}
+    assert result.report.verdicts[0].winner is not None
