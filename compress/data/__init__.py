@@ -1,1 +1,1 @@
-"""Data: from files, hub sets and what is installed to checked rows by role, and from rows to batches."""
+"""Data: from files, hub data sets and the quickstart data to checked rows by role, and from rows to batches."""

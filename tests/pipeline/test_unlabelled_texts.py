@@ -148,7 +148,7 @@ def test_a_finished_run_takes_more_texts_without_another_teacher(finished_run, r
         ("distill", "finished"),
     ]
     err = capsys.readouterr().err
-    assert "rows without an answer: 30" in err
+    assert "unlabelled rows: 30" in err
     assert "finetune: nothing changed, skipped" in err
     parents = {parent.step for parent in read_info(next((runs / ".steps").glob("distill-*"))).parents}
     assert "data" in parents

@@ -44,7 +44,7 @@ CASES = [(kind, "cut") for kind in KINDS] + [
 
 def task_of(kind, long="cut"):
     labels = {"token_classification": ("O", "B-x", "I-x"), "classification": LABELS, "multi_label": LABELS}
-    columns = ("text", "other")[: KINDS[kind].columns[0]]
+    columns = ("text", "other")[: KINDS[kind].text_columns[0]]
     windows = WINDOWS if kind == "question_answering" or long != "cut" else {"max_length": 32}
     return TaskInfo(name="t", kind=kind, text=columns, labels=labels.get(kind, ()), metric="m", long=long, **windows)
 

@@ -1,1 +1,1 @@
-"""Raw rows from files, hub sets and the quickstart data."""
+"""Raw rows from files, hub data sets and the quickstart data, and their parsing into canonical rows."""

@@ -1,4 +1,4 @@
-"""Sentences from files of columns: a word a line with its tags beside it, and an empty line behind each sentence."""
+"""Sentences from CoNLL files: a word and its tags per line, and an empty line after each sentence."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from compress.recipe.field_types import Header
 from compress.tasks.base import RawRow
 
 WORDS, TAGS = "tokens", "tags"
-"""What the first column and the last are called, besides their numbers, where no header names them."""
+"""Names of the first and the last column, besides their numbers, where no header names them."""
 NEW_DOCUMENT = "-DOCSTART-"
 SPACES = re.compile(r" +")
 
 
-class Word(NamedTuple):
+class WordLine(NamedTuple):
     """A line that holds a word."""
 
     number: int
@@ -27,9 +27,9 @@ class Word(NamedTuple):
 
 
 def sentence_rows(path: Path, encoding: str, header: Header, tagged: bool = True) -> Iterator[RawRow]:
-    """A row a sentence: a list a column. Columns are called `tokens` (first), `tags` (last), and 0, 1, 2 … each.
+    """Yield a row per sentence, a list per column. Columns are `tokens` (first), `tags` (last), and 0, 1, 2 …
 
-    Words that are not ``tagged`` may stand alone.
+    Without ``tagged``, lines may hold a word alone.
     """
     columns = 0
     for number, sentence in enumerate(_sentences(path, encoding), 1):
@@ -40,13 +40,13 @@ def sentence_rows(path: Path, encoding: str, header: Header, tagged: bool = True
         yield RawRow(f"{path}, row {number} (line {sentence[0].number})", _named(lists, header))
 
 
-def _sentences(path: Path, encoding: str) -> Iterator[list[Word]]:
-    """The words of each sentence; marks of a new document end one and belong to none."""
-    sentence: list[Word] = []
+def _sentences(path: Path, encoding: str) -> Iterator[list[WordLine]]:
+    """Yield the words of each sentence; a document separator ends a sentence and belongs to none."""
+    sentence: list[WordLine] = []
     for number, line in enumerate(text_lines(path, encoding, newline="\n"), 1):
         fields = _fields(line)
         if fields and fields[0] != NEW_DOCUMENT:
-            sentence.append(Word(number, fields))
+            sentence.append(WordLine(number, fields))
         elif sentence:
             yield sentence
             sentence = []
@@ -55,29 +55,29 @@ def _sentences(path: Path, encoding: str) -> Iterator[list[Word]]:
 
 
 def _fields(line: str) -> list[str]:
-    """The columns of a line, between tabs where it has any, else between spaces; none of an empty line."""
+    """Return the columns of a line, separated by tabs where it has any, else by spaces; none for an empty line."""
     text = line.rstrip("\r\n")
     if not text.strip():
         return []
     return text.split("\t") if "\t" in text else SPACES.split(text.strip(" "))
 
 
-def _check(word: Word, columns: int, header: Header, path: Path, least: int) -> None:
-    where, found = f"{path}, line {word.number}", len(word.fields)
+def _check(word: WordLine, columns: int, header: Header, path: Path, least: int) -> None:
+    where, count = f"{path}, line {word.number}", len(word.fields)
     if columns < least:
         raise DataError(f"{where} has 1 column where a word and its tag are expected, with a tab or spaces between.")
-    if found != columns:
+    if count != columns:
         raise DataError(
-            f"{where} has {pluralize(found, 'column')} where the lines before have {columns}.",
-            hint=_hint(found, columns),
+            f"{where} has {pluralize(count, 'column')} where the lines before have {columns}.",
+            hint=_hint(count, columns),
         )
     if isinstance(header, tuple) and len(header) != columns:
         raise DataError(f"{where} has {columns} columns where task.data.header names {len(header)}.")
 
 
-def _hint(found: int, columns: int) -> str:
+def _hint(count: int, columns: int) -> str:
     fewer = "a word has lost its tag, or the file is cut off"
-    return fewer if found < columns else "a word may not have white space in it"
+    return fewer if count < columns else "words cannot contain white space"
 
 
 def _named(lists: Sequence[Sequence[str]], header: Header) -> Mapping[str, list[str]]:

@@ -1,4 +1,4 @@
-"""What data is, whatever it is called: existing files, and a digest of contents for fingerprints."""
+"""The files of a recipe's data, and a digest of their contents for fingerprints."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ PARTS: tuple[Part, ...] = (*ROLES, "corpus", "unlabelled")
 """Keys of task.data that name files or splits."""
 
 NON_ROLES: tuple[Part, ...] = ("corpus", "unlabelled")
-"""Those of them that are no roles."""
+"""Parts that are no roles."""
 
 STEP_PARTS: tuple[Part, ...] = (*ROLES, "corpus")
-"""Those of them that every step needs: unlabelled texts are read apart, for distillation alone."""
+"""Parts that the data step reads: unlabelled texts are read separately, for distillation alone."""
 
-LIBRARIES: Mapping[str, str] = {
+DOCUMENTED_PACKAGES: Mapping[str, str] = {
     "networkx": "networkx",
     "numpy": "numpy",
     "pandas": "pandas",
@@ -32,29 +32,29 @@ LIBRARIES: Mapping[str, str] = {
     "torch": "torch",
     "transformers": "transformers",
 }
-"""Distributions that the train extra brings by itself or through what it needs, and what each is imported as."""
+"""Distributions that the train extra installs, directly or through dependencies, and their import names."""
 
-BUILTIN_SOURCES: Mapping[str, Mapping[str, str]] = {"docstrings": LIBRARIES}
-"""Sets that are built here, and the distributions each is gathered from."""
+BUILTIN_SOURCES: Mapping[str, Mapping[str, str]] = {"docstrings": DOCUMENTED_PACKAGES}
+"""Builtin data sets, and the distributions that each is collected from."""
 
 BUILTIN_VERSION = 1
-"""Raised when the way of gathering changes, so that nothing made in the old way is taken for the new."""
+"""Raised when the method of collecting changes, so that sets of another version are not reused."""
 
 
 def source_entries(data: Data, part: Part) -> tuple[str, ...]:
-    """What the recipe gives for a role, the corpus or as unlabelled: files, or splits of a hub set."""
+    """Return what the recipe gives for a role, the corpus or as unlabelled: files, or splits of a hub set."""
     given: str | tuple[str, ...] | None = getattr(data, part)
     return () if given is None else (given,) if isinstance(given, str) else given
 
 
 def describe_source(data: Data, part: Part) -> str:
-    """`test (dev.tsv)`: a role, the corpus or the unlabelled texts, with what the recipe gives for it."""
+    """Return `test (dev.tsv)`: a role, the corpus or the unlabelled texts, with what the recipe gives for it."""
     given = source_entries(data, part)
     return f"{part} ({', '.join(given)})" if given else part
 
 
 def find_files(data: Data) -> dict[Role, tuple[Path, ...]]:
-    """The files of each role that has any; a missing one is an error that names the nearest file beside it."""
+    """Return the files of each role that has any; for a missing one the error names the most similar file."""
     return {
         role: tuple(_existing(Path(entry).expanduser(), role) for entry in given)
         for role in ROLES
@@ -63,16 +63,16 @@ def find_files(data: Data) -> dict[Role, tuple[Path, ...]]:
 
 
 def extra_files(data: Data, part: Part) -> tuple[Path, ...]:
-    """The files of what is no role: of the corpus, or of unlabelled texts."""
+    """Return the files of a part that is no role: of the corpus, or of unlabelled texts."""
     if data.hub is not None:
         return ()
     return tuple(_existing(Path(entry).expanduser(), part) for entry in source_entries(data, part))
 
 
 def contents_digest(data: Data, parts: Collection[Part] = STEP_PARTS) -> str:
-    """One digest of all that the rows of ``parts`` are read from: bytes of files by role, never their paths.
+    """Return one digest of everything that the rows of ``parts`` are read from: contents of files, never their paths.
 
-    A hub set is known by its id, revision and splits, a builtin one by the versions of what it is gathered from.
+    A hub set is identified by its id, revision and splits, a builtin one by the versions of its packages.
     """
     digest = hashlib.sha256()
     for line in _identity(data, parts):
@@ -84,16 +84,16 @@ def _identity(data: Data, parts: Collection[Part]) -> list[str]:
     if data.hub is not None:
         splits = [f"{part} {entry}" for part in PARTS if part in parts for entry in source_entries(data, part)]
         return [f"hub {data.hub} {data.revision or 'main'}", *splits]
-    beside = [(part, path) for part in NON_ROLES if part in parts for path in extra_files(data, part)]
+    extra = [(part, path) for part in NON_ROLES if part in parts for path in extra_files(data, part)]
     if data.builtin is not None:
         versions = source_versions(data.builtin)
         return [
             f"builtin {data.builtin} {BUILTIN_VERSION}",
             *(f"{name} {version}" for name, version in versions.items()),
-            *_file_identities(beside, data),
+            *_file_identities(extra, data),
         ]
     files = [(role, path) for role, paths in find_files(data).items() if role in parts for path in paths]
-    return _file_identities([*files, *beside], data)
+    return _file_identities([*files, *extra], data)
 
 
 def _file_identities(files: Iterable[tuple[Part, Path]], data: Data) -> list[str]:
@@ -101,7 +101,7 @@ def _file_identities(files: Iterable[tuple[Part, Path]], data: Data) -> list[str
 
 
 def source_versions(builtin: str) -> dict[str, str]:
-    """The versions of the distributions that a builtin set is gathered from."""
+    """Return the versions of the distributions that a builtin set is collected from."""
     if builtin not in BUILTIN_SOURCES:
         raise UsageError(f"no builtin set is called '{builtin}'{nearest(builtin, BUILTIN_SOURCES)}.")
     versions, missing = dict[str, str](), list[str]()
@@ -112,19 +112,21 @@ def source_versions(builtin: str) -> dict[str, str]:
             missing.append(name)
     if missing:
         raise DataError(
-            f"the builtin set '{builtin}' is gathered from installed packages; not installed: {', '.join(missing)}.",
+            f"the builtin set '{builtin}' is collected from installed packages; not installed: {', '.join(missing)}.",
             hint="pip install 'compress-encoders[train,quickstart]'",
         )
     return versions
 
 
 def _existing(path: Path, role: str) -> Path:
-    if path.is_dir():
-        raise DataError(f"task.data.{role}: {path} is a folder where a file is expected.")
-    if path.is_file():
-        return path
-    beside = path.parent
-    if not beside.is_dir():
-        raise DataError(f"task.data.{role}: there is no file {path}, and no folder {beside} either.")
-    guess = nearest(path.name, [entry.name for entry in beside.iterdir() if entry.is_file()])
+    try:
+        if path.is_dir():
+            raise DataError(f"task.data.{role}: {path} is a folder where a file is expected.")
+        if path.is_file():
+            return path
+        if not path.parent.is_dir():
+            raise DataError(f"task.data.{role}: there is no file {path}, and no folder {path.parent} either.")
+        guess = nearest(path.name, [entry.name for entry in path.parent.iterdir() if entry.is_file()])
+    except (OSError, ValueError) as error:  # a name that is too long, or no name at all
+        raise DataError(f"task.data.{role}: {str(path)[:80]} cannot be opened: {error}.") from error
     raise DataError(f"task.data.{role}: there is no file {path}{guess}")

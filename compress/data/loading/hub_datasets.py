@@ -1,4 +1,4 @@
-"""Splits of hub data sets, through the datasets library."""
+"""Splits of data sets on the Hugging Face Hub, through the datasets library."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from compress.recipe.schema import Data
 
 
 def hub_rows(data: Data, split: str, names: bool) -> Iterator[Mapping[str, Any]]:
-    """The rows of one split, memory-mapped from the library's cache.
+    """Yield the rows of one split, memory-mapped from the library's cache.
 
-    Remote code is never run. Where ``names`` is true, columns of class numbers, or of lists of them, are told by the
-    set's own names, and its mark for "no label" (-1) as None; otherwise numbers stay numbers, for the recipe to name.
+    Remote code is never run. With ``names``, class numbers, or lists of them, are replaced by the data set's own names,
+    and its mark for "no label" (-1) by None; otherwise numbers stay numbers, for the recipe to name.
     """
     datasets = require("datasets", "train")
-    found = _loaded(datasets, data, split)
+    rows = _load(datasets, data, split)
     classes = {
         column: getattr(feature, "feature", feature)
-        for column, feature in found.features.items()
+        for column, feature in rows.features.items()
         if names and isinstance(getattr(feature, "feature", feature), datasets.ClassLabel)
     }
-    for row in found:
+    for row in rows:
         yield {**row, **{column: _class_name(feature, row[column]) for column, feature in classes.items()}}
 
 
@@ -35,7 +35,7 @@ def _class_name(feature: Any, number: int | list[int] | None) -> str | list[Any]
     return None if number is None or number < 0 else str(feature.int2str(number))
 
 
-def _loaded(datasets: Any, data: Data, split: str) -> Any:
+def _load(datasets: Any, data: Data, split: str) -> Any:
     name, configuration = _address(data.hub or "")
     try:
         with _quiet(datasets):
@@ -50,7 +50,7 @@ def _loaded(datasets: Any, data: Data, split: str) -> Any:
 
 @contextmanager
 def _quiet(datasets: Any) -> Iterator[None]:
-    """Without the libraries' own progress bars and their line for every retry: what failed is told once, at the end."""
+    """Suppress the libraries' progress bars and their line for every retry: a failure is reported once, at the end."""
     shown = datasets.is_progress_bar_enabled()
     logger = logging.getLogger("huggingface_hub")
     level = logger.level
@@ -65,7 +65,7 @@ def _quiet(datasets: Any) -> Iterator[None]:
 
 
 def _address(hub: str) -> tuple[str, str | None]:
-    """`owner/name` or `owner/name/configuration`."""
+    """Split `owner/name` or `owner/name/configuration`."""
     parts = hub.split("/")
     if len(parts) > 3 or not all(parts):
         raise DataError(f"task.data.hub: '{hub}' is no hub set; expected owner/name or owner/name/configuration.")

@@ -1,7 +1,7 @@
 """Rows of a file that is one JSON document: SQuAD's articles, ReQA's questions and candidates, lists and columns.
 
-A document has no end until its last bracket, so unlike every other format it is read into memory as a whole: several
-times the size of the unpacked file. What is larger than that allows belongs in a jsonl or parquet file.
+Unlike every other format a document is read into memory at once, at several times the size of the unpacked file. Larger
+data belongs in a jsonl or parquet file.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from compress.data.loading.text_decoding import text_lines
 from compress.errors import DataError
 from compress.tasks.base import RawRow
 
-SEARCHED = ("questions", "candidates", "ground_truths")
-"""The lists of a document of questions that share their candidates."""
+REQA_KEYS = ("questions", "candidates", "ground_truths")
+"""The keys of a document of questions that share their candidates."""
 
 SHAPES = (
     "known: a list of objects, an object of lists of equal length (a column each), SQuAD's articles ({'data': "
-    f"[{{'paragraphs': …}}]}}), and questions that share candidates ({', '.join(SEARCHED)}); a file with one object a "
+    f"[{{'paragraphs': …}}]}}), and questions that share candidates ({', '.join(REQA_KEYS)}); a file with one object a "
     "line is task.data.format: jsonl"
 )
 
 
 def document_rows(path: Path, encoding: str, role: str) -> Iterator[RawRow]:
-    """The rows of one document; of shared candidates the role `corpus` gets each candidate, others the questions."""
+    """Return the rows of one document; of shared candidates, `corpus` gets the candidates, others the questions."""
     document = read_document(path, encoding)
     if isinstance(document, list):
-        return _listed(path, document)
+        return _list_rows(path, document)
     if not isinstance(document, dict):
         raise DataError(f"{path} holds a JSON {_type(document)} where rows are expected.", hint=SHAPES)
     if "data" in document:
-        return _articles(path, document)
-    if all(name in document for name in SEARCHED):
-        return _candidates(path, document) if role == "corpus" else _questions(path, document)
-    return _columns(path, document)
+        return _article_rows(path, document)
+    if all(name in document for name in REQA_KEYS):
+        return _candidate_rows(path, document) if role == "corpus" else _question_rows(path, document)
+    return _column_rows(path, document)
 
 
 def read_document(path: Path, encoding: str) -> Any:
-    """The whole document, or one DataError that says where it stops being JSON."""
+    """Return the document, or raise a DataError that says where it stops being JSON."""
     text = "".join(text_lines(path, encoding, newline="\n"))
     if not text.strip():
         raise DataError(f"{path} is empty.")
@@ -59,70 +59,72 @@ def read_document(path: Path, encoding: str) -> Any:
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of these pairs; a key that stands in it twice would lose a value, so it is an error."""
+    """Return an object of these pairs; a duplicate key would lose a value, so it is an error."""
     values = dict(pairs)
     if len(values) != len(pairs):
         keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands in it twice")
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice")
     return values
 
 
-def _listed(path: Path, document: Sequence[Any]) -> Iterator[RawRow]:
+def _list_rows(path: Path, document: Sequence[Any]) -> Iterator[RawRow]:
     for number, values in enumerate(document, 1):
         where = f"{path}, row {number}"
         yield RawRow(where, _object(values, where))
 
 
-def _articles(path: Path, document: Mapping[str, Any]) -> Iterator[RawRow]:
-    """One row a question, with the paragraph it is asked of."""
+def _article_rows(path: Path, document: Mapping[str, Any]) -> Iterator[RawRow]:
+    """Yield one row per question, with its paragraph."""
     for article, entry in enumerate(_list(document, "data", str(path)), 1):
         in_article = f"{path}, article {article}"
         title = _object(entry, in_article).get("title", "")
         for paragraph, part in enumerate(_list(entry, "paragraphs", in_article), 1):
             in_paragraph = f"{in_article}, paragraph {paragraph}"
             context = _value(_object(part, in_paragraph), "context", in_paragraph)
-            for question, asked in enumerate(_list(part, "qas", in_paragraph), 1):
-                where = f"{in_paragraph}, question {question}"
-                row = {"title": title, "is_impossible": False, **_object(asked, where), "context": context}
+            for number, question in enumerate(_list(part, "qas", in_paragraph), 1):
+                where = f"{in_paragraph}, question {number}"
+                row = {"title": title, "is_impossible": False, **_object(question, where), "context": context}
                 yield RawRow(where, row)
 
 
-def _columns(path: Path, document: Mapping[str, Any]) -> Iterator[RawRow]:
+def _column_rows(path: Path, document: Mapping[str, Any]) -> Iterator[RawRow]:
     columns = {name: _list(document, name, str(path)) for name in document}
     _same_length(columns, path)
     for number, values in enumerate(zip(*columns.values(), strict=True), 1):
         yield RawRow(f"{path}, row {number}", dict(zip(columns, values, strict=True)))
 
 
-def _questions(path: Path, document: Mapping[str, Any]) -> Iterator[RawRow]:
-    """Each question with the texts of the candidates that answer it."""
-    questions, candidates, right = (_list(document, name, str(path)) for name in SEARCHED)
-    _same_length({"questions": questions, "ground_truths": right}, path)
-    for number, (question, places) in enumerate(zip(questions, right, strict=True), 1):
+def _question_rows(path: Path, document: Mapping[str, Any]) -> Iterator[RawRow]:
+    """Yield each question with the texts of the candidates that answer it."""
+    questions, candidates, truths = (_list(document, name, str(path)) for name in REQA_KEYS)
+    _same_length({"questions": questions, "ground_truths": truths}, path)
+    for number, (question, indices) in enumerate(zip(questions, truths, strict=True), 1):
         where = f"{path}, question {number}"
-        if not isinstance(places, list):
-            raise DataError(f"{where}: its ground truth is a JSON {_type(places)} where a list of numbers is expected.")
-        answers = [_candidate(candidates, place, where) for place in places]
+        if not isinstance(indices, list):
+            raise DataError(
+                f"{where}: its ground truth is a JSON {_type(indices)} where a list of numbers is expected."
+            )
+        answers = [_candidate(candidates, index, where) for index in indices]
         yield RawRow(where, {"question": question, "answers": answers})
 
 
-def _candidate(candidates: Sequence[Any], place: Any, where: str) -> Any:
-    if type(place) is not int or not 0 <= place < len(candidates):
+def _candidate(candidates: Sequence[Any], index: Any, where: str) -> Any:
+    if type(index) is not int or not 0 <= index < len(candidates):
         raise DataError(
-            f"{where}: its ground truth {str(place)[:40]!r} is none of {len(candidates)} candidates, counted from 0."
+            f"{where}: its ground truth {str(index)[:40]!r} is none of {len(candidates)} candidates, counted from 0."
         )
-    return candidates[place]
+    return candidates[index]
 
 
-def _candidates(path: Path, document: Mapping[str, Any]) -> Iterator[RawRow]:
+def _candidate_rows(path: Path, document: Mapping[str, Any]) -> Iterator[RawRow]:
     for number, text in enumerate(_list(document, "candidates", str(path)), 1):
         yield RawRow(f"{path}, candidate {number}", {"text": text})
 
 
 def _same_length(columns: Mapping[str, Sequence[Any]], path: Path) -> None:
     if len({len(column) for column in columns.values()}) > 1:
-        told = ", ".join(f"{name} {len(column):,}" for name, column in columns.items())
-        raise DataError(f"{path}: its lists are not of equal length ({told}), so they are no columns of the same rows.")
+        lengths = ", ".join(f"{name} {len(column):,}" for name, column in columns.items())
+        raise DataError(f"{path}: its lists have different lengths ({lengths}), so they are no columns of one table.")
 
 
 def _object(value: Any, where: str) -> Mapping[str, Any]:
@@ -132,10 +134,10 @@ def _object(value: Any, where: str) -> Mapping[str, Any]:
 
 
 def _list(values: Any, name: str, where: str) -> list[Any]:
-    found = _value(_object(values, where), name, where)
-    if not isinstance(found, list):
-        raise DataError(f"{where}: '{name}' is a JSON {_type(found)} where a list is expected.", hint=SHAPES)
-    return found
+    value = _value(_object(values, where), name, where)
+    if not isinstance(value, list):
+        raise DataError(f"{where}: '{name}' is a JSON {_type(value)} where a list is expected.", hint=SHAPES)
+    return value
 
 
 def _value(values: Mapping[str, Any], name: str, where: str) -> Any:

@@ -1,4 +1,4 @@
-"""Raw rows to canonical ones, as what they are read for asks: to learn from, to be scored, or without an answer."""
+"""Raw rows to canonical rows, by what they are for: to train on, to score, or without a label."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from compress.tasks import RawRow, Row, kind_of, task_info
 from compress.tasks.parsing.probability_columns import parse_train_row
 
 RowParser = Callable[[RawRow], Row]
-"""A raw row's canonical one, or a DataError that names its place."""
+"""Returns a raw row's canonical row, or raises a DataError that names its location."""
 
 
 def row_parser(task: Task, labels: tuple[str, ...], part: Part) -> RowParser:
-    """How the rows of what is given for ``part`` are read."""
+    """Return the parser for the rows of ``part``."""
     kind, info = kind_of(task), task_info(task, labels)
 
-    def without_answer(raw: RawRow) -> Row:
+    def without_label(raw: RawRow) -> Row:
         try:
             return kind.from_input(kind.parse_input(raw.values, task, raw.where), info)
         except UsageError as fault:
             raise DataError(f"{raw.where}: {fault.message}", hint=fault.hint) from fault
 
     if part == "unlabelled":
-        return without_answer
+        return without_label
     if part == "train":
         return lambda raw: parse_train_row(kind, raw.values, task, labels, raw.where)
     return lambda raw: kind.read_row(raw.values, task, labels, raw.where)
 
 
 def valid_rows(
-    source: Source, read: RowParser, skips: bool, skip: Callable[[DataError], None] = lambda fault: None
+    source: Source, parse: RowParser, skips: bool, skip: Callable[[DataError], None] = lambda fault: None
 ) -> Iterator[tuple[int, RawRow, Row]]:
-    """The rows of a source that fit the task, with their number; others are an error, or are skipped where asked."""
+    """Yield the rows of a source that fit the task, with their number; others raise, or are skipped if ``skips``."""
     for number, raw in enumerate(source()):
         try:
-            row = read(raw)
+            row = parse(raw)
         except DataError as fault:
             if not skips:
                 raise

@@ -1,14 +1,16 @@
-"""Raw rows, streamed from files and hub sets: a mapping by column, with the place each row came from.
+"""Raw rows, streamed from files and hub sets: a mapping by column, with the location of each row.
 
-Nothing is repaired and nothing skipped: a row that does not fit its header, a broken line or a cut file is an error
-that names file, row and line. Only empty lines at the end of a file are taken for what they are.
+Nothing is repaired and nothing skipped: a row that does not fit its header, a broken line or a truncated file is an
+error that names file, row and line. Only empty lines at the end of a file are ignored.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,11 +36,14 @@ EXTENSIONS = {
 }
 
 AND_MORE = "..."
-"""The end of a list of columns behind which rows may hold more."""
+"""Ends a list of columns if rows may have more than those."""
+
+SHOWN_COLUMNS = 20
+"""Columns that a message lists."""
 
 
 class Line(NamedTuple):
-    """The fields of one row of a table, before they have names."""
+    """The fields of one row of a table, without column names."""
 
     number: int
     """Line in the file, from 1."""
@@ -46,7 +51,7 @@ class Line(NamedTuple):
 
 
 def file_rows(path: Path, data: Data, role: Part) -> Iterator[RawRow]:
-    """The rows of one file; a file without any is an error."""
+    """Yield the rows of one file; a file without any is an error."""
     form = data.format or format_of(path)
     if form == "parquet":
         rows = _parquet_rows(path)
@@ -67,19 +72,19 @@ def file_rows(path: Path, data: Data, role: Part) -> Iterator[RawRow]:
 
 
 def split_rows(data: Data, split: str, names: bool) -> Iterator[RawRow]:
-    """The rows of one split of a hub set; ``names`` asks for class names where the set holds class numbers."""
+    """Yield the rows of one split of a hub set; ``names`` replaces class numbers by class names."""
     for number, values in enumerate(hub_rows(data, split, names), 1):
         yield RawRow(f"{data.hub} {split}, row {number}", values)
 
 
 def format_of(path: Path) -> str:
-    """What a file's name says it is, `.gz` aside."""
+    """Return the format by a file's name, without `.gz`."""
     name = path.with_suffix("") if path.suffix == ".gz" else path
     if name.suffix not in EXTENSIONS:
         known = ", ".join(EXTENSIONS)
         raise DataError(
-            f"{path}: the name does not tell the format (known: {known}, each also with .gz).",
-            hint="task.data.format says it: csv, tsv, jsonl, json, conll or parquet",
+            f"{path}: unknown file name extension (known: {known}, each also with .gz).",
+            hint="set task.data.format: csv, tsv, jsonl, json, conll or parquet",
         )
     return EXTENSIONS[name.suffix]
 
@@ -88,11 +93,13 @@ def _table_rows(path: Path, data: Data, role: Part, form: str) -> Iterator[RawRo
     quoting = data.quoting if data.quoting is not None else form == "csv"
     delimiter = "," if form == "csv" else "\t"
     lines = _without_trailing(_quoted(path, data, delimiter) if quoting else _plain(path, data, delimiter), path)
-    columns, more, rows = _columns(lines, _header(data, role), path)
+    columns, more, rows = _read_header(lines, _header(data, role), path)
     for number, line in enumerate(rows, 1):
         where = f"{path}, row {number} (line {line.number})"
         if len(line.fields) != len(columns) and not (more and len(line.fields) > len(columns)):
-            raise _ragged(where, line, columns, quoting)
+            raise _wrong_field_count(where, line, columns, quoting)
+        if line.fields[: len(columns)] == columns and len(columns) > 1 and columns[0] != "0":
+            raise DataError(f"{where} repeats the header.", hint="remove the line; files may have been concatenated")
         yield RawRow(where, dict(zip(columns, line.fields, strict=False)))
 
 
@@ -100,40 +107,35 @@ def _header(data: Data, role: Part) -> Header:
     return data.header.get(role, True) if isinstance(data.header, Mapping) else data.header
 
 
-def _columns(lines: Iterator[Line], header: Header, path: Path) -> tuple[Sequence[str], bool, Iterable[Line]]:
-    """The columns' names, whether rows may go on behind them, and the lines that are rows."""
+def _read_header(lines: Iterator[Line], header: Header, path: Path) -> tuple[list[str], bool, Iterable[Line]]:
+    """Return the columns' names, whether rows may have more fields, and the lines that are rows."""
     if isinstance(header, tuple):
         more = header[-1:] == (AND_MORE,)
-        return _distinct(header[:-1] if more else header, path), more, lines
+        return _check_distinct(list(header[:-1] if more else header), path), more, lines
     first = next(lines, None)
     if first is None:
         raise DataError(f"{path} is empty.")
     if header:
-        return _distinct(first.fields, path), False, lines
-    return [str(index) for index in range(len(first.fields))], False, _chained(first, lines)
+        return _check_distinct(list(first.fields), path), False, lines
+    return [str(index) for index in range(len(first.fields))], False, chain([first], lines)
 
 
-def _chained(first: Line, rest: Iterator[Line]) -> Iterator[Line]:
-    yield first
-    yield from rest
-
-
-def _distinct(columns: Sequence[str], path: Path) -> Sequence[str]:
-    twice = sorted({column for column in columns if column and columns.count(column) > 1})
-    if twice:
-        raise DataError(f"{path}: two columns are called {', '.join(map(repr, twice))}.")
+def _check_distinct(columns: list[str], path: Path) -> list[str]:
+    duplicates = sorted(column for column, count in Counter(columns).items() if column and count > 1)
+    if duplicates:
+        raise DataError(f"{path}: several columns are named {', '.join(map(repr, duplicates[:SHOWN_COLUMNS]))}.")
     return columns
 
 
-def _ragged(where: str, line: Line, columns: Sequence[str], quoting: bool) -> DataError:
-    listing = ", ".join(columns)
+def _wrong_field_count(where: str, line: Line, columns: Sequence[str], quoting: bool) -> DataError:
+    listing = ", ".join(columns[:SHOWN_COLUMNS]) + (" …" if len(columns) > SHOWN_COLUMNS else "")
     if quoting:
-        hint = "a text with the delimiter in it must stand in quotes"
+        hint = "a text that contains the delimiter needs quotes"
     else:
         hint = "task.data.quoting: true reads quotes around fields"
     return DataError(
         f"{where} has {len(line.fields)} fields where {len(columns)} are expected ({listing}).",
-        hint=f"{hint}; task.data.header tells about files without a header",
+        hint=f"{hint}; for a file without a header, set task.data.header",
     )
 
 
@@ -150,9 +152,14 @@ def _quoted(path: Path, data: Data, delimiter: str) -> Iterator[Line]:
         try:
             fields = next(reader, None)
         except csv.Error as error:
+            if "field larger than field limit" in str(error):
+                raise DataError(
+                    f"{path}, line {start}: a field has more than {csv.field_size_limit():,} characters.",
+                    hint="either a quote is not closed, or the text is this long: jsonl and parquet have no such limit",
+                ) from error
             raise DataError(
-                f"{path}, line {start}: the quotes do not close or do not enclose a whole field ({error}).",
-                hint="task.data.quoting: false takes quotes as they stand",
+                f"{path}, line {start}: the quotes do not close or do not enclose a complete field ({error}).",
+                hint="task.data.quoting: false reads quotes as ordinary characters",
             ) from error
         if fields is None:
             return
@@ -161,13 +168,13 @@ def _quoted(path: Path, data: Data, delimiter: str) -> Iterator[Line]:
 
 
 def _without_trailing(lines: Iterator[Line], path: Path) -> Iterator[Line]:
-    """Drop empty lines at the end; one in the middle is a row that lost its content."""
+    """Drop empty lines at the end; one in the middle is an error."""
     empty: int | None = None
     for line in lines:
         if not line.fields:
             empty = empty or line.number
         elif empty is not None:
-            raise DataError(f"{path}, line {empty} is empty, and rows follow it.")
+            raise DataError(f"{path}, line {empty} is empty but not at the end of the file.")
         else:
             yield line
 
@@ -179,7 +186,7 @@ def _json_rows(path: Path, data: Data) -> Iterator[RawRow]:
             empty = empty or number
             continue
         if empty:
-            raise DataError(f"{path}, line {empty} is empty, and rows follow it.")
+            raise DataError(f"{path}, line {empty} is empty but not at the end of the file.")
         row += 1
         where = f"{path}, row {row} (line {number})"
         yield RawRow(where, _json_object(line, where))
@@ -189,9 +196,9 @@ def _json_object(line: str, where: str) -> dict[str, Any]:
     try:
         values = json.loads(line, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{where} is not JSON: {error}.", hint="a jsonl file holds one JSON object a line") from error
+        raise DataError(f"{where} is not JSON: {error}.", hint="a jsonl file holds one JSON object per line") from error
     if not isinstance(values, dict):
-        raise DataError(f"{where} is a JSON {type(values).__name__} where an object is expected, one a line.")
+        raise DataError(f"{where} is a JSON {type(values).__name__} where an object is expected, one per line.")
     return values
 
 
@@ -204,10 +211,11 @@ def _parquet_rows(path: Path) -> Iterator[RawRow]:
     with reading(path):
         try:
             file = parquet.ParquetFile(path)
+            _check_distinct(list(file.schema_arrow.names), path)
             number = 0
             for batch in file.iter_batches(batch_size=1024):
                 for values in batch.to_pylist():
                     number += 1
                     yield RawRow(f"{path}, row {number}", values)
         except pyarrow.ArrowException as error:
-            raise DataError(f"{path} is no parquet file that can be read: {error}") from error
+            raise DataError(f"{path} cannot be read as parquet: {error}") from error

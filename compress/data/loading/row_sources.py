@@ -1,4 +1,4 @@
-"""Where a task's raw rows come from: files, hub splits or a builtin set; each can be read again from the start."""
+"""Sources of a task's raw rows: files, hub splits or a builtin set; each can be read again from the start."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from compress.tasks.parsing.columns import column_value, label_columns, soft_lab
 from compress.tasks.parsing.probability_columns import has_label
 
 Source = Callable[[], Iterator[RawRow]]
-"""Gives all rows of a role, from the first one, each time it is called."""
+"""Returns all rows of a role, from the first one, each time it is called."""
 
 
 def open_sources(task: Task, console: Console, named: bool | None = None) -> dict[Role, Source]:
-    """How to read each role that is given; train always is.
+    """Return a source for each role that is given; train always is.
 
-    Lines that belong together are one row already. ``named`` asks for class names where a hub set holds class numbers:
-    by default where the recipe names no classes.
+    Lines that belong together are one row already. With ``named``, class numbers of a hub set are replaced by names: by
+    default where the recipe names no classes.
     """
-    return {role: _gathered(source, task) for role, source in _line_sources(task, console, named).items()}
+    return {role: _grouped(source, task) for role, source in _line_sources(task, console, named).items()}
 
 
 def open_unlabelled(task: Task) -> Source | None:
-    """How to read the texts without an answer, if any are given."""
+    """Return a source of the unlabelled texts, if any are given."""
     data = task.data
     if not source_entries(data, "unlabelled"):
         return None
@@ -41,11 +41,11 @@ def open_unlabelled(task: Task) -> Source | None:
         source = _splits(data, "unlabelled", named=False)
     else:
         source = _files(extra_files(data, "unlabelled"), data, "unlabelled")
-    return _gathered(source, task, answered=False)
+    return _grouped(source, task, labelled=False)
 
 
-def _gathered(source: Source, task: Task, answered: bool = True) -> Source:
-    return lambda: kind_of(task).group_lines(source(), task, answered)
+def _grouped(source: Source, task: Task, labelled: bool = True) -> Source:
+    return lambda: kind_of(task).group_lines(source(), task, labelled)
 
 
 def _line_sources(task: Task, console: Console, named: bool | None) -> dict[Role, Source]:
@@ -60,7 +60,7 @@ def _line_sources(task: Task, console: Console, named: bool | None) -> dict[Role
 
 
 def check_columns(task: Task) -> None:
-    """Look at the first row of every file: whether it can be read and has the columns of the task."""
+    """Check that the first row of every file can be read and has the columns of the task."""
     if task.data.hub is not None or task.data.builtin is not None:
         return
     files = find_files(task.data)
@@ -71,11 +71,11 @@ def check_columns(task: Task) -> None:
             more += [*(() if task.negatives is None else (task.negatives,)), *soft_label_columns(task)]
         for path in paths:
             first = next(file_rows(path, task.data, role))
-            answer = label_columns(task)
+            labels = label_columns(task)
             if role == "train" and soft_label_columns(task) and not has_label(first.values, task):
                 check_true_labels(task, first.where)
-                answer = ()
-            for column in (*task.text, *answer, *more):
+                labels = ()
+            for column in (*task.text, *labels, *more):
                 column_value(first.values, column, task, first.where)
     for path in extra_files(task.data, "unlabelled"):
         first = next(file_rows(path, task.data, "unlabelled"))
@@ -85,19 +85,19 @@ def check_columns(task: Task) -> None:
 
 
 def check_true_labels(task: Task, where: str) -> None:
-    """Refuse to hold back rows that have no true label from train: it is what select and test are scored by."""
+    """Refuse to split rows without a true label off train: select and test are scored by it."""
     missing = [role for role in ROLES[1:] if not source_entries(task.data, role)]
     if missing:
         label, roles = ", ".join(label_columns(task)), " and ".join(missing)
         raise DataError(
-            f"{where} has soft labels and no label ({label}), and {roles} would be held back from train: scores need "
-            "true labels.",
+            f"{where} has soft labels and no label ({label}), and {roles} would be split off train: scores need true "
+            "labels.",
             hint=f"task.data.{missing[0]} names a file of labelled rows",
         )
 
 
 def raw_labels(rows: Iterable[RawRow], task: Task) -> Iterator[Any]:
-    """The values of the label columns, as they stand."""
+    """Yield the raw values of the label columns."""
     columns = label_columns(task)
     for row in rows:
         for column in columns:

@@ -17,12 +17,22 @@ from compress.errors import DataError
 GZIP_MAGIC = b"\x1f\x8b"
 
 UNDECODED = re.compile("[\udc80-\udcff]")
-"""How Python marks bytes that are no text in the given encoding (PEP 383)."""
+"""How Python marks bytes that are invalid in the given encoding (PEP 383)."""
+
+BINARY_FORMATS = {
+    b"PK\x03\x04": "a zip archive",
+    b"PAR1": "a parquet file",
+    b"\xfd7zXZ": "an xz archive",
+    b"BZh": "a bzip2 archive",
+    b"\x28\xb5\x2f\xfd": "a zstd archive",
+    b"%PDF": "a PDF document",
+}
+"""First bytes of files that are no text, whatever their names say."""
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn what can go wrong with the bytes of ``path`` into a DataError."""
+    """Turn errors of reading the bytes of ``path`` into a DataError."""
     try:
         yield
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -32,9 +42,9 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def text_lines(path: Path, encoding: str, newline: str) -> Iterator[str]:
-    """The lines of a text file with their ends, gzip or not; bytes that are no text are an error at their line.
+    """Yield the lines of a text file with their ends, gzip or not; invalid bytes are an error that names their line.
 
-    ``newline`` says what ends a line, as in ``open``: a lone carriage return within a text must not.
+    ``newline`` is what ends a line, as in ``open``: a lone carriage return within a text must not.
     """
     codec = _codec(encoding)
     with reading(path), _opened(path) as stream:
@@ -46,17 +56,21 @@ def text_lines(path: Path, encoding: str, newline: str) -> Iterator[str]:
                     raise _undecodable(path, number, line, encoding)
                 yield line
         except UnicodeError as error:
-            raise DataError(f"{path}: what follows line {number} is not {encoding}: {error}.") from error
+            raise DataError(f"{path}: the text after line {number} is not {encoding}: {error}.") from error
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     with path.open("rb") as raw:
-        head = raw.read(len(GZIP_MAGIC))
+        head = raw.read(8)
         raw.seek(0)
-        if path.suffix == ".gz" and head and head != GZIP_MAGIC:
+        for magic, name in BINARY_FORMATS.items():
+            if head.startswith(magic):
+                raise DataError(f"{path} is {name} where a text file is expected.", hint="unpack or convert it first")
+        is_gzip = head.startswith(GZIP_MAGIC)
+        if path.suffix == ".gz" and head and not is_gzip:
             raise DataError(f"{path} is called .gz but is not gzip.")
-        if head != GZIP_MAGIC:
+        if not is_gzip:
             yield raw
             return
         with gzip.GzipFile(fileobj=raw) as unpacked:
@@ -64,13 +78,13 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _codec(encoding: str) -> str:
-    """The codec; UTF-8 is read in its form that skips a byte order mark."""
+    """Return the codec; for UTF-8 the variant that skips a byte order mark."""
     try:
-        found = codecs.lookup(encoding)
+        codec = codecs.lookup(encoding)
         "".encode(encoding)
     except LookupError as error:
         raise DataError(f"task.data.encoding: no text encoding is called '{encoding}'.") from error
-    return "utf-8-sig" if found.name == "utf-8" else found.name
+    return "utf-8-sig" if codec.name == "utf-8" else codec.name
 
 
 def _undecodable(path: Path, number: int, line: str, encoding: str) -> DataError:

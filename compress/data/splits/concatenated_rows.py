@@ -1,4 +1,4 @@
-"""What a student learns from: rows of train, then rows without an answer, which only its teachers can tell it of."""
+"""What a student is trained on: rows of train, then rows without a label, which have the teachers' outputs alone."""
 
 from __future__ import annotations
 
@@ -6,56 +6,58 @@ import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from compress.batch_arrays import LABELLED, SOFT_LABELS
 from compress.model_info import TaskInfo
 from compress.tasks import kind_of
 from compress.tasks.base import Row
 from compress.tasks.parsing.lazy_rows import LazyRows
 
 COPY_OF = "copy_of"
-"""The field of an augmented row that tells which row of train, from 0, it is a changed copy of."""
+"""The field of an augmented row with the index of the row of train that it is a changed copy of."""
 
 
 class Origin(NamedTuple):
-    """Where a row that is learnt from stands, as people can find it."""
+    """Where a training row comes from."""
 
     of: Literal["train", "unlabelled", "augmented"]
     row: int
-    """From 0; of an augmented row that of train which it is a copy of."""
+    """From 0; for an augmented row, that of the row of train it is a copy of."""
 
 
-def train_origin(place: int) -> Origin:
-    """Where nothing is joined."""
-    return Origin("train", place)
+def train_origin(index: int) -> Origin:
+    """Return the origin of a row where nothing is concatenated."""
+    return Origin("train", index)
 
 
 class ConcatenatedRows(LazyRows):
-    """Rows of train before rows without an answer: all have the same fields, and tell whether they are `labelled`."""
+    """Rows of train before rows without a label: all have the same fields, and `labelled`."""
 
     def __init__(self, train: Sequence[Row], others: Sequence[Sequence[Row]], task: TaskInfo) -> None:
-        """``others``, unlabelled rows before augmented ones, have no answers; they follow train in their order."""
+        """``others`` follow train in their order: unlabelled rows before augmented ones."""
         self._parts = [train, *(part for part in others if len(part))]
         self._task, self._kind = task, kind_of(task)
-        soft = train[0].get("soft_labels")
-        self._told = {} if soft is None else {"soft_labels": [math.nan] * len(soft)}
+        soft = train[0].get(SOFT_LABELS)
+        self._no_soft_labels = {} if soft is None else {SOFT_LABELS: [math.nan] * len(soft)}
 
     def __len__(self) -> int:
         return sum(map(len, self._parts))
 
-    def origin(self, place: int) -> Origin:
-        """Of the row at a place."""
+    def origin(self, index: int) -> Origin:
+        """Return the origin of a row."""
         train = len(self._parts[0])
-        if place < train:
-            return train_origin(place)
-        copied = self.row(place).get(COPY_OF)
-        return Origin("unlabelled", place - train) if copied is None else Origin("augmented", copied)
+        if index < train:
+            return train_origin(index)
+        copied = self.row(index).get(COPY_OF)
+        return Origin("unlabelled", index - train) if copied is None else Origin("augmented", copied)
 
-    def row(self, place: int) -> Row:
-        """A row as it is, or one of those without an answer with something that fills its place in a batch."""
-        if place < len(self._parts[0]):
-            return {"labelled": True, **self._parts[0][place]}
+    def row(self, index: int) -> Row:
+        """Return a row of train as it is, or a row without a label with a placeholder."""
+        if index < len(self._parts[0]):
+            return {LABELLED: True, **self._parts[0][index]}
         for part in self._parts:
-            if place < len(part):
-                row = part[place]
-                return {**self._kind.placeholder_label(row, self._task), **row, **self._told, "labelled": False}
-            place -= len(part)
-        raise IndexError(place)
+            if index < len(part):
+                row = part[index]
+                placeholder = self._kind.placeholder_label(row, self._task)
+                return {**placeholder, **row, **self._no_soft_labels, LABELLED: False}
+            index -= len(part)
+        raise IndexError(index)

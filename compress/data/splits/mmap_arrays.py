@@ -1,4 +1,4 @@
-"""Numbers in a file that are read through a map, so that they take no more memory than what is looked at."""
+"""Memory-mapped files, which take no more memory than the part that is read."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 
 def map_file(path: Path) -> mmap.mmap | None:
-    """A file to read from; None where it is empty, which no map can be."""
+    """Map a file for reading; None if it is empty, which cannot be mapped."""
     with path.open("rb") as stream:
         return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else None
 
 
 def release_pages(pages: mmap.mmap | None) -> None:
-    """Let go of what was read: it stays in the system's memory as long as there is room, and not in this process's.
+    """Release the pages that were read: they stay in the system's page cache, but not in this process's memory.
 
     Without this, a process that reads all of a large file now and then seems to need that much memory.
     """

@@ -1,7 +1,7 @@
-"""Canonical rows on disk: one JSON object a line and an index of where each line starts.
+"""Canonical rows on disk: one JSON object per line and an index of where each line starts.
 
-People can read the file, any kind's fields fit in it, and it is memory-mapped: a role of millions of rows costs no
-memory until its rows are looked at, and little then: pages that were read are let go of.
+People can read the file, any kind's fields fit in it, and it is memory-mapped: millions of rows take no memory until
+they are read, and little then, since pages that were read are released.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from compress.errors import DataError
 from compress.tasks.base import Row
 from compress.tasks.parsing.lazy_rows import LazyRows
 
-HELD = 2**22
-"""Bytes that are read before the pages behind them are let go of."""
+RELEASE_AFTER = 2**22
+"""Bytes that are read before their pages are released."""
 
 
 def rows_file(folder: Path, role: str) -> Path:
-    """Where a role's rows stand."""
+    """Return the path of a role's rows."""
     return folder / f"{role}.jsonl"
 
 
 def index_file(folder: Path, role: str) -> Path:
-    """Where the starts of a role's lines stand."""
+    """Return the path of the starts of a role's lines."""
     return folder / f"{role}.index.npy"
 
 
 class RowWriter:
-    """Writes one role; the index follows when it is closed."""
+    """Writes one role; the index is written when it is closed."""
 
     def __init__(self, folder: Path, role: str) -> None:
         self._index = index_file(folder, role)
@@ -65,7 +65,7 @@ class RowWriter:
 
 
 class StoredRows(LazyRows):
-    """The rows of one role, parsed when they are looked at."""
+    """The rows of one role, parsed on access."""
 
     def __init__(self, folder: Path, role: str) -> None:
         path = rows_file(folder, role)
@@ -76,8 +76,8 @@ class StoredRows(LazyRows):
         except (OSError, ValueError) as error:
             raise DataError(f"the prepared rows of {role} in {folder} cannot be read: {error}.") from error
         if len(self._bytes) != int(self._starts[-1]):
-            raise DataError(f"{path} is not as long as its index says: it was changed or cut off.")
-        self._held = 0
+            raise DataError(f"{path} does not have the length that its index gives: it was changed or truncated.")
+        self._unreleased = 0
 
     def __len__(self) -> int:
         return len(self._starts) - 1
@@ -85,12 +85,12 @@ class StoredRows(LazyRows):
     def __iter__(self) -> Iterator[Row]:
         return map(self.row, range(len(self)))
 
-    def row(self, place: int) -> Row:
-        """One line, parsed."""
-        line = self._bytes[int(self._starts[place]) : int(self._starts[place + 1])]
-        self._held += len(line)
-        if self._held > HELD:
+    def row(self, index: int) -> Row:
+        """Return one line, parsed."""
+        line = self._bytes[int(self._starts[index]) : int(self._starts[index + 1])]
+        self._unreleased += len(line)
+        if self._unreleased > RELEASE_AFTER:
             release_pages(self._bytes)
-            self._held = 0
+            self._unreleased = 0
         row: dict[str, Any] = json.loads(line)
         return row

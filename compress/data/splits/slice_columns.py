@@ -1,7 +1,7 @@
-"""The values of columns by which scores are told apart, for the rows of test and in their order.
+"""The values of columns by which scores are broken down, for the rows of test and in their order.
 
-They are read apart from the rows themselves: a model is made from texts and answers alone, so asking for another slice
-makes nothing again.
+They are read separately from the rows: models depend on texts and labels alone, so another slice column redoes no
+training.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from compress.console import Console
 from compress.data.loading.parse_rows import row_parser, valid_rows
 from compress.data.loading.row_sources import open_sources
-from compress.data.splits.prepare_splits import is_marked, row_masks, split_shares
+from compress.data.splits.prepare_splits import is_selected, row_masks, split_shares
 from compress.errors import DataError
 from compress.recipe.field_types import Role
 from compress.recipe.schema import Task
@@ -20,23 +20,23 @@ from compress.tasks.base import RawRow
 from compress.tasks.parsing.columns import EMPTY_VALUE, class_name, column_value, is_missing
 
 LONGEST = 60
-"""Characters kept of a value: a name, not a text."""
+"""Characters of a value that are used: it is a name, not a text."""
 
 
 def slice_values(task: Task, labels: tuple[str, ...], seed: int, rows: int, console: Console) -> dict[str, list[str]]:
-    """By column of ``task.slices``, the value of each of the ``rows`` of test, as ``roles.prepare`` chose them."""
+    """Return by column of ``task.slices`` the value of each row of test, as ``prepare_splits`` chose them."""
     values: dict[str, list[str]] = {column: [] for column in task.slices}
     for raw in _test_rows(task, labels, seed, console):
-        for column, found in values.items():
-            found.append(value_name(column_value(raw.values, column, task, raw.where), column, raw.where))
-    for column, found in values.items():
-        if len(found) != rows:
-            raise DataError(f"'{column}' has {len(found)} values for {rows} rows of test: the data changed meanwhile.")
+        for column, names in values.items():
+            names.append(value_name(column_value(raw.values, column, task, raw.where), column, raw.where))
+    for column, names in values.items():
+        if len(names) != rows:
+            raise DataError(f"'{column}' has {len(names)} values for {rows} rows of test: the data changed meanwhile.")
     return values
 
 
 def value_name(value: Any, column: str, where: str) -> str:
-    """A value as its slice is called; text of any length is cut, and what is no single value is refused."""
+    """Return the name of a value's slice; long text is cut, and lists and mappings are refused."""
     if is_missing(value):
         return EMPTY_VALUE
     if isinstance(value, (list, tuple, dict)):
@@ -51,11 +51,11 @@ def _test_rows(task: Task, labels: tuple[str, ...], seed: int, console: Console)
     sources = open_sources(task, console, named=True)
     role: Role = "test" if "test" in sources else "train"
     source = sources[role]
-    held = split_shares(task, sources) if role == "train" else {}
-    marks = row_masks(source, role, held, task.data.limit, seed)
+    shares = split_shares(task, sources) if role == "train" else {}
+    masks = row_masks(source, role, shares, task.data.limit, seed)
     skips = task.data.bad_rows == "skip"
-    read = row_parser(task, labels, role)
-    rows = ((number, raw) for number, raw, _ in valid_rows(source, read, skips)) if skips else enumerate(source())
+    parse = row_parser(task, labels, role)
+    rows = ((number, raw) for number, raw, _ in valid_rows(source, parse, skips)) if skips else enumerate(source())
     for number, raw in rows:
-        if marks is None or is_marked(marks["test"], number, raw.where):
+        if masks is None or is_selected(masks["test"], number, raw.where):
             yield raw

@@ -1,4 +1,4 @@
-"""Which rows are held back: pure functions of the number of rows, a seed and the shares."""
+"""Which rows go to which role: pure functions of the number of rows, a seed and the shares."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ RowMask = NDArray[np.bool_]
 
 
 def assign_roles(
-    count: int, seed: int, held: Mapping[Role, float], limit: int | None, rest: Role
+    count: int, seed: int, shares: Mapping[Role, float], limit: int | None, rest: Role
 ) -> dict[Role, RowMask]:
-    """Which of ``count`` rows each role gets: first the shares held back, at least one row each, then ``rest``.
+    """Return a mask of ``count`` rows per role: first the ``shares`` split off, at least one row each, then ``rest``.
 
-    ``limit`` leaves at most so many rows in each role, taken from all over the file: the first rows of a file sorted
+    ``limit`` leaves at most that many rows in each role, taken from all over the file: the first rows of a file sorted
     by label would be of one class.
     """
     order = np.argsort(random_keys(count, seed), kind="stable")
-    marks: dict[Role, RowMask] = {}
+    masks: dict[Role, RowMask] = {}
     start = 0
-    for role, share in held.items():
+    for role, share in shares.items():
         size = max(1, round(share * count))
-        marks[role] = _marked(order[start : start + size][:limit], count)
+        masks[role] = _mask(order[start : start + size][:limit], count)
         start += size
-    marks[rest] = _marked(order[start:][:limit], count)
-    return marks
+    masks[rest] = _mask(order[start:][:limit], count)
+    return masks
 
 
 def random_keys(count: int, seed: int) -> NDArray[np.uint64]:
-    """A random-looking number for each row, made of the seed and the row's place alone (splitmix64's mixing)."""
+    """Return a pseudo-random number for each row, from the seed and the row's index alone (splitmix64's mixing)."""
     mixed = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= np.uint64(seed) << np.uint64(32) | np.uint64(seed)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 0x9E3779B97F4A7C15)):
@@ -40,7 +40,7 @@ def random_keys(count: int, seed: int) -> NDArray[np.uint64]:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def _marked(places: NDArray[np.int64], count: int) -> RowMask:
-    marks = np.zeros(count, dtype=np.bool_)
-    marks[places] = True
-    return marks
+def _mask(indices: NDArray[np.int64], count: int) -> RowMask:
+    mask = np.zeros(count, dtype=np.bool_)
+    mask[indices] = True
+    return mask

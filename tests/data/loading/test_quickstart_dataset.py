@@ -6,7 +6,7 @@ import pytest
 
 from compress.console import Console
 from compress.data.loading import quickstart_dataset
-from compress.data.loading.docstrings import docstrings, is_plain, masked, module_names, package_files, sentences
+from compress.data.loading.docstrings import docstrings, is_plain, mask_names, module_names, package_files, sentences
 from compress.errors import DataError
 
 MODULE = '''"""Tools for the numbers of birds, written on {day}. They are counted daily by patient people."""
@@ -76,7 +76,7 @@ def test_what_is_no_plain_sentence(text):
 
 
 def test_names_are_masked_as_words_only():
-    assert masked("Garden tools of the gardener, for a garden.", {"garden"}) == "_ tools of the gardener, for a _."
+    assert mask_names("Garden tools of the gardener, for a garden.", {"garden"}) == "_ tools of the gardener, for a _."
 
 
 def test_module_names(roots):
@@ -152,7 +152,7 @@ def test_a_stopped_build_leaves_nothing(small_set, monkeypatch):
 
 def test_a_cache_that_cannot_be_written(small_set):
     small_set.write_text("a file where the folder should be")
-    with pytest.raises(DataError, match="cannot be kept") as fault:
+    with pytest.raises(DataError, match="cannot be cached") as fault:
         quickstart_dataset.builtin_file("docstrings", Console("quiet"))
     assert "COMPRESS_CACHE" in fault.value.hint
 

@@ -126,8 +126,8 @@ def test_a_header_and_nothing_else(write):
     [
         ("text\tlabel\none\ta\ntwo\n", r"row 2 \(line 3\) has 1 fields where 2 are expected \(text, label\)"),
         ("text\tlabel\none\ta\tx\n", r"row 1 \(line 2\) has 3 fields"),
-        ("text\tlabel\none\ta\n\ntwo\tb\n", "line 3 is empty, and rows follow"),
-        ("text\ttext\none\ta\n", "two columns are called 'text'"),
+        ("text\tlabel\none\ta\n\ntwo\tb\n", "line 3 is empty but not at the end"),
+        ("text\ttext\none\ta\n", "several columns are named 'text'"),
     ],
 )
 def test_rows_that_do_not_fit(write, content, told):
@@ -154,10 +154,10 @@ def test_quotes_that_do_not_close(write, content):
         ('{"a": 1}\n{"a": 1\n', r"row 2 \(line 2\) is not JSON"),
         ('[{"a": 1}]\n', "is a JSON list where an object is expected"),
         ("3\n", "is a JSON int"),
-        ('{"a": 1, "a": 2}\n', "the key 'a' stands in it twice"),
+        ('{"a": 1, "a": 2}\n', "the key 'a' occurs twice"),
         ("[" * 100_000 + "\n", "is not JSON"),
         ('{"a": ' + "9" * 5000 + "}\n", "is not JSON"),
-        ('{"a": 1}\n\n{"a": 1}\n', "line 2 is empty, and rows follow"),
+        ('{"a": 1}\n\n{"a": 1}\n', "line 2 is empty but not at the end"),
     ],
 )
 def test_lines_that_are_no_objects(write, content, told):
@@ -166,7 +166,7 @@ def test_lines_that_are_no_objects(write, content, told):
 
 
 def test_broken_gzip(write):
-    packed = gzip.compress(TSV.encode() * 1000)
+    packed = gzip.compress((TSV + "".join(f"{number**3} text\ta\n" for number in range(3000))).encode())
     with pytest.raises(DataError, match="broken gzip"):
         read(write("a.tsv.gz", packed[:-20]))
     with pytest.raises(DataError, match="broken gzip"):
@@ -177,13 +177,13 @@ def test_broken_gzip(write):
 
 def test_a_broken_parquet_file(write):
     pytest.importorskip("pyarrow")
-    with pytest.raises(DataError, match="no parquet file"):
+    with pytest.raises(DataError, match="cannot be read as parquet"):
         read(write("a.parquet", b"PAR1 nonsense"))
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a", "a.xlsx.gz", "a.gz"])
 def test_names_that_tell_no_format(write, name):
-    with pytest.raises(DataError, match="does not tell the format"):
+    with pytest.raises(DataError, match="unknown file name extension"):
         format_of(write(name, TSV))
     assert values(write("a.txt", TSV), format="tsv") == ROWS
 

@@ -110,7 +110,7 @@ def test_hard_negatives_share_words_and_are_never_known_answers(files, task_of, 
     prepare_splits(task_of(**files(hard_negatives=2)), 0, tmp_path, Console("human"))
     rows = list(load_prepared(tmp_path).rows("train"))
     mean = sum(len(row["negatives"]) for row in rows) / 5
-    assert f"a row of train has {mean:.1f} on average; 2 are asked for" in capsys.readouterr().err
+    assert f"a row of train has {mean:.1f} on average; 2 were requested" in capsys.readouterr().err
     assert len(rows) == 5
     by_query = {}
     for row in rows:

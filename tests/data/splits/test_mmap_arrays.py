@@ -23,7 +23,7 @@ def test_an_empty_file_has_no_map(tmp_path):
 
 
 def test_rows_are_the_same_after_they_were_let_go_of(tmp_path, monkeypatch):
-    monkeypatch.setattr(row_store, "HELD", 50)
+    monkeypatch.setattr(row_store, "RELEASE_AFTER", 50)
     with RowWriter(tmp_path, "train") as writer:
         for number in range(20):
             writer.add({"text": f"row {number}"})

@@ -147,7 +147,7 @@ def test_duplicates_and_empty_texts_are_told(write, task_of, tmp_path, capsys):
     train = write("t.tsv", table(10) + "\ta\n")
     prepare_splits(task_of(train=train, select=train, test=train), 0, tmp_path, Console("human"))
     told = capsys.readouterr().err
-    assert "11 of 11 test rows have a text that also stands in train" in told
+    assert "11 of 11 test rows have a text that is also in train" in told
     assert "3 rows have an empty text" in told
 
 
@@ -191,7 +191,7 @@ def test_prepared_data_that_was_damaged(write, task_of, tmp_path):
         load_prepared(tmp_path)
     prepare_splits(task_of(train=write("t.tsv", table(10)), test=write("e.tsv", table(6))), 0, tmp_path)
     (tmp_path / "test.jsonl").write_bytes((tmp_path / "test.jsonl").read_bytes()[:-5])
-    with pytest.raises(DataError, match="changed or cut off"):
+    with pytest.raises(DataError, match="changed or truncated"):
         load_prepared(tmp_path).rows("test")
     (tmp_path / "select.index.npy").unlink()
     with pytest.raises(DataError, match="cannot be read"):

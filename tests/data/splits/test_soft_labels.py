@@ -160,7 +160,7 @@ def test_rows_without_a_true_label_are_not_held_back(write, task_of, tmp_path):
     train = write("t.jsonl", two([0.5, 0.5], [0.1, 0.9]))
     task = task_of(train=train, test=write("e.tsv", TEST), labels=("x", "y"), soft_labels="p")
     for attempt in (lambda: check_columns(task), lambda: prepare_splits(task, 0, tmp_path)):
-        with pytest.raises(DataError, match=r"no label .label., and select would be held back from train"):
+        with pytest.raises(DataError, match=r"no label .label., and select would be split off train"):
             attempt()
 
 

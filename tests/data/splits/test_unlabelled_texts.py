@@ -154,7 +154,7 @@ def test_texts_that_stand_in_test_are_told(prepared, kind, known, write, task_of
     task = task_of(**files, kind=kind, max_length=16, **settings)
     prepare_unlabelled(task, roles, 0, tmp_path, Console("quiet"))
     told = capsys.readouterr().err
-    assert f"1 of {roles.info.counts['test']} test rows have a text that also stands in unlabelled." in told
+    assert f"1 of {roles.info.counts['test']} test rows have a text that is also in unlabelled." in told
     assert ("1 row has an empty text" in told) == (kind == "classification")
 
 

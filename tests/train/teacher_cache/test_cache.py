@@ -76,7 +76,9 @@ def batch_of(material):
 
 def cached(teacher, material, folder, disk=100 * MIB, lasting=50, wanted=WANTED, digest="", begin=True, **options):
     train = material.train
-    examples = SimpleNamespace(pieces=train.example_lengths, lasting=lasting, batch=train.batch, digest=lambda: digest)
+    examples = SimpleNamespace(
+        example_lengths=train.example_lengths, cacheable=lasting, batch=train.batch, digest=lambda: digest
+    )
     made = CachedTeacher(teacher, wanted, examples, folder, disk, **options)
     if begin:
         made.begin()
