@@ -123,6 +123,11 @@ class LedgerRow(ResultModel):
         """`student/onnx-int8`."""
         return f"{self.model}/{self.variant.name}"
 
+    @property
+    def names(self) -> dict[str, str]:
+        """The first two cells of its row in tables."""
+        return {"model": self.model, "variant": self.variant.name}
+
 
 class Comparison(ResultModel):
     """The winner compared with another row on one target."""

@@ -9,6 +9,7 @@ from compress.report.charts.svg import rect, svg, text, with_tooltip
 
 FAINTEST, DEEPEST = 0.10, 0.50
 """Opacity of the lowest and the highest value; text is hard to read on more."""
+ROW_HEIGHT, MAX_CELL_WIDTH = 26.0, 56.0
 READABLE_WIDTH = 34.0
 """Pixels that a cell needs to hold its text."""
 
@@ -20,36 +21,23 @@ class Cell:
     depth: float | None
     """How deep its colour is, from 0 to 1; None leaves it empty."""
     label: str
-    colour: str
-    """The CSS class of its colour."""
-    detail: str = ""
-    """A second line of text."""
-    tooltip: str = ""
+    tooltip: str
     framed: bool = False
 
 
-def heatmap(
-    cells: Mapping[tuple[str, str], Cell],
-    axes: tuple[str, str],
-    width: int,
-    title: str,
-    *,
-    row_height: float = 48.0,
-    max_cell_width: float = 1000.0,
-) -> str:
+def heatmap(cells: Mapping[tuple[str, str], Cell], axes: tuple[str, str], width: int, colour: str, title: str) -> str:
     """Draw cells by (column, row), in the order in which columns and rows first occur.
 
     Args:
         cells: what to draw; combinations without a cell stay empty.
         axes: what columns and rows are.
         width: pixels.
+        colour: the CSS class of the colour.
         title: for screen readers.
-        row_height: pixels.
-        max_cell_width: pixels.
     """
     columns, rows = (list(dict.fromkeys(key[axis] for key in cells)) for axis in (0, 1))
     left, top = 14.0 + 8 * max(map(len, rows)), 44.0
-    cell_width = min(max_cell_width, (width - left) / len(columns))
+    cell_width = min(MAX_CELL_WIDTH, (width - left) / len(columns))
     parts = [text(0, 12, axes[1], "axis-label"), text(width, 12, axes[0], "axis-label", "end")]
     step = int(24 // cell_width) + 1
     parts += (
@@ -57,23 +45,20 @@ def heatmap(
         for index in range(0, len(columns), step)
     )
     for index, row in enumerate(rows):
-        parts.append(text(left - 10, top + (index + 0.5) * row_height + 4, row, "label", "end"))
+        parts.append(text(left - 10, top + (index + 0.5) * ROW_HEIGHT + 4, row, "label", "end"))
     for (column, row), cell in cells.items():
-        x, y = left + columns.index(column) * cell_width, top + rows.index(row) * row_height
-        drawn = _draw(cell, x, y, cell_width, row_height)
-        parts += [with_tooltip(cell.tooltip, *drawn)] if cell.tooltip else drawn
-    return svg(parts, width, top + row_height * len(rows) + 2, title)
+        x, y = left + columns.index(column) * cell_width, top + rows.index(row) * ROW_HEIGHT
+        parts.append(with_tooltip(cell.tooltip, *_draw(cell, x, y, cell_width, colour)))
+    return svg(parts, width, top + ROW_HEIGHT * len(rows) + 2, title)
 
 
-def _draw(cell: Cell, x: float, y: float, width: float, height: float) -> Sequence[str]:
-    box = (x + 1, y + 1, width - 2, height - 2)
+def _draw(cell: Cell, x: float, y: float, width: float, colour: str) -> Sequence[str]:
+    box = (x + 1, y + 1, width - 2, ROW_HEIGHT - 2)
     if cell.depth is None:
         parts = [rect(*box, "cell-empty", rx=3)]
     else:
         opacity = FAINTEST + (DEEPEST - FAINTEST) * cell.depth
-        parts = [rect(*box, f"fill {cell.colour}", rx=3, fill_opacity=f"{opacity:.2f}")]
+        parts = [rect(*box, f"fill {colour}", rx=3, fill_opacity=f"{opacity:.2f}")]
     if width >= READABLE_WIDTH:
-        middle = y + height / 2 + (-2 if cell.detail else 4)
-        parts.append(text(x + width / 2, middle, cell.label, "label strong" if cell.detail else "tick", "middle"))
-        parts.append(text(x + width / 2, middle + 16, cell.detail, "tick", "middle"))
+        parts.append(text(x + width / 2, y + ROW_HEIGHT / 2 + 4, cell.label, "tick", "middle"))
     return [*parts, rect(*box, "chosen", rx=3)] if cell.framed else parts

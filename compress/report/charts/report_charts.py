@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compress.measure.timing.latency import ratio
 from compress.model_info import LayerMap
 from compress.report.charts.heatmap import Cell, heatmap
 from compress.report.charts.svg import LETTER_WIDTH, Frame, line, marker, rect, text
@@ -14,7 +13,6 @@ from compress.report.charts.waterfall import Factor, waterfall
 from compress.report.charts.xy_chart import Point, Series, xy_chart
 from compress.report.format_numbers import (
     format_metric,
-    format_milliseconds,
     format_percent,
     format_points,
     format_ratio,
@@ -149,33 +147,6 @@ def load_chart(report: Report, title: str, width: int) -> str | None:
     return xy_chart(series, frame, f"{timed_units(report)} a second", "p95, ms")
 
 
-def grid_chart(report: Report, title: str, key: str, width: int) -> str | None:
-    """How many times faster ``key`` is than the teacher by batch and length; None without a grid."""
-    row, factors = report.row(key), dict[tuple[str, str], tuple[float | None, str, str]]()
-    for cell in report.grid.get(title, ()) if key != report.teacher else ():
-        latency, teacher = cell.latencies.get(key), cell.latencies.get(report.teacher)
-        if latency is None or latency.model is None:
-            continue
-        gain = ratio(teacher, latency) if teacher else None
-        unstable = latency.status == "unstable" or (teacher is not None and teacher.status == "unstable")
-        label = ("≈ " if unstable else "") + format_ratio(gain.value if gain else None)
-        detail = format_milliseconds(latency.model.p50.value)
-        factors[str(cell.batch), str(cell.length)] = (gain.value if gain else None, label, detail)
-    if row is None or not factors:
-        return None
-    highest = max((abs(math.log(factor)) for factor, _, _ in factors.values() if factor), default=0.0) or 1.0
-    cells = {
-        position: Cell(
-            depth=abs(math.log(factor)) / highest if factor else None,
-            label=label,
-            colour="lost" if factor and factor < 1 else f"s{colour_of(report, row.model)}",
-            detail=detail,
-        )
-        for position, (factor, label, detail) in factors.items()
-    }
-    return heatmap(cells, ("batch", "word pieces"), width, "speedup by batch and length")
-
-
 def layer_map_chart(layers: LayerMap, colour: int, width: int) -> str:
     """CKA similarity of student and teacher layers, with the pairs of the layer map framed."""
     if layers.likeness:
@@ -191,12 +162,10 @@ def layer_map_chart(layers: LayerMap, colour: int, width: int) -> str:
             cells[str(column), str(row)] = Cell(
                 depth=None if value is None else (value - lowest) / ((1 - lowest) or 1.0),
                 label="" if value is None else f"{value:.2f}",
-                colour=f"s{colour}",
                 tooltip=f"student {row}, teacher {column}{similarity}",
                 framed=(row, column) in layers.pairs,
             )
-    axes = ("teacher's layer", "student's layer")
-    return heatmap(cells, axes, width, "layer map", row_height=26.0, max_cell_width=56.0)
+    return heatmap(cells, ("teacher's layer", "student's layer"), width, f"s{colour}", "layer map")
 
 
 def compared_rows(report: Report, title: str) -> set[str]:

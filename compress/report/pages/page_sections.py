@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from compress.report.charts.report_charts import grid_chart, load_chart, reliability_chart
+from compress.report.charts.report_charts import load_chart, reliability_chart
 from compress.report.report_schema import Report, Verdict
 from compress.report.retention import quality_on_test
 from compress.report.tables import ledger_tables, quality_tables, size_tables, speed_tables, throughput_unit
@@ -117,8 +117,6 @@ def _speed_blocks(report: Report, title: str, key: str) -> Iterator[Block]:
         "Batch and length",
         f"Batch × word pieces: the p50 of a call, and the speedup over {report.teacher} in the same rounds.",
         speed_tables.grid_table(report, title),
-        draw=partial(grid_chart, report, title, key),
-        chart_note=f"{key}: speedup over {report.teacher}, and the p50 of a call.",
     )
     yield Block(
         "Several callers",

@@ -55,8 +55,7 @@ def _ledger_cells(report: Report, row: LedgerRow, title: str, metric: str, *, is
     faster = speedup(teacher, row, title) if teacher and teacher is not row else None
     untimed = _untimed(result)
     return {
-        "model": row.model,
-        "variant": row.variant.name,
+        **row.names,
         metric: format_quality(test),
         "vs teacher": format_change(test.versus_teacher, test.larger_is_better)
         if test and row is not teacher
@@ -146,8 +145,7 @@ def gate_table(report: Report, title: str) -> Table:
     return make_table(
         (
             {
-                "model": row.model,
-                "variant": row.variant.name,
+                **row.names,
                 "loss on select": format_points(result.gate.drop, larger),
                 "allowed": format_points(result.gate.allowed, larger),
                 "passed": "yes" if result.gate.passed else "no",

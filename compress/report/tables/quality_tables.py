@@ -46,8 +46,7 @@ def retention_table(report: Report, title: str) -> Table:
     teacher = quality_on_test(report, report.teacher, title)
     return make_table(
         {
-            "model": row.model,
-            "variant": row.variant.name,
+            **row.names,
             "score": format_quality(result.test),
             "vs teacher": format_change(result.test.versus_teacher, result.test.larger_is_better),
             "retained": format_percent(score_ratio(result.test, teacher)),
@@ -103,8 +102,7 @@ def calibration_table(report: Report, title: str) -> Table:
         interval = f" ({format_span(error, format_percent)})" if error else ""
         rows.append(
             {
-                "model": row.model,
-                "variant": row.variant.name,
+                **row.names,
                 "calibration error (95 %)": format_percent(error.value if error else None) + interval,
                 "expected below": format_percent(calibration.by_chance if calibration else None),
                 "tendency": calibration.lean if calibration else ABSENT,
@@ -152,7 +150,7 @@ def robustness_table(report: Report, title: str) -> Table:
             for change in result.test.robustness:
                 score = format_score(change.primary.value, larger)
                 cells[change.name] = f"{score} ({format_change(change.change, larger)})"
-            rows.append({"model": row.model, "variant": row.variant.name, **cells})
+            rows.append({**row.names, **cells})
     return make_table(rows)
 
 

@@ -18,8 +18,7 @@ def footprint_table(report: Report, title: str) -> Table:
         flops = {f"one {unit} of {length}": size.flops_at.get(length) if size else None for length in lengths}
         rows.append(
             {
-                "model": row.model,
-                "variant": row.variant.name,
+                **row.names,
                 "parameters": format_count(size.parameters if size else None),
                 "without embeddings": format_count(size.encoder_parameters if size else None),
                 **{name: format_flop(count) for name, count in flops.items()},
@@ -52,7 +51,7 @@ def serving_table(report: Report, title: str) -> Table:
     on_device = any(memory.device is not None for _, serving in results for memory in serving)
     rows = []
     for row, serving in results:
-        cells = {"model": row.model, "variant": row.variant.name}
+        cells = dict(row.names)
         by_batch = {memory.batch: memory for memory in serving}
         for batch in batches:
             memory, name = by_batch.get(batch), "one by one" if batch == 1 else f"batches of {batch}"

@@ -35,8 +35,7 @@ def timing_table(report: Report, title: str) -> Table:
         runtime = " ".join(str(latency.runs_with[name]) for name in ("runtime", "version") if name in latency.runs_with)
         rows.append(
             {
-                "model": row.model,
-                "variant": row.variant.name,
+                **row.names,
                 "timing": latency.status,
                 "p50": format_p50(latency),
                 "95 %": format_span(latency.model.p50 if latency.model else None, format_milliseconds),
@@ -55,8 +54,7 @@ def end_to_end_table(report: Report, title: str) -> Table:
     """Time from text to prediction, time to the first prediction, and memory of the timed process."""
     return make_table(
         {
-            "model": row.model,
-            "variant": row.variant.name,
+            **row.names,
             **{f"end to end {name}": _quantile(result.latency.end_to_end, name) for name in ("p50", "p95", "p99")},
             "loading": format_seconds(result.latency.load_seconds),
             "first prediction": format_seconds(result.latency.first_answer_seconds),
@@ -77,8 +75,7 @@ def interference_table(report: Report, title: str) -> Table:
         throttled = noise.throttled if noise else None
         rows.append(
             {
-                "model": row.model,
-                "variant": row.variant.name,
+                **row.names,
                 "precision": ABSENT if latency.precision is None else f"±{format_percent(latency.precision)}",
                 "time spent": format_seconds(latency.seconds),
                 "other load": format_percent(noise.other_load if noise else None),
@@ -107,7 +104,7 @@ def load_table(report: Report, title: str) -> Table:
     rows = []
     for row, loads in results:
         by_count = {load.callers: load for load in loads}
-        cells = {"model": row.model, "variant": row.variant.name}
+        cells = dict(row.names)
         for count in counts:
             text = ABSENT
             if load := by_count.get(count):
@@ -124,8 +121,7 @@ def grid_table(report: Report, title: str) -> Table:
     cells = report.grid.get(title, ())
     return make_table(
         {
-            "model": row.model,
-            "variant": row.variant.name,
+            **row.names,
             **{f"{cell.batch} × {cell.length}": _grid_text(cell, row.key, report.teacher) for cell in cells},
         }
         for row, _ in report.results(title)
@@ -148,8 +144,7 @@ def roofline_table(report: Report, title: str) -> Table:
         shares = result.shares
         rows.append(
             {
-                "model": row.model,
-                "variant": row.variant.name,
+                **row.names,
                 "operations/s": format_op_rate(shares.operations_per_second if shares else None),
                 "of the matrix rate": format_percent(shares.compute if shares else None),
                 "measured with": (shares.kernel if shares else None) or ABSENT,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compress.report.charts.report_charts import compared_rows, grid_chart, load_chart, reliability_chart
+from compress.report.charts.report_charts import compared_rows, load_chart, reliability_chart
 from compress.report.pages.page_sections import block_groups
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.report_schema import Report, read_report
@@ -106,10 +106,6 @@ def test_the_grid_shows_speedups_of_its_own_rounds(make_full_report):
     assert found.columns[2:] == ("1 × 32", "8 × 32", "32 × 32", "1 × 128", "8 × 128", "32 × 128")
     assert "×)" not in found.rows[0]["1 × 32"]
     assert found.rows[-1]["1 × 32"].endswith("(19.2×)")
-    picture = grid_chart(report, "cpu", WINNER, 324)
-    assert picture is not None
-    assert picture.count("19.2×") == 6
-    assert grid_chart(report, "cpu", report.teacher, 324) is None
 
 
 def test_unstable_load_and_an_unwatched_accelerator_are_marked(make_full_report):

@@ -189,7 +189,7 @@ def test_details_are_folded_and_open_without_overflow(browser, make_full_report,
         show(browser, tmp_path / "report.html", width, scheme)
         assert charts(browser, width) == 2
         browser.execute_script("document.querySelectorAll('details').forEach(each => each.open = true)")
-        assert charts(browser, width) == 5
+        assert charts(browser, width) == 4
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     assert browser.get_log("browser") == []
 
