@@ -21,13 +21,7 @@ from pydantic import (
 )
 
 from compress.errors import nearest
-
-MAX_THREADS = 1_024
-MAX_BATCH = 65_536
-MAX_LENGTH = 65_536
-"""Word pieces of one input."""
-MAX_WIDTH = 65_536
-MAX_LAYERS = 1_000
+from compress.limits import MAX_LENGTH, MAX_WIDTH
 
 Flag = Annotated[bool, Strict()]
 Number = Annotated[float, Strict()]

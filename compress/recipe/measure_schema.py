@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from compress.file_names import FileName
+from compress.limits import MAX_BATCH, MAX_THREADS
 from compress.recipe.field_types import (
-    MAX_BATCH,
-    MAX_THREADS,
     Frozen,
     Length,
     Natural,

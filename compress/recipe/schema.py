@@ -13,8 +13,8 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from compress.file_names import FileName
+from compress.limits import MAX_LENGTH
 from compress.recipe.field_types import (
-    MAX_LENGTH,
     Count,
     Flag,
     Frozen,

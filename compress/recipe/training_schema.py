@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
+from compress.limits import MAX_BATCH, MAX_LAYERS
 from compress.recipe.field_types import (
-    MAX_BATCH,
-    MAX_LAYERS,
     Count,
     Flag,
     Frozen,
