@@ -209,18 +209,18 @@ def _publish(command: Command) -> None:
     sub.add_argument("run", help="a run's name or folder")
     sub.add_argument("--to", default="zoo", metavar="ZOO", help="a local zoo folder (zoo/)")
     sub.add_argument("--name", help="name of the published model; by default the run's")
-    sub.add_argument("--target", help="whose winner; by default the first target's")
+    sub.add_argument("--target", help="publish the winner of this target only")
     sub.add_argument("--hub", metavar="OWNER/NAME", help="push to the model hub too (token from HF_TOKEN)")
 
 
 def _pull(command: Command) -> None:
-    sub = command("pull", "fetch a published model and check its digests")
-    sub.add_argument("source", help="a zoo folder's model, an http(s) address, or a hub id")
+    sub = command("pull", "download a published model and verify its checksums")
+    sub.add_argument("source", help="a zoo entry, an http(s) address, or a hub id")
     sub.add_argument("to", type=Path, nargs="?", help="the folder to write; by default the model's name")
 
 
 def _verify(command: Command) -> None:
-    sub = command("verify", "check a published model's files against their digests")
+    sub = command("verify", "compare a published model's files with their checksums")
     sub.add_argument("model", type=Path)
 
 

@@ -122,7 +122,7 @@ def export(options: argparse.Namespace, console: Console) -> None:
 
 
 def publish(options: argparse.Namespace, console: Console) -> None:
-    """Publish a finished run's winner."""
+    """Publish a finished run's winners."""
     from compress.pipeline.commands.listing import run_folder
     from compress.pipeline.steps.publish_step import publish_winners
     from compress.recipe.schema import Publish
@@ -139,7 +139,7 @@ def publish(options: argparse.Namespace, console: Console) -> None:
 
 
 def pull(options: argparse.Namespace, console: Console) -> None:
-    """Fetch a published model."""
+    """Download a published model."""
     from compress.publish.pull import pull as fetch
 
     place = fetch(options.source, options.to or Path(options.source.rstrip("/").rpartition("/")[2]))

@@ -51,7 +51,7 @@ def serving_table(report: Report, title: str) -> Table:
     on_device = any(memory.device is not None for _, serving in results for memory in serving)
     rows = []
     for row, serving in results:
-        cells = dict(row.names)
+        cells = row.names
         by_batch = {memory.batch: memory for memory in serving}
         for batch in batches:
             memory, name = by_batch.get(batch), "one by one" if batch == 1 else f"batches of {batch}"

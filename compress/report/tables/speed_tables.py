@@ -104,7 +104,7 @@ def load_table(report: Report, title: str) -> Table:
     rows = []
     for row, loads in results:
         by_count = {load.callers: load for load in loads}
-        cells = dict(row.names)
+        cells = row.names
         for count in counts:
             text = ABSENT
             if load := by_count.get(count):
