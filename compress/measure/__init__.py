@@ -1,4 +1,4 @@
-"""Quality, speed and size of any model folder or variant, each with what it takes to believe the figure."""
+"""Quality, speed and size of any model folder or variant, with intervals and the conditions of measuring."""
 
 from compress.measure.quality.bootstrap_scorer import BootstrapScorer
 from compress.measure.quality.quality_result import ClassScore, Difference, Quality

@@ -1,4 +1,4 @@
-"""What a model answers to rows: batches of their examples run, and what is worth keeping of each put together."""
+"""Predictions of a model on rows: their examples are run in batches, and the decoded outputs put together."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Run = Callable[[Arrays], Arrays]
 
 @dataclass(frozen=True)
 class EmbeddedDocuments:
-    """The documents among which answers are found, as one model embeds them."""
+    """The documents to search, embedded by one model."""
 
     embeddings: NDArray[Any]
     truncated: float
-    """Share of documents of which the model does not see everything."""
+    """Share of documents that are longer than the model's maximum."""
 
 
 def predict_rows(
@@ -36,7 +36,7 @@ def predict_rows(
     batch: int,
     searched: EmbeddedDocuments | None = None,
 ) -> tuple[NDArray[Any], EncodedRows]:
-    """One answer a row, and the rows as the model read them; ``searched`` are what kinds that search find them in."""
+    """Return one prediction a row, and the encoded rows; ``searched`` are the documents of kinds that search."""
     encoded = encode_rows(rows, task, tokens)
     found = predict_encoded(run, encoded, rows, task, batch)
     return found if searched is None else kind_of(task).search(found, searched.embeddings, task), encoded
@@ -45,7 +45,7 @@ def predict_rows(
 def embed_documents(
     run: Run, documents: Iterable[Row], task: TaskInfo, tokens: TextTokenizer, batch: int
 ) -> EmbeddedDocuments | None:
-    """The documents of a role, each embedded once for whatever is asked of them; None for kinds that do not search."""
+    """Return the documents of a role, each embedded once; None for kinds that do not search."""
     if not kind_of(task).searches:
         return None
     encoded = encode_rows(documents, task, tokens)
@@ -53,38 +53,37 @@ def embed_documents(
 
 
 def predict_encoded(run: Run, encoded: EncodedRows, rows: Sequence[Row], task: TaskInfo, batch: int) -> NDArray[Any]:
-    """One answer to each of ``rows``, of which ``encoded`` are the examples."""
+    """Return one prediction for each of ``rows``, whose examples are ``encoded``."""
     return kind_of(task).predictions(decode_examples(run, encoded, task, batch), encoded.counts.tolist(), rows, task)
 
 
 def embed_encoded(run: Run, documents: EncodedRows, task: TaskInfo, batch: int) -> NDArray[Any]:
-    """The embedding of each document (documents, D), held only once."""
+    """Return the embedding of each document (documents, D), without a copy."""
     found: NDArray[Any] | None = None
-    for indices, some in _decided_batches(run, documents, task, batch):
+    for indices, outputs in _decided_batches(run, documents, task, batch):
         if found is None:
-            found = np.empty((len(documents), *some[0].shape), some[0].dtype)
-        found[indices] = some
-    assert found is not None  # there are no encoded rows without an example
+            found = np.empty((len(documents), *outputs[0].shape), outputs[0].dtype)
+        found[indices] = outputs
+    assert found is not None  # encoded rows always have an example
     return found
 
 
 def decode_examples(run: Run, encoded: EncodedRows, task: TaskInfo, batch: int) -> list[NDArray[Any]]:
-    """What is kept of each example, in their own order, run in batches of ``batch`` of similar length.
+    """Return the decoded output of each example in order, run in batches of ``batch`` of similar length.
 
-    Where a batch is asked for because the answers depend on it, the batches are still the same for every model: they
-    follow from the lengths alone.
+    Where outputs depend on the batch, the batches are still the same for every model: they follow from the lengths.
     """
-    kept: list[NDArray[Any]] = [np.empty(0)] * len(encoded)
-    for indices, some in _decided_batches(run, encoded, task, batch):
-        for index, found in zip(indices, some, strict=True):
-            kept[index] = found
-    return kept
+    results: list[NDArray[Any]] = [np.empty(0)] * len(encoded)
+    for indices, outputs in _decided_batches(run, encoded, task, batch):
+        for index, found in zip(indices, outputs, strict=True):
+            results[index] = found
+    return results
 
 
 def _decided_batches(
     run: Run, encoded: EncodedRows, task: TaskInfo, batch: int
 ) -> Iterator[tuple[NDArray[np.int64], list[NDArray[Any]]]]:
-    """Which examples each batch has, and what is kept of them."""
+    """Yield the examples of each batch and their decoded outputs."""
     kind = kind_of(task)
     for indices in batches_by_length(encoded.lengths, batch):
         arrays = encoded.batch(indices)

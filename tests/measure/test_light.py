@@ -19,7 +19,7 @@ assert {rate.kernel for _, rate in found} == {"numpy matmul"}, found
 """
 
 
-def test_all_of_it_imports_without_the_extras():
+def test_everything_imports_without_extras():
     assert len(list(Path(compress.measure.__file__).parent.rglob("*.py"))) > 10
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

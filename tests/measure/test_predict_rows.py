@@ -22,7 +22,7 @@ class Lengths:
         return {"input_ids": np.repeat(np.asarray(indices)[:, None], width, axis=1)}
 
 
-def test_what_is_kept_stands_in_the_order_of_the_examples_and_batches_are_of_like_length():
+def test_outputs_keep_the_order_of_examples_in_batches_by_length():
     shapes = []
 
     def doubles(arrays):
@@ -51,7 +51,7 @@ def test_windows_of_a_long_row_make_one_answer(word_folder, how, expected):
     assert KINDS["regression"].keep_row_together(task)
 
 
-def test_documents_are_embedded_once_and_how_many_are_cut_is_told(word_folder):
+def test_documents_are_embedded_once_and_truncation_is_reported(word_folder):
     """The made-up model embeds a text by how many pieces it sees beside the special ones."""
     task, tokens, seen = (
         TASK.model_copy(update={"kind": "retrieval", "max_length": 5}),

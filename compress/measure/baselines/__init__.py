@@ -1,6 +1,6 @@
-"""What something simple reaches at a task: a model that costs milliseconds a text should be clearly above it.
+"""Simple baselines: a model that costs milliseconds a text should be clearly better.
 
-Every kind has its own; adding one is a file with one function, and its line in `BASELINES`.
+Every task kind has one; a new one is a file with one function, and its line in `BASELINES`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from compress.errors import UsageError, nearest
 from compress.model_info import TaskInfo
 from compress.tasks.base import Row
 
-Answer = Callable[[Sequence[Row], Sequence[Row], TaskInfo, int, Sequence[Row]], NDArray[Any]]
-"""(train rows, test rows, task, seed, documents that are searched) -> answers in the form of the task's kind."""
+Predict = Callable[[Sequence[Row], Sequence[Row], TaskInfo, int, Sequence[Row]], NDArray[Any]]
+"""(train rows, test rows, task, seed, documents to search) -> predictions in the form of the task's kind."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """A simple way to answer."""
+    """One baseline."""
 
     name: str
-    """As reports call it: `a bag of words`."""
+    """Its name in reports: `a bag of words`."""
     path: str
-    """`module:function` of an `Answer`."""
+    """`module:function` of a `Predict`."""
 
 
 BAG_OF_WORDS = Baseline("a bag of words", "compress.measure.baselines.bag_of_words:bag_of_words")
@@ -47,15 +47,15 @@ BASELINES: Mapping[str, Baseline] = {
 
 
 def baseline_for(kind: str) -> Baseline:
-    """The simple way to answer a kind of task."""
+    """Return the baseline of a kind of task."""
     if kind not in BASELINES:
-        raise UsageError(f"nothing simple is known that answers the kind '{kind}'{nearest(kind, BASELINES)}.")
+        raise UsageError(f"there is no baseline for the kind '{kind}'{nearest(kind, BASELINES)}.")
     return BASELINES[kind]
 
 
 def baseline_predictions(
     train: Sequence[Row], test: Sequence[Row], task: TaskInfo, seed: int = 0, documents: Sequence[Row] = ()
 ) -> NDArray[Any]:
-    """What the floor of the task's kind answers to ``test``."""
-    answer: Answer = resolve_name(baseline_for(task.kind).path)
-    return answer(train, test, task, seed, documents)
+    """Return the predictions of the kind's baseline on ``test``."""
+    predict: Predict = resolve_name(baseline_for(task.kind).path)
+    return predict(train, test, task, seed, documents)

@@ -1,4 +1,4 @@
-"""A bag of words for multiple choice: how words of a question and of a choice speak for the choice, each on its own."""
+"""A bag of words for multiple choice: each pair of question and choice is classified as right or wrong."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ LABELS = ("wrong", "right")
 def bag_of_choices(
     train: Sequence[Row], test: Sequence[Row], task: TaskInfo, seed: int = 0, documents: Sequence[Row] = ()
 ) -> NDArray[Any]:
-    """Probabilities of the choices: those with which a bag of words takes each one to be right, in relation."""
-    pairs, asked = Pairs(train), Pairs(test)
-    about = task.model_copy(update={"kind": "classification", "labels": LABELS})
-    right = bag_of_words(pairs, asked, about, seed)[:, 1].astype(np.float64)
-    return choice_probabilities(np.split(np.log(np.maximum(right, np.finfo(np.float32).tiny)), asked.starts[1:]))
+    """Return the probabilities of the choices: the normalised probabilities that each one is right."""
+    train_pairs, test_pairs = Pairs(train), Pairs(test)
+    pair_task = task.model_copy(update={"kind": "classification", "labels": LABELS})
+    right = bag_of_words(train_pairs, test_pairs, pair_task, seed)[:, 1].astype(np.float64)
+    return choice_probabilities(np.split(np.log(np.maximum(right, np.finfo(np.float32).tiny)), test_pairs.starts[1:]))
 
 
 class Pairs(Sequence[Row]):
-    """Each question with each of its choices as a pair of texts, made when it is looked at."""
+    """Each question with each of its choices as a pair of texts, created lazily."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._rows = rows
@@ -46,7 +46,7 @@ class Pairs(Sequence[Row]):
     def __getitem__(self, index: slice) -> Sequence[Row]: ...
     def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
         if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
+            return [self[choice] for choice in range(*index.indices(len(self)))]
         number = bisect_right(self._ends, index)
-        row, place = self._rows[number], index - self.starts[number]
-        return {"text": row["text"], "text_pair": row["choices"][place], "label": int(place == row["label"])}
+        row, choice = self._rows[number], index - self.starts[number]
+        return {"text": row["text"], "text_pair": row["choices"][choice], "label": int(choice == row["label"])}

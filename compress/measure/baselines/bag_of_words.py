@@ -1,7 +1,7 @@
-"""What a bag of words reaches: a linear model on single words and pairs of neighbours, trained in seconds.
+"""A bag of words: a linear model on words and word pairs, trained in seconds.
 
-A model that costs milliseconds a text should be clearly above it; a report that leaves it out hides how easy a task is.
-Words are hashed (Weinberger et al., 2009), so there is no dictionary that grows with the data, and at most a hundred
+A model that costs milliseconds a text should be clearly better; a report without it hides how easy a task is. Words are
+hashed (Weinberger et al., 2009), so there is no dictionary that grows with the data, and at most a hundred
 thousand training rows are used, chosen by seed: memory stays flat whatever the data.
 """
 
@@ -23,46 +23,46 @@ from compress.tasks.base import Row
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-MOST_ROWS = 100_000
+MAX_ROWS = 100_000
 """Training rows used, at most."""
-MOST_CHARACTERS = 4_000
-"""What is read of each text."""
+MAX_CHARACTERS = 4_000
+"""Used of each text, at most."""
 FEATURES = 1 << 18
-"""Places that words are hashed to."""
-PREDICTED_TOGETHER = 4_096
+"""Size of the hash table of words."""
+PREDICT_ROWS = 4_096
 STRENGTH = 4.0
 """Inverse regularisation of the classifiers: with unit-length rows of tf-idf a little more than 1 fits better."""
 
 WORD = re.compile(r"\w+")
 
-Answer = Callable[["csr_matrix"], NDArray[Any]]
+Fitted = Callable[["csr_matrix"], NDArray[Any]]
 
 
 def bag_of_words(
     train_rows: Sequence[Row], test_rows: Sequence[Row], task: TaskInfo, seed: int = 0, documents: Sequence[Row] = ()
 ) -> NDArray[Any]:
-    """Answers on ``test_rows`` in the form of the task's kind, from a linear model trained on ``train_rows``.
+    """Return predictions on ``test_rows`` from a linear model trained on ``train_rows``.
 
-    The second text of a pair has words of its own, words that stand in both are told, and so is their share.
+    The second text of a pair has features of its own, as have the words that both texts share and their proportion.
     """
     if task.kind not in FITS:
         raise UsageError(f"there is no bag of words for the kind '{task.kind}'{nearest(task.kind, FITS)}.")
     require("sklearn", "train")
     from sklearn.feature_extraction.text import TfidfTransformer
 
-    chosen = _sample(len(train_rows), seed)
+    chosen = sample_rows(len(train_rows), seed)
     rows = [train_rows[int(index)] for index in chosen]
     weigh = TfidfTransformer(sublinear_tf=True)
     features = _with_overlap(weigh.fit_transform(_hashed(rows)), rows)
     labels = np.asarray([row["label"] for row in rows])
-    answer = FITS[task.kind](features, labels, len(task.labels), seed)
-    parts = [answer(_with_overlap(weigh.transform(_hashed(part)), part)) for part in _parts(test_rows)]
+    predict = FITS[task.kind](features, labels, len(task.labels), seed)
+    parts = [predict(_with_overlap(weigh.transform(_hashed(part)), part)) for part in _parts(test_rows)]
     return np.concatenate(parts)
 
 
 def words(row: Row) -> list[str]:
-    """The features of a row: words and neighbours of each text, and the words that both have."""
-    first, second = (WORD.findall((row.get(name) or "")[:MOST_CHARACTERS].lower()) for name in ("text", "text_pair"))
+    """Return the features of a row: words and word pairs of each text, and the words that both share."""
+    first, second = (WORD.findall((row.get(name) or "")[:MAX_CHARACTERS].lower()) for name in ("text", "text_pair"))
     found = _grams(first)
     if second:
         found += [f"2 {gram}" for gram in _grams(second)]
@@ -71,7 +71,7 @@ def words(row: Row) -> list[str]:
 
 
 def overlap(row: Row) -> float:
-    """The share of all different words of a pair that both texts have; 0 for a single text."""
+    """Return the share of all distinct words of a pair that both texts have; 0 for a single text."""
     first, second = (set(WORD.findall((row.get(name) or "").lower())) for name in ("text", "text_pair"))
     return len(first & second) / len(first | second) if second else 0.0
 
@@ -80,16 +80,16 @@ def _grams(found: list[str]) -> list[str]:
     return [*found, *(f"{one} {other}" for one, other in pairwise(found))]
 
 
-def _sample(rows: int, seed: int) -> NDArray[np.intp]:
-    """All row numbers, or a hundred thousand of them by seed."""
-    if rows <= MOST_ROWS:
+def sample_rows(rows: int, seed: int) -> NDArray[np.intp]:
+    """Return all row numbers, or `MAX_ROWS` of them by seed."""
+    if rows <= MAX_ROWS:
         return np.arange(rows)
-    return np.sort(np.random.default_rng(seed).choice(rows, MOST_ROWS, replace=False))
+    return np.sort(np.random.default_rng(seed).choice(rows, MAX_ROWS, replace=False))
 
 
 def _parts(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    for start in range(0, len(rows), PREDICTED_TOGETHER):
-        yield [rows[index] for index in range(start, min(start + PREDICTED_TOGETHER, len(rows)))]
+    for start in range(0, len(rows), PREDICT_ROWS):
+        yield [rows[index] for index in range(start, min(start + PREDICT_ROWS, len(rows)))]
 
 
 def _hashed(rows: Sequence[Row]) -> csr_matrix:
@@ -104,40 +104,40 @@ def _with_overlap(features: csr_matrix, rows: Sequence[Row]) -> csr_matrix:
     return hstack([features, csr_matrix([[overlap(row)] for row in rows])], format="csr")
 
 
-def _fit_classes(features: csr_matrix, labels: NDArray[Any], classes: int, seed: int) -> Answer:
-    """Logistic regression; classes that the sample lacks keep probability zero."""
+def _fit_classes(features: csr_matrix, labels: NDArray[Any], classes: int, seed: int) -> Fitted:
+    """Logistic regression; classes without a row in the sample have probability zero."""
     from sklearn.linear_model import LogisticRegression
 
     seen = np.unique(labels)
-    if len(seen) == 1:  # nothing to tell apart in the sample: the only class is the answer
-        return lambda given: np.tile(np.eye(classes, dtype=np.float32)[int(seen[0])], (given.shape[0], 1))
-    # A place that no word was hashed to keeps weight zero: leaving it out changes nothing but the time.
+    if len(seen) == 1:  # the sample has only one class
+        return lambda inputs: np.tile(np.eye(classes, dtype=np.float32)[int(seen[0])], (inputs.shape[0], 1))
+    # A hash value without a word has weight zero: leaving it out changes only the time.
     used = np.unique(features.indices)
     model = LogisticRegression(C=STRENGTH, max_iter=1000, random_state=seed).fit(features[:, used], labels)
 
-    def answer(given: csr_matrix) -> NDArray[Any]:
-        found = np.zeros((given.shape[0], classes), np.float32)
-        found[:, seen] = model.predict_proba(given[:, used])
+    def predict(inputs: csr_matrix) -> NDArray[Any]:
+        found = np.zeros((inputs.shape[0], classes), np.float32)
+        found[:, seen] = model.predict_proba(inputs[:, used])
         return found
 
-    return answer
+    return predict
 
 
-def _fit_each_label(features: csr_matrix, labels: NDArray[Any], classes: int, seed: int) -> Answer:
+def _fit_each_label(features: csr_matrix, labels: NDArray[Any], classes: int, seed: int) -> Fitted:
     """One logistic regression a label."""
     fits = [_fit_classes(features, labels[:, index].astype(int), 2, seed) for index in range(classes)]
-    return lambda given: np.stack([fit(given)[:, 1] for fit in fits], axis=1)
+    return lambda inputs: np.stack([fit(inputs)[:, 1] for fit in fits], axis=1)
 
 
-def _fit_scores(features: csr_matrix, labels: NDArray[Any], classes: int, seed: int) -> Answer:
+def _fit_scores(features: csr_matrix, labels: NDArray[Any], classes: int, seed: int) -> Fitted:
     """Ridge regression."""
     from sklearn.linear_model import Ridge
 
     model = Ridge(alpha=1.0, random_state=seed).fit(features, labels)
-    return lambda given: np.asarray(model.predict(given), np.float32)
+    return lambda inputs: np.asarray(model.predict(inputs), np.float32)
 
 
-FITS: dict[str, Callable[[csr_matrix, NDArray[Any], int, int], Answer]] = {
+FITS: dict[str, Callable[[csr_matrix, NDArray[Any], int, int], Fitted]] = {
     "classification": _fit_classes,
     "multi_label": _fit_each_label,
     "regression": _fit_scores,

@@ -1,4 +1,4 @@
-"""BM25 for ranking: how well each candidate answers its question by the words they share, without learning anything."""
+"""BM25 for ranking: candidates are scored by the words that they share with their question, without training."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from compress.tasks.base import Row
 from compress.tasks.kinds.ranking import pad_scores
 
 CHANCE = 1e-4
-"""What chance adds at most: enough to decide between equal scores, too little to turn others round."""
+"""Random addition to a score: enough to decide between equal scores, too little to reorder others."""
 
 
 def lexical_ranking(
     train: Sequence[Row], test: Sequence[Row], task: TaskInfo, seed: int = 0, documents: Sequence[Row] = ()
 ) -> NDArray[Any]:
-    """BM25 scores; how rare words are is counted over the candidates of all questions of test.
+    """Return BM25 scores; how rare words are is counted over the candidates of all questions of test.
 
-    Many candidates share no word with their question: chance decides between those, by seed, for equal scores would
-    count as the worst order, and a floor that is made to look low flatters what stands above it.
+    Many candidates share no word with their question: these are ordered at random, by seed, since equal scores would
+    count as the worst order, and a baseline that is too low flatters the models.
     """
     index = Bm25(candidate for row in test for candidate in row["candidates"])
     queries = [row["text"] for row in test for _ in row["candidates"]]

@@ -1,4 +1,4 @@
-"""What words alone find: the documents that share most with a query, rare words counting more (BM25)."""
+"""BM25 search: the documents that share most words with a query, rare words counting more."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ from compress.tasks.kinds.retrieval import MAX_RETRIEVED, retrieved_documents
 def lexical_search(
     train: Sequence[Row], test: Sequence[Row], task: TaskInfo, seed: int = 0, documents: Sequence[Row] = ()
 ) -> NDArray[Any]:
-    """The hundred best documents of each row of test. Nothing is learnt from train."""
+    """Return the hundred best documents of each row of test, without training."""
     index = Bm25(row["document"] for row in documents)
     return retrieved_documents(*index.top([row["query"] for row in test], MAX_RETRIEVED))

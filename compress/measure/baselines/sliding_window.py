@@ -1,8 +1,8 @@
-"""What a sliding window reaches at question answering: of the sentence nearest to the question a name or number.
+"""A sliding window for question answering: a name or number of the sentence nearest to the question.
 
 The sentence is the one that shares most with the question, the name the one nearest to the shared words. After the
 baseline of Richardson et al. (MCTest, 2013), with which SQuAD was published beside its logistic regression. Words weigh
-the more the fewer contexts they stand in. Where training has questions without an answer, how much must be shared for
+more the fewer contexts they occur in. Where training has questions without an answer, how much must be shared for
 an answer to be given is tuned on some of its rows.
 """
 
@@ -25,7 +25,7 @@ from compress.tasks.kinds.question_answering import prediction_fields
 WORD = re.compile(r"\w+(?:[.,'-]\w+)*%?")
 SENTENCE_END = re.compile(r"[.!?]['\")\]]*\s+(?=[A-Z\d\"'(\[])")
 NUMBERS = ("when", "many", "much", "year", "old", "percentage", "long", "far", "century", "date")
-"""Words of questions that ask for a number."""
+"""Words in questions whose answer is a number."""
 LONGEST = 6
 """Words of an answer, at most."""
 TUNED_ON = 1000
@@ -33,7 +33,7 @@ TUNED_ON = 1000
 
 
 class Word(NamedTuple):
-    """A word of a context with its place."""
+    """A word of a context with its position."""
 
     text: str
     start: int
@@ -41,7 +41,7 @@ class Word(NamedTuple):
 
 
 class Passage(NamedTuple):
-    """An answer by its characters, and which share of the question its sentence has."""
+    """The position of an answer, and the share of the question's words in its sentence."""
 
     start: int
     end: int
@@ -51,7 +51,7 @@ class Passage(NamedTuple):
 def sliding_window(
     train_rows: Sequence[Row], test_rows: Sequence[Row], task: TaskInfo, seed: int = 0, documents: Sequence[Row] = ()
 ) -> NDArray[Any]:
-    """Answers on ``test_rows`` in the form of the task's kind."""
+    """Return predictions on ``test_rows``."""
     kind, chosen = kind_of(task), _sample(train_rows, seed)
     weights = word_weights(row["context"] for row in chosen)
     tried = _answers(chosen, weights)
@@ -60,7 +60,7 @@ def sliding_window(
 
 
 def word_weights(contexts: Iterator[str]) -> Mapping[str, float]:
-    """How much each word tells: the logarithm of one in how many contexts has it; `""` stands for words of none."""
+    """Return the weight of each word, its logarithmic inverse document frequency; `""` for words of no context."""
     found, total = Counter[str](), 0
     for context in contexts:
         total += 1
@@ -69,16 +69,21 @@ def word_weights(contexts: Iterator[str]) -> Mapping[str, float]:
 
 
 def best_passage(question: str, context: str, weights: Mapping[str, float]) -> Passage:
-    """The answer of one row."""
-    asked = {word: weights.get(word, weights[""]) for word in map(str.lower, WORD.findall(question))}
+    """Return the answer of one row."""
+    question_words = {word: weights.get(word, weights[""]) for word in map(str.lower, WORD.findall(question))}
     sentences = list(_sentences(context))
     if not sentences:
         return Passage(-1, -1, 0.0)
-    shares = [sum(asked[word] for word in {each.text.lower() for each in words} & asked.keys()) for words in sentences]
+    shares = [
+        sum(question_words[word] for word in {each.text.lower() for each in words} & question_words.keys())
+        for words in sentences
+    ]
     best = max(range(len(sentences)), key=shares.__getitem__)
-    words = max(_candidates(sentences[best], asked), key=lambda span: _closeness(span, sentences[best], asked))
+    words = max(
+        _candidates(sentences[best], question_words), key=lambda span: _closeness(span, sentences[best], question_words)
+    )
     first, last = sentences[best][words[0]], sentences[best][words[1]]
-    return Passage(first.start, last.end, shares[best] / (sum(asked.values()) or 1.0))
+    return Passage(first.start, last.end, shares[best] / (sum(question_words.values()) or 1.0))
 
 
 def _sentences(context: str) -> Iterator[list[Word]]:
@@ -91,44 +96,44 @@ def _sentences(context: str) -> Iterator[list[Word]]:
         start = end
 
 
-def _candidates(words: Sequence[Word], asked: Mapping[str, float]) -> list[tuple[int, int]]:
-    """First and last word of what may answer: runs of names, or numbers where one is asked for; else single words."""
-    wants_number = any(word in asked for word in NUMBERS)
+def _candidates(words: Sequence[Word], question_words: Mapping[str, float]) -> list[tuple[int, int]]:
+    """Return first and last word of possible answers: names, numbers if the question wants one, or single words."""
+    wants_number = any(word in question_words for word in NUMBERS)
 
-    def fits(place: int) -> bool:
-        text = words[place].text
+    def fits(position: int) -> bool:
+        text = words[position].text
         looks = text[0].isdigit() if wants_number else text[0].isupper() or text[0].isdigit()
-        return looks and text.lower() not in asked and (place > 0 or text[0].isdigit() or len(text) > 3)
+        return looks and text.lower() not in question_words and (position > 0 or text[0].isdigit() or len(text) > 3)
 
-    marks = [fits(place) for place in range(len(words))]
+    marks = [fits(position) for position in range(len(words))]
     runs = list(_runs(marks))
-    others = [(place, place) for place, word in enumerate(words) if word.text.lower() not in asked]
+    others = [(position, position) for position, word in enumerate(words) if word.text.lower() not in question_words]
     return runs or others or [(0, min(len(words), LONGEST) - 1)]
 
 
 def _runs(marks: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """Neighbouring places that are marked, `LONGEST` at most together."""
+    """Yield runs of marked positions, of at most `LONGEST`."""
     start = None
-    for place, marked in enumerate([*marks, False]):
-        if start is not None and (not marked or place - start == LONGEST):
-            yield start, place - 1
+    for position, marked in enumerate([*marks, False]):
+        if start is not None and (not marked or position - start == LONGEST):
+            yield start, position - 1
             start = None
         if marked and start is None:
-            start = place
+            start = position
 
 
-def _closeness(span: tuple[int, int], words: Sequence[Word], asked: Mapping[str, float]) -> float:
-    """The weight of the question's words in the sentence, each the less the further it is from the candidate."""
+def _closeness(span: tuple[int, int], words: Sequence[Word], question_words: Mapping[str, float]) -> float:
+    """Return the weight of the question's words in the sentence, divided by their distance from the candidate."""
     near = 0.0
-    for place, word in enumerate(words):
-        weight = asked.get(word.text.lower())
+    for position, word in enumerate(words):
+        weight = question_words.get(word.text.lower())
         if weight is not None:
-            near += weight / max(1, span[0] - place, place - span[1])
+            near += weight / max(1, span[0] - position, position - span[1])
     return near
 
 
 def _answers(rows: Sequence[Row], weights: Mapping[str, float]) -> NDArray[Any]:
-    """Passages as the kind keeps them; what is shared is their score, and no answer scores zero."""
+    """Return passages as predictions; their score is the share of the question, no answer scores zero."""
     found = [(row["context"], best_passage(row["question"], row["context"], weights)) for row in rows]
     width = max((passage.end - passage.start for _, passage in found), default=0)
     lines = [
@@ -139,7 +144,7 @@ def _answers(rows: Sequence[Row], weights: Mapping[str, float]) -> NDArray[Any]:
 
 
 def _sample(rows: Sequence[Row], seed: int) -> list[Row]:
-    """All rows, or some by seed, in their order."""
+    """Return all rows, or `TUNED_ON` of them by seed, in their order."""
     if len(rows) <= TUNED_ON:
         return list(rows)
     chosen = np.sort(np.random.default_rng(seed).choice(len(rows), TUNED_ON, replace=False))

@@ -1,4 +1,4 @@
-"""What a timing rests on: the machine, how it is set, and what else it was doing, as far as the system tells."""
+"""The machine of a measurement: hardware, settings and load, as far as the system reports them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from compress.measure.result_base import ResultModel
 
 
 class MachineSnapshot(ResultModel):
-    """The machine around a measurement; None where the system does not tell. No names, no addresses."""
+    """The machine during a measurement; None where the system does not report it. No host names, no addresses."""
 
     looked_at: str
     """When, in UTC."""
@@ -35,16 +35,16 @@ class MachineSnapshot(ResultModel):
     last_level_cache: int | None = None
     """Bytes."""
     governor: str | None = None
-    """How the system chooses frequencies."""
+    """The frequency governor."""
     frequency: tuple[float, float] | None = None
-    """Lowest and highest that the processor may be set to, in MHz."""
+    """Lowest and highest frequency setting, in MHz."""
     turbo: bool | None = None
     power: str | None = None
     """`mains` or `battery`."""
     load: float | None = None
-    """Processes that wanted to run, on average over the last minute, all cores together."""
+    """Load average of the last minute, all cores together."""
     hypervisor: str | None = None
-    """`qemu`, `hyper-v` …, or `unnamed` where it does not say which; None where none shows."""
+    """`qemu`, `hyper-v` …, or `unnamed` if its name is unknown; None without one."""
     accelerator: str | None = None
     accelerator_memory: int | None = None
     driver: str | None = None
@@ -54,32 +54,32 @@ class MachineSnapshot(ResultModel):
 
 
 def snapshot_machine(device: bool = False) -> MachineSnapshot:
-    """Look at this machine.
+    """Return a snapshot of this machine.
 
     Args:
-        device: at its accelerator too, which imports torch where it is installed (over a second).
+        device: include its accelerator, which imports torch where it is installed (over a second).
     """
     import psutil
 
-    found = describe(devices=device)
-    accelerator = found.gpus[0] if found.gpus else None
+    machine_info = describe(devices=device)
+    accelerator = machine_info.gpus[0] if machine_info.gpus else None
     return MachineSnapshot(
         looked_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        fingerprint=found.fingerprint,
-        system=found.system,
-        python=found.python,
-        cpu=found.cpu.model,
-        machine=found.cpu.machine,
-        instructions=found.cpu.instructions,
-        cores=found.cpu.cores,
-        cores_of_machine=found.cpu.cores_of_machine,
+        fingerprint=machine_info.fingerprint,
+        system=machine_info.system,
+        python=machine_info.python,
+        cpu=machine_info.cpu.model,
+        machine=machine_info.cpu.machine,
+        instructions=machine_info.cpu.instructions,
+        cores=machine_info.cpu.cores,
+        cores_of_machine=machine_info.cpu.cores_of_machine,
         core_quota=core_quota(),
-        memory=found.memory,
+        memory=machine_info.memory,
         memory_of_machine=int(psutil.virtual_memory().total),
-        **asdict(found.condition),
+        **asdict(machine_info.condition),
         accelerator=accelerator.name if accelerator else None,
         accelerator_memory=accelerator.memory if accelerator else None,
         driver=driver_version() if accelerator else None,
         cuda=cuda_version() if accelerator else None,
-        versions=found.versions,
+        versions=machine_info.versions,
     )

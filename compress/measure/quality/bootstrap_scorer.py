@@ -1,7 +1,7 @@
-"""Scores of one set of answers with the draws behind their intervals, and the paired difference of two sets.
+"""Scores of predictions with bootstrap intervals, and the paired difference of two models' predictions.
 
-All intervals over the same rows come from the same draws, which is what makes differences paired. A set of answers is
-scored once however often it is compared: the teacher's draws serve every candidate.
+All intervals over the same rows use the same resamples, which makes differences paired. Predictions are scored once
+however often they are compared: the teacher's resampled scores serve every candidate.
 """
 
 from __future__ import annotations
@@ -15,42 +15,42 @@ from numpy.typing import NDArray
 
 from compress.errors import ModelError, UsageError, nearest
 from compress.measure.quality.quality_result import Difference
-from compress.measure.quality.significance import Interval, drawn_times, mcnemar, paired_p_value, percentile_interval
+from compress.measure.quality.significance import Interval, draw_counts, mcnemar, paired_p_value, percentile_interval
 from compress.measure.result_base import Score
 from compress.model_info import TaskInfo
 from compress.tasks.base import Kind, Metric
 
 Predictions = NDArray[Any]
-"""One answer a row, as ``Kind.answers`` gives them."""
+"""One prediction a row, as from ``Kind.answers`` gives them."""
 
-KEPT = 64 << 20
-"""Bytes of draws that are kept to be used again; those of larger sets are drawn again each time."""
+CACHED_BYTES = 64 << 20
+"""Bytes of resamples that are cached; those of larger sets are drawn again each time."""
 
 
 class BootstrapScorer:
-    """Scores of any answers to one task with ``resampling`` draws of the rows; remembers what it has scored."""
+    """Scores predictions for one task with ``resampling`` resamples of the rows; caches what it has scored."""
 
     def __init__(self, kind: Kind, task: TaskInfo, resampling: int = 1000, seed: int = 0) -> None:
         self.kind, self.task = kind, task
         self.metric = _metric(kind, task.metric)
         self._resampling, self._seed = resampling, seed
         self._scored: dict[bytes, Mapping[str, Interval]] = {}
-        self._times: dict[int, list[NDArray[np.uint8]]] = {}
+        self._counts: dict[int, list[NDArray[np.uint8]]] = {}
 
     def intervals(self, answers: Predictions, gold: NDArray[Any]) -> Mapping[str, Interval]:
-        """Every metric of ``answers``, with its interval."""
-        check_answers(answers, gold)
+        """Return every metric of ``answers``, with its interval."""
+        check_predictions(answers, gold)
         key = _digest(answers, gold)
         if key not in self._scored:
             self._scored[key] = self._score(answers, gold)
         return self._scored[key]
 
     def primary(self, answers: Predictions, gold: NDArray[Any]) -> Interval:
-        """The primary metric alone."""
+        """Return the primary metric with its interval."""
         return self.intervals(answers, gold)[self.metric.name]
 
     def difference(self, answers: Predictions, others: Predictions, gold: NDArray[Any]) -> Difference:
-        """How much better ``answers`` are than ``others`` in the primary metric; below zero is always a loss."""
+        """Return how much better ``answers`` are than ``others`` in the primary metric; below zero is always a loss."""
         ours, theirs = self.primary(answers, gold), self.primary(others, gold)
         sign = 1.0 if self.metric.larger_is_better else -1.0
         gained = percentile_interval(sign * (ours.value - theirs.value), sign * (ours.resampled - theirs.resampled))
@@ -61,45 +61,45 @@ class BootstrapScorer:
                 return Difference(**ends, p_value=mcnemar(right, also), test="mcnemar")
         return Difference(**ends, p_value=paired_p_value(gained.resampled), test="paired bootstrap")
 
-    def times(self, rows: int) -> Iterator[NDArray[np.float64]]:
-        """How often each of ``rows`` was drawn, some draws at a time: (draws, rows)."""
-        if rows in self._times:
-            yield from (some.astype(np.float64) for some in self._times[rows])
+    def resample_counts(self, rows: int) -> Iterator[NDArray[np.float64]]:
+        """Yield how often each of ``rows`` was drawn, several resamples at a time: (resamples, rows)."""
+        if rows in self._counts:
+            yield from (counts.astype(np.float64) for counts in self._counts[rows])
             return
-        kept: list[NDArray[np.uint8]] = []
-        room = KEPT - sum(some.nbytes for draws in self._times.values() for some in draws)
-        fits = rows * self._resampling <= room
-        for some in drawn_times(rows, self._resampling, self._seed):
+        cached: list[NDArray[np.uint8]] = []
+        free = CACHED_BYTES - sum(counts.nbytes for blocks in self._counts.values() for counts in blocks)
+        fits = rows * self._resampling <= free
+        for counts in draw_counts(rows, self._resampling, self._seed):
             if fits:
-                kept.append(some)
-            yield some.astype(np.float64)
+                cached.append(counts)
+            yield counts.astype(np.float64)
         if fits:
-            self._times[rows] = kept
+            self._counts[rows] = cached
 
     def _score(self, answers: Predictions, gold: NDArray[Any]) -> dict[str, Interval]:
         values = self.kind.score(answers, gold, self.task)
         drawn: dict[str, list[NDArray[np.float64]]] = {name: [] for name in values}
-        for times in self.times(len(gold)):
+        for times in self.resample_counts(len(gold)):
             for name, some in self.kind.weighted_scores(answers, gold, self.task, times).items():
                 drawn[name].append(some)
         return {name: percentile_interval(value, np.concatenate(drawn[name])) for name, value in values.items()}
 
 
 def to_score(interval: Interval) -> Score:
-    """An interval as it is kept."""
+    """Convert an interval to a stored score."""
     return Score(value=interval.value, low=interval.low, high=interval.high)
 
 
-def check_answers(answers: Predictions, gold: NDArray[Any]) -> None:
-    """Refuse answers that cannot be scored: too many or few, or no numbers."""
+def check_predictions(answers: Predictions, gold: NDArray[Any]) -> None:
+    """Refuse predictions that cannot be scored: the wrong number, or values that are not finite."""
     if len(answers) != len(gold):
-        raise ModelError(f"{len(answers)} answers were given for {len(gold)} rows.")
+        raise ModelError(f"{len(answers)} predictions for {len(gold)} rows.")
     if len(gold) == 0:
         raise ModelError("there are no rows to score.")
     if np.issubdtype(answers.dtype, np.floating) and not np.isfinite(answers).all():
         broken = int((~np.isfinite(answers.reshape(len(answers), -1))).any(axis=1).sum())
         raise ModelError(
-            f"the model's answers are not finite numbers on {broken} of {len(answers)} rows.",
+            f"the model's predictions are not finite numbers on {broken} of {len(answers)} rows.",
             hint="weights or activations overflowed: try a wider precision (fp32), or train again at a lower rate",
         )
 
@@ -113,7 +113,7 @@ def _metric(kind: Kind, name: str) -> Metric:
 
 
 def _digest(*arrays: NDArray[Any]) -> bytes:
-    """What two arrays of the same content share, whatever object holds it."""
+    """Return a digest of the arrays' content."""
     digest = hashlib.blake2b(digest_size=16)
     for array in arrays:
         digest.update(f"{array.dtype.str}{array.shape}".encode())

@@ -1,6 +1,6 @@
-"""Whether a model is right as often as it says: reliability bins and the expected calibration error.
+"""Whether a model is right as often as its confidence says: reliability bins and the expected calibration error.
 
-Guo and others (2017) show that modern networks claim more than they hold. Bins of equal numbers (Nguyen and O'Connor,
+Guo and others (2017) show that modern networks are over-confident. Bins of equal numbers (Nguyen and O'Connor,
 2015) are used rather than bins of equal width, of which a confident model fills only the last.
 """
 
@@ -18,62 +18,71 @@ from compress.tasks.base import Confidence
 
 BINS = 15
 CHANCE_DRAWS = 200
-"""Sets of decisions that are drawn to see what error chance makes of a perfectly calibrated model."""
+"""Simulated sets of decisions that show the error of a perfectly calibrated model by chance."""
 
 
-def calibrate(drawn: BootstrapScorer, answers: Predictions, gold: NDArray[Any]) -> Calibration | None:
-    """The calibration of ``answers``; None where the kind gives no probabilities, or there was nothing to decide."""
-    found = drawn.kind.confidence(answers, gold)
-    if found is None or not len(found.stated):
+def calibrate(scorer: BootstrapScorer, answers: Predictions, gold: NDArray[Any]) -> Calibration | None:
+    """Return the calibration of ``answers``; None for kinds without probabilities, or without any decision."""
+    confidences = scorer.kind.confidence(answers, gold)
+    if confidences is None or not len(confidences.stated):
         return None
-    places = bin_places(found.stated)
-    counts = np.bincount(places)
+    bins_of = assign_bins(confidences.stated)
+    counts = np.bincount(bins_of)
     confidence, correct = (
-        np.bincount(places, weights=values) / counts for values in (found.stated, found.right.astype(np.float64))
+        np.bincount(bins_of, weights=values) / counts
+        for values in (confidences.stated, confidences.right.astype(np.float64))
     )
-    error = expected_error(found, places)
-    resampled = _resampled(drawn, found, places, len(gold))
+    error = expected_error(confidences, bins_of)
+    resampled = _resampled(scorer, confidences, bins_of, len(gold))
     calibration = Calibration(
         error=to_score(basic_interval(error, resampled)),
-        by_chance=_by_chance(found, places),
+        by_chance=_by_chance(confidences, bins_of),
         bins=tuple(
-            Bin(confidence=float(said), correct=float(held), rows=int(rows))
-            for said, held, rows in zip(confidence, correct, counts, strict=True)
+            Bin(confidence=float(stated), correct=float(right), rows=int(rows))
+            for stated, right, rows in zip(confidence, correct, counts, strict=True)
         ),
     )
     return calibration.model_copy(update={"over_confident": calibration.lean == "overconfident"})
 
 
-def bin_places(stated: NDArray[np.float64], bins: int = BINS) -> NDArray[np.intp]:
-    """The bin of each decision, from 0: about equally many in each, equal confidences never apart, none empty."""
+def assign_bins(stated: NDArray[np.float64], bins: int = BINS) -> NDArray[np.intp]:
+    """Return the bin of each decision, from 0: about equally many in each, equal confidences together, none empty."""
     edges = np.unique(np.quantile(stated, np.arange(1, bins) / bins))
-    places = np.searchsorted(edges, stated, side="left")
-    packed: NDArray[np.intp] = np.unique(places, return_inverse=True)[1]
+    bins_of = np.searchsorted(edges, stated, side="left")
+    packed: NDArray[np.intp] = np.unique(bins_of, return_inverse=True)[1]
     return packed
 
 
-def expected_error(found: Confidence, places: NDArray[np.intp]) -> float:
-    """The mean distance between confidence and correctness of the bins, weighted by their decisions."""
-    return _error(places, found.right - found.stated)
+def expected_error(confidences: Confidence, bins_of: NDArray[np.intp]) -> float:
+    """Return the mean distance between confidence and correctness over the bins, weighted by their decisions."""
+    return _error(bins_of, confidences.right - confidences.stated)
 
 
-def _error(places: NDArray[np.intp], surplus: NDArray[np.float64]) -> float:
-    return float(np.abs(np.bincount(places, weights=surplus)).sum() / len(surplus))
+def _error(bins_of: NDArray[np.intp], surplus: NDArray[np.float64]) -> float:
+    return float(np.abs(np.bincount(bins_of, weights=surplus)).sum() / len(surplus))
 
 
-def _resampled(drawn: BootstrapScorer, found: Confidence, places: NDArray[np.intp], rows: int) -> NDArray[np.float64]:
-    """The error in every draw of rows: a row brings all of its decisions along."""
-    bins = int(places.max()) + 1
-    flat = np.bincount(found.row * bins + places, weights=found.right - found.stated, minlength=rows * bins)
-    surplus, decisions = flat.reshape(rows, bins), np.bincount(found.row, minlength=rows).astype(np.float64)
-    errors = [np.abs(times @ surplus).sum(axis=1) / np.maximum(times @ decisions, 1.0) for times in drawn.times(rows)]
+def _resampled(
+    scorer: BootstrapScorer, confidences: Confidence, bins_of: NDArray[np.intp], rows: int
+) -> NDArray[np.float64]:
+    """Return the error in every resample of rows: all decisions of a row are scorer together."""
+    bins = int(bins_of.max()) + 1
+    flat = np.bincount(
+        confidences.row * bins + bins_of, weights=confidences.right - confidences.stated, minlength=rows * bins
+    )
+    surplus, decisions = flat.reshape(rows, bins), np.bincount(confidences.row, minlength=rows).astype(np.float64)
+    errors = [
+        np.abs(counts @ surplus).sum(axis=1) / np.maximum(counts @ decisions, 1.0)
+        for counts in scorer.resample_counts(rows)
+    ]
     return np.concatenate(errors)
 
 
-def _by_chance(found: Confidence, places: NDArray[np.intp]) -> float:
-    """The 95th percentile of the error when every decision is right exactly as often as the model says."""
+def _by_chance(confidences: Confidence, bins_of: NDArray[np.intp]) -> float:
+    """Return the 95th percentile of the error if every decision were right exactly as often as its confidence says."""
     random = np.random.default_rng(0)
     errors = [
-        _error(places, (random.random(len(found.stated)) < found.stated) - found.stated) for _ in range(CHANCE_DRAWS)
+        _error(bins_of, (random.random(len(confidences.stated)) < confidences.stated) - confidences.stated)
+        for _ in range(CHANCE_DRAWS)
     ]
     return float(np.quantile(errors, 0.95))

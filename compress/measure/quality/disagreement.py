@@ -1,4 +1,4 @@
-"""The rows on which a model and its teacher are furthest apart: where to look when a score is lost."""
+"""The rows on which a model and its teacher differ most: where to look when a score is lost."""
 
 from __future__ import annotations
 
@@ -16,29 +16,27 @@ from compress.measure.quality.quality_result import Disagreement
 from compress.model_info import TaskInfo
 from compress.tasks.base import Kind, Row
 
-MOST = 20
-"""Rows that are told."""
-
-FLOOR = 0.05
-"""Distance from which rows with the same decision are told: of probabilities, or in spreads of the right answers where
-there are no decisions. Below it are the last digits of another runtime or precision."""
+MAX_ROWS = 20
+MIN_DISTANCE = 0.05
+"""Distance from which rows with the same decision are reported: of probabilities, or in spreads of the gold values
+where there are no decisions. Smaller ones are rounding differences of another runtime or precision."""
 
 
 def largest_disagreements(
-    kind: Kind, task: TaskInfo, answers: Predictions, teachers: Predictions, gold: NDArray[Any], most: int = MOST
+    kind: Kind, task: TaskInfo, answers: Predictions, teachers: Predictions, gold: NDArray[Any], most: int = MAX_ROWS
 ) -> tuple[Disagreement, ...]:
-    """The ``most`` rows that are furthest apart: other decisions first, then those beyond ``FLOOR``; there may be none.
+    """Return up to ``most`` rows: those with different decisions first, then those beyond ``MIN_DISTANCE``.
 
-    Of either the furthest come first, of equals the earlier ones.
+    Both in decreasing distance, equal ones in the order of the rows.
     """
     distances = kind.distance(answers, teachers)
     if distances is None:
         return ()
     same = kind.same_decision(answers, teachers)
     flipped = np.zeros(len(distances), dtype=np.bool_) if same is None else ~same
-    floor = FLOOR * kind.label_spread(gold, task)
+    least = MIN_DISTANCE * kind.label_spread(gold, task)
     order = np.lexsort((-distances, ~flipped))[:most]  # stable: of equals the earlier ones
-    rows = order[flipped[order] | (distances[order] > floor)]
+    rows = order[flipped[order] | (distances[order] > least)]
     ours, theirs, true = (
         kind.describe(answers[rows], task),
         kind.describe(teachers[rows], task),
@@ -56,10 +54,10 @@ def write_disagreements(
     found: Mapping[str, Sequence[Disagreement]],
     label_fields: Sequence[str] = Kind.label_fields,
 ) -> int:
-    """Write the disagreements of each model (by its key in the report) with the texts of the rows; returns how many.
+    """Write the disagreements of each model (by its key in the report) with the texts of the rows; return their number.
 
-    One JSON object a line, without the ``label_fields`` of the rows, whose answers stand there in words. The file
-    holds rows of the user's data: it stays beside the run and is never published.
+    One JSON object a line, without the ``answer_fields`` of the rows, whose answers are included in words. The file has
+    rows of the user's data: it stays in the run's folder and is never published.
     """
     lines = [
         {"model": model, **each.model_dump(mode="json"), **_texts(rows[each.row], label_fields)}
@@ -75,5 +73,5 @@ def write_disagreements(
 
 
 def _texts(row: Row, label_fields: Sequence[str]) -> dict[str, Any]:
-    """The fields of a row but its answer and those that are empty."""
+    """Return the fields of a row without its answer and empty ones."""
     return {name: value for name, value in row.items() if name not in label_fields and value is not None}

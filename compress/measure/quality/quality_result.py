@@ -1,6 +1,6 @@
-"""What is told of a model's answers: scores with intervals, beside the teacher's, and where they are weak.
+"""Types for the quality of a model's predictions: scores with intervals, against the teacher's, and weak spots.
 
-These are the types alone; ``assess`` fills them in.
+``score_model`` fills them in.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 from compress.measure.result_base import ResultModel, Score
 
 TWO_SIDED = 1.96
-"""Standard deviations that chance stays within on 19 of 20 test sets."""
+"""Standard deviations that random variation stays within on 19 of 20 test sets."""
 ROUNDING = 1e-9
 
 
@@ -23,56 +23,56 @@ class Difference(ResultModel):
     low: float
     high: float
     p_value: float
-    """How likely so large a difference is between equally good models."""
+    """Probability of so large a difference between equally good models."""
     test: Literal["mcnemar", "paired bootstrap"]
 
 
 class ClassScore(ResultModel):
-    """How well one class was found."""
+    """Recall, precision and F1 of one class."""
 
     rows: int
-    """Rows that are truly of this class."""
+    """Rows whose gold label is this class."""
     recall: float
     precision: float | None = None
-    """None where nothing was taken for this class."""
+    """None where the class was never predicted."""
     f1: float | None = None
 
 
 class Bin(ResultModel):
-    """Decisions of about the same confidence."""
+    """Decisions of about equal confidence."""
 
     confidence: float
-    """What the model said, on average."""
+    """Mean probability of the decisions."""
     correct: float
-    """How often it was right."""
+    """Share of right decisions."""
     rows: int
     """Decisions in the bin: rows where each row has one."""
 
 
 class Calibration(ResultModel):
-    """Whether a model is right as often as it says (expected calibration error; Naeini and others, 2015).
+    """Whether a model is right as often as its confidence says (expected calibration error; Naeini and others, 2015).
 
     Bins hold equal numbers of decisions, up to 15 of them; equal confidences stay together, so there may be fewer.
     """
 
     error: Score
     """The mean distance between confidence and correctness over the bins, weighted by their decisions. Chance alone
-    makes it larger than zero, and a resample makes it larger still: the interval is the basic bootstrap's, which turns
-    that surplus around."""
+    makes it larger than zero, and resampling makes it larger still: the interval is the basic bootstrap's, which
+    reflects that bias."""
     by_chance: float | None = None
     """The error that a perfectly calibrated model of the same confidences would exceed on one test set in twenty."""
     bins: tuple[Bin, ...] = ()
     over_confident: bool = False
-    """It says more than it holds on average, by more than chance."""
+    """Its mean confidence exceeds its accuracy by more than chance."""
 
     @property
     def lean(self) -> Literal["overconfident", "underconfident", "neither"]:
-        """Which way confidence and correctness differ on average; `neither` where chance explains it.
+        """Return how confidence and correctness differ on average; `neither` where chance explains it.
 
-        Chance is what decisions do that are right exactly as often as the model says, on 19 of 20 test sets.
+        Chance: decisions that are right exactly as often as their confidence says stay within it on 19 of 20 test sets.
         """
         surplus = sum(each.rows * (each.confidence - each.correct) for each in self.bins)
-        # Rounding may take a mean of certainties a last digit beyond one.
+        # Rounding may make a mean of certainties slightly larger than one.
         chance = sqrt(sum(each.rows * each.confidence * max(0.0, 1.0 - each.confidence) for each in self.bins))
         if abs(surplus) <= TWO_SIDED * chance + ROUNDING:
             return "neither"
@@ -80,7 +80,7 @@ class Calibration(ResultModel):
 
 
 class SliceScore(ResultModel):
-    """The primary score on some of the rows."""
+    """The primary score on a subgroup of the rows."""
 
     name: str
     """`1-9 pieces`, or the value of the column."""
@@ -88,28 +88,28 @@ class SliceScore(ResultModel):
     primary: Score | None = None
     versus_teacher: Difference | None = None
     reason: str | None = None
-    """Why there is no score: too few rows, or a metric that means nothing on them."""
+    """Why there is no score: too few rows, or a metric that is undefined on them."""
 
 
 class Perturbed(ResultModel):
-    """The primary score on the same rows with their texts changed."""
+    """The primary score on the same rows with perturbed texts."""
 
     name: str
     """Key of ``robustness.PERTURBATIONS``."""
     primary: Score
     change: Difference
-    """Against the same variant's answers to the texts as they are."""
+    """Against the same variant's predictions on the original texts."""
 
 
 class Disagreement(ResultModel):
-    """A row on which a model and its teacher are far apart; never the text of the row."""
+    """A row on which a model and its teacher differ much; never the text of the row."""
 
     row: int
     """Its number in test, from 0."""
     distance: float
     """As ``Kind.distance`` counts it; one kind's distances compare with each other only."""
     ours: str
-    """The answer in words."""
+    """The prediction in words."""
     teachers: str
     gold: str
 
@@ -124,7 +124,7 @@ class Quality(ResultModel):
     primary: Score
     scores: Mapping[str, Score]
     per_class: Mapping[str, ClassScore] = {}
-    """Classes without a row in this role are left out."""
+    """Without classes that have no row in this role."""
     versus_teacher: Difference | None = None
     """None for the teacher's own reference variant."""
     versus_unquantized: Difference | None = None
@@ -134,13 +134,13 @@ class Quality(ResultModel):
     truncated: float | None = None
     """Share of rows that were cut at the task's max_length."""
     batch: int | None = None
-    """Rows that shared a batch when scored; told where the answers depend on it (dynamic INT8)."""
+    """Rows of a batch when scored; set where predictions depend on it (dynamic INT8)."""
     calibration: Calibration | None = None
-    """None where the kind gives no probabilities, and on select; as are all of the following."""
+    """None for kinds without probabilities, and on select, as all of the following."""
     by_length: tuple[SliceScore, ...] = ()
     """By quartiles of the rows' lengths in pieces, shortest first."""
     slices: Mapping[str, tuple[SliceScore, ...]] = {}
-    """By column that the recipe names, and by its values, most rows first (ranges of numbers: in their order)."""
+    """By the columns of the recipe's `slices` and by value, most rows first (ranges of numbers: in their order)."""
     robustness: tuple[Perturbed, ...] = ()
     disagreements: tuple[Disagreement, ...] = ()
-    """The rows on which the model and the teacher's reference variant are furthest apart: other decisions first."""
+    """The rows on which model and reference variant of the teacher differ most: different decisions first."""

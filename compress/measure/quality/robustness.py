@@ -1,7 +1,7 @@
-"""Small changes to texts that a reader would hardly notice, to see what they cost a model. Pure, seeded by row.
+"""Perturbations of texts that readers hardly notice, to measure what they cost a model. Pure, seeded by row.
 
-Belinkov and Bisk (2018) showed how much a few typing errors cost; case and cut-off texts are the other two things that
-real input does and test sets do not. Adding one is a function and a line in the table.
+Belinkov and Bisk (2018) showed how much a few typing errors cost; changed case and truncated texts are also common in
+real input and rare in test sets. A new one is a function and a line in the table.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from compress.tasks.base import Kind, Row
 from compress.tasks.parsing.lazy_rows import LazyRows
 
 Perturb = Callable[[str, Random], str]
-"""(text, source of chance) -> changed text."""
+"""(text, random numbers) -> changed text."""
 
 TYPO_SHARE = 0.1
-"""Words that get a typing error; at least one in each text that has a word to spoil."""
+"""Share of words that get a typing error; at least one in each text with a word that is long enough."""
 SHORTEST_WORD = 4
-"""Letters of the shortest word that is spoiled: `not` is not turned into `no`."""
+"""Letters of the shortest word that is changed: `not` never becomes `no`."""
 UNSPACED = 30
-"""Characters from which a text of a single word is taken for a script without spaces, and halved by characters."""
+"""Characters from which a text of a single word counts as a script without spaces, and is halved by characters."""
 
 WORD = re.compile(r"[^\W\d_]+")
 NO_SPACE = re.compile(r"\S+")
@@ -31,23 +31,23 @@ KEYS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 
 
 def typos(text: str, random: Random) -> str:
-    """One typing error in a tenth of the words: neighbours swapped, a letter left out, doubled or mistaken."""
-    places = [found.span() for found in WORD.finditer(text) if len(found.group()) >= SHORTEST_WORD]
-    if not places:
+    """One typing error in a tenth of the words: letters swapped, dropped, doubled or replaced by a neighbouring key."""
+    spans = [found.span() for found in WORD.finditer(text) if len(found.group()) >= SHORTEST_WORD]
+    if not spans:
         return text
-    count = max(1, round(TYPO_SHARE * len(places)))
-    for start, end in sorted(random.sample(places, count), reverse=True):
+    count = max(1, round(TYPO_SHARE * len(spans)))
+    for start, end in sorted(random.sample(spans, count), reverse=True):
         text = text[:start] + _mistyped(text[start:end], random) + text[end:]
     return text
 
 
 def lowercase(text: str, random: Random) -> str:
-    """All letters small; an uncased model sees no difference."""
+    """All letters lower case; an uncased model sees no difference."""
     return text.lower()
 
 
 def uppercase(text: str, random: Random) -> str:
-    """All letters capital; an uncased model sees no difference."""
+    """All letters upper case; an uncased model sees no difference."""
     return text.upper()
 
 
@@ -68,7 +68,7 @@ PERTURBATIONS: Mapping[str, Perturb] = {
 
 
 class PerturbedRows(LazyRows):
-    """The rows with the texts of ``kind.perturbable`` changed, each when it is looked at and by a seed of its own."""
+    """The rows with the texts of ``kind.perturbable`` changed, lazily and with a seed of its own for each."""
 
     def __init__(self, rows: Sequence[Row], kind: Kind, name: str, seed: int) -> None:
         if name not in PERTURBATIONS:
@@ -81,15 +81,15 @@ class PerturbedRows(LazyRows):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def row(self, place: int) -> Row:
-        """One row, changed."""
-        row, random = self._rows[place], Random(f"{self._seed} {place}")
+    def row(self, index: int) -> Row:
+        """Return one perturbed row."""
+        row, random = self._rows[index], Random(f"{self._seed} {index}")
         changed = {field: _changed(row[field], self._perturb, random) for field in self._fields if field in row}
         return {**row, **changed}
 
 
 def _changed(value: Any, perturb: Perturb, random: Random) -> Any:
-    """A text, a list of texts, or nothing at all (the second text of a row that has one)."""
+    """Perturb a text or a list of texts; None (no second text) stays."""
     if isinstance(value, str):
         return perturb(value, random)
     if isinstance(value, list):
@@ -98,23 +98,23 @@ def _changed(value: Any, perturb: Perturb, random: Random) -> Any:
 
 
 def _mistyped(word: str, random: Random) -> str:
-    """``word`` with one error behind its first letter, which people seldom mistype."""
-    place = random.randrange(1, len(word) - 1)
+    """Return ``word`` with one error after its first letter, which people seldom mistype."""
+    index = random.randrange(1, len(word) - 1)
     kind = random.choice(("swap", "drop", "double", "miss"))
-    if kind == "swap" and word[place] != word[place + 1]:
-        return word[:place] + word[place + 1] + word[place] + word[place + 2 :]
+    if kind == "swap" and word[index] != word[index + 1]:
+        return word[:index] + word[index + 1] + word[index] + word[index + 2 :]
     if kind == "drop":
-        return word[:place] + word[place + 1 :]
+        return word[:index] + word[index + 1 :]
     if kind == "miss":
-        return word[:place] + _neighbour(word[place], random) + word[place + 1 :]
-    return word[: place + 1] + word[place] + word[place + 1 :]
+        return word[:index] + _neighbour(word[index], random) + word[index + 1 :]
+    return word[: index + 1] + word[index] + word[index + 1 :]
 
 
 def _neighbour(letter: str, random: Random) -> str:
-    """A key beside ``letter`` on its row of a keyboard; a letter that no key has is doubled."""
+    """Return a key next to ``letter`` on the keyboard; a letter without a key is doubled."""
     for keys in KEYS:
-        place = keys.find(letter.lower())
-        if place >= 0:
-            found = random.choice(keys[max(0, place - 1) : place] + keys[place + 1 : place + 2])
+        index = keys.find(letter.lower())
+        if index >= 0:
+            found = random.choice(keys[max(0, index - 1) : index] + keys[index + 1 : index + 2])
             return found.upper() if letter.isupper() else found
     return letter * 2

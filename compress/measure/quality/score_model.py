@@ -1,4 +1,4 @@
-"""How good a model's answers are, how sure that is, how they compare with the teacher's, and where they are weak."""
+"""Scores a model's predictions: metrics with intervals, differences to the teacher, and weak spots."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ def score_model(
     perturbed: Mapping[str, Predictions] | None = None,
     resampling: int = 1000,
     seed: int = 0,
-    drawn: BootstrapScorer | None = None,
+    scorer: BootstrapScorer | None = None,
 ) -> Quality:
-    """Score ``answers`` with intervals, and against the answers of the teacher and the unquantized model where given.
+    """Score ``answers`` with intervals, and against those of the teacher and the unquantized model where given.
 
     On test also: calibration, scores by ``lengths`` (pieces of each row) and by the columns of ``slices`` (a value a
-    row), how much is lost on ``perturbed`` texts (answers by perturbation), and the rows furthest from the teacher.
-    All intervals come from the same draws of rows, so differences are paired. ``drawn``, made once for a task, keeps
-    scores between calls, and its own resampling and seed hold; without it every call scores everything anew.
+    row), the loss on ``perturbed`` texts (predictions by perturbation), and the rows that differ most from the teacher.
+    All intervals use the same resamples, so differences are paired. A ``scorer``, created once for a task, caches
+    scores between calls and replaces ``resampling`` and ``seed``; without it every call scores everything again.
     """
-    drawn = drawn or BootstrapScorer(kind, task, resampling, seed)
-    scores, teacher, parent = drawn.intervals(answers, gold), teacher_answers, unquantized_answers
+    scorer = scorer or BootstrapScorer(kind, task, resampling, seed)
+    scores, teacher, parent = scorer.intervals(answers, gold), teacher_answers, unquantized_answers
 
     quality = Quality(
         role=role,
         rows=len(gold),
         metric=task.metric,
-        larger_is_better=drawn.metric.larger_is_better,
+        larger_is_better=scorer.metric.larger_is_better,
         primary=to_score(scores[task.metric]),
         scores={name: to_score(interval) for name, interval in scores.items()},
         per_class=class_scores(kind, task, answers, gold),
-        versus_teacher=None if teacher is None else drawn.difference(answers, teacher, gold),
-        versus_unquantized=None if parent is None else drawn.difference(answers, parent, gold),
+        versus_teacher=None if teacher is None else scorer.difference(answers, teacher, gold),
+        versus_unquantized=None if parent is None else scorer.difference(answers, parent, gold),
         agreement_with_teacher=None if teacher is None else agreement(kind, answers, teacher),
         truncated=truncated,
         batch=batch,
@@ -63,17 +63,17 @@ def score_model(
     columns = {} if slices is None else {name: by_column(name, values) for name, values in slices.items()}
     return quality.model_copy(
         update={
-            "calibration": calibrate(drawn, answers, gold),
-            "by_length": () if lengths is None else score_groups(drawn, by_length(lengths), answers, gold, teacher),
-            "slices": {name: score_groups(drawn, groups, answers, gold, teacher) for name, groups in columns.items()},
-            "robustness": robustness(drawn, answers, gold, perturbed or {}),
+            "calibration": calibrate(scorer, answers, gold),
+            "by_length": () if lengths is None else score_groups(scorer, by_length(lengths), answers, gold, teacher),
+            "slices": {name: score_groups(scorer, groups, answers, gold, teacher) for name, groups in columns.items()},
+            "robustness": robustness(scorer, answers, gold, perturbed or {}),
             "disagreements": () if teacher is None else largest_disagreements(kind, task, answers, teacher, gold),
         }
     )
 
 
 def class_scores(kind: Kind, task: TaskInfo, answers: Predictions, gold: NDArray[Any]) -> dict[str, ClassScore]:
-    """Recall, precision and F1 of each class that has rows."""
+    """Return recall, precision and F1 of each class that has rows."""
     counts = kind.class_counts(answers, gold, task)
     if counts is None:
         return {}
@@ -92,20 +92,20 @@ def class_scores(kind: Kind, task: TaskInfo, answers: Predictions, gold: NDArray
 
 
 def agreement(kind: Kind, answers: Predictions, others: Predictions) -> float | None:
-    """The share of rows on which two models decide the same; None where the kind makes no decisions."""
+    """Return the share of rows on which two models decide the same; None for kinds without decisions."""
     same = kind.same_decision(answers, others)
     return None if same is None else float(same.mean())
 
 
 def robustness(
-    drawn: BootstrapScorer, answers: Predictions, gold: NDArray[Any], perturbed: Mapping[str, Predictions]
+    scorer: BootstrapScorer, answers: Predictions, gold: NDArray[Any], perturbed: Mapping[str, Predictions]
 ) -> tuple[Perturbed, ...]:
-    """What the same model makes of the same rows with changed texts."""
+    """Return the scores of the same model on the same rows with perturbed texts."""
     return tuple(
         Perturbed(
             name=name,
-            primary=to_score(drawn.primary(given, gold)),
-            change=drawn.difference(given, answers, gold),
+            primary=to_score(scorer.primary(given, gold)),
+            change=scorer.difference(given, answers, gold),
         )
         for name, given in perturbed.items()
     )

@@ -1,8 +1,8 @@
-"""How sure a score is: the bootstrap of a score, of a paired difference, and McNemar's test. Pure numpy.
+"""Statistical uncertainty of a score: the bootstrap, p-values of paired differences, and McNemar's test. Pure numpy.
 
 An interval is the 2.5th to the 97.5th percentile of the statistic over resamples of the rows (Efron, 1979). A
-difference is bootstrapped over the same rows for both models (Koehn, 2004), which is why two models can differ for
-certain although their own intervals overlap.
+difference is bootstrapped over the same rows for both models (Koehn, 2004), so two models can differ significantly
+although their own intervals overlap.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 LEVEL = 0.95
-TOGETHER = 1 << 20
-"""Row numbers drawn at once by ``drawn_times``: enough that numpy works, little enough that memory stays flat."""
+BLOCK = 1 << 20
+"""Row numbers of a block of ``draw_counts``: large enough for numpy to be fast, small enough for flat memory."""
 EXACT_UP_TO = 1000
 """Rows of disagreement up to which McNemar's test sums the binomial instead of taking the chi-square."""
 
 Statistic = Callable[[NDArray[np.intp]], float]
-"""The value of a score on the rows with these indices."""
+"""Returns the value of a score on the rows with these indices."""
 
 
 @dataclass(frozen=True)
@@ -35,39 +35,39 @@ class Interval:
 
 
 def resamples(rows: int, count: int, seed: int) -> Iterator[NDArray[np.intp]]:
-    """``count`` draws of ``rows`` row numbers with replacement, the same ones for the same seed."""
+    """Yield ``count`` resamples of ``rows`` row numbers with replacement, the same ones for the same seed."""
     random = np.random.default_rng(seed)
     for _ in range(count):
         yield random.integers(0, rows, size=rows, dtype=np.intp)
 
 
-def drawn_times(rows: int, count: int, seed: int) -> Iterator[NDArray[np.uint8]]:
-    """The same draws as ``resamples``, some at a time, as how often each row was drawn: (draws, rows).
+def draw_counts(rows: int, count: int, seed: int) -> Iterator[NDArray[np.uint8]]:
+    """Yield the same draws as ``resamples`` in blocks, as how often each row was drawn: (resamples, rows).
 
-    A row is drawn once on average; that it is drawn 256 times does not happen in the life of the universe.
+    A row is drawn once on average, so that 8 bits are enough: 256 draws of one row are practically impossible.
     """
-    waiting: list[NDArray[np.uint8]] = []
+    pending: list[NDArray[np.uint8]] = []
     for drawn in resamples(rows, count, seed):
-        waiting.append(np.bincount(drawn, minlength=rows).astype(np.uint8))
-        if len(waiting) * rows >= TOGETHER:
-            yield np.stack(waiting)
-            waiting = []
-    if waiting:
-        yield np.stack(waiting)
+        pending.append(np.bincount(drawn, minlength=rows).astype(np.uint8))
+        if len(pending) * rows >= BLOCK:
+            yield np.stack(pending)
+            pending = []
+    if pending:
+        yield np.stack(pending)
 
 
 def percentile_interval(value: float, resampled: NDArray[np.float64], level: float = LEVEL) -> Interval:
-    """The interval that holds ``level`` of the resampled values."""
+    """Return the interval that contains ``level`` of the resampled values."""
     outside = (1.0 - level) / 2.0
     low, high = np.quantile(resampled, [outside, 1.0 - outside])
     return Interval(value, float(low), float(high), resampled)
 
 
 def basic_interval(value: float, resampled: NDArray[np.float64], level: float = LEVEL) -> Interval:
-    """The interval for a value that resampling pushes up, such as a mean of distances: the basic bootstrap.
+    """Return the basic bootstrap interval, for a value that resampling biases upwards, such as a mean of distances.
 
     The resampled values exceed the value by about as much as the value exceeds the truth, so their distances from it
-    are turned around (Davison and Hinkley, 1997). Cut off at zero, and it always holds the value itself.
+    are reflected (Davison and Hinkley, 1997). Clipped at zero, and it always contains the value itself.
     """
     above = percentile_interval(value, resampled, level)
     low, high = 2.0 * value - above.high, 2.0 * value - above.low
@@ -75,16 +75,16 @@ def basic_interval(value: float, resampled: NDArray[np.float64], level: float = 
 
 
 def bootstrap(statistic: Statistic, rows: int, count: int = 1000, seed: int = 0) -> Interval:
-    """The statistic on all rows with its interval; more resamples steady the ends, they do not narrow them."""
+    """Return the statistic on all rows with its interval; more resamples make the ends more stable, not narrower."""
     everything = statistic(np.arange(rows, dtype=np.intp))
     values = np.fromiter((statistic(drawn) for drawn in resamples(rows, count, seed)), np.float64, count)
     return percentile_interval(everything, values)
 
 
 def paired_p_value(differences: NDArray[np.float64]) -> float:
-    """Twice the share of resampled differences on the rarer side of zero, never below 2 / (resamples + 1).
+    """Return twice the share of resampled differences on the rarer side of zero, never below 2 / (resamples + 1).
 
-    Ties with zero count for both sides, so that two equal models get 1.
+    Zeros count for both sides, so that two equal models get 1.
     """
     count = len(differences)
     below, above = int((differences <= 0).sum()), int((differences >= 0).sum())
@@ -92,7 +92,7 @@ def paired_p_value(differences: NDArray[np.float64]) -> float:
 
 
 def mcnemar(first_right: NDArray[np.bool_], second_right: NDArray[np.bool_]) -> float:
-    """The chance of so uneven a split of the rows that only one of two classifiers gets right (McNemar, 1947).
+    """Return the p-value for the rows that only one of two classifiers gets right (McNemar, 1947).
 
     Exact (two-sided binomial) up to a thousand such rows, chi-square with continuity correction above.
     """

@@ -1,4 +1,4 @@
-"""How many operations one forward pass takes, from the shape alone: what a perfect kernel could not avoid.
+"""Operations of one forward pass, from the shape alone: what no kernel could avoid.
 
 Counted are the matrix products of the encoder, two operations (a multiplication and an addition) for each pair of
 numbers: query, key, value and output of every layer with its own heads, the two products of attention (over all pairs
@@ -15,7 +15,7 @@ from compress.model_info import ShapeInfo
 
 
 def flops(shape: ShapeInfo, length: int, batch: int = 1) -> int | None:
-    """Operations of one forward pass over ``batch`` rows of ``length`` pieces each.
+    """Return the operations of one forward pass over ``batch`` rows of ``length`` pieces each.
 
     None for families whose layers are built otherwise, and for folders that do not tell their head size.
     """
@@ -29,7 +29,7 @@ def flops(shape: ShapeInfo, length: int, batch: int = 1) -> int | None:
 
 
 def flops_per_token(shape: ShapeInfo) -> tuple[int, int] | None:
-    """Operations a piece, and a pair of pieces of one row.
+    """Return the operations a piece, and a pair of pieces of one row.
 
     ``flops`` is the first times the length and the second times its square.
     """
@@ -41,7 +41,7 @@ def flops_per_token(shape: ShapeInfo) -> tuple[int, int] | None:
 
 
 def _layer(shape: ShapeInfo, width: int, ffn: int, length: int) -> int:
-    """Operations of one layer for one piece that attends to ``length`` others."""
+    """Return the operations of one layer for one piece that attends to ``length`` others."""
     projections = 4 * 2 * shape.hidden * width
     attention = 2 * 2 * length * width
     products = 3 if FAMILIES[shape.family].gated_ffn else 2

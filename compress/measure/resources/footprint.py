@@ -1,4 +1,4 @@
-"""How big a model is: its parameters, its operations, and the bytes of every file that predicting needs."""
+"""The size of a model: its parameters, its operations, and the bytes of all files that predicting needs."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from compress.model_info import COMPANIONS, INFO_FILE, VariantInfo, read_info
 from compress.runtime import runtime_of
 from compress.runtime.model_formats import describe_model_file
 
-TOLD_ONLY = ("README.md", "LICENSE", "digests.json", ".gitattributes")
-"""Files of a published folder that tell about the model and are not read to predict."""
-TOLD_FOLDERS = ("report", "variants")
+DESCRIPTIONS = ("README.md", "LICENSE", "digests.json", ".gitattributes")
+"""Files of a published folder that describe the model and are not read to predict."""
+DESCRIPTION_FOLDERS = ("report", "variants")
 LENGTHS = (128,)
-"""Word pieces at which operations are told."""
+"""Word pieces at which operations are counted."""
 
 
 class Footprint(ResultModel):
     """The size of one model folder or variant."""
 
     parameters: int | None
-    """None where the folder does not say (a bare ONNX file)."""
+    """None where it is unknown (a bare ONNX file)."""
     embedding_parameters: int | None
-    """Of them, those that are only looked up."""
+    """Those of the embedding tables."""
     bytes_total: int
     """All files that predicting needs: weights, config, tokenizer."""
     bytes_weights: int
     flops_at: Mapping[int, int] = {}
-    """Operations to answer one row of so many word pieces, as `flops` counts them; empty where it cannot."""
+    """Operations for one row of so many word pieces, as counted by `flops`; empty where it cannot."""
 
     @property
     def encoder_parameters(self) -> int | None:
@@ -42,7 +42,7 @@ class Footprint(ResultModel):
 
 
 def needed_files(model: Path, variant: VariantInfo | None = None) -> list[Path]:
-    """The files that predicting reads; none where there is no model.
+    """Return the files that predicting reads; none where there is no model.
 
     Args:
         model: a folder of ours, which holds one model and little else; a folder from elsewhere, which may hold it in
@@ -50,7 +50,7 @@ def needed_files(model: Path, variant: VariantInfo | None = None) -> list[Path]:
         variant: how it is to run, where not as the plainest that it holds.
     """
     if model.is_dir() and (model / INFO_FILE).is_file():
-        return _all_but_told(model)
+        return _all_but_descriptions(model)
     try:
         found = describe_model_file(model, runtime_of(variant).formats if variant else ())
     except ModelError:
@@ -61,13 +61,13 @@ def needed_files(model: Path, variant: VariantInfo | None = None) -> list[Path]:
     return [*(path for path in companions if path.is_file()), *weights]
 
 
-def _all_but_told(folder: Path) -> list[Path]:
+def _all_but_descriptions(folder: Path) -> list[Path]:
     return [
         path
         for path in sorted(folder.rglob("*"))
         if path.is_file()
-        and path.name not in TOLD_ONLY
-        and path.relative_to(folder).parts[0] not in TOLD_FOLDERS
+        and path.name not in DESCRIPTIONS
+        and path.relative_to(folder).parts[0] not in DESCRIPTION_FOLDERS
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     ]
 
@@ -84,7 +84,7 @@ def _torch_weights(folder: Path) -> list[Path]:
 
 
 def footprint(folder: Path, variant: VariantInfo | None = None) -> Footprint:
-    """Measure a model folder, a variant's folder or a bare file, run as ``variant`` where that is not told by it."""
+    """Return the size of a model folder, an exported folder or a bare file, run as ``variant`` if it does not say."""
     files = needed_files(folder, variant)
     weights = [path for path in files if path.name.endswith(WEIGHT_SUFFIXES)]
     if not weights:

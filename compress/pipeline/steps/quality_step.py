@@ -127,7 +127,7 @@ class QualityScorer:
             lengths=outputs.get(LENGTHS),
             slices=self._slices,
             perturbed=self._outputs(entry.perturbs.get(target.title)) or {},
-            drawn=self._bootstrap,
+            scorer=self._bootstrap,
         )
 
     def baseline(self) -> Quality | None:
@@ -136,7 +136,7 @@ class QualityScorer:
         if outputs is None:
             return None
         answers, gold = outputs["test"], self._gold["test"]
-        scores = score_model(self._kind, self.roles.info.task_info, answers, gold, drawn=self._bootstrap)
+        scores = score_model(self._kind, self.roles.info.task_info, answers, gold, scorer=self._bootstrap)
         if self._reference is None:
             return scores
         versus = self._bootstrap.difference(answers, self._load(self._reference)["test"], gold)

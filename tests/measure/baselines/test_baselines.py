@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from compress.errors import UsageError
-from compress.measure.baselines import bag_of_words as floor
+from compress.measure.baselines import bag_of_words as baseline
 from compress.measure.baselines import baseline_for
 from compress.measure.baselines.bag_of_words import bag_of_words, overlap, words
 from compress.model_info import TaskInfo
@@ -26,7 +26,7 @@ def films(count: int, seed: int) -> list[dict]:
     return rows
 
 
-def test_it_learns_words():
+def test_bag_of_words_learns():
     kind, train, test = KINDS["classification"], films(200, 0), films(60, 1)
     about = task("classification", "bad", "good")
     answers = bag_of_words(train, test, about)
@@ -35,7 +35,7 @@ def test_it_learns_words():
     assert (answers == bag_of_words(train, test, about)).all()
 
 
-def test_pairs_tell_what_both_texts_have():
+def test_pair_features_include_shared_words():
     random = np.random.default_rng(0)
     vocabulary = [f"w{number}" for number in range(300)]
     rows = []
@@ -67,7 +67,7 @@ def test_each_label_on_its_own_and_one_that_never_occurs():
     assert kind.score(answers, kind.gold(rows[150:]), about)["micro_f1"] > 0.95
 
 
-def test_a_class_that_the_sample_lacks_keeps_probability_zero(monkeypatch):
+def test_class_missing_in_the_sample_has_probability_zero(monkeypatch):
     about = task("classification", "bad", "good", "rare")
     answers = bag_of_words(films(100, 0), films(20, 1), about)
     assert answers.shape == (20, 3)
@@ -77,11 +77,11 @@ def test_a_class_that_the_sample_lacks_keeps_probability_zero(monkeypatch):
 
 
 def test_large_sets_are_sampled_by_seed(monkeypatch):
-    monkeypatch.setattr(floor, "MOST_ROWS", 50)
-    chosen = floor._sample(1000, seed=3)
+    monkeypatch.setattr(baseline, "MAX_ROWS", 50)
+    chosen = baseline.sample_rows(1000, seed=3)
     assert len(set(chosen.tolist())) == 50
-    assert (chosen == floor._sample(1000, seed=3)).all()
-    assert (chosen != floor._sample(1000, seed=4)).any()
+    assert (chosen == baseline.sample_rows(1000, seed=3)).all()
+    assert (chosen != baseline.sample_rows(1000, seed=4)).any()
 
 
 def test_features_of_a_row():
@@ -91,9 +91,9 @@ def test_features_of_a_row():
     assert overlap({"text": "alone", "text_pair": None}) == 0.0
 
 
-def test_a_kind_without_a_floor_says_so():
+def test_kind_without_baseline_is_refused():
     about = TaskInfo(name="t", kind="tokens", text=("text",), metric="f1", max_length=8)
     with pytest.raises(UsageError, match="no bag of words for the kind 'tokens'"):
         bag_of_words([], [], about)
-    with pytest.raises(UsageError, match="nothing simple is known that answers the kind 'tokens'"):
+    with pytest.raises(UsageError, match="there is no baseline for the kind 'tokens'"):
         baseline_for("tokens")

@@ -28,7 +28,7 @@ def questions(count, seed):
     return rows
 
 
-def test_choices_are_told_by_their_words():
+def test_choices_are_classified_by_their_words():
     kind, test = KINDS["multiple_choice"], questions(40, 1)
     answers = baseline_predictions(questions(150, 0), test, task("multiple_choice"))
     assert answers.shape == (40, max(len(row["choices"]) for row in test))
@@ -64,7 +64,7 @@ def test_candidates_that_share_rare_words_with_their_question_come_first():
     assert baseline_for("ranking").name == "BM25"
 
 
-def test_chance_decides_between_candidates_without_a_shared_word():
+def test_candidates_without_shared_words_are_ordered_at_random():
     rows = [{"text": "nothing", "candidates": ["one", "two", "three"], "label": [1.0, 0.0, 0.0]}] * 300
     kind = KINDS["ranking"]
     answers = baseline_predictions([], rows, task("ranking"), seed=1)

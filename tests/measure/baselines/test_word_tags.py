@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from compress.measure.baselines import bag_of_words as module
 from compress.measure.baselines import baseline_for, baseline_predictions
-from compress.measure.baselines import word_tags as module
 from compress.model_info import TaskInfo
 from compress.tasks.parsing.bio_tags import tag_names
 
@@ -27,11 +27,11 @@ def test_each_word_gets_its_most_frequent_tag():
     assert baseline_for("token_classification").name == "each word's most frequent tag"
 
 
-def test_a_row_of_new_words_alone():
+def test_row_of_unknown_words():
     assert baseline_predictions(TRAIN, [row("by car", 0, 0)], TASK)["tag"].tolist() == [[0, 0]]
 
 
-def test_a_sample_stands_for_more_rows_than_are_used(monkeypatch):
-    monkeypatch.setattr(module, "MOST_ROWS", 2)
+def test_large_training_sets_are_sampled(monkeypatch):
+    monkeypatch.setattr(module, "MAX_ROWS", 2)
     one, same = (baseline_predictions(TRAIN, TRAIN, TASK, seed=3) for _ in range(2))
     assert (one == same).all()

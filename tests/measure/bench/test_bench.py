@@ -75,7 +75,7 @@ def test_a_tokenizer_is_enough_for_the_lengths_of_texts(small, tmp_path, bare):
     assert (latency.status, "no tokenizer.json" in latency.reason) == ("not measured", True)
 
 
-def test_what_it_leaves_can_be_read_again(small):
+def test_result_can_be_read_again(small):
     found = bench([str(small)], settings=SHORT)
     assert Bench.model_validate_json(found.model_dump_json()) == found
 
@@ -85,13 +85,13 @@ def test_a_target_without_a_length_is_timed_at_128_pieces(asked, small):
     assert [jobs[0].length for jobs, _, _ in asked] == [128, 16]
 
 
-def test_a_target_s_own_length_comes_before_texts(asked, small, tmp_path):
+def test_targets_own_length_takes_precedence_over_texts(asked, small, tmp_path):
     (tmp_path / "texts.txt").write_text("good film\n")
     bench([str(small)], [CPU, Target(device="cpu", length=16)], texts=tmp_path / "texts.txt")
     assert [jobs[0].length for jobs, _, _ in asked] == [None, 16]
 
 
-def test_a_grid_is_looked_at_on_every_place_once(asked, small):
+def test_grid_runs_once_per_device_and_threads(asked, small):
     targets = [Target(device="cpu", batch=8), Target(device="cpu", length=32), Target(device="cpu", threads=2)]
     found = bench(
         [str(small)], targets, grid=GridOptions(batch=(1, 8), length=(16, 32)), settings=Measure(callers=[1, 2])
@@ -102,12 +102,12 @@ def test_a_grid_is_looked_at_on_every_place_once(asked, small):
     assert [bool(settings.callers) for _, _, settings in asked] == [True] * 3 + [False] * 7
 
 
-def test_a_side_that_the_grid_leaves_out_is_the_target_s_own(asked, small):
+def test_missing_grid_axis_is_the_targets_own(asked, small):
     found = bench([str(small)], Target(device="cpu", length=16), grid=GridOptions(batch=(1, 4)))
     assert [(one.batch, one.length) for one in found.grid] == [(1, 16), (4, 16)]
 
 
-def test_a_model_at_a_length_that_it_cannot_read(asked, small, wide, tmp_path):
+def test_length_beyond_the_maximum_is_not_measured(asked, small, wide, tmp_path):
     folder = tmp_path / "roberta"
     folder.mkdir()
     (folder / "config.json").write_text(
@@ -121,7 +121,7 @@ def test_a_model_at_a_length_that_it_cannot_read(asked, small, wide, tmp_path):
     assert "64 pieces at most" in found.targets[0].models[str(folder)].latency.reason
 
 
-def test_limits_are_told_where_known_and_measured_when_asked(asked, small, monkeypatch):
+def test_cached_limits_are_shown_and_missing_ones_measured_on_request(asked, small, monkeypatch):
     limits = MachineLimits(
         device="cpu", device_name="a processor", threads=1, bandwidth=1e9, measured_at="now", fingerprint="f"
     )
@@ -135,7 +135,7 @@ def test_limits_are_told_where_known_and_measured_when_asked(asked, small, monke
     assert "shape is unknown" in found.targets[0].models[bare].shares.reason
 
 
-def test_limits_that_cannot_be_measured_are_a_warning(asked, small, monkeypatch, capsys):
+def test_unmeasurable_limits_are_a_warning(asked, small, monkeypatch, capsys):
     def refuse(threads, device, console):
         raise DeviceUnavailable("no such device.")
 
@@ -152,7 +152,7 @@ def test_texts_are_for_models_with_a_tokenizer(asked, small, tmp_path):
     assert found.targets[0].models[str(small)].latency.timed
 
 
-def test_what_is_finished_is_kept_after_every_session(asked, small):
+def test_results_are_passed_on_after_every_session(asked, small):
     seen = []
     bench([str(small)], [CPU, Target(device="cpu", length=16)], grid=GridOptions(batch=(4,)), on_session=seen.append)
     assert [(len(one.targets), len(one.grid)) for one in seen] == [(1, 0), (2, 0), (2, 1), (2, 2)]
@@ -179,7 +179,7 @@ class TestCommand:
         assert told["surroundings"]["cpu"]
 
     @pytest.mark.parametrize(("format", "shown"), [("human", True), ("quiet", True), ("json", False)])
-    def test_an_interruption_shows_what_was_finished(self, asked, small, capsys, monkeypatch, tmp_path, format, shown):
+    def test_interruption_shows_finished_sessions(self, asked, small, capsys, monkeypatch, tmp_path, format, shown):
         once = measure.bench.time_jobs
 
         def interrupted(*given, **named):
@@ -195,7 +195,7 @@ class TestCommand:
         assert ("measured" in capsys.readouterr().out) == shown
         assert len(Bench.model_validate_json((tmp_path / "bench.json").read_bytes()).targets) == 1
 
-    def test_the_output_is_the_same_object(self, asked, small, capsys, tmp_path):
+    def test_output_file_equals_the_result(self, asked, small, capsys, tmp_path):
         path = tmp_path / "bench.json"
         for _ in range(2):  # an earlier bench is replaced
             bench_and_show([str(small)], Console("json"), output=path)
@@ -211,7 +211,7 @@ class TestCommand:
             ("config.json", "has other content"),
         ],
     )
-    def test_an_output_that_cannot_be_meant(self, asked, small, tmp_path, name, message):
+    def test_invalid_outputs_are_refused(self, asked, small, tmp_path, name, message):
         (tmp_path / "folder.json").mkdir()
         (tmp_path / "config.json").write_text('{"model_type": "bert"}')
         with pytest.raises(UsageError, match=message):
@@ -219,11 +219,11 @@ class TestCommand:
         assert not asked
         assert (tmp_path / "config.json").read_text() == '{"model_type": "bert"}'
 
-    def test_a_budget_for_several_sessions_is_foretold(self, asked, small, capsys):
+    def test_total_budget_of_several_sessions_is_announced(self, asked, small, capsys):
         bench_and_show([str(small)], Console(), grid=["batch=1,8,16"], budget="20s")
         assert "3 sessions of 20 s each: 1 min" in capsys.readouterr().err
 
-    def test_a_disk_that_is_full_costs_the_file_alone(self, asked, small, capsys, monkeypatch, tmp_path):
+    def test_full_disk_loses_only_the_output_file(self, asked, small, capsys, monkeypatch, tmp_path):
         def full(path, content):
             raise OSError(28, "No space left on device")
 
@@ -237,7 +237,7 @@ class TestCommand:
         assert len(asked) == 2
         assert list(tmp_path.iterdir()) == []
 
-    def test_a_disk_that_has_room_again_is_forgiven(self, asked, small, monkeypatch, tmp_path):
+    def test_output_is_written_once_the_disk_has_space(self, asked, small, monkeypatch, tmp_path):
         write, refused = output_file.atomic_write, [True]
 
         def full_once(path, content):

@@ -19,17 +19,17 @@ def test_folders_and_files(small):
     assert one(small).size.bytes_weights > 0
 
 
-def test_a_way_to_run_stands_after_the_last_colon(small):
+def test_variant_follows_the_last_colon(small):
     entry = one(f"{small / 'model.onnx'}:openvino")
     assert (entry.path, entry.variant.runtime) == (small / "model.onnx", "openvino")
     assert entry.name == f"{small / 'model.onnx'}:openvino"
 
 
-def test_by_its_own_variant_s_name_a_folder_runs_as_it_is(small):
+def test_exported_folder_accepts_its_own_variant_name(small):
     assert one(f"{small}:onnx-fp32").variant is None
 
 
-def test_a_path_may_have_colons_of_its_own(small, tmp_path, monkeypatch):
+def test_path_may_contain_colons(small, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(small, "C:models")
     assert one("C:models").path is not None
@@ -39,7 +39,7 @@ def test_a_path_may_have_colons_of_its_own(small, tmp_path, monkeypatch):
     assert "C:\\none.onnx" in one("C:\\none.onnx").reason
 
 
-def test_an_unknown_way_is_told_before_anything_is_timed(small):
+def test_unknown_variant_is_refused_before_timing(small):
     with pytest.raises(UsageError, match="cannot run as 'openvno'; did you mean openvino"):
         resolve_models([f"{small}:openvno"])
 
@@ -58,7 +58,7 @@ def test_an_unknown_way_is_told_before_anything_is_timed(small):
         ("nowhere", "no file, folder or card is called 'nowhere'"),
     ],
 )
-def test_models_that_are_not_there_say_why(tmp_path, monkeypatch, word, reason):
+def test_missing_models_have_a_reason(tmp_path, monkeypatch, word, reason):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models" / "none").mkdir(parents=True)
     (tmp_path / "notes.txt").write_text("no model")
@@ -82,12 +82,12 @@ def test_no_model_is_bad_usage(words):
         resolve_models(words)
 
 
-def test_a_model_given_twice_is_told_apart(small, wide):
+def test_repeated_model_has_a_number(small, wide):
     names = [entry.name for entry in resolve_models([str(small), str(wide), str(small), str(small)])]
     assert names == [str(small), str(wide), f"{small} (2)", f"{small} (3)"]
 
 
-def test_the_base_is_the_first_or_the_one_named():
+def test_base_is_the_first_model_or_the_named_one():
     assert chosen_base(None, ["a", "b"]) == "a"
     assert chosen_base("b", ["a", "b"]) == "b"
     with pytest.raises(UsageError, match=r"--against techer: .*did you mean teacher"):
@@ -95,7 +95,7 @@ def test_the_base_is_the_first_or_the_one_named():
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"max_position_embeddings": "many"}'])
-def test_a_config_that_tells_no_reach(small, tmp_path, content):
+def test_config_without_max_length(small, tmp_path, content):
     shutil.copytree(small, tmp_path / "model")
     (tmp_path / "model" / "config.json").write_text(content)
     assert one(tmp_path / "model").max_length is None
@@ -109,23 +109,23 @@ def test_a_folder_knows_its_precision_whichever_runtime_it_runs_in(small, way, p
     assert one(f"{small}{way}").precision == precision
 
 
-def test_a_bare_file_does_not_tell_its_precision(small):
+def test_bare_file_has_unknown_precision(small):
     assert one(f"{small / 'model.onnx'}:openvino").precision == "unknown"
 
 
-def test_what_is_no_model_of_ours_names_all_that_a_model_may_be():
+def test_unknown_model_lists_what_a_model_may_be():
     reason = one("nowhere").reason
     assert ".onnx or .xml" in reason
     assert "teacher" not in reason
 
 
-def test_tasks_tell_whether_texts_are_pairs(small):
+def test_texts_per_row_follow_the_task(small):
     assert texts_per_row([one(small)]) == (1, 1)
     assert texts_per_row([one(small / "none.onnx")]) is None
 
 
 @pytest.mark.parametrize("kind", ["ranking", "multiple_choice"])
-def test_a_question_stands_before_any_number_of_texts(small, tmp_path, kind):
+def test_question_precedes_any_number_of_texts(small, tmp_path, kind):
     folder, info = shutil.copytree(small, tmp_path / "copy"), read_info(small)
     task = info.task.model_copy(update={"kind": kind, "text": ("query", "candidate")})
     write_info(folder, info.model_copy(update={"task": task}))

@@ -48,7 +48,7 @@ def made(*targets, grid=(), against="a"):
     )
 
 
-def test_a_table_tells_ratios_to_the_base_with_intervals():
+def test_table_has_ratios_to_the_base_with_intervals():
     compared, *_ = tables(made(session(a=latency(4.0), b=latency(2.0), c=FAILED)))
     assert compared.title.endswith("times faster than a")
     assert [row["faster"].split()[0] if row["faster"] else None for row in compared.rows] == ["1", "2.00", None]
@@ -56,7 +56,7 @@ def test_a_table_tells_ratios_to_the_base_with_intervals():
     assert "c: failed: the process ended with exit code 1" in compared.lines
 
 
-def test_a_base_without_a_figure_leaves_no_ratios_and_says_what_to_type():
+def test_base_without_figure_suggests_another_base():
     compared, *_ = tables(made(session(a=FAILED, b=latency(2.0))))
     assert compared.rows[1]["faster"] is None
     assert any("--against b" in line for line in compared.lines)
@@ -68,21 +68,21 @@ def test_one_model_has_no_ratios():
     assert "faster" not in compared.title
 
 
-def test_costs_leave_out_what_nobody_knows():
+def test_costs_without_values_have_no_column():
     _, costs = tables(made(session(a=latency(4.0, first_answer_seconds=1.234), b=FAILED)))
     assert [row["model"] for row in costs.rows] == ["a"]
     assert costs.columns == ["model", "rows/s", "first answer s", "size MB"]
     assert costs.rows[0]["first answer s"] == 1.23
 
 
-def test_energy_says_where_it_was_read_or_why_not():
+def test_energy_has_its_source_or_a_reason():
     told = latency(4.0, joules_per_row=0.0123, energy="RAPL package-0")
     costs = list(tables(made(session(a=told))))[1]
     assert costs.rows[0]["mJ/row"] == 12.3
     assert costs.lines == ["energy: RAPL package-0"]
 
 
-def test_limits_and_shares_are_told_where_they_are_known():
+def test_known_limits_and_shares_are_shown():
     kernel = KernelRate(value=84.2e9, kernel="a product", size="8 x 8 x 8")
     limits = MachineLimits(
         device="cpu",
@@ -111,7 +111,7 @@ def test_callers_have_a_table_of_their_own():
     assert table.lines == ["a, 2 callers: unstable: its laps differ by 30%"]
 
 
-def test_a_grid_is_a_row_a_cell_and_a_column_a_model():
+def test_grid_table_has_a_row_per_cell_and_a_column_per_model():
     unsteady = latency(1.0, status="unstable", reason="it swayed")
     cells = (session(1, a=latency(4.0), b=unsteady), session(8, a=latency(8.0), b=FAILED))
     (grid,) = tables(made(grid=cells))
@@ -124,7 +124,7 @@ def test_a_grid_is_a_row_a_cell_and_a_column_a_model():
     assert "at 8 x 64: b: the process ended with exit code 1" in grid.lines
 
 
-def test_noise_is_told_as_its_worst_and_only_what_is_known():
+def test_noise_is_summarised_by_its_worst_known_values():
     noises = [Noise(other_load=0.01, throttled=0), Noise(other_load=0.2, stolen=0.03)]
     words = describe_noise(noises)
     assert "20%" in words
@@ -133,14 +133,14 @@ def test_noise_is_told_as_its_worst_and_only_what_is_known():
     assert describe_noise([Noise(), Noise(stolen=0.004)]) == "no other activity that this system reports"
 
 
-def test_what_the_time_has_bought_is_the_widest_interval():
+def test_reached_precision_is_the_widest_interval():
     one = session(a=latency(4.0, 0.01), b=latency(2.0, 0.2))
     within = "medians within ±20% and ratios within ±5.0%"
     assert reached_precision(one, "a", 15.0) == f"12 s of a budget of 15 s bought {within}"
     assert reached_precision(one, "a", None) == f"12 s bought {within}"
 
 
-def test_settings_that_a_bench_has_no_use_for_are_not_written():
+def test_unused_settings_are_not_written():
     found = made(session(a=latency(4.0)))
     told = found.model_dump(mode="json")["settings"]
     assert {"rounds", "seconds", "budget", "callers"} <= set(told)
@@ -148,7 +148,7 @@ def test_settings_that_a_bench_has_no_use_for_are_not_written():
     assert Bench.model_validate_json(found.model_dump_json()) == found
 
 
-def test_a_share_that_is_small_or_missing_is_not_read_as_nothing():
+def test_small_and_missing_shares_are_not_shown_as_zero():
     one = session(a=latency(4.0), b=latency(4.0), c=latency(4.0))
     told = {
         "a": LimitShares(compute=0.004),
@@ -171,11 +171,11 @@ def test_a_share_that_is_small_or_missing_is_not_read_as_nothing():
         (12345.0, 500.0, "12345 [11845, 12845]"),
     ],
 )
-def test_an_interval_has_the_digits_that_mean_something(value, half, text):
+def test_interval_has_significant_digits(value, half, text):
     assert interval(Score(value=value, low=value - half, high=value + half)) == text
 
 
-def test_quiet_is_a_bare_line_for_each_model_and_session():
+def test_quiet_has_a_line_per_model_and_session():
     found = made(session(a=latency(4.0), b=FAILED), grid=(session(a=latency(4.0), b=FAILED),))
     rows = quiet_rows(found)
     assert [(row["model"], row["status"], row["reason"]) for row in rows] == [
@@ -188,7 +188,7 @@ def test_quiet_is_a_bare_line_for_each_model_and_session():
 
 
 @pytest.mark.parametrize("width", [40, 80, 160])
-def test_everything_can_be_read_at_any_width(monkeypatch, width):
+def test_tables_are_readable_at_any_width(monkeypatch, width):
     class Terminal(io.StringIO):
         def isatty(self):
             return True

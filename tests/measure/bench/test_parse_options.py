@@ -49,7 +49,7 @@ def test_a_target_is_given_once():
 
 
 @pytest.mark.parametrize("texts", [["batch=1,8", "length=32,data"], ["batch=1,8 length=32,data"]])
-def test_a_grid_in_one_option_or_two(texts):
+def test_grid_in_one_option_or_two(texts):
     assert read_grid(texts) == GridOptions(batch=(1, 8), length=(32, "data"))
 
 
@@ -107,7 +107,7 @@ def test_settings_keep_their_defaults():
         ({"rounds": 5, "budget": "5s"}, "--budget and --rounds cannot be combined"),
     ],
 )
-def test_settings_that_cannot_be(given, message):
+def test_invalid_settings_are_refused(given, message):
     with pytest.raises(UsageError, match=message):
         read_settings(**given)
 
@@ -141,7 +141,7 @@ def test_pairs_have_a_tab_between(tmp_path):
             read_texts(path, (2, 2))
 
 
-def test_where_no_model_says_the_first_line_tells_whether_there_are_pairs(tmp_path):
+def test_first_line_decides_about_pairs_without_a_task(tmp_path):
     path = tmp_path / "texts.txt"
     path.write_bytes(b"\xef\xbb\xbfa film\ta plot\r\n")
     assert read_texts(path, None) == [("a film", "a plot")]
@@ -150,7 +150,7 @@ def test_where_no_model_says_the_first_line_tells_whether_there_are_pairs(tmp_pa
         read_texts(path, None)
 
 
-def test_the_least_rounds_are_those_of_a_recipe():
+def test_minimum_rounds_equal_those_of_a_recipe():
     Measure(rounds=MIN_ROUNDS)
     with pytest.raises(ValidationError):
         Measure(rounds=MIN_ROUNDS - 1)
@@ -160,22 +160,22 @@ class TestLengths:
     LONG = Target(device="cpu", length=64)
     DATA = Target(device="cpu", length="data")
 
-    def test_the_default_stands_in_where_there_are_no_texts(self):
+    def test_default_length_is_used_without_texts(self):
         assert with_lengths([CPU, self.LONG], GridOptions(), False, 128)[0].length == 128
         assert with_lengths([CPU, self.LONG], GridOptions(), True, 128)[0].length == "data"
 
-    def test_texts_are_needed_where_they_are_asked_for(self):
+    def test_length_data_needs_texts(self):
         for targets, cells in (([self.DATA], GridOptions()), ([CPU], GridOptions(length=("data",)))):
             with pytest.raises(UsageError, match="add --texts FILE"):
                 with_lengths(targets, cells, False, 128)
 
-    def test_texts_that_no_session_would_read(self):
+    def test_unused_texts_are_refused(self):
         with pytest.raises(UsageError, match="--texts is not used"):
             with_lengths([self.LONG], GridOptions(), True, 128)
         with_lengths([self.LONG], GridOptions(length=("data",)), True, 128)
 
 
-def test_what_the_models_cannot_read_is_told_by_its_line(tmp_path):
+def test_unreadable_text_is_reported_with_its_line(tmp_path):
     def check(text):
         if len(text) < 3:
             raise UsageError("too few choices.")

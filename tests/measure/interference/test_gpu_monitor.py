@@ -54,24 +54,24 @@ def watch(monkeypatch):
     return find
 
 
-def test_on_the_cpu_there_is_nothing_to_watch():
+def test_cpu_has_no_gpu_monitor():
     found = GpuMonitor.find("cpu")
     assert found.missing is found.clock_limits() is found.other_load(0) is None
 
 
-def test_without_nvml_the_reason_is_told(monkeypatch, watch):
+def test_missing_nvml_has_a_reason(monkeypatch, watch):
     assert watch(refuse=True).missing == "not watched on CUDA: NVML reports: Not Supported"
     monkeypatch.setitem(sys.modules, "pynvml", None)
     missing = GpuMonitor.find("cuda").missing or ""
     assert missing.startswith("not watched on CUDA: nvidia-ml-py is not installed")
 
 
-def test_what_holds_the_clock_down_is_named_once(watch):
+def test_clock_limits_are_named_once(watch):
     assert watch(bits=0x01 | 0x02).clock_limits() == ()  # idle, or clocks that a user has set
     assert watch(bits=0x20 | 0x40 | 0x04).clock_limits() == ("its power limit", "heat")
 
 
-def test_the_work_of_others_is_what_is_not_the_sessions_own(watch):
+def test_other_load_excludes_the_sessions_own_processes(watch):
     mine, other = os.getpid(), 1
     assert watch(samples=[(mine, 5, 90), (other, 5, 20), (other, 9, 40)]).other_load(100) == pytest.approx(0.3)
     assert watch(samples=[(mine, 5, 90), (other, -5, 20)]).other_load(100) == 0.0

@@ -34,7 +34,7 @@ def counters(clock: float, processor: float, own: int, stolen: int, other: int, 
     return Counters(clock, processor, parse_ticks(STAT.format(own, stolen, other)), preempted, None)
 
 
-def test_what_others_took_is_what_the_worker_did_not(monkeypatch):
+def test_other_load_excludes_the_workers_own_time(monkeypatch):
     monitor = InterferenceMonitor(own=(0,), neighbours=((1,),))
     monkeypatch.setattr(
         InterferenceMonitor, "read", lambda _: counters(12.0, 6.5, own=300, stolen=10, other=150, preempted=40)
@@ -53,14 +53,14 @@ def test_what_others_took_is_what_the_worker_did_not(monkeypatch):
     assert noise.throttled is None
 
 
-def test_shares_are_shares_also_where_ticks_round():
+def test_shares_are_clipped_to_0_and_1():
     noise = aggregate([Interference(elapsed=1.0, busy=-0.02, stolen=0.0, neighbours=(1.02,))], CORES)
     assert noise is not None
     assert noise.other_load == 0.0
     assert noise.beside == 1.0
 
 
-def test_nothing_is_said_of_what_was_too_short_or_not_told():
+def test_short_or_unknown_interference_is_none():
     short = aggregate([Interference(elapsed=0.05, busy=0.05)], CORES)
     assert short is not None
     assert short.other_load is None
@@ -69,7 +69,7 @@ def test_nothing_is_said_of_what_was_too_short_or_not_told():
     assert unknown == Noise()
 
 
-def test_a_listener_on_unknown_cores_hears_nothing_of_them():
+def test_monitor_of_unknown_cores_reports_none():
     monitor = InterferenceMonitor(own=(4096,))
     turn = monitor.since(monitor.read())
     assert turn.busy is None
@@ -77,7 +77,7 @@ def test_a_listener_on_unknown_cores_hears_nothing_of_them():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counters of Linux")
-def test_a_listener_hears_this_machine():
+def test_monitor_reads_this_machine():
     monitor = InterferenceMonitor(own=(min(cpu_ticks()),))
     turn = monitor.since(monitor.read())
     assert turn.busy is not None
@@ -95,18 +95,18 @@ def test_a_listener_hears_this_machine():
         (Noise(throttled=3), "throttled it 3 times"),
     ],
 )
-def test_what_was_seen_is_named(noise, words):
+def test_instabilities_are_described(noise, words):
     (reason,) = instabilities(noise, timed(1.0, 1.0, 1.0))
     assert words in reason
 
 
-def test_a_quiet_machine_is_believed():
+def test_quiet_machine_is_stable():
     quiet = Noise(other_load=0.02, waited=0.01, beside=0.1, stolen=0.0, preempted=9.0, throttled=0)
     assert instabilities(quiet, timed(1.0, 1.0)) == []
     assert instabilities(None, timed(1.0), None) == []
 
 
-def test_waits_in_line_count_but_not_for_the_process_s_own_threads():
+def test_short_waits_of_own_threads_are_ignored():
     calls = [np.array([1.0, 1.0, 4.0]), np.array([1.0, 1.0, 2.0])]
     neighbour = [np.array([0.0, 0.1, 3.0]), np.array([0.2, 0.0, 1.0])]
     assert wait_share(calls, neighbour) == pytest.approx(0.4)
@@ -115,13 +115,13 @@ def test_waits_in_line_count_but_not_for_the_process_s_own_threads():
     assert wait_share([], []) is None
 
 
-def test_spread_speaks_for_itself_and_all_is_told():
+def test_spread_and_load_are_both_reported():
     found = instabilities(Noise(other_load=0.4), timed(1.0, spread=0.25))
     assert found[0] == "the rounds' medians spread by 25%, more than 10%"
     assert len(found) == 2
 
 
-def test_laps_under_load_are_judged_apart():
+def test_laps_under_load_are_checked():
     quiet = Interference(elapsed=1.0, busy=0.0, stolen=0.0, neighbours=(0.0,))
     assert lap_instabilities([quiet, quiet], [100.0, 95.0], CORES) == []
     (reason,) = lap_instabilities([quiet, quiet], [100.0, 80.0], CORES)
@@ -132,13 +132,13 @@ def test_laps_under_load_are_judged_apart():
     assert reason == "other work used 50% of its cores"
 
 
-def test_warming_up_that_did_not_end_is_told():
+def test_unsteady_warm_up_is_reported():
     assert warm_up_instabilities(0, 1) == warm_up_instabilities(1, 10) == []
     assert warm_up_instabilities(1, 1) == ["call times were not steady after warm-up"]
     assert warm_up_instabilities(3, 10) == ["call times were not steady after warm-up in 3 of 10 processes"]
 
 
-def test_an_accelerator_that_others_used_or_that_was_held_down_is_named():
+def test_load_and_throttling_of_the_accelerator_are_reported():
     turns = [
         Interference(elapsed=1.0, device_load=share, device_held=held) for share, held in ((0.3, ()), (0.1, ("heat",)))
     ]

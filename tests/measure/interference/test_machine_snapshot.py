@@ -5,7 +5,7 @@ from compress.measure.interference import machine_snapshot
 from compress.measure.interference.machine_snapshot import MachineSnapshot, snapshot_machine
 
 
-def test_what_is_around():
+def test_snapshot_of_this_machine():
     found = snapshot_machine()
     assert found.fingerprint == describe().fingerprint
     assert 1 <= found.cores <= found.cores_of_machine

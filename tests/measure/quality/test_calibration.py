@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compress.measure import BootstrapScorer
-from compress.measure.quality.calibration import bin_places, calibrate
+from compress.measure.quality.calibration import assign_bins, calibrate
 from compress.measure.quality.quality_result import Bin, Calibration
 from compress.measure.result_base import Score
 from compress.model_info import TaskInfo
@@ -53,7 +53,7 @@ def test_error_agrees_with_counting_bin_by_bin():
     )
 
 
-def test_a_model_that_says_too_much():
+def test_over_confident_model():
     answers, gold = calibrated(2000, np.random.default_rng(1), shift=0.2)
     found = look(answers, gold)
     assert found.over_confident
@@ -62,7 +62,7 @@ def test_a_model_that_says_too_much():
     assert found.error.low > found.by_chance
 
 
-def test_a_model_that_says_too_little():
+def test_under_confident_model():
     found = look(*calibrated(2000, np.random.default_rng(1), shift=-0.1))
     assert not found.over_confident
     assert found.lean == "underconfident"
@@ -76,7 +76,7 @@ def test_a_calibrated_model_is_above_chance_one_time_in_twenty():
     assert all(0.0 <= each.error.low <= each.error.value <= each.error.high for each in found)
 
 
-def test_right_on_average_leans_neither_way():
+def test_right_on_average_is_neither_over_nor_under_confident():
     random = np.random.default_rng(4)
     found = [look(*calibrated(30, random), resampling=100) for _ in range(60)]
     assert sum(each.lean != "neither" for each in found) <= 8
@@ -84,7 +84,7 @@ def test_right_on_average_leans_neither_way():
     assert (sure.lean, sure.over_confident) == ("neither", False)
 
 
-def test_sure_of_one_half_and_unsure_of_the_other_leans_neither_way():
+def test_opposite_errors_cancel_on_average():
     said = np.array([0.99] * 50 + [0.51] * 50)
     gold = np.array([0] * 25 + [1] * 25 + [0] * 50)
     found = look(stated(said), gold)
@@ -92,7 +92,7 @@ def test_sure_of_one_half_and_unsure_of_the_other_leans_neither_way():
     assert found.lean == "neither"
 
 
-def test_draws_take_rows_with_all_their_decisions():
+def test_resamples_draw_rows_with_all_their_decisions():
     random = np.random.default_rng(3)
     gold = random.integers(0, 2, (50, 3)).astype(np.float32)
     answers = random.random((50, 3)).astype(np.float32)
@@ -100,8 +100,8 @@ def test_draws_take_rows_with_all_their_decisions():
     found = calibrate(drawn, answers, gold)
     assert sum(each.rows for each in found.bins) == 150
     sure = kind.confidence(answers, gold)
-    places, errors = bin_places(sure.stated), []
-    for times in np.concatenate(list(drawn.times(50))):
+    places, errors = assign_bins(sure.stated), []
+    for times in np.concatenate(list(drawn.resample_counts(50))):
         weights = times[sure.row] * (sure.right - sure.stated)
         errors.append(sum(abs(weights[places == place].sum()) for place in set(places)) / times[sure.row].sum())
     low, high = np.quantile(errors, (0.025, 0.975))
@@ -112,11 +112,11 @@ def test_draws_take_rows_with_all_their_decisions():
 
 def test_equal_confidences_share_a_bin_whatever_their_order():
     said = np.array([0.9] * 50 + [0.6, 0.7, 0.8])
-    places = bin_places(said)
+    places = assign_bins(said)
     assert len(set(places[:50])) == 1
     assert set(places) == set(range(places.max() + 1))
     order = np.random.default_rng(0).permutation(53)
-    assert (bin_places(said[order]) == places[order]).all()
+    assert (assign_bins(said[order]) == places[order]).all()
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5])
@@ -137,7 +137,7 @@ def test_scores_have_no_calibration():
     assert look(np.linspace(0, 1, 9), np.linspace(0, 1, 9), task) is None
 
 
-def test_certainty_that_rounding_took_beyond_one_is_certainty():
+def test_rounding_beyond_one_counts_as_certainty():
     found = Calibration(
         error=Score(value=0.0, low=0.0, high=0.0), bins=(Bin(confidence=1.0 + 2e-16, correct=1.0, rows=9),)
     )

@@ -14,7 +14,7 @@ TEACHERS = np.array([[0.9, 0.1], [0.4, 0.6], [0.9, 0.1], [0.5, 0.5]])
 GOLD = np.array([0, 1, 0, 1])
 
 
-def test_other_decisions_come_first_and_last_digits_not_at_all():
+def test_different_decisions_come_first_and_rounding_is_ignored():
     ours = np.array([[0.51, 0.49], [0.9, 0.1], [0.9, 0.1], [0.7, 0.3]])
     teachers = np.array([[0.49, 0.51], [0.6, 0.4], [0.90007, 0.09993], [0.74, 0.26]])
     found = largest_disagreements(KINDS["classification"], CLASSES, ours, teachers, GOLD)
@@ -22,21 +22,21 @@ def test_other_decisions_come_first_and_last_digits_not_at_all():
     assert largest_disagreements(KINDS["classification"], CLASSES, ours[2:], teachers[2:], GOLD[2:]) == ()
 
 
-def test_scores_are_apart_by_their_own_spread():
+def test_score_distances_use_their_spread():
     task = CLASSES.model_copy(update={"kind": "regression", "labels": (), "metric": "mse"})
     gold = np.array([0.0, 100.0, 50.0])
     found = largest_disagreements(KINDS["regression"], task, gold + np.array([1.0, 5.0, 0.0]), gold, gold)
     assert [each.row for each in found] == [1]
 
 
-def test_cosines_are_apart_by_the_spread_of_labels_from_0_to_1():
+def test_cosine_distances_use_the_spread_of_labels():
     task = CLASSES.model_copy(update={"kind": "similarity", "labels": (), "metric": "spearman", "range": (0.0, 100.0)})
     gold, teachers = np.array([0.0, 100.0, 50.0]), np.array([0.0, 1.0, 0.5])
     found = largest_disagreements(KINDS["similarity"], task, teachers + np.array([0.01, -0.05, 0.0]), teachers, gold)
     assert [each.row for each in found] == [1]
 
 
-def test_the_furthest_come_first_and_equal_answers_not_at_all():
+def test_largest_distances_come_first_without_equal_predictions():
     found = largest_disagreements(KINDS["classification"], CLASSES, OURS, TEACHERS, GOLD)
     assert [each.row for each in found] == [2, 1, 3]
     assert found[0].model_dump() == {
@@ -48,7 +48,7 @@ def test_the_furthest_come_first_and_equal_answers_not_at_all():
     }
 
 
-def test_no_more_than_asked_for_and_in_the_order_of_a_full_sort():
+def test_disagreements_are_limited_and_sorted():
     random = np.random.default_rng(0)
     ours, theirs = random.normal(size=(2, 200)).round(1)
     task = CLASSES.model_copy(update={"kind": "regression", "labels": (), "metric": "mse"})
@@ -65,7 +65,7 @@ def test_a_kind_without_distances_has_no_disagreements():
     assert largest_disagreements(Mute(), CLASSES, OURS, TEACHERS, GOLD) == ()
 
 
-def test_the_file_holds_the_rows_and_the_facts_do_not(tmp_path):
+def test_disagreement_file_has_texts_and_the_report_does_not(tmp_path):
     rows = [{"text": f"text {number} é", "text_pair": None, "label": int(GOLD[number])} for number in range(4)]
     found = largest_disagreements(KINDS["classification"], CLASSES, OURS, TEACHERS, GOLD)
     assert not any("text" in str(each.model_dump()) for each in found)
@@ -82,6 +82,6 @@ def test_the_file_holds_the_rows_and_the_facts_do_not(tmp_path):
     assert set(lines[0]) == {"model", "row", "distance", "ours", "teachers", "gold", "text"}
 
 
-def test_a_place_that_cannot_be_written_is_told(tmp_path):
+def test_unwritable_path_is_reported(tmp_path):
     with pytest.raises(CompressError, match=r"disagreements\.jsonl cannot be written: No such file"):
         write_disagreements(tmp_path / "missing" / "disagreements.jsonl", [], {})

@@ -25,7 +25,7 @@ def distance(left: str, right: str) -> int:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_typo_is_one_edit_in_a_long_word_behind_its_first_letter(seed):
+def test_typo_is_one_edit_after_the_first_letter_of_a_long_word(seed):
     found = typos("strange", Random(seed))
     assert distance("strange", found) == 1
     assert found[0] == "s"
@@ -66,12 +66,12 @@ def test_truncation_leaves_half_and_at_least_a_word(text, expected):
 @pytest.mark.parametrize(
     "text", ["", " ", "a", "no way", "12345 !!!", "na\u00efve caf\u00e9s \u00fcber", "\U0001f600" * 50, "x" * 5000]
 )
-def test_any_text_can_be_changed(name, text):
+def test_every_text_can_be_perturbed(name, text):
     assert isinstance(PERTURBATIONS[name](text, Random(1)), str)
 
 
 @pytest.mark.parametrize("name", PERTURBATIONS)
-def test_rows_change_by_seed_and_place_alone(name):
+def test_perturbation_depends_on_seed_and_index_only(name):
     rows = [{"text": TEXT, "text_pair": TEXT if place % 2 else None, "label": place} for place in range(6)]
     kept = [dict(row) for row in rows]
     found = list(PerturbedRows(rows, KIND, name, seed=5))
@@ -91,14 +91,14 @@ class Choice:
     perturbable = ("question", "choices")
 
 
-def test_only_fields_that_may_change_do_and_lists_text_by_text():
+def test_only_changeable_fields_are_perturbed():
     row = {"question": "Who", "choices": ["Ann", "Bob"], "context": "Ann saw Bob", "label": 0}
     assert list(PerturbedRows([row], Choice(), "uppercase", 0)) == [
         {"question": "WHO", "choices": ["ANN", "BOB"], "context": "Ann saw Bob", "label": 0}
     ]
 
 
-def test_unknown_names_and_kinds_without_changeable_text_are_told():
+def test_unknown_perturbations_and_kinds_without_text_are_refused():
     with pytest.raises(UsageError, match="no perturbation is called 'typo'; did you mean typos"):
         list(PerturbedRows([], KIND, "typo", 0))
     fixed = Choice()

@@ -50,7 +50,7 @@ def test_classification_scores_classes_and_difference(gold):
     assert (found.truncated, found.batch, found.larger_is_better) == (0.1, 8, True)
 
 
-def test_a_metric_that_is_no_share_of_right_rows_is_bootstrapped(gold):
+def test_metric_other_than_accuracy_is_bootstrapped(gold):
     task = CLASSES.model_copy(update={"metric": "matthews"})
     found = score_model(
         KINDS["classification"], task, noisy(gold, 60), gold, teacher_answers=noisy(gold, 20), resampling=200
@@ -92,7 +92,7 @@ def test_regression_has_no_decisions():
     assert found.versus_teacher.test == "paired bootstrap"
 
 
-def test_an_error_metric_turns_its_difference_around():
+def test_difference_of_an_error_metric_is_negated():
     gold = np.linspace(0, 5, 80)
     task = SCORES.model_copy(update={"metric": "mse"})
     found = score_model(KINDS["regression"], task, gold + 1.0, gold, teacher_answers=gold + 0.5, resampling=100)
@@ -102,13 +102,13 @@ def test_an_error_metric_turns_its_difference_around():
     assert found.versus_teacher.value == pytest.approx(-0.75)
 
 
-def test_bad_answers_are_refused(gold):
+def test_invalid_predictions_are_refused(gold):
     kind = KINDS["classification"]
     broken = noisy(gold, 0)
     broken[3, 1] = np.nan
     with pytest.raises(ModelError, match="not finite numbers on 1 of 400 rows"):
         score_model(kind, CLASSES, broken, gold)
-    with pytest.raises(ModelError, match="399 answers were given for 400 rows"):
+    with pytest.raises(ModelError, match="399 predictions for 400 rows"):
         score_model(kind, CLASSES, noisy(gold, 0)[1:], gold)
     with pytest.raises(ModelError, match="no rows to score"):
         score_model(kind, CLASSES, noisy(gold, 0)[:0], gold[:0])
@@ -116,7 +116,7 @@ def test_bad_answers_are_refused(gold):
         score_model(kind, CLASSES.model_copy(update={"metric": "acuracy"}), noisy(gold, 0), gold)
 
 
-def test_perfect_scores_of_another_metric_are_not_taken_for_shares():
+def test_mcnemar_is_used_for_accuracy_only():
     gold = np.array([0, 1, 2] * 20)
     task = CLASSES.model_copy(update={"metric": "macro_f1"})
     found = score_model(
@@ -126,7 +126,7 @@ def test_perfect_scores_of_another_metric_are_not_taken_for_shares():
     assert found.versus_teacher.test == "paired bootstrap"
 
 
-def test_only_test_is_looked_at_closely(gold):
+def test_only_test_has_detailed_scores(gold):
     kind, answers, teacher = KINDS["classification"], noisy(gold, 60), noisy(gold, 20)
     more = {
         "teacher_answers": teacher,
@@ -153,7 +153,7 @@ def test_only_test_is_looked_at_closely(gold):
     assert hidden.primary == found.primary
 
 
-def test_what_was_kept_before_these_facts_existed_still_loads(gold):
+def test_older_results_still_load(gold):
     found = score_model(KINDS["classification"], CLASSES, noisy(gold, 60), gold, resampling=100)
     kept = found.model_dump(mode="json")
     for name in ("calibration", "by_length", "slices", "robustness", "disagreements"):
@@ -178,11 +178,11 @@ class Counting:
         return self.kind.weighted_scores(*arguments)
 
 
-def test_each_set_of_answers_is_scored_once_whoever_is_compared_with_it(gold):
+def test_predictions_are_scored_once_for_all_comparisons(gold):
     kind = Counting(KINDS["classification"])
     drawn = BootstrapScorer(kind, CLASSES, resampling=100, seed=3)
     teacher, student = noisy(gold, 20), noisy(gold, 60)
-    found = [score_model(kind, CLASSES, student, gold, teacher_answers=teacher.copy(), drawn=drawn) for _ in range(3)]
+    found = [score_model(kind, CLASSES, student, gold, teacher_answers=teacher.copy(), scorer=drawn) for _ in range(3)]
     assert kind.scored == 2
     assert (
         found[0]
@@ -192,11 +192,11 @@ def test_each_set_of_answers_is_scored_once_whoever_is_compared_with_it(gold):
 
 
 @pytest.mark.parametrize("rows", [40, 700])
-def test_draws_are_the_same_kept_or_drawn_again(rows, monkeypatch):
+def test_cached_resamples_equal_new_ones(rows, monkeypatch):
     kept = BootstrapScorer(KINDS["classification"], CLASSES, resampling=100)
-    monkeypatch.setattr("compress.measure.quality.bootstrap_scorer.KEPT", 0)
+    monkeypatch.setattr("compress.measure.quality.bootstrap_scorer.CACHED_BYTES", 0)
     again = BootstrapScorer(KINDS["classification"], CLASSES, resampling=100)
-    first, second, third = (np.concatenate(list(each.times(rows))) for each in (kept, kept, again))
+    first, second, third = (np.concatenate(list(each.resample_counts(rows))) for each in (kept, kept, again))
     assert (first == second).all()
     assert (first == third).all()
     assert (first.sum(axis=1) == rows).all()

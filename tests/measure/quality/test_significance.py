@@ -4,7 +4,7 @@ import pytest
 from compress.measure.quality.significance import (
     basic_interval,
     bootstrap,
-    drawn_times,
+    draw_counts,
     mcnemar,
     paired_p_value,
     percentile_interval,
@@ -22,7 +22,7 @@ def test_interval_covers_the_true_value_about_as_often_as_it_says():
     assert 88 <= covered <= 100
 
 
-def test_same_seed_same_draws():
+def test_same_seed_gives_same_resamples():
     one, two = (np.stack(list(resamples(30, 5, seed=7))) for _ in range(2))
     assert (one == two).all()
     assert (one != np.stack(list(resamples(30, 5, seed=8)))).any()
@@ -72,14 +72,14 @@ def test_paired_p_value():
 
 
 @pytest.mark.parametrize("together", [1, 100, 1 << 20])
-def test_times_count_the_rows_of_the_same_draws(together, monkeypatch):
-    monkeypatch.setattr("compress.measure.quality.significance.TOGETHER", together)
-    times = np.concatenate(list(drawn_times(30, 25, seed=7)))
+def test_counts_match_the_resamples(together, monkeypatch):
+    monkeypatch.setattr("compress.measure.quality.significance.BLOCK", together)
+    times = np.concatenate(list(draw_counts(30, 25, seed=7)))
     slow = [[list(drawn).count(row) for row in range(30)] for drawn in resamples(30, 25, seed=7)]
     assert times.tolist() == slow
 
 
-def test_the_basic_interval_turns_the_surplus_around_and_holds_the_value():
+def test_basic_interval_reflects_the_bias_and_contains_the_value():
     found = basic_interval(0.10, np.linspace(0.11, 0.15, 1001))
     assert (found.low, found.high) == pytest.approx((0.051, 0.10))
     found = basic_interval(0.01, np.linspace(0.0, 0.05, 1001))
@@ -87,7 +87,7 @@ def test_the_basic_interval_turns_the_surplus_around_and_holds_the_value():
     assert found.high == pytest.approx(0.02 - 0.00125)
 
 
-def test_the_binomial_tail_and_the_chi_square_meet():
+def test_binomial_and_chi_square_agree_at_the_limit():
     """Both forms of McNemar's test on either side of the number of rows where one takes over."""
     for only_first in (430, 470, 500):
         right = np.repeat([True, False], [only_first, 1000 - only_first])

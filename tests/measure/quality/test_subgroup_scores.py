@@ -3,7 +3,7 @@ import pytest
 
 from compress.errors import UsageError
 from compress.measure import BootstrapScorer, score_model
-from compress.measure.quality.subgroup_scores import ENOUGH_ROWS, MOST_VALUES, by_column, by_length, score_groups
+from compress.measure.quality.subgroup_scores import MAX_VALUES, MIN_ROWS, by_column, by_length, score_groups
 from compress.model_info import TaskInfo
 from compress.tasks import KINDS
 from compress.tasks.kinds.token_classification import PREDICTION
@@ -15,7 +15,7 @@ def sizes(groups):
     return {group.name: len(group.rows) for group in groups}
 
 
-def test_lengths_are_told_apart_by_quartiles():
+def test_lengths_are_grouped_by_quartiles():
     lengths = np.random.default_rng(0).permutation(np.arange(10, 110))
     groups = by_length(lengths)
     assert sizes(groups) == {"10-34 pieces": 25, "35-59 pieces": 25, "60-84 pieces": 25, "85-109 pieces": 25}
@@ -23,12 +23,12 @@ def test_lengths_are_told_apart_by_quartiles():
     assert lengths[groups[0].rows].max() < lengths[groups[1].rows].min()
 
 
-def test_equal_lengths_are_never_told_apart():
+def test_equal_lengths_share_a_group():
     assert sizes(by_length([8] * 90 + [9, 10, 11])) == {"8 pieces": 90, "9-11 pieces": 3}
     assert sizes(by_length([128] * 40)) == {"128 pieces": 40}
 
 
-def test_values_of_a_column_come_by_frequency():
+def test_column_values_are_ordered_by_frequency():
     groups = by_column("source", ["web"] * 3 + ["book"] * 5 + ["web"] * 4 + ["(empty)"])
     assert [(group.name, group.rows.tolist()) for group in groups] == [
         ("web", [0, 1, 2, 8, 9, 10, 11]),
@@ -37,10 +37,10 @@ def test_values_of_a_column_come_by_frequency():
     ]
 
 
-def test_rare_values_are_put_together():
+def test_rare_values_share_a_group():
     values = [f"user {number}" for number in range(50) for _ in range(60 - number)]
     groups = by_column("user", values)
-    assert len(groups) == MOST_VALUES + 1
+    assert len(groups) == MAX_VALUES + 1
     assert groups[0].name == "user 0"
     assert groups[-1].name == "30 other values"
     assert sum(sizes(groups).values()) == len(values)
@@ -68,7 +68,7 @@ def scored():
     return np.eye(2)[answers], np.eye(2)[teacher], gold
 
 
-def test_a_slice_scores_as_its_rows_alone(scored):
+def test_slice_scores_equal_those_of_its_rows(scored):
     answers, teacher, gold = scored
     values = ["x" if row % 3 else "y" for row in range(300)]
     kind = KINDS["classification"]
@@ -84,36 +84,36 @@ def test_a_slice_scores_as_its_rows_alone(scored):
 
 def test_too_few_rows_have_no_score_but_a_reason(scored):
     answers, _, gold = scored
-    values = ["x"] * (ENOUGH_ROWS - 1) + ["y"] * (301 - ENOUGH_ROWS)
+    values = ["x"] * (MIN_ROWS - 1) + ["y"] * (301 - MIN_ROWS)
     few = score_groups(BootstrapScorer(KINDS["classification"], CLASSES, 100), by_column("c", values), answers, gold)[1]
     assert (few.name, few.rows, few.primary, few.reason) == ("x", 29, None, "fewer than 30 rows")
 
 
-def test_a_correlation_means_nothing_on_one_answer(scored):
+def test_correlation_is_undefined_for_one_value(scored):
     answers, _, gold = scored
     task = CLASSES.model_copy(update={"metric": "matthews"})
     groups = by_column("c", [str(value) for value in gold])
     found = score_groups(BootstrapScorer(KINDS["classification"], task, 100), groups, answers, gold)
     assert {score.primary for score in found} == {None}
-    assert found[0].reason == "matthews means nothing where every row has the same answer"
+    assert found[0].reason == "matthews is undefined where every row has the same answer"
     plain = score_groups(BootstrapScorer(KINDS["classification"], CLASSES, 100), groups, answers, gold)
     assert all(score.primary is not None for score in plain)
 
 
-def test_sentences_without_any_entity_have_one_answer_however_long():
+def test_sentences_without_entities_agree_at_any_length():
     task = CLASSES.model_copy(update={"kind": "token_classification", "labels": ("O", "B-x", "I-x"), "metric": "f1"})
-    gold = np.zeros((2 * ENOUGH_ROWS, 3), np.int16)
+    gold = np.zeros((2 * MIN_ROWS, 3), np.int16)
     gold[::2, 2] = -1  # shorter by a word
-    gold[ENOUGH_ROWS:, 0] = 1
+    gold[MIN_ROWS:, 0] = 1
     answers = np.zeros(gold.shape, PREDICTION)
     answers["tag"] = gold
-    values = ["none"] * ENOUGH_ROWS + ["one"] * ENOUGH_ROWS
+    values = ["none"] * MIN_ROWS + ["one"] * MIN_ROWS
     none, one = score_groups(BootstrapScorer(KINDS[task.kind], task, 50), by_column("c", values), answers, gold)
-    assert none.reason == "f1 means nothing where every row has the same answer"
+    assert none.reason == "f1 is undefined where every row has the same answer"
     assert one.primary.value == 1.0
 
 
 def test_slices_of_other_rows_are_refused(scored):
     answers, _, gold = scored
-    with pytest.raises(UsageError, match="the slices hold 2 rows where 300 were scored"):
+    with pytest.raises(UsageError, match="the slices have 2 rows and 300 were scored"):
         score_groups(BootstrapScorer(KINDS["classification"], CLASSES, 100), by_column("c", ["x", "y"]), answers, gold)

@@ -48,13 +48,13 @@ def torch(monkeypatch):
     return make
 
 
-def test_nothing_is_held_from_the_cpu(nvml):
+def test_cpu_uses_no_device_memory(nvml):
     nvml((os.getpid(), 7))
     assert device_memory("cpu") == DeviceMemory()
 
 
 @pytest.mark.parametrize("used", [True, False])
-def test_all_runtimes_are_told_of_alike(nvml, torch, used):
+def test_device_memory_of_all_runtimes_is_read_from_nvml(nvml, torch, used):
     nvml((1, 9), (os.getpid(), 7))
     torch(used)
     found = device_memory("cuda")
@@ -62,7 +62,7 @@ def test_all_runtimes_are_told_of_alike(nvml, torch, used):
 
 
 @pytest.mark.parametrize("processes", [(), ((os.getpid(), None),)])
-def test_torch_tells_its_own_where_nvml_does_not(nvml, torch, processes):
+def test_torch_is_used_where_nvml_does_not_list_the_process(nvml, torch, processes):
     nvml(*processes)
     torch(used=True)
     assert device_memory("cuda").bytes == 5
@@ -72,7 +72,7 @@ def test_torch_tells_its_own_where_nvml_does_not(nvml, torch, processes):
     assert "NVML does not list this process" in device_memory("cuda").source
 
 
-def test_reasons_are_told(nvml, torch, monkeypatch):
+def test_reasons_are_reported(nvml, torch, monkeypatch):
     torch(used=False)
     nvml(refuse="Not Supported")
     assert device_memory("cuda") == DeviceMemory(

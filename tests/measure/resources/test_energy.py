@@ -43,7 +43,7 @@ def test_packages_add_up_and_count_once(tmp_path, zone):
     assert {"package-0", "package-1"} == set(meter.source.removeprefix("RAPL ").split(", "))
 
 
-def test_a_counter_that_starts_again(tmp_path, zone):
+def test_wrapped_counter_is_continued(tmp_path, zone):
     zone("intel-rapl:0", "package-0", 999)
     meter = EnergyMeter.find("cpu", tmp_path)
     before = meter.read()
@@ -53,7 +53,7 @@ def test_a_counter_that_starts_again(tmp_path, zone):
     assert meter.read() - before == pytest.approx(6)
 
 
-def test_a_counter_that_goes_away(tmp_path, zone):
+def test_removed_counter_reads_none(tmp_path, zone):
     path = zone("intel-rapl:0", "package-0", 1)
     meter = EnergyMeter.find("cpu", tmp_path)
     (path / "energy_uj").unlink()
@@ -66,7 +66,7 @@ def test_no_counters(tmp_path):
     assert meter.read() is None
 
 
-def test_counters_for_the_administrator_alone(tmp_path, zone, monkeypatch):
+def test_unreadable_counters_are_reported(tmp_path, zone, monkeypatch):
     path = zone("intel-rapl:0", "package-0", 1)
 
     def refuse(self, *arguments, **options):
@@ -78,7 +78,7 @@ def test_counters_for_the_administrator_alone(tmp_path, zone, monkeypatch):
     assert meter.read() is None
 
 
-def test_counters_that_make_no_sense(tmp_path, zone):
+def test_invalid_counters_are_reported(tmp_path, zone):
     (zone("intel-rapl:0", "package-0", 1) / "energy_uj").write_text("much\n")
     assert "cannot be read" in EnergyMeter.find("cpu", tmp_path).source
 
@@ -117,7 +117,7 @@ def test_an_accelerator(monkeypatch, visible, joules):
     assert meter.read() == pytest.approx(joules)
 
 
-def test_accelerators_that_differ_are_not_mixed_up(monkeypatch):
+def test_different_accelerators_need_an_explicit_order(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", nvml(["H200", "T4"]))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
@@ -126,7 +126,7 @@ def test_accelerators_that_differ_are_not_mixed_up(monkeypatch):
     assert EnergyMeter.find("cuda").source == "NVML H200"
 
 
-def test_an_accelerator_that_does_not_count(monkeypatch):
+def test_accelerator_without_energy_counter(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", nvml(["old"], refuse="Not Supported"))
     meter = EnergyMeter.find("cuda")
     assert meter.source == "not measured: NVML reports: Not Supported"

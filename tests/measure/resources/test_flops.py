@@ -23,18 +23,18 @@ def test_a_layer_by_hand():
     assert flops(one, 3) == 3 * (projections + attention + ffn)
 
 
-def test_rows_add_up_and_length_counts_more_than_once():
+def test_flops_are_linear_in_rows_and_superlinear_in_length():
     assert flops(MINI, 128, 8) == 8 * flops(MINI, 128)
     assert flops(MINI, 256) > 2 * flops(MINI, 128)
 
 
-def test_what_was_pruned_is_not_counted():
+def test_pruned_parts_are_not_counted():
     pruned = MINI.model_copy(update={"heads": (12, 4, 12, 12, 12, 12), "ffn": (1536,) * 5 + (384,)})
     saved = 128 * (2 * 384 * 4 * 8 * 32 + 4 * 128 * 8 * 32 + 4 * 384 * (1536 - 384))
     assert flops(MINI, 128) - flops(pruned, 128) == saved
 
 
-def test_what_a_shape_does_not_tell_is_not_guessed():
+def test_unknown_shapes_have_no_flops():
     assert flops(MINI.model_copy(update={"head_size": None}), 128) is None
     assert flops(MINI.model_copy(update={"family": "mobilebert"}), 128) is None
 

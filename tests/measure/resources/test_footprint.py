@@ -7,14 +7,14 @@ from compress.model_info import read_info, write_info
 from compress.runtime import RUN_MODES
 
 
-def test_a_variant_counts_what_predicting_needs(small, tmp_path):
+def test_variant_counts_the_files_that_predicting_needs(small, tmp_path):
     found = footprint(small)
     assert found.bytes_weights == (small / "model.onnx").stat().st_size
     assert found.bytes_total == sum(path.stat().st_size for path in small.iterdir())
     assert (found.parameters, found.embedding_parameters) == (120, 104)
 
 
-def test_what_only_tells_about_the_model_is_left_out(small, tmp_path):
+def test_descriptions_are_not_counted(small, tmp_path):
     before = footprint(small).bytes_total
     copy = tmp_path / "published"
     (copy / "report").mkdir(parents=True)
@@ -37,7 +37,7 @@ def test_a_bare_file_with_its_data_beside_it(tmp_path):
 @pytest.mark.parametrize("name", ["missing", "empty"])
 def test_nothing_to_measure(tmp_path, name):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ModelError, match="holds no weights"):
+    with pytest.raises(ModelError, match="has no weights"):
         footprint(tmp_path / name)
 
 
@@ -53,7 +53,7 @@ def test_parameters_without_embeddings_and_operations(small, tmp_path):
     assert Footprint.model_validate_json(footprint(tmp_path).model_dump_json()) == footprint(tmp_path)
 
 
-def test_a_bare_file_has_no_parameters_to_tell(tmp_path):
+def test_bare_file_has_unknown_parameters(tmp_path):
     (tmp_path / "a.onnx").write_bytes(b"1")
     found = footprint(tmp_path / "a.onnx")
     assert (found.encoder_parameters, found.flops_at) == (None, {})
@@ -101,7 +101,7 @@ def foreign(tmp_path):
         ("openvino", ["openvino/openvino_model.xml", "openvino/openvino_model.bin"]),
     ],
 )
-def test_of_a_foreign_folder_only_what_runs_counts(foreign, way, weights):
+def test_foreign_folder_counts_only_files_that_run(foreign, way, weights):
     found = needed_files(foreign, RUN_MODES[way] if way else None)
     assert [path.relative_to(foreign).as_posix() for path in found] == ["config.json", "tokenizer.json", *weights]
     assert footprint(foreign, RUN_MODES[way] if way else None).bytes_total == 2 + len(weights)

@@ -19,13 +19,13 @@ def test_serving_one_by_one_and_in_batches(wide):
     assert one.device is None
 
 
-def test_a_batch_that_does_not_fit(small):
+def test_too_large_batch_has_a_reason(small):
     [found] = serving_memory(small, None, "cpu", (2**50,), length=128)
     assert found.reason == f"a batch of {2**50} rows of 128 pieces does not fit in memory"
     assert (found.resident, found.peak) == (None, None)
 
 
-def test_a_model_that_is_not_there(tmp_path):
+def test_missing_model_has_a_reason(tmp_path):
     [found] = serving_memory(tmp_path, None, "cpu", (1,))
     assert "is an empty folder" in found.reason
     assert "Traceback" not in found.reason
@@ -47,7 +47,7 @@ def ask(name, patience=60.0):
     return run_in_subprocess(name, Task(device="cpu", threads=1), ServingMemory, patience)
 
 
-def test_a_process_that_prints_is_understood(module):
+def test_printing_process_returns_its_result(module):
     answer = "serve_subprocess(Task, lambda asked: print('noise') or ServingMemory(batch=asked.threads))"
     assert ask(module(answer)) == ServingMemory(batch=1)
 
@@ -65,11 +65,11 @@ def test_a_process_that_prints_is_understood(module):
         ("raise MemoryError", "MemoryError"),
     ],
 )
-def test_however_a_process_ends_there_is_a_reason(module, text, reason):
+def test_every_exit_has_a_reason(module, text, reason):
     with pytest.raises(SubprocessFailed, match=reason):
         ask(module(text))
 
 
-def test_a_process_that_hangs_is_ended(module):
+def test_hanging_process_is_killed(module):
     with pytest.raises(SubprocessFailed, match="no result within 1 s"):
         ask(module("import time; time.sleep(60)"), 1.0)

@@ -64,7 +64,7 @@ def test_limits_are_measured_once(asked):
     assert len(asked) == 2
 
 
-def test_what_a_busy_machine_reached_is_measured_again_and_the_best_counts(asked, monkeypatch):
+def test_disturbed_limits_are_measured_again_up_to_a_maximum(asked, monkeypatch):
     looks = iter([(2e11, 0.5), (1e11, 0.3), (3e11, 0.4), (9e11, 0.0)])
 
     def answer(module, question, kind, patience):
@@ -117,7 +117,7 @@ def test_other_libraries_have_other_limits(asked, monkeypatch):
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"device": "cpu"}'])
-def test_a_cache_that_cannot_be_read_is_measured_again(asked, tmp_path, content):
+def test_unreadable_cache_is_measured_again(asked, tmp_path, content):
     machine_limits(1)
     [path] = (tmp_path / "limits").iterdir()
     path.write_text(content)
@@ -126,12 +126,12 @@ def test_a_cache_that_cannot_be_read_is_measured_again(asked, tmp_path, content)
     assert json.loads(path.read_text())["device"] == "cpu"
 
 
-def test_a_cache_that_cannot_be_written_is_no_failure(asked, tmp_path, monkeypatch):
+def test_unwritable_cache_is_no_failure(asked, tmp_path, monkeypatch):
     (tmp_path / "limits").write_text("a file where the folder would be")
     assert machine_limits(1).fp32.kernel == "best"
 
 
-def test_a_process_that_failed_is_told_and_not_kept(asked, tmp_path, monkeypatch):
+def test_failed_process_is_reported_and_not_cached(asked, tmp_path, monkeypatch):
     def fail(module, question, kind, patience):
         raise SubprocessFailed("the process was killed by SIGKILL")
 
@@ -148,7 +148,7 @@ def test_more_threads_than_cores(asked):
     assert not asked
 
 
-def test_a_device_that_is_not_there(asked, monkeypatch):
+def test_missing_device_is_refused(asked, monkeypatch):
     monkeypatch.setattr(roofline, "cuda_devices", lambda: ())
     with pytest.raises(DeviceUnavailable, match="no CUDA device"):
         machine_limits(1, "cuda")
@@ -171,7 +171,7 @@ LIMITS = MachineLimits(
 )
 
 
-def test_shares_are_of_the_middle_call():
+def test_shares_use_the_median_call():
     found = shares_of_limits(timed(1.0, (8, 16, 64)), SHAPE, LIMITS, "fp32", 360_000, 2)
     assert found.operations_per_second == pytest.approx(flops(SHAPE, 16, 2) / 1e-3)
     assert found.compute == pytest.approx(flops(SHAPE, 16, 2) / 1e-3 / 1e11)
@@ -179,11 +179,11 @@ def test_shares_are_of_the_middle_call():
     assert (found.kernel, found.reason) == ("best", None)
 
 
-def test_no_more_is_read_than_there_is():
+def test_bytes_read_are_limited_by_the_file():
     assert shares_of_limits(timed(1.0, (8,)), SHAPE, LIMITS, "fp32", 1000).bytes_per_second == pytest.approx(1e6)
 
 
-def test_shares_without_what_they_need():
+def test_missing_inputs_of_shares_have_reasons():
     assert shares_of_limits(Latency(status="failed", reason="x"), SHAPE, LIMITS, "fp32", 1).reason == "it was not timed"
     assert "lengths" in shares_of_limits(timed(1.0, ()), SHAPE, LIMITS, "fp32", 1).reason
     other = shares_of_limits(timed(1.0, (8,)), SHAPE, LIMITS, "int8", 100_000)
@@ -202,7 +202,7 @@ def test_the_best_size_of_a_kernel_counts():
     assert rate.value == max(rate.value for _, rate in rates) > 0
 
 
-def test_a_kernel_that_is_not_there_has_a_reason(monkeypatch):
+def test_missing_kernel_has_a_reason(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     monkeypatch.setitem(sys.modules, "torch", None)
     found, missing = time_products(CPU_KERNELS, ((8, 8, 8),), 1, 0.0)
@@ -211,7 +211,7 @@ def test_a_kernel_that_is_not_there_has_a_reason(monkeypatch):
     assert "compress-encoders[train]" in missing["torch _int_mm"]
 
 
-def test_a_kernel_that_fails_late_sets_no_limit():
+def test_failing_kernel_sets_no_limit():
     def make(size, threads):
         if size[0] > 4:
             raise RuntimeError("no kernel for this\nat all")
@@ -233,7 +233,7 @@ def test_onnx_products_are_right():
     np.testing.assert_array_equal(out, small.astype(np.int32) @ signed.astype(np.int32))
 
 
-def test_traffic_is_of_reading_and_of_copying():
+def test_traffic_covers_reads_and_copies():
     found = time_traffic(2, 2**16, 0.0)
     assert [rate.kernel for rate in found] == ["numpy sum (reads)", "numpy copy (reads and writes)"]
     assert all(rate.value > 0 for rate in found)
@@ -241,13 +241,13 @@ def test_traffic_is_of_reading_and_of_copying():
         time_traffic(1, 0)
 
 
-def test_arrays_for_traffic_leave_the_memory_to_others(monkeypatch):
+def test_traffic_arrays_use_a_share_of_memory(monkeypatch):
     monkeypatch.setattr(matmul_bench, "memory_limit", lambda: 2**20)
     assert matmul_bench.traffic_bytes() == 2**20 // 16
 
 
 @pytest.mark.slow
-def test_a_machine_for_real(tmp_path, monkeypatch):
+def test_limits_of_this_machine(tmp_path, monkeypatch):
     monkeypatch.setenv("COMPRESS_CACHE", str(tmp_path))
     found = machine_limits(1)
     assert found.fp32.value > 1e9
@@ -258,7 +258,7 @@ def test_a_machine_for_real(tmp_path, monkeypatch):
 
 
 @pytest.mark.gpu
-def test_an_accelerator_for_real():
+def test_limits_of_this_accelerator():
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("there is no CUDA device")

@@ -46,23 +46,23 @@ def targets(slowed: float, bias: float, burst: float, session: float = 0.0, know
 
 
 @pytest.mark.parametrize(("bias", "burst"), [(0.0, 0.0), (0.005, 0.01), (0.01, 0.02), (0.01, 0.05), (0.02, 0.03)])
-def test_equal_models_are_told_apart_in_one_session_of_twenty(bias, burst):
+def test_equal_models_differ_significantly_in_one_session_of_twenty(bias, burst):
     assert targets(0.0, bias, burst) < 0.08
 
 
 @pytest.mark.parametrize(("bias", "burst"), [(0.005, 0.01), (0.01, 0.02), (0.01, 0.05)])
-def test_three_percent_are_told_apart_in_nine_sessions_of_ten(bias, burst):
+def test_three_percent_is_detected_in_nine_sessions_of_ten(bias, burst):
     assert targets(0.03, bias, burst) > 0.95
 
 
 @pytest.mark.parametrize("bias", [0.002, 0.005, 0.01])
-def test_what_a_session_shares_is_in_the_interval_of_a_ratio(bias):
+def test_ratio_interval_covers_session_spread(bias):
     assert targets(0.0, bias, 0.01, SESSION_SPREAD, SESSION_SPREAD) < 0.08
     assert targets(0.0, bias, 0.01, SESSION_SPREAD) > 0.1  # as it was before
     assert targets(0.03, bias, 0.01, SESSION_SPREAD, SESSION_SPREAD) > 0.95
 
 
-def test_resampling_rounds_alone_is_sure_of_what_is_not_so():
+def test_resampling_rounds_alone_is_over_confident():
     """Why there are more processes than one: their difference is taken for the models'."""
     random = np.random.default_rng(0)
     wrong = 0
@@ -75,7 +75,7 @@ def test_resampling_rounds_alone_is_sure_of_what_is_not_so():
     assert wrong / SESSIONS > 0.4
 
 
-def test_few_processes_do_not_make_an_interval_narrow():
+def test_few_processes_have_wide_intervals():
     values = np.zeros(10)
     assert clustered_mean(values, [])[1] == pytest.approx(1.96 * 0.01, rel=0.01)
     assert clustered_mean(values, [0] * 5 + [1] * 5, processes=2)[1] == pytest.approx(1.96 * 0.01, rel=0.01)
@@ -83,7 +83,7 @@ def test_few_processes_do_not_make_an_interval_narrow():
     assert clustered_mean(values, [0] * 3 + [1] * 3 + [2] * 4)[1] == 0.0
 
 
-def test_a_disturbed_turn_and_a_disturbed_process_do_not_decide():
+def test_disturbed_turn_and_process_do_not_decide():
     owners = np.repeat(np.arange(10), 3)
     values = np.tile([0.0, 0.001, -0.001], 10)
     values[4] = 0.5
@@ -93,7 +93,7 @@ def test_a_disturbed_turn_and_a_disturbed_process_do_not_decide():
     assert half < 0.001
 
 
-def test_a_trimmed_mean_loses_the_freedom_of_what_is_cut():
+def test_trimming_reduces_the_degrees_of_freedom():
     values = np.arange(10.0)
     middle, half = trimmed_mean(values, trimmed=0.1)
     assert middle == 4.5
@@ -102,7 +102,7 @@ def test_a_trimmed_mean_loses_the_freedom_of_what_is_cut():
     assert trimmed_mean(values, trimmed=0.0)[1] == pytest.approx(t_quantile(9) * values.std(ddof=1) / np.sqrt(10))
 
 
-def test_student():
+def test_t_quantile_matches_scipy():
     assert t_quantile(1) == pytest.approx(12.706, abs=1e-3)
     assert t_quantile(40) == pytest.approx(2.0211, abs=1e-4)
     assert t_quantile(1000) == pytest.approx(1.9623, abs=1e-4)
@@ -110,12 +110,12 @@ def test_student():
         t_quantile(0)
 
 
-def test_the_coarser_clusters_hold_the_finer_ones():
+def test_coarser_grouping_has_fewer_clusters():
     assert coarser_grouping([0, 0, 1, 1], [0, 1, 2, 3]) == [0, 0, 1, 1]
     assert coarser_grouping((), (0, 1)) == ()
 
 
-def test_a_typical_call_counts_each_call_by_its_own_median():
+def test_median_of_calls_uses_each_calls_own_median():
     assert harrell_davis_median(np.array([3.0, 1.0, 2.0])) == 2.0
     lengths = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
     passes = np.concatenate([lengths, lengths + np.array([0, 0, 100.0, 0, 0]), lengths])

@@ -9,19 +9,19 @@ def test_physical_cores_come_before_their_second_threads():
     assert least_loaded(5, range(8), PAIRED, {}) == (3, 4, 5, 6, 7)
 
 
-def test_only_allowed_cores_are_taken():
+def test_only_allowed_cores_are_used():
     assert least_loaded(2, [1, 5], PAIRED, {}) == (1, 5)
     assert least_loaded(1, [0, 2], {0: "0", 2: "2"}, {}) == (2,)
 
 
-def test_busy_cores_are_left_to_others():
+def test_busy_cores_are_avoided():
     assert least_loaded(1, range(8), PAIRED, {7: 0.9}) == (6,)
     assert least_loaded(1, range(8), PAIRED, {3: 0.9}) == (6,)  # its other hardware thread is as good as busy
     assert least_loaded(2, [0, 1], {0: "0", 1: "1"}, {1: 1.0}) == (0, 1)
     assert least_loaded(1, [0, 1], {0: "0", 1: "1"}, {0: 0.01, 1: 0.04}) == (1,)  # what every system does
 
 
-def test_second_threads_and_the_others_are_listened_to_apart():
+def test_sibling_threads_and_other_cores_are_separate_groups():
     assert neighbour_groups((7,), range(8), PAIRED) == ((3,), (0, 1, 2, 3, 4, 5, 6))
     assert neighbour_groups((0,), [0, 1], {0: "0", 1: "1"}) == ((1,),)
     assert neighbour_groups((0, 1), [0, 1], {0: "0", 1: "1"}) == ()

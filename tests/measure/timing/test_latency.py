@@ -17,7 +17,7 @@ def measured(scale: float, **sizes: int) -> Latency:
     return Latency(status="measured", model=timing(rounds(scale, **sizes), count=200))
 
 
-def test_quantiles_have_intervals_of_whole_rounds():
+def test_quantile_intervals_resample_full_rounds():
     found = timing(rounds(1.0), count=200)
     assert found.calls == 200
     assert found.p50.low < found.p50.value < found.p50.high
@@ -29,7 +29,7 @@ def test_quantiles_have_intervals_of_whole_rounds():
     assert len(found.round_medians) == 10
 
 
-def test_quantiles_that_too_few_calls_cannot_give_are_absent():
+def test_quantiles_need_enough_calls():
     found = timing([np.ones(3), np.ones(3), np.ones(3)], count=100)
     assert found.p95 is None
     assert found.p99 is None
@@ -43,7 +43,7 @@ def test_a_ratio_holds_while_the_machine_drifts():
     assert found.high - found.low < 4.0 * 0.07  # mostly what is assumed of a single process
 
 
-def test_no_ratio_is_surer_than_sessions_differ():
+def test_ratio_intervals_include_session_spread():
     each = [1.0] * 10
     alike = Timing(
         p50=Score(value=1.0, low=1.0, high=1.0),
@@ -60,7 +60,7 @@ def test_no_ratio_is_surer_than_sessions_differ():
     assert found.high == pytest.approx(np.exp(NORMAL * SESSION_SPREAD))
 
 
-def test_waits_are_told_only_where_the_system_counts_them():
+def test_waits_are_reported_only_where_the_system_counts_them():
     whole = [np.full(4, 2.0)] * 3
     assert timing(whole, count=100, waits=[np.full(4, 0.5)] * 3).undelayed_medians == pytest.approx((1.5, 1.5, 1.5))
     assert timing(whole, count=100, waits=[np.array([])] * 3).undelayed_medians == ()

@@ -30,27 +30,27 @@ def read(monkeypatch):
     return names
 
 
-def test_weights_beside_a_bare_file_are_read_ahead(tmp_path, read):
+def test_page_cache_is_warmed_with_external_weights(tmp_path, read):
     for name in ("a.onnx", "a.onnx.data", "b.onnx"):
         (tmp_path / name).write_bytes(b"1")
     assert read(tmp_path / "a.onnx") == ["a.onnx", "a.onnx.data"]
 
 
 @pytest.mark.parametrize(("way", "name"), [("onnxruntime", "model.onnx"), ("torch-fp32", "model.safetensors")])
-def test_the_form_that_runs_is_read_ahead(tmp_path, read, way, name):
+def test_page_cache_is_warmed_with_the_files_that_run(tmp_path, read, way, name):
     (tmp_path / "onnx").mkdir()
     for each in ("config.json", "model.safetensors", "onnx/model.onnx"):
         (tmp_path / each).write_bytes(b"1")
     assert read(tmp_path, RUN_MODES[way]) == ["config.json", name]
 
 
-def test_what_is_not_there_is_told_by_who_opens_it(tmp_path, read):
+def test_missing_files_are_not_read(tmp_path, read):
     assert read(tmp_path / "gone") == []
     (tmp_path / "compress.json").write_text("{")
     assert read(tmp_path) == ["compress.json"]
 
 
-def test_a_bare_file_is_fed_what_the_folder_of_the_same_model_is(small, tmp_path):
+def test_bare_file_gets_the_inputs_of_its_folder(small, tmp_path):
     bare = shutil.copyfile(small / "model.onnx", tmp_path / "model.onnx")
     jobs = [Job(path.name, path, None, Placement(), length=8) for path in (small, bare)]
     with worker_pool.WorkerPool(jobs, (), None, 0) as together:

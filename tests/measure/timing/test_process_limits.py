@@ -13,7 +13,7 @@ from compress.measure.timing.timing_loop import time_passes
 linux = pytest.mark.skipif(sys.platform != "linux", reason="what Linux counts")
 
 
-def test_memory_is_told():
+def test_memory_is_reported():
     assert available_memory() > 0
     assert (resident_memory() or 0) > 1e6
     if sys.platform == "linux":
@@ -21,7 +21,7 @@ def test_memory_is_told():
 
 
 @linux
-def test_a_process_fails_before_the_machine_does():
+def test_process_exceeding_its_limit_gets_a_memory_error():
     code = (
         "from compress.measure.timing.process_limits import limit_memory; import pathlib\n"
         "limit_memory(300_000_000)\n"
@@ -33,7 +33,7 @@ def test_a_process_fails_before_the_machine_does():
 
 
 @linux
-def test_a_worker_does_not_outlive_its_session():
+def test_worker_ends_with_its_session():
     child = "from compress.measure.timing.process_limits import ignore_sigint as l; l(); print('up', flush=True)\n"
     child += "import time; time.sleep(60)"
     parent = f"import subprocess, sys, os\np = subprocess.Popen([sys.executable, '-c', {child!r}], "
@@ -55,7 +55,7 @@ def alive(process: int) -> bool:
 
 
 @linux
-def test_a_process_that_shares_its_core_has_stood_in_line():
+def test_process_sharing_its_core_has_waited():
     code = (
         "import os, time; from compress.measure.interference.run_queue_wait import RunQueueWait\n"
         "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
@@ -69,7 +69,7 @@ def test_a_process_that_shares_its_core_has_stood_in_line():
     assert float(done.stdout) > 10.0
 
 
-def test_a_system_that_does_not_count_tells_no_wait(monkeypatch):
+def test_system_without_counters_reports_no_waits(monkeypatch):
     monkeypatch.setattr(sys, "platform", "plan9")
     with RunQueueWait() as queue:
         assert not queue.counts
@@ -77,7 +77,7 @@ def test_a_system_that_does_not_count_tells_no_wait(monkeypatch):
     assert time_passes(lambda call: None, [0, 1]).waits == ()
 
 
-def test_a_kernel_that_shows_zeros_does_not_count(monkeypatch, tmp_path):
+def test_zero_schedstat_counts_as_unknown(monkeypatch, tmp_path):
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "schedstat").write_text("0 0 0\n")
     monkeypatch.setattr(run_queue_wait, "TASKS", tmp_path)
@@ -86,7 +86,7 @@ def test_a_kernel_that_shows_zeros_does_not_count(monkeypatch, tmp_path):
         assert not queue.counts
 
 
-def test_a_container_leaves_what_it_has_not_used_but_for_files(tmp_path):
+def test_container_memory_excludes_cached_files(tmp_path):
     (tmp_path / "cgroup").write_text("0::/box/inner\n")
     for folder, most, used in (("box", 10_000_000, 9_000_000), ("box/inner", 8_000_000, 6_000_000)):
         (tmp_path / folder).mkdir()

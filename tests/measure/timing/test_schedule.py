@@ -20,7 +20,7 @@ from compress.measure.timing.schedule import (
 )
 
 
-def test_what_is_dear_to_start_lives_longer_and_lives_nest():
+def test_slow_starts_live_longer_in_powers_of_two():
     assert [rounds_before_restart(seconds) for seconds in (0.3, 2.0, 2.1, 4.0, 7.0, 30.0)] == [1, 1, 2, 2, 4, 16]
 
 
@@ -31,7 +31,7 @@ def test_rounds_are_spread_over_generations():
     assert rounds_per_process(5, 1) == [5]
 
 
-def test_every_second_round_goes_the_other_way_around():
+def test_every_second_round_is_reversed():
     drawn = turn_orders(["c", "a", "b"], seed=0)
     rounds = [next(drawn) for _ in range(6)]
     assert all(sorted(one) == ["a", "b", "c"] for one in rounds)
@@ -41,7 +41,7 @@ def test_every_second_round_goes_the_other_way_around():
     assert len({tuple(one) for one in rounds}) > 2
 
 
-def test_slow_models_get_fewer_rounds_but_one_a_process():
+def test_slow_models_get_fewer_rounds_but_one_per_process():
     assert rounds_in_time(30, 10, expected=0.5, wanted=0.5) == 30
     assert rounds_in_time(30, 10, expected=1.0, wanted=0.5) == 15
     assert rounds_in_time(30, 10, expected=100.0, wanted=0.5) == 10
@@ -49,21 +49,21 @@ def test_slow_models_get_fewer_rounds_but_one_a_process():
     assert rounds_in_time(4, 1, expected=100.0, wanted=0.5) == 3
 
 
-def test_a_budget_lays_out_turns():
+def test_budget_sets_the_turn_length():
     turns = DEFAULT_PROCESSES * BUDGET_ROUNDS * 2
     assert turn_seconds(left=9.0 + turns * 0.2, restart=1.0, jobs=2, longest=0.25) == pytest.approx(0.2)
     assert turn_seconds(left=1000.0, restart=1.0, jobs=2, longest=0.25) == 0.25
     assert turn_seconds(left=1.0, restart=1.0, jobs=2, longest=0.25) == MIN_TURN_SECONDS
 
 
-def test_a_generation_fits_or_not():
+def test_rounds_that_fit_into_a_generation():
     assert rounds_that_fit(left=10.0, restart=1.0, round_seconds=1.0) == BUDGET_ROUNDS
     assert rounds_that_fit(left=3.5, restart=1.0, round_seconds=1.0) == 2
     assert rounds_that_fit(left=1.5, restart=1.0, round_seconds=1.0) == 0
     assert rounds_that_fit(left=-3.0, restart=1.0, round_seconds=1.0) == 0
 
 
-def test_callers_ask_until_a_p95_is_known_but_not_for_ever():
+def test_laps_are_long_enough_for_a_p95_within_a_limit():
     assert LOAD_LAPS * LAP_CALLS >= MIN_CALLS_FOR_P95
     assert lap_seconds(0.25, 0.001) == 0.25
     assert lap_seconds(0.25, 0.5) == LAP_CALLS * 0.5
@@ -71,7 +71,7 @@ def test_callers_ask_until_a_p95_is_known_but_not_for_ever():
     assert lap_seconds(30.0, 60.0) == 30.0
 
 
-def test_a_budget_that_is_too_small_says_what_it_would_take():
+def test_too_small_budget_names_the_least_that_would_do():
     assert budget_too_small(10.0, 4, 12.3, 2) == (
         "the budget of 10 s is too small for 4 models; it takes at least 26 s: starting 2 of them took 12 s"
     )
@@ -83,7 +83,7 @@ def test_a_budget_that_is_too_small_says_what_it_would_take():
     assert budget_too_small(5.0, 2, 1.0, 2, load=40.0).endswith("starting took 1 s, and the callers 40 s")
 
 
-def test_the_sweep_is_part_of_the_plan():
+def test_load_test_time_is_planned():
     assert load_test_seconds([1, 4], {"a": 0.01, "b": 0.02}, seconds=0.5) == pytest.approx(2 * (4 * 0.5 + 5 * 0.03))
     assert load_test_seconds([4], {"slow": 0.3}, seconds=0.5) == pytest.approx(LOAD_LAPS * (LAP_CALLS * 0.3 + 4 * 0.3))
     assert load_test_seconds([], {"a": 0.1}, seconds=0.5) == 0.0

@@ -14,7 +14,7 @@ from compress.measure.timing.timing_inputs import (
 )
 
 
-def test_calls_stand_for_the_lengths_of_all_rows():
+def test_calls_represent_the_lengths_of_all_rows():
     texts = ["x" * length for length in range(1, 1001)]
     calls = make_calls(texts, batch=1, seed=0)
     lengths = [len(call[0]) for call in calls]
@@ -23,7 +23,7 @@ def test_calls_stand_for_the_lengths_of_all_rows():
     assert abs(np.median(lengths) - 500) < 20
 
 
-def test_every_row_is_in_some_call_while_they_fit():
+def test_every_row_is_in_a_call_while_they_fit():
     texts = [str(number) for number in range(40)]
     calls = make_calls(texts, batch=4, seed=3)
     assert sorted(text for call in calls for text in call) == sorted(texts)
@@ -31,7 +31,7 @@ def test_every_row_is_in_some_call_while_they_fit():
     assert make_calls(texts, 4, seed=4) != calls
 
 
-def test_rows_repeat_where_a_batch_wants_more():
+def test_rows_repeat_to_fill_a_batch():
     (call,) = make_calls(["a", "b", "c"], batch=8, seed=0)
     assert len(call) == 8
     assert set(call) == {"a", "b", "c"}
@@ -42,7 +42,7 @@ def test_pairs_are_as_long_as_both_texts():
     assert calls == [(("aa", "b"),), (("a", "bbb"),)]
 
 
-def test_a_turn_fits_the_slowest_but_keeps_the_spread():
+def test_turn_fits_the_slowest_model_with_a_minimum_of_calls():
     assert calls_in_turn(64, slowest_call=0.01, seconds=0.25) == 25
     assert calls_in_turn(64, slowest_call=1.0, seconds=0.25) == 8
     assert calls_in_turn(64, slowest_call=1e-4, seconds=0.25) == 64
@@ -66,7 +66,7 @@ def test_fixed_inputs_fit_the_vocabulary(tmp_path, small):
     assert vocabulary_of(tmp_path / "elsewhere" / "model.onnx") is None
 
 
-def test_all_jobs_of_a_session_are_fed_the_same_pieces(tmp_path, small):
+def test_all_jobs_of_a_session_get_the_same_inputs(tmp_path, small):
     for name, told in {"large": {"vocab_size": 30_000}, "medium": {"vocab_size": 77}, "silent": {}}.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(json.dumps(told))
@@ -83,12 +83,12 @@ def test_all_jobs_of_a_session_are_fed_the_same_pieces(tmp_path, small):
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"vocab_size": "many"}', '{"vocab_size": -1}'])
-def test_a_config_that_cannot_be_read_tells_no_vocabulary(tmp_path, content):
+def test_unreadable_config_has_no_vocabulary(tmp_path, content):
     (tmp_path / "config.json").write_text(content)
     assert vocabulary_of(tmp_path) is None
 
 
-def test_what_compress_json_does_not_tell_stands_in_the_config(tmp_path):
+def test_vocabulary_falls_back_to_the_config(tmp_path):
     (tmp_path / "compress.json").write_text("{")
     (tmp_path / "config.json").write_text('{"vocab_size": 9}')
     assert vocabulary_of(tmp_path) == 9

@@ -20,7 +20,7 @@ def order(**asked) -> Command:
     return Command(do="load", **({"calls": (0, 1), "seconds": 0.0} | asked))
 
 
-def test_passes_are_whole_and_there_is_one_at_least():
+def test_passes_are_complete_and_at_least_one():
     asked: list[int] = []
     assert len(time_passes(asked.append, [3, 4]).total) == 2
     assert len(time_passes(asked.append, [3, 4], 0.01).total) % 2 == 0
@@ -35,7 +35,7 @@ def test_counters_are_opened_once_for_many_passes(monkeypatch):
     assert len(opened) == 1
 
 
-def test_energy_is_of_calls_alone():
+def test_energy_covers_only_calls():
     during: list[str] = []
     joules = count(step=2.0)
     meter = EnergyMeter("a meter", lambda: during.append("meter") or next(joules))
@@ -45,7 +45,7 @@ def test_energy_is_of_calls_alone():
     assert len(during) == 4
 
 
-def test_a_turn_tells_what_its_joules_are_of():
+def test_turn_reports_its_energy_calls():
     joules = count(step=0.5)
     order = Command(do="turn", calls=(0, 1, 2))
     found = take_turn(TimedCalls(lambda call: None), order, NOBODY, EnergyMeter("a meter", lambda: next(joules)))
@@ -54,7 +54,7 @@ def test_a_turn_tells_what_its_joules_are_of():
     assert take_turn(TimedCalls(lambda call: None), order, NOBODY, NO_METER).joules is None
 
 
-def test_warming_up_tells_whether_it_came_to_an_end(monkeypatch):
+def test_warm_up_reports_whether_it_became_steady(monkeypatch):
     monkeypatch.setattr(timing_loop, "WARM_UP_SECONDS", 0.0)
     for milliseconds, steady in (([1.0, 9.0], False), ([4.0, 4.1], True)):
         passes = iter(milliseconds)
@@ -66,7 +66,7 @@ def test_warming_up_tells_whether_it_came_to_an_end(monkeypatch):
         assert seconds == pytest.approx(sum(milliseconds) / 2e3)
 
 
-def test_callers_ask_until_enough_is_answered():
+def test_closed_loop_runs_until_enough_calls_finished():
     asked: list[int] = []
     found = closed_loop(asked.append, order(callers=3, least=10), NOBODY)
     assert len(found.waits) == len(asked) >= 10
@@ -74,12 +74,12 @@ def test_callers_ask_until_enough_is_answered():
     assert found.seconds is not None
 
 
-def test_callers_do_not_ask_for_ever(monkeypatch):
+def test_closed_loop_has_a_time_limit(monkeypatch):
     monkeypatch.setattr(timing_loop, "MAX_LAP_SECONDS", 0.0)
     assert len(closed_loop(lambda call: None, order(callers=1, least=10), NOBODY).waits) == 1
 
 
-def test_a_caller_that_cannot_be_started_does_not_hold_up_the_others(monkeypatch):
+def test_failing_caller_does_not_block_the_others(monkeypatch):
     started = threading.Thread.start
     left = count(2, step=-1)
 

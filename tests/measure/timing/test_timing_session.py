@@ -46,7 +46,7 @@ def test_every_job_gets_an_answer_in_order(together):
 
 
 @pytest.mark.parametrize("key", ["small", "wide"])
-def test_what_is_measured(together, key):
+def test_measured_fields(together, key):
     found = together[key]
     assert found.status in ("measured", "unstable")
     assert found.timed
@@ -69,7 +69,7 @@ def test_a_ratio_comes_from_one_session(together):
     assert found.low <= found.value <= found.high
 
 
-def test_failures_are_told_and_do_not_end_the_session(together):
+def test_failures_are_reported_and_do_not_end_the_session(together):
     assert together["broken"].status == "failed"
     assert "cannot read" in (together["broken"].reason or "")
     assert together["mismatch"].status == "failed"
@@ -77,7 +77,7 @@ def test_failures_are_told_and_do_not_end_the_session(together):
     assert not together["broken"].timed
 
 
-def test_places_that_are_not_here_are_not_measured(together):
+def test_missing_devices_and_cores_are_not_measured(together):
     assert together["gpu"].status == "not measured"
     assert "CUDA" in (together["gpu"].reason or "")
     assert together["crowd"].status == "not measured"
@@ -90,7 +90,7 @@ def test_a_fixed_length_has_no_end_to_end(small):
     assert found.model is not None
 
 
-def test_a_bare_file_is_timed_too(small):
+def test_bare_file_is_timed(small):
     assert time_jobs([Job("a", small / "model.onnx", None, HERE, length=5)], [], QUICK)["a"].timed
 
 
@@ -128,14 +128,14 @@ def test_ratios_survive_a_file(generations):
     assert ratio(again["wide"], again["small"], "device") is None
 
 
-def test_callers_ask_at_once(generations):
+def test_callers_run_concurrently(generations):
     for one in generations.values():
         assert [load.callers for load in one.under_load] == [1, 3]
         assert all(load.rows_per_second > 0 and load.calls >= 2 * load.callers for load in one.under_load)
         assert all(load.p95 is not None and load.p95 >= load.p50 for load in one.under_load)
 
 
-def test_who_starts_first_changes(small, wide, monkeypatch):
+def test_start_order_changes(small, wide, monkeypatch):
     each_generation_starts(monkeypatch)
     started: list[str] = []
     sent = WorkerProcess.send
@@ -154,7 +154,7 @@ def test_who_starts_first_changes(small, wide, monkeypatch):
     assert pairs[3] == pairs[2][::-1]
 
 
-def test_what_a_session_tells_beside_times(generations):
+def test_session_reports_memory_load_time_and_noise(generations):
     for one in generations.values():
         assert one.first_answer_seconds is not None
         assert one.load_seconds is not None
@@ -167,7 +167,7 @@ def test_what_a_session_tells_beside_times(generations):
         assert (one.noise is None) == (sys.platform not in ("linux", "darwin"))
 
 
-def test_a_budget_is_used_for_as_much_as_fits(small, wide):
+def test_budget_runs_as_many_rounds_as_fit(small, wide):
     jobs = [Job("small", small, None, HERE), Job("wide", wide, None, HERE)]
     found = time_jobs(jobs, TEXTS, Measure(budget=6.0, bootstrap=100))
     if any(one.reason and "too small" in one.reason for one in found.values()):
@@ -177,7 +177,7 @@ def test_a_budget_is_used_for_as_much_as_fits(small, wide):
     assert rounds.pop() >= 3
 
 
-def test_a_budget_that_is_too_small_is_a_row(small, wide):
+def test_too_small_budget_is_not_measured(small, wide):
     jobs = [Job("small", small, None, HERE), Job("wide", wide, None, HERE)]
     for one in time_jobs(jobs, TEXTS, Measure(budget=0.05)).values():
         assert one.status == "not measured"
@@ -185,7 +185,7 @@ def test_a_budget_that_is_too_small_is_a_row(small, wide):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits what a process allocates")
-def test_a_batch_that_does_not_fit_is_a_row(small):
+def test_too_large_batch_fails_alone(small):
     huge = Job("huge", small, None, HERE, batch=1 << 27, length=512)
     fits = Job("fits", small, None, HERE, batch=1, length=8)
     found = time_jobs([huge, fits], [], QUICK)
@@ -194,7 +194,7 @@ def test_a_batch_that_does_not_fit_is_a_row(small):
     assert found["fits"].timed
 
 
-def test_a_worker_that_dies_in_mid_session_is_a_row(small, wide, monkeypatch):
+def test_dying_worker_fails_alone(small, wide, monkeypatch):
     asked = WorkerProcess.send
 
     def deadly(self, message):
@@ -212,7 +212,7 @@ def test_a_worker_that_dies_in_mid_session_is_a_row(small, wide, monkeypatch):
 
 
 @pytest.mark.parametrize("when", ["start", "turn"])
-def test_a_worker_that_dies_once_is_replaced(small, wide, monkeypatch, when):
+def test_worker_that_dies_once_is_restarted(small, wide, monkeypatch, when):
     asked, killed = WorkerProcess.send, []
 
     def deadly(self, message):
@@ -232,7 +232,7 @@ def test_a_worker_that_dies_once_is_replaced(small, wide, monkeypatch, when):
     assert ratio(found["wide"], found["small"]) is not None
 
 
-def test_an_interrupted_session_leaves_no_worker(small, wide, monkeypatch):
+def test_interrupted_session_ends_its_workers(small, wide, monkeypatch):
     links: list[WorkerProcess] = []
     entered = WorkerProcess.__enter__
 
@@ -251,14 +251,14 @@ def test_an_interrupted_session_leaves_no_worker(small, wide, monkeypatch):
     assert all(link._process.poll() is not None for link in links)
 
 
-def test_a_handicap_is_waited():
+def test_delay_is_added_after_a_call():
     from compress.measure.timing.timing_loop import with_delay
 
     assert with_delay(len, 0.0) is len
     assert with_delay(lambda call: call + 1, 0.5)(1) == 2
 
 
-def test_jobs_that_cannot_be_told_apart_or_fed(small):
+def test_duplicate_names_and_missing_texts_are_refused(small):
     with pytest.raises(UsageError, match="two jobs have the name a"):
         time_jobs([Job("a", small, None, HERE)] * 2, TEXTS, QUICK)
     with pytest.raises(UsageError, match="need texts"):
@@ -279,7 +279,7 @@ def spec(folder) -> WorkerSpec:
     )
 
 
-def test_a_killed_worker_is_lost_with_its_signal(small):
+def test_killed_worker_is_reported_with_its_signal(small):
     with WorkerProcess(threads=1) as link:
         link.request(spec(small), 60)
         link._process.send_signal(signal.SIGKILL)
@@ -287,7 +287,7 @@ def test_a_killed_worker_is_lost_with_its_signal(small):
             link.request(Command(do="turn", calls=(0,), seconds=0.01), 60)
 
 
-def test_a_silent_worker_is_given_up(small):
+def test_silent_worker_times_out(small):
     with WorkerProcess(threads=1) as link:
         link.request(spec(small), 60)
         link._process.send_signal(signal.SIGSTOP)
@@ -296,21 +296,21 @@ def test_a_silent_worker_is_given_up(small):
     assert link._process.returncode == -signal.SIGKILL
 
 
-def test_a_crash_is_told_by_its_last_line(small):
+def test_crash_is_reported_by_its_last_line(small):
     with WorkerProcess(threads=1) as link:
         link.request(spec(small), 60)
         with pytest.raises(WorkerLost, match=r"exit code 1: .*ValidationError"):
             link.request(WorkerSpec(**spec(small).model_dump()), 60)
 
 
-def test_last_words_name_the_exception():
+def test_error_line_names_the_exception():
     told = "loading\nTraceback (most recent call last):\n  File a\nValueError: two\nlines\n"
     assert error_line(told) == "ValueError: two"
     assert error_line("Segmentation fault\n\n") == "Segmentation fault"
     assert error_line("") == ""
 
 
-def test_no_worker_is_left_behind(small):
+def test_worker_ends_after_an_interruption(small):
     link = WorkerProcess(threads=1)
     with pytest.raises(KeyboardInterrupt):
         _interrupted(link, small)
@@ -323,7 +323,7 @@ def _interrupted(link: WorkerProcess, small) -> None:
         raise KeyboardInterrupt
 
 
-def test_workers_leave_a_launch_and_fix_their_threads(monkeypatch):
+def test_workers_leave_a_distributed_launch_and_fix_their_threads(monkeypatch):
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     found = worker_environment(threads=2)
@@ -346,7 +346,7 @@ def test_an_exported_model_is_timed_without_torch(small):
     assert last.peak_memory is not None
 
 
-def test_what_a_library_prints_does_not_spoil_the_replies(small):
+def test_library_output_does_not_corrupt_replies(small):
     noisy = "import sys, os; from compress.measure.timing import worker; opened = worker.open_model\n"
     noisy += "def loud(spec):\n    print('noise'); os.write(1, b'more'); return opened(spec)\n"
     noisy += "worker.open_model = loud; worker.main()"

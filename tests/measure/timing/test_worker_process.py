@@ -16,7 +16,7 @@ def spec(folder, **facts) -> WorkerSpec:
     return WorkerSpec(folder=str(folder), seed=0, **{**plain, **facts})
 
 
-def test_a_library_that_is_not_installed_is_named_with_what_brings_it(small):
+def test_missing_library_is_named_with_its_extra(small):
     without = "import sys; sys.modules['openvino'] = None; from compress.measure.timing.worker import main; main()"
     asked = spec(small / "model.onnx", variant=RUN_MODES["openvino"])
     found = subprocess.run(
@@ -30,7 +30,7 @@ def test_a_library_that_is_not_installed_is_named_with_what_brings_it(small):
     assert "openvino is needed here and is not installed. (pip install 'compress-encoders[openvino]')" in unsupported
 
 
-def test_workers_are_spoken_to_in_utf_8_whatever_the_locale(monkeypatch):
+def test_worker_messages_are_utf_8_in_any_locale(monkeypatch):
     for name, value in {"LC_ALL": "POSIX", "PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"}.items():
         monkeypatch.setenv(name, value)
     done = subprocess.run(
@@ -45,7 +45,7 @@ def test_workers_are_spoken_to_in_utf_8_whatever_the_locale(monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a script stands in for the interpreter")
-def test_a_worker_that_hangs_before_it_reads_is_given_up(small, tmp_path, monkeypatch):
+def test_worker_that_never_reads_times_out(small, tmp_path, monkeypatch):
     deaf = tmp_path / "deaf"
     deaf.write_text("#!/bin/sh\nexec sleep 60\n")
     deaf.chmod(0o755)
@@ -59,7 +59,7 @@ def test_a_worker_that_hangs_before_it_reads_is_given_up(small, tmp_path, monkey
     assert link._process.returncode == -signal.SIGKILL
 
 
-def test_who_has_gone_stays_gone(small):
+def test_exited_worker_stays_exited(small):
     with WorkerProcess(threads=1) as link:
         link._process.kill()
         for _ in range(2):
