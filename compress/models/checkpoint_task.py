@@ -8,7 +8,8 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
-from compress.model_info import TaskInfo, find_info
+from compress.errors import CompressError, ModelError
+from compress.model_info import INFO_FILE, TaskInfo, find_info
 from compress.models.encoder_parts import family_of
 from compress.models.heads import HEADS, Head, head_named, head_of_class
 from compress.models.sentence_transformers_format import is_embedding_folder
@@ -35,17 +36,32 @@ class CheckpointTask:
 
 def checkpoint_task(folder: Path, config: PreTrainedConfig) -> CheckpointTask:
     """Return a folder's task: from compress.json, sentence-transformers' files, or the class named in the config."""
-    info = find_info(folder)
+    info, classes = find_info(folder), config.architectures or ()
     if info is not None and info.task is not None:
-        kind = kind_of(info.task)
-        return CheckpointTask(head_named(kind.head), label_names(config), kind.problem)
+        return _recorded_task(folder, info.task, config)
     if is_embedding_folder(folder):
         return CheckpointTask(EMBEDDING)
-    classes = config.architectures or ()
     if any(name.endswith(CHOICE_SUFFIX) for name in classes) and family_of(config).choice_head_is_sequence_head:
         return CheckpointTask(HEADS["sequence-classification"], ("score",), "choice")
     head = next(filter(None, (head_of_class(name) for name in classes)), None)
     return CheckpointTask(head, label_names(config), config.problem_type)
+
+
+def _recorded_task(folder: Path, task: TaskInfo, config: PreTrainedConfig) -> CheckpointTask:
+    """Return the task in compress.json; raise `ModelError` if the class named in the config has another head."""
+    path = folder / INFO_FILE
+    try:
+        kind = kind_of(task)
+    except CompressError as error:
+        raise ModelError(f"{path}: {error.message}", hint=error.hint) from error
+    head = head_named(kind.head)
+    for name in config.architectures or ():
+        if head_of_class(name) not in (None, head, HEADS["encoder"]):
+            raise ModelError(
+                f"{path} describes a {task.kind} model ({head.name}), but the model in this folder is a {name}.",
+                hint="the compress.json of another folder was copied here, or it was edited",
+            )
+    return CheckpointTask(head, label_names(config), kind.problem)
 
 
 def fits_task(saved: CheckpointTask, task: TaskInfo) -> bool:

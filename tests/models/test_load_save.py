@@ -272,3 +272,20 @@ def test_saving_writes_no_pickle_and_no_paths(tiny_model, tiny_tokenizer, tiny_t
     assert {path.name for path in folder.iterdir()} >= {CONFIG, SAFE, "tokenizer.json", "compress.json"}
     texts = [path.read_text() for path in folder.glob("*.json")]
     assert not any(str(tmp_path) in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("token_classification", r"compress\.json describes a token_classification model .* is a BertForSequenceCl"),
+        ("similarity", "describes a similarity model"),
+        ("unheard-of", r"compress\.json: no task kind is called 'unheard-of'"),
+    ],
+)
+def test_compress_json_of_another_kind_of_model_is_refused(kind, message, tiny_model, tiny_folder):
+    folder = tiny_folder(tiny_model("bert"))
+    info = json.loads((folder / "compress.json").read_text())
+    info["task"]["kind"] = kind
+    (folder / "compress.json").write_text(json.dumps(info))
+    with pytest.raises(ModelError, match=message):
+        load(folder)
