@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +19,7 @@ from compress.model_info import INFO_FILE, read_info, write_info
 from compress.pipeline.fingerprint import VERSIONS
 from compress.pipeline.graph import Plan, Step, StepResult
 from compress.pipeline.step_context import StepContext
-from compress.pipeline.step_store import InputRecord, StepRecord, StepStore, content_digest
+from compress.pipeline.step_store import INPUTS_FILE, InputRecord, StepRecord, StepStore, content_digest
 from compress.pipeline.torchrun_launch import Launch
 
 Status = Literal["cached", "ran", "failed", "skipped"]
@@ -109,7 +108,8 @@ class Executor:
 
     def _run(self, step: Step, counter: str) -> None:
         self._event(step, "started")
-        work = self.store.partial(step.name, step.fingerprint)
+        inputs = {name: made.digest for name, made in self._inputs(step).items()}
+        work = self.store.begin(step.name, step.fingerprint, inputs)
         if step.trains:
             self.launch.announce(self.store.steps, step.name, "run")
         began, is_own_peak = time.perf_counter(), reset_peak_memory()
@@ -120,12 +120,12 @@ class Executor:
             # Whatever a library raises, an optional step fails alone.
             message = error.full_message if isinstance(error, CompressError) else f"{type(error).__name__}: {error}"
             self._event(step, "failed", message=message)
-            with suppress(OSError):  # not empty: a training's checkpoint, from which the next attempt goes on
-                work.rmdir()
+            self.store.abandon(work)
             if not step.optional or (step.trains and self.launch.world > 1):  # the other processes wait within it
                 raise
             self._go_on_without(step, message, "skipped" if isinstance(error, DeviceUnavailable) else "failed")
             return
+        (work / INPUTS_FILE).unlink(missing_ok=True)
         _remove_lineage(work)
         peak = peak_memory() if is_own_peak else None
         record = self._record(step, work, time.perf_counter() - began, result, peak)

@@ -27,6 +27,8 @@ from compress.model_info import combined_digest, digests
 from compress.schema_version import up_to
 
 RECORD_FILE = "step.json"
+INPUTS_FILE = "inputs.json"
+"""Of a step that is being built: the digests of its inputs."""
 
 VERSIONS_1: Mapping[str, int] = {"score": 2, "measure": 2, "report": 5}
 """Versions of the kinds of steps in records of schema version 1, which do not name them; others were at 1."""
@@ -109,6 +111,24 @@ class StepStore:
         path = self.steps / ".partial" / f"{step}-{fingerprint}"
         path.mkdir(parents=True, exist_ok=True)
         return path
+
+    def begin(self, step: str, fingerprint: str, inputs: Mapping[str, str]) -> Path:
+        """The folder in which the step is built from inputs with these digests.
+
+        What a killed attempt left there stays only if it had the same inputs: a model that was made again may differ.
+        """
+        work, content = self.partial(step, fingerprint), json.dumps(inputs, sort_keys=True)
+        path = work / INPUTS_FILE
+        if any(work.iterdir()) and not (path.is_file() and path.read_text(encoding="utf-8") == content):
+            shutil.rmtree(work)
+            work.mkdir()
+        path.write_text(content, encoding="utf-8")
+        return work
+
+    def abandon(self, work: Path) -> None:
+        """Remove the folder of a failed step unless a later attempt can resume from what is in it."""
+        if work.is_dir() and all(path.name == INPUTS_FILE for path in work.iterdir()):
+            shutil.rmtree(work)
 
     def record(self, step: str, fingerprint: str) -> StepRecord | None:
         """The record of a finished step; None where there is none, or none that can be read."""

@@ -133,3 +133,21 @@ def test_copies_replace_whole_folders(tmp_path: Path) -> None:
     atomic_copy_folder(first, place)
     atomic_copy_folder(second, place)
     assert [path.name for path in place.iterdir()] == ["b"]
+
+
+def test_attempt_on_other_inputs_is_not_resumed(tmp_path: Path) -> None:
+    store = StepStore(tmp_path)
+    work = store.begin("recover", "f1", {"cut": "a"})
+    (work / "checkpoint").write_text("step 40")
+    assert (store.begin("recover", "f1", {"cut": "a"}) / "checkpoint").is_file()
+    assert not (store.begin("recover", "f1", {"cut": "b"}) / "checkpoint").exists()
+
+
+def test_failed_step_leaves_a_folder_only_to_resume_from(tmp_path: Path) -> None:
+    store = StepStore(tmp_path)
+    work = store.begin("recover", "f1", {})
+    store.abandon(work)
+    assert not work.exists()
+    (store.begin("recover", "f1", {}) / "checkpoint").write_text("step 40")
+    store.abandon(work)
+    assert (work / "checkpoint").is_file()

@@ -27,7 +27,7 @@ class WordLine(NamedTuple):
 
 
 def sentence_rows(path: Path, encoding: str, header: Header, tagged: bool = True) -> Iterator[RawRow]:
-    """Yield a row per sentence, a list per column. Columns are `tokens` (first), `tags` (last), and 0, 1, 2 …
+    """Yield a row per sentence, a list per column. Columns are `tokens` (first), `tags` (last), and 0, 1, 2 and so on.
 
     Without ``tagged``, lines may hold a word alone.
     """
