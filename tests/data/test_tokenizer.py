@@ -1,6 +1,7 @@
 """TextTokenizer: pieces, truncation, pad id, and folders that lack something."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -155,3 +156,41 @@ def test_cutting_after_windows_is_cutting_again(word_folder):
     tokens = TextTokenizer.load(word_folder)
     tokens.windows("a b c d e", None, 5, 1, 8)
     assert tokens("a b c d e", None, 5).input_ids == [2, 4, 5, 6, 3]
+
+
+def reference(tokenizer, text, pair, max_tokens):
+    """Encode with the library's own truncation, which changes the tokenizer's state."""
+    tokenizer.enable_truncation(max_length=max_tokens, strategy="longest_first")
+    encoding = tokenizer.encode(text) if pair is None else tokenizer.encode(text, pair)
+    return encoding.ids, encoding.type_ids, bool(encoding.overflowing)
+
+
+@pytest.mark.parametrize("lengths", [(3, 3), (20, 3), (3, 20), (20, 20), (0, 9), (9, 0), (8, None), (30, None)])
+@pytest.mark.parametrize("max_tokens", [5, 8, 9, 17, 64])
+def test_truncation_is_that_of_the_library(word_folder, lengths, max_tokens):
+    texts = ["a good film bad plot very"[: 3 * 40].split() * 6 for _ in lengths]
+    text, pair = (None if n is None else " ".join(words[:n]) for words, n in zip(texts, lengths, strict=True))
+    expected = reference(Tokenizer.from_file(str(word_folder / "tokenizer.json")), text, pair, max_tokens)
+    encoding = TextTokenizer.load(word_folder)(text, pair, max_tokens)
+    assert (encoding.input_ids, encoding.token_type_ids, encoding.truncated) == expected
+
+
+def test_threads_share_a_tokenizer(word_folder):
+    """Texts, pairs and windows of different lengths at once give what each gives alone."""
+    tokens, words = (
+        TextTokenizer.load(word_folder),
+        ["a", "good", "film", "bad", "plot", "very", "not", "it", "was", "so"],
+    )
+    calls = [
+        (words[n % 10] + " good film" * (n % 13), "bad plot " * (n % 7) if n % 2 else None, 8 + n % 5)
+        for n in range(400)
+    ]
+
+    def encode(call):
+        text, pair, length = call
+        windows = tokens.windows(text[:12], pair or "a film", length, 2, 3)
+        return tokens(text, pair, length), windows
+
+    expected = [encode(call) for call in calls]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(encode, calls)) == expected

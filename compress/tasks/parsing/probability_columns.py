@@ -35,11 +35,10 @@ def parse_train_row(reader: RowReader, raw: Mapping[str, Any], task: Task, label
     if task.soft_labels is None:
         return reader.read_row(raw, task, labels, where)
     probabilities = parse_soft_labels(raw, task, labels, reader.exclusive, where)
-    if has_label(raw, task):
-        row = reader.read_row(raw, task, labels, where)
-    else:
-        row = {"label": reader.argmax_label(probabilities), **text_fields(raw, task, where)}
-    return {**row, SOFT_LABELS: probabilities, LABELLED: has_label(raw, task)}
+    labelled = has_label(raw, task)
+    own = reader.read_row(raw, task, labels, where) if labelled else text_fields(raw, task, where)
+    label = reader.argmax_label(probabilities)
+    return {"label": label, **own, SOFT_LABELS: probabilities, LABELLED: labelled}
 
 
 def has_label(raw: Mapping[str, Any], task: Task) -> bool:

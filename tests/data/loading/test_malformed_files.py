@@ -1,0 +1,101 @@
+"""Malformed data files: each error names its own cause."""
+
+import io
+import zipfile
+
+import pytest
+
+from compress.data.loading.data_digest import find_files
+from compress.data.loading.raw_rows import file_rows
+from compress.data.splits.prepare_splits import prepare_splits
+from compress.errors import DataError
+from compress.recipe.schema import Data, Task
+
+
+def read(path, content, **data):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return list(file_rows(path, Data.model_validate({"train": str(path), **data}), "train"))
+
+
+def test_a_header_of_20000_columns_is_read(tmp_path):
+    columns = [f"c{number}" for number in range(20_000)]
+    (row,) = read(tmp_path / "a.csv", ",".join([*columns, "text", "label"]) + "\n" + ",".join("x" * 20_002) + "\n")
+    with pytest.raises(DataError, match="several columns are named 'c5'"):
+        read(tmp_path / "b.csv", ",".join([*columns, "c5"]) + "\n")
+    with pytest.raises(DataError, match=r"has 1 fields where 20000 are expected \(c0, .* …\)"):
+        read(tmp_path / "c.csv", ",".join(columns) + "\nx\n")
+    assert len(row.values) == 20_002
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_a_repeated_header_is_refused(tmp_path, name):
+    between = "," if name.endswith("csv") else "\t"
+    lines = [between.join(line) for line in (("text", "label"), ("one", "a"), ("text", "label"))]
+    with pytest.raises(DataError, match=r"row 2 \(line 3\) repeats the header") as error:
+        read(tmp_path / name, "\n".join(lines) + "\n")
+    assert "concatenated" in error.value.hint
+
+
+def test_a_row_of_column_numbers_is_no_header(tmp_path):
+    assert len(read(tmp_path / "a.tsv", "one\ta\n0\t1\n", header=False)) == 2
+    assert len(read(tmp_path / "b.tsv", "text\ntext\n")) == 1
+
+
+def test_parquet_with_two_columns_of_one_name_is_refused(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = arrow.table([arrow.array(["one"]), arrow.array(["two"])], names=["text", "text"])
+    parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="several columns are named 'text'"):
+        list(file_rows(tmp_path / "a.parquet", Data(train="a.parquet"), "train"))
+
+
+def test_a_field_beyond_the_limit_of_csv_is_named_as_such(tmp_path):
+    with pytest.raises(DataError, match=r"line 2: a field has more than 131,072 characters") as error:
+        read(tmp_path / "a.csv", 'text,label\n"' + "x" * 5_000_000 + '",a\n')
+    assert "jsonl and parquet have no such limit" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [(None, "a zip archive"), (b"PAR1....", "a parquet file"), (b"\xfd7zXZ\x00", "an xz archive")],
+)
+@pytest.mark.parametrize("file", ["a.csv", "a.jsonl", "a.json", "a.conll"])
+def test_an_archive_with_a_text_name_is_named_as_such(tmp_path, content, name, file):
+    if content is None:
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            archive.writestr("a.csv", "text,label\none,a\n")
+        content = buffer.getvalue()
+    with pytest.raises(DataError, match=f"is {name} where a text file is expected"):
+        read(tmp_path / file, content)
+
+
+@pytest.mark.parametrize("label", ["nan", "NaN", "inf", "-inf", "Infinity"])
+@pytest.mark.parametrize("kind", ["classification", "multi_label"])
+def test_nan_and_infinity_are_no_classes(tmp_path, label, kind):
+    def cell(name):
+        return f'"[""{name}""]"' if kind == "multi_label" else name
+
+    lines = [f"text {number},{cell(name)}" for number, name in enumerate(["a", "b", label, "a", "b", "a"])]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(["text,label", *lines]) + "\n")
+    task = {"kind": kind, "data": {"train": str(path), "test": str(path), "select": str(path)}}
+    with pytest.raises(DataError, match="is no class: a missing or overflowed number"):
+        prepare_splits(Task.model_validate(task), 0, tmp_path)
+
+
+def test_classes_that_the_recipe_names_may_be_called_anything(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("text,label\none,nan\ntwo,b\nthree,nan\n")
+    data = {"train": str(path), "test": str(path), "select": str(path)}
+    task = Task.model_validate({"kind": "classification", "labels": ["nan", "b"], "data": data})
+    assert prepare_splits(task, 0, tmp_path).per_class["train"] == {"nan": 2, "b": 1}
+
+
+@pytest.mark.parametrize("name", ["x" * 300 + ".csv", "a\0b.csv"])
+def test_a_file_name_that_no_system_accepts_is_a_plain_error(name):
+    data = Data.model_construct(train=name)
+    with pytest.raises(DataError, match=r"task\.data\.train"):
+        find_files(data)
