@@ -62,7 +62,7 @@ def compare(
     student.train(False)
     keep = make_teacher_cache(settings, examples, lesson.task, work, Console("quiet"), "distill")
     objective = partial(DistillObjective, student, teacher, settings, lesson.task)
-    fresh, kept = objective(), objective(keep=keep)
+    fresh, kept = objective(), objective(cache=keep)
     copy = Bf16Weights(student)
     copy.refresh()
     with fast_training(student, [teacher], None, precision, CPU), torch.no_grad():

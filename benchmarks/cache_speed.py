@@ -85,7 +85,7 @@ def _turn(case: Case, updates: int, keeps: bool) -> list[float]:
         keep = (
             make_teacher_cache(settings, examples, TASK, Path(folder), Console("quiet"), "distill") if keeps else None
         )
-        objective = DistillObjective(student, teacher, settings, TASK, keep=keep)
+        objective = DistillObjective(student, teacher, settings, TASK, cache=keep)
         return trained(student, objective, examples, settings, clock_of(torch.device("cpu")))
 
 

@@ -16,7 +16,7 @@ from compress.models import load
 from compress.models.load_save import load_tokenizer
 from compress.recipe.training_schema import Distill
 from compress.train.core.precision import choose_precision
-from compress.train.core.state_dict import weights
+from compress.train.core.state_dict import named_weights
 from compress.train.distill import distill_from_model
 
 
@@ -53,7 +53,9 @@ def distil(job: Job, clock: Clock) -> str:
     trained = distill_from_model(
         teacher, student, load_tokenizer(job.teacher), rows, (), task, settings, seed=job.seed, console=Timed(clock)
     )
-    save_file({name: tensor.contiguous().clone() for name, tensor in weights(trained).items()}, job.output / STUDENT)
+    save_file(
+        {name: tensor.contiguous().clone() for name, tensor in named_weights(trained).items()}, job.output / STUDENT
+    )
     return choose_precision(settings.precision, torch.device("cpu"))
 
 

@@ -1,1 +1,1 @@
-"""Training: one loop, and the two steps that use it, from folders and from models in memory."""
+"""Training: one loop, and two steps that use it (fine-tuning, distillation), for folders and for models in memory."""

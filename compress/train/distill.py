@@ -1,4 +1,4 @@
-"""DistillObjective: a student learns from its teacher. Recovery after pruning is the same with a pruned student."""
+"""Distillation of a student from its teacher; recovery after pruning is the same with a pruned student."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from compress.models.student.build_student import build_student, initialization_
 from compress.recipe.training_schema import Distill, Student
 from compress.tasks.base import Row
 from compress.train.core import training_data
-from compress.train.core.distributed import Processes
+from compress.train.core.distributed import current_processes
 from compress.train.core.seed_restarts import delete_work_files, reset_weights_builder, train_best
 from compress.train.core.train_state import TrainResult
 from compress.train.core.update_schedule import UpdateSchedule
@@ -51,19 +51,19 @@ from compress.train.teacher_cache.cache import make_teacher_cache
 
 @dataclass(frozen=True)
 class DistillData:
-    """The rows that a student learns from, and those by which the best of its weights are chosen."""
+    """The rows for training, and those on which the best weights are selected."""
 
     train: Sequence[Row]
     select: Sequence[Row]
     documents: Sequence[Row] = ()
-    """Those among which the answers to select are searched, for kinds that search."""
+    """Documents that queries of select are searched in, for retrieval."""
     unlabelled: Sequence[Row] = ()
-    """Rows without an answer but the teacher's."""
+    """Rows without labels, trained on the teacher's outputs."""
 
 
 @dataclass(frozen=True)
 class TrainContext:
-    """Where a distillation works and speaks, and what it draws from."""
+    """Work folder, console and seed of a distillation."""
 
     work: Path
     console: Console
@@ -71,21 +71,21 @@ class TrainContext:
     track: str | None
     step: str
 
-    def warn(self, doubts: Iterable[str]) -> None:
-        """Tell what will run and nobody may have wished."""
-        for doubt in doubts:
-            self.console.warn(f"{self.step}: {doubt}")
+    def warn(self, warnings: Iterable[str]) -> None:
+        """Print warnings."""
+        for warning in warnings:
+            self.console.warn(f"{self.step}: {warning}")
 
 
 @dataclass(frozen=True)
 class DistillResult:
-    """A student that has learnt."""
+    """A trained student."""
 
     model: PreTrainedModel
     result: TrainResult
     layer_map: LayerMap | None
     augmented: int
-    """Rows that were made up for it."""
+    """Number of augmented rows."""
 
 
 def distill(
@@ -101,43 +101,40 @@ def distill(
     track: str | None = None,
     unlabelled_rows: Sequence[Row] = (),
 ) -> TrainedModel:
-    """Leave in ``work`` the model folder of a student, distilled from a teacher's folder on the rows of ``data``.
+    """Write the model folder of a student, distilled from a teacher's folder on the rows of ``data``, to ``work``.
 
-    With ``Student(source=FOLDER)`` a folder's own model is trained on, which is how a pruned one recovers. `False` for
-    the settings leaves the student as it is built. ``unlabelled_rows``, as a kind's `asked` makes them, have no answer
-    but the teacher's.
+    With ``Student(source=FOLDER)`` the model of a folder is trained further, which is how a pruned model recovers.
+    With `False` for the settings the student is not trained. Rows of
+    ``unlabelled_rows``, as `Kind.from_input` returns them, are trained on the teacher's outputs.
     """
-    at = TrainContext(work, console or Console("quiet"), seed, track, step)
+    context = TrainContext(work, console or Console("quiet"), seed, track, step)
     roles, tokenizer = load_prepared(data), load_tokenizer(teacher)
-    texts = DistillData(roles.rows("train"), roles.rows("select"), roles.documents("select"), unlabelled_rows)
+    rows = DistillData(roles.rows("train"), roles.rows("select"), roles.documents("select"), unlabelled_rows)
     task = roles.info.task_info
     _check_tokenizer(tokenizer, student)
-    own = load_model(teacher, task)
-    tokens = training_data.fast_tokenizer(own.config, tokenizer)
-    model = _in_reach(own, student, texts, task, tokens, at)
+    original = load_model(teacher, task)
+    tokens = training_data.fast_tokenizer(original.config, tokenizer)
+    model = _match_embedding(original, student, rows, task, tokens, context)
     start = initialization_of(model.config, student)
-    at.warn(settings_warnings_start(start, student))
+    context.warn(settings_warnings_start(start, student))
     further = further_teachers(settings, model, task, tokenizer) if settings else []
-    importance = importance_for_student(student, model, texts.train, task, tokens, seed)
+    importance = importance_for_student(student, model, rows.train, task, tokens, seed)
 
     def build(seed: int) -> PreTrainedModel:
         return build_student(model, student, task, seed=seed, importance=importance)
 
     if settings is False:
         return save_trained_model(build(seed), tokenizer, work, step, data, pruning=_pruning_of(student))
-    taught = _teach(build, [(model, 1.0), *further], texts, settings, task, tokens, at)
-    who = "the pruned model" if step == "recover" else "a student"
-    shapes = f"{who} of {shape_of(taught.model).text} from a teacher of {shape_of(model).text}"
-    at.console.note(f"{step}: {shapes}{describe_init(start)}")
+    distilled = _distill(build, [(model, 1.0), *further], rows, settings, task, tokens, context)
+    name = "the pruned model" if step == "recover" else "a student"
+    shapes = f"{name} of {shape_of(distilled.model).text} from a teacher of {shape_of(model).text}"
+    context.console.note(f"{step}: {shapes}{describe_init(start)}")
     return save_trained_model(
-        taught.model,
+        distilled.model,
         tokenizer,
         work,
         step,
-        data,
-        taught.result,
-        taught.layer_map,
-        taught.augmented,
+        data, distilled.result, distilled.layer_map, distilled.augmented,
         _pruning_of(student),
     )
 
@@ -157,11 +154,11 @@ def distill_from_model(
     track: str | None = None,
     unlabelled_rows: Sequence[Row] = (),
 ) -> PreTrainedModel:
-    """Train ``student`` after ``teacher``, both with a head for ``task``, and return it with its best weights.
+    """Distil ``teacher`` into ``student``, both with a head for ``task``, and return it with its best weights.
 
-    Several teachers come with a weight each: their answers are averaged, and layers are those of the first.
-    ``build_student`` makes a student of any shape. With a ``work`` folder this goes on from there after a kill.
-    ``unlabelled_rows``, as a kind's `asked` makes them, have no answer but the teacher's.
+    Several teachers have a weight each: their outputs are averaged, and layers are those of the first.
+    ``build_student`` creates a student of any shape. With a ``work`` folder a killed training resumes from there.
+    ``unlabelled_rows``, as `Kind.from_input` returns them, are trained on the teacher's outputs.
     """
     settings = settings or Distill()
     (first, weight), *others = [(teacher, 1.0)] if isinstance(teacher, PreTrainedModel) else teacher
@@ -172,71 +169,73 @@ def distill_from_model(
     tokens = training_data.fast_tokenizer(first.config, tokenizer)
     first = match_embedding_width(student, first, train_rows, task, tokens)
     teachers = [(first, weight), *others, *further_teachers(settings, first, task, tokenizer)]
-    texts = DistillData(train_rows, select_rows, unlabelled=unlabelled_rows)
+    rows = DistillData(train_rows, select_rows, unlabelled=unlabelled_rows)
     with ExitStack() as stack:
         work = work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        at = TrainContext(work, console or Console("quiet"), seed, track, "distill")
-        taught = _teach(reset_weights_builder(student, settings), teachers, texts, settings, task, tokens, at)
+        context = TrainContext(work, console or Console("quiet"), seed, track, "distill")
+        distilled = _distill(reset_weights_builder(student, settings), teachers, rows, settings, task, tokens, context)
         delete_work_files(work)
-    return taught.model
+    return distilled.model
 
 
-def _teach(
+def _distill(
     build: Callable[[int], PreTrainedModel],
     teachers: Sequence[tuple[PreTrainedModel, float]],
-    texts: DistillData,
+    rows: DistillData,
     settings: Distill,
     task: TaskInfo,
     tokens: TextTokenizer,
-    at: TrainContext,
+    context: TrainContext,
 ) -> DistillResult:
-    """Train what ``build`` makes to say and see what its teachers do; layers and their map are those of the first."""
-    at.warn([*settings_warnings(settings), *settings_warnings_teachers(settings, texts.train, texts.unlabelled)])
-    learnt, augmented = _lessons(texts, settings, task, tokens, at)
-    at.warn(settings_warnings_updates(settings, UpdateSchedule(learnt.train.lengths, settings, at.seed).total))
-    maps = LayerMapBuilder(teachers[0][0], settings, learnt.train, at.console, at.step)
-    keep = make_teacher_cache(settings, learnt.train, task, at.work, at.console, at.step)
+    """Train the student that ``build`` returns; layers and the layer map are those of the first teacher."""
+    context.warn([*settings_warnings(settings), *settings_warnings_teachers(settings, rows.train, rows.unlabelled)])
+    encoded, augmented = _encode(rows, settings, task, tokens, context)
+    context.warn(
+        settings_warnings_updates(settings, UpdateSchedule(encoded.train.lengths, settings, context.seed).total)
+    )
+    maps = LayerMapBuilder(teachers[0][0], settings, encoded.train, context.console, context.step)
+    cache = make_teacher_cache(settings, encoded.train, task, context.work, context.console, context.step)
     model, result = train_best(
         build,
-        make_distill_objective(as_teacher(teachers), settings, task, maps, keep),
-        learnt,
+        make_distill_objective(as_teacher(teachers), settings, task, maps, cache),
+        encoded,
         settings,
-        seed=at.seed,
-        work=at.work,
-        console=at.console,
-        track=at.track,
-        label=at.step,
+        seed=context.seed,
+        work=context.work,
+        console=context.console,
+        track=context.track,
+        label=context.step,
     )
     return DistillResult(model, result, maps.last, augmented)
 
 
-def _lessons(
-    texts: DistillData, settings: Distill, task: TaskInfo, tokens: TextTokenizer, at: TrainContext
+def _encode(
+    rows: DistillData, settings: Distill, task: TaskInfo, tokens: TextTokenizer, context: TrainContext
 ) -> tuple[training_data.TrainingData, int]:
-    """All rows as they are learnt from, encoded, and how many of them were made up."""
-    check_unlabelled(settings, len(texts.unlabelled) > 0)
-    check_local_batch_size(settings, Processes().count)
-    train = add_cross_encoder_scores(texts.train, settings, task, at.work, at.console)
-    augmented = augmented_rows(texts.train, settings.augment, task, at.seed, at.work, at.console)
-    others = {"unlabelled": texts.unlabelled, "augmented": augmented}
-    learnt = training_data.from_rows(train, texts.select, task, tokens, at.console, texts.documents, **others)
-    return learnt, len(augmented)
+    """Encode all rows; returns them and the number of augmented ones."""
+    check_unlabelled(settings, len(rows.unlabelled) > 0)
+    check_local_batch_size(settings, current_processes().count)
+    train = add_cross_encoder_scores(rows.train, settings, task, context.work, context.console)
+    augmented = augmented_rows(rows.train, settings.augment, task, context.seed, context.work, context.console)
+    others = {"unlabelled": rows.unlabelled, "augmented": augmented}
+    encoded = training_data.from_rows(train, rows.select, task, tokens, context.console, rows.documents, **others)
+    return encoded, len(augmented)
 
 
-def _in_reach(
+def _match_embedding(
     teacher: PreTrainedModel,
     student: Student,
-    texts: DistillData,
+    rows: DistillData,
     task: TaskInfo,
     tokens: TextTokenizer,
-    at: TrainContext,
+    context: TrainContext,
 ) -> PreTrainedModel:
-    """The teacher as the student can follow it: where its embeddings are wider, the main directions of them."""
-    found = match_student_embedding(student, teacher, texts.train, task, tokens)
-    if found is not teacher:
-        size = embedding_size(found)
-        at.console.note(f"{at.step}: of the teacher's embeddings the {size} principal components are learnt")
-    return found
+    """Return the teacher with embeddings of the student's width."""
+    matched = match_student_embedding(student, teacher, rows.train, task, tokens)
+    if matched is not teacher:
+        size = embedding_size(matched)
+        context.console.note(f"{context.step}: the teacher's embeddings are reduced to {size} principal components")
+    return matched
 
 
 def make_distill_objective(
@@ -244,22 +243,22 @@ def make_distill_objective(
     settings: Distill,
     task: TaskInfo,
     maps: Callable[[PreTrainedModel, int], Pairs | None] | None = None,
-    keep: TeacherCacheFactory | None = None,
+    cache: TeacherCacheFactory | None = None,
 ) -> Callable[[PreTrainedModel, int], Objective]:
-    """Makes the distillation objective of each student that is trained.
+    """Return a function that creates the distillation objective of each student.
 
-    ``maps`` says which layers it follows, and ``keep`` has what its teacher says stay on disk.
+    ``maps`` returns the layer map of a student, and ``cache`` stores the teacher's outputs on disk.
     """
 
     def make(student: PreTrainedModel, seed: int) -> Objective:
         pairs = maps(student, seed) if maps else None
-        return DistillObjective(student, teacher, settings, task, seed, pairs=pairs, keep=keep)
+        return DistillObjective(student, teacher, settings, task, seed, pairs=pairs, cache=cache)
 
     return make
 
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, student: Student) -> None:
-    """Both models read the same pieces, so a student's checkpoint must have been trained on them."""
+    """Refuse a student's checkpoint with another vocabulary than the teacher's."""
     if student.source is not None:
         found = load_tokenizer(resolve_source(student.source), student.revision)
         check_same_vocabulary(f"the student {student.source}", found, tokenizer, STUDENT_HINT)

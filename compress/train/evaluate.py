@@ -1,4 +1,4 @@
-"""Scoring a torch module on rows, by the task's own metric."""
+"""Score a torch model on rows by the task's metric."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ BATCH = 64
 def make_evaluator(
     rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer, documents: Sequence[Row] = ()
 ) -> Evaluate:
-    """A function that scores a model on these rows in the task's primary metric; they are encoded once.
+    """Return a function that scores a model on these rows in the task's primary metric; they are encoded once.
 
-    Where decisions depend on a threshold it is the best one for these rows: the model's own will be tuned on them too.
+    Where decisions depend on a threshold, the best one for these rows is used; the model's will be tuned on them too.
     """
     kind = kind_of(task)
     gold, encoded = kind.gold(rows), encode_rows(rows, task, tokens)
@@ -43,7 +43,7 @@ def make_evaluator(
 
 
 def predict_function(model: PreTrainedModel) -> Run:
-    """The model as a function from a batch's arrays to its outputs."""
+    """Return the model as a function from a batch's arrays to its outputs."""
     names = head_of(model).outputs
 
     def run(arrays: Arrays) -> Arrays:

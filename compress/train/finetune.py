@@ -1,4 +1,4 @@
-"""Fine-tuning: a teacher learns the task, unless it knows it already."""
+"""Fine-tuning of a teacher on the task, unless it already has a head for it."""
 
 from __future__ import annotations
 
@@ -43,27 +43,29 @@ def finetune(
     console: Console | None = None,
     track: str | None = None,
 ) -> TrainedModel:
-    """Leave in ``work`` the model folder of a teacher for the task of ``data``.
+    """Write the model folder of a teacher for the task of ``data`` to ``work``.
 
-    ``source`` is a card, a folder or a hub id. A checkpoint that already has a head for the task is taken as it is,
-    unless the settings ask to train it anyway; `False` asks not to train at all.
+    ``source`` is a card, a folder or a hub id. A checkpoint that already has a head for the task is used
+    unchanged unless `settings.reuse` is false; `False` for the settings disables training.
     """
     console = console or Console("quiet")
     folder = fetch(source, revision, cards)
     task = load_prepared(data).info.task_info
     tokenizer = load_tokenizer(folder)
-    ready = has_task_head(folder, task)
-    if settings is False and not ready:
-        wanted = f"labels: {', '.join(task.labels)}" if task.labels else task.kind
+    fits = has_task_head(folder, task)
+    if settings is False and not fits:
+        expected = f"labels: {', '.join(task.labels)}" if task.labels else task.kind
         raise ModelError(
-            f"{source} has no head for {task.name} ({wanted}).",
-            hint="leave out `finetune: false`, so that it is trained",
+            f"{source} has no head for {task.name} ({expected}).",
+            hint="remove `finetune: false` to train one",
         )
-    if settings is False or (ready and settings.reuse):
-        console.note(f"{source} already answers this task: it is taken as it is")
+    if settings is False or (fits and settings.reuse):
+        console.note(f"{source} already has a head for this task: used unchanged")
         return save_trained_model(load_model(folder, task, console=console), tokenizer, work, "finetune", data)
     if other := describe_other_task(folder, task):
-        console.note(f"{source} was trained for another task ({other}): its head is left off and a new one is drawn")
+        console.note(
+            f"{source} was trained for another task ({other}): its head is discarded; a new one is randomly initialised"
+        )
     model, result = train_best(
         lambda seed: load_model(folder, task, seed=seed, console=console),
         make_task_objective(task),
@@ -93,7 +95,7 @@ def finetune_from_model(
 ) -> PreTrainedModel:
     """Train ``model``, which has a head for ``task``, on canonical rows and return it with its best weights.
 
-    With a ``work`` folder it goes on from there after a kill. Restarts begin from the same weights and differ in the
+    With a ``work`` folder a killed training resumes from there. Restarts begin with the same weights and differ in the
     order of batches and in dropout.
     """
     console = console or Console("quiet")
@@ -118,5 +120,5 @@ def finetune_from_model(
 
 
 def make_task_objective(task: TaskInfo) -> Callable[[PreTrainedModel, int], Objective]:
-    """Makes the task's own objective, whatever the model and seed."""
+    """Return a function that creates the task's objective for any model and seed."""
     return lambda model, seed: TaskObjective(task)

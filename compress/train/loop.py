@@ -1,4 +1,4 @@
-"""The one training loop: fine-tuning, distillation and recovery differ only in the objective they hand to it.
+"""The training loop of fine-tuning, distillation and recovery, which differ only in their objective.
 
 A training can be killed at any moment and resumes from its last checkpoint to the same weights: bit for bit on a CPU
 (same machine, threads and processes), up to rounding on a GPU, where the order of some sums varies. Batches and
@@ -34,7 +34,7 @@ from compress.train.core.model_and_optimizer import ModelAndOptimizer
 from compress.train.core.nan_diagnosis import find_nonfinite, nan_error
 from compress.train.core.optimizer import frozen
 from compress.train.core.precision import choose_precision
-from compress.train.core.state_dict import load_weights, strip_prefix, weights
+from compress.train.core.state_dict import load_weights, named_weights, strip_prefix
 from compress.train.core.train_state import Cost, Evaluation, TrainResult, TrainState
 from compress.train.core.update_schedule import UpdateSchedule
 from compress.train.fast_paths.fast_training import fast_training
@@ -58,10 +58,10 @@ def train(
     track: str | None = None,
     label: str = "train",
 ) -> TrainResult:
-    """Train ``model`` in place and leave it with its best weights, or its last where nothing evaluates.
+    """Train ``model`` in place; it ends with its best weights, or the last ones without ``evaluate``.
 
-    ``work`` holds checkpoints while this runs and the result afterwards (so that a caller that is killed before it
-    has saved the model loses nothing); the caller removes it. ``evaluate`` runs on the main process, without
+    ``work`` holds checkpoints during training and the result afterwards (so that nothing is lost if the caller is
+    killed before it has saved the model); the caller removes it. ``evaluate`` runs on the main process, without
     gradients and in full precision.
     """
     processes = Processes(track)
@@ -78,13 +78,12 @@ def train(
     processes.wait()
     nn.Module.to(model, device).train(False)
     history = tuple(Evaluation(**entry) for entry in finished["history"])
-    keys = ("score", "best_at", "rows", "seconds", "precision")
-    told = {key: finished[key] for key in keys}
-    return TrainResult(seed=seed, updates=finished["done"], history=history, cost=Cost.of(finished), **told)
+    fields = {key: finished[key] for key in ("score", "best_at", "rows", "seconds", "precision")}
+    return TrainResult(seed=seed, updates=finished["done"], history=history, cost=Cost.of(finished), **fields)
 
 
 class TrainingRun:
-    """One training while it runs."""
+    """One running training."""
 
     def __init__(
         self,
@@ -109,20 +108,20 @@ class TrainingRun:
         self.compiles = settings.compile and processes.device.type == "cuda" and bool(compilable_parts(model))
         pad_id = model.config.pad_token_id or 0
         batches = DeviceBatches(examples, processes.device, pad_id, MULTIPLE if self.compiles else 1)
-        self.plan = UpdateSchedule(examples.lengths, settings, seed)
+        self.schedule = UpdateSchedule(examples.lengths, settings, seed)
         self.precision = choose_precision(settings.precision, processes.device)
         extra = [module.to(processes.device) for module in objective.modules()]
-        self.learner = ModelAndOptimizer(model, extra, settings, self.precision, examples.vocabulary())
-        self.gradients = Gradients(objective, batches, self.plan, self.learner, processes)
+        self.trained = ModelAndOptimizer(model, extra, settings, self.precision, examples.vocabulary())
+        self.gradients = Gradients(objective, batches, self.schedule, self.trained, processes)
         self.state = TrainState()
         self._saved = (time.monotonic(), 0)
 
     def run(self, console: Console, label: str) -> dict[str, Any]:
-        """Go on from the last checkpoint, or begin; returns what the result file holds."""
+        """Start, or resume from the last checkpoint; returns the content of the result file."""
         self._resume(console)
         settings = self.settings.model_dump()
         self.forecaster = Forecaster(
-            self.plan,
+            self.schedule,
             self.examples.lengths,
             attention_cost_ratio(self.model),
             self.objective.seconds_cached,
@@ -130,13 +129,13 @@ class TrainingRun:
             self.evaluate is not None,
         )
         with (
-            self._at_speed(console),
+            self._fast_training(console),
             self.processes.tracking(label, settings),
-            console.progress(self.plan.rows_from(self.state.done), label, "rows") as progress,
+            console.progress(self.schedule.rows_from(self.state.done), label, "rows") as progress,
         ):
-            while self.state.done < self.plan.total and not self._out_of_patience():
+            while self.state.done < self.schedule.total and not self._out_of_patience():
                 self._update(progress)
-        if self.state.best_at is None:  # nothing evaluates: the last weights are the result
+        if self.state.best_at is None:  # without evaluation the last weights are the result
             self.state.best_at = self.state.done
             self._save_best()
         result = {**asdict(self.state), "precision": self.precision}
@@ -145,75 +144,72 @@ class TrainingRun:
         self.processes.wait()
         return result
 
-    def _at_speed(self, console: Console) -> AbstractContextManager[None]:
+    def _fast_training(self, console: Console) -> AbstractContextManager[None]:
         if self.settings.compile and not self.compiles:
-            console.note("compile is passed over: it is for a GPU, and not for every family")
+            console.note("torch.compile ignored: it needs a GPU and a supported model family")
         teachers, device = self.objective.teachers(), self.processes.device
-        return fast_training(self.model, teachers, self.learner.words, self.precision, device, self.compiles)
+        return fast_training(self.model, teachers, self.trained.embeddings, self.precision, device, self.compiles)
 
     def _update(self, progress: Progress) -> None:
         started = time.monotonic()
         self.model.train()
-        self.objective.begin(self.state.done / self.plan.total)
-        made = self.gradients.of(self.state.done, self._checkpoint_due())
-        self._check(made)
-        self._step(made.norm)
+        self.objective.begin(self.state.done / self.schedule.total)
+        update = self.gradients.accumulate(self.state.done, self._checkpoint_due())
+        self._check_finite(update)
+        self.trained.step(self.schedule.factor(self.state.done), update.norm, self.settings.clip)
         seconds = time.monotonic() - started
-        self._count(made, seconds)
+        self._record(update, seconds)
         self.forecaster.updated(self.state, seconds)
-        shown = f"loss {sum(made.losses.values()):.3f}"
+        loss = f"loss {sum(update.losses.values()):.3f}"
         best = "" if self.state.score is None else f", best {self.state.score:.4f}"
-        progress.advance(made.rows, shown + best, self.forecaster.left(self.state))
-        if self.evaluate is not None and self.plan.evaluates_after(self.state.done):
+        progress.advance(update.rows, loss + best, self.forecaster.left(self.state))
+        if self.evaluate is not None and self.schedule.evaluates_after(self.state.done):
             self._evaluate()
-        if made.due and self.state.done < self.plan.total:
+        if update.checkpoint_due and self.state.done < self.schedule.total:
             self._save()
 
-    def _check(self, made: UpdateGradients) -> None:
-        """Stop at what is not a number, before it reaches the weights."""
-        if broken := find_nonfinite(made.losses, made.norm):
-            raise nan_error(broken, self.state.done, self._saved[1], self.examples, self.gradients, self.settings)
+    def _check_finite(self, update: UpdateGradients) -> None:
+        """Stop at a NaN or infinite value before it reaches the weights."""
+        if value := find_nonfinite(update.losses, update.norm):
+            raise nan_error(value, self.state.done, self._saved[1], self.examples, self.gradients, self.settings)
 
-    def _step(self, norm: float) -> None:
-        self.learner.step(self.plan.factor(self.state.done), norm, self.settings.clip)
-
-    def _count(self, made: UpdateGradients, seconds: float) -> None:
+    def _record(self, update: UpdateGradients, seconds: float) -> None:
         state = self.state
-        state.done, state.rows, state.seconds = state.done + 1, state.rows + made.rows, state.seconds + seconds
-        state.add_losses(made.losses)
-        rate = self.settings.learning_rate * self.plan.factor(state.done - 1)
+        state.done, state.rows, state.seconds = state.done + 1, state.rows + update.rows, state.seconds + seconds
+        state.add_losses(update.losses)
+        rate = self.settings.learning_rate * self.schedule.factor(state.done - 1)
         self.processes.log(
-            {**{f"loss/{name}": loss for name, loss in made.losses.items()}, "learning_rate": rate}, state.done
+            {**{f"loss/{name}": loss for name, loss in update.losses.items()}, "learning_rate": rate}, state.done
         )
 
     def _evaluate(self) -> None:
-        """Score the model on the main process; keep its weights where they are the best so far.
+        """Score the model on the main process; save its weights if they are the best so far.
 
-        What is scored before the objective is_selectable is written down and does not compete.
+        Scores while the objective is not selectable are recorded and do not compete.
         """
         assert self.evaluate is not None
         started = time.monotonic()
         score = math.nan
         if self.processes.is_main:
             self.model.train(False)
-            with torch.no_grad(), eager_only(self.compiles):  # in full precision, as the result will be scored
+            with torch.no_grad(), eager_only(self.compiles):  # fp32, as the result will be scored
                 score = self.evaluate(self.model)
         score = self.processes.from_main(score)
         state = self.state
-        competes = self.objective.is_selectable() or state.done == self.plan.total
+        competes = self.objective.is_selectable() or state.done == self.schedule.total
         better = competes and (state.best_at is None or self._better(score))
         if competes:
             state.without_better = 0 if better else state.without_better + 1
-        took = time.monotonic() - started
-        state.seconds += took
-        told = score if math.isfinite(score) else None
-        epoch = state.done / self.plan.per_epoch
-        state.history.append(asdict(Evaluation(state.done, epoch, told, state.mean_losses())))
+        seconds = time.monotonic() - started
+        state.seconds += seconds
+        finite_score = score if math.isfinite(score) else None
+        epoch = state.done / self.schedule.per_epoch
+        state.history.append(asdict(Evaluation(state.done, epoch, finite_score, state.mean_losses())))
         state.sums, state.counted = {}, {}
-        self.forecaster.evaluated(state, took)
+        self.forecaster.evaluated(state, seconds)
         self.processes.log({"select": score}, state.done)
         if better:
-            state.best_at, state.score = state.done, told
+            state.best_at, state.score = state.done, finite_score
             self._save_best()
 
     def _better(self, score: float) -> bool:
@@ -226,36 +222,36 @@ class TrainingRun:
 
     def _checkpoint_due(self) -> bool:
         minutes, steps = self.settings.checkpoint.minutes, self.settings.checkpoint.steps
-        then, done = self._saved
-        late = minutes is not None and time.monotonic() - then >= 60 * minutes
-        return late or (steps is not None and self.state.done + 1 - done >= steps)
+        saved_time, saved_update = self._saved
+        late = minutes is not None and time.monotonic() - saved_time >= 60 * minutes
+        return late or (steps is not None and self.state.done + 1 - saved_update >= steps)
 
     def _save_best(self) -> None:
         if self.processes.is_main:
-            self.store.save_best(self.state.done, dict(weights(self.model)))
+            self.store.save_best(self.state.done, named_weights(self.model))
 
     def _save(self) -> None:
         states = self.processes.random_states()
         if self.processes.is_main:
-            tensors = {f"random.{name}": state for name, state in states.items()} | self.learner.tensors()
+            tensors = {f"random.{name}": state for name, state in states.items()} | self.trained.tensors()
             self.store.save(self.state.done, asdict(self.state), tensors, self.state.best_at)
         self._saved = (time.monotonic(), self.state.done)
 
     def _resume(self, console: Console) -> None:
-        """Take everything from the last checkpoint, where there is one."""
-        self.processes.share_weights([self.model, *self.learner.extra])
-        self.learner.weights_were_set()
+        """Restore everything from the last checkpoint, if any."""
+        self.processes.share_weights([self.model, *self.trained.extra])
+        self.trained.weights_changed()
         checkpoint = self.store.latest()
         if checkpoint is None:
             return
         self.state = TrainState.of(checkpoint.state)
         self._saved = (time.monotonic(), self.state.done)
-        self.learner.put(checkpoint.tensors)
+        self.trained.load(checkpoint.tensors)
         states = strip_prefix("random.", checkpoint.tensors)
         if len(states["cpu"]) == self.processes.count:
             self.processes.set_random_states(states)
         else:
             console.warn(
-                f"the checkpoint comes from {len(states['cpu'])} processes: this goes on, but not bit for bit."
+                f"the checkpoint comes from {len(states['cpu'])} processes: training resumes, but not bit for bit."
             )
-        console.note(f"going on from the checkpoint at update {self.state.done} of {self.plan.total}")
+        console.note(f"resuming from the checkpoint at update {self.state.done} of {self.schedule.total}")

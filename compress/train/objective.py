@@ -1,4 +1,4 @@
-"""What a training step minimises. The loop knows nothing of tasks or teachers: it asks for named losses."""
+"""Training objectives: named losses of a batch. The training loop knows neither tasks nor teachers."""
 
 from __future__ import annotations
 
@@ -20,54 +20,54 @@ from compress.tasks.base import Arrays
 
 Batch = Mapping[str, Tensor]
 TASK = "task"
-"""What the task's own loss is called where it is the only one."""
+"""Name of the task's loss where it is the only one."""
 Losses = dict[str, Tensor]
-"""Already weighted; their sum is minimised. Each is a mean over the batch's rows."""
+"""Weighted losses, each a mean over the batch's rows; their sum is minimized."""
 
 
 class Objective(Protocol):
-    """A batch becomes named losses."""
+    """Computes the named losses of a batch."""
 
     def modules(self) -> Sequence[nn.Module]:
-        """What is trained beside the model and dropped afterwards (projections)."""
+        """Return modules that are trained with the model and discarded afterwards (projections)."""
         ...
 
     def identity(self) -> str:
-        """What the losses come from beside a training's settings: its task, and whoever teaches."""
+        """Return what the losses depend on besides the settings: the task and the teachers' weights."""
         ...
 
     def begin(self, progress: float) -> None:
-        """Told before each update: the share of all updates that are done."""
+        """Prepare an update; ``progress`` is the share of all updates that are done."""
         ...
 
     def is_selectable(self) -> bool:
-        """Whether what is learnt now is what the model is kept for; before that no score counts."""
+        """Return whether the current weights may be selected as the best; before that scores are only recorded."""
         ...
 
     def seconds_cached(self) -> float:
-        """Seconds so far that no later epoch takes again: asking a teacher whose words are kept."""
+        """Return the seconds so far that later epochs save: computing teacher outputs that are cached."""
         ...
 
     def teachers(self) -> Sequence[PreTrainedModel]:
-        """The models that run beside the one that is trained: they take the training's device and precision."""
+        """Return the models that run besides the trained one; they use the training's device and precision."""
         ...
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
-        """The losses of one batch; ``model`` is in training mode."""
+        """Compute the losses of one batch; ``model`` is in training mode."""
         ...
 
 
 class Examples(Protocol):
-    """What training reads: `data.batches.EncodedRows`, or anything like it."""
+    """Encoded training rows; `data.encode.EncodedRows` implements it."""
 
     lengths: NDArray[np.int64]
     example_lengths: NDArray[np.int64]
-    """Pieces of each example that a batch's `index` can name."""
+    """Number of tokens of each example that a batch's `index` can name."""
     cacheable: int
-    """So many of these, from the first on, are worth keeping a teacher's answers of."""
+    """The number of examples, from the first, whose teacher outputs are worth caching."""
 
     def digest(self) -> str:
-        """What they are known by."""
+        """Return a digest of the examples."""
         ...
 
     def arrays(self) -> Mapping[str, BatchArray]:
@@ -75,55 +75,55 @@ class Examples(Protocol):
         ...
 
     def vocabulary(self) -> NDArray[np.int64]:
-        """The ids of all pieces that a batch can hold, ascending."""
+        """Return all token ids that batches can hold, ascending."""
         ...
 
     def batch(self, indices: NDArray[np.int64]) -> Arrays:
-        """The padded arrays of these examples."""
+        """Return the padded arrays of these examples."""
         ...
 
     def origins(self, indices: NDArray[np.int64]) -> list[Origin]:
-        """Where the rows come from that these examples were made of."""
+        """Return the source rows of these examples."""
         ...
 
 
 class TaskObjective:
-    """The task's own loss on what the rows say is true."""
+    """The task's loss on the true labels."""
 
     def __init__(self, task: TaskInfo) -> None:
         self.task = task
         self.loss = TASK_LOSSES[kind_of(task).problem]
 
     def modules(self) -> Sequence[nn.Module]:
-        """Nothing but the model is trained."""
+        """Return no modules."""
         return ()
 
     def identity(self) -> str:
-        """The task."""
+        """Return the task as JSON."""
         return self.task.model_dump_json()
 
     def begin(self, progress: float) -> None:
-        """The loss stays the same all the way."""
+        """Do nothing: the loss does not change."""
 
     def is_selectable(self) -> bool:
-        """From the first update on."""
+        """Return True."""
         return True
 
     def seconds_cached(self) -> float:
-        """Every epoch takes as long."""
+        """Return 0: nothing is cached."""
         return 0.0
 
     def teachers(self) -> Sequence[PreTrainedModel]:
-        """None."""
+        """Return no models."""
         return ()
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
-        """The task's one loss."""
+        """Compute the task's loss."""
         return {TASK: self.loss.function(forward(model, batch), batch, self.task)}
 
 
 def forward(model: PreTrainedModel, batch: Batch) -> Mapping[str, Tensor]:
-    """Run the arrays that the model's family takes; the answers beside them are for the losses."""
+    """Run the model on those arrays of the batch that its family takes; the others are for the losses."""
     inputs = family_of(model).inputs
     outputs: Mapping[str, Tensor] = model(**{name: value for name, value in batch.items() if name in inputs})
     return outputs

@@ -1,4 +1,4 @@
-"""What a training step leaves behind and tells."""
+"""Write the model folder of a training step."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from compress.train.core.tune_thresholds import tune_thresholds
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A model folder that a step wrote."""
+    """A model folder written by a training step."""
 
     info: FolderInfo
     result: TrainResult | None
-    """How the training went; None where nothing was trained."""
+    """The result of the training; None where nothing was trained."""
 
     @property
     def rows_seen(self) -> float:
-        """Training rows that went through the model."""
+        """Training rows that the model processed."""
         return float(self.result.rows) if self.result else 0.0
 
 
@@ -43,9 +43,9 @@ def save_trained_model(
     augmented: int | None = None,
     pruning: PruningInfo | None = None,
 ) -> TrainedModel:
-    """Write the folder of a model for the task of ``data``, with the thresholds that are best for it.
+    """Write the folder of a model for the task of ``data``, with tuned thresholds; delete work files of the training.
 
-    Then what the training kept for going on is removed. Of several processes only the main one does all this.
+    Of several processes only the main one does this.
     """
     is_main, roles = int(os.environ.get("RANK", "0")) == 0, load_prepared(data)
     task = tune_thresholds(model, tokenizer, roles) if is_main else roles.info.task_info

@@ -18,9 +18,9 @@ import compress.train.save_trained as made
 from compress.models.load_save import load_model
 from compress.recipe.training_schema import Checkpoints, Distill, Finetune, Student
 from compress.train.core.checkpoints import CheckpointStore
+from compress.train.core.model_and_optimizer import ModelAndOptimizer
 from compress.train.distill import distill
 from compress.train.finetune import finetune
-from compress.train.loop import TrainingRun
 
 COMMON = {"epochs": 3, "batch_size": 8, "learning_rate": 3e-3, "precision": "bf16", "evaluations": 2}
 
@@ -44,7 +44,7 @@ def dies(owner, name, at, before):
 def arm(place):
     what, at = place.split(":")
     owner, name, before = {
-        "update": (TrainingRun, "_step", True),
+        "update": (ModelAndOptimizer, "step", True),
         "tensors": (store, "_flush", True),
         "named": (CheckpointStore, "_drop_best", True),
         "best": (CheckpointStore, "save_best", False),

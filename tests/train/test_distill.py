@@ -168,8 +168,8 @@ def test_several_answers_distil_in_bf16(tiny_model, tiny_tokenizer, tiny_task, r
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"losses": {}, "hard_label": 0.0}, "nothing to learn from"),
-        ({"losses": ALL, "layer_map": ((0, 9),)}, "layer that is not there"),
+        ({"losses": {}, "hard_label": 0.0}, "nothing to train on"),
+        ({"losses": ALL, "layer_map": ((0, 9),)}, "layer that does not exist"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(settings, message, tiny_model, tiny_task):

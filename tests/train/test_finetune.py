@@ -36,7 +36,7 @@ def test_a_teacher_that_knows_the_task_is_taken_as_it_is(tiny_model, tiny_folder
     assert made.result is None
     assert made.rows_seen == 0
     assert same_weights(load(tmp_path), model)
-    assert "taken as it is" in told.getvalue()
+    assert "used unchanged" in told.getvalue()
 
 
 def test_reuse_can_be_refused(tiny_model, tiny_folder, prepared, tmp_path, same_weights):
@@ -54,9 +54,11 @@ def test_a_teacher_of_another_task_is_told_to_lose_its_head(tiny_model, tiny_fol
         return said.getvalue()
 
     plain = tiny_folder(tiny_model("bert", head="Model"), task=None)
-    assert "its head is left off" not in told(plain)
+    assert "its head is discarded" not in told(plain)
     other = tiny_folder(tiny_model("bert", labels=("no", "yes")), task=None)
-    assert f"{other} was trained for another task (sequence-classification: no, yes): its head is left" in told(other)
+    assert f"{other} was trained for another task (sequence-classification: no, yes): its head is discarded" in told(
+        other
+    )
     ours = tiny_folder(tiny_model("bert", labels=("no", "yes")), tiny_task.model_copy(update={"name": "plots"}))
     assert "was trained for another task (plots): its head" in told(ours)
 

@@ -1,8 +1,8 @@
-"""What a training leaves on disk so that it can be killed at any moment: checkpoints, the best weights, the result.
+"""Files of a training that make it resumable: checkpoints, the best weights, the result.
 
-Tensors are safetensors and the rest is JSON; nothing is pickled. Everything is written aside and renamed, so that
-what has its name is whole. A checkpoint names the best weights that belong to it, and those stay until a later
-checkpoint has taken over.
+Tensors are stored as safetensors, everything else as JSON; nothing is pickled. Files are written under another name and
+renamed, so that a file that exists is complete. A checkpoint names the best weights that belong to it, and these are
+deleted only after a later checkpoint was written.
 """
 
 from __future__ import annotations
@@ -26,35 +26,36 @@ from compress.errors import ModelError
 from compress.recipe.training_schema import Training
 from compress.train.objective import Examples, Objective
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""2: the identity includes the weights that a training starts with."""
 TENSORS, STATE, RESULT = "tensors.safetensors", "state.json", "result.json"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A training as it stood."""
+    """The state of a training at one update."""
 
     state: dict[str, Any]
     tensors: dict[str, Tensor]
 
 
 class CheckpointStore:
-    """The folder of one training. ``training_identity`` distinguishes trainings."""
+    """The folder of one training; files of a training with another identity are refused."""
 
-    def __init__(self, folder: Path, training_identity: str) -> None:
+    def __init__(self, folder: Path, identity: str) -> None:
         self.folder = folder
-        self._identity = training_identity
+        self._identity = identity
 
     def latest(self) -> Checkpoint | None:
-        """The last checkpoint, where there is one."""
-        found = self._checkpoints()
-        if not found:
+        """Return the last checkpoint, if any."""
+        checkpoints = self._checkpoints()
+        if not checkpoints:
             return None
-        state = self._read_json(found[-1] / STATE)
-        return Checkpoint(state, self._read_tensors(found[-1] / TENSORS))
+        state = self._read_json(checkpoints[-1] / STATE)
+        return Checkpoint(state, self._read_tensors(checkpoints[-1] / TENSORS))
 
     def save(self, done: int, state: Mapping[str, Any], tensors: Mapping[str, Tensor], best: int | None) -> None:
-        """Write a checkpoint; older ones, and best weights that are not ``best``, go once it stands."""
+        """Write a checkpoint, then delete older ones, and best weights other than ``best``."""
         self.folder.mkdir(parents=True, exist_ok=True)
         aside = self.folder / ".aside"
         shutil.rmtree(aside, ignore_errors=True)
@@ -68,29 +69,29 @@ class CheckpointStore:
         self._drop_best(keep={best})
 
     def save_best(self, done: int, tensors: Mapping[str, Tensor]) -> None:
-        """Write the best weights so far; those that the last checkpoint names stay beside them."""
+        """Write the best weights so far; those that the last checkpoint names remain."""
         self.folder.mkdir(parents=True, exist_ok=True)
         aside = self.folder / ".best"
         save_file(dict(tensors), aside)
         sync(aside)
         aside.replace(self._best(done))
-        found = self._checkpoints()
-        named = self._read_json(found[-1] / STATE).get("best_at") if found else None
+        checkpoints = self._checkpoints()
+        named = self._read_json(checkpoints[-1] / STATE).get("best_at") if checkpoints else None
         self._drop_best(keep={done, named})
 
     def best(self, done: int) -> dict[str, Tensor]:
-        """The weights that were best after so many updates."""
+        """Read the best weights, those of update ``done``."""
         return self._read_tensors(self._best(done))
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Write the result; only the weights it names stay."""
+        """Write the result, then delete everything but the weights it names."""
         self._write_json(self.folder / RESULT, result)
         for folder in self._checkpoints():
             shutil.rmtree(folder)
         self._drop_best(keep={result["best_at"]})
 
     def result(self) -> dict[str, Any] | None:
-        """The result of a training that came to its end."""
+        """Return the result of a finished training."""
         path = self.folder / RESULT
         return self._read_json(path) if path.is_file() else None
 
@@ -101,24 +102,31 @@ class CheckpointStore:
         return self.folder / f"best-{done:08d}.safetensors"
 
     def _drop_best(self, keep: set[int | None]) -> None:
-        kept = {self._best(done) for done in keep if done is not None}
+        keep_paths = {self._best(done) for done in keep if done is not None}
         for path in self.folder.glob("best-*.safetensors"):
-            if path not in kept:
+            if path not in keep_paths:
                 path.unlink()
 
     def _write_json(self, path: Path, content: Mapping[str, Any]) -> None:
-        told = {"schema_version": SCHEMA_VERSION, "training_identity": self._identity, **content}
-        atomic_write(path, json.dumps(told, indent=2) + "\n")
+        document = {"schema_version": SCHEMA_VERSION, "identity": self._identity, **content}
+        atomic_write(path, json.dumps(document, indent=2) + "\n")
 
     def _read_json(self, path: Path) -> dict[str, Any]:
         try:
             content: dict[str, Any] = json.loads(path.read_bytes())
         except (OSError, ValueError) as error:
-            raise ModelError(f"{path} cannot be read: {error}", hint=f"remove {self.folder} to train anew") from error
-        if (content.get("schema_version"), content.get("training_identity")) != (SCHEMA_VERSION, self._identity):
             raise ModelError(
-                f"{self.folder} holds another training: its settings, data or model differ from the ones given.",
-                hint="give another work folder, or remove this one to train anew",
+                f"{path} cannot be read: {error}", hint=f"remove {self.folder} to train from the start"
+            ) from error
+        if content.get("schema_version") != SCHEMA_VERSION:
+            raise ModelError(
+                f"{path} was written by another version of compress (schema version {content.get('schema_version')}).",
+                hint=f"resume with that version, or remove {self.folder} to train from the start",
+            )
+        if content.get("identity") != self._identity:
+            raise ModelError(
+                f"{self.folder} holds another training: its settings, data, model or start weights differ.",
+                hint="use another work folder, or remove this one to train from the start",
             )
         return content
 
@@ -126,22 +134,27 @@ class CheckpointStore:
         try:
             return load_file(path)
         except (OSError, SafetensorError) as error:
-            raise ModelError(f"{path} cannot be read: {error}", hint=f"remove {self.folder} to train anew") from error
+            raise ModelError(
+                f"{path} cannot be read: {error}", hint=f"remove {self.folder} to train from the start"
+            ) from error
 
 
 def training_identity(
     model: PreTrainedModel, objective: Objective, examples: Examples, settings: Training, seed: int
 ) -> str:
-    """Return a digest of everything that changes the result of a training, the weights it starts from included."""
+    """Return a digest of everything that determines the result of a training, including the start weights."""
     shapes = [
         (name, list(parameter.shape))
         for module in (model, *objective.modules())
         for name, parameter in module.named_parameters()
     ]
-    told = settings.model_dump(mode="json", exclude={"checkpoint", "restarts", "cache"})
-    start = {name: tensor_digest(tensor) for name, tensor in model.state_dict().items()}
-    every = [told, seed, shapes, objective.identity(), examples.digest(), start]
-    return hashlib.sha256(json.dumps(every).encode()).hexdigest()
+    weights = hashlib.sha256()
+    for name, tensor in model.state_dict().items():
+        weights.update(name.encode())
+        weights.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    hashed = settings.model_dump(mode="json", exclude={"checkpoint", "restarts", "cache"})
+    parts = [hashed, seed, shapes, weights.hexdigest(), objective.identity(), examples.digest(), start]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def tensor_digest(tensor: Tensor) -> str:

@@ -1,4 +1,4 @@
-"""The batches of a training on its device; on a GPU the next one is made while this one is at work."""
+"""The batches of a training on its device; on a GPU the next one is prepared during the current update."""
 
 from __future__ import annotations
 
@@ -17,51 +17,49 @@ from compress.train.objective import Examples
 
 Indices = NDArray[np.int64]
 
+ON_HOST = ("index", "group", *BESIDE)
+"""Arrays that decide what is computed stay on the host, since reading them from a device would synchronize it."""
+
 
 class DeviceBatches:
-    """Makes batches. Which one comes next is known beforehand, so a thread can make it meanwhile.
+    """Creates batches. The next one is known in advance, so on a GPU a thread prepares it.
 
-    On a CPU there is nothing to gain: the thread would take the time from the training.
+    On a CPU this would gain nothing: the thread would take time from the training.
     """
 
     def __init__(self, examples: Examples, device: torch.device, pad_id: int = 0, multiple: int = 1) -> None:
-        """With a ``multiple`` every batch is as wide as one, so that there are few widths."""
+        """Create batches of ``examples``, with widths padded to multiples of ``multiple``."""
         self._examples = examples
         self._device = device
         self._arrays = examples.arrays()
         self._pad_id, self._multiple = pad_id, multiple
         self._thread = ThreadPoolExecutor(1, "batches") if device.type == "cuda" else None
-        self._waiting: tuple[Indices, Future[dict[str, Tensor]]] | None = None
+        self._pending: tuple[Indices, Future[dict[str, Tensor]]] | None = None
 
     @property
     def look_ahead(self) -> bool:
-        """Whether it helps to tell the next batch."""
+        """Whether batches are prepared in advance."""
         return self._thread is not None
 
-    def __call__(self, indices: Indices, then: Indices | None = None) -> dict[str, Tensor]:
-        """Return the batch of these examples, on the device unless declared for the host.
-
-        ``then`` are the indices of the next call, if known.
+    def __call__(self, indices: Indices, next_indices: Indices | None = None) -> dict[str, Tensor]:
+        """Return the batch of these examples, on the device except the prepare ``next_indices``.
         """
-        arrays = self._made(indices)
-        if self._thread is not None and then is not None:
-            self._waiting = then, self._thread.submit(self._make, then)
-        # Copies from pinned memory run beside the computation; the device keeps the order.
+        arrays = self._take(indices)
+        if self._thread is not None and next_indices is not None:
+            self._pending = next_indices, self._thread.submit(self._create, next_indices)
+        # Copies from pinned memory overlap with computation; the device keeps the order.
         return {
             name: array if self._is_on_host(name) else array.to(self._device, non_blocking=True)
             for name, array in arrays.items()
         }
 
-    def _is_on_host(self, name: str) -> bool:
-        return name in self._arrays and self._arrays[name].where == "host"
+    def _take(self, indices: Indices) -> dict[str, Tensor]:
+        pending, self._pending = self._pending, None
+        if pending is not None and np.array_equal(pending[0], indices):
+            return pending[1].result()
+        return self._create(indices)
 
-    def _made(self, indices: Indices) -> dict[str, Tensor]:
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None and np.array_equal(waiting[0], indices):
-            return waiting[1].result()
-        return self._make(indices)
-
-    def _make(self, indices: Indices) -> dict[str, Tensor]:
+    def _create(self, indices: Indices) -> dict[str, Tensor]:
         batch = {name: torch.from_numpy(array) for name, array in self._examples.batch(indices).items()}
         if self._multiple > 1:
             batch = pad_width(batch, self._arrays, self._pad_id, self._multiple)
@@ -72,7 +70,7 @@ class DeviceBatches:
 def pad_width(
     batch: Mapping[str, Tensor], arrays: Mapping[str, BatchArray], pad_id: int, multiple: int
 ) -> dict[str, Tensor]:
-    """Return the batch padded to the next multiple; only arrays that are declared per token get wider."""
+    """Return the batch padded to the next multiple; only arrays per token are padded."""
     more = -batch["input_ids"].shape[1] % multiple
     fills = token_fills(arrays.values(), pad_id)
     return {

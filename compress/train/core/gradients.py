@@ -1,4 +1,4 @@
-"""The gradients of one update: summed over its batches, and over the processes that share each of them."""
+"""The gradients of one update, summed over its batches and over the processes that share them."""
 
 from __future__ import annotations
 
@@ -17,71 +17,75 @@ from compress.train.objective import Objective
 
 
 class UpdateGradients(NamedTuple):
-    """What an update came to; the gradients themselves stand at the parameters."""
+    """Losses and gradient norm of one update; the gradients are those of the parameters."""
 
     rows: int
     losses: dict[str, float]
     norm: float
-    """Of all gradients together."""
-    due: bool
-    """Whether the main process wants a checkpoint: all must agree, and their clocks differ."""
+    """The norm of all gradients."""
+    checkpoint_due: bool
+    """Whether to save a checkpoint; the main process decides, since clocks differ."""
 
 
 class Gradients:
-    """Each row of an update weighs the same, whichever batch it stands in and whichever process runs it."""
+    """Computes gradients in which every row of an update has equal weight, whatever its batch and process."""
 
     def __init__(
         self,
         objective: Objective,
         batches: DeviceBatches,
-        plan: UpdateSchedule,
-        learner: ModelAndOptimizer,
+        schedule: UpdateSchedule,
+        trained: ModelAndOptimizer,
         processes: Processes,
     ) -> None:
         self.objective = objective
         self.batches = batches
-        self.plan = plan
-        self.learner = learner
+        self.schedule = schedule
+        self.trained = trained
         self.processes = processes
 
-    def of(self, update: int, due: bool) -> UpdateGradients:
-        """Those of one update; ``due`` is what this process thinks of a checkpoint after it."""
-        batches = self.plan.batches(update)
+    def accumulate(self, update: int, checkpoint_due: bool) -> UpdateGradients:
+        """Compute the gradients of one update; ``checkpoint_due`` is this process's opinion."""
+        batches = self.schedule.batches(update)
         rows = sum(len(batch) for batch in batches)
-        self.learner.begin()
+        self.trained.begin_update()
         sums: dict[str, Tensor] = {}
-        later = self.plan.batches(update + 1) if self.batches.look_ahead and update + 1 < self.plan.total else []
-        for batch, then in zip(batches, [*batches[1:], *later[:1], None], strict=False):
-            for name, loss in self._share_of(batch, rows, then).items():
+        following = (
+            self.schedule.batches(update + 1) if self.batches.look_ahead and update + 1 < self.schedule.total else []
+        )
+        for batch, next_batch in zip(batches, [*batches[1:], *following[:1], None], strict=False):
+            for name, loss in self._add_batch(batch, rows, next_batch).items():
                 sums[name] = sums[name] + loss if name in sums else loss
-        wants = torch.full((), float(self.processes.is_main and due), device=self.processes.device)  # not copied
-        values = self.processes.sum_gradients(self.learner.parameters, torch.stack([*sums.values(), wants]).float())
-        norm = self.learner.norm().float()
-        *told, wanted, length = torch.cat([values, norm[None]]).tolist()  # the one wait for a GPU
-        return UpdateGradients(rows, dict(zip(sums, told, strict=True)), length, wanted > 0)
+        due = torch.full((), float(self.processes.is_main and checkpoint_due), device=self.processes.device)
+        values = self.processes.sum_gradients(self.trained.parameters, torch.stack([*sums.values(), due]).float())
+        norm = self.trained.norm().float()
+        *losses, vote, total_norm = torch.cat([values, norm[None]]).tolist()  # the only device synchronization
+        return UpdateGradients(rows, dict(zip(sums, losses, strict=True)), total_norm, vote > 0)
 
     def is_nonfinite(self, indices: NDArray[np.int64]) -> bool:
-        """Whether these examples give a loss that is no number, without dropout."""
-        self.learner.model.train(False)
-        with torch.no_grad(), self.learner.running():
-            losses = self.objective(self.learner.model, self.batches(indices))
+        """Return whether the loss of these examples is NaN or infinite, without dropout."""
+        self.trained.model.train(False)
+        with torch.no_grad(), self.trained.running():
+            losses = self.objective(self.trained.model, self.batches(indices))
         return not all(bool(torch.isfinite(loss)) for loss in losses.values())
 
-    def _share_of(self, batch: NDArray[np.int64], rows: int, then: NDArray[np.int64] | None) -> dict[str, Tensor]:
-        """Add the gradients of this process's share of a batch; the losses come back weighted as they were added."""
-        mine, others = self._mine(batch), None if then is None else self._mine(then)
+    def _add_batch(
+        self, batch: NDArray[np.int64], rows: int, next_batch: NDArray[np.int64] | None
+    ) -> dict[str, Tensor]:
+        """Add the gradients of this process's share of a batch; returns its weighted losses."""
+        mine, following = self._local(batch), None if next_batch is None else self._local(next_batch)
         weight = len(mine) / rows if self.processes.rank < len(batch) else 0.0
-        tensors = self.batches(mine, others)
-        with self.learner.running():
-            losses = self.objective(self.learner.model, tensors)
+        tensors = self.batches(mine, following)
+        with self.trained.running():
+            losses = self.objective(self.trained.model, tensors)
             weighted = {name: loss.float() * weight for name, loss in losses.items()}
-            self.learner.add_gradients(torch.stack(list(weighted.values())).sum())
+            self.trained.add_gradients(torch.stack(list(weighted.values())).sum())
         return {name: loss.detach() for name, loss in weighted.items()}
 
-    def _mine(self, batch: NDArray[np.int64]) -> NDArray[np.int64]:
-        """This process's share of a batch.
+    def _local(self, batch: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return this process's share of a batch.
 
-        A process without one runs a row that weighs nothing: every process must have the same gradients to sum.
+        A process without a share computes one row with weight zero, since all processes must have the same gradients.
         """
         mine = batch[self.processes.rank :: self.processes.count]
         return mine if len(mine) else batch[:1]

@@ -1,4 +1,4 @@
-"""What is written down of a training: where it stands, how it went."""
+"""The state and the result of a training, as stored in checkpoints and reports."""
 
 from __future__ import annotations
 
@@ -12,64 +12,64 @@ from compress.model_info import EvaluationInfo, TrainingInfo
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One look at the model on the way."""
+    """One evaluation of the model during training."""
 
     update: int
     epoch: float
     score: float | None
     losses: Mapping[str, float]
-    """Each loss's mean since the evaluation before, over the updates in which it counted."""
+    """Each loss's mean since the previous evaluation, over the updates in which it was active."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a training took and what it did for that, by which others are forecast."""
+    """The time a training took and the work it did, from which others are estimated."""
 
     load: BatchLoad
-    """Pieces of all updates, padding included."""
+    """Tokens of all updates, including padding."""
     phases: tuple[StepTimes, ...]
-    """How fast its updates were, phase by phase; one where the recipe tells none."""
+    """Step times of each phase; a single phase where the recipe has none."""
     evaluating: float
-    """Seconds that evaluations took."""
+    """Seconds spent on evaluations."""
     forecasts: tuple[Mapping[str, Any], ...]
-    """What the training itself forecast on its way, as `train.forecast.Told`."""
+    """Estimates made during the training, as `eta.LoggedForecast`."""
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Cost:
-        """From the fields of `TrainState`; nothing where an older version wrote them."""
+    def of(cls, fields: Mapping[str, Any]) -> Cost:
+        """Create from the fields of `TrainState`; fields missing in older versions are empty."""
         return cls(
-            load=BatchLoad(told.get("pieces", 0), told.get("squares", 0)),
-            phases=tuple(StepTimes.of(each) for each in told.get("phases", ())),
-            evaluating=told.get("evaluating", 0.0),
-            forecasts=tuple(told.get("forecasts", ())),
+            load=BatchLoad(fields.get("pieces", 0), fields.get("squares", 0)),
+            phases=tuple(StepTimes.of(each) for each in fields.get("phases", ())),
+            evaluating=fields.get("evaluating", 0.0),
+            forecasts=tuple(fields.get("forecasts", ())),
         )
 
     @property
     def paces(self) -> StepTimes:
-        """Of all phases together."""
+        """Step times of all phases together."""
         return sum(self.phases, StepTimes())
 
 
 @dataclass(frozen=True)
 class TrainResult:
-    """How a training went; the model holds the weights of ``best_at``."""
+    """The result of a training; the model holds the weights of update ``best_at``."""
 
     seed: int
     score: float | None
-    """The best score on select; None where nothing was evaluated."""
+    """Best score on select; None where nothing was evaluated."""
     best_at: int
     updates: int
-    """Updates made, fewer than planned when patience ended it."""
+    """Updates done; fewer than planned if patience ended it."""
     rows: int
     seconds: float
-    """Time spent, killed attempts included as far as their checkpoints reach."""
+    """Time spent, including killed attempts up to their last checkpoint."""
     precision: str
     history: tuple[Evaluation, ...]
     cost: Cost
 
     @property
     def rows_per_second(self) -> float:
-        """Throughput, evaluations and checkpoints included."""
+        """Throughput, including evaluations and checkpoints."""
         return self.rows / self.seconds if self.seconds else 0.0
 
     @property
@@ -96,7 +96,7 @@ class TrainResult:
 
     @property
     def summary(self) -> str:
-        """Read as ``0.8911 on select after update 420 of 420, 12,000 rows at 150 rows/s in bf16``."""
+        """The result as text: ``0.8911 on select after update 420 of 420, 12,000 rows at 150 rows/s in bf16``."""
         score = "not evaluated" if self.score is None else f"{self.score:.4f} on select after update {self.best_at}"
         rate = f"{self.rows:,} rows at {self.rows_per_second:.0f} rows/s in {self.precision}"
         return f"{score} of {self.updates}, {rate}"
@@ -104,7 +104,7 @@ class TrainResult:
 
 @dataclass
 class TrainState:
-    """Where a training stands; what a checkpoint holds beside tensors."""
+    """The state of a training; what a checkpoint holds besides tensors."""
 
     done: int = 0
     rows: int = 0
@@ -113,41 +113,41 @@ class TrainState:
     score: float | None = None
     without_better: int = 0
     sums: dict[str, float] = field(default_factory=dict)
-    """Each loss since the last evaluation."""
+    """Sum of each loss since the last evaluation."""
     counted: dict[str, int] = field(default_factory=dict)
-    """In how many updates since then it counted."""
+    """Number of updates since then in which it was active."""
     history: list[dict[str, Any]] = field(default_factory=list)
     pieces: int = 0
-    """Word pieces so far, padding included."""
+    """Tokens so far, including padding."""
     squares: int = 0
     """Squared padded lengths so far."""
     evaluating: float = 0.0
-    """Seconds that evaluations took, which `seconds` holds too."""
+    """Seconds spent on evaluations; included in `seconds`."""
     phases: list[StepTimes] = field(default_factory=list)
-    """How fast updates are, phase by phase, as far as it has come."""
+    """Step times of each phase so far."""
     forecasts: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> TrainState:
-        """From a checkpoint; older ones counted all losses together, and may tell what is not used any more."""
-        known = {key: value for key, value in told.items() if key in cls.__dataclass_fields__}
-        if "counted" not in told:
-            known["counted"] = dict.fromkeys(told.get("sums", {}), told.get("since", 1))
-        known["phases"] = [StepTimes.of(each) for each in told.get("phases", ())]
+    def of(cls, fields: Mapping[str, Any]) -> TrainState:
+        """Create from a checkpoint; older ones have one common count of losses, and fields that are no longer used."""
+        known = {key: value for key, value in fields.items() if key in cls.__dataclass_fields__}
+        if "counted" not in fields:
+            known["counted"] = dict.fromkeys(fields.get("sums", {}), fields.get("since", 1))
+        known["phases"] = [StepTimes.of(each) for each in fields.get("phases", ())]
         return cls(**known)
 
     def paces(self, phase: int) -> StepTimes:
-        """Those of a phase."""
+        """Return the step times of a phase."""
         while len(self.phases) <= phase:
             self.phases.append(StepTimes())
         return self.phases[phase]
 
     def add_losses(self, losses: Mapping[str, float]) -> None:
-        """Those of one update; one that weighs nothing at the time is not among them."""
+        """Add the losses of one update; inactive ones are absent."""
         for name, loss in losses.items():
             self.sums[name] = self.sums.get(name, 0.0) + loss
             self.counted[name] = self.counted.get(name, 0) + 1
 
     def mean_losses(self) -> dict[str, float]:
-        """Each loss since the last evaluation, over the updates in which it counted."""
+        """Return each loss's mean since the last evaluation, over the updates in which it was active."""
         return {name: total / self.counted[name] for name, total in self.sums.items()}

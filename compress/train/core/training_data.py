@@ -1,4 +1,4 @@
-"""What a training works on: encoded rows of train, and a score on select."""
+"""The data of a training: encoded training rows, and an evaluation on select."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from compress.train.objective import Examples
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Encoded rows and the way to tell whether a model got better."""
+    """Encoded training rows and the function that scores a model."""
 
     task: TaskInfo
     train: Examples
@@ -44,17 +44,17 @@ def from_rows(
     unlabelled: Sequence[Row] = (),
     augmented: Sequence[Row] = (),
 ) -> TrainingData:
-    """Encode canonical rows; without select rows nothing is evaluated and the last weights are kept.
+    """Encode canonical rows; without select rows nothing is evaluated and the last weights are the result.
 
     Args:
-        train: rows with their answers.
-        select: rows by which models are compared.
-        task: what all of them ask.
+        train: rows with labels.
+        select: rows on which models are compared.
+        task: the task of all rows.
         tokens: what cuts texts into pieces.
-        console: told how many rows are cut.
-        documents: those among which the answers to select are searched, for kinds that search.
-        unlabelled: rows without an answer, encoded behind those of train.
-        augmented: changed rows of train, without an answer, encoded last; their examples are not counted as `lasting`.
+        console: where the number of truncated rows is logged.
+        documents: the documents that queries of select are searched in, for retrieval.
+        unlabelled: rows without labels, encoded after those of train.
+        augmented: changed rows of train, without labels, encoded last; their examples are not counted as `lasting`.
     """
     joined = ConcatenatedRows(train, [unlabelled, augmented], task) if len(unlabelled) or len(augmented) else None
     encoded = encode_rows(train if joined is None else joined, task, tokens)
@@ -62,7 +62,7 @@ def from_rows(
         encoded.origin_of = joined.origin
     encoded.cacheable = int(encoded.counts[: len(train) + len(unlabelled)].sum())
     if encoded.truncated:
-        console.note(f"{encoded.truncated:.1%} of the training rows are too long and cut")
+        console.note(f"{encoded.truncated:.1%} of the training rows are too long and are truncated")
     evaluate = make_evaluator(select, task, tokens, documents) if len(select) else None
     return TrainingData(task, training_examples(encoded, task), evaluate, primary_metric(task).larger_is_better)
 
@@ -75,7 +75,7 @@ def from_data(data: Path, tokens: TextTokenizer, console: Console) -> TrainingDa
 
 
 def fast_tokenizer(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> TextTokenizer:
-    """The light tokenizer of a model, by way of the files that its folder will have (it may have come with others)."""
+    """Return the fast tokenizer of a model, loaded from the files that its folder will have."""
     with tempfile.TemporaryDirectory() as folder, quiet():
         config.save_pretrained(folder)
         tokenizer.save_pretrained(folder)

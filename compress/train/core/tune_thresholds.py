@@ -1,4 +1,4 @@
-"""The thresholds of a trained model: found on select, kept in its compress.json, and inherited by its exports."""
+"""Decision thresholds of a trained model: tuned on select, stored in compress.json, inherited by exports."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from compress.data.splits.prepare_splits import PreparedData
 from compress.measure.predict_rows import embed_documents, predict_rows
 from compress.model_info import TaskInfo
 from compress.tasks import kind_of
-from compress.train.core.distributed import Processes
+from compress.train.core.distributed import current_processes
 from compress.train.core.training_data import fast_tokenizer
 from compress.train.evaluate import BATCH, predict_function
 
 
 def tune_thresholds(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, roles: PreparedData) -> TaskInfo:
-    """The task of ``roles`` with what is best for this model on select; as it is where nothing is to be tuned."""
+    """Return the task of ``roles`` with the best thresholds for this model on select; unchanged for kinds without."""
     task, rows = roles.info.task_info, roles.rows("select")
     kind = kind_of(task)
     if not kind.has_threshold(rows):
         return task
     device, was_training = model.device, model.training
-    nn.Module.to(model, Processes().device).train(False)
+    nn.Module.to(model, current_processes().device).train(False)
     tokens = fast_tokenizer(model.config, tokenizer)
     run = predict_function(model)
     searched = embed_documents(run, roles.documents("select"), task, tokens, BATCH)

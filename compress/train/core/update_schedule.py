@@ -1,4 +1,4 @@
-"""What one training does when, as a pure function of its settings: batches, rate, phases, evaluations."""
+"""The schedule of one training as a pure function of its settings: batches, learning rate, phases, evaluations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from compress.train.distillation.phases import loss_phases, phase_at
 
 
 class UpdateSchedule:
-    """The updates of one training, counted from 0; an update takes `accumulate` batches."""
+    """The updates of one training, counted from 0; an update consists of `accumulate` batches."""
 
     def __init__(self, lengths: NDArray[np.int64], settings: Training, seed: int) -> None:
         batches = math.ceil(len(lengths) / settings.batch_size)
@@ -27,20 +27,20 @@ class UpdateSchedule:
         self._lengths = lengths
         self._settings = settings
         self._seed = seed
-        self._epoch = lru_cache(maxsize=2)(self._batches_of_epoch)  # where one ends, the next is looked at too
+        self._epoch = lru_cache(maxsize=2)(self._batches_of_epoch)  # at the end of one, the next is needed too
 
     def batches(self, update: int) -> list[NDArray[np.int64]]:
-        """The examples of each batch of an update."""
-        epoch, place = divmod(update, self.per_epoch)
-        start = place * self._settings.accumulate
+        """Return the examples of each batch of an update."""
+        epoch, position = divmod(update, self.per_epoch)
+        start = position * self._settings.accumulate
         return self._epoch(epoch)[start : start + self._settings.accumulate]
 
     def rows_from(self, update: int) -> int:
-        """How many examples are still to come at this update."""
+        """Return the number of examples from this update on."""
         return self._rows_before(self.total) - self._rows_before(update)
 
     def factor(self, update: int) -> float:
-        """The learning rate of an update, as a part of the full one."""
+        """Return the learning rate of an update as a fraction of the peak."""
         if update < self.warmup:
             return (update + 1) / self.warmup
         left = (self.total - update) / max(1, self.total - self.warmup)
@@ -49,22 +49,22 @@ class UpdateSchedule:
         return left if self._settings.decay == "linear" else 1.0
 
     def phase(self, update: int) -> int:
-        """The phase of an update, counted from 0."""
+        """Return the phase of an update, counted from 0."""
         return phase_at(self._stages, update / self.total) if self._stages else 0
 
     def evaluates_after(self, done: int) -> bool:
-        """Whether to evaluate after so many updates: evenly within each epoch, and at the end."""
+        """Return whether to evaluate after ``done`` updates: evenly within each epoch, and at the end."""
         if done == self.total:
             return True
-        often = min(self._settings.evaluations, self.per_epoch)
-        place = done % self.per_epoch or self.per_epoch
-        return place * often // self.per_epoch > (place - 1) * often // self.per_epoch
+        evaluations = min(self._settings.evaluations, self.per_epoch)
+        position = done % self.per_epoch or self.per_epoch
+        return position * evaluations // self.per_epoch > (position - 1) * evaluations // self.per_epoch
 
     def _rows_before(self, update: int) -> int:
-        """Examples of all earlier updates: whole epochs have every one, so only one epoch need be looked at."""
-        epoch, place = divmod(update, self.per_epoch)
-        begun = self._epoch(epoch)[: place * self._settings.accumulate] if place else []
-        return epoch * len(self._lengths) + sum(len(batch) for batch in begun)
+        """Return the number of examples of all earlier updates; only the current epoch is generated."""
+        epoch, position = divmod(update, self.per_epoch)
+        started = self._epoch(epoch)[: position * self._settings.accumulate] if position else []
+        return epoch * len(self._lengths) + sum(len(batch) for batch in started)
 
     def _batches_of_epoch(self, epoch: int) -> list[NDArray[np.int64]]:
         return bucketed_batches(self._lengths, self._settings.batch_size, self._seed, epoch)

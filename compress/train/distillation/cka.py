@@ -1,9 +1,8 @@
-"""How alike the layers of two models are, and which of one follow which of the other by that. Tensors in and out.
+"""Similarity of the layers of two models, and the layer map that follows from it.
 
 Kornblith et al., "Similarity of Neural Network Representations Revisited", 2019 (arXiv:1905.00414): linear centred
-kernel alignment, CKA = |Yᵀ X|² / (|Xᵀ X| |Yᵀ Y|) in Frobenius norms, for features whose means are taken away. It is 1
-for layers that are a rotation and scaling of each other, near 0 for layers that have nothing in common, and needs no
-equal widths.
+kernel alignment, CKA = |Yᵀ X|² / (|Xᵀ X| |Yᵀ Y|) in Frobenius norms, for centred features. It is 1 for layers that
+are a rotation and scaling of each other, near 0 for unrelated layers, and widths may differ.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from compress.errors import ModelError
 from compress.train.distillation.layer_map import Pairs
 
 Features = Sequence[Tensor]
-"""What every layer of a model makes of the same tokens, each (tokens, width)."""
+"""The outputs of each layer of a model for the same tokens, each (tokens, width)."""
 
 
 class LinearCKA:
-    """CKA of every layer of a student with every layer of a teacher, from sums over tokens: memory does not grow."""
+    """CKA of every student layer with every teacher layer, from sums over tokens, in constant memory."""
 
     def __init__(self) -> None:
         self._starts: tuple[list[Tensor], list[Tensor]] | None = None
@@ -29,42 +28,42 @@ class LinearCKA:
         self._between: list[list[Tensor]] = []
 
     def add(self, student: Features, teacher: Features) -> None:
-        """Count these tokens too; both models have seen the same ones."""
-        if self._starts is None:  # moved near zero, so that taking the means away later loses nothing to rounding
-            self._starts = [each.float().mean(0) for each in student], [each.float().mean(0) for each in teacher]
-        ours, theirs = (list(map(_moved, *both)) for both in zip((student, teacher), self._starts, strict=True))
-        own = [_product(each, each) for each in ours], [_product(each, each) for each in theirs]
-        between = [[_product(one, other) for other in theirs] for one in ours]
+        """Add tokens; both models must have processed the same ones."""
+        if self._starts is None:  # shifted near zero, so that centring later does not lose precision
+            self._starts = [layer.float().mean(0) for layer in student], [layer.float().mean(0) for layer in teacher]
+        ours, theirs = (list(map(_shifted, *pair)) for pair in zip((student, teacher), self._starts, strict=True))
+        own = [layer.T @ layer for layer in ours], [layer.T @ layer for layer in theirs]
+        between = [[student_layer.T @ teacher_layer for teacher_layer in theirs] for student_layer in ours]
         if self._between:
             own = _sums(self._own[0], own[0]), _sums(self._own[1], own[1])
             between = [_sums(*rows) for rows in zip(self._between, between, strict=True)]
         self._own, self._between = own, between
 
     def matrix(self) -> Tensor:
-        """CKA (student's layers, teacher's layers); 0 where a layer says the same of every token."""
+        """Return CKA (student layers, teacher layers); 0 where a layer has the same output for every token."""
         ours, theirs = (_norms(whose, own) for whose, own in zip(("student", "teacher"), self._own, strict=True))
-        shared = torch.stack([torch.stack([_square(each) for each in row]) for row in self._between])
+        shared = torch.stack([torch.stack([_squared_norm(sums) for sums in row]) for row in self._between])
         both = ours[:, None] * theirs
         return (shared / both.where(both > 0, 1.0)).where(both > 0, 0.0).cpu()
 
 
-def align_layers(likeness: Tensor) -> Pairs:
-    """The pairs (student layer, teacher layer) that are most alike in sum and never cross.
+def align_layers(similarity: Tensor) -> Pairs:
+    """Return the non-crossing pairs (student layer, teacher layer) with the largest total similarity.
 
-    Every student layer gets a teacher layer above that of the one before it; where the student is deeper than the
-    teacher, above or the same. Solved exactly, layer by layer.
+    Every student layer gets a teacher layer above that of the layer below it; where the student is deeper than the
+    teacher, above or the same. Solved exactly by dynamic programming.
 
     Args:
-        likeness: (student's layers, teacher's layers).
+        similarity: (student layers, teacher layers).
     """
-    depth, width = likeness.shape
-    apart = 1 if depth <= width else 0
-    best, came_from = likeness[0].double(), list[list[int]]()
-    for row in likeness[1:].double():
+    depth, width = similarity.shape
+    step = 1 if depth <= width else 0
+    best, came_from = similarity[0].double(), list[list[int]]()
+    for row in similarity[1:].double():
         before = best.new_full((width,), -torch.inf)
-        before[apart:] = best[: width - apart]
+        before[step:] = best[: width - step]
         reached, origin = before.cummax(0)
-        came_from.append((origin - apart).tolist())
+        came_from.append((origin - step).tolist())
         best = reached + row
     chosen = [int(best.argmax())]
     for origins in reversed(came_from):
@@ -72,13 +71,9 @@ def align_layers(likeness: Tensor) -> Pairs:
     return tuple(enumerate(reversed(chosen)))
 
 
-def _moved(features: Tensor, start: Tensor) -> Tensor:
-    """The features less a constant, and a column of ones whose products are sums and counts."""
+def _shifted(features: Tensor, start: Tensor) -> Tensor:
+    """Return the features minus a constant, with a column of ones whose products are sums and counts."""
     return torch.cat([features.float() - start, features.new_ones(len(features), 1, dtype=torch.float32)], 1)
-
-
-def _product(one: Tensor, other: Tensor) -> Tensor:
-    return one.T @ other
 
 
 def _sums(one: list[Tensor], other: list[Tensor]) -> list[Tensor]:
@@ -86,18 +81,18 @@ def _sums(one: list[Tensor], other: list[Tensor]) -> list[Tensor]:
 
 
 def _norms(whose: str, own: list[Tensor]) -> Tensor:
-    """Of what each layer of a model says; refused where that is no number."""
-    norms = torch.stack([_square(each).sqrt() for each in own])
+    """Return the norm of each layer's covariance; raises ModelError where it is not finite."""
+    norms = torch.stack([_squared_norm(sums).sqrt() for sums in own])
     if broken := (~norms.isfinite()).nonzero().flatten().tolist():
         raise ModelError(
-            f"layer {broken[0]} of the {whose} says what is no number, so its likeness to others cannot be measured.",
-            hint=f"look at the {whose}'s weights, or take another",
+            f"the output of layer {broken[0]} of the {whose} is not finite, so its CKA cannot be computed.",
+            hint=f"check the {whose}'s weights, or use another model",
         )
     return norms
 
 
-def _square(sums: Tensor) -> Tensor:
-    """The squared norm of the covariance behind these sums, up to the number of tokens, which cancels out."""
+def _squared_norm(sums: Tensor) -> Tensor:
+    """Return the squared norm of the covariance behind these sums, up to a factor that cancels out."""
     exact = sums.double()
     centred = exact[:-1, :-1] - torch.outer(exact[:-1, -1], exact[-1, :-1]) / exact[-1, -1]
     return centred.square().sum()

@@ -1,4 +1,4 @@
-"""The distillation objective: what a student loses against its teacher's answers and inner states."""
+"""The distillation objective: the loss between student and teacher outputs and hidden states."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ from compress.train.distillation.teachers import ModelOutputs, Teacher, TeacherC
 from compress.train.objective import Batch, Losses, forward
 
 LABELLED = "labelled"
-"""Of a batch: (examples,), one where the row's answer is a true one. Without it all are."""
+"""Key of a batch: (examples,), one where the row has a true label; without it all rows have."""
 
 
 class BatchView(NamedTuple):
-    """One batch as student and teacher see it."""
+    """One batch with the outputs and captured layers of student and teacher."""
 
     batch: Batch
     outputs: ModelOutputs
-    """The student's."""
-    wanted: ModelOutputs
-    """What its answers should be; empty where no loss asks."""
-    ours: Captured
-    theirs: Captured
+    """Outputs of the student."""
+    targets: ModelOutputs
+    """Target outputs; empty where no loss needs them."""
+    student: Captured
+    teacher: Captured
     projected: Mapping[Pair, Tensor]
-    """The student's hidden states in the teacher's width, where they differ."""
+    """The student's hidden states projected to the teacher's width, where they differ."""
 
 
 class DistillObjective:
-    """Losses of a student against a teacher, which runs in eval mode, without gradients, on the same batch.
+    """Losses between a student and a teacher, which runs in eval mode, without gradients, on the same batch.
 
-    Only losses that weigh something at the time are computed, only what they need is observed, at their layers alone,
-    and a teacher that none of them needs does not run. Where hidden sizes differ, each pair of layers gets a linear
-    projection for all losses that compare it; it is trained with the student and dropped afterwards.
+    Only losses with a non-zero weight in the current phase are computed, and only the layer parts they need are
+    captured; a teacher that none of them needs does not run. Where hidden sizes differ, each pair of layers has one
+    linear projection for all losses that compare it; it is trained with the student and discarded afterwards.
     """
 
     def __init__(
@@ -63,128 +63,131 @@ class DistillObjective:
         seed: int = 0,
         *,
         pairs: Pairs | None = None,
-        keep: TeacherCacheFactory | None = None,
+        cache: TeacherCacheFactory | None = None,
     ) -> None:
-        """``pairs`` (student layer, teacher layer) come before the settings' layer map.
+        """Create the objective.
 
-        ``keep`` has what the teacher says stay on disk.
+        ``pairs`` (student layer, teacher layer) override the layer map of the settings; ``cache`` wraps the teacher so
+        that its outputs are stored on disk.
         """
         check_margin_loss(settings, task)
         self.task = task
         self.problem = kind_of(task).problem
         self.teacher = as_teacher(teacher)
-        self.stages = loss_phases(settings)
+        self.phases = loss_phases(settings)
         self.losses: dict[str, OutputLoss | LayerLoss | BatchLoss] = {
             **LOSSES,
             HARD_LABEL: TASK_LOSSES[self.problem],
         }
         depths = len(layers_of(student)), len(layers_of(self.teacher.model))
-        if uses_layer_map(self.stages):
-            pairs = _some(layer_map(settings.layer_map, *depths) if pairs is None else pairs)
-        self.comparisons = LayerPairs(self.stages, pairs or (), *depths)
+        if uses_layer_map(self.phases):
+            pairs = layer_map(settings.layer_map, *depths) if pairs is None else pairs
+            if not pairs:
+                raise ModelError("layer_map is empty: hidden states and attention have no layers to compare.")
+        self.layer_pairs = LayerPairs(self.phases, pairs or (), *depths)
         self.projections = self._make_projections(student, seed)
-        _check_observable(student, self.comparisons.all_parts(STUDENT))
-        _check_observable(self.teacher.model, self.comparisons.all_parts(TEACHER))
-        check_trainable_under_losses(student, settings, self.stages, self.comparisons, self.projections)
-        if keep is not None:
-            self.teacher = keep(self.teacher, self.comparisons.all_parts(TEACHER))
-        self._weigh(0.0)
+        _check_observable(student, self.layer_pairs.all_parts(STUDENT))
+        _check_observable(self.teacher.model, self.layer_pairs.all_parts(TEACHER))
+        check_trainable_under_losses(student, settings, self.phases, self.layer_pairs, self.projections)
+        if cache is not None:
+            self.teacher = cache(self.teacher, self.layer_pairs.all_parts(TEACHER))
+        self._set_weights(0.0)
 
     def modules(self) -> Sequence[nn.Module]:
-        """The projections, those of all phases."""
+        """Return the projections of all phases."""
         return list(self.projections.values())
 
     def identity(self) -> str:
-        """The task, and who teaches."""
-        told = f"{self.task.model_dump_json()} {self.teacher.identity()}"
-        return hashlib.sha256(told.encode()).hexdigest()
+        """Return a digest of the task and the teacher."""
+        identity = f"{self.task.model_dump_json()} {self.teacher.identity()}"
+        return hashlib.sha256(identity.encode()).hexdigest()
 
     def begin(self, progress: float) -> None:
-        """Weights move, and at a phase's beginning other losses count."""
+        """Set the loss weights, which change within phases and between them."""
         self.teacher.begin()
-        self._weigh(progress)
+        self._set_weights(progress)
 
-    def _weigh(self, progress: float) -> None:
-        self.stage = phase_at(self.stages, progress)
-        self.weights = self.stages[self.stage].weights(progress)
-        self.ours = self.comparisons.parts(self.stage, self.weights, STUDENT)
-        self.theirs = self.comparisons.parts(self.stage, self.weights, TEACHER)
+    def _set_weights(self, progress: float) -> None:
+        self.phase = phase_at(self.phases, progress)
+        self.weights = self.phases[self.phase].weights(progress)
+        self.student_parts = self.layer_pairs.parts(self.phase, self.weights, STUDENT)
+        self.teacher_parts = self.layer_pairs.parts(self.phase, self.weights, TEACHER)
 
     def is_selectable(self) -> bool:
-        """From the last phase on that teaches answers."""
-        return self.stage >= first_selectable_phase(self.stages)
+        """Return True from the last phase on that trains the outputs."""
+        return self.phase >= first_selectable_phase(self.phases)
 
     def seconds_cached(self) -> float:
-        """What the teacher took for words that stay on disk."""
+        """Return the teacher's time for outputs that are cached."""
         return self.teacher.seconds_cached()
 
     def teachers(self) -> Sequence[PreTrainedModel]:
-        """All that may be asked."""
+        """Return all teacher models."""
         return self.teacher.models()
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
-        """Each loss under its name in the recipe, the task's own as `hard_label`."""
+        """Compute each loss by its recipe key, the task's loss as `hard_label`."""
         batch = GroupedBatch(batch)
-        wanted, theirs = self._ask_teacher(batch)  # before the student, whose activations stay for the gradients
-        with capture_parts(model, self.ours) as ours:
+        targets, teacher = self._teacher_outputs(batch)  # before the student, whose activations take memory
+        with capture_parts(model, self.student_parts) as student:
             outputs = forward(model, batch)
-        moment = BatchView(batch, outputs, wanted, ours, theirs, self._projected(ours))
-        return {name: weight * self._loss(name, moment) for name, weight in self.weights.items()}
+        view = BatchView(batch, outputs, targets, student, teacher, self._projected(student))
+        return {name: weight * self._loss(name, view) for name, weight in self.weights.items()}
 
-    def _ask_teacher(self, batch: Batch) -> tuple[ModelOutputs, Captured]:
-        """What the student's answers and layers are compared with; a teacher runs only for what rows do not tell."""
-        follows = any(isinstance(self.losses[name], OutputLoss) for name in self.weights)
-        told = follows and SOFT_LABELS_KEY in batch
-        answers: tuple[ModelOutputs, Captured] = {}, {}
-        if self.theirs or (follows and not (told and bool(has_soft_labels(batch).all()))):
-            answers = self.teacher(batch, self.theirs)
-        return (select_soft_targets(answers[0], batch, self.task, self.problem), answers[1]) if told else answers
+    def _teacher_outputs(self, batch: Batch) -> tuple[ModelOutputs, Captured]:
+        """Return target outputs and teacher layers; the teacher does not run if all rows have soft labels."""
+        needs_outputs = any(isinstance(self.losses[name], OutputLoss) for name in self.weights)
+        given = needs_outputs and SOFT_LABELS_KEY in batch
+        outputs: ModelOutputs = {}
+        layers: Captured = {}
+        if self.teacher_parts or (needs_outputs and not (given and bool(has_soft_labels(batch).all()))):
+            outputs, layers = self.teacher(batch, self.teacher_parts)
+        return (select_soft_targets(outputs, batch, self.task, self.problem) if given else outputs), layers
 
-    def _loss(self, name: str, moment: BatchView) -> Tensor:
-        loss, section = self.losses[name], self.stages[self.stage].sections.get(name)
+    def _loss(self, name: str, view: BatchView) -> Tensor:
+        loss, section = self.losses[name], self.phases[self.phase].sections.get(name)
         if isinstance(loss, LayerLoss):
-            return self._over_pairs(name, loss, moment)
+            return self._mean_over_pairs(name, loss, view)
         if isinstance(loss, OutputLoss):
-            return loss.function(moment.outputs, moment.wanted, moment.batch, self.task, self.problem, section)
-        if name == HARD_LABEL and LABELLED in moment.batch:
-            true = moment.batch[LABELLED] > 0
+            return loss.function(view.outputs, view.targets, view.batch, self.task, self.problem, section)
+        if name == HARD_LABEL and LABELLED in view.batch:
             return loss_on_subset(
-                true, moment.outputs, moment.batch, lambda ours, few: loss.function(ours, few, self.task)
+                view.batch[LABELLED] > 0,
+                view.outputs,
+                view.batch,
+                lambda outputs, batch: loss.function(outputs, batch, self.task),
             )
-        return loss.function(moment.outputs, moment.batch, self.task)
+        return loss.function(view.outputs, view.batch, self.task)
 
-    def _over_pairs(self, name: str, loss: LayerLoss, moment: BatchView) -> Tensor:
-        """A layer loss averaged over the pairs it compares, so that its weight does not depend on the depth."""
-        section, found = self.stages[self.stage].sections[name], []
-        for pair in self.comparisons.pairs(self.stage, name):
-            student = dict(moment.ours[pair[0]])
-            if loss.projected and pair in moment.projected:
-                student["hidden"] = moment.projected[pair]
-            found.append(loss.function(student, moment.theirs[pair[1]], moment.batch, section))
-        return torch.stack(found).mean()
+    def _mean_over_pairs(self, name: str, loss: LayerLoss, view: BatchView) -> Tensor:
+        """Return a layer loss averaged over its layer pairs, so that its weight does not depend on the depth."""
+        section, losses = self.phases[self.phase].sections[name], []
+        for pair in self.layer_pairs.pairs(self.phase, name):
+            student = dict(view.student[pair[0]])
+            if loss.projected and pair in view.projected:
+                student["hidden"] = view.projected[pair]
+            losses.append(loss.function(student, view.teacher[pair[1]], view.batch, section))
+        return torch.stack(losses).mean()
 
-    def _projected(self, ours: Captured) -> dict[Pair, Tensor]:
-        """The student's hidden states as losses of now want them, made once for all of them."""
-        wanted = self.comparisons.projected(self.stage, self.weights)
-        every = self.projections.items()
-        return {pair: projection(ours[pair[0]]["hidden"]) for pair, projection in every if pair in wanted}
+    def _projected(self, student: Captured) -> dict[Pair, Tensor]:
+        """Return the projected hidden states that current losses need, computed once for all of them."""
+        pairs = self.layer_pairs.projected(self.phase, self.weights)
+        return {
+            pair: projection(student[pair[0]]["hidden"])
+            for pair, projection in self.projections.items()
+            if pair in pairs
+        }
 
     def _make_projections(self, student: PreTrainedModel, seed: int) -> dict[Pair, nn.Linear]:
         widths = int(student.config.hidden_size), int(self.teacher.model.config.hidden_size)
         if widths[0] == widths[1]:
             return {}
         with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)  # torch.manual_seed would set those of GPUs for good
-            return {pair: nn.Linear(*widths, bias=False) for pair in self.comparisons.all_projected()}
-
-
-def _some(pairs: Pairs) -> Pairs:
-    if not pairs:
-        raise ModelError("layer_map is empty, so hidden states and attention have nothing to compare.")
-    return pairs
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed would also seed the GPUs
+            return {pair: nn.Linear(*widths, bias=False) for pair in self.layer_pairs.all_projected()}
 
 
 def _check_observable(model: PreTrainedModel, wanted: LayerParts) -> None:
-    """Meet what cannot be observed now and not in the first step of training."""
+    """Raise the error for parts that cannot be captured now, not in the first update."""
     with capture_parts(model, wanted):
         pass

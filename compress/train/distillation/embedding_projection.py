@@ -1,7 +1,7 @@
-"""One space for the embeddings of a teacher and its student, in which both can be compared and searched.
+"""Projection of the teacher's text embeddings to the width of the student's.
 
-A student's embeddings are as wide as its teacher's unless the recipe asks for less. Then the teacher's own are reduced
-to their principal components, which keep most of its cosines, and the student learns those.
+A student's embeddings are as wide as its teacher's unless the recipe sets a smaller width. Then the teacher's are
+reduced to their principal components, which preserve most of its cosines, and the student is trained on those.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from compress.models.load_save import saved_embedding_size
 from compress.models.student.build_student import resolve_source
 from compress.recipe.training_schema import Student
 from compress.tasks.base import Row
-from compress.train.core.distributed import Processes
+from compress.train.core.distributed import current_processes
 from compress.train.evaluate import BATCH, predict_function
 
 SAMPLE = 10_000
-"""Training rows whose texts the components are fitted on."""
+"""Training rows on which the components are fitted."""
 
 
 def match_student_embedding(
     student: Student, teacher: PreTrainedModel, rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer
 ) -> PreTrainedModel:
-    """The teacher in the space of the student that a recipe describes.
+    """Return the teacher with embeddings of the width of the recipe's student.
 
-    That is as wide as the recipe says, or as the student's own checkpoint where this is an embedding model and no wider
-    than the teacher, or as the teacher's.
+    That is the recipe's width, else that of the student's checkpoint if it is an embedding model no wider than the
+    teacher, else the teacher's.
     """
     widest = embedding_size(teacher) if isinstance(teacher, SentenceEmbedding) else 0
     check_embedding_width(student, task.kind, widest)
@@ -48,13 +48,13 @@ def match_student_embedding(
 
 
 def check_embedding_width(student: Student, kind: str, widest: int | None) -> None:
-    """Refuse a width of embeddings for a task that has none (``widest`` is 0), or beyond the teacher's, where known."""
+    """Refuse an embedding width for a task without embeddings (``widest`` is 0), or above the teacher's, if known."""
     if student.embedding is None or widest is None:
         return
     if widest == 0:
         raise UsageError(
-            f"student.embedding: {student.embedding} asks for the width of embeddings, and {kind} has none.",
-            hint="leave it out; hidden sets the width of the student's layers",
+            f"student.embedding: {student.embedding} sets an embedding width, but {kind} has no embeddings.",
+            hint="remove it; student.hidden sets the width of the layers",
         )
     _check_width(student.embedding, widest)
 
@@ -62,7 +62,7 @@ def check_embedding_width(student: Student, kind: str, widest: int | None) -> No
 def match_embedding_width(
     student: PreTrainedModel, teacher: PreTrainedModel, rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer
 ) -> PreTrainedModel:
-    """The teacher in the space of a student that is there already."""
+    """Return the teacher with embeddings of the width of an existing student."""
     both = isinstance(teacher, SentenceEmbedding) and isinstance(student, SentenceEmbedding)
     return reduce_embedding_width(teacher, embedding_size(student), rows, task, tokens) if both else teacher
 
@@ -70,41 +70,41 @@ def match_embedding_width(
 def reduce_embedding_width(
     teacher: PreTrainedModel, size: int, rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer
 ) -> PreTrainedModel:
-    """The teacher itself where its embeddings are so wide, else a copy with the principal components of its own."""
+    """Return the teacher if its embeddings have this width, else a copy projected to its principal components."""
     if size == embedding_size(teacher):
         return teacher
     _check_width(size, embedding_size(teacher))
-    found = principal_components(embeddings(teacher, rows, task, tokens), size).to(teacher.device, teacher.dtype)
+    components = principal_components(embeddings(teacher, rows, task, tokens), size).to(teacher.device, teacher.dtype)
     before = projection_of(teacher)
-    return with_projection(teacher, found if before is None else found @ before)
+    return with_projection(teacher, components if before is None else components @ before)
 
 
 def _check_width(size: int, widest: int) -> None:
     if size > widest:
         raise ModelError(
-            f"the student's embeddings would be {size} wide, and those of its teacher have {widest}.",
-            hint=f"student.embedding: {widest} or less",
+            f"the student's embedding width {size} exceeds the teacher's ({widest}).",
+            hint=f"set student.embedding to {widest} or less",
         )
 
 
 def embeddings(
     model: PreTrainedModel, rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer
 ) -> NDArray[np.float32]:
-    """A model's embeddings of all texts of up to `SAMPLE` rows, spread evenly over those that are there."""
-    places = np.unique(np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(int))
-    encoded = encode_rows((rows[int(index)] for index in places), task, tokens)
-    nn.Module.to(model, Processes().device)
+    """Return a model's embeddings of all texts of up to `SAMPLE` rows, evenly spaced."""
+    indices = np.unique(np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(int))
+    encoded = encode_rows((rows[int(index)] for index in indices), task, tokens)
+    nn.Module.to(model, current_processes().device)
     model.train(False)
     run = predict_function(model)
     batches = batches_by_length(encoded.lengths, BATCH)
-    return np.concatenate([run(encoded.batch(indices))["sentence_embedding"] for indices in batches])
+    return np.concatenate([run(encoded.batch(batch))["sentence_embedding"] for batch in batches])
 
 
 def principal_components(vectors: NDArray[Any], size: int) -> Tensor:
-    """The ``size`` orthogonal directions (size, width) that keep most of the inner products of ``vectors``.
+    """Return the ``size`` orthogonal directions (size, width) that preserve most of the inner products of ``vectors``.
 
-    They are not centred, because a projection could not take the mean away and cosines count it. Each points to where
-    its largest entry is positive, so that the same vectors always give the same components.
+    Vectors are not centred: a linear projection cannot subtract a mean, and cosines depend on it. The sign makes the
+    largest entry positive, so that the same vectors always give the same components.
     """
     exact = vectors.astype(np.float64)
     directions = np.linalg.eigh(exact.T @ exact)[1][:, ::-1][:, :size].T

@@ -1,4 +1,4 @@
-"""Whether what the losses of a distillation see of its student can learn, where a part of it keeps its weights."""
+"""Check that a student with frozen parts has trainable weights under the losses of every phase."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from compress.train.distillation.layer_pairs import STUDENT, LayerPairs, Pair
 from compress.train.distillation.phases import LossPhase
 from compress.train.objective import forward
 
-ANSWERS = None
-"""Stands for a layer: what the whole model answers."""
+OUTPUTS = None
+"""Key for the outputs of the model, besides layer indices."""
 
 
 def check_trainable_under_losses(
@@ -26,37 +26,41 @@ def check_trainable_under_losses(
     comparisons: LayerPairs,
     projected: Collection[Pair],
 ) -> None:
-    """Refuse a phase that begins with losses of which none sees anything but what keeps its weights (`freeze`).
+    """Refuse a phase whose initial losses all depend on frozen weights alone (`freeze`).
 
-    ``projected`` are the pairs of layers that have a projection, which learns.
+    ``projected`` are the layer pairs with a projection, which is trainable.
     """
     if settings.freeze is None:
         return
-    learning = _learning(student, settings.freeze, comparisons)
+    trainable = _trainable_layers(student, settings.freeze, comparisons)
     for number, stage in enumerate(stages):
-        names = stage.weights(stage.begins)
-        seen = {layer for name in names for layer in comparisons.parts(number, [name], STUDENT) or [ANSWERS]}
-        if not (seen & learning or comparisons.projected(number, names) & set(projected)):
+        names = stage.weights(stage.start)
+        observed = {layer for name in names for layer in comparisons.parts(number, [name], STUDENT) or [OUTPUTS]}
+        if not (observed & trainable or comparisons.projected(number, names) & set(projected)):
             where = f" in phase {number + 1}" if settings.phases else ""
             raise ModelError(
-                f"freeze: {settings.freeze} leaves nothing to learn{where}: "
-                f"all that {' and '.join(names)} can see of the student keeps its weights.",
-                hint="freeze less, or take a loss that looks higher; soft_label sees the whole model",
+                f"freeze: {settings.freeze} leaves nothing to train{where}: "
+                f"everything that {' and '.join(names)} depends on is frozen.",
+                hint="freeze fewer layers, or use a loss on higher layers; soft_label depends on the whole model",
             )
 
 
-def _learning(student: PreTrainedModel, freeze: int | str, comparisons: LayerPairs) -> set[int | None]:
-    """The layers with something that learns in them or below; a pass of two pieces shows what gradients would reach.
+def _trainable_layers(student: PreTrainedModel, freeze: int | str, comparisons: LayerPairs) -> set[int | None]:
+    """Return the layers with trainable weights in or below them, from a forward pass with two tokens.
 
-    Families differ in what stands between embeddings and layers, and so cannot be asked by name.
+    Families differ in the modules between embeddings and layers, so that these cannot be listed by name.
     """
-    pieces = torch.ones(1, 2, dtype=torch.int64, device=student.device)
+    tokens = torch.ones(1, 2, dtype=torch.int64, device=student.device)
     training = student.training
-    student.train(False)  # so that nothing random is drawn
-    with torch.enable_grad(), frozen(student, freeze), capture_parts(student, comparisons.all_parts(STUDENT)) as seen:
-        answers = forward(student, {"input_ids": pieces, "attention_mask": pieces})
+    student.train(False)  # no random numbers are drawn
+    with (
+        torch.enable_grad(),
+        frozen(student, freeze),
+        capture_parts(student, comparisons.all_parts(STUDENT)) as captured,
+    ):
+        outputs = forward(student, {"input_ids": tokens, "attention_mask": tokens})
     student.train(training)
-    found: set[int | None] = {
-        layer for layer, parts in seen.items() if any(part.requires_grad for part in parts.values())
+    trainable: set[int | None] = {
+        layer for layer, parts in captured.items() if any(part.requires_grad for part in parts.values())
     }
-    return found | {ANSWERS for answer in answers.values() if answer.requires_grad}
+    return trainable | {OUTPUTS for output in outputs.values() if output.requires_grad}

@@ -1,4 +1,4 @@
-"""Who a student learns from: one model, or several that answer as one."""
+"""Teachers: one model, or an ensemble of several."""
 
 from __future__ import annotations
 
@@ -28,42 +28,42 @@ from compress.train.distillation.tokenizer_checks import TEACHERS_HINT, check_sa
 from compress.train.objective import Batch, forward
 
 ModelOutputs = Mapping[str, Tensor]
-"""A model's outputs by name: `logits`, `start_logits`, `sentence_embedding` …"""
+"""Model outputs by name: `logits`, `start_logits`, `sentence_embedding` …"""
 
 EMBEDDING = "sentence_embedding"
 
 
 class Teacher(Protocol):
-    """Answers a batch without gradients, and shows what is asked of its layers."""
+    """Computes outputs and layer parts of a batch without gradients."""
 
     @property
     def model(self) -> PreTrainedModel:
-        """The model whose layers are shown: the recipe's own teacher."""
+        """The model whose layers are captured: the recipe's teacher."""
         ...
 
     def __call__(self, batch: Batch, wanted: LayerParts) -> tuple[ModelOutputs, Captured]:
-        """What it answers, and the ``wanted`` parts of each layer (`EMBEDDINGS`, or from 0), on the batch's device."""
+        """Return outputs, and the ``wanted`` parts of each layer (`EMBEDDINGS`, or from 0), on the batch's device."""
         ...
 
     def models(self) -> Sequence[PreTrainedModel]:
-        """All that run."""
+        """Return all models that run."""
         ...
 
     def identity(self) -> str:
-        """What tells it from other teachers: its weights."""
+        """Return a digest of its weights."""
         ...
 
     def begin(self) -> None:
-        """Told before each update, by all processes of a training, whether they will ask anything in it or not."""
+        """Prepare an update; called by all processes of a training, whether or not they need the teacher in it."""
         ...
 
     def seconds_cached(self) -> float:
-        """Seconds so far that no later epoch takes again."""
+        """Return the seconds so far that later epochs save."""
         ...
 
 
 TeacherCacheFactory = Callable[[Teacher, LayerParts], Teacher]
-"""A teacher, and all that will ever be asked of its layers, becomes one whose words stay on disk."""
+"""Wraps a teacher, given all layer parts that any phase needs, so that its outputs are cached on disk."""
 
 
 class ModelTeacher:
@@ -74,19 +74,19 @@ class ModelTeacher:
         model.train(False)
 
     def __call__(self, batch: Batch, wanted: LayerParts) -> tuple[ModelOutputs, Captured]:
-        """A forward pass, wherever the batch is."""
+        """Run a forward pass on the batch's device."""
         device = batch["input_ids"].device
         if self.model.device != device:
             nn.Module.to(self.model, device)
-        with torch.no_grad(), capture_parts(self.model, wanted) as seen:
-            return forward(self.model, batch), seen
+        with torch.no_grad(), capture_parts(self.model, wanted) as captured:
+            return forward(self.model, batch), captured
 
     def models(self) -> Sequence[PreTrainedModel]:
-        """The one."""
+        """Return the model."""
         return (self.model,)
 
     def identity(self) -> str:
-        """By all of its weights: two heads may stand on the same layers."""
+        """Return a digest of all weights, including the head."""
         digest = hashlib.sha256()
         for name, tensor in self.model.state_dict().items():
             digest.update(name.encode())
@@ -94,15 +94,15 @@ class ModelTeacher:
         return digest.hexdigest()
 
     def begin(self) -> None:
-        """It is always ready."""
+        """Do nothing."""
 
     def seconds_cached(self) -> float:
-        """It takes as long each time."""
+        """Return 0: nothing is cached."""
         return 0.0
 
 
 class Ensemble:
-    """Several teachers that answer as one; layers are those of the first.
+    """Several teachers with averaged outputs; layers are those of the first.
 
     Outputs are the weighted mean of the teachers' logits, example by example; of embeddings, the weighted mean of the
     unit vectors, normalized again.
@@ -114,35 +114,35 @@ class Ensemble:
         self.model = teachers[0][0].model
 
     def __call__(self, batch: Batch, wanted: LayerParts) -> tuple[ModelOutputs, Captured]:
-        """Only the first teacher is looked into."""
+        """Return averaged outputs, and layers of the first teacher."""
         (first, weight), *others = self.teachers
-        answers, seen = first(batch, wanted)
-        sums = {name: weight * answer.float() for name, answer in answers.items()}
+        outputs, captured = first(batch, wanted)
+        sums = {name: weight * output.float() for name, output in outputs.items()}
         for teacher, weight in others:
-            for name, answer in teacher(batch, {})[0].items():
-                sums[name] += weight * answer.float()
-        return {name: F.normalize(mean, dim=-1) if name == EMBEDDING else mean for name, mean in sums.items()}, seen
+            for name, output in teacher(batch, {})[0].items():
+                sums[name] += weight * output.float()
+        return {name: F.normalize(mean, dim=-1) if name == EMBEDDING else mean for name, mean in sums.items()}, captured
 
     def models(self) -> Sequence[PreTrainedModel]:
-        """Those of every teacher."""
+        """Return those of every teacher."""
         return [model for teacher, _ in self.teachers for model in teacher.models()]
 
     def identity(self) -> str:
-        """Every teacher with its weight."""
+        """Return the digests of all teachers with their weights."""
         return " + ".join(f"{weight:g} {teacher.identity()}" for teacher, weight in self.teachers)
 
     def begin(self) -> None:
-        """Every teacher is told."""
+        """Prepare every teacher."""
         for teacher, _ in self.teachers:
             teacher.begin()
 
     def seconds_cached(self) -> float:
-        """Those of every teacher."""
+        """Return those of every teacher."""
         return sum(teacher.seconds_cached() for teacher, _ in self.teachers)
 
 
 def as_teacher(given: PreTrainedModel | Teacher | Iterable[tuple[PreTrainedModel, float]]) -> Teacher:
-    """One teacher of a model, or of several with their weights."""
+    """Return a teacher for a model, or for several models with weights."""
     if isinstance(given, PreTrainedModel):
         return ModelTeacher(given)
     if not isinstance(given, Iterable):
@@ -154,14 +154,14 @@ def as_teacher(given: PreTrainedModel | Teacher | Iterable[tuple[PreTrainedModel
 def further_teachers(
     settings: Distill, first: PreTrainedModel, task: TaskInfo, tokenizer: PreTrainedTokenizerBase
 ) -> list[tuple[PreTrainedModel, float]]:
-    """The teachers that stand beside the recipe's own with their weights, each known to answer as ``first`` does."""
+    """Load the further teachers of the settings with their weights, checked to be compatible with ``first``."""
     return [(_further(named, first, task, tokenizer), named.weight) for named in settings.teachers]
 
 
 def _further(
     named: FurtherTeacher, first: PreTrainedModel, task: TaskInfo, tokenizer: PreTrainedTokenizerBase
 ) -> PreTrainedModel:
-    """One of them, with its answers in the task's order."""
+    """Load a further teacher, with outputs in the task's label order."""
     who, folder = _who(named), check_further_teacher(named, task)
     config = read_config(folder)
     check_same_vocabulary(who, load_tokenizer(folder), tokenizer, TEACHERS_HINT)
@@ -169,13 +169,13 @@ def _further(
     model = load_model(folder, task)
     if isinstance(model, SentenceEmbedding) and embedding_size(model) != embedding_size(first):
         raise ModelError(
-            f"{who} makes embeddings of {embedding_size(model)} numbers, the first teacher {embedding_size(first)}."
+            f"{who} has embeddings of width {embedding_size(model)}, the first teacher {embedding_size(first)}."
         )
     return model
 
 
 def check_further_teacher(named: FurtherTeacher, task: TaskInfo) -> Path:
-    """The folder of a further teacher, which must answer the task."""
+    """Return the folder of a further teacher; raises ModelError if its labels do not fit the task."""
     folder = fetch(named.source, named.revision)
     check_teacher_labels(_who(named), checkpoint_task(folder, read_config(folder)), task)
     return folder
@@ -186,19 +186,19 @@ def _who(named: FurtherTeacher) -> str:
 
 
 def check_teacher_labels(who: str, saved: CheckpointTask, task: TaskInfo) -> None:
-    """Refuse a checkpoint whose head answers another question, or has other labels."""
+    """Refuse a checkpoint with another head, or with other labels."""
     if fits_task(saved, task):
         return
     check_teacher_head(who, saved, head_named(kind_of(task).head))
     raise ModelError(
-        f"{who} does not answer {task.name}: its answers are {', '.join(saved.names)}; "
+        f"{who} does not fit {task.name}: its labels are {', '.join(saved.names)}; "
         f"expected {', '.join(output_names(task))}, in any order.",
-        hint="teachers whose logits are averaged must have been trained on the same labels",
+        hint="teachers of an ensemble must be trained on the same labels",
     )
 
 
 def check_teacher_head(who: str, saved: CheckpointTask, expected: Head) -> None:
-    """Refuse a checkpoint that was trained for another kind of question."""
+    """Refuse a checkpoint that was trained with another kind of head."""
     if saved.head is not expected:
-        found = saved.head.name if saved.head else "none that is known here"
-        raise ModelError(f"{who} answers another question: its head is {found}, expected {expected.name}.")
+        found = saved.head.name if saved.head else "unknown"
+        raise ModelError(f"{who} was trained for another task kind: its head is {found}, expected {expected.name}.")

@@ -1,4 +1,4 @@
-"""What a teacher says of a batch as one table, of sub_batch of its examples, and put together again."""
+"""Teacher outputs of a batch as one dictionary of tensors: parts of batches, and their assembly."""
 
 from __future__ import annotations
 
@@ -12,71 +12,71 @@ from torch import Tensor
 from compress.models.forward_hooks import Captured, LayerParts
 from compress.train.distillation.teachers import ModelOutputs
 from compress.train.objective import Batch
-from compress.train.teacher_cache.cache_file import CachedTensor, Places
+from compress.train.teacher_cache.cache_file import CachedTensor, Indices
 from compress.train.teacher_cache.cache_plan import Key
 
 TeacherTensors = dict[Key, Tensor]
-"""All that a teacher says of a batch; each (examples, [pieces,] ...)."""
+"""All teacher outputs of a batch, each (examples, [tokens,] ...)."""
 
-Chosen = NDArray[np.bool_]
-"""Some of a batch's examples."""
+Selected = NDArray[np.bool_]
+"""A mask of a batch's examples."""
 
 
-def flat(answers: ModelOutputs, seen: Captured) -> TeacherTensors:
-    """Everything under its key, with examples and pieces in front."""
-    said: TeacherTensors = {(None, name): tensor for name, tensor in answers.items()}
+def flatten(answers: ModelOutputs, seen: Captured) -> TeacherTensors:
+    """Return all tensors by key, with examples and tokens as first dimensions."""
+    tensors: TeacherTensors = {(None, name): tensor for name, tensor in answers.items()}
     for layer, parts in seen.items():
         for part, tensor in parts.items():
-            said[layer, part] = tensor if part == "hidden" else tensor.transpose(1, 2)
-    return said
+            tensors[layer, part] = tensor if part == "hidden" else tensor.transpose(1, 2)
+    return tensors
 
 
-def unflat(said: TeacherTensors, wanted: LayerParts) -> tuple[ModelOutputs, Captured]:
-    """The opposite of `flat`, for what is wanted."""
-    answers = {name: tensor for (layer, name), tensor in said.items() if layer is None}
+def unflatten(tensors: TeacherTensors, wanted: LayerParts) -> tuple[ModelOutputs, Captured]:
+    """Invert `flatten`, for the wanted layers."""
+    answers = {name: tensor for (layer, name), tensor in tensors.items() if layer is None}
     seen: Captured = {layer: {} for layer in wanted}
-    for (layer, part), tensor in said.items():
+    for (layer, part), tensor in tensors.items():
         if layer is not None:
             seen[layer][part] = tensor if part == "hidden" else tensor.transpose(1, 2)
     return answers, seen
 
 
-def sub_batch(batch: Batch, rows: Places) -> Batch:
-    """A batch of sub_batch of the examples, as wide as the assemble."""
+def sub_batch(batch: Batch, rows: Indices) -> Batch:
+    """Return the batch of a subset of the examples, with the same width."""
     count = len(batch["index"])
     if len(rows) == count:
         return batch
     return {name: index_rows(tensor, rows) for name, tensor in batch.items() if tensor.shape[:1] == (count,)}
 
 
-def index_rows(tensor: Tensor, rows: Places) -> Tensor:
-    """Some rows of a tensor, wherever it is."""
+def index_rows(tensor: Tensor, rows: Indices) -> Tensor:
+    """Return rows of a tensor, on whichever device it is."""
     return tensor[torch.from_numpy(rows).to(tensor.device)]
 
 
 def assemble(
     key: Key,
-    kept: CachedTensor,
-    index: Places,
-    stand: Chosen,
-    asked: Sequence[tuple[Places, TeacherTensors]],
+    cached: CachedTensor,
+    index: Indices,
+    present: Selected,
+    computed: Sequence[tuple[Indices, TeacherTensors]],
     batch: Batch,
 ) -> Tensor:
-    """One thing about all of a batch: read where it stands, as it was just said where it has no place."""
-    known, inputs = stand & kept.has_slot(index), batch["input_ids"]
-    if not known.any() and len(asked) == 1:
-        return asked[0][1][key]
-    bits = torch.from_numpy(kept.get(index[known], inputs.shape[1]))
-    read = bits.view(kept.form.torch_dtype).to(inputs.device)
+    """Return one tensor for the whole batch: cached values where present, else those just computed."""
+    known, inputs = present & cached.has_slot(index), batch["input_ids"]
+    if not known.any() and len(computed) == 1:
+        return computed[0][1][key]
+    bits = torch.from_numpy(cached.read(index[known], inputs.shape[1]))
+    read = bits.view(cached.form.torch_dtype).to(inputs.device)
     if known.all():
         return read
-    found = read.new_empty((len(index), *read.shape[1:]))
-    _put(found, np.flatnonzero(known), read)
-    for rows, said in asked:
+    values = read.new_empty((len(index), *read.shape[1:]))
+    _set_rows(values, np.flatnonzero(known), read)
+    for rows, outputs in computed:
         fresh = np.flatnonzero(~known[rows])
-        _put(found, rows[fresh], index_rows(said[key], fresh))
-    return found
+        _set_rows(values, rows[fresh], index_rows(outputs[key], fresh))
+    return values
 
 
-def _put(tensor: Tensor, rows: Places, values: Tensor) -> None:
+def _set_rows(tensor: Tensor, rows: Indices, values: Tensor) -> None:
     tensor[torch.from_numpy(rows).to(tensor.device)] = values

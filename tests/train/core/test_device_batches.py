@@ -42,7 +42,7 @@ def array(*numbers):
 
 def test_the_next_batch_is_made_meanwhile_and_once(ahead):
     first = ahead(array(0, 1), array(2, 3))
-    ahead._waiting[1].result()
+    ahead._pending[1].result()
     assert ahead._examples.asked == [[0, 1], [2, 3]]
     second = ahead(array(2, 3))
     assert ahead._examples.asked == [[0, 1], [2, 3]]

@@ -3,7 +3,7 @@ import torch
 
 from compress.errors import CompressError, UsageError
 from compress.recipe.training_schema import Distill
-from compress.train.core import distributed as of_a_training
+from compress.train.core import distributed
 from compress.train.distillation.layer_pairs import check_local_batch_size
 
 
@@ -11,9 +11,9 @@ def test_a_process_that_is_gone_is_told_in_our_words(monkeypatch):
     def broken(tensor):
         raise RuntimeError("[pair.cc:537] Connection reset by peer. Check the logs. GLHF!")
 
-    processes = of_a_training.Processes()
+    processes = distributed.Processes()
     processes.count = 2
-    monkeypatch.setattr(of_a_training, "broadcast", broken)
+    monkeypatch.setattr(distributed, "broadcast", broken)
     with pytest.raises(CompressError, match="another process of this training") as caught:
         processes.from_main(1.0)
     assert "Connection reset by peer" in str(caught.value)
@@ -25,13 +25,13 @@ def test_a_process_that_is_gone_is_told_in_our_words(monkeypatch):
 def test_texts_of_a_batch_have_company_in_every_process(loss):
     check_local_batch_size(Distill(losses={loss: 1.0}, batch_size=4), 2)
     check_local_batch_size(Distill(losses={"soft_label": 1.0}, batch_size=2), 2)
-    with pytest.raises(UsageError, match=f"{loss}: .* leaves 1 to some of 2 processes") as caught:
+    with pytest.raises(UsageError, match=f"{loss}: .* gives some of 2 processes only 1") as caught:
         check_local_batch_size(Distill(losses={loss: 1.0}, batch_size=3), 2)
     assert "4 or more" in caught.value.hint
 
 
 def test_gradients_are_summed_where_they_stand(monkeypatch):
-    processes = of_a_training.Processes()
+    processes = distributed.Processes()
     processes.count = 2
     learning = [
         torch.nn.Parameter(torch.zeros(2, 3)),

@@ -9,7 +9,7 @@ import pytest
 from compress.console import Console, duration
 from compress.measure.timing.step_time_fit import MIN_UPDATES
 from compress.recipe.training_schema import Distill, Training
-from compress.train.core.eta import SKIPPED, Forecaster
+from compress.train.core.eta import WARMUP_UPDATES, Forecaster
 from compress.train.core.train_state import TrainState
 from compress.train.core.update_schedule import UpdateSchedule
 
@@ -40,7 +40,7 @@ class Clock:
         first = update < self.plan.per_epoch
         if first:
             self._spared += (1 - self.again) * seconds
-        return seconds * (1.0 if first else self.again) + (5.0 if update < SKIPPED else 0.0)
+        return seconds * (1.0 if first else self.again) + (5.0 if update < WARMUP_UPDATES else 0.0)
 
     def to_come(self, update, end=None):
         return sum(self.took(each) for each in range(update, end or self.plan.total))
@@ -62,10 +62,10 @@ def test_the_end_is_known_from_a_few_updates_of_any_length():
     clock = Clock()
     state = clock.run()
     (told,) = state.forecasts
-    assert told["update"] == 6 + SKIPPED
+    assert told["update"] == 6 + WARMUP_UPDATES
     assert told["seconds"] == pytest.approx(state.seconds, rel=1e-6)
     assert len(clock.said) == 1
-    assert clock.said[0].endswith("to go, as 6 updates tell")
+    assert clock.said[0].endswith(" left (estimated from 6 updates)")
 
 
 def test_losses_are_told_once_so_that_they_can_be_weighed():
@@ -74,7 +74,7 @@ def test_losses_are_told_once_so_that_they_can_be_weighed():
     for _ in range(8):
         clock.state.add_losses({"soft_label": 1.2, "hidden_state": 0.34})
     clock.run()
-    assert clock.said[1:] == ["losses so far: soft_label 1.2, hidden_state 0.34"]
+    assert clock.said[1:] == ["mean weighted losses so far: soft_label 1.2, hidden_state 0.34"]
 
 
 def test_what_is_kept_after_the_first_epoch_is_foreseen():
@@ -90,14 +90,14 @@ def test_evaluations_count_once_one_was_seen():
     assert first["seconds"] == pytest.approx(state.seconds - 90.0, rel=1e-6)
     assert second["evaluations"]
     assert second["seconds"] == pytest.approx(state.seconds, rel=1e-6)
-    assert "and 3 evaluations to go" in clock.said[0]
+    assert "and 3 evaluations left" in clock.said[0]
 
 
 def test_a_training_that_goes_on_knows_what_it_had_seen():
     whole, broken = Clock(), Clock()
     broken.run(until=30)
     broken.forecaster = broken.begin()
-    assert broken.run().paces(0).first.count == whole.run().paces(0).first.count - SKIPPED
+    assert broken.run().paces(0).first.count == whole.run().paces(0).first.count - WARMUP_UPDATES
     assert (broken.state.pieces, broken.state.squares) == (whole.state.pieces, whole.state.squares)
     assert len(broken.said) == 1
 
@@ -109,7 +109,7 @@ def test_a_training_that_is_soon_over_is_not_forecast():
 def test_what_is_left_is_told_from_the_first_updates_that_are_enough():
     clock = Clock(again=0.4)
     clock.run()
-    assert clock.left[: SKIPPED + MIN_UPDATES - 1] == [""] * (SKIPPED + MIN_UPDATES - 1)
+    assert clock.left[: WARMUP_UPDATES + MIN_UPDATES - 1] == [""] * (WARMUP_UPDATES + MIN_UPDATES - 1)
     for update in (10, 60, 100):  # in the first epoch, and in later ones where the teacher's words are read
         assert clock.left[update - 1] == f"{duration(clock.to_come(update))} left"
     assert clock.left[-1] == "0 s left"
@@ -140,18 +140,18 @@ def test_each_phase_tells_for_itself():
     assert (first["whole"], second["whole"]) == (False, True)
     assert first["seconds"] == pytest.approx(clock.to_come(0, edge), rel=1e-6)
     assert second["seconds"] == pytest.approx(state.seconds, rel=1e-6)
-    assert second["update"] == edge + SKIPPED + 6
+    assert second["update"] == edge + WARMUP_UPDATES + 6
     (early, late) = clock.said
-    assert early.endswith("in phase 1 of 2, as 6 updates tell; what comes after it is known once it has begun")
-    assert late == f"about {duration(clock.to_come(second['update']))} to go, as 6 updates of phase 2 tell"
+    assert early.endswith("in phase 1 of 2 (estimated from 6 updates; later phases are estimated once they start)")
+    assert late == f"about {duration(clock.to_come(second['update']))} left (estimated from 6 updates of phase 2)"
     assert clock.left[49] == f"{duration(clock.to_come(50, edge))} left in phase 1 of 2"
-    assert clock.left[edge - 1 : edge + SKIPPED + MIN_UPDATES - 1] == [""] * (SKIPPED + MIN_UPDATES)
+    assert clock.left[edge - 1 : edge + WARMUP_UPDATES + MIN_UPDATES - 1] == [""] * (WARMUP_UPDATES + MIN_UPDATES)
     assert clock.left[99] == f"{duration(clock.to_come(100))} left"
 
 
 def test_a_phase_that_begins_late_is_known_by_its_later_updates():
     state = Clock(phases=(0.5, 0.5), times=(2.0, 1.0), epochs=4.0, again=0.5).run()
-    assert (state.paces(1).first.count, state.paces(1).later.count) == (0, 80 - SKIPPED)
+    assert (state.paces(1).first.count, state.paces(1).later.count) == (0, 80 - WARMUP_UPDATES)
     assert state.forecasts[-1]["seconds"] == pytest.approx(state.seconds, rel=1e-6)
 
 
@@ -160,7 +160,7 @@ def test_phases_without_updates_are_passed_over():
     clock.run()
     assert [told["phase"] for told in clock.state.forecasts] == [0, 2]
     assert "in phase 1 of 3" in clock.said[0]
-    assert clock.said[1].endswith("updates of phase 3 tell")
+    assert clock.said[1].endswith("updates of phase 3)")
 
 
 class Listening(Console):
@@ -196,7 +196,7 @@ def test_the_loop_keeps_what_it_said(tiny_model, material, tmp_path):
         for batch in plan.batches(update)
     ]
     assert result.cost.load.pieces == sum(padded)
-    assert result.cost.paces.first.count == plan.per_epoch - SKIPPED
+    assert result.cost.paces.first.count == plan.per_epoch - WARMUP_UPDATES
     assert result.cost.paces.later.count == plan.total - plan.per_epoch
     assert [told["evaluations"] for told in result.cost.forecasts] == [False, True]
     assert any(text.startswith("finetune: about") for text in console.said)

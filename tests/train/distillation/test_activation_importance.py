@@ -68,7 +68,7 @@ def test_padding_and_dropout_count_for_nothing(tiny_model):
 def test_a_teacher_that_is_no_number_is_told(tiny_model):
     model = tiny_model("bert")
     layers_of(model)[1].output.dense.weight.data[0, 0] = torch.nan
-    with pytest.raises(ModelError, match="the importance of some parts is not a number"):
+    with pytest.raises(ModelError, match="the importance of some parts is not finite"):
         measure_activations(model, [BATCH])
 
 

@@ -168,7 +168,7 @@ def test_none_are_asked_for(tmp_path, quiet):
 
 
 def test_no_word_at_all(folder, tmp_path, quiet):
-    with pytest.raises(DataError, match="no row of train has a word that could be replace_words"):
+    with pytest.raises(DataError, match="no training row has a word that can be replaced"):
         augmented_rows(ROWS[3:4], settings_of(folder), TASK, 0, tmp_path, quiet)
 
 

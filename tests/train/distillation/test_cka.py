@@ -53,7 +53,7 @@ def test_half_precision_and_layers_that_say_nothing():
 def test_a_layer_that_says_no_number_is_refused(bad):
     ours, theirs = layers(2, 5), layers(3, 5, seed=1)
     theirs[1][7, 2] = bad
-    with pytest.raises(ModelError, match="layer 1 of the teacher says what is no number"):
+    with pytest.raises(ModelError, match="output of layer 1 of the teacher is not finite"):
         likeness(ours, theirs)
     with pytest.raises(ModelError, match="layer 1 of the student"):
         likeness(theirs, ours)

@@ -68,7 +68,7 @@ def test_nothing_is_measured_where_no_loss_looks_at_layers(tiny_model, material,
 def test_an_impossible_map_is_refused_before_anything_runs(tiny_model, material, monkeypatch):
     teacher = tiny_model("bert")
     monkeypatch.setattr(teacher, "forward", None)
-    with pytest.raises(UsageError, match="layer that is not there"):
+    with pytest.raises(UsageError, match="layer that does not exist"):
         maps(teacher, material, layer_map=((0, 9),))(tiny_model("bert"), 0)
 
 

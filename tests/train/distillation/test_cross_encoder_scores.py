@@ -82,7 +82,7 @@ def test_other_rows_are_asked_for_anew(encoder, tmp_path, quiet):
 
 
 def test_scores_must_be_as_many_as_documents():
-    with pytest.raises(DataError, match="there are 5 scores for the 6 documents"):
+    with pytest.raises(DataError, match="expected 6 scores, one per document of the rows; got 5"):
         ScoredRows(rows_of(2), np.zeros(5, np.float32))
 
 
@@ -112,9 +112,9 @@ def test_rows_without_negatives_are_told_of_before_training(encoder, tmp_path, c
 def test_what_cannot_be_meant_is_refused(encoder, tiny_folder, tmp_path, tiny_task):
     with pytest.raises(UsageError, match="classification has none"):
         check_margin_loss(settings_of(encoder), tiny_task)
-    with pytest.raises(UsageError, match="no loss asks it"):
+    with pytest.raises(UsageError, match="no loss uses it"):
         check_margin_loss(settings_of(encoder, losses={"soft_label": 1.0}), SEARCH)
-    with pytest.raises(ModelError, match=r"answers classification; expected a model that ranks texts"):
+    with pytest.raises(ModelError, match=r"is a classification model; expected a ranking model"):
         check_margin_loss(settings_of(tiny_folder("bert")), SEARCH)
     with pytest.raises(ModelError, match="no model folder at"):
         check_margin_loss(settings_of(tmp_path / "nowhere"), SEARCH)

@@ -59,8 +59,8 @@ def test_phases_follow_one_another(pair, six, tiny_task):
     told = [set(after(objective, progress, student, six)) for progress in (0.0, 0.59, 0.6, 0.99)]
     assert told == [{"hidden_state", "attention", "embedding"}] * 2 + [{"soft_label"}] * 2
     assert heard.asked == [{1: {"hidden", "query", "key"}, EMBEDDINGS: {"hidden"}}] * 2 + [{}] * 2
-    assert objective.comparisons.all_parts(TEACHER) == heard.asked[0]
-    assert objective.comparisons.all_parts(STUDENT) == {0: {"hidden", "query", "key"}, EMBEDDINGS: {"hidden"}}
+    assert objective.layer_pairs.all_parts(TEACHER) == heard.asked[0]
+    assert objective.layer_pairs.all_parts(STUDENT) == {0: {"hidden", "query", "key"}, EMBEDDINGS: {"hidden"}}
 
 
 def test_each_phase_is_what_it_would_be_alone(pair, six, tiny_task):
@@ -109,7 +109,7 @@ def test_a_loss_that_begins_at_nothing_may_stand_alone(pair, six, tiny_task):
 
 def test_a_phase_without_losses_is_refused(pair, tiny_task):
     empty = Distill(phases=[{"share": 0.5, "soft_label": 1.0}, {"share": 0.5, "hidden_state": 0.0}])
-    with pytest.raises(UsageError, match="in phase 2 every distillation loss weighs zero and so does hard_label"):
+    with pytest.raises(UsageError, match="in phase 2 all distillation losses and hard_label have weight zero"):
         DistillObjective(*pair, empty, tiny_task)
 
 
@@ -233,7 +233,7 @@ def test_the_last_layer_follows_the_teacher_s_last_or_another(tiny_model, six, t
         objective(student, six)
         assert heard.asked == [{expected: {"query", "key", "value"}}]
         assert list(objective.ours) == [1]
-    with pytest.raises(UsageError, match=r"relation.layer: 4 is not there; the teacher has layers 0 to 3"):
+    with pytest.raises(UsageError, match=r"relation.layer: 4 does not exist; the teacher has layers 0 to 3"):
         DistillObjective(student, teacher, Distill(losses={"relation": {"layer": 4}}), tiny_task)
 
 
@@ -319,5 +319,5 @@ def test_only_true_labels_are_learnt(pair, six, tiny_task):
 def test_another_layer_map_cannot_be(tiny_model, tiny_task):
     teacher = tiny_model("bert")
     for pairs in (((0, 2),), ((2, 0),)):
-        with pytest.raises(UsageError, match="names a layer that is not there"):
+        with pytest.raises(UsageError, match="names a layer that does not exist"):
             DistillObjective(teacher, teacher, Distill(losses={"hidden_state": 1.0}, layer_map=pairs), tiny_task)

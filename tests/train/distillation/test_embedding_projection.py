@@ -98,9 +98,9 @@ def test_a_teacher_with_a_projection_is_narrowed_behind_it(given, tiny_model):
 
 
 def test_what_cannot_be_asked_for(given, tiny_model, tiny_task):
-    with pytest.raises(ModelError, match="would be 64 wide, and those of its teacher have 32"):
+    with pytest.raises(ModelError, match=r"embedding width 64 exceeds the teacher's \(32\)"):
         match_student_embedding(Student(layers=1, embedding=64), tiny_model("bert", head=HEAD), *given)
-    with pytest.raises(UsageError, match=r"student\.embedding: 8 .*classification has none"):
+    with pytest.raises(UsageError, match=r"student\.embedding: 8 .*classification has no embeddings"):
         match_student_embedding(Student(layers=1, embedding=8), tiny_model("bert"), given[0], tiny_task, given[2])
     model = tiny_model("bert")
     assert match_student_embedding(Student(layers=1), model, given[0], tiny_task, given[2]) is model
@@ -113,7 +113,7 @@ def test_every_family_distils_into_fewer_dimensions(name, data, given, tiny_mode
     folder = tiny_folder(teacher, given[1])
     told, spec = Console(err=io.StringIO()), Student(layers=1, embedding=8)
     made = distill(folder, spec, data, Distill(**SETTINGS), 0, tmp_path, console=told)
-    assert "of the teacher's embeddings the 8 principal components are learnt" in told.err.getvalue()
+    assert "the teacher's embeddings are reduced to 8 principal components" in told.err.getvalue()
     assert (made.info.shape.layers, made.info.task.kind) == (1, "similarity")
     losses = [record.losses["soft_label"] for record in made.result.history]
     assert losses[-1] < losses[0]

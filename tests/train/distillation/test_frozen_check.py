@@ -34,16 +34,25 @@ def begin(tiny_model, tiny_task):
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"freeze": 1, "hidden_state": 1.0}, "freeze: 1 leaves nothing to learn: all that hidden_state can see"),
-        ({"freeze": "embeddings", "embedding": 1.0}, "freeze: embeddings leaves nothing to learn: all that embedding"),
-        ({"freeze": 1, "phases": HALVES}, "nothing to learn in phase 2: all that hidden_state and attention can see"),
-        ({"freeze": 1, "similarity": 1.0, "soft_label": RISING}, "all that similarity can see"),
+        (
+            {"freeze": 1, "hidden_state": 1.0},
+            "freeze: 1 leaves nothing to train: everything that hidden_state depends on",
+        ),
+        (
+            {"freeze": "embeddings", "embedding": 1.0},
+            "freeze: embeddings leaves nothing to train: everything that embedding",
+        ),
+        (
+            {"freeze": 1, "phases": HALVES},
+            "nothing to train in phase 2: everything that hidden_state and attention depends on",
+        ),
+        ({"freeze": 1, "similarity": 1.0, "soft_label": RISING}, "everything that similarity depends on"),
     ],
 )
 def test_a_phase_that_could_learn_nothing_is_refused(settings, told, begin):
     with pytest.raises(ModelError, match=told) as error:
         begin(distil(**settings))
-    assert "soft_label sees the whole model" in str(error.value.hint)
+    assert "soft_label depends on the whole model" in str(error.value.hint)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +83,7 @@ def test_it_is_what_the_gradients_say(family, begin):
     if learns:
         begin(distil(freeze="embeddings", embedding=1.0), family)
     else:
-        with pytest.raises(ModelError, match="leaves nothing to learn"):
+        with pytest.raises(ModelError, match="leaves nothing to train"):
             begin(distil(freeze="embeddings", embedding=1.0), family)
 
 

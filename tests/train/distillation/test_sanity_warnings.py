@@ -14,7 +14,7 @@ from compress.train.distillation.sanity_warnings import (
     settings_warnings_updates,
 )
 
-ALONE = "no loss asks the teacher: the student learns from the labels alone"
+ALONE = "no loss uses the teacher: the student is trained on the labels alone"
 HALVES = [{"share": 0.999, "hidden_state": 1}, {"share": 0.001, "soft_label": 1}]
 
 
@@ -24,9 +24,9 @@ HALVES = [{"share": 0.999, "hidden_state": 1}, {"share": 0.001, "soft_label": 1}
         ({}, []),
         ({"soft_label": None}, [ALONE]),
         ({"losses": {}, "hard_label": 1.0}, [ALONE]),
-        ({"margin": 1.0}, ["no loss asks the teacher: the student learns from the cross-encoder"]),
-        ({"hidden_state": 1.0, "hard_label": 0.0}, ["no loss teaches answers"]),
-        ({"phases": [{"share": 1, "hidden_state": 1}]}, ["no loss teaches answers"]),
+        ({"margin": 1.0}, ["no loss uses the teacher: the student is trained on the cross-encoder"]),
+        ({"hidden_state": 1.0, "hard_label": 0.0}, ["no loss trains the outputs"]),
+        ({"phases": [{"share": 1, "hidden_state": 1}]}, ["no loss trains the outputs"]),
         ({"phases": HALVES}, []),
         ({"phases": [{"share": 0.5, "hard_label": 1}, {"share": 0.5, "hidden_state": 1}]}, []),
     ],
@@ -64,9 +64,9 @@ def test_a_distillation_tells_them(tiny_folder, prepared, tmp_path):
     settings = Distill.model_validate({"max_steps": 2, "precision": "fp32", "phases": HALVES})
     distill(tiny_folder("bert"), Student(layers=1, heads=8), prepared, settings, 0, tmp_path, console=console)
     said = console.err.getvalue()
-    assert "warning: distill: the student starts from random weights" in said
-    assert "warning: distill: phase 2 gets none of the 2 updates" in said
-    assert "; it began with random weights" in said
+    assert "warning: distill: the student starts with random weights" in said
+    assert "warning: distill: phase 2 has none of the 2 updates" in said
+    assert "; initialised with random weights" in said
 
 
 def test_so_does_one_of_models_in_memory(tiny_model, tiny_tokenizer, tiny_task, rows):
@@ -84,10 +84,10 @@ def test_a_teacher_that_answers_no_numbers_is_named(tiny_model, tiny_tokenizer, 
     settings = Distill(max_steps=1, precision="fp32", losses={"soft_label": 1.0})
     teachers = [(good, 1.0), (broken, 1.0)]
     with pytest.raises(
-        CompressError, match=r"soft_label became nan .*; the teacher 2 itself answers what is no"
+        CompressError, match=r"soft_label became nan .*; the outputs of the teacher 2 itself are not finite"
     ) as told:
         distill_from_model(teachers, tiny_model("bert"), tiny_tokenizer, rows(9), rows(4), tiny_task, settings)
-    assert str(told.value.hint).startswith("look at the teacher 2, or take another")
+    assert str(told.value.hint).startswith("check the teacher 2 or use another")
 
 
 def test_a_student_that_breaks_by_itself_is_not_its_teacher_s_fault(tiny_model, tiny_tokenizer, tiny_task, rows):

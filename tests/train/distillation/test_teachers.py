@@ -141,7 +141,7 @@ def test_another_question_is_refused(other, tiny_model, tiny_folder, tiny_task, 
         tiny_task.model_copy(update={"labels": ("bad", "fine", "good")}),
     )
     told = refused(more, other(1), tiny_task, tiny_tokenizer)
-    assert "its answers are bad, fine, good; expected bad, good, in any order" in told
+    assert "its labels are bad, fine, good; expected bad, good, in any order" in told
     tags = tiny_task.model_copy(update={"kind": "token_classification"})
     head = tiny_folder(tiny_model("bert", head="ForTokenClassification"), tags)
     told = refused(head, other(1), tiny_task, tiny_tokenizer)
@@ -153,8 +153,8 @@ def test_another_vocabulary_is_refused(other, tiny_folder, tiny_task, word_folde
 
     words = PreTrainedTokenizerFast(tokenizer_file=str(word_folder / "tokenizer.json"))
     told = refused(tiny_folder("bert"), other(1), tiny_task, words)
-    assert "has another vocabulary (23 pieces) than the teacher (9 pieces)" in told
-    assert "there 'b' is missing, in the teacher's number 5." in told  # 'a' is number 4 in both
+    assert "has another vocabulary (23 tokens) than the teacher (9 tokens)" in told
+    assert "the id of 'b' is missing, in the teacher's 5." in told  # 'a' is 4 in both
 
 
 def test_too_few_positions_are_refused(other, tiny_model, tiny_folder, tiny_task, tiny_tokenizer):
@@ -169,7 +169,7 @@ def test_embeddings_of_another_width_are_refused(tiny_model, tiny_folder, tiny_t
     first = tiny_model("bert", head="ForSentenceEmbedding", pooling="mean")
     folder = tiny_folder(tiny_model("bert", head="ForSentenceEmbedding", pooling="mean", hidden_size=16), task)
     told = refused(folder, first, task, tiny_tokenizer)
-    assert "makes embeddings of 16 numbers, the first teacher 32" in told
+    assert "has embeddings of width 16, the first teacher 32" in told
 
 
 def test_models_in_memory_with_other_pieces_are_refused(tiny_model, tiny_tokenizer, tiny_task, rows):
@@ -177,9 +177,9 @@ def test_models_in_memory_with_other_pieces_are_refused(tiny_model, tiny_tokeniz
         distill_from_model(teachers, student, tiny_tokenizer, rows(8), [], tiny_task, Distill(**SETTINGS))
 
     plain, few, many = (tiny_model("bert", vocab_size=size) for size in (64, 9, 500))
-    with pytest.raises(ModelError, match="the student has word vectors for 9 pieces, and the tokenizer has 23"):
+    with pytest.raises(ModelError, match="the student has 9 token embeddings, but the tokenizer has 23 tokens"):
         run(plain, few)
-    with pytest.raises(ModelError, match="the student has word vectors for 500 pieces and the teacher for 64"):
+    with pytest.raises(ModelError, match="the student has 500 token embeddings and the teacher 64"):
         run(plain, many)
-    with pytest.raises(ModelError, match="teacher 2 has word vectors for 500 pieces"):
+    with pytest.raises(ModelError, match="teacher 2 has 500 token embeddings"):
         run([(plain, 1.0), (many, 1.0)], plain)

@@ -109,7 +109,7 @@ def test_what_is_read_is_what_was_stored(dtype, pieces, tmp_path):
     values = torch.randn(3, *([4] if pieces else []), 2, 5).to(dtype)
     values[0].flatten()[:3] = torch.tensor([float("nan"), float("inf"), -0.0]).to(dtype)
     kept = CachedTensor(tmp_path / "x", TensorFormat.of(values, pieces), np.cumsum(lengths))
-    kept.put(np.array([2, 0, 3]), values)
+    kept.write(np.array([2, 0, 3]), values)
     again = CachedTensor(tmp_path / "x", TensorFormat.of(values, pieces), np.cumsum(lengths))
     assert again.has_slot(np.array([0, 3, 4])).tolist() == [True, True, False]
     found = again.get(np.array([3, 2, 0]), 6)
@@ -272,14 +272,14 @@ def test_answers_that_do_not_fit_are_told(teacher, material, batch_of, tmp_path,
     batch = batch_of(0, 1)
     for _ in range(2):
         assert same_bits(batch, asked(batch, WANTED), teacher(batch, WANTED))
-    assert capsys.readouterr().err.count("alone take more") == 1
+    assert capsys.readouterr().err.count("alone need more") == 1
     assert not list(tmp_path.rglob("*.values"))
 
 
 def test_what_is_kept_is_told_once(teacher, material, batch_of, tmp_path, capsys):
     cached(teacher, material, tmp_path, console=Console())(batch_of(0, 1), WANTED)
     told = capsys.readouterr().err
-    assert "the teacher's answers to 50 examples, and its layers (embeddings, 1) of all of them" in told
+    assert "the teacher's outputs for 50 examples, and its layers (embeddings, 1) for all of them" in told
     cached(teacher, material, tmp_path, console=Console())(batch_of(0, 1), WANTED)
     assert not capsys.readouterr().err
     assert [rows for rows, _ in teacher.asked] == [1, 2]
@@ -295,7 +295,7 @@ def test_on_a_gpu_layers_are_kept_where_a_size_is_told(
     device, size, kept, teacher, material, batch_of, tiny_task, tmp_path, capsys, monkeypatch
 ):
     here = SimpleNamespace(device=torch.device(device), count=1, is_main=True)
-    monkeypatch.setattr(cache, "Processes", lambda: here)
+    monkeypatch.setattr(cache, "current_processes", lambda: here)
     settings = Distill(epochs=2, batch_size=8, phases=HALVES, cache={} if size is None else size)
     keep = cache.make_teacher_cache(settings, material.train, tiny_task, tmp_path, Console(), "distill")
     here.device, here.wait = torch.device("cpu"), lambda: None
@@ -306,7 +306,7 @@ def test_on_a_gpu_layers_are_kept_where_a_size_is_told(
         assert same_bits(batch, asked(batch, {}), teacher(batch, {}))
     assert len(list(tmp_path.rglob("layer*.values"))) == (4 if kept else 0)
     told = capsys.readouterr().err
-    assert told.count("the teacher's answers to 50 examples") == 1
+    assert told.count("the teacher's outputs for 50 examples") == 1
     assert ("on a GPU" in told, ", and its layers" in told) == (not kept, kept)
     assert len(teacher.asked) == (6 if kept else 8)  # the look at one example, four to compare, and what was not read
 
@@ -316,7 +316,7 @@ def test_answers_that_no_update_would_read_are_not_kept(
     device, kept, material, tiny_task, tmp_path, capsys, monkeypatch
 ):
     here = SimpleNamespace(device=torch.device(device), count=1, is_main=True)
-    monkeypatch.setattr(cache, "Processes", lambda: here)
+    monkeypatch.setattr(cache, "current_processes", lambda: here)
     settings = Distill(epochs=2, losses={"soft_label": 1.0, "hidden_state": 1.0})
     found = cache.make_teacher_cache(settings, material.train, tiny_task, tmp_path, Console(), "distill")
     assert (found is not None) == kept
