@@ -134,7 +134,10 @@ def distill(
         tokenizer,
         work,
         step,
-        data, distilled.result, distilled.layer_map, distilled.augmented,
+        data,
+        distilled.result,
+        distilled.layer_map,
+        distilled.augmented,
         _pruning_of(student),
     )
 

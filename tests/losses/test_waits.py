@@ -1,7 +1,7 @@
 """No loss waits for a GPU to tell what it holds.
 
 On torch's `meta` device tensors have shapes and no values, so that whoever asks for one fails. What the host knows of a
-batch stays on the host, as `compress.train.core.device_batches` leaves it there.
+batch stays on the host, as `compress.batch_arrays` declares.
 """
 
 from contextlib import nullcontext
@@ -9,18 +9,19 @@ from contextlib import nullcontext
 import pytest
 import torch
 
+from compress.batch_arrays import BATCH_POSITIONS, EXTRA_COLUMNS
 from compress.losses import LOSSES, TASK_LOSSES
 from compress.losses.tensor_ops.row_groups import RowGroups
 from compress.losses.tensor_ops.row_subset import loss_on_subset
 from compress.losses.tensor_ops.soft_targets import select_soft_targets
 from compress.recipe.loss_schema import SoftLabel
-from compress.train.core.device_batches import ON_HOST
 from tests.losses import test_task_losses
 from tests.losses.distillation import test_soft_label
 from tests.losses.helpers import drawn, task
 from tests.losses.layers import CASES, batch_of, section, states
 
 PROBLEMS = sorted(TASK_LOSSES)
+ON_HOST = {array.name for array in (*EXTRA_COLUMNS, *BATCH_POSITIONS) if array.where == "host"}
 
 
 @pytest.fixture(autouse=True)

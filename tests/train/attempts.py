@@ -1,4 +1,4 @@
-"""A program for the tests: trains once once, and again with kills, each attempt in its own process.
+"""A program for the tests: trains once without interruption, and again with kills, each attempt in its own process.
 
     python attempts.py STEP TEACHER DATA FOLDER KILLS
 
@@ -45,7 +45,7 @@ def arm(place):
     what, at = place.split(":")
     owner, name, before = {
         "update": (ModelAndOptimizer, "step", True),
-        "tensors": (store, "_flush", True),
+        "tensors": (store, "atomic_replace_folder", True),
         "named": (CheckpointStore, "_drop_best", True),
         "best": (CheckpointStore, "save_best", False),
         "saved": (made, "save_model", False),

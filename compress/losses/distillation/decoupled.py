@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from compress.batch_arrays import LABELLED
 from compress.losses.tensor_ops.row_groups import MASKED_LOGIT, RowGroups
 
 PROBLEMS_WITH_TARGET = ("single_label_classification", "choice")
@@ -58,9 +59,9 @@ def target_classes(problem: str, teacher: Tensor, batch: Mapping[str, Tensor]) -
         return likeliest
     groups, labels = RowGroups.from_batch(batch), batch["labels"]
     given = groups.first(labels) if problem == "single_label_classification" else groups.pad(labels).argmax(dim=1)
-    if "labelled" not in batch:
+    if LABELLED not in batch:
         return given
-    labelled = batch["labelled"].to(given.device, non_blocking=True)
+    labelled = batch[LABELLED].to(given.device, non_blocking=True)
     return torch.where(groups.first(labelled) > 0, given, likeliest)
 
 

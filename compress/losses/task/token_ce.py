@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
+from compress.batch_arrays import IGNORED_LABEL
 from compress.losses.tensor_ops.row_groups import RowGroups
 
 if TYPE_CHECKING:
     from compress.model_info import TaskInfo
-
-UNTAGGED = -100
-"""The label of special pieces, padding, and every piece of a word but its first."""
 
 
 def token_ce(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
@@ -26,11 +24,12 @@ def token_ce(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: T
 
     Args:
         outputs: `logits` (examples, tokens, tags).
-        batch: `labels` (examples, tokens) int64, -100 where there is no tag.
+        batch: `labels` (examples, tokens) int64, -100 for special pieces, padding, and every piece of
+            a word but its first.
         task: not used.
     """
     labels = batch["labels"]
-    weight = RowGroups.from_batch(batch).item_weights(labels != UNTAGGED)
+    weight = RowGroups.from_batch(batch).item_weights(labels != IGNORED_LABEL)
     logits = outputs["logits"].float().flatten(0, 1)
-    losses = F.cross_entropy(logits, labels.flatten(), ignore_index=UNTAGGED, reduction="none")
+    losses = F.cross_entropy(logits, labels.flatten(), ignore_index=IGNORED_LABEL, reduction="none")
     return (losses * weight.flatten()).sum()

@@ -13,6 +13,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from compress.batch_arrays import GROUP
+
 MASKED_LOGIT = -1e9
 """Far below any score, yet finite: zero times minus infinity would be NaN."""
 
@@ -33,9 +35,9 @@ class RowGroups:
         if isinstance(batch, GroupedBatch):
             return batch.groups
         ids = batch["input_ids"]
-        if "group" not in batch:
+        if GROUP not in batch:
             return cls(torch.arange(len(ids), device=ids.device), len(ids), 1)
-        return cls.from_ids(batch["group"], ids.device)
+        return cls.from_ids(batch[GROUP], ids.device)
 
     @classmethod
     def from_ids(cls, group: Tensor, device: torch.device) -> RowGroups:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
+from compress.batch_arrays import GROUP
 from compress.losses.tensor_ops.row_groups import RowGroups
 
 Tensors = Mapping[str, Tensor]
@@ -40,6 +41,6 @@ def loss_on_subset(
 def _select_examples(indices: Tensor, tensors: Tensors) -> dict[str, Tensor]:
     """Return these examples of every tensor, on whichever device it is; rows are renumbered."""
     subset = {name: tensor[indices.to(tensor.device, non_blocking=True)] for name, tensor in tensors.items()}
-    if "group" in subset:
-        subset["group"] = torch.unique(subset["group"], return_inverse=True)[1]
+    if GROUP in subset:
+        subset[GROUP] = torch.unique(subset[GROUP], return_inverse=True)[1]
     return subset

@@ -9,16 +9,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from compress.batch_arrays import SOFT_LABELS
+
 if TYPE_CHECKING:
     from compress.model_info import TaskInfo
-
-SOFT_LABELS_KEY = "soft_labels"
-"""Key of a batch: float32 (examples, classes), equal for all windows of a row; NaN in rows without probabilities."""
 
 
 def has_soft_labels(batch: Mapping[str, Tensor]) -> Tensor:
     """Return which examples (examples,) have probabilities of the data set, on the device of `soft_labels`."""
-    return batch[SOFT_LABELS_KEY].isfinite().all(dim=-1)
+    return batch[SOFT_LABELS].isfinite().all(dim=-1)
 
 
 def select_soft_targets(
@@ -28,12 +27,12 @@ def select_soft_targets(
 
     Args:
         teacher: the teacher's outputs; empty where every row has probabilities.
-        batch: with `soft_labels`.
+        batch: with `soft_labels`, float32 (examples, classes), equal for all windows of a row; NaN in rows without.
         task: how windows are pooled.
         problem: the task kind's.
     """
     device = batch["input_ids"].device
-    given = logits_from_probabilities(batch[SOFT_LABELS_KEY].to(device, non_blocking=True), task, problem)
+    given = logits_from_probabilities(batch[SOFT_LABELS].to(device, non_blocking=True), task, problem)
     own = has_soft_labels(batch)[:, None].to(device, non_blocking=True)
     return {
         name: torch.where(own, logits, teacher[name].float()) if teacher else logits for name, logits in given.items()

@@ -45,10 +45,7 @@ def _student_start(student: Student, parent: str, parent_folder: Path | None) ->
         name, folder = source_name(student.source), local_folder(student.source, student.revision)
         if not changes_shape(student):
             return f"the checkpoint {name}"
-    try:
-        return (
-            f"parts of {name}" if folder is None = shape_of_folder(folder)
-        )
+    shape = shape_of_folder(folder)
     if shape is None:  # the checkpoint was removed since; the student is still there
         return f"parts of {name}"
     return _describe(plan_student_shape(shape, student), name)

@@ -148,12 +148,9 @@ def training_identity(
         for module in (model, *objective.modules())
         for name, parameter in module.named_parameters()
     ]
-    weights = hashlib.sha256()
-    for name, tensor in model.state_dict().items():
-        weights.update(name.encode())
-        weights.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    start_weights = {name: tensor_digest(tensor) for name, tensor in model.state_dict().items()}
     hashed = settings.model_dump(mode="json", exclude={"checkpoint", "restarts", "cache"})
-    parts = [hashed, seed, shapes, weights.hexdigest(), objective.identity(), examples.digest(), start]
+    parts = [hashed, seed, shapes, objective.identity(), examples.digest(), start_weights]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

@@ -17,9 +17,6 @@ from compress.train.objective import Examples
 
 Indices = NDArray[np.int64]
 
-ON_HOST = ("index", "group", *BESIDE)
-"""Arrays that decide what is computed stay on the host, since reading them from a device would synchronize it."""
-
 
 class DeviceBatches:
     """Creates batches. The next one is known in advance, so on a GPU a thread prepares it.
@@ -42,7 +39,9 @@ class DeviceBatches:
         return self._thread is not None
 
     def __call__(self, indices: Indices, next_indices: Indices | None = None) -> dict[str, Tensor]:
-        """Return the batch of these examples, on the device except the prepare ``next_indices``.
+        """Return the batch of these examples, on the device unless declared for the host.
+
+        ``next_indices`` are those of the next call, if known.
         """
         arrays = self._take(indices)
         if self._thread is not None and next_indices is not None:
@@ -52,6 +51,9 @@ class DeviceBatches:
             name: array if self._is_on_host(name) else array.to(self._device, non_blocking=True)
             for name, array in arrays.items()
         }
+
+    def _is_on_host(self, name: str) -> bool:
+        return name in self._arrays and self._arrays[name].where == "host"
 
     def _take(self, indices: Indices) -> dict[str, Tensor]:
         pending, self._pending = self._pending, None
@@ -70,7 +72,7 @@ class DeviceBatches:
 def pad_width(
     batch: Mapping[str, Tensor], arrays: Mapping[str, BatchArray], pad_id: int, multiple: int
 ) -> dict[str, Tensor]:
-    """Return the batch padded to the next multiple; only arrays per token are padded."""
+    """Return the batch padded to the next multiple; only arrays that are declared per token get wider."""
     more = -batch["input_ids"].shape[1] % multiple
     fills = token_fills(arrays.values(), pad_id)
     return {

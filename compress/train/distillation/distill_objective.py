@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from compress.batch_arrays import LABELLED, SOFT_LABELS
 from compress.errors import ModelError
 from compress.losses import LOSSES, TASK_LOSSES, BatchLoss, LayerLoss, OutputLoss
 from compress.losses.tensor_ops.row_groups import GroupedBatch
 from compress.losses.tensor_ops.row_subset import loss_on_subset
-from compress.losses.tensor_ops.soft_targets import SOFT_LABELS_KEY, has_soft_labels, select_soft_targets
+from compress.losses.tensor_ops.soft_targets import has_soft_labels, select_soft_targets
 from compress.model_info import TaskInfo
 from compress.models.encoder_parts import layers_of
 from compress.models.forward_hooks import Captured, LayerParts, capture_parts
@@ -27,9 +28,6 @@ from compress.train.distillation.layer_pairs import STUDENT, TEACHER, LayerPairs
 from compress.train.distillation.phases import HARD_LABEL, first_selectable_phase, loss_phases, phase_at
 from compress.train.distillation.teachers import ModelOutputs, Teacher, TeacherCacheFactory, as_teacher
 from compress.train.objective import Batch, Losses, forward
-
-LABELLED = "labelled"
-"""Key of a batch: (examples,), one where the row has a true label; without it all rows have."""
 
 
 class BatchView(NamedTuple):
@@ -137,7 +135,7 @@ class DistillObjective:
     def _teacher_outputs(self, batch: Batch) -> tuple[ModelOutputs, Captured]:
         """Return target outputs and teacher layers; the teacher does not run if all rows have soft labels."""
         needs_outputs = any(isinstance(self.losses[name], OutputLoss) for name in self.weights)
-        given = needs_outputs and SOFT_LABELS_KEY in batch
+        given = needs_outputs and SOFT_LABELS in batch
         outputs: ModelOutputs = {}
         layers: Captured = {}
         if self.teacher_parts or (needs_outputs and not (given and bool(has_soft_labels(batch).all()))):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
+from compress.batch_arrays import SOFT_LABELS
 from compress.model_shapes import Start
 from compress.recipe.training_schema import Distill, Student
 from compress.tasks.base import Row
@@ -43,7 +44,7 @@ def settings_warnings(settings: Distill) -> Iterator[str]:
 
 def settings_warnings_teachers(settings: Distill, train: Sequence[Row], unlabelled: Sequence[Row]) -> Iterator[str]:
     """Yield a warning about further teachers that are unused, since all training rows have soft labels."""
-    if settings.teachers and train[0].get("soft_labels") is not None and not (len(unlabelled) or settings.augment):
+    if settings.teachers and train[0].get(SOFT_LABELS) is not None and not (len(unlabelled) or settings.augment):
         yield "every row has soft labels, so the outputs of distill.teachers are not used"
 
 

@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
+from compress.batch_arrays import INDEX
 from compress.console import Console
 from compress.errors import format_bytes, pluralize
 from compress.model_info import TaskInfo
@@ -131,7 +132,7 @@ class CachedTeacher:
         if not keys:
             return self._teacher(batch, wanted)
         tensors = {key: self._tensors[key] for key in keys}  # remain readable if the cache is dropped below
-        index: Indices = batch["index"].numpy()
+        index: Indices = batch[INDEX].numpy()
         in_cache = np.all([tensor.has_slot(index) for tensor in tensors.values()], axis=0)
         new = self._flags.missing(index) & in_cache
         computed = []

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from compress.batch_arrays import INDEX
 from compress.models.forward_hooks import Captured, LayerParts
 from compress.train.distillation.teachers import ModelOutputs
 from compress.train.objective import Batch
@@ -43,7 +44,7 @@ def unflatten(tensors: TeacherTensors, wanted: LayerParts) -> tuple[ModelOutputs
 
 def sub_batch(batch: Batch, rows: Indices) -> Batch:
     """Return the batch of a subset of the examples, with the same width."""
-    count = len(batch["index"])
+    count = len(batch[INDEX])
     if len(rows) == count:
         return batch
     return {name: index_rows(tensor, rows) for name, tensor in batch.items() if tensor.shape[:1] == (count,)}

@@ -139,7 +139,7 @@ def test_invalid_or_unused_cross_encoder(errors_of, tmp_path):
     (error,) = errors_of("distill={soft_label: 1.0, margin: 1.0}")
     assert error.startswith("distill: the loss margin compares a query's documents, and classification has none")
     (error,) = errors_of(f"distill={{soft_label: 1.0, cross_encoder: {tmp_path / 'teacher'}}}")
-    assert error.startswith("distill: cross_encoder is set, but no loss uses it")
+    assert error.startswith("distill: cross_encoder is named, and no loss asks it")
 
 
 def test_cross_encoder_is_identified_by_its_contents(recipe_file: Path, tmp_path: Path):
@@ -193,7 +193,7 @@ def test_lengths_and_tokenizers_are_checked(errors_of, tmp_path):
     assert error.startswith("student: student.embedding: 16 asks for the width of embeddings, and classification has")
     rows = [*RETRIEVAL, "prune=null", "distill={soft_label: 1.0}"]
     (error,) = errors_of(*rows, "student.embedding=64")
-    assert error.startswith("student: the student's embedding width 64 exceeds the teacher's (32)")
+    assert error.startswith("student: the student's embeddings would be 64 wide, and those of its teacher have 32")
     assert errors_of(*rows, "student.embedding=32") == []
 
 
@@ -219,8 +219,8 @@ def test_further_teachers_that_do_not_fit(part, errors_of, tiny_model, tiny_fold
     for folder in (good, many, other_head, short):
         shutil.copy(pieces, folder)
     assert error(good) == []
-    assert error(good, many)[0].startswith(f"teachers: {many} has 500 token embeddings and the teacher")
-    assert error(other_head)[0].startswith(f"teachers: {other_head} was trained for another task kind: its head is token-class")
+    assert error(good, many)[0].startswith(f"teachers: {many} has word vectors for 500 pieces and the teacher for")
+    assert error(other_head)[0].startswith(f"teachers: {other_head} answers another question: its head is token-class")
     assert error(short)[0].startswith(f"texts may be 32 tokens long, but the model {short} has 16 positions")
 
 
@@ -240,9 +240,9 @@ def test_margin_loss_needs_cross_encoder_and_negatives(part, errors_of, tiny_fol
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ("hidden_state: 1, layer_map: [[0, 5]]", "layer_map: [0, 5] names a layer that does not exist; the student has"),
-        ("hidden_state: 1, layer_map: [[1, 1]]", "layer_map: [1, 1] names a layer that does not exist; the student has"),
-        ("relation: {layer: 9}", "relation.layer: 9 does not exist; the teacher has layers 0 to 1"),
+        ("hidden_state: 1, layer_map: [[0, 5]]", "layer_map: [0, 5] names a layer that is not there; the student has"),
+        ("hidden_state: 1, layer_map: [[1, 1]]", "layer_map: [1, 1] names a layer that is not there; the student has"),
+        ("relation: {layer: 9}", "relation.layer: 9 is not there; the teacher has layers 0 to 1"),
     ],
 )
 def test_layers_that_do_not_exist(part, settings, message, errors_of):
@@ -293,7 +293,7 @@ def test_other_vocabulary_of_the_same_size(errors_of, tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["distill={soft_label: null}"], "distill: no loss uses the teacher: the student is trained on the labels alone"),
+        (["distill={soft_label: null}"], "distill: no loss asks the teacher: the student learns from the labels alone"),
         (["distill={hidden_state: 1, hard_label: 0}"], "distill: no loss teaches answers"),
         (["student.heads=8"], "student: the student starts from random weights"),
         (["student.heads=8", "student.start=random"], None),

@@ -10,7 +10,7 @@ from compress.models.student.build_student import build_student
 from compress.recipe.training_schema import Distill, Student
 from compress.train.distill import distill
 from compress.train.distillation.cka import LinearCKA
-from compress.train.distillation.cka_layer_map import PIECES, LayerMapBuilder, layer_similarity
+from compress.train.distillation.cka_layer_map import MAX_TOKENS, LayerMapBuilder, layer_similarity
 from compress.train.distillation.cka_layer_map import _sample as sample
 
 SETTINGS = {"epochs": 1, "batch_size": 8, "learning_rate": 1e-3, "precision": "fp32"}
@@ -74,7 +74,7 @@ def test_an_impossible_map_is_refused_before_anything_runs(tiny_model, material,
 
 def test_the_sample_is_small_and_follows_the_seed(material):
     class Long:
-        lengths = np.full(1000, PIECES // 10)
+        lengths = np.full(1000, MAX_TOKENS // 10)
 
     assert len(sample(Long(), 0)) == 10
     assert len(sample(material.train, 0)) == 50

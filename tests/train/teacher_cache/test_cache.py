@@ -23,9 +23,10 @@ from compress.train.distillation.distill_objective import DistillObjective
 from compress.train.distillation.teachers import Ensemble, ModelTeacher
 from compress.train.fast_paths.bf16_weights import Bf16Weights
 from compress.train.teacher_cache import cache
-from compress.train.teacher_cache.cache import CachedTeacher, flat
+from compress.train.teacher_cache.cache import CachedTeacher
 from compress.train.teacher_cache.cache_file import CachedTensor, PresenceFlags, TensorFormat, as_bits
 from compress.train.teacher_cache.cache_plan import CachePlan
+from compress.train.teacher_cache.cache_table import flatten
 
 WANTED = {-1: {"hidden"}, 1: {"hidden", "query", "value"}}
 MIB = 2**20
@@ -92,7 +93,7 @@ def part_of_the_layers(material, count):
 
 def same_bits(batch, ours, theirs):
     """Equal where there are real pieces: what stands in padding is nobody's."""
-    ours, theirs = flat(*ours), flat(*theirs)
+    ours, theirs = flatten(*ours), flatten(*theirs)
     assert ours.keys() == theirs.keys()
     real = batch["attention_mask"].bool()
     for key, tensor in ours.items():
@@ -142,7 +143,7 @@ def test_the_teacher_is_asked_once(teacher, material, batch_of, tmp_path):
     short = batch_of(9, 3)
     assert same_bits(short, asked(short, WANTED), asked(short, WANTED))
     width = short["input_ids"].shape[1]
-    ours, theirs = flat(*said), flat(*asked(short, WANTED))
+    ours, theirs = flatten(*said), flatten(*asked(short, WANTED))
     assert all(torch.equal(ours[key][:, :width], theirs[key]) for key in ours if key[0] is not None)
     assert torch.equal(ours[None, "logits"], first[0]["logits"][[3, 2]])
 
@@ -345,7 +346,7 @@ def test_a_disk_that_fills_up_is_told_and_given_back(
     monkeypatch.setattr("os.pwrite", full)
     batch = batch_of(*indices)
     real = batch["attention_mask"].bool()
-    ours, theirs = flat(*asked(batch, WANTED)), flat(*teacher(batch, WANTED))
+    ours, theirs = flatten(*asked(batch, WANTED)), flatten(*teacher(batch, WANTED))
     for key, tensor in theirs.items():  # a part of these was read, or said beside others
         places = real if key[0] is not None else ...
         assert torch.allclose(ours[key][places], tensor[places], atol=1e-5), key
