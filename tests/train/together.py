@@ -37,6 +37,9 @@ class Seeing:
     def vocabulary(self):
         return self.encoded.vocabulary()
 
+    def arrays(self):
+        return self.encoded.arrays()
+
     def origins(self, indices):
         return self.encoded.origins(indices)
 

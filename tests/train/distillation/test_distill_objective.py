@@ -165,7 +165,7 @@ def test_phases_go_on_bit_for_bit(call, tiny_model, material, tmp_path, same_wei
     def run(work, dies_at=0):
         student = build_student(teacher, narrow, seed=1)
         objective = DistillObjective(student, teacher, settings, material.task)
-        real, left = objective._ask_teacher, [dies_at]
+        real, left = objective._teacher_outputs, [dies_at]
 
         def ask(batch):
             left[0] -= 1
@@ -173,7 +173,7 @@ def test_phases_go_on_bit_for_bit(call, tiny_model, material, tmp_path, same_wei
                 raise Killed
             return real(batch)
 
-        objective._ask_teacher = ask
+        objective._teacher_outputs = ask
         train(student, objective, material.train, settings, seed=0, work=work)
         return student
 
@@ -232,7 +232,7 @@ def test_the_last_layer_follows_the_teacher_s_last_or_another(tiny_model, six, t
         objective = DistillObjective(student, heard, settings, tiny_task)
         objective(student, six)
         assert heard.asked == [{expected: {"query", "key", "value"}}]
-        assert list(objective.ours) == [1]
+        assert list(objective.student_parts) == [1]
     with pytest.raises(UsageError, match=r"relation.layer: 4 does not exist; the teacher has layers 0 to 3"):
         DistillObjective(student, teacher, Distill(losses={"relation": {"layer": 4}}), tiny_task)
 

@@ -56,7 +56,7 @@ def test_a_start_nobody_asked_for():
 def test_phases_without_an_update(updates, idle):
     """The second begins once 0.999 of all updates are done: the last of 1000 is the first that it has."""
     found = list(settings_warnings_updates(Distill.model_validate({"phases": HALVES}), updates))
-    assert [doubt.split(" gets")[0] for doubt in found] == idle
+    assert [warning.split(" has")[0] for warning in found] == idle
 
 
 def test_a_distillation_tells_them(tiny_folder, prepared, tmp_path):

@@ -113,7 +113,7 @@ def test_what_is_read_is_what_was_stored(dtype, pieces, tmp_path):
     kept.write(np.array([2, 0, 3]), values)
     again = CachedTensor(tmp_path / "x", TensorFormat.of(values, pieces), np.cumsum(lengths))
     assert again.has_slot(np.array([0, 3, 4])).tolist() == [True, True, False]
-    found = again.get(np.array([3, 2, 0]), 6)
+    found = again.read(np.array([3, 2, 0]), 6)
     for place, (row, length) in enumerate([(2, 2), (0, 4), (1, 3)]):
         expected = np.zeros_like(found[0])
         there = slice(0, length) if pieces else ...
@@ -245,7 +245,7 @@ def test_files_are_opened_where_all_processes_pass(teacher, material, batch_of, 
         return cached(own, material, tmp_path, wanted=wanted, begin=False)
 
     student = tiny_model("bert", num_hidden_layers=1)
-    objective = DistillObjective(student, teacher, Distill(losses={"soft_label": 1.0}), tiny_task, keep=keep)
+    objective = DistillObjective(student, teacher, Distill(losses={"soft_label": 1.0}), tiny_task, cache=keep)
     assert not list(tmp_path.iterdir())
     objective(student, batch_of(0, 1))  # before any training: nothing is kept
     assert not list(tmp_path.iterdir())
@@ -564,7 +564,7 @@ def test_losses_differ_by_no_more_than_padding(dtype, tiny_model, material, batc
     def keep(teacher, wanted):
         return cached(teacher, material, tmp_path, wanted=wanted)
 
-    kept = DistillObjective(student, model, settings, tiny_task, keep=keep)
+    kept = DistillObjective(student, model, settings, tiny_task, cache=keep)
     with torch.no_grad():
         for first in range(0, 48, 8):
             kept(student, batch_of(*range(first, first + 8), width=32))
