@@ -131,7 +131,7 @@ def test_multi_label_and_regression_learn(tiny_model, tiny_tokenizer, tiny_task,
 
 
 def test_a_model_whose_head_does_not_fit_is_refused(tiny_model, tiny_tokenizer, tiny_task, rows):
-    with pytest.raises(ModelError, match="3 answers, expected 2: bad, good"):
+    with pytest.raises(ModelError, match="the head has 3 outputs, expected 2: bad, good"):
         finetune_from_model(tiny_model("bert", labels=("a", "b", "c")), tiny_tokenizer, rows(8), [], tiny_task)
     with pytest.raises(ModelError, match="BertModel has no head for films"):
         finetune_from_model(tiny_model("bert", head="Model"), tiny_tokenizer, rows(8), [], tiny_task)

@@ -160,7 +160,7 @@ def test_another_vocabulary_is_refused(other, tiny_folder, tiny_task, word_folde
 def test_too_few_positions_are_refused(other, tiny_model, tiny_folder, tiny_task, tiny_tokenizer):
     folder = tiny_folder(tiny_model("bert", max_position_embeddings=16))
     settings = Distill(teachers=[str(folder)])
-    with pytest.raises(ModelError, match=f"texts may be 32 pieces long, but the model {folder} has 16 positions"):
+    with pytest.raises(ModelError, match=f"texts may be 32 tokens long, but the model {folder} has 16 positions"):
         further_teachers(settings, other(1), tiny_task, tiny_tokenizer)
 
 

@@ -187,9 +187,9 @@ def test_a_budget_holds_the_layers_of_the_first_examples(teacher, material, batc
 
 
 def test_only_what_stands_is_read(teacher, material, batch_of, tmp_path, monkeypatch):
-    read, get = [], CachedTensor.get
+    read, get = [], CachedTensor.read
     monkeypatch.setattr(
-        CachedTensor, "get", lambda kept, index, width: read.append(index.tolist()) or get(kept, index, width)
+        CachedTensor, "read", lambda kept, index, width: read.append(index.tolist()) or get(kept, index, width)
     )
     asked = cached(teacher, material, tmp_path, disk=part_of_the_layers(material, 20))
     asked(batch_of(5, 25, 19, 30), {1: {"hidden"}})
@@ -321,7 +321,7 @@ def test_answers_that_no_update_would_read_are_not_kept(
     settings = Distill(epochs=2, losses={"soft_label": 1.0, "hidden_state": 1.0})
     found = cache.make_teacher_cache(settings, material.train, tiny_task, tmp_path, Console(), "distill")
     assert (found is not None) == kept
-    assert ("distill: the teacher is asked in every epoch: on a GPU" in capsys.readouterr().err) != kept
+    assert ("distill: the teacher runs in every epoch: on a GPU" in capsys.readouterr().err) != kept
 
 
 def test_a_disk_with_little_room_keeps_less(teacher, material, batch_of, tmp_path, capsys, monkeypatch):
@@ -329,7 +329,7 @@ def test_a_disk_with_little_room_keeps_less(teacher, material, batch_of, tmp_pat
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: free)
     asked = cached(teacher, material, tmp_path, console=Console())
     asked(batch_of(0, 1), WANTED)
-    assert "that the disk can spare" in capsys.readouterr().err
+    assert "free on the disk" in capsys.readouterr().err
     assert sum(path.stat().st_size for path in tmp_path.rglob("*.values")) <= 1000
 
 
@@ -360,7 +360,7 @@ def test_a_folder_that_cannot_be_made_is_told(teacher, material, batch_of, tmp_p
     asked = cached(teacher, material, tmp_path / "file", console=Console())
     batch = batch_of(0, 1)
     assert same_bits(batch, asked(batch, WANTED), teacher(batch, WANTED))
-    assert "cannot be kept" in capsys.readouterr().err
+    assert "cannot be cached" in capsys.readouterr().err
 
 
 def test_another_teacher_precision_or_data_is_never_read(tiny_model, teacher, material, batch_of, tmp_path):
@@ -423,7 +423,7 @@ def test_several_teachers_are_kept_as_one(tiny_model, material, batch_of, tmp_pa
 
 def test_answers_of_pieces(tiny_model, material, batch_of, tmp_path):
     teacher = Counting(tiny_model("bert", head="ForTokenClassification"))
-    asked = cached(teacher, material, tmp_path, of_pieces=True, wanted={})
+    asked = cached(teacher, material, tmp_path, per_token=True, wanted={})
     batch = batch_of(0, 1, 2)
     asked(batch, {})
     wide = batch_of(0, 1, 2, width=30)
@@ -431,7 +431,7 @@ def test_answers_of_pieces(tiny_model, material, batch_of, tmp_path):
     assert logits.shape[:2] == (3, 30)
     assert torch.equal(logits[real], teacher(batch, {})[0]["logits"][batch["attention_mask"].bool()])
     span = Counting(tiny_model("bert", head="ForQuestionAnswering"))
-    asked = cached(span, material, tmp_path, of_pieces=True, wanted={})
+    asked = cached(span, material, tmp_path, per_token=True, wanted={})
     asked(batch, {})
     answers = asked(wide, {})[0]
     assert {name: tensor.shape for name, tensor in answers.items()} == {"start_logits": (3, 30), "end_logits": (3, 30)}
