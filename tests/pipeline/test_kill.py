@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from compress.model_info import file_digest
@@ -28,9 +30,14 @@ STEPS = (
     "score-teacher",
     "export-teacher",
     "quantize-teacher",
+    "tune-teacher",
     "floor",
     "measure",
+    "quality",
+    "select",
+    "package",
     "report",
+    "publish",
 )
 PATIENCE = 600
 
@@ -85,6 +92,28 @@ def test_a_run_killed_inside_every_step_ends_with_the_same_weights(recipe_file: 
     assert weights(killed) == weights(whole)
     assert read_report(killed / "tiny").verdicts[0].winner is not None
     assert not list((killed / ".steps" / ".partial").iterdir())
+
+
+def test_a_kill_while_workers_time_leaves_none_of_them(finished_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished_run.parent, tmp_path / "copy", symlinks=True)
+    runs, recipe = tmp_path / "copy" / "runs", tmp_path / "copy" / "tiny.yaml"
+    again = [sys.executable, "-m", "compress", "run", str(recipe), "--runs", str(runs)]
+    running = subprocess.Popen([*again, "--from", "measure"], env=one_thread(), stderr=subprocess.DEVNULL)
+    workers: list[psutil.Process] = []
+    deadline = time.monotonic() + PATIENCE
+    while not workers and running.poll() is None and time.monotonic() < deadline:
+        workers = psutil.Process(running.pid).children(recursive=True)
+        time.sleep(0.01)
+    time.sleep(1.0)  # a worker that has just started has not read anything yet
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    assert workers
+    assert psutil.wait_procs(workers, timeout=60)[1] == []
+    done = subprocess.run(again, env=one_thread(), check=True, timeout=PATIENCE, capture_output=True, text=True)
+    assert "measure: nothing changed, skipped" in done.stderr  # the earlier result was not touched
+    subprocess.run([*again, "--from", "measure"], env=one_thread(), check=True, timeout=PATIENCE)
+    assert read_report(runs / "tiny").verdicts[0].winner is not None
+    assert not list((runs / ".steps" / ".partial").iterdir())
 
 
 def test_two_processes_train_together_and_one_does_the_rest(recipe_file: Path, tmp_path: Path) -> None:

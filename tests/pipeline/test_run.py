@@ -142,10 +142,32 @@ def test_a_failed_variant_leaves_the_rest(copy: Path, monkeypatch: pytest.Monkey
     assert code == 1
     assert "measure" in ran
     assert row is not None
-    assert (row.status, row.reason) == ("failed", "no such luck")
+    assert (row.status, row.reason) == ("failed", "quantize-pruned-onnx-int8: no such luck")
     monkeypatch.undo()
     assert rerun(copy)[0] == 0
     assert read_report(copy / "runs" / "tiny").row("pruned/onnx-int8").status == "ok"  # type: ignore[union-attr]
+
+
+@pytest.mark.slow
+def test_a_failed_training_leaves_what_does_not_depend_on_it(
+    copy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from compress.errors import ModelError
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise ModelError("no such luck")
+
+    monkeypatch.setattr("compress.train.distill.distill", refuse)
+    code, ran = rerun(copy, "--from", "distill")
+    report = read_report(copy / "runs" / "tiny")
+    assert code == 1
+    assert "distill: no such luck" in capsys.readouterr().err
+    assert {"measure", "select", "report"} <= set(ran)
+    status = {row.model: (row.status, row.reason) for row in report.rows if row.variant.name == "torch-fp32"}
+    assert status["teacher"] == ("ok", None)
+    assert status["student"] == ("failed", "no such luck")
+    assert status["pruned"] == ("failed", "distill: no such luck")
+    assert report.row("teacher/onnx-int8").targets["cpu"].latency.timed  # type: ignore[union-attr]
 
 
 @pytest.mark.slow

@@ -186,8 +186,11 @@ class ReportBuilder:
         folder = self.context.inputs.get(entry.step)
         row = LedgerRow(model=entry.model, step=self.plan.model(entry.model).section, variant=entry.variant.info)
         if folder is None:
-            status = "not measured" if entry.step in self.context.skipped else "failed"
-            return row.model_copy(update={"status": status, "reason": failure_of(self.context, entry.step)})
+            cause = self._cause(entry.step)
+            reason = failure_of(self.context, cause)
+            status = "not measured" if cause in self.context.skipped else "failed"
+            reason = reason if cause == entry.step else f"{cause}: {reason}"
+            return row.model_copy(update={"status": status, "reason": reason})
         info, size = read_info(folder), footprint(folder)
         return row.model_copy(
             update={
@@ -200,6 +203,11 @@ class ReportBuilder:
                 },
             }
         )
+
+    def _cause(self, step: str) -> str:
+        """The step because of which ``step`` has no result: itself, or one that it was made from."""
+        absent = [need for need in self.plan.step(step).needs if need in self.context.failures]
+        return self._cause(absent[0]) if absent else step
 
     def _cost(self, step: str) -> float:
         """The seconds of ``step`` and of everything it was made from."""
