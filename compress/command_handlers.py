@@ -158,9 +158,13 @@ def verify(options: argparse.Namespace, console: Console) -> None:
 
 def predict(options: argparse.Namespace, console: Console) -> None:
     """Texts in, answers out."""
+    from compress.publish.damage_check import find_damage
     from compress.runtime.predict_command import predict_and_show
     from compress.runtime.predictor import Placement
 
+    damage = find_damage(options.model)
+    if damage:
+        console.warn(f"{options.model} is not as it was published: {damage}. compress verify checks all of it.")
     placement = Placement(options.device, options.threads)
     predict_and_show(options.model, options.texts, console, file=options.file, batch=options.batch, placement=placement)
 

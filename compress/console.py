@@ -10,13 +10,14 @@ import dataclasses
 import io
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from compress.errors import CompressError
+from compress.errors import CompressError, UsageError
 from compress.progress_line import LiveLine, LogLines, Progress, Silent, duration, live_line, throughput
 from compress.terminal_table import PIPE_WIDTH, as_blocks, as_table, cell, fits, plain, rich_console
 
@@ -45,12 +46,15 @@ class Console:
     @property
     def out(self) -> TextIO:
         """The stream of data; looked up on each use, since callers may redirect sys.stdout later."""
-        return self._out or sys.stdout
+        stream = self._out or sys.stdout
+        if stream is None:  # as Python sets it where the shell closed it
+            raise UsageError("results cannot be written: stdout is closed.")
+        return stream
 
     @property
     def err(self) -> TextIO:
         """The stream of everything else."""
-        return self._err or sys.stderr
+        return self._err or sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123
 
     def note(self, text: str) -> None:
         """Write what is being done."""

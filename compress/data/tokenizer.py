@@ -174,6 +174,6 @@ def _read_json(path: Path) -> Mapping[str, Any]:
         return {}
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} cannot be read: {error}") from error
     return content if isinstance(content, Mapping) else {}

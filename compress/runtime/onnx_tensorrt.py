@@ -95,5 +95,5 @@ def _longest(folder: Path) -> int:
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         return min(LONGEST, int(config["max_position_embeddings"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return LONGEST

@@ -1,8 +1,9 @@
-"""Texts in, answers out: a tokenizer, a predictor and a task kind together. What `compress.open(folder)` returns."""
+"""From texts to predictions: a tokenizer, a predictor and a task kind together, as `compress.open` returns them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,26 +19,26 @@ from compress.tasks import kind_of
 from compress.tasks.base import Arrays, Example, Kind, Row, TaskInput
 
 
-class Asked(NamedTuple):
-    """What is to be answered, and where it stands."""
+class NumberedText(NamedTuple):
+    """A text and its origin."""
 
-    where: str
+    origin: str
     """`text 2`, `texts.tsv, line 4`."""
     text: TaskInput
 
 
 class Prepared(NamedTuple):
-    """Texts as the model reads them."""
+    """Texts as rows and examples of the task."""
 
     rows: Sequence[Row]
     counts: Sequence[int]
-    """Examples of each row."""
+    """Number of examples of each row."""
     examples: Sequence[Example]
 
 
 @dataclass(frozen=True)
 class TextModel:
-    """A model that answers texts: `predict` prepares them, runs their examples in batches and decodes what comes."""
+    """A model that reads texts: `predict` prepares them, runs their examples in batches and decodes the outputs."""
 
     task: TaskInfo
     kind: Kind
@@ -46,53 +47,76 @@ class TextModel:
 
     @classmethod
     def open(cls, folder: Path, placement: Placement = ONE_THREAD) -> TextModel:
-        """Open a model folder or an exported one; the latter without torch."""
+        """Open a model folder or an exported one, the latter without torch."""
         task = read_info(folder).task
         if task is None:
-            raise ModelError(f"{folder} does not say which task it answers, so texts mean nothing to it.")
+            raise ModelError(f"{folder} does not state which task it was trained for, so it cannot read texts.")
         return cls(task, kind_of(task), TextTokenizer.load(folder), open_predictor(folder, placement))
 
-    def predict(self, texts: Sequence[TaskInput], batch: int = 32, places: Sequence[str] = ()) -> list[dict[str, Any]]:
-        """One answer a text, e.g. ``{"label": "positive", "probability": 0.98}``.
+    def predict(self, texts: Sequence[TaskInput], batch: int = 32, origins: Sequence[str] = ()) -> list[dict[str, Any]]:
+        """Return one prediction per text, e.g. ``{"label": "positive", "probability": 0.98}``.
 
         Args:
             texts: texts, or tuples where the task reads several: a pair, a question and its choices.
-            batch: how many run together. An INT8 model's numbers depend on it a little: it shares one scale a batch.
-            places: where each text stands, which messages tell; by default its number.
+            batch: how many run together. An INT8 model's outputs depend on it a little: a batch shares one scale.
+            origins: where each text comes from, for error messages; by default its number.
         """
         if isinstance(texts, str):
             raise UsageError("predict takes a list of texts; got one text.", hint=f"predict([{texts[:20]!r}])")
         if batch < 1:
             raise UsageError(f"a batch holds at least one text; got {batch}.")
-        named = places or range(1, len(texts) + 1)
+        named = origins or range(1, len(texts) + 1)
         parts = [slice(start, start + batch) for start in range(0, len(texts), batch)]
-        return [answer for part in parts for answer in self._answered(texts[part], named[part], batch)]
+        return [found for part in parts for found in self._predict_batch(texts[part], named[part], batch)]
 
-    def prepare(self, texts: Sequence[TaskInput], places: Sequence[str | int] = ()) -> Prepared:
-        """The examples of all texts; messages tell their places, or number them."""
-        named = places or range(1, len(texts) + 1)
-        rows = [self._row(text, position) for text, position in zip(texts, named, strict=True)]
-        found = [self.kind.examples(row, self.task, self.tokens) for row in rows]
-        return Prepared(rows, [len(examples) for examples in found], [each for examples in found for each in examples])
+    def prepare(self, texts: Sequence[TaskInput], origins: Sequence[str | int] = ()) -> Prepared:
+        """Return the examples of all texts; errors name their origins, or number them."""
+        named = origins or range(1, len(texts) + 1)
+        rows = [self._row(text, origin) for text, origin in zip(texts, named, strict=True)]
+        with self._task_fits("its text columns"):
+            encoded = [self.kind.examples(row, self.task, self.tokens) for row in rows]
+        counts = [len(examples) for examples in encoded]
+        return Prepared(rows, counts, [example for examples in encoded for example in examples])
 
     def arrays(self, examples: Sequence[Example]) -> Arrays:
-        """One padded batch."""
+        """Return one padded batch."""
         return self.kind.collate(examples, self.tokens.pad_id)
 
-    def _answered(self, texts: Sequence[TaskInput], places: Sequence[str | int], batch: int) -> list[dict[str, Any]]:
-        prepared = self.prepare(texts, places)
-        decided: list[NDArray[Any]] = []
+    def _predict_batch(
+        self, texts: Sequence[TaskInput], origins: Sequence[str | int], batch: int
+    ) -> list[dict[str, Any]]:
+        prepared = self.prepare(texts, origins)
+        decoded: list[NDArray[Any]] = []
         for start in range(0, len(prepared.examples), batch):
             arrays = self.arrays(prepared.examples[start : start + batch])
-            decided += self.kind.decode(self.predictor.predict(arrays), arrays, self.task)
-        return self.kind.to_json(self.kind.predictions(decided, prepared.counts, prepared.rows, self.task), self.task)
+            outputs = self.predictor.predict(arrays)
+            shapes = ", ".join(f"{name} {values.shape}" for name, values in outputs.items())
+            with self._task_fits(f"the outputs {shapes}"):
+                decoded += self.kind.decode(outputs, arrays, self.task)
+        with self._task_fits("the outputs"):
+            found = self.kind.predictions(decoded, prepared.counts, prepared.rows, self.task)
+            if len(found) != len(texts):
+                raise ValueError(f"expected {len(texts)} predictions, got {len(found)}")
+            return self.kind.to_json(found, self.task)
 
-    def _row(self, text: TaskInput, position: str | int) -> Row:
+    def _row(self, text: TaskInput, origin: str | int) -> Row:
         try:
-            return self.kind.from_input(text, self.task)
+            with self._task_fits("its text columns"):
+                return self.kind.from_input(text, self.task)
         except UsageError as error:
-            where = position if isinstance(position, str) else f"text {position}"
-            raise UsageError(f"{where}: {error.message}", hint=error.hint) from error
+            name = origin if isinstance(origin, str) else f"text {origin}"
+            raise UsageError(f"{name}: {error.message}", hint=error.hint) from error
+
+    @contextmanager
+    def _task_fits(self, what: str) -> Iterator[None]:
+        """Report a compress.json whose task is not the one that the model was trained for."""
+        try:
+            yield
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            labels = f" with {len(self.task.labels)} labels" if self.task.labels else ""
+            raise ModelError(
+                f"{what} do not fit a task of the kind {self.task.kind}{labels}, which its compress.json states."
+            ) from error
 
 
 def read_texts(
@@ -101,25 +125,25 @@ def read_texts(
     *,
     several: bool,
     source: str | None = None,
-    empty: Callable[[str], None] = lambda where: None,
-) -> Iterator[list[Asked]]:
-    """Texts in batches, as they come: a file or a pipe is never read as a whole.
+    empty: Callable[[str], None] = lambda origin: None,
+) -> Iterator[list[NumberedText]]:
+    """Yield texts in batches as they arrive: a file or a pipe is never read completely first.
 
     Args:
-        given: texts as they were typed, or the lines of a file.
-        batch: most texts in one batch.
-        several: each holds several texts with tabs between them.
-        source: the file whose lines they are: line ends are taken off, and lines without text passed over.
-        empty: called with the position of each line that is passed over.
+        given: texts, or the lines of a file.
+        batch: the largest number of texts in one batch.
+        several: each may hold several texts with tabs between them.
+        source: the file whose lines they are: line ends are removed, and lines without text skipped.
+        empty: called with the origin of each skipped line.
     """
-    waiting: list[Asked] = []
+    waiting: list[NumberedText] = []
     for number, text in enumerate(given, 1):
-        where = f"text {number}" if source is None else f"{source}, line {number}"
+        origin = f"text {number}" if source is None else f"{source}, line {number}"
         line = text if source is None else text.rstrip("\r\n")
         if source is not None and not line.strip():
-            empty(where)
+            empty(origin)
             continue
-        waiting.append(Asked(where, tuple(line.split("\t")) if several and "\t" in line else line))
+        waiting.append(NumberedText(origin, tuple(line.split("\t")) if several and "\t" in line else line))
         if len(waiting) == batch:
             yield waiting
             waiting = []

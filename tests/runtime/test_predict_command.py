@@ -1,7 +1,8 @@
-"""`compress predict` as it is typed and piped."""
+"""`compress predict` with arguments, files and pipes."""
 
 import io
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from compress.cli import main, parsed
 from compress.model_info import TaskInfo
-from compress.runtime.predict_command import shown, told
+from compress.runtime.predict_command import format_field, format_prediction
 
 
 @pytest.fixture(scope="module")
@@ -26,52 +27,52 @@ def winner(finished_run: Path) -> str:
     return str(finished_run / "winner" / "cpu")
 
 
-def test_texts_may_stand_after_options(winner: str, capsys) -> None:
+def test_texts_may_follow_options(winner: str, capsys) -> None:
     assert main(["predict", winner, "--format", "json", "sun", "rain"]) == 0
     assert [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()] == ["sun", "rain"]
 
 
-def test_what_repeats_or_may_be_left_out_may_stand_after_options() -> None:
+def test_repeated_and_optional_arguments_may_follow_options() -> None:
     assert parsed(["bench", "a", "--rounds", "3", "b"]).models == ["a", "b"]
     assert parsed(["pull", "a", "--format", "json", "b"]).to == Path("b")
 
 
 @pytest.mark.parametrize("words", [["ls", "--format", "json", "a", "b"], ["predict", "m", "--bogus", "x"]])
-def test_words_that_nobody_takes_are_bad_usage(words: list[str], capsys) -> None:
+def test_unknown_arguments_are_refused(words: list[str], capsys) -> None:
     with pytest.raises(SystemExit) as end:
         parsed(words)
     assert end.value.code == 2
     assert "unrecognized arguments" in capsys.readouterr().err
 
 
-def test_a_count_that_is_none(capsys) -> None:
+def test_batch_that_is_not_a_number(capsys) -> None:
     with pytest.raises(SystemExit):
         parsed(["predict", "m", "--batch", "a"])
-    assert "expected a whole number from 1 up, got 'a'" in capsys.readouterr().err
+    assert "expected a whole number from 1 to 65536, got 'a'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
 def test_stdin_that_is_not_utf8(errors: str, winner: str, monkeypatch, capsys) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"sun\n\xff\n"), "utf-8", errors))
     assert main(["predict", winner]) == 1
-    assert "stdin cannot be read: byte 0xff is not UTF-8" in capsys.readouterr().err
+    assert "stdin, line 2 cannot be read: byte 0xff is not UTF-8" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("candidates", [["good"], ["good", "bad"], ["good", "bad", "fine"]])
-def test_a_typed_query_goes_with_all_candidates_behind_it(ranker: str, candidates: list[str], capsys) -> None:
+def test_query_argument_takes_all_following_candidates(ranker: str, candidates: list[str], capsys) -> None:
     assert main(["predict", ranker, "--format", "json", "film", *candidates]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert len(json.loads(line)["scores"]) == len(candidates)
 
 
-def test_a_line_that_does_not_fit_is_told_by_its_place_in_the_file(ranker: str, tmp_path: Path, capsys) -> None:
+def test_error_names_file_and_line(ranker: str, tmp_path: Path, capsys) -> None:
     file = tmp_path / "texts"
     file.write_text("film\tgood\n\nfilm\tbad\nfilm\n", encoding="utf-8")
     assert main(["predict", ranker, "--file", str(file), "--batch", "1"]) == 2
     assert "texts, line 4: passages reads" in capsys.readouterr().err
 
 
-def test_lines_without_text_are_counted(ranker: str, tmp_path: Path, capsys) -> None:
+def test_lines_without_text_are_skipped_and_counted(ranker: str, tmp_path: Path, capsys) -> None:
     file = tmp_path / "texts"
     file.write_text("film\tgood\n\n\t\nfilm\tbad\n", encoding="utf-8")
     assert main(["predict", ranker, "--file", str(file)]) == 0
@@ -81,12 +82,12 @@ def test_lines_without_text_are_counted(ranker: str, tmp_path: Path, capsys) -> 
     assert "texts, line 2." in found.err
 
 
-def test_texts_are_typed_or_in_a_file(ranker: str, tmp_path: Path, capsys) -> None:
+def test_arguments_and_file_are_exclusive(ranker: str, tmp_path: Path, capsys) -> None:
     assert main(["predict", ranker, "--file", str(tmp_path / "texts"), "film", "good"]) == 2
     assert "not both" in capsys.readouterr().err
 
 
-def test_a_typed_text_that_is_not_utf8(winner: str, capsys) -> None:
+def test_argument_that_is_not_utf8(winner: str, capsys) -> None:
     assert main(["predict", winner, "sun", "\udcff"]) == 2
     assert "text 2 is not UTF-8" in capsys.readouterr().err
 
@@ -94,25 +95,74 @@ def test_a_typed_text_that_is_not_utf8(winner: str, capsys) -> None:
 def test_a_file_that_is_not_utf8(winner: str, tmp_path: Path, capsys) -> None:
     (tmp_path / "texts").write_bytes(b"sun\n\xff\n")
     assert main(["predict", winner, "--file", str(tmp_path / "texts")]) == 1
-    assert "texts cannot be read: byte 0xff is not UTF-8" in capsys.readouterr().err
+    assert "texts, line 2 cannot be read: byte 0xff is not UTF-8" in capsys.readouterr().err
 
 
-def test_a_broken_description_is_told_without_the_words_of_a_library(tmp_path: Path, capsys) -> None:
+def test_broken_compress_json_is_reported_without_library_terms(tmp_path: Path, capsys) -> None:
     (tmp_path / "compress.json").write_text("{")
     assert main(["predict", str(tmp_path), "sun"]) == 1
-    told = capsys.readouterr().err
-    assert "compress.json cannot be read: the file: Invalid JSON" in told
-    assert "pydantic" not in told
+    message = capsys.readouterr().err
+    assert "compress.json cannot be read: the file: Invalid JSON" in message
+    assert "pydantic" not in message
 
 
-def test_answers_for_people() -> None:
-    assert shown(0.25) == "0.2500"
-    assert shown({"even": 0.5, "odd": 0.25}) == "even 0.5000, odd 0.2500"
-    assert shown(["even", "odd"]) == "even, odd"
-    assert shown([]) == "none"
-    assert shown([{"type": "city", "start": 1}, {"type": "day", "start": 4}]) == "type city, start 1; type day, start 4"
+def test_format_field() -> None:
+    assert format_field(0.25) == "0.2500"
+    assert format_field({"even": 0.5, "odd": 0.25}) == "even 0.5000, odd 0.2500"
+    assert format_field(["even", "odd"]) == "even, odd"
+    assert format_field([]) == "none"
+    assert (
+        format_field([{"type": "city", "start": 1}, {"type": "day", "start": 4}])
+        == "type city, start 1; type day, start 4"
+    )
 
 
-def test_no_answer_for_people() -> None:
-    assert told({"answer": None, "start": None, "end": None, "probability": 0.05}) == "no answer\t0.0500"
-    assert told({"answer": "in Rome", "start": 3, "end": 10, "probability": 0.5}) == "in Rome\t3\t10\t0.5000"
+def test_prediction_without_a_value() -> None:
+    assert format_prediction({"answer": None, "start": None, "end": None, "probability": 0.05}) == "no answer\t0.0500"
+    assert (
+        format_prediction({"answer": "in Rome", "start": 3, "end": 10, "probability": 0.5}) == "in Rome\t3\t10\t0.5000"
+    )
+
+
+def test_closed_stdin_is_bad_usage(winner: str, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["predict", winner]) == 2
+    assert "stdin is closed" in capsys.readouterr().err
+
+
+def test_closed_stdout_is_bad_usage(winner: str, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["predict", winner, "sun"]) == 2
+    assert "stdout is closed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("option", "limit"), [("--threads", 1024), ("--batch", 65536)])
+def test_numbers_have_an_upper_limit(option: str, limit: int, capsys) -> None:
+    for number in (str(limit + 1), "1" + "0" * 30):
+        with pytest.raises(SystemExit) as end:
+            parsed(["predict", "m", option, number])
+        assert end.value.code == 2
+        assert f"from 1 to {limit}" in capsys.readouterr().err
+    assert vars(parsed(["predict", "m", option, str(limit)]))[option[2:]] == limit
+
+
+def test_more_threads_than_cores_warn(winner: str, capsys) -> None:
+    assert main(["predict", winner, "sun", "--threads", "500"]) == 0
+    assert "more threads than cores are slower" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["token_classification", "question_answering", "regression"])
+def test_kind_that_does_not_fit_the_model_is_reported(winner: str, tmp_path: Path, kind: str, capsys) -> None:
+    folder = shutil.copytree(winner, tmp_path / "model")
+    info = json.loads((folder / "compress.json").read_text(encoding="utf-8"))
+    info["task"]["kind"] = kind
+    (folder / "compress.json").write_text(json.dumps(info), encoding="utf-8")
+    assert main(["predict", str(folder), "sun"]) == 1
+    assert f"do not fit a task of the kind {kind}" in capsys.readouterr().err
+
+
+def test_deeply_nested_config_is_reported(winner: str, tmp_path: Path, capsys) -> None:
+    folder = shutil.copytree(winner, tmp_path / "model")
+    (folder / "config.json").write_text("[" * 100_000 + "]" * 100_000, encoding="utf-8")
+    assert main(["predict", str(folder), "sun"]) == 1
+    assert "config.json cannot be read: maximum recursion depth" in capsys.readouterr().err
