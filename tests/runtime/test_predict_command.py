@@ -157,7 +157,7 @@ def test_kind_that_does_not_fit_the_model_is_reported(winner: str, tmp_path: Pat
     info = json.loads((folder / "compress.json").read_text(encoding="utf-8"))
     info["task"]["kind"] = kind
     (folder / "compress.json").write_text(json.dumps(info), encoding="utf-8")
-    assert main(["predict", str(folder), "sun"]) == 1
+    assert main(["predict", str(folder), "sun and rain and sun"]) == 1
     assert f"do not fit a task of the kind {kind}" in capsys.readouterr().err
 
 

@@ -21,7 +21,7 @@ def model(tiny_folder):
 TEXTS = ["a good film", "bad", "the plot is not so very good but it was fine", "unheardof"]
 
 
-def test_every_text_gets_an_answer_whatever_the_batch(model):
+def test_predictions_do_not_depend_on_the_batch_size(model):
     answers = model.predict(TEXTS)
     assert {answer["label"] for answer in answers} <= {"bad", "good"}
     for batch in (1, 3):
@@ -30,7 +30,7 @@ def test_every_text_gets_an_answer_whatever_the_batch(model):
         np.testing.assert_allclose([a["probability"] for a in again], [a["probability"] for a in answers], atol=1e-5)
 
 
-def test_what_is_prepared_is_one_padded_batch(model):
+def test_prepared_examples_make_one_padded_batch(model):
     prepared = model.prepare(TEXTS)
     arrays = model.arrays(prepared.examples)
     assert (arrays["input_ids"].shape, prepared.counts) == ((4, 13), [1, 1, 1, 1])
@@ -39,50 +39,51 @@ def test_what_is_prepared_is_one_padded_batch(model):
     assert model.kind.to_json(answers, model.task) == model.predict(TEXTS)
 
 
-def test_no_text_no_answer(model):
+def test_no_texts_give_no_predictions(model):
     assert model.predict([]) == []
 
 
-def test_compress_open_is_the_short_way(tiny_folder):
+def test_compress_open_returns_a_text_model(tiny_folder):
     assert len(compress.open(tiny_folder("distilbert")).predict(["a film"])) == 1
 
 
-def test_what_runs_on_cuda_alone_is_opened_there(tiny_folder, tmp_path, monkeypatch):
-    """The CPU would only be refused; without a device the refusal names what is missing."""
+def test_variant_for_cuda_only_is_opened_on_cuda(tiny_folder, tmp_path, monkeypatch):
     folder = shutil.copytree(tiny_folder("distilbert"), tmp_path / "winner")
     write_info(folder, read_info(folder).model_copy(update={"variant": RUN_MODES["torch-graph-bf16"]}))
-    asked = []
-    monkeypatch.setattr("compress.runtime.text_model.open_predictor", lambda path, place: asked.append(place))
+    placements = []
+    monkeypatch.setattr(
+        "compress.runtime.text_model.open_predictor", lambda path, placement: placements.append(placement)
+    )
     compress.open(folder)
     compress.open(tiny_folder("distilbert"))
-    assert asked == [Placement("cuda"), Placement("cpu")]
+    assert placements == [Placement("cuda"), Placement("cpu")]
 
 
-def test_a_text_alone_is_no_list_of_texts(model):
+def test_single_string_is_refused(model):
     with pytest.raises(UsageError, match="list of texts"):
         model.predict("a good film")
 
 
 @pytest.mark.parametrize("text", [("a", "b"), ("a", "b", "c"), 5, None])
-def test_what_the_task_does_not_read_is_told_by_number(model, text):
+def test_unreadable_text_is_named_by_its_number(model, text):
     with pytest.raises(UsageError, match="text 2: films reads one text"):
         model.predict(["fine", text])
 
 
 @pytest.mark.parametrize("batch", [1, 2, 8])
-def test_texts_are_numbered_over_all_batches(model, batch):
+def test_errors_number_texts_over_all_batches(model, batch):
     with pytest.raises(UsageError, match=r"^text 3: films"):
         model.predict(["fine", "good", None], batch=batch)
     with pytest.raises(UsageError, match=r"^f, line 9: films"):
-        model.predict(["fine", "good", None], batch=batch, places=["f, line 1", "f, line 2", "f, line 9"])
+        model.predict(["fine", "good", None], batch=batch, origins=["f, line 1", "f, line 2", "f, line 9"])
 
 
-def test_a_batch_of_none_is_refused(model):
+def test_batch_of_zero_is_refused(model):
     with pytest.raises(UsageError, match="at least one"):
         model.predict(["fine"], batch=0)
 
 
-def test_pairs(tiny_folder, tiny_task):
+def test_text_pairs(tiny_folder, tiny_task):
     task = tiny_task.model_copy(update={"text": ("left", "right")})
     model = TextModel.open(tiny_folder("bert", task))
     assert model.prepare([("good", "film")]).examples[0]["token_type_ids"] == [0, 0, 0, 1, 1]
@@ -91,14 +92,14 @@ def test_pairs(tiny_folder, tiny_task):
         model.predict(["good"])
 
 
-def test_a_folder_without_a_task_cannot_read_texts(tiny_folder):
+def test_folder_without_task_is_refused(tiny_folder):
     folder = tiny_folder("bert")
     write_info(folder, read_info(folder).model_copy(update={"task": None}))
     with pytest.raises(ModelError, match="which task"):
         TextModel.open(folder)
 
 
-def test_lines_come_in_batches_as_they_are_read():
+def test_lines_are_yielded_before_the_file_is_read_completely():
     def lines():
         yield "one\n"
         yield "\n"
@@ -106,16 +107,16 @@ def test_lines_come_in_batches_as_they_are_read():
         yield "three\n"
         raise AssertionError("read too far")
 
-    passed_over = []
-    found = next(read_texts(lines(), 2, several=False, source="f.txt", empty=passed_over.append))
+    skipped = []
+    found = next(read_texts(lines(), 2, several=False, source="f.txt", empty=skipped.append))
     assert found == [("f.txt, line 1", "one"), ("f.txt, line 3", "two")]
-    assert passed_over == ["f.txt, line 2"]
+    assert skipped == ["f.txt, line 2"]
 
 
-def test_typed_texts_are_taken_as_they_are():
+def test_arguments_are_taken_unchanged():
     assert list(read_texts(["", "a\tb"], 1, several=False)) == [[("text 1", "")], [("text 2", "a\tb")]]
 
 
-def test_pairs_are_split_at_the_tab():
+def test_tabs_separate_the_texts_of_a_row():
     assert list(read_texts(["a\tb\n"], 8, several=True, source="f")) == [[("f, line 1", ("a", "b"))]]
     assert list(read_texts(["a\tb\tc", "a b"], 8, several=True)) == [[("text 1", ("a", "b", "c")), ("text 2", "a b")]]

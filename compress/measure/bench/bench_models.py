@@ -72,7 +72,7 @@ class ModelEntry:
         folder = self.path if self.path.is_dir() else self.path.parent
         try:
             config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         if not isinstance(config, dict):
             return None

@@ -82,7 +82,7 @@ def vocabulary_of(model: Path) -> int | None:
         info = find_info(folder)
         if info is not None and info.shape is not None:
             return info.shape.vocabulary
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, RecursionError):
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         size = config.get("vocab_size") if isinstance(config, dict) else None
         return size if isinstance(size, int) and size > 0 else None
