@@ -19,8 +19,8 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel
 
-from benchmarks.lesson import Lesson, add_teacher
-from benchmarks.report import positive
+from benchmarks.real_task import RealTask, add_teacher
+from benchmarks.report_store import positive
 from compress.console import Console
 from compress.data.tokenizer import TextTokenizer
 from compress.errors import CompressError
@@ -54,14 +54,14 @@ class Seen(list[tuple[float, float, float]]):
 
 
 def compare(
-    teacher: PreTrainedModel, lesson: Lesson, examples: Examples, precision: str, work: Path
+    teacher: PreTrainedModel, task_data: RealTask, examples: Examples, precision: str, work: Path
 ) -> Mapping[str, Seen]:
     """Walk two epochs in this precision."""
     settings = Distill.model_validate({"losses": LOSSES, "hard_label": 0.0, "epochs": 2, "precision": precision})
-    student = build_student(teacher, Student(layers=0.5), lesson.task)
+    student = build_student(teacher, Student(layers=0.5), task_data.task)
     student.train(False)
-    keep = make_teacher_cache(settings, examples, lesson.task, work, Console("quiet"), "distill")
-    objective = partial(DistillObjective, student, teacher, settings, lesson.task)
+    keep = make_teacher_cache(settings, examples, task_data.task, work, Console("quiet"), "distill")
+    objective = partial(DistillObjective, student, teacher, settings, task_data.task)
     fresh, kept = objective(), objective(cache=keep)
     copy = Bf16Weights(student)
     copy.refresh()
@@ -99,12 +99,12 @@ def _walk(
 
 def lines(given: argparse.Namespace, console: Console, room: Path) -> Iterator[dict[str, str]]:
     """A row for each loss in each precision."""
-    lesson = Lesson(room, console, given.rows, trial=given.trial, teacher=given.teacher)
-    teacher, rows = load(lesson.teacher), lesson.first("train", given.rows)
-    examples = from_rows(rows, (), lesson.task, TextTokenizer.load(lesson.teacher), console).train
-    console.note(f"{len(rows)} rows of {lesson.source}")
+    task_data = RealTask(room, console, given.rows, trial=given.trial, teacher=given.teacher)
+    teacher, rows = load(task_data.teacher), task_data.first("train", given.rows)
+    examples = from_rows(rows, (), task_data.task, TextTokenizer.load(task_data.teacher), console).train
+    console.note(f"{len(rows)} rows of {task_data.source}")
     for precision in ("fp32", "bf16"):
-        for name, seen in compare(teacher, lesson, examples, precision, room / precision).items():
+        for name, seen in compare(teacher, task_data, examples, precision, room / precision).items():
             yield dict(zip(COLUMNS, (precision, name, *seen.cells()), strict=True))
 
 

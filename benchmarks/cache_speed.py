@@ -19,8 +19,8 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.report import positive
-from benchmarks.updates import MINILM, TASK, Drawn, bert, clock_of, trained
+from benchmarks.report_store import positive
+from benchmarks.timed_updates import MINILM, TASK, Drawn, bert, clock_of, trained
 from compress.console import Console
 from compress.recipe.training_schema import Distill
 from compress.train.distillation.distill_objective import DistillObjective

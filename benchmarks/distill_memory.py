@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Literal
 
 from benchmarks.distill_throughput.contestants import Place, held
-from benchmarks.page import machine, made, table
-from benchmarks.report import Report, Store, beginning, carry_out, in_place, positive, run
+from benchmarks.markdown_page import machine, made, table
+from benchmarks.report_store import Report, Store, beginning, carry_out, in_place, positive, run
 from compress import __version__
 from compress.console import Console, duration
 from compress.measure.result_base import ResultModel

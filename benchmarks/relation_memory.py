@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.distill_memory import status
-from benchmarks.report import positive
+from benchmarks.report_store import positive
 from compress.console import Console
 from compress.errors import CompressError
 from compress.losses.distillation.relation import relation

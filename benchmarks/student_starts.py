@@ -1,8 +1,8 @@
-"""`python -m benchmarks.student_starts`: what does a student know before it is trained, and after a short training?
+"""`python -m benchmarks.student_starts`: scores of a student before training and after a short one.
 
-Students of half the teacher's layers, most of them half as wide too, start in every way there is. Told are the score on
-test and how often they decide as the teacher does, before any training and after some updates of distillation with the
-default losses, as means over seeds (which order the rows, and draw what is random) with the lowest and highest.
+Students of half the teacher's layers, most of them half as wide too, with every initialisation. Reported are the score
+on test and the agreement with the teacher, before any training and after some updates of distillation with the default
+losses, as means over seeds (of row order and random weights) with the lowest and highest.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from transformers import PreTrainedModel
 
-from benchmarks.lesson import Lesson, add_teacher
-from benchmarks.report import positive
+from benchmarks.real_task import RealTask, add_teacher
+from benchmarks.report_store import positive
 from compress.console import Console
 from compress.data.encode import encode_rows
 from compress.data.tokenizer import TextTokenizer
@@ -66,10 +66,10 @@ def starts(width: int) -> Iterator[Start]:
     yield Start("random, twice the rate", {"hidden": width // 2, "start": "random"}, 2 * RATE)
 
 
-def judge_of(lesson: Lesson, teacher: PreTrainedModel, most: int) -> tuple[Judge, float]:
+def judge_of(task_data: RealTask, teacher: PreTrainedModel, most: int) -> tuple[Judge, float]:
     """Scores a model on test and compares its decisions with the teacher's; and the teacher's own score."""
-    rows, task, kind = lesson.first("test", most), lesson.task, kind_of(lesson.task)
-    encoded, gold = encode_rows(rows, task, TextTokenizer.load(lesson.teacher)), kind.gold(rows)
+    rows, task, kind = task_data.first("test", most), task_data.task, kind_of(task_data.task)
+    encoded, gold = encode_rows(rows, task, TextTokenizer.load(task_data.teacher)), kind.gold(rows)
     theirs = predict_encoded(predict_function(teacher), encoded, rows, task, batch=64)
 
     def judge(model: PreTrainedModel) -> Known:
@@ -82,16 +82,18 @@ def judge_of(lesson: Lesson, teacher: PreTrainedModel, most: int) -> tuple[Judge
     return judge, kind.score(theirs, gold, task)[task.metric]
 
 
-def both(start: Start, lesson: Lesson, teacher: PreTrainedModel, judge: Judge, seed: int, given: Any) -> list[Known]:
+def both(
+    start: Start, task_data: RealTask, teacher: PreTrainedModel, judge: Judge, seed: int, given: Any
+) -> list[Known]:
     """What one student knows before and after."""
-    rows, task = lesson.first("train", given.rows), lesson.task
+    rows, task = task_data.first("train", given.rows), task_data.task
     student = Student(layers=0.5, **start.student)
-    importance = importance_for_student(student, teacher, rows, task, TextTokenizer.load(lesson.teacher), seed)
+    importance = importance_for_student(student, teacher, rows, task, TextTokenizer.load(task_data.teacher), seed)
     model = build_student(teacher, student, task, seed=seed, importance=importance)
     before = judge(model)
     epochs = 1 + given.updates * given.batch / len(rows)  # enough; the updates end it
     settings = Distill(epochs=epochs, max_steps=given.updates, batch_size=given.batch, learning_rate=start.rate)
-    model = distill_from_model(teacher, model, load_tokenizer(lesson.teacher), rows, (), task, settings, seed=seed)
+    model = distill_from_model(teacher, model, load_tokenizer(task_data.teacher), rows, (), task, settings, seed=seed)
     return [before, judge(model)]
 
 
@@ -114,13 +116,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(given.format)
     try:
         with tempfile.TemporaryDirectory(prefix="compress-starts-") as room:
-            lesson = Lesson(Path(room), console, given.rows, trial=given.trial, teacher=given.teacher)
-            teacher = load(lesson.teacher)
-            judge, score = judge_of(lesson, teacher, TRIAL_TEST if given.trial else TEST)
-            console.note(f"{lesson.source}, {lesson.task.metric} on test; the teacher has {100 * score:.1f} %")
+            task_data = RealTask(Path(room), console, given.rows, trial=given.trial, teacher=given.teacher)
+            teacher = load(task_data.teacher)
+            judge, score = judge_of(task_data, teacher, TRIAL_TEST if given.trial else TEST)
+            console.note(f"{task_data.source}, {task_data.task.metric} on test; the teacher has {100 * score:.1f} %")
             rows = []
             for start in starts(teacher.config.hidden_size):
-                found = [both(start, lesson, teacher, judge, seed, given) for seed in range(given.seeds)]
+                found = [both(start, task_data, teacher, judge, seed, given) for seed in range(given.seeds)]
                 rows.append(line(start, found, score))
                 console.note(" | ".join(rows[-1].values()))
     except CompressError as error:

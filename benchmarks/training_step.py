@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from benchmarks.updates import MINILM, MOST, TASK, Drawn, Timed, bert, clock_of, trained
+from benchmarks.timed_updates import MINILM, MOST, TASK, Drawn, Timed, bert, clock_of, trained
 from compress.console import Console
 from compress.measure.resources.flops import flops
 from compress.models.encoder_parts import shape_of

@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.distill_throughput.cases import CASES
 from benchmarks.distill_throughput.contestants import CONTESTANTS, Place
-from benchmarks.distill_throughput.page import LANES, RATIOS, lane_cells, page, ratio_cells
 from benchmarks.distill_throughput.race import Setting, planned, race
-from benchmarks.distill_throughput.rows import ThroughputReport
-from benchmarks.report import Store, beginning, carry_out, chosen, in_place, positive, run
+from benchmarks.distill_throughput.race_cases import CASES
+from benchmarks.distill_throughput.race_results import ThroughputReport
+from benchmarks.distill_throughput.throughput_page import LANES, RATIOS, lane_cells, page, ratio_cells
+from benchmarks.report_store import Store, beginning, carry_out, chosen, in_place, positive, run
 from compress.console import Console
 from compress.measure.timing.cpu_affinity import own_cores
 
@@ -59,7 +59,7 @@ def _race(given: argparse.Namespace, work: Path, store: Store[ThroughputReport],
     """Make what is needed and run every race, telling and writing each turn as it comes."""
     import torch
 
-    from benchmarks.distill_throughput.material import PAIRS, Workshop
+    from benchmarks.distill_throughput.race_inputs import PAIRS, Workshop
 
     torch.set_num_threads(given.threads)
     workshop = Workshop(work, console, given.rows, trial=given.trial)

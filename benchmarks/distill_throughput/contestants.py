@@ -1,4 +1,4 @@
-"""Who takes part, and how one of them is run: in a process of its own, on the same cores, with the same threads."""
+"""The contestants, and how each is run: in a process of its own, on the same cores, with the same threads."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.distill_throughput.environments import TEXTBREWER, TORCHDISTILL, Environment
-from benchmarks.distill_throughput.job import ANSWER, Job
-from benchmarks.harness.tools import held_to
+from benchmarks.distill_throughput.race_job import ANSWER, Job
+from benchmarks.harness.other_tools import held_to
 from compress.measure.timing.worker_process import error_line, worker_environment
 from compress.pipeline.strip_paths import strip_paths
 
@@ -40,7 +40,7 @@ class Contestant:
         return str(self.environment.python) if self.environment else sys.executable
 
 
-OURS = Contestant("ours", "batches of similar lengths, SDPA, precision `auto`", "ours")
+OURS = Contestant("ours", "batches of similar lengths, SDPA, precision `auto`", "with_compress")
 TEXTBREWER_RUN = Contestant(
     "textbrewer", "TextBrewer 0.2.1: padded to 128, eager, all layers kept, fp32", "with_textbrewer", TEXTBREWER
 )

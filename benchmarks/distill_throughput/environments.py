@@ -1,4 +1,4 @@
-"""An environment of its own for each tool: a venv in the cache folder, made once for its pins."""
+"""A virtual environment for each tool in the cache folder, created once for its pinned versions."""
 
 from __future__ import annotations
 

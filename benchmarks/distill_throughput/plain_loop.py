@@ -6,15 +6,15 @@ import torch
 from torch.utils.data import DataLoader
 from transformers import get_linear_schedule_with_warmup
 
-from benchmarks.distill_throughput import tensors
-from benchmarks.distill_throughput.job import Clock, Job, take_part
+from benchmarks.distill_throughput import shared_torch
+from benchmarks.distill_throughput.race_job import Clock, Job, take_part
 
 
 def distil(job: Job, clock: Clock) -> str:
     """Train on the job's rows."""
     torch.manual_seed(job.seed)
-    teacher, student = tensors.models(job)
-    loader = DataLoader(tensors.examples(job), batch_size=job.batch, shuffle=True, collate_fn=tensors.collate)  # type: ignore[arg-type, var-annotated]
+    teacher, student = shared_torch.models(job)
+    loader = DataLoader(shared_torch.examples(job), batch_size=job.batch, shuffle=True, collate_fn=shared_torch.collate)  # type: ignore[arg-type, var-annotated]
     optimizer = torch.optim.AdamW(student.parameters(), lr=job.rate)
     schedule = get_linear_schedule_with_warmup(  # type: ignore[no-untyped-call]
         optimizer, job.updates // 10, job.updates
@@ -28,22 +28,22 @@ def distil(job: Job, clock: Clock) -> str:
             schedule.step()
             optimizer.zero_grad()
             clock.step(len(batch["labels"]))
-    tensors.keep(student, job)
+    shared_torch.keep(student, job)
     return "fp32"
 
 
-def loss_of(job: Job, teacher: torch.nn.Module, student: torch.nn.Module, batch: tensors.Batch) -> torch.Tensor:
+def loss_of(job: Job, teacher: torch.nn.Module, student: torch.nn.Module, batch: shared_torch.Batch) -> torch.Tensor:
     """Soft labels, hidden states and attention maps of the mapped layers, each with weight one."""
     inputs = {name: value for name, value in batch.items() if name != "labels"}
     asked = {"output_hidden_states": True, "output_attentions": True}
     with torch.no_grad():
         theirs = teacher(**inputs, **asked)
     ours, mask = student(**inputs, **asked), batch["attention_mask"]
-    loss = tensors.soft_label(ours.logits, theirs.logits, job.temperature)
+    loss = shared_torch.soft_label(ours.logits, theirs.logits, job.temperature)
     for own, other in job.pairs:
         # The first hidden state is what the embeddings hand on.
-        hidden = tensors.hidden_state(ours.hidden_states[own + 1], theirs.hidden_states[other + 1], mask)
-        loss = loss + (hidden + tensors.attention(ours.attentions[own], theirs.attentions[other], mask)) / len(
+        hidden = shared_torch.hidden_state(ours.hidden_states[own + 1], theirs.hidden_states[other + 1], mask)
+        loss = loss + (hidden + shared_torch.attention(ours.attentions[own], theirs.attentions[other], mask)) / len(
             job.pairs
         )
     return loss

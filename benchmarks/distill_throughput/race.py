@@ -1,15 +1,15 @@
-"""Rounds of a race: A B C D, A B C D … so that whatever the machine does meanwhile meets everybody."""
+"""Rounds of a comparison: A B C D, A B C D … so that a disturbance of the machine affects all contestants."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmarks.distill_throughput import cases, rows
+from benchmarks.distill_throughput import race_cases, race_results
 from benchmarks.distill_throughput.contestants import Contestant, Failed, Place, run
 from benchmarks.distill_throughput.environments import NotInstalled
-from benchmarks.distill_throughput.job import STUDENT, Job
-from benchmarks.distill_throughput.material import Material, Workshop
+from benchmarks.distill_throughput.race_inputs import Material, Workshop
+from benchmarks.distill_throughput.race_job import STUDENT, Job
 
 WARM_UP = 3
 """Steps that are not timed."""
@@ -26,26 +26,28 @@ class Setting:
     batch: int
 
 
-def planned(case: cases.Case, only: tuple[str, ...], asked: int, batch: int) -> rows.Race:
+def planned(case: race_cases.Case, only: tuple[str, ...], asked: int, batch: int) -> race_results.Race:
     """The race before anybody has run."""
-    return rows.Race(
+    return race_results.Race(
         key=case.key,
         title=case.title,
         rows=case.rows(asked, batch),
         epochs=case.epochs,
         goals=case.goals,
         reason=case.missing,
-        lanes=tuple(rows.Lane(key=lane.key, about=about(lane)) for lane in case.lanes if lane.contestant.name in only),
+        lanes=tuple(
+            race_results.Lane(key=lane.key, about=about(lane)) for lane in case.lanes if lane.contestant.name in only
+        ),
     )
 
 
-def about(lane: cases.Lane) -> str:
+def about(lane: race_cases.Lane) -> str:
     """What a reader should know of a lane."""
     told = lane.contestant.about
     return told if lane.key == lane.contestant.name else f"{told}, teacher {lane.key}"
 
 
-def race(case: cases.Case, found: rows.Race, setting: Setting) -> Iterator[rows.Race]:
+def race(case: race_cases.Case, found: race_results.Race, setting: Setting) -> Iterator[race_results.Race]:
     """Run all rounds; yields the race anew after every turn. Who fails is left out of the rounds that follow."""
     if found.reason is not None or not found.lanes:
         return
@@ -61,7 +63,7 @@ def race(case: cases.Case, found: rows.Race, setting: Setting) -> Iterator[rows.
                 yield found
 
 
-def job_of(case: cases.Case, lane: str, number: int, material: Material, setting: Setting) -> Job:
+def job_of(case: race_cases.Case, lane: str, number: int, material: Material, setting: Setting) -> Job:
     """The job of one turn; the round is the seed."""
     count = case.rows(setting.rows, setting.batch)
     earlier = (case.epochs - 1) * count
@@ -80,7 +82,9 @@ def job_of(case: cases.Case, lane: str, number: int, material: Material, setting
     )
 
 
-def turn(lane: rows.Lane, given: cases.Lane, job: Job, setting: Setting, scored: bool) -> rows.Lane:
+def turn(
+    lane: race_results.Lane, given: race_cases.Lane, job: Job, setting: Setting, scored: bool
+) -> race_results.Lane:
     """One contestant runs once; what it found is added to its lane, or why it did not."""
     try:
         install(given.contestant)

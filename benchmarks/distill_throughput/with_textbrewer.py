@@ -13,8 +13,8 @@ import torch
 from torch.utils.data import DataLoader, RandomSampler
 from transformers import get_linear_schedule_with_warmup
 
-from benchmarks.distill_throughput import tensors
-from benchmarks.distill_throughput.job import Clock, Job, take_part
+from benchmarks.distill_throughput import shared_torch
+from benchmarks.distill_throughput.race_job import Clock, Job, take_part
 
 ATTENTION = "attention_kl"
 
@@ -22,10 +22,10 @@ ATTENTION = "attention_kl"
 def distil(job: Job, clock: Clock) -> str:
     """Train on the job's rows."""
     textbrewer: Any = import_module("textbrewer")
-    textbrewer.register_new("match_Loss", ATTENTION, tensors.attention)
+    textbrewer.register_new("match_Loss", ATTENTION, shared_torch.attention)
     torch.manual_seed(job.seed)
-    teacher, student = tensors.models(job, output_hidden_states=True, output_attentions=True)
-    rows = tensors.examples(job, length=job.length)
+    teacher, student = shared_torch.models(job, output_hidden_states=True, output_attentions=True)
+    rows = shared_torch.examples(job, length=job.length)
     loader = DataLoader(rows, sampler=RandomSampler(rows), batch_size=job.batch)  # type: ignore[arg-type, var-annotated]
     optimizer = torch.optim.AdamW(student.parameters(), lr=job.rate)
     optimizer.register_step_post_hook(lambda *_: clock.step(job.batch))
@@ -50,7 +50,7 @@ def distil(job: Job, clock: Clock) -> str:
             scheduler_args={"num_warmup_steps": job.updates // 10, "num_training_steps": job.updates},
             callback=None,
         )
-    tensors.keep(student, job)
+    shared_torch.keep(student, job)
     return "fp32"
 
 
@@ -65,7 +65,7 @@ def matches(job: Job) -> list[dict[str, Any]]:
     ]
 
 
-def adapted(batch: tensors.Batch, outputs: Any) -> dict[str, Any]:
+def adapted(batch: shared_torch.Batch, outputs: Any) -> dict[str, Any]:
     """What TextBrewer's losses read, by its names."""
     return {
         "logits": outputs.logits,

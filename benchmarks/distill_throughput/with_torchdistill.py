@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from transformers import get_linear_schedule_with_warmup
 
-from benchmarks.distill_throughput import tensors
-from benchmarks.distill_throughput.job import Clock, Job, take_part
+from benchmarks.distill_throughput import shared_torch
+from benchmarks.distill_throughput.race_job import Clock, Job, take_part
 
 PIECES = "bert.embeddings.word_embeddings"
 """Hooked for its input: losses learn from it what is padding."""
@@ -33,8 +33,8 @@ class FollowLayer(nn.Module):
     def forward(self, student: Caught, teacher: Caught, *_: object) -> Tensor:
         """Hidden states and maps together."""
         mask = student[PIECES]["input"] != 0
-        hidden = tensors.hidden_state(_hidden(student, self.own), _hidden(teacher, self.other), mask)
-        return hidden + tensors.attention(_maps(student, self.own), _maps(teacher, self.other), mask)
+        hidden = shared_torch.hidden_state(_hidden(student, self.own), _hidden(teacher, self.other), mask)
+        return hidden + shared_torch.attention(_maps(student, self.own), _maps(teacher, self.other), mask)
 
 
 def _hidden(caught: Caught, layer: int) -> Tensor:
@@ -60,15 +60,15 @@ def distil(job: Job, clock: Clock) -> str:
     """Train on the job's rows."""
     declared = declare_image_operators()
     accelerate: Any = import_module("accelerate")
-    import_module("torchdistill.datasets.registry").register_collate_func(tensors.collate)
+    import_module("torchdistill.datasets.registry").register_collate_func(shared_torch.collate)
     import_module("torchdistill.optim.registry").register_scheduler(get_linear_schedule_with_warmup)
     import_module("torchdistill.losses.registry").register_mid_level_loss(FollowLayer)
     torch.manual_seed(job.seed)
-    teacher, student = tensors.models(job)
+    teacher, student = shared_torch.models(job)
     accelerator = accelerate.Accelerator(cpu=True)
     accelerator.state.use_fp16 = False  # torchdistill asks for it, and Accelerate no longer tells it
     get_box = import_module("torchdistill.core.distillation").get_distillation_box
-    rows = {"train": tensors.examples(job)}
+    rows = {"train": shared_torch.examples(job)}
     box = get_box(teacher, student, rows, configuration(job), torch.device("cpu"), None, False, 1, accelerator)
     for epoch in range(box.num_epochs):
         box.pre_epoch_process(epoch=epoch)
@@ -78,7 +78,7 @@ def distil(job: Job, clock: Clock) -> str:
             loss.item()  # its example writes every loss down
             clock.step(len(batch["labels"]))
         box.post_epoch_process()
-    tensors.keep(accelerator.unwrap_model(student), job)
+    shared_torch.keep(accelerator.unwrap_model(student), job)
     del declared  # gone with it, they would be undeclared
     return "fp32"
 

@@ -7,21 +7,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.harness import beside, itself
-from benchmarks.harness.model import make_files
-from benchmarks.harness.page import page
-from benchmarks.harness.rows import HarnessReport, Row
-from benchmarks.harness.setting import Setting
-from benchmarks.report import Store, beginning, carry_out, chosen, in_place, now, positive, run
+from benchmarks.harness import self_checks, tool_comparison
+from benchmarks.harness.benchmark_model import make_files
+from benchmarks.harness.harness_page import page
+from benchmarks.harness.harness_results import HarnessReport, Row
+from benchmarks.harness.harness_setting import Setting
+from benchmarks.report_store import Store, beginning, carry_out, chosen, in_place, now, positive, run
 from compress.console import Console
 from compress.measure.timing.cpu_affinity import own_cores
 from compress.recipe.measure_schema import Measure
 
 BESIDE = ("bare", "bert_perf_test", "benchmark_app")
 ITSELF: dict[str, Callable[[Setting], Iterator[Row]]] = {
-    "slowed": itself.check_slowed,
-    "neighbour": itself.check_neighbour,
-    "aa": itself.check_twins,
+    "slowed": self_checks.check_slowed,
+    "neighbour": self_checks.check_neighbour,
+    "aa": self_checks.check_twins,
 }
 PARTS = (*BESIDE, *ITSELF)
 """In the order in which they run: the longest part last, so that a run that is cut short has the most rows."""
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Check, and return 0 where no claim failed, 1 where one did, 130 where it was interrupted."""
     given = parse(arguments)
     console = Console("human")
-    rows = (*beside.planned(BESIDE), *itself.planned(tuple(ITSELF), given.sessions))
+    rows = (*tool_comparison.planned(BESIDE), *self_checks.planned(tuple(ITSELF), given.sessions))
     report = HarnessReport(
         **beginning(command(given), given.trial),
         length=given.length,
@@ -101,7 +101,7 @@ def keep(store: Store[HarnessReport], row: Row) -> None:
 
 
 def _rows(setting: Setting, parts: Sequence[str]) -> Iterator[Row]:
-    yield from beside.compare(setting, parts)
+    yield from tool_comparison.compare(setting, parts)
     for name, check in ITSELF.items():
         if name in parts:
             yield from check(setting)

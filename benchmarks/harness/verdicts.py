@@ -1,11 +1,11 @@
-"""From turns and sessions to what was found and whether it is good enough. Pure: numbers in, words out."""
+"""Turns and sessions to results and verdicts. Pure functions of numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
 
-from benchmarks.harness.rows import Pairing, Row, Turn
+from benchmarks.harness.harness_results import Pairing, Row, Turn
 
 CLOSE = 0.05
 """Largest difference from another tool's median, and largest change of a ratio beside a busy neighbour."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.harness.rows import Pairing, Row
+from benchmarks.harness.harness_results import Pairing, Row
 from compress.measure.result_base import Score
 
 

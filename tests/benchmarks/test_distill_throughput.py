@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from benchmarks.distill_throughput import __main__ as command
-from benchmarks.distill_throughput import race, tensors
-from benchmarks.distill_throughput.cases import CASES
+from benchmarks.distill_throughput import race, shared_torch
 from benchmarks.distill_throughput.contestants import CONTESTANTS, Failed, Place
 from benchmarks.distill_throughput.environments import TORCH, Environment, NotInstalled
-from benchmarks.distill_throughput.job import Clock, Job
-from benchmarks.distill_throughput.page import page
-from benchmarks.distill_throughput.rows import Lane, Race, Ratio, ThroughputReport
+from benchmarks.distill_throughput.race_cases import CASES
+from benchmarks.distill_throughput.race_job import Clock, Job
+from benchmarks.distill_throughput.race_results import Lane, Race, Ratio, ThroughputReport
+from benchmarks.distill_throughput.throughput_page import page
 from compress.losses.distillation.attention import attention
 from compress.losses.distillation.hidden_state import hidden_state
 from compress.losses.distillation.soft_label import soft_label
@@ -109,7 +109,7 @@ class Workshop:
         self.work = work
 
     def material(self, name):
-        from benchmarks.distill_throughput.material import Material
+        from benchmarks.distill_throughput.race_inputs import Material
 
         return Material(self.work, self.work, self.work, ((0, 1),), 25.0)
 
@@ -149,7 +149,7 @@ def test_the_last_epoch_alone_is_timed(tmp_path):
 
 
 def test_a_race_without_what_it_needs_is_not_run(tmp_path, monkeypatch):
-    monkeypatch.setattr("benchmarks.distill_throughput.cases.find_spec", lambda name: None)
+    monkeypatch.setattr("benchmarks.distill_throughput.race_cases.find_spec", lambda name: None)
     planned = race.planned(CASES["cache"], tuple(CONTESTANTS), 640, 32)
     assert planned.reason.startswith("not measured: ")
     assert not planned.failed
@@ -195,33 +195,34 @@ def test_others_are_given_the_losses_that_we_minimise(tiny_task):
     batch = {"input_ids": torch.ones(2, 5, dtype=torch.long), "attention_mask": torch.ones(2, 5, dtype=torch.long)}
     mask = batch["attention_mask"]
     assert torch.allclose(
-        tensors.hidden_state(ours["hidden"], theirs["hidden"], mask), hidden_state(ours, theirs, batch, HiddenState())
+        shared_torch.hidden_state(ours["hidden"], theirs["hidden"], mask),
+        hidden_state(ours, theirs, batch, HiddenState()),
     )
     assert torch.allclose(
-        tensors.attention(maps(ours), maps(theirs), mask), attention(ours, theirs, batch, Attention()), atol=1e-6
+        shared_torch.attention(maps(ours), maps(theirs), mask), attention(ours, theirs, batch, Attention()), atol=1e-6
     )
     logits = [{"logits": torch.randn(2, 2, generator=torch.Generator().manual_seed(seed))} for seed in (2, 3)]
     told = soft_label(*logits, batch, tiny_task, "single_label_classification", SoftLabel(temperature=4.0))
-    assert torch.allclose(tensors.soft_label(logits[0]["logits"], logits[1]["logits"], 4.0), told, atol=1e-6)
+    assert torch.allclose(shared_torch.soft_label(logits[0]["logits"], logits[1]["logits"], 4.0), told, atol=1e-6)
 
 
 def test_padding_counts_in_no_loss():
     mask = torch.tensor([[1, 1, 1, 0, 0]])
     ours, theirs = (states(seed, rows=1)["hidden"] for seed in (0, 1))
-    whole = tensors.hidden_state(ours[:, :3], theirs[:, :3], mask[:, :3])
-    assert torch.allclose(tensors.hidden_state(ours, theirs, mask), whole)
+    whole = shared_torch.hidden_state(ours[:, :3], theirs[:, :3], mask[:, :3])
+    assert torch.allclose(shared_torch.hidden_state(ours, theirs, mask), whole)
 
 
 def test_batches_are_as_long_as_their_longest_row():
-    batch = tensors.collate([tensors.example([2, 7, 3], 1, 3), tensors.example([2, 3], 0, 2)])
+    batch = shared_torch.collate([shared_torch.example([2, 7, 3], 1, 3), shared_torch.example([2, 3], 0, 2)])
     assert batch["input_ids"].tolist() == [[2, 7, 3], [2, 3, 0]]
     assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
     assert batch["labels"].tolist() == [1, 0]
-    assert tensors.example([2, 3], 0, 4)["input_ids"].tolist() == [2, 3, 0, 0]
+    assert shared_torch.example([2, 3], 0, 4)["input_ids"].tolist() == [2, 3, 0, 0]
 
 
 def test_rows_are_filled_with_the_texts_behind_them(tiny_folder):
-    from benchmarks.distill_throughput.material import filled
+    from benchmarks.distill_throughput.race_inputs import filled
     from compress.data.tokenizer import TextTokenizer
 
     tokens = TextTokenizer.load(tiny_folder("bert"))

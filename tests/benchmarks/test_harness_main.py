@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import __main__ as command
-from benchmarks.harness import beside, itself
-from benchmarks.harness.model import Files
-from benchmarks.harness.rows import HarnessReport
-from benchmarks.harness.setting import Setting
-from benchmarks.harness.tools import BARE, BERT_PERF_TEST, ToolFailed
-from benchmarks.report import Store
+from benchmarks.harness import self_checks, tool_comparison
+from benchmarks.harness.benchmark_model import Files
+from benchmarks.harness.harness_results import HarnessReport
+from benchmarks.harness.harness_setting import Setting
+from benchmarks.harness.other_tools import BARE, BERT_PERF_TEST, ToolFailed
+from benchmarks.report_store import Store
 from compress.recipe.measure_schema import Measure
 
 
@@ -57,20 +57,20 @@ def test_bad_options_end_in_one_message(words, capsys):
 
 
 def test_every_part_has_a_row_and_keys_differ():
-    rows = [*beside.planned(command.BESIDE), *itself.planned(tuple(command.ITSELF), 20)]
+    rows = [*tool_comparison.planned(command.BESIDE), *self_checks.planned(tuple(command.ITSELF), 20)]
     assert {row.part for row in rows} == set(command.PARTS)
     assert len({row.key for row in rows}) == len(rows)
     assert {row.reason for row in rows} == {"not run"}
 
 
 def test_goals_follow_the_number_of_sessions():
-    goals = {row.key: row.goal for row in itself.planned(("aa", "slowed"), 20)}
+    goals = {row.key: row.goal for row in self_checks.planned(("aa", "slowed"), 20)}
     assert "19 of 20" in goals["aa"]
     assert "9 of 10" in goals["slowed"]
 
 
 def test_the_report_is_written_with_every_row(tmp_path):
-    rows = beside.planned(("bare",))
+    rows = tool_comparison.planned(("bare",))
     report = HarnessReport(begun_at="now", made_by="x", command="y", rows=tuple(rows))
     store = Store(report, tmp_path / "out", command.page)
     command.keep(store, rows[0].model_copy(update={"passed": True, "reason": None, "found": "1 ms"}))
@@ -81,7 +81,7 @@ def test_the_report_is_written_with_every_row(tmp_path):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.json", "report.md"]
 
 
-GROUP = beside.Group("fp32", "ONNX Runtime", None, (BARE, BERT_PERF_TEST))
+GROUP = tool_comparison.Group("fp32", "ONNX Runtime", None, (BARE, BERT_PERF_TEST))
 
 
 def take_turns(setting, monkeypatch, theirs, ours=lambda: 10.0):
@@ -96,10 +96,10 @@ def take_turns(setting, monkeypatch, theirs, ours=lambda: 10.0):
         asked.append("ours")
         return ours()
 
-    monkeypatch.setattr(beside, "GROUPS", (GROUP,))
-    monkeypatch.setattr(beside, "_time_theirs", time_theirs)
-    monkeypatch.setattr(beside, "_time_ours", time_ours)
-    return list(beside.compare(setting, ("bare", "bert_perf_test"))), asked
+    monkeypatch.setattr(tool_comparison, "GROUPS", (GROUP,))
+    monkeypatch.setattr(tool_comparison, "_time_theirs", time_theirs)
+    monkeypatch.setattr(tool_comparison, "_time_ours", time_ours)
+    return list(tool_comparison.compare(setting, ("bare", "bert_perf_test"))), asked
 
 
 def test_turns_go_there_and_back(setting, monkeypatch):
@@ -138,29 +138,29 @@ def test_nothing_is_begun_when_the_time_is_up(setting, monkeypatch):
     late = Setting(**{**vars(setting), "deadline": time.monotonic() - 1.0})
     rows, asked = take_turns(late, monkeypatch, lambda name: 10.0)
     assert (rows, asked) == ([], [])
-    assert list(itself.check_twins(late)) == list(itself.check_slowed(late)) == []
+    assert list(self_checks.check_twins(late)) == list(self_checks.check_slowed(late)) == []
 
 
 def test_twins_take_all_sessions_with_both_precisions(setting, monkeypatch, session):
     seen = []
 
     def run(setting, case, jobs, cores, seed):
-        seen.append((case, [job.slowed for job in jobs], seed))
+        seen.append((case, [job.delay for job in jobs], seed))
         return session(1.0, case=case)
 
-    monkeypatch.setattr(itself, "run_session", run)
-    assert [row.passed for row in itself.check_twins(setting)][-1] is True
+    monkeypatch.setattr(self_checks, "run_session", run)
+    assert [row.passed for row in self_checks.check_twins(setting)][-1] is True
     assert seen == [("fp32", [0.0, 0.0], 0), ("int8", [0.0, 0.0], 1), ("fp32", [0.0, 0.0], 2), ("int8", [0.0, 0.0], 3)]
     seen.clear()
-    assert [row.passed for row in itself.check_slowed(setting)][-1] is False
-    assert [slowed for _, slowed, _ in seen] == [[itself.HANDICAP, 0.0]] * 2
+    assert [row.passed for row in self_checks.check_slowed(setting)][-1] is False
+    assert [slowed for _, slowed, _ in seen] == [[self_checks.HANDICAP, 0.0]] * 2
 
 
 @pytest.fixture
 def neighbours(setting, monkeypatch, session):
     """All rows of the neighbour check, by key, with which cores the sessions and the neighbours were held to."""
 
-    def check(cores, usable, slowed=(itself.HELD,), ratio=2.5):
+    def check(cores, usable, slowed=(self_checks.HELD,), ratio=2.5):
         seen, loaded = [], []
 
         @contextmanager
@@ -171,14 +171,14 @@ def neighbours(setting, monkeypatch, session):
         def run(setting, case, jobs, cores, seed):
             seen.append((case, cores))
             slow = 2.0 if case in slowed else 1.0
-            value = ratio if case == itself.HELD else 2.5
+            value = ratio if case == self_checks.HELD else 2.5
             p50 = {"fp32": 10.0 * slow, "int8": 4.0 * slow}
-            return session(value, case=case, p50=p50, unstable=case != itself.QUIET)
+            return session(value, case=case, p50=p50, unstable=case != self_checks.QUIET)
 
-        monkeypatch.setattr(itself, "busy", busy)
-        monkeypatch.setattr(itself, "run_session", run)
-        monkeypatch.setattr(itself, "usable_cores", lambda: usable)
-        rows = {row.key: row for row in itself.check_neighbour(Setting(**{**vars(setting), "cores": cores}))}
+        monkeypatch.setattr(self_checks, "busy", busy)
+        monkeypatch.setattr(self_checks, "run_session", run)
+        monkeypatch.setattr(self_checks, "usable_cores", lambda: usable)
+        rows = {row.key: row for row in self_checks.check_neighbour(Setting(**{**vars(setting), "cores": cores}))}
         return rows, seen, loaded
 
     return check
@@ -186,7 +186,12 @@ def neighbours(setting, monkeypatch, session):
 
 def test_neighbours_on_every_core_that_matters(neighbours):
     rows, seen, loaded = neighbours((3,), usable=2)
-    assert seen == [(itself.QUIET, None), (itself.CHOSEN, None), (itself.ANY, None), (itself.HELD, (3,))]
+    assert seen == [
+        (self_checks.QUIET, None),
+        (self_checks.CHOSEN, None),
+        (self_checks.ANY, None),
+        (self_checks.HELD, (3,)),
+    ]
     assert loaded == [(3,), None, (3,)]
     assert {key: row.passed for key, row in rows.items()} == {
         "neighbour-chosen-core": True,
@@ -219,7 +224,7 @@ def test_where_all_cores_are_needed_there_is_nowhere_else(neighbours):
 def test_the_neighbour_is_gone_afterwards():
     import psutil
 
-    with itself.busy(None):
+    with self_checks.busy(None):
         children = psutil.Process().children()
         assert children
     assert not any(child.is_running() for child in children)

@@ -1,7 +1,7 @@
 """The report as it is kept and shown."""
 
-from benchmarks.harness.page import page
-from benchmarks.harness.rows import HarnessReport, Turn
+from benchmarks.harness.harness_page import page
+from benchmarks.harness.harness_results import HarnessReport, Turn
 
 MACHINE = {
     "looked_at": "2026-01-01T00:00:00+00:00",

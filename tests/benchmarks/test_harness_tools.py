@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks.harness import bare_loop, tools
-from benchmarks.harness.tools import Task, ToolFailed
+from benchmarks.harness import bare_loop, other_tools
+from benchmarks.harness.other_tools import Task, ToolFailed
 
 SUMMARY = (
     "Latency(ms)\tLatency_P50\tLatency_P75\tLatency_P90\tLatency_P95\tLatency_P99\tThroughput(QPS)\tmodel\n"
@@ -32,90 +32,94 @@ def task(tmp_path):
 
 
 def test_the_summary_of_bert_perf_test_is_read():
-    assert tools.read_bert_summary(SUMMARY) == 56.94
+    assert other_tools.read_bert_summary(SUMMARY) == 56.94
 
 
 @pytest.mark.parametrize("text", ["", "Latency(ms)\n", "Latency(ms)\n58.08\n"])
 def test_a_summary_without_the_median_is_refused(text):
     with pytest.raises(ToolFailed, match="without Latency_P50"):
-        tools.read_bert_summary(text)
+        other_tools.read_bert_summary(text)
 
 
 def test_the_summary_is_found_in_the_work_folder(task):
     with pytest.raises(ToolFailed, match="no summary"):
-        tools.read_bert(task, "")
+        other_tools.read_bert(task, "")
     (task.work / "perf_results_CPU_B1_S128_20260101-000000.txt").write_text(SUMMARY)
-    assert tools.read_bert(task, "") == 56.94
+    assert other_tools.read_bert(task, "") == 56.94
 
 
 def test_the_statistics_of_benchmark_app_are_read(task):
     with pytest.raises(ToolFailed, match="no statistics"):
-        tools.read_app(task, "")
+        other_tools.read_app(task, "")
     (task.work / "benchmark_report.json").write_text(json.dumps(STATISTICS))
-    assert tools.read_app(task, "") == 57.01
+    assert other_tools.read_app(task, "") == 57.01
 
 
 def test_an_error_of_benchmark_app_is_told_without_paths():
     text = json.dumps({"execution_results": {"error": "cannot open /home/somebody/model.onnx"}})
     with pytest.raises(ToolFailed, match=r"no median: cannot open model\.onnx$"):
-        tools.read_app_statistics(text)
+        other_tools.read_app_statistics(text)
 
 
 def test_the_answer_of_the_bare_loop_is_read(task):
-    assert tools.read_bare(task, '{"milliseconds": 9.5, "calls": 50}\n') == 9.5
+    assert other_tools.read_bare(task, '{"milliseconds": 9.5, "calls": 50}\n') == 9.5
 
 
-@pytest.mark.parametrize("tool", [tools.BARE, tools.BERT_PERF_TEST, tools.APP], ids=lambda tool: tool.name)
+@pytest.mark.parametrize(
+    "tool", [other_tools.BARE, other_tools.BERT_PERF_TEST, other_tools.APP], ids=lambda tool: tool.name
+)
 def test_every_tool_is_told_the_threads_and_calls(tool, task):
     words = tool.command(task)
     assert "2" in words
     assert "50" in words
 
 
-@pytest.mark.parametrize("tool", [tools.BARE, tools.BERT_PERF_TEST, tools.APP], ids=lambda tool: tool.name)
+@pytest.mark.parametrize(
+    "tool", [other_tools.BARE, other_tools.BERT_PERF_TEST, other_tools.APP], ids=lambda tool: tool.name
+)
 def test_a_command_is_told_without_paths(tool, task):
-    told = tools.told(tool, task)
-    assert told.startswith("benchmark_app " if tool is tools.APP else "python ")
+    told = other_tools.told(tool, task)
+    assert told.startswith("benchmark_app " if tool is other_tools.APP else "python ")
     assert str(task.work.parent) not in told
     assert sys.prefix not in told
     assert "model.onnx" in told
-    assert tool is not tools.BARE or "bare_loop.py model.onnx 2 50 input_ids=input_ids.npy" in told
+    assert tool is not other_tools.BARE or "bare_loop.py model.onnx 2 50 input_ids=input_ids.npy" in told
 
 
 def test_benchmark_app_is_told_shapes_and_precision(task):
-    words = tools.app_command(task)
+    words = other_tools.app_command(task)
     assert words[words.index("-data_shape") + 1] == "input_ids[1,128],attention_mask[1,128]"
     assert words[words.index("-infer_precision") + 1] == "f32"
 
 
 def script(code):
-    return tools.Tool("made_up", lambda _: [sys.executable, "-c", code], lambda _, said: float(said), "numpy")
+    return other_tools.Tool("made_up", lambda _: [sys.executable, "-c", code], lambda _, said: float(said), "numpy")
 
 
 def test_a_tool_is_asked_and_read(task):
-    assert tools.ask(script("print(4.5)"), task) == 4.5
+    assert other_tools.ask(script("print(4.5)"), task) == 4.5
 
 
 def test_a_tool_that_fails_says_how(task):
     with pytest.raises(ToolFailed, match=r"made_up ended with 1: ValueError: no file model\.onnx$"):
-        tools.ask(script("raise ValueError('no file /home/somebody/model.onnx')"), task)
+        other_tools.ask(script("raise ValueError('no file /home/somebody/model.onnx')"), task)
 
 
 def test_a_tool_that_talks_nonsense_is_told(task):
     with pytest.raises(ToolFailed, match="cannot be read"):
-        tools.ask(script("print('fast')"), task)
+        other_tools.ask(script("print('fast')"), task)
 
 
 def test_a_tool_that_hangs_is_given_up(task, monkeypatch):
-    monkeypatch.setattr(tools, "PATIENCE", 0.3)
+    monkeypatch.setattr(other_tools, "PATIENCE", 0.3)
     with pytest.raises(ToolFailed, match="no answer"):
-        tools.ask(script("import time; time.sleep(60)"), task)
+        other_tools.ask(script("import time; time.sleep(60)"), task)
 
 
 def test_a_library_that_is_not_there_is_named():
-    absent = tools.Tool("x", tools.bare_command, tools.read_bare, "no_such_library_anywhere")
-    assert tools.missing(absent) == "no_such_library_anywhere is not installed"
-    assert tools.missing(tools.BARE) is None
+    absent = other_tools.Tool("x", other_tools.bare_command, other_tools.read_bare, "no_such_library_anywhere")
+    assert other_tools.missing(absent) == "no_such_library_anywhere is not installed"
+    assert other_tools.missing(other_tools.BARE) is None
 
 
 def test_the_bare_loop_times_a_model(small, tmp_path):
@@ -156,10 +160,10 @@ def small(tmp_path):
 def test_children_inherit_the_cores_and_we_get_ours_back():
     before = os.sched_getaffinity(0)
     core = max(before)
-    with tools.held_to((core,)):
+    with other_tools.held_to((core,)):
         code = "import os; print(sorted(os.sched_getaffinity(0)))"
         said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert json.loads(said) == [core]
     assert os.sched_getaffinity(0) == before
-    with tools.held_to(None):
+    with other_tools.held_to(None):
         assert os.sched_getaffinity(0) == before

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.harness import verdicts
-from benchmarks.harness.rows import Turn
+from benchmarks.harness.harness_results import Turn
 
 
 def turns(*ratios):

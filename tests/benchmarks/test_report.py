@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import page as pages
+from benchmarks import markdown_page as pages
 from benchmarks.distill_memory import MemoryReport
 from benchmarks.distill_memory import page as memory_page
-from benchmarks.distill_throughput.page import page as throughput_page
-from benchmarks.distill_throughput.rows import Lane, Race, ThroughputReport
-from benchmarks.harness.page import page as harness_page
-from benchmarks.harness.rows import HarnessReport
-from benchmarks.report import Store, beginning, carry_out, in_place
+from benchmarks.distill_throughput.race_results import Lane, Race, ThroughputReport
+from benchmarks.distill_throughput.throughput_page import page as throughput_page
+from benchmarks.harness.harness_page import page as harness_page
+from benchmarks.harness.harness_results import HarnessReport
+from benchmarks.report_store import Store, beginning, carry_out, in_place
 from compress.console import Console
 from compress.errors import DataError
 

@@ -1,4 +1,4 @@
-"""What the races are run with: rows, a teacher that knows the task, students made of it, and a score on dev."""
+"""The inputs of a comparison: rows, a trained teacher, students built from it, and a score on dev."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedModel
 
-from benchmarks.lesson import SOURCE, Lesson
+from benchmarks.real_task import SOURCE, RealTask
 from compress import __version__
 from compress.console import Console
 from compress.data.encode import encode_rows
@@ -48,7 +48,7 @@ class Material:
     """Of a row, on average."""
 
 
-class Workshop(Lesson):
+class Workshop(RealTask):
     """Makes what a race needs when it is first asked for, in a folder that goes away."""
 
     def __init__(self, work: Path, console: Console, rows: int, *, trial: bool) -> None:

@@ -1,4 +1,4 @@
-"""What every contestant is given and gives back. It runs in their environments too, so it needs Python alone."""
+"""The input and output of every contestant. It runs in their environments too, so it needs only Python."""
 
 from __future__ import annotations
 

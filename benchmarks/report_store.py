@@ -1,4 +1,4 @@
-"""What benchmarks share that publish what they find: a report that is kept while it grows, and a main around the work.
+"""What benchmarks share that publish what they find: a report that is saved while it grows, and a main around the work.
 
 Nothing that was found is lost: the report is written anew with every finding, so a run that is killed leaves a whole
 one. Its `about` tells it apart from the report of a run of the pipeline, which stands in the same folder of reports.

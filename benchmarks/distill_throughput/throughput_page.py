@@ -1,11 +1,11 @@
-"""The report as a page: a table a race, the ratios with their goals, and what it was run on."""
+"""The report as a page: a table for each comparison, the ratios with their goals, and the machine."""
 
 from __future__ import annotations
 
 from statistics import median
 
-from benchmarks.distill_throughput.rows import Lane, Race, Ratio, ThroughputReport
-from benchmarks.page import machine, made, table
+from benchmarks.distill_throughput.race_results import Lane, Race, Ratio, ThroughputReport
+from benchmarks.markdown_page import machine, made, table
 
 LANES = ("contestant", "examples a second", "rounds", "score")
 RATIOS = ("against", "goal", "ratio", "rounds", "verdict")

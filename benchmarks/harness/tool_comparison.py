@@ -1,4 +1,4 @@
-"""The harness beside other people's tools: the same file, inputs, threads and cores, turn and turn about."""
+"""The harness compared with other tools: the same file, inputs, threads and cores, in alternating turns."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.harness.rows import Row, Turn
-from benchmarks.harness.setting import Setting
-from benchmarks.harness.tools import (
+from benchmarks.harness.harness_results import Row, Turn
+from benchmarks.harness.harness_setting import Setting
+from benchmarks.harness.other_tools import (
     APP,
     BARE,
     BERT_PERF_TEST,

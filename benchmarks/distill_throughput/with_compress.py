@@ -1,4 +1,4 @@
-"""Our own distillation, by the function that anybody calls, with the precision that it chooses."""
+"""Our own distillation through the public function, with the precision that it chooses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from benchmarks.distill_throughput.job import STUDENT, Clock, Job, take_part
+from benchmarks.distill_throughput.race_job import STUDENT, Clock, Job, take_part
 from compress.console import Console, Progress
 from compress.model_info import read_info
 from compress.models import load

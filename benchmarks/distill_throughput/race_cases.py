@@ -1,4 +1,4 @@
-"""The jobs that are raced, who races in each, and the goals of the project."""
+"""The jobs to compare, the contestants of each, and the goals of the project."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What the check found: the rows of its table, and the report around them."""
+"""The results of the check: the rows of its table, and the report."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from benchmarks.report import Report
+from benchmarks.report_store import Report
 from compress.measure.result_base import ResultModel, Score
 
 

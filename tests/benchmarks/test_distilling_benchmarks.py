@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from benchmarks import cache_difference, cache_speed, lesson, relation_memory, student_starts
+from benchmarks import cache_difference, cache_speed, real_task, relation_memory, student_starts
 from compress.recipe.loss_schema import Relation
 from compress.recipe.schema import Data, Task
 
@@ -23,7 +23,7 @@ def films(tmp_path, monkeypatch, tiny_folder):
         labels = ("bad", "good")
         return Task(name="films", kind="classification", data=data, labels=labels, max_length=32), "films"
 
-    monkeypatch.setattr(lesson, "source_task", task)
+    monkeypatch.setattr(real_task, "source_task", task)
     return str(tiny_folder("bert"))
 
 

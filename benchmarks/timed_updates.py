@@ -1,4 +1,4 @@
-"""What updates are timed on: drawn rows, random models, and a look at the clock whenever an update begins."""
+"""Training updates to time: random rows, random models, and a timestamp at the start of every update."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What the pages of all reports have in common: tables in Markdown, how it was made, and on what."""
+"""Parts of all report pages: tables in Markdown, the command, and the machine."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from benchmarks.report import Report
+from benchmarks.report_store import Report
 from compress.console import duration
 
 

@@ -1,4 +1,4 @@
-"""The model that everything is checked on: made here, exported with our exporter, and the same in INT8."""
+"""The model of all checks: created here, exported with our exporter, and quantized to INT8."""
 
 from __future__ import annotations
 

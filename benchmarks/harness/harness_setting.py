@@ -1,4 +1,4 @@
-"""What all parts of the check share: the files, the place, the settings, and the time that is left."""
+"""Shared by all parts of the check: the files, device and cores, settings, and the time left."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.harness.model import Files
-from benchmarks.harness.rows import Pairing
-from benchmarks.harness.tools import held_to
+from benchmarks.harness.benchmark_model import Files
+from benchmarks.harness.harness_results import Pairing
+from benchmarks.harness.other_tools import held_to
 from compress.errors import CompressError
 from compress.measure.timing.latency import Job, Latency, ratio
 from compress.measure.timing.timing_session import time_jobs

@@ -1,4 +1,4 @@
-"""What the contestants beside ours share: models, batches and losses, in torch and transformers alone."""
+"""Code shared by the other contestants: models, batches and losses, in torch and transformers only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from benchmarks.distill_throughput.job import STUDENT, Job
+from benchmarks.distill_throughput.race_job import STUDENT, Job
 
 if TYPE_CHECKING:
     from transformers import BertForSequenceClassification

@@ -1,4 +1,4 @@
-"""Rows of a task and a teacher that knows it, for benchmarks that want real ones."""
+"""Rows of a real task and a teacher trained on it, for benchmarks that need real ones."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def add_teacher(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--teacher", help=told)
 
 
-class Lesson:
+class RealTask:
     """Prepared rows, and a teacher's folder that is made when it is first asked for."""
 
     def __init__(self, work: Path, console: Console, rows: int, *, trial: bool, teacher: str | None = None) -> None:

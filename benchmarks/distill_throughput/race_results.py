@@ -1,4 +1,4 @@
-"""What a race found: facts that are kept, and the ratios that are read from them."""
+"""The stored results of a comparison, and the ratios computed from them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Literal
 
-from benchmarks.report import Report, in_place
+from benchmarks.report_store import Report, in_place
 from compress.measure.result_base import ResultModel
 
 

@@ -1,4 +1,4 @@
-"""Other people's tools on the same file: how each is called, and how its answer is read."""
+"""Other tools on the same file: how each is called, and how its output is parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The harness against itself: identical twins, a twin slowed on purpose, and a busy neighbour."""
+"""The harness checked against itself: identical models, a deliberately delayed one, and a busy neighbour process."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from benchmarks.harness import verdicts
-from benchmarks.harness.model import PRECISIONS
-from benchmarks.harness.rows import Pairing, Row
-from benchmarks.harness.setting import Setting, run_session
-from benchmarks.harness.tools import held_to
+from benchmarks.harness.benchmark_model import PRECISIONS
+from benchmarks.harness.harness_results import Pairing, Row
+from benchmarks.harness.harness_setting import Setting, run_session
+from benchmarks.harness.other_tools import held_to
 from compress.environment import usable_cores
 from compress.measure.interference.verdict import MAX_NEIGHBOUR_LOAD
 from compress.measure.timing.latency import Job

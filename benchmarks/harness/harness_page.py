@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.harness.rows import HarnessReport, Pairing, Row, Turn
-from benchmarks.page import cell, machine, made, table
+from benchmarks.harness.harness_results import HarnessReport, Pairing, Row, Turn
+from benchmarks.markdown_page import cell, machine, made, table
 
 COLUMNS = ("what", "goal", "found", "passed")
 TURN = ("turn", "harness, ms", "tool, ms", "ratio")
@@ -41,9 +41,9 @@ def cells(row: Row) -> dict[str, str | None]:
 
 def _legend() -> str:
     return (
-        "Beside other tools `found` tells the medians over all turns, and the median over turns of the harness's time "
+        "Beside other tools `found` gives the medians over all turns, and the median over turns of the harness's time "
         "over the tool's in the same turn. Rows that fail stay. How the tools were made comparable, and what each "
-        "includes in its times, is told in benchmarks/README.md."
+        "includes in its times, is described in benchmarks/README.md."
     )
 
 
