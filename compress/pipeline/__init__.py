@@ -1,1 +1,1 @@
-"""Recipe → plan → steps → report: what runs, what stands, what is kept."""
+"""From a recipe to a plan of steps, their results in a shared store, and a report."""

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 LENGTH = 16
 
 NO_EFFECT = frozenset({"checkpoint", "cache"})
-"""Settings that change how a step runs but not what it gives."""
+"""Settings that change how a step runs but not its result."""
 
 VERSIONS: dict[str, int] = {
     "data": 1,
@@ -35,23 +35,23 @@ VERSIONS: dict[str, int] = {
     "report": 6,
     "publish": 1,
 }
-"""Raised when a step's code changes what it gives, so that older results are made again."""
+"""Raised when a step's code changes its result, so that older results are not reused."""
 
 
 def fingerprint(kind: str, settings: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
-    """The fingerprint of a step of ``kind`` with these settings, whose inputs have these fingerprints."""
+    """Return the fingerprint of a step of ``kind`` with these settings and inputs of these fingerprints."""
     content = {"kind": kind, "version": VERSIONS[kind], "settings": settings, "inputs": inputs}
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:LENGTH]
 
 
 def hashed_settings(settings: BaseModel) -> dict[str, Any]:
-    """The settings that count, as plain values."""
+    """Return the settings that change a result, as plain values."""
     return without_effectless(settings.model_dump(mode="json"))
 
 
 def without_effectless(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop the keys of `NO_EFFECT` at every depth."""
+    """Return ``values`` without the keys of `NO_EFFECT`, at every depth."""
     return {
         key: without_effectless(value) if isinstance(value, Mapping) else value
         for key, value in values.items()

@@ -1,4 +1,4 @@
-"""Fill a recipe with what its cards know; the recipe's own keys come before a card's."""
+"""Fills a recipe with the settings of its cards; the recipe's own keys take precedence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Section = TypeVar("Section", bound=Training)
 
 
 def resolve(recipe: Recipe, cards: Sequence[Path] = ()) -> Recipe:
-    """The recipe with the settings of its teacher's and student's cards filled in below its own."""
+    """Return the recipe with missing settings taken from its teacher's and student's cards."""
     changes: dict[str, Any] = {}
     if source_kind(recipe.teacher.source, "teachers", cards) == "card" and recipe.finetune:
         card = find_teacher(recipe.teacher.source, cards)
@@ -34,10 +34,10 @@ def resolve(recipe: Recipe, cards: Sequence[Path] = ()) -> Recipe:
 
 
 def _below(section: Section, card: Mapping[str, Any], model: type[Section], title: str) -> Section:
-    """The card's settings, with those that the recipe gives itself over them."""
+    """Return the card's settings overridden by those of the recipe."""
     own = section.model_dump(include=section.model_fields_set)
     try:
-        read = model.model_validate(dict(card), context=NAMES)  # first by itself: it may be written in short forms
+        read = model.model_validate(dict(card), context=NAMES)  # on its own first: it may use short forms
         theirs = read.model_dump(include=read.model_fields_set)
         if own.get("phases"):  # these have losses of their own
             theirs = {key: value for key, value in theirs.items() if key not in ("losses", "hard_label")}

@@ -1,8 +1,8 @@
 """Running under `torchrun` or `accelerate launch`: only training happens on all processes.
 
-The main process decides for every training step whether it stands or runs and writes that down; the others wait for
-the word, take part, and wait for the next. They wait on files, never in a collective, because exports and measurements
-in between take longer than any collective's patience.
+The main process decides for every training step whether it is cached or runs, and writes that to a file. The others
+wait for the file, take part, and wait for the next. They never wait in a collective, because exports and measurements
+in between take longer than any collective's timeout.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Action = Literal["run", "cached", "stop"]
 
 @dataclass(frozen=True)
 class Launch:
-    """This process's place among those started together."""
+    """The rank of this process among those started together."""
 
     rank: int = 0
     world: int = 1
@@ -34,7 +34,7 @@ class Launch:
 
     @property
     def is_main(self) -> bool:
-        """Whether this process decides, writes and speaks."""
+        """Whether this process decides, writes and prints."""
         return self.rank == 0
 
     @classmethod
@@ -50,24 +50,24 @@ class Launch:
         return cls(int(environment["RANK"]), world, "-".join(filter(None, marks)).replace("/", "_"))
 
     def announce(self, steps: Path, step: str, action: Action) -> None:
-        """Let the other processes know what becomes of a training step (or, with `stop`, that no more will come)."""
+        """Tell the other processes what to do at a training step, or, with `stop`, that no more will come."""
         if self.world > 1:
-            atomic_write(self._word(steps, step), json.dumps({"action": action}))
+            atomic_write(self._file(steps, step), json.dumps({"action": action}))
 
     def wait_for(self, steps: Path, step: str) -> Action:
-        """Wait for the main process's word on ``step``."""
-        word, stop = self._word(steps, step), self._word(steps, "stop")
+        """Wait for the main process's decision about ``step``."""
+        decision, stop = self._file(steps, step), self._file(steps, "stop")
         launcher = os.getppid()
-        while not word.exists():
+        while not decision.exists():
             if stop.exists():
                 return "stop"
             if os.getppid() != launcher:
                 raise CompressError("the launcher of this process has ended.")
             time.sleep(POLL_SECONDS)
-        action: Action = json.loads(word.read_text())["action"]
+        action: Action = json.loads(decision.read_text())["action"]
         return action
 
-    def _word(self, steps: Path, step: str) -> Path:
+    def _file(self, steps: Path, step: str) -> Path:
         return steps / ".launch" / self.identity / f"{step}.json"
 
 
@@ -78,7 +78,7 @@ def _started(process: int) -> float:
 
 
 def leave_group() -> None:
-    """Leave the group of processes that training joined; torch warns of those that end within it."""
+    """Leave the process group that training joined; torch warns about processes that end within it."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         distributed.destroy_process_group()

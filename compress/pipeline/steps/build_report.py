@@ -1,4 +1,4 @@
-"""The report of a run: every figure comes from a step's folder, nothing is computed twice and nothing is filled in."""
+"""Builds the report of a run from the folders of its steps."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from compress.report.report_schema import (
 from compress.select.selection import read_selection
 
 TRUNCATION_ROWS = 10_000
-"""Rows of train that tell how many of its texts are cut, at most."""
+"""Rows of train on which the share of truncated texts is determined, at most."""
 
 
 def build_report(plan: Plan, context: StepContext) -> Report:
@@ -54,14 +54,14 @@ def build_report(plan: Plan, context: StepContext) -> Report:
 
 
 def disagreements(report: Report) -> dict[str, Sequence[Disagreement]]:
-    """By row, where it and the teacher are furthest apart; a target is named where answers differ from the first's."""
-    found: dict[str, Sequence[Disagreement]] = {}
+    """The largest disagreements with the teacher by row; a target is named where they differ from the first's."""
+    largest: dict[str, Sequence[Disagreement]] = {}
     for row in report.rows:
-        for title, place in row.targets.items():
-            given = place.test.disagreements if place.test else ()
-            if given and found.setdefault(row.key, given) != given:
-                found[f"{row.key} at {title}"] = given
-    return found
+        for title, result in row.targets.items():
+            rows = result.test.disagreements if result.test else ()
+            if rows and largest.setdefault(row.key, rows) != rows:
+                largest[f"{row.key} at {title}"] = rows
+    return largest
 
 
 @dataclass
@@ -121,36 +121,36 @@ class ReportBuilder:
         return ReportModel(name=model.name, parent=parent and parent.name, section=model.section)
 
     def _folders(self) -> dict[str, Path]:
-        """By model, the folder of the step that made it; without those that failed."""
+        """The folders of the models that were made, by name."""
         inputs = self.context.inputs
         return {model.name: inputs[model.step] for model in self.plan.models if model.step in inputs}
 
     def _layer_maps(self) -> dict[str, LayerMap]:
-        """By model, the map that its folder tells."""
-        told = {model: find_info(folder) for model, folder in self._folders().items()}
-        return {model: info.layer_map for model, info in told.items() if info is not None and info.layer_map}
+        """The layer maps of distilled models, by name."""
+        infos = {model: find_info(folder) for model, folder in self._folders().items()}
+        return {model: info.layer_map for model, info in infos.items() if info is not None and info.layer_map}
 
     def _data(self) -> DataFacts:
-        info, beside = self.roles.info, self._unlabelled()
+        info, unlabelled = self.roles.info, self._unlabelled()
         return DataFacts(
             source=_source(self.plan.recipe.task.data),
             digest=self.context.records["data"].digest,
-            rows={**info.counts, **({UNLABELLED: beside.count} if beside else {})},
+            rows={**info.counts, **({UNLABELLED: unlabelled.count} if unlabelled else {})},
             classes=info.per_class,
             documents=info.documents.get("test"),
             duplicates=info.duplicates,
-            skipped=info.skipped + (beside.skipped if beside else 0),
+            skipped=info.skipped + (unlabelled.skipped if unlabelled else 0),
             truncated=self._truncated(),
             examples_per_row=self.quality.examples_per_row,
         )
 
     def _unlabelled(self) -> UnlabelledInfo | None:
-        """What is told of the texts without an answer, where the plan has some."""
+        """The counts of unlabelled texts; None where the plan has none."""
         folder = self.context.inputs.get(UNLABELLED)
         return unlabelled_info(folder) if folder else None
 
     def _truncated(self) -> dict[str, float]:
-        """Of train as the teacher's tokenizer tells, of the other roles as the reference was scored."""
+        """The truncated shares: of train under the teacher's tokenizer, of other roles as the reference was scored."""
         folder = self.context.inputs.get(self.plan.teacher.step)
         of_train = {} if folder is None else {"train": _truncated_of_train(self.roles, folder)}
         return of_train | dict(self.quality.truncated)
@@ -210,7 +210,7 @@ class ReportBuilder:
         return self._cause(absent[0]) if absent else step
 
     def _cost(self, step: str) -> float:
-        """The seconds of ``step`` and of everything it was made from."""
+        """The seconds of ``step`` and of all steps it depends on."""
         needed, waiting = set[str](), [step]
         while waiting:
             name = waiting.pop()
@@ -233,7 +233,7 @@ class ReportBuilder:
     def _shares(
         self, entry: ModelVariant, target: Target, latency: Latency, shape: ShapeInfo | None, size: Footprint
     ) -> LimitShares | None:
-        """What the row used of the machine there; None where it was not timed."""
+        """The share of the machine's limits that a row reached; None where it was not timed."""
         limits = find_limits(self.measured.limits, target.device, target.threads)
         if not latency.timed or limits is None or shape is None:
             return None
@@ -241,28 +241,28 @@ class ReportBuilder:
 
 
 def _truncated_of_train(roles: PreparedData, folder: Path) -> float:
-    """The share of rows at even steps through train of which a model does not see everything."""
+    """The share of rows, at even steps through train, that the tokenizer's model truncates."""
     rows = roles.rows("train")
     step = -(-len(rows) // TRUNCATION_ROWS)
-    few = [rows[index] for index in range(0, len(rows), step)]
-    return encode_rows(few, roles.info.task_info, TextTokenizer.load(folder)).truncated
+    sample = [rows[index] for index in range(0, len(rows), step)]
+    return encode_rows(sample, roles.info.task_info, TextTokenizer.load(folder)).truncated
 
 
 def _source(data: Data) -> str:
-    """What a reader calls the data: never a path of this machine."""
+    """The name of the data for readers, without paths of this machine."""
     if data.hub or data.builtin:
         return data.hub or f"builtin {data.builtin}"
     return ", ".join(path.name for paths in find_files(data).values() for path in paths)
 
 
 def _machine(plan: Plan) -> Machine:
-    found = describe(devices=any(target.device == "cuda" for target in plan.recipe.targets))
+    machine = describe(devices=any(target.device == "cuda" for target in plan.recipe.targets))
     return Machine(
-        name=found.cpu.model,
-        system=found.system,
-        cores=found.cpu.cores,
-        instructions=found.cpu.instructions or (),
-        memory=found.memory,
-        accelerator=found.gpus[0].name if found.gpus else None,
-        fingerprint=found.fingerprint,
+        name=machine.cpu.model,
+        system=machine.system,
+        cores=machine.cpu.cores,
+        instructions=machine.cpu.instructions or (),
+        memory=machine.memory,
+        accelerator=machine.gpus[0].name if machine.gpus else None,
+        fingerprint=machine.fingerprint,
     )

@@ -20,7 +20,7 @@ def data(context: StepContext, task: Task, seed: int) -> float:
 
 
 def unlabelled(context: StepContext, task: Task, seed: int) -> float:
-    """Read the texts without an answer into a memory-mapped file."""
+    """Read the unlabelled texts into a memory-mapped file."""
     from compress.data.splits.prepare_splits import load_prepared
     from compress.data.splits.unlabelled_texts import prepare_unlabelled
 
@@ -30,7 +30,7 @@ def unlabelled(context: StepContext, task: Task, seed: int) -> float:
 
 
 def slices(context: StepContext, task: Task, seed: int) -> None:
-    """Note the values of the columns by which the scores of test are told apart."""
+    """Record the values of the columns by which test scores are grouped."""
     from compress.data.splits.prepare_splits import load_prepared
     from compress.data.splits.slice_columns import slice_values
 

@@ -1,4 +1,4 @@
-"""How each model of a run was made from another, for the report."""
+"""Describes how each model of a run was made from another, for the report."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from compress.recipe.training_schema import Student
 from compress.report.report_schema import Provenance
 
 STARTS = {"teacher": "", "slice": "the most important parts of ", "svd": "the principal directions of "}
-"""What is taken of the layers that a student is made of."""
+"""What a student takes from the chosen layers."""
 
 
 def provenance(plan: Plan, folders: Mapping[str, Path]) -> dict[str, Provenance]:
     """How every model but the teacher began, of those whose folders exist."""
-    found = {}
+    models = {}
     for model in plan.evaluated:
         if model.parent is None or model.name not in folders:
             continue
         info = find_info(folders[model.name])
-        found[model.name] = Provenance(start=_start(plan, model, folders), augmented=info.augmented if info else None)
-    return found
+        models[model.name] = Provenance(start=_start(plan, model, folders), augmented=info.augmented if info else None)
+    return models
 
 
 def _start(plan: Plan, model: PlannedModel, folders: Mapping[str, Path]) -> str:

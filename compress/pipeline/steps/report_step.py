@@ -1,4 +1,4 @@
-"""The report step: gather, judge and draw the results of all other steps."""
+"""The report step: results of all other steps as report.json and pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DISAGREEMENTS_FILE = "disagreements.jsonl"
 
 
 def report(context: StepContext, plan: Plan) -> None:
-    """Put everything that was found together, judge it and draw it; rows that stand out go into a file beside it."""
+    """Write the report as JSON and pages, and the largest disagreements with the teacher as a file of rows."""
     from compress.data.splits.prepare_splits import load_prepared
     from compress.measure.quality.disagreement import write_disagreements
     from compress.pipeline.steps.build_report import build_report, disagreements

@@ -1,4 +1,4 @@
-"""The steps that answer: every variant on select and test, on changed texts, and something simple for comparison."""
+"""The steps that predict: every variant on select and test, on changed texts, and a simple baseline."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ if TYPE_CHECKING:
     from compress.tasks.base import Row
     from compress.variants import Variant
 
-    Asked = tuple[Sequence[Row], Sequence[Row]]
-    """Rows, and the documents among which their answers are searched."""
+    RowSet = tuple[Sequence[Row], Sequence[Row]]
+    """Rows, and the documents that are searched for them."""
 
 ANSWERS_FILE = "answers.npz"
 SCORED_FILE = "scored.json"
 
 SCORED_ROLES: tuple[Role, ...] = ("select", "test")
 LENGTHS = "lengths"
-"""Key of the kept answers under which the pieces of each test row stand."""
+"""Key of the stored lengths of the test rows, in word pieces."""
 
 
 def score(context: StepContext, parent: str, variant: Variant, device: Literal["cpu", "cuda"], batch: int) -> float:
-    """Answer every row of select and test with one variant, and keep the answers."""
+    """Store the outputs of one variant on all rows of select and test."""
     import numpy as np
 
     from compress.data.splits.prepare_splits import load_prepared
 
     roles = load_prepared(context.inputs["data"])
-    rows: dict[str, Asked] = {role: (roles.rows(role), roles.documents(role)) for role in SCORED_ROLES}
-    kept, truncated, examples = {}, {}, {}
-    for role, answers, encoded, searched in _answered(context, parent, variant, device, batch, rows):
-        kept[role], truncated[role] = answers, encoded.truncated
+    rows: dict[str, RowSet] = {role: (roles.rows(role), roles.documents(role)) for role in SCORED_ROLES}
+    stored, truncated, examples = {}, {}, {}
+    for role, outputs, encoded, searched in _predict(context, parent, variant, device, batch, rows):
+        stored[role], truncated[role] = outputs, encoded.truncated
         examples[role] = len(encoded) / len(encoded.counts)
         if searched is not None:
             truncated[f"{role}'s documents"] = searched.truncated
         if role == "test":
             row = np.repeat(np.arange(len(encoded.counts)), encoded.counts)
-            kept[LENGTHS] = np.bincount(row, weights=encoded.lengths).astype(np.int64)
-    np.savez(context.work / ANSWERS_FILE, allow_pickle=False, **kept)
-    told = {"truncated": truncated, "examples": examples, "batch": batch, "device": device}
-    context.write_json(SCORED_FILE, told)
-    return float(sum(len(kept[role]) for role in rows))
+            stored[LENGTHS] = np.bincount(row, weights=encoded.lengths).astype(np.int64)
+    np.savez(context.work / ANSWERS_FILE, allow_pickle=False, **stored)
+    facts = {"truncated": truncated, "examples": examples, "batch": batch, "device": device}
+    context.write_json(SCORED_FILE, facts)
+    return float(sum(len(stored[role]) for role in rows))
 
 
 def perturb(
@@ -59,7 +59,7 @@ def perturb(
     names: Sequence[str],
     seed: int,
 ) -> float:
-    """Answer every row of test with its texts changed in each way of ``names``, and keep the answers by that name."""
+    """Store the outputs of one variant on the rows of test with their texts changed in each way of ``names``."""
     import numpy as np
 
     from compress.data.splits.prepare_splits import load_prepared
@@ -68,21 +68,21 @@ def perturb(
 
     roles = load_prepared(context.inputs["data"])
     kind, test, documents = kind_of(roles.info.task_info), roles.rows("test"), roles.documents("test")
-    rows: dict[str, Asked] = {name: (PerturbedRows(test, kind, name, seed), documents) for name in names}
-    kept = {name: answers for name, answers, *_ in _answered(context, parent, variant, device, batch, rows)}
-    np.savez(context.work / ANSWERS_FILE, allow_pickle=False, **kept)
-    return float(sum(map(len, kept.values())))
+    rows: dict[str, RowSet] = {name: (PerturbedRows(test, kind, name, seed), documents) for name in names}
+    stored = {name: outputs for name, outputs, *_ in _predict(context, parent, variant, device, batch, rows)}
+    np.savez(context.work / ANSWERS_FILE, allow_pickle=False, **stored)
+    return float(sum(map(len, stored.values())))
 
 
-def _answered(
+def _predict(
     context: StepContext,
     parent: str,
     variant: Variant,
     device: Literal["cpu", "cuda"],
     batch: int,
-    rows: Mapping[str, Asked],
+    rows: Mapping[str, RowSet],
 ) -> Iterator[tuple[str, NDArray[Any], EncodedRows, EmbeddedDocuments | None]]:
-    """What one variant makes of each set of rows, the rows as it read them, and the documents they search.
+    """Yield each set of rows with the variant's outputs, the encoded rows, and the embedded documents.
 
     Sets that follow each other and search the same documents have them embedded once. The task is the folder's own: it
     has the thresholds that were tuned for this model.
@@ -107,7 +107,7 @@ def _answered(
 
 
 def floor(context: StepContext, seed: int) -> float:
-    """What something simple makes of the task."""
+    """Store the predictions of the baseline on test."""
     import numpy as np
 
     from compress.data.splits.prepare_splits import load_prepared
@@ -115,6 +115,6 @@ def floor(context: StepContext, seed: int) -> float:
 
     roles = load_prepared(context.inputs["data"])
     task = roles.info.task_info
-    answers = baseline_predictions(roles.rows("train"), roles.rows("test"), task, seed, roles.documents("test"))
-    np.savez(context.work / ANSWERS_FILE, test=answers)
+    predictions = baseline_predictions(roles.rows("train"), roles.rows("test"), task, seed, roles.documents("test"))
+    np.savez(context.work / ANSWERS_FILE, test=predictions)
     return float(roles.info.counts["train"])
