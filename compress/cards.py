@@ -1,7 +1,7 @@
-"""Cards: what is known about a teacher or a student, as YAML that can be read without Python.
+"""Cards: descriptions of teachers and students, as YAML that can be read without Python.
 
-Cards and recipes come with the package; ``--cards DIR`` puts a folder of one's own (DIR/teachers, DIR/students,
-DIR/recipes) before them. Nothing is downloaded here and torch is not needed.
+Cards and recipes come with the package; ``--cards DIR`` adds a folder of the user's (DIR/teachers, DIR/students,
+DIR/recipes) that takes precedence. Nothing is downloaded here and torch is not needed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 
 
 class Frozen(BaseModel):
-    """Values that do not change, with no key that nobody reads."""
+    """Base of cards: immutable, unknown keys refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -39,11 +39,11 @@ class HubCheckpoint(Frozen):
 
 
 class PackageCheckpoint(Frozen):
-    """Weights that an installed Python package carries."""
+    """Weights contained in an installed Python package."""
 
     package: str
     folder: str
-    """Where they lie, from the folder that packages are installed in."""
+    """Their folder, relative to site-packages."""
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     """The digest of model.safetensors, checked before use."""
 
@@ -65,14 +65,14 @@ Checkpoint = Annotated[
 
 
 class Licence(Frozen):
-    """A licence, and who says so."""
+    """A licence and its source."""
 
     name: str
     source: str
 
 
 class Expected(Frozen):
-    """A published score, as a fraction, with the place where it stands."""
+    """A published score, as a fraction, with its source."""
 
     task: str
     metric: str
@@ -82,7 +82,7 @@ class Expected(Frozen):
 
 
 class NamedCard(Frozen):
-    """What every card says of itself."""
+    """Base of all cards."""
 
     schema_version: Literal[1]
     name: str
@@ -92,7 +92,7 @@ class NamedCard(Frozen):
 
 
 class TeacherCard(NamedCard):
-    """One teacher: where its weights are, how it is fine-tuned best, what to expect of it."""
+    """One teacher: its weights, its best settings for fine-tuning, its expected scores."""
 
     checkpoint: Checkpoint
     family: Annotated[str, AfterValidator(_known_family)]
@@ -102,12 +102,12 @@ class TeacherCard(NamedCard):
     languages: tuple[str, ...] = Field(min_length=1)
     max_length: int = Field(ge=8)
     finetune: Mapping[str, Any] = {}
-    """Settings of a recipe's finetune; the recipe's own come before them."""
+    """Settings of a recipe's finetune; the recipe's own take precedence."""
     expected: tuple[Expected, ...] = ()
 
 
 class Shape(Frozen):
-    """The size of an encoder; what is left out is the teacher's."""
+    """The size of an encoder; keys that are left out are the teacher's."""
 
     layers: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0.0, lt=1.0)]
     """A number of layers, or a share of the teacher's."""
@@ -118,21 +118,21 @@ class Shape(Frozen):
 
 
 class StudentCard(NamedCard):
-    """One student: its shape, how it starts, and what it distils best with."""
+    """One student: its shape, its initial weights, its best settings for distillation."""
 
     shape: Shape
     start: Literal["teacher", "slice", "svd", "random"] | HubCheckpoint
-    """The teacher's own layers, the best parts of them, fresh weights, or a checkpoint of just this shape."""
+    """The teacher's layers, their most important parts, random weights, or a checkpoint of this shape."""
     distill: Mapping[str, Any] = {}
-    """Settings of a recipe's distill; the recipe's own come before them."""
+    """Settings of a recipe's distill; the recipe's own take precedence."""
 
 
 Card = TypeVar("Card", bound=NamedCard)
 
 
 def shipped(kind: Kind) -> list[Path]:
-    """The files of a kind that come with this installation, by name."""
-    # A wheel carries them inside the package; a checkout, and an editable install of it, beside the package.
+    """Return the files of a kind that are part of this installation, by name."""
+    # A wheel has them inside the package; a checkout, and an editable install of it, next to the package.
     packaged, checkout = HERE / "_shipped" / kind, HERE.parent / kind
     if packaged.is_dir():
         return _files(packaged)
@@ -140,45 +140,45 @@ def shipped(kind: Kind) -> list[Path]:
 
 
 def available(kind: Kind, folders: Sequence[Path | str] = ()) -> dict[str, Path]:
-    """Every file of a kind by its name; of two that share one, the first folder's."""
-    found: dict[str, Path] = {}
+    """Return every file of a kind by its name; of two with one name, the first folder's."""
+    files: dict[str, Path] = {}
     for path in [path for folder in folders for path in _files(_cards_folder(folder) / kind)] + shipped(kind):
-        found.setdefault(path.stem, path)
-    return dict(sorted(found.items()))
+        files.setdefault(path.stem, path)
+    return dict(sorted(files.items()))
 
 
 def find_teacher(name: str, folders: Sequence[Path | str] = ()) -> TeacherCard:
-    """The teacher card of this name."""
+    """Return the teacher card of this name."""
     return read_card(_find("teachers", name, folders), TeacherCard)
 
 
 def find_student(name: str, folders: Sequence[Path | str] = ()) -> StudentCard:
-    """The student card of this name."""
+    """Return the student card of this name."""
     return read_card(_find("students", name, folders), StudentCard)
 
 
 def find_recipe(name: str, folders: Sequence[Path | str] = ()) -> Path:
-    """The recipe file of this name."""
+    """Return the recipe file of this name."""
     return _find("recipes", name, folders)
 
 
 def list_teachers(folders: Sequence[Path | str] = ()) -> list[TeacherCard]:
-    """Every teacher card by name."""
+    """Return all teacher cards in order of their names."""
     return [read_card(path, TeacherCard) for path in available("teachers", folders).values()]
 
 
 def list_students(folders: Sequence[Path | str] = ()) -> list[StudentCard]:
-    """Every student card by name."""
+    """Return all student cards in order of their names."""
     return [read_card(path, StudentCard) for path in available("students", folders).values()]
 
 
 def list_recipes(folders: Sequence[Path | str] = ()) -> list[Path]:
-    """Every recipe file by name."""
+    """Return all recipe files in order of their names."""
     return list(available("recipes", folders).values())
 
 
 def read_card(path: Path, card: type[Card]) -> Card:
-    """Read one card and check all of it."""
+    """Read and validate one card."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
@@ -188,17 +188,15 @@ def read_card(path: Path, card: type[Card]) -> Card:
     try:
         read = card.model_validate(content)
     except ValidationError as exc:
-        faults = [_explain(fault["loc"], fault["msg"], card) for fault in exc.errors()]
-        raise UsageError("\n  ".join([f"{path} is no valid {_kind(card)} card:", *faults])) from exc
+        problems = [_explain(error["loc"], error["msg"], card) for error in exc.errors()]
+        raise UsageError("\n  ".join([f"{path} is no valid {_kind(card)} card:", *problems])) from exc
     if read.name != path.stem:
-        raise UsageError(
-            f"{path} calls itself '{read.name}'; a card is found by its file's name, expected '{path.stem}'"
-        )
+        raise UsageError(f"{path} has the name '{read.name}'; a card is named as its file, expected '{path.stem}'")
     return read
 
 
 def locate(checkpoint: PackageCheckpoint, extra: str = "quickstart") -> Path:
-    """The folder of weights inside an installed package, after checking their digest. Nothing of it is imported."""
+    """Return the folder of weights in an installed package after checking their digest; the package is not imported."""
     top, *rest = Path(checkpoint.folder).parts
     spec = importlib.util.find_spec(top)
     if spec is None or not spec.submodule_search_locations:

@@ -10,21 +10,21 @@ from pathlib import Path
 
 from compress import __version__
 from compress.console import Console
-from compress.errors import CompressError, unexpected
+from compress.errors import EXIT_CODES, CompressError, unexpected
 from compress.formats import EXPORTS, describe_bare_files
 from compress.limits import MAX_BATCH, MAX_THREADS
 
 INTERRUPTED = 130
 INTERRUPTED_RUN = "interrupted; finished steps are cached, and the same command resumes there"
 
-EPILOG = """\
+EPILOG = f"""\
 start here:
   compress init                      write a recipe to fill in
   compress plan recipe.yaml          list its steps, and estimate their time
   compress run recipe.yaml           fine-tune, distil, prune, quantize, measure, report, publish
   compress predict winner/ "a text"  use the result
 
-exit codes: 0 ok, 1 failure, 2 bad usage or recipe, 3 gate missed, 130 interrupted
+exit codes: {", ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())}
 """
 
 

@@ -1,6 +1,6 @@
-"""What each command does: call one function of the library, print what it returns.
+"""One handler a command: calls one function of the library and prints its result.
 
-Imports are made where they are used, so that every command loads only what it needs.
+Imports are inside the handlers, so that every command loads only what it needs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def init(options: argparse.Namespace, console: Console) -> None:
 
 
 def ls(options: argparse.Namespace, console: Console) -> None:
-    """List what there is."""
+    """List tasks, cards, recipes, losses, variants or runs."""
     from compress.pipeline.commands.listing import LISTINGS, listing
 
     if options.what is None:
@@ -53,25 +53,25 @@ def ls(options: argparse.Namespace, console: Console) -> None:
 
 
 def plan(options: argparse.Namespace, console: Console) -> None:
-    """Show the long form of a recipe, the state and forecast of its steps, and what stands in the way of a run."""
+    """Show the long form of a recipe, the state and forecast of its steps, and what prevents a run."""
     from compress.pipeline.commands.plan_command import show_plan
     from compress.pipeline.run import prepare
 
-    made = prepare(options.recipe, options.overrides, _options(options))
-    show_plan(made, _options(options), console, calibrated=options.calibrate)
+    planned = prepare(options.recipe, options.overrides, _options(options))
+    show_plan(planned, _options(options), console, calibrated=options.calibrate)
 
 
 def run(options: argparse.Namespace, console: Console) -> None:
     """Run a recipe and show its ledger."""
     from compress.pipeline.run import execute, prepare
 
-    made = prepare(options.recipe, options.overrides, _options(options))
+    planned = prepare(options.recipe, options.overrides, _options(options))
     if options.dry_run:
         from compress.pipeline.commands.plan_command import show_plan
 
-        show_plan(made, _options(options), console, here=True)
+        show_plan(planned, _options(options), console, here=True)
         return
-    result = execute(made, _options(options), console)
+    result = execute(planned, _options(options), console)
     if result.report is not None:
         _show(result.report, result.folder, console)
     result.raise_for_failures()
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
 
 
 def clean(options: argparse.Namespace, console: Console) -> None:
-    """Remove steps that no run names."""
+    """Remove cached steps that no run uses."""
     from compress.pipeline.commands.clean import clean as remove
 
     rows = remove(options.runs, dry_run=options.dry_run)
@@ -92,20 +92,20 @@ def clean(options: argparse.Namespace, console: Console) -> None:
 
 
 def report(options: argparse.Namespace, console: Console) -> None:
-    """Show a finished run's ledger again and draw its report anew."""
+    """Show a finished run's ledger again, and write its report pages again."""
     from compress.pipeline.commands.listing import run_folder
     from compress.report.pages.render import write_pages
     from compress.report.report_schema import read_report
 
     folder = run_folder(options.run, options.runs)
-    facts = read_report(folder)
+    finished = read_report(folder)
     if folder.is_dir():
-        write_pages(folder, facts)
-    _show(facts, folder, console)
+        write_pages(folder, finished)
+    _show(finished, folder, console)
 
 
 def bench(options: argparse.Namespace, console: Console) -> None:
-    """Time models side by side."""
+    """Compare the speed of models."""
     from compress.measure.bench.bench_command import bench_and_show
 
     names = ("targets", "grid", "callers", "rounds", "seconds", "budget", "texts", "against", "output", "limits")
@@ -113,7 +113,7 @@ def bench(options: argparse.Namespace, console: Console) -> None:
 
 
 def export(options: argparse.Namespace, console: Console) -> None:
-    """Export a model folder, and quantize it if asked."""
+    """Export a model folder, and quantize it if a method is given."""
     from compress.pipeline.commands.export_command import export_folder
 
     info = export_folder(options.model, options.to, options.form, options.quantize, console=console)
@@ -129,21 +129,21 @@ def publish(options: argparse.Namespace, console: Console) -> None:
     from compress.report.report_schema import read_report
 
     folder = run_folder(options.run, options.runs)
-    facts = read_report(folder)
-    place = publish_winners(folder, facts, Publish(to=options.to, name=options.name), console, options.target)
+    finished = read_report(folder)
+    entry = publish_winners(folder, finished, Publish(to=options.to, name=options.name), console, options.target)
     if options.hub:
         from compress.publish.hub_push import push
 
-        console.note(f"pushed: {push(place, options.hub)}")
-    console.data({"published": str(place)}, str(place))
+        console.note(f"pushed: {push(entry, options.hub)}")
+    console.data({"published": str(entry)}, str(entry))
 
 
 def pull(options: argparse.Namespace, console: Console) -> None:
     """Download a published model."""
     from compress.publish.pull import pull as fetch
 
-    place = fetch(options.source, options.to or Path(options.source.rstrip("/").rpartition("/")[2]))
-    console.data({"folder": str(place)}, f"{place}: every file has its published digest")
+    target = fetch(options.source, options.to or Path(options.source.rstrip("/").rpartition("/")[2]))
+    console.data({"folder": str(target)}, f"{target}: every file has its published digest")
 
 
 def verify(options: argparse.Namespace, console: Console) -> None:
@@ -157,7 +157,7 @@ def verify(options: argparse.Namespace, console: Console) -> None:
 
 
 def predict(options: argparse.Namespace, console: Console) -> None:
-    """Texts in, answers out."""
+    """Predict texts."""
     from compress.publish.damage_check import find_damage
     from compress.runtime.predict_command import predict_and_show
     from compress.runtime.predictor import Placement
@@ -170,7 +170,7 @@ def predict(options: argparse.Namespace, console: Console) -> None:
 
 
 def doctor(options: argparse.Namespace, console: Console) -> int:
-    """Say what works here and what does not."""
+    """Check what works on this machine."""
     from compress.doctor import doctor_rows
 
     rows = doctor_rows(options.runs)
@@ -179,7 +179,7 @@ def doctor(options: argparse.Namespace, console: Console) -> int:
 
 
 def _show(report: Report, folder: Path, console: Console) -> None:
-    """The ledger of each target, then the winners."""
+    """Show the ledger of each target, then the winners."""
     from compress.report.tables.ledger_tables import ledger_table
 
     if console.format == "json":
@@ -191,9 +191,9 @@ def _show(report: Report, folder: Path, console: Console) -> None:
             console.table(table.rows, table.columns, title=f"{report.name} on {target.title}")
     run = folder if folder.is_dir() else folder.parent
     for verdict in report.verdicts:
-        place = run / "winner" / verdict.target
-        told = f"{verdict.target}: {verdict.winner or 'no winner'}: {verdict.why}"
-        console.line(told if console.format == "human" else str(place if verdict.winner else ""))
+        winner = run / "winner" / verdict.target
+        summary = f"{verdict.target}: {verdict.winner or 'no winner'}: {verdict.why}"
+        console.line(summary if console.format == "human" else str(winner if verdict.winner else ""))
     for remark in report.remarks:
         console.note(remark)
     if folder.is_dir():

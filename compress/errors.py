@@ -1,7 +1,7 @@
-"""Every failure a user can meet: one tree, each with a message, a hint and an exit code.
+"""All errors that users see: one tree, each with a message, a hint and an exit code.
 
-A message says what went wrong, what was there, what was expected and the nearest valid name; the hint says what to
-type. Only ``cli.py`` turns these into an exit.
+A message says what went wrong, what was given, what was expected and the nearest valid name; the hint says what to
+type. Only ``cli.py`` turns these into an exit. Exit codes: `EXIT_CODES`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+EXIT_CODES = {0: "ok", 1: "failure", 2: "bad usage or recipe", 3: "gate missed", 130: "interrupted"}
+
 
 class CompressError(Exception):
-    """A failure that is told in one message, without a traceback."""
+    """A failure that is reported as one message, without a traceback."""
 
     exit_code = 1
 
@@ -26,12 +28,12 @@ class CompressError(Exception):
 
     @property
     def full_message(self) -> str:
-        """The message with its hint, where both must stand in one line."""
+        """The message with its hint, in one line."""
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
 class UsageError(CompressError):
-    """A command or option that cannot be meant as it stands."""
+    """An invalid command, option or recipe."""
 
     exit_code = 2
 
@@ -41,19 +43,19 @@ class DataError(CompressError):
 
 
 class ModelError(CompressError):
-    """A model that cannot be found, read, built or changed as asked."""
+    """A model that cannot be found, read, built or changed as requested."""
 
 
 class DeviceUnavailable(ModelError):
-    """A device that this machine, or this build of a runtime, does not have: what needs it was not measured."""
+    """A device that this machine, or this build of a runtime, does not have."""
 
 
 class OutOfMemory(ModelError):
-    """A batch, or a model, that does not fit in the memory there is."""
+    """A batch or a model that does not fit in memory."""
 
 
 class MissingExtra(CompressError):
-    """An optional library is not installed; the message names the extra that brings it."""
+    """An optional library is not installed; the message names the extra that contains it."""
 
     def __init__(self, library: str, extra: str) -> None:
         super().__init__(
@@ -68,37 +70,37 @@ class GateMissed(CompressError):
     exit_code = 3
 
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What the system says where a disk, a user's share of it or a file may grow no further."""
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Error numbers of a full disk, an exceeded quota and a file that reached its limit."""
 
 
 def unexpected(error: Exception) -> CompressError:
-    """What nobody caught, as one message; a full disk is told as such, whichever library ran into it."""
-    told = f"{type(error).__name__}: {error}"
-    if any(os.strerror(number) in told for number in FULL):
+    """Return an unexpected exception as one message; a full disk is reported as such, whichever library met it."""
+    text = f"{type(error).__name__}: {error}"
+    if any(os.strerror(number) in text for number in DISK_FULL):
         return CompressError(
             f"a file could not be written: {error}",
-            hint="make room; the same command again goes on from what stands, a training from its last checkpoint",
+            hint="free some disk space; the same command then resumes from finished steps and the last checkpoint",
         )
-    return CompressError(f"unexpected failure: {told}", hint="COMPRESS_DEBUG=1 shows where; please report it")
+    return CompressError(f"unexpected failure: {text}", hint="COMPRESS_DEBUG=1 shows where; please report it")
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One fault in a recipe: where (a key path), what, and what would be right."""
+    """One problem of a recipe: its key path, and a message with what is expected."""
 
     path: tuple[str | int, ...]
     message: str
     line: int | None = None
 
     def __str__(self) -> str:
-        """Read as ``line 4, distill.soft_labl: unknown key; did you mean soft_label?``."""
+        """Return ``line 4, distill.soft_labl: unknown key; did you mean soft_label?``."""
         key = ".".join(str(part) for part in self.path) or "recipe"
         return f"line {self.line}, {key}: {self.message}" if self.line else f"{key}: {self.message}"
 
 
 class RecipeError(UsageError):
-    """All faults of a recipe at once."""
+    """All problems of a recipe at once."""
 
     def __init__(self, source: str, problems: Iterable[Problem]) -> None:
         self.problems = list(problems)
@@ -108,18 +110,18 @@ class RecipeError(UsageError):
 
 
 def first_error(error: Any) -> str:
-    """What a pydantic error says of the first fault, without its library's own words around it."""
+    """Return the location and message of a pydantic error's first entry."""
     first = error.errors()[0]
     return f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg'].removeprefix('Value error, ')}"
 
 
 def pluralize(count: int, one: str) -> str:
-    """`1 choice`, `1,204 choices`."""
+    """Return `1 choice`, `1,204 choices`."""
     return f"{count:,} {one}" if count == 1 else f"{count:,} {one}s"
 
 
 def format_bytes(count: float) -> str:
-    """Bytes of memory or of a disk: `2.0 GiB`, `15 bytes`."""
+    """Format a number of bytes: `2.0 GiB`, `15 bytes`."""
     for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if count >= unit:
             return f"{count / unit:,.1f} {name}"
@@ -127,7 +129,7 @@ def format_bytes(count: float) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: the closest known one, and all of them while they are few."""
+    """Return the end of a message about an unknown name: the closest known one, and all of them if they are few."""
     names = sorted(map(str, known))
     close = difflib.get_close_matches(name, names, n=1)
     guess = f"; did you mean {close[0]}?" if close else ""

@@ -1,4 +1,4 @@
-"""Where a teacher or student comes from, and its identity in fingerprints: contents, never paths."""
+"""Sources of models (cards, folders, hub ids) and their identity in fingerprints: contents, never paths."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from compress.cards import PackageCheckpoint, available, find_student, find_teac
 from compress.errors import CompressError, ModelError, UsageError, nearest
 from compress.model_info import combined_digest, digests, file_digest, find_info
 
-Found = TypeVar("Found")
+Location = TypeVar("Location")
 
 HUB_ID = re.compile(r"^(?!.*(?:--|\.\.))\w(?:[\w.-]*\w)?/\w(?:[\w.-]*\w)?(@[\w./-]+)?\Z", re.ASCII)
 """`owner/name` or `owner/name@revision`, each starting and ending with a letter or digit, as the hub has them."""
 
 MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
-"""What of a model folder is read: configuration, tokenizer, weights."""
+"""The files of a model folder: configuration, tokenizer, weights."""
 
 
-TOLD_FILES = ("step.json", "trainer_state.json")
-"""What tells of how a model came about and is no part of it."""
+RECORD_FILES = ("step.json", "trainer_state.json")
+"""Records of how a model was made, which are no part of it."""
 
 
 def source_kind(
     source: str, kind: Literal["teachers", "students"], cards: Sequence[Path] = ()
 ) -> Literal["card", "folder", "hub"]:
-    """Tell what ``source`` names: a card comes first, `./name` always means a folder."""
+    """Return what ``source`` names: a card takes precedence, `./name` always means a folder."""
     known = available(kind, cards)
     if source in known:
         return "card"
@@ -46,16 +46,16 @@ def source_kind(
 
 
 def folder_of(
-    source: str, revision: str | None, cards: Sequence[Path], from_hub: Callable[[str, str], Found]
-) -> Path | Found:
-    """Where the files of a teacher card, a folder's path or a hub id lie.
+    source: str, revision: str | None, cards: Sequence[Path], from_hub: Callable[[str, str], Location]
+) -> Path | Location:
+    """Return the folder of a teacher card, a path or a hub id.
 
     A package's weights are checked against their digest; of a repository on the hub ``from_hub`` tells.
     """
-    place = source_kind(source, "teachers", cards)
-    if place == "folder":
+    named = source_kind(source, "teachers", cards)
+    if named == "folder":
         return Path(source).expanduser()
-    if place == "hub":
+    if named == "hub":
         return from_hub(*hub_address(source, revision))
     checkpoint = find_teacher(source, cards).checkpoint
     if isinstance(checkpoint, PackageCheckpoint):
@@ -84,11 +84,11 @@ def cached_checkpoint(name: str, revision: str) -> Path | None:
 def identity(
     source: str, revision: str | None, cards: Sequence[Path] = (), kind: Literal["teachers", "students"] = "teachers"
 ) -> dict[str, Any]:
-    """What makes two sources the same model: hub id and revision, a digest of weights, or a digest of files."""
-    place = source_kind(source, kind, cards)
-    if place == "folder":
+    """Return what identifies a model: hub id and revision, a digest of weights, or a digest of files."""
+    named = source_kind(source, kind, cards)
+    if named == "folder":
         return {"digest": _digest(Path(source).expanduser())}
-    if place == "hub":
+    if named == "hub":
         name, chosen = hub_address(source, revision)
         return {"hub": name, "revision": chosen}
     checkpoint = find_teacher(source, cards).checkpoint if kind == "teachers" else find_student(source, cards).start
@@ -100,23 +100,23 @@ def identity(
 
 
 def hub_address(source: str, revision: str | None = None) -> tuple[str, str]:
-    """The repository and revision that a hub id means."""
+    """Return the repository and revision of a hub id."""
     name, _, pinned = source.partition("@")
     return name, revision or pinned or "main"
 
 
 def folder_identity(source: str) -> dict[str, Any]:
-    """What makes two folders the same model, whatever its form: a digest of all their files."""
+    """Return what identifies a model folder of any format: a digest of all its files."""
     folder = Path(source).expanduser()
     if not folder.is_dir():
         raise UsageError(f"there is no folder {source}.")
-    told = {name: digest for name, digest in digests(folder).items() if name not in TOLD_FILES}
-    return {"digest": combined_digest(told)}
+    files = {name: digest for name, digest in digests(folder).items() if name not in RECORD_FILES}
+    return {"digest": combined_digest(files)}
 
 
 def model_files(folder: Path) -> list[Path]:
-    """The files that make a model of a folder, or a UsageError where it is none."""
-    files = sorted({path for pattern in MODEL_FILES for path in folder.glob(pattern) if path.name not in TOLD_FILES})
+    """Return the files of a model folder; raise UsageError where it is none."""
+    files = sorted({path for pattern in MODEL_FILES for path in folder.glob(pattern) if path.name not in RECORD_FILES})
     if not any(path.name == "config.json" for path in files):
         raise UsageError(f"{folder} is no model folder: it has no config.json.")
     return files

@@ -128,7 +128,7 @@ def test_all_faults_of_a_card_are_told_at_once(folder):
     [
         ("a: [", "cannot be read as YAML"),
         ("- a", "holds list, expected keys and values"),
-        ({**TEACHER, "name": "other"}, "calls itself 'other'"),
+        ({**TEACHER, "name": "other"}, "has the name 'other'"),
         ({**TEACHER, "schema_version": 2}, "schema_version"),
         ({**TEACHER, "checkpoint": "bert"}, "checkpoint"),
     ],

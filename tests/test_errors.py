@@ -17,7 +17,7 @@ def test_a_full_disk_is_told_whoever_meets_it(error):
     found = unexpected(error)
     assert "could not be written" in found.message
     assert "No space left on device" in found.message
-    assert "make room" in found.hint
+    assert "free some disk space" in found.hint
 
 
 def test_what_nobody_knows_is_told_with_its_type():

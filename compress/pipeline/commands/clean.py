@@ -1,4 +1,4 @@
-"""Remove what no run names: steps, finished or half built."""
+"""`compress clean`: removes cached steps, finished or partial, that no run uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOCK_FILE = "lock.json"
 
 
 def clean(runs: Path, *, dry_run: bool = False) -> list[dict[str, Any]]:
-    """Remove every step folder below ``runs`` that no run's lock.json names; what a living process holds stays."""
+    """Remove every step folder below ``runs`` that no run's lock.json names and no process is using."""
     store = StepStore(runs)
     named = _named(runs)
     rows = []
@@ -31,7 +31,7 @@ def clean(runs: Path, *, dry_run: bool = False) -> list[dict[str, Any]]:
 
 
 def _named(runs: Path) -> set[str]:
-    """The step folders that runs name; a lock that cannot be read stops everything, for it may name any of them."""
+    """Return the step folders that runs name; a lock that cannot be read stops everything, since it may name any."""
     named: set[str] = set()
     for lock in runs.glob(f"*/{LOCK_FILE}"):
         named |= named_steps(lock)
@@ -39,7 +39,7 @@ def _named(runs: Path) -> set[str]:
 
 
 def named_steps(lock: Path) -> set[str]:
-    """The folders of the steps that a run's lock names, those of an earlier run whose report still stands with them."""
+    """Return the step folders that a run's lock names, and those of an earlier run whose report still exists."""
     try:
         content = json.loads(lock.read_bytes())
         return {*content["steps"].values(), *content.get("earlier", ())}
@@ -52,12 +52,12 @@ def named_steps(lock: Path) -> set[str]:
 
 def _finished(store: StepStore) -> list[tuple[Path, str]]:
     folders = [path for path in sorted(store.steps.glob("*")) if path.is_dir() and not path.name.startswith(".")]
-    return [(folder, "no run names it") for folder in folders]
+    return [(folder, "no run uses it") for folder in folders]
 
 
 def _partial(store: StepStore) -> list[tuple[Path, str]]:
     return [
-        (folder, "half built, and no run names it")
+        (folder, "unfinished, and no run uses it")
         for folder in sorted((store.steps / ".partial").glob("*"))
         if folder.is_dir()
     ]

@@ -1,4 +1,4 @@
-"""`compress export`: one model folder into a variant's folder, outside any run."""
+"""`compress export`: exports a model folder outside any run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `compress init` writes: the shortest recipe that runs, with the keys one looks for next as comments."""
+"""`compress init`: writes the shortest recipe that runs, with further keys as comments."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from compress.tasks import KINDS
 from compress.tasks.presets import KIND_DEFAULTS, NAMED_TASKS
 
 TEMPLATE = """\
-# compress plan {path}     what will run, with every default
-# compress run {path}      run it; run it again to go on where it stopped
+# compress plan {path}     list the steps, with every default
+# compress run {path}      run them; run it again to resume
 {task}
 teacher: {teacher}          # a card (compress ls teachers), a folder, or a hub id owner/name@revision
 finetune: {{epochs: 3}}
@@ -32,10 +32,10 @@ targets: [cpu]            # or {{device: cpu, threads: 4, batch: 8}}, or cuda
 publish: zoo/
 """
 
-OF_DATA = {
+DATA_SETTINGS = {
     "range": "  range: [0.0, 1.0]       # the labels of two texts that have nothing in common, and that mean the same"
 }
-"""Settings that only the one who knows the rows can give, each as its default's line."""
+"""Settings that depend on the rows, each as the line of its default."""
 
 
 def write_starter(
@@ -50,9 +50,9 @@ def write_starter(
     student: str,
     cards: Sequence[Path] = (),
 ) -> Path:
-    """Write a recipe that loads and whose files have its columns; nothing that is there is overwritten."""
+    """Write a valid recipe whose files have its columns; existing files are not overwritten."""
     if path.exists():
-        raise UsageError(f"{path} is there already.", hint="give another name, or delete it first")
+        raise UsageError(f"{path} already exists.", hint="give another name, or delete it first")
     if task is not None and task not in NAMED_TASKS:
         raise UsageError(
             f"no task is called '{task}'{nearest(task, NAMED_TASKS)}", hint="or --train FILE for your own rows"
@@ -60,7 +60,7 @@ def write_starter(
     if kind is not None and kind not in KINDS:
         raise UsageError(f"no task kind is called '{kind}'{nearest(kind, KINDS)}")
     if train is None and task is None and (kind or text or label):
-        raise UsageError("--train FILE is missing: a kind and its columns are about rows of your own.")
+        raise UsageError("--train FILE is missing: a kind and its columns need a file of your own rows.")
     source_kind(teacher, "teachers", cards)
     if student not in available("students", cards):
         source_kind(student, "students", cards)
@@ -73,7 +73,7 @@ def write_starter(
 
 
 def _task(task: str | None, train: str | None, text: Sequence[str] | None, label: str | None, kind: str | None) -> str:
-    """The recipe's task: a named one, the user's own file, or the one that needs no data."""
+    """Return the recipe's task: a named one, the user's own file, or the one that needs no data."""
     own = {"kind": kind, "text": list(text) if text else None, "label": label}
     own = {key: value for key, value in own.items() if value is not None}
     if train is None and not own:
@@ -82,10 +82,10 @@ def _task(task: str | None, train: str | None, text: Sequence[str] | None, label
     section.update(own)
     if train:
         section["data"] = {"train": train, **({} if task else {"test_share": 0.1})}
-    found = yaml.safe_dump({"task": section}, sort_keys=False, default_flow_style=None, allow_unicode=True).strip()
-    return "\n".join([found, *(line for name, line in OF_DATA.items() if name in _settings(task, section))])
+    lines = yaml.safe_dump({"task": section}, sort_keys=False, default_flow_style=None, allow_unicode=True).strip()
+    return "\n".join([lines, *(line for name, line in DATA_SETTINGS.items() if name in _settings(task, section))])
 
 
 def _settings(task: str | None, section: Mapping[str, Any]) -> tuple[str, ...]:
-    """The settings that the kind of a user's own rows reads; a named task gives them itself."""
+    """Return the settings that the kind of a user's own rows needs; a named task gives them itself."""
     return () if task else KINDS[section["kind"]].settings

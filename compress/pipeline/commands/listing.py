@@ -1,4 +1,4 @@
-"""What `compress ls` shows: the tables and cards of this installation, and the runs on this machine."""
+"""`compress ls`: lists the tables and cards of this installation, and the runs on this machine."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ Rows = list[dict[str, Any]]
 
 
 def listing(what: str, options: argparse.Namespace) -> Rows:
-    """The rows of one list, each with a `name`."""
+    """Return the rows of one list, each with a `name`."""
     return LISTINGS[what](options)
 
 
 def run_folder(name: str, runs: Path) -> Path:
-    """A run's folder from its name, its path or its report.json."""
+    """Return a run's folder from its name, its path or its report.json."""
     path = Path(name)
     if path.is_file() or (path / REPORT_FILE).is_file():
         return path
     if (runs / name / REPORT_FILE).is_file():
         return runs / name
-    known = [found.parent.name for found in runs.glob(f"*/{REPORT_FILE}")]
+    known = [report.parent.name for report in runs.glob(f"*/{REPORT_FILE}")]
     raise UsageError(f"no finished run is called '{name}' in {runs}{nearest(name, known)}", hint="compress ls runs")
 
 
@@ -101,7 +101,7 @@ def _losses(options: argparse.Namespace) -> Rows:
         {
             "name": name,
             "by default": "yes" if name in DEFAULT_LOSSES.chosen() else "",
-            "knobs": _knobs(name),
+            "knobs": _settings(name),
             "needs": list(loss.needs),
             "about": loss.about,
         }
@@ -109,17 +109,17 @@ def _losses(options: argparse.Namespace) -> Rows:
     ]
 
 
-def _knobs(loss: str) -> list[str]:
-    """Each with what it may be, or with what it is where nobody says: `form: kl|mse|decoupled`, `others: 8`."""
+def _settings(loss: str) -> list[str]:
+    """Return a loss's settings with their choices or their default: `form: kl|mse|decoupled`, `others: 8`."""
     section = next(
         each
         for each in schema_lookup.alternatives(Losses.model_fields[loss].annotation)
         if schema_lookup.is_model(each)
     )
-    return [_knob(name, field) for name, field in section.model_fields.items() if name != "weight"]
+    return [_setting(name, field) for name, field in section.model_fields.items() if name != "weight"]
 
 
-def _knob(name: str, field: FieldInfo) -> str:
+def _setting(name: str, field: FieldInfo) -> str:
     default = field.default
     if isinstance(default, str):
         return f"{name}: {schema_lookup.described(field.annotation).replace(' or ', ', ').replace(', ', '|')}"
