@@ -52,7 +52,7 @@ def write(path: Path, rows: Sequence[dict[str, object]]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "rows"), [("multiple_choice", choices), ("ranking", candidates)])
-def test_the_whole_pipeline(kind: str, rows: Callable[[int], list[dict[str, object]]], tmp_path: Path) -> None:
+def test_pipeline_runs_end_to_end(kind: str, rows: Callable[[int], list[dict[str, object]]], tmp_path: Path) -> None:
     write(tmp_path / "train.jsonl", rows(60))
     write(tmp_path / "test.jsonl", rows(30))
     write_tiny_model(tmp_path / "teacher", "bert")

@@ -62,7 +62,7 @@ def run(kind: str, folder: Path, train: Sequence[dict[str, Any]], test: Sequence
 
 
 @pytest.mark.slow
-def test_similarity_through_the_whole_pipeline(tmp_path: Path) -> None:
+def test_similarity_pipeline_runs_end_to_end(tmp_path: Path) -> None:
     made = run("similarity", tmp_path, pairs(60), pairs(30), more=", range: [0, 5]", student=", embedding: 16")
     report = read_report(made)
     assert [row.status for row in report.rows] == ["ok"] * 9
@@ -77,7 +77,7 @@ def test_similarity_through_the_whole_pipeline(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_retrieval_through_the_whole_pipeline(tmp_path: Path) -> None:
+def test_retrieval_pipeline_runs_end_to_end(tmp_path: Path) -> None:
     made = run("retrieval", tmp_path, questions(60), questions(30), more=", hard_negatives: 1")
     report = read_report(made)
     assert [row.status for row in report.rows] == ["ok"] * 9

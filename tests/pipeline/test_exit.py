@@ -1,4 +1,4 @@
-"""What a run without a winner ends with: a gate that was missed, or models that could not be timed."""
+"""The exit code of a run without a winner: missed gate, or nothing timed."""
 
 from pathlib import Path
 

@@ -8,13 +8,13 @@ def test_equal_settings_in_any_order_have_one_fingerprint() -> None:
     assert first == second
 
 
-def test_every_part_counts() -> None:
+def test_every_part_changes_the_fingerprint() -> None:
     base = fingerprint("distill", {"a": 1}, {"data": "x"})
     assert base != fingerprint("recover", {"a": 1}, {"data": "x"})
     assert base != fingerprint("distill", {"a": 2}, {"data": "x"})
     assert base != fingerprint("distill", {"a": 1}, {"data": "z"})
 
 
-def test_checkpoint_intervals_do_not_count() -> None:
+def test_checkpoint_intervals_do_not_change_the_fingerprint() -> None:
     assert hashed_settings(Finetune()) == hashed_settings(Finetune(checkpoint=Checkpoints(minutes=1, steps=7)))
     assert hashed_settings(Distill()) != hashed_settings(Distill(temperature=2.0))

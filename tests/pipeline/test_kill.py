@@ -1,4 +1,4 @@
-"""`kill -9` in the middle of each step: the same command goes on and ends with the same weights."""
+"""After `kill -9` inside any step the same command resumes and ends with the same weights."""
 
 import json
 import os

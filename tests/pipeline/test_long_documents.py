@@ -21,7 +21,7 @@ def write_long_rows(path: Path, count: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("long", ["mean", "max", "attention"])
-def test_windows_go_through_the_whole_pipeline(long: str, tmp_path: Path) -> None:
+def test_windows_run_end_to_end(long: str, tmp_path: Path) -> None:
     recipe = write_tiny_recipe(tmp_path)
     for role, count in (("train", 120), ("test", 60)):
         write_long_rows(tmp_path / f"{role}.csv", count)
@@ -36,7 +36,7 @@ def test_windows_go_through_the_whole_pipeline(long: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_what_is_cut_is_told_by_role(tmp_path: Path) -> None:
+def test_report_has_the_truncated_share_of_each_role(tmp_path: Path) -> None:
     recipe = write_tiny_recipe(tmp_path)
     for role, count in (("train", 120), ("test", 60)):
         write_long_rows(tmp_path / f"{role}.csv", count)

@@ -1,4 +1,4 @@
-"""Publishing the same run twice, and telling where its winner is."""
+"""Publishing a run again, and printing the folder of its winner."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from compress.recipe.schema import Publish
 from compress.report.report_schema import read_report
 
 
-def test_another_targets_winner_takes_the_place_of_what_was_published(finished_run: Path, tmp_path: Path) -> None:
+def test_publishing_another_targets_winner_replaces_the_entry(finished_run: Path, tmp_path: Path) -> None:
     facts, settings = read_report(finished_run), Publish(to=str(tmp_path / "zoo"))
     other = facts.model_copy(
         update={
@@ -34,7 +34,7 @@ def test_another_targets_winner_takes_the_place_of_what_was_published(finished_r
         assert (read_info(place).made_by == "phone") == (target == "phone")
 
 
-def test_an_unknown_target_is_refused_where_a_winner_is_published_already(finished_run, tmp_path, capsys) -> None:
+def test_publish_refuses_an_unknown_target(finished_run, tmp_path, capsys) -> None:
     command = ["publish", "tiny", "--runs", str(finished_run.parent / "runs"), "--to", str(tmp_path / "zoo")]
     assert main(command) == 0
     assert main([*command, "--target", "cuda"]) == 2
@@ -42,6 +42,6 @@ def test_an_unknown_target_is_refused_where_a_winner_is_published_already(finish
 
 
 @pytest.mark.parametrize("name", [".", "report.json"])
-def test_quiet_tells_where_the_winner_is(name: str, finished_run: Path, capsys) -> None:
+def test_quiet_report_prints_the_winners_folder(name: str, finished_run: Path, capsys) -> None:
     assert main(["report", str(finished_run / name), "--format", "quiet"]) == 0
     assert Path(capsys.readouterr().out.strip()).is_dir()

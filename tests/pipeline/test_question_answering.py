@@ -48,7 +48,7 @@ def articles(count: int) -> dict[str, object]:
 
 
 @pytest.mark.slow
-def test_the_whole_pipeline(tmp_path: Path) -> None:
+def test_pipeline_runs_end_to_end(tmp_path: Path) -> None:
     for role, count in (("train", 40), ("test", 20)):
         (tmp_path / f"{role}.json").write_text(json.dumps(articles(count)), encoding="utf-8")
     write_tiny_model(tmp_path / "teacher", "bert")

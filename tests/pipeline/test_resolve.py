@@ -28,7 +28,7 @@ def write_cards(folder: Path, teacher: str = "{epochs: 7, batch_size: 8}") -> Pa
     return folder
 
 
-def test_what_a_card_knows_is_below_what_the_recipe_says(tmp_path: Path) -> None:
+def test_recipe_settings_override_those_of_the_card(tmp_path: Path) -> None:
     cards = [write_cards(tmp_path)]
     made = resolve(recipe(teacher="mine", finetune={"epochs": 1}, student="small"), cards)
     assert made.finetune
@@ -44,7 +44,7 @@ def test_what_a_card_knows_is_below_what_the_recipe_says(tmp_path: Path) -> None
     )
 
 
-def test_a_cards_short_form_is_below_the_recipes_too(tmp_path: Path) -> None:
+def test_recipe_overrides_a_short_form_of_the_card(tmp_path: Path) -> None:
     cards = write_cards(tmp_path)
     path = cards / "students" / "small.yaml"
     path.write_text(path.read_text().replace("losses: {soft_label: 2.0}", "soft_label: 2.0"))
@@ -71,7 +71,7 @@ def test_a_checkpoint_of_the_shape_becomes_the_source() -> None:
     assert made.student.source == "huawei-noah/TinyBERT_General_4L_312D"
 
 
-def test_parts_that_are_left_out_stay_out() -> None:
+def test_disabled_sections_stay_disabled() -> None:
     made = resolve(recipe(finetune=False, distill=False, student="half-depth"))
     assert made.finetune is False
     assert made.distill is False

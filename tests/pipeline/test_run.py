@@ -1,4 +1,4 @@
-"""The finished tiny run, and what happens when it is run again with something changed."""
+"""A finished tiny run, and runs of it with changed settings or data."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ from compress.report.report_schema import read_report
 
 @pytest.fixture
 def copy(finished_run: Path, tmp_path: Path) -> Path:
-    """A copy of the finished run that a test may change; its recipe stands beside it."""
+    """A copy of the finished run that a test may change; with its recipe."""
     shutil.copytree(finished_run.parent, tmp_path / "copy", symlinks=True)
     return tmp_path / "copy"
 
@@ -33,7 +33,7 @@ def rerun(folder: Path, *arguments: str) -> tuple[int, list[str]]:
     return code, [step for step, event in events(folder)[before:] if event == "finished"]
 
 
-def test_the_run_folder_holds_what_was_promised(finished_run: Path) -> None:
+def test_run_folder_has_the_documented_files(finished_run: Path) -> None:
     names = {path.name for path in finished_run.iterdir()}
     assert {"recipe.yaml", "lock.json", "events.jsonl", "report.json", "report.md", "report.html", "winner"} <= names
 
@@ -61,7 +61,7 @@ def test_lineage_leads_from_the_winner_to_the_data(finished_run: Path) -> None:
     assert info.recipe["student"]["layers"] == 1
 
 
-def test_no_path_of_this_machine_is_told(finished_run: Path) -> None:
+def test_published_files_contain_no_local_paths(finished_run: Path) -> None:
     published = finished_run.parent / "zoo" / "tiny"
     told = [
         path
@@ -71,11 +71,11 @@ def test_no_path_of_this_machine_is_told(finished_run: Path) -> None:
     assert told == []
 
 
-def test_nothing_changed_nothing_runs(copy: Path) -> None:
+def test_unchanged_run_skips_every_step(copy: Path) -> None:
     assert rerun(copy) == (0, [])
 
 
-def test_a_changed_setting_runs_what_depends_on_it_and_nothing_else(copy: Path) -> None:
+def test_changed_setting_reruns_only_dependent_steps(copy: Path) -> None:
     code, ran = rerun(copy, "--set", "prune.ffn=0.25", "--until", "score")
     assert code == 0
     assert {"cut", "recover"} <= set(ran)
@@ -83,14 +83,14 @@ def test_a_changed_setting_runs_what_depends_on_it_and_nothing_else(copy: Path) 
     assert not {"data", "finetune", "distill", "floor", "score-student-onnx-fp32-cpu-b32"} & set(ran)
 
 
-def test_checkpoint_intervals_and_paths_change_nothing(copy: Path) -> None:
+def test_checkpoint_intervals_and_paths_rerun_no_training(copy: Path) -> None:
     moved = copy / "elsewhere.csv"
     (copy / "train.csv").rename(moved)
     code, ran = rerun(copy, "--set", "finetune.checkpoint.steps=3", "--set", f"task.data.train={moved}")
     assert (code, ran) == (0, ["package", "report", "publish"])  # these contain the recipe with the names of files
 
 
-def test_changed_contents_run_everything(copy: Path) -> None:
+def test_changed_data_reruns_everything(copy: Path) -> None:
     with (copy / "train.csv").open("a") as stream:
         stream.write("one more sunny day,sunny\n")
     # The recipe of the copy names the files of the original, so the copy's are named here.
@@ -98,20 +98,20 @@ def test_changed_contents_run_everything(copy: Path) -> None:
     assert (code, ran) == (0, ["data", "finetune"])
 
 
-def test_from_runs_a_step_and_what_needs_it_again(copy: Path) -> None:
+def test_from_reruns_a_step_and_its_dependents(copy: Path) -> None:
     code, ran = rerun(copy, "--from", "quantize-pruned-onnx-int8", "--until", "score")
     assert code == 0
     assert ran == ["quantize-pruned-onnx-int8", "score-pruned-onnx-int8-cpu-b1"]
 
 
-def test_a_damaged_step_is_made_again(copy: Path) -> None:
+def test_damaged_step_is_rerun(copy: Path) -> None:
     (next((copy / "runs" / ".steps").glob("floor-*")) / "step.json").write_text("{")
     code, ran = rerun(copy)
     assert code == 0
     assert "floor" in ran
 
 
-def test_a_missed_gate_exits_with_3_and_leaves_the_report(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missed_gate_exits_with_3_and_writes_the_report(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # Every class may lose nothing and strictly so: no noisy tiny model passes.
     code, _ = rerun(copy, "--set", "gate.max_drop=0", "--set", "gate.strict=true", "--set", "quantize.max_drop=0")
     report = read_report(copy / "runs" / "tiny")
@@ -122,13 +122,13 @@ def test_a_missed_gate_exits_with_3_and_leaves_the_report(copy: Path, capsys: py
         assert code == 0
 
 
-def test_an_unknown_step_names_those_there_are(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_step_names_the_nearest_step(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert rerun(copy, "--from", "distil")[0] == 2
     assert "did you mean distill" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_a_failed_variant_leaves_the_rest(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_variant_does_not_end_the_run(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from compress.errors import ModelError
     from compress.variants import Variant
 
@@ -149,7 +149,7 @@ def test_a_failed_variant_leaves_the_rest(copy: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
-def test_a_failed_training_leaves_what_does_not_depend_on_it(
+def test_failed_training_does_not_end_the_run(
     copy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from compress.errors import ModelError
@@ -171,7 +171,7 @@ def test_a_failed_training_leaves_what_does_not_depend_on_it(
 
 
 @pytest.mark.slow
-def test_a_target_that_is_not_there_is_told(copy: Path) -> None:
+def test_missing_target_is_reported_as_not_measured(copy: Path) -> None:
     code, _ = rerun(copy, "--set", "targets=[cpu, cuda]")
     report = read_report(copy / "runs" / "tiny")
     missing = next(target for target in report.targets if target.title == "cuda")
@@ -192,7 +192,7 @@ def test_a_run_without_any_target_here_fails(copy: Path, capsys: pytest.CaptureF
     assert not (copy / "runs" / "tiny" / "winner" / "cpu").exists()
 
 
-def test_going_back_to_a_recipe_gives_its_winner_back(copy: Path) -> None:
+def test_earlier_recipe_restores_its_winner(copy: Path) -> None:
     winner = copy / "runs" / "tiny" / "winner" / "cpu"
     before = read_info(winner)
     assert rerun(copy, "--set", "gate.max_drop=0.9")[0] == 0
@@ -201,7 +201,7 @@ def test_going_back_to_a_recipe_gives_its_winner_back(copy: Path) -> None:
     assert read_info(winner) == before
 
 
-def test_a_run_that_stops_early_keeps_the_steps_of_the_report_that_stands(copy: Path) -> None:
+def test_run_that_stops_early_keeps_the_steps_of_the_earlier_report(copy: Path) -> None:
     shown = read_report(copy / "runs" / "tiny")
     assert rerun(copy, "--set", "seed=1", "--until", "data") == (0, ["data"])
     assert main(["clean", "--runs", str(copy / "runs"), "--format", "quiet"]) == 0
@@ -209,7 +209,7 @@ def test_a_run_that_stops_early_keeps_the_steps_of_the_report_that_stands(copy: 
     assert rerun(copy) == (0, [])
 
 
-def test_the_function_gives_the_report(finished_run: Path) -> None:
+def test_run_function_returns_the_report(finished_run: Path) -> None:
     report = compress.run(finished_run.parent / "tiny.yaml", runs=finished_run.parent / "runs")
     assert report.name == "tiny"
 
@@ -225,7 +225,7 @@ def test_a_mapping_is_a_recipe(tmp_path: Path, recipe_file: Path) -> None:
     assert [step.kind for step in plan.steps if step.trains] == ["finetune"]
 
 
-def test_a_teacher_that_is_nowhere_is_bad_usage(tmp_path: Path, recipe_file: Path) -> None:
+def test_missing_teacher_is_a_usage_error(tmp_path: Path, recipe_file: Path) -> None:
     with pytest.raises(UsageError, match="did you mean minilm-l6"):
         prepare(recipe_file, ["teacher=minilm-l9"], Options(runs=tmp_path))
 
@@ -240,7 +240,7 @@ class TestCommandsOnAFinishedRun:
         assert main(["plan", recipe, "--runs", runs, "--format", "json"]) == 0
         assert {row["state"] for row in json.loads(capsys.readouterr().out)["steps"]} == {"done"}
 
-    def test_plan_forecasts_what_has_run_before(self, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_plan_forecasts_from_earlier_runs(self, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
         arguments = ["--runs", str(copy / "runs"), "--format", "json", "--set", "distill.epochs=4"]
         assert main(["plan", str(copy / "tiny.yaml"), *arguments]) == 0
         rows = {row["step"]: row for row in json.loads(capsys.readouterr().out)["steps"]}

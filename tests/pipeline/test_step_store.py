@@ -32,7 +32,7 @@ def finished(store: StepStore, step: str = "distill", fingerprint: str = "f1", c
     return store.finish(record(step, fingerprint), work)
 
 
-def test_a_step_is_absent_until_it_is_whole(tmp_path: Path) -> None:
+def test_step_is_absent_until_it_is_finished(tmp_path: Path) -> None:
     store = StepStore(tmp_path)
     (store.partial("distill", "f1") / "half").write_text("x")
     assert store.record("distill", "f1") is None
@@ -48,7 +48,7 @@ def test_a_finished_step_replaces_an_older_one(tmp_path: Path) -> None:
     assert [path.name for path in store.all_steps()] == ["distill-f1"]
 
 
-def test_a_torn_record_counts_as_none(tmp_path: Path) -> None:
+def test_unreadable_record_is_treated_as_absent(tmp_path: Path) -> None:
     store = StepStore(tmp_path)
     place = finished(store)
     (place / "step.json").write_text('{"schema_version": 1')
@@ -56,13 +56,13 @@ def test_a_torn_record_counts_as_none(tmp_path: Path) -> None:
     assert list(store.records()) == []
 
 
-def test_what_a_killed_attempt_left_is_handed_on(tmp_path: Path) -> None:
+def test_partial_folder_of_a_killed_attempt_is_reused(tmp_path: Path) -> None:
     store = StepStore(tmp_path)
     (store.partial("distill", "f1") / "checkpoint").write_text("step 40")
     assert (store.partial("distill", "f1") / "checkpoint").read_text() == "step 40"
 
 
-def test_the_digest_sees_content_and_names_but_not_the_record(tmp_path: Path) -> None:
+def test_digest_covers_contents_and_names_except_the_record(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1")
     before = content_digest(tmp_path)
     (tmp_path / "step.json").write_text("{}")
@@ -77,7 +77,7 @@ def hold_until_told(root: Path, held: Event, go: Event) -> None:
         go.wait(20)
 
 
-def test_a_second_process_waits_and_says_who_holds_the_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_second_process_waits_and_names_the_owner(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     context = multiprocessing.get_context("spawn")
     held, go = context.Event(), context.Event()
     other = context.Process(target=hold_until_told, args=(tmp_path, held, go))
@@ -102,7 +102,7 @@ def set_soon(go: Event) -> None:
     go.set()
 
 
-def test_clean_spares_what_a_run_names(tmp_path: Path) -> None:
+def test_clean_keeps_steps_that_a_run_names(tmp_path: Path) -> None:
     store = StepStore(tmp_path)
     kept, gone = finished(store, fingerprint="kept"), finished(store, fingerprint="gone")
     half = store.partial("distill", "half")
@@ -124,7 +124,7 @@ def test_clean_removes_nothing_when_a_lock_cannot_be_read(tmp_path: Path) -> Non
     assert gone.exists()
 
 
-def test_copies_replace_whole_folders(tmp_path: Path) -> None:
+def test_copies_replace_folders(tmp_path: Path) -> None:
     first, second, place = tmp_path / "first", tmp_path / "second", tmp_path / "place"
     for folder, name in ((first, "a"), (second, "b")):
         folder.mkdir()

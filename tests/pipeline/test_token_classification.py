@@ -37,7 +37,7 @@ def columns(count: int) -> str:
 
 
 @pytest.mark.slow
-def test_the_whole_pipeline(tmp_path: Path) -> None:
+def test_pipeline_runs_end_to_end(tmp_path: Path) -> None:
     (tmp_path / "train.conll").write_text(columns(60), encoding="utf-8")
     (tmp_path / "test.conll").write_text(columns(30), encoding="utf-8")
     write_tiny_model(tmp_path / "teacher", "bert")

@@ -10,7 +10,7 @@ from compress.pipeline.torchrun_launch import Launch
 LAUNCHED = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
 
 
-def test_a_plain_start_is_a_world_of_one() -> None:
+def test_plain_start_has_world_size_one() -> None:
     assert Launch.from_environment({}) == Launch(0, 1, "")
 
 
@@ -22,7 +22,7 @@ def test_ranks_of_one_launch_share_an_identity() -> None:
     assert Launch.from_environment({**LAUNCHED, "MASTER_PORT": "29501"}).identity != first.identity
 
 
-def test_the_others_hear_what_the_main_process_tells(tmp_path: Path) -> None:
+def test_other_processes_receive_the_main_process_decisions(tmp_path: Path) -> None:
     main, other = Launch(0, 2, "one"), Launch(1, 2, "one")
     main.announce(tmp_path, "finetune", "cached")
     main.announce(tmp_path, "distill", "run")
@@ -32,7 +32,9 @@ def test_the_others_hear_what_the_main_process_tells(tmp_path: Path) -> None:
     assert other.wait_for(tmp_path, "prune") == "stop"
 
 
-def test_a_warning_is_told_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_warning_is_printed_by_the_main_process_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def warns(plan: object, options: object, console: Console, launch: Launch) -> None:
         console.warn("something")
 
@@ -44,7 +46,7 @@ def test_a_warning_is_told_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert capsys.readouterr().err.count("something") == 1
 
 
-def test_an_orphan_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_stops_waiting_when_the_launcher_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = iter([10, 1, 1])
     monkeypatch.setattr("compress.pipeline.torchrun_launch.os.getppid", lambda: next(numbers))
     with pytest.raises(CompressError, match="launcher"):

@@ -46,7 +46,7 @@ def prints(plan):
     return {step.name: step.fingerprint for step in plan.steps if step.kind not in ("package", "report", "publish")}
 
 
-def test_a_model_that_fills_in_words_counts_by_its_contents(plan_of, tmp_path):
+def test_masked_model_is_identified_by_its_contents(plan_of, tmp_path):
     shutil.copytree(tmp_path / "words", tmp_path / "same")
     first, same, without = (
         prints(plan_of(*overrides))
@@ -63,7 +63,7 @@ def test_a_model_that_fills_in_words_counts_by_its_contents(plan_of, tmp_path):
     assert told["distill"]["augment"]["model"] == "words"
 
 
-def test_unlabelled_texts_count_by_their_contents(plan_of, tmp_path):
+def test_unlabelled_texts_are_identified_by_their_contents(plan_of, tmp_path):
     (tmp_path / "same.csv").write_bytes((tmp_path / "more.csv").read_bytes())
     first, same, without = (
         prints(plan_of(*overrides))
@@ -91,7 +91,7 @@ def test_only_distillation_needs_unlabelled_texts(plan_of, tmp_path):
         assert all(step.kind != "unlabelled" for step in plan_of(*without).steps)
 
 
-def test_what_tells_how_to_read_them_is_no_part_of_the_roles(plan_of, tmp_path):
+def test_header_of_unlabelled_files_does_not_change_the_data_step(plan_of, tmp_path):
     (tmp_path / "bare.csv").write_text("grey and wet night\n")
     given = [f"task.data.unlabelled={tmp_path / 'bare.csv'}", "task.data.header={unlabelled: [text]}"]
     first, without = prints(plan_of(*given)), prints(plan_of())
@@ -104,20 +104,20 @@ def test_what_tells_how_to_read_them_is_no_part_of_the_roles(plan_of, tmp_path):
 
 
 @pytest.mark.parametrize(("left_out", "told"), [([], False), (["student=null", "prune.recover=false"], True)])
-def test_texts_that_nobody_reads_are_told(recipe, tmp_path, capsys, left_out, told):
+def test_unused_unlabelled_texts_are_refused(recipe, tmp_path, capsys, left_out, told):
     sets = [f"--set={each}" for each in (f"task.data.unlabelled={tmp_path / 'more.csv'}", *left_out)]
     given = [*sets, "--dry-run"]
     assert main(["run", str(recipe), "--runs", str(tmp_path / "runs"), *given]) == 0
     assert ("task.data.unlabelled has no effect: " in capsys.readouterr().err) == told
 
 
-def test_columns_are_looked_at_before_anything_runs(plan_of, tmp_path):
+def test_columns_are_checked_before_the_first_step(plan_of, tmp_path):
     (tmp_path / "more.csv").write_text("words\ngrey\n")
     with pytest.raises(DataError, match=r"more.csv, row 1 .*there is no column 'text'"):
         plan_of(f"task.data.unlabelled={tmp_path / 'more.csv'}")
 
 
-def test_how_many_rows_are_learnt_from_is_known_once_they_are_read(plan_of, tmp_path):
+def test_number_of_training_rows_is_known_after_reading(plan_of, tmp_path):
     plan = plan_of(f"task.data.unlabelled={tmp_path / 'more.csv'}", "distill.augment={model: owner/words, copies: 2}")
     store = StepStore(tmp_path / "runs")
     executor = Executor(plan, store, Console("quiet"), tmp_path / "events.jsonl", Launch())
@@ -133,7 +133,7 @@ def test_how_many_rows_are_learnt_from_is_known_once_they_are_read(plan_of, tmp_
     assert rows() == {"teacher": 152, "student": 3 * 152 + 30, "pruned": 152 + 30}
 
 
-def test_a_finished_run_takes_more_texts_without_another_teacher(finished_run, recipe, tmp_path, capsys):
+def test_more_unlabelled_texts_do_not_retrain_the_teacher(finished_run, recipe, tmp_path, capsys):
     shutil.copytree(finished_run.parent, tmp_path / "copy")
     runs, events = tmp_path / "copy" / "runs", tmp_path / "copy" / "runs" / "tiny" / "events.jsonl"
     before = len(events.read_text().splitlines())
@@ -156,7 +156,7 @@ def test_a_finished_run_takes_more_texts_without_another_teacher(finished_run, r
     assert sorted(works) == [2 * 152, 2 * (152 + 30)]
 
 
-def test_a_missing_model_is_told_at_once(plan_of, tmp_path, monkeypatch):
+def test_missing_masked_model_is_reported_by_plan(plan_of, tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="there is no folder"):
         plan_of(f"distill.augment.model={tmp_path / 'nowhere'}")
     (fault,) = compatibility_errors(plan_of(f"distill.augment.model={tmp_path / 'teacher'}").recipe)
@@ -167,7 +167,7 @@ def test_a_missing_model_is_told_at_once(plan_of, tmp_path, monkeypatch):
     assert fault.startswith("distill.augment.model: there is no folder owner/words, and owner/words@main is not on")
 
 
-def test_a_rehearsal_has_a_tiny_model_of_its_own(plan_of):
+def test_smoke_recipe_uses_a_tiny_masked_model(plan_of):
     smoke = plan_of("distill.augment={model: owner/words, copies: 9}", smoke=True).recipe
     assert smoke.distill.augment.copies == 1
     assert Path(smoke.distill.augment.model).name == "masked-bert"
@@ -184,7 +184,7 @@ def test_the_plan_prints_the_keys(recipe, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_all_three_go_through_the_pipeline(recipe, tmp_path):
+def test_soft_labels_unlabelled_texts_and_augmentation_run_end_to_end(recipe, tmp_path):
     lines = [line.rsplit(",", 1) for line in (tmp_path / "train.csv").read_text().splitlines()[1:]]
     sure = {"sunny": [0.9, 0.1], "rainy": [0.2, 0.8]}
     train = [json.dumps({"text": text, "soft": sure[label]}) for text, label in lines]

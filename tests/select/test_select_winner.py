@@ -38,7 +38,7 @@ def passes(select: Quality, rules: Rules = RULES, quantized: bool = True, **clas
     return gate(rules, select, classes, quantized=quantized).passed
 
 
-def test_the_fastest_that_passes_wins(make_report):
+def test_fastest_passing_candidate_wins(make_report):
     report = apply_gates(make_report())
     cpu, cuda = report.verdicts
     assert cpu.winner == "pruned/onnx-int8"
@@ -65,21 +65,21 @@ def test_a_drop_of_exactly_what_is_allowed_passes(select):
     assert not passes(select.model_copy(update={"versus_teacher": lost(-0.0101)}))
 
 
-def test_strict_asks_the_interval(select):
+def test_strict_gate_uses_the_interval(select):
     unsure = select.model_copy(update={"versus_teacher": lost(-0.005, low=-0.02)})
     assert passes(unsure)
     found = gate(RULES.model_copy(update={"strict": True}), unsure, {}, quantized=False)
     assert found.reasons == ("may have lost 2 points (95 % interval) against the teacher, 1 point allowed",)
 
 
-def test_quantization_has_a_gate_of_its_own(select):
+def test_quantized_candidate_is_also_compared_with_its_source(select):
     worse = select.model_copy(update={"versus_unquantized": lost(-0.006)})
     found = gate(RULES, worse, {}, quantized=True)
     assert found.reasons == ("lost 0.6 points against its own unquantized model, 0.5 points allowed",)
     assert passes(worse, quantized=False)
 
 
-def test_classes_gate_when_asked_from_fifty_rows_up(select):
+def test_class_gate_needs_fifty_rows(select):
     asked = RULES.model_copy(update={"max_class_drop": 0.02})
     ours = select.model_copy(update={"per_class": {"good": ClassScore(rows=60, recall=0.80)}})
     assert not passes(ours, asked, good=ClassScore(rows=60, recall=0.90))
@@ -87,7 +87,7 @@ def test_classes_gate_when_asked_from_fifty_rows_up(select):
     assert passes(ours, RULES, good=ClassScore(rows=60, recall=0.90))
 
 
-def test_what_was_not_scored_or_compared_does_not_pass(select):
+def test_unscored_candidate_does_not_pass(select):
     assert gate(RULES, None, {}, quantized=False).reasons == ("it was not scored on select",)
     unknown = gate(RULES, select.model_copy(update={"versus_teacher": None}), {}, quantized=False)
     assert unknown.reasons == ("it was not compared with the teacher",)
@@ -117,7 +117,7 @@ def test_ranking_by_another_quantile(make_report, latency_of):
     assert apply_gates(by_p99).verdicts[0].winner == "pruned/onnx-int8"
 
 
-def test_failures_do_not_win_and_are_told(make_report):
+def test_failed_timing_does_not_win_and_is_reported(make_report):
     failed = Latency(status="failed", reason="the process was ended by SIGKILL")
     report = apply_gates(edited(make_report(), "pruned/onnx-int8", latency=failed))
     assert report.verdicts[0].winner == "student/onnx-int8"
@@ -148,7 +148,7 @@ def test_reasons_that_differ_name_their_rows(make_report):
     assert "student/onnx-int8" in why
 
 
-def test_rows_that_lack_a_timing_for_one_reason_share_a_remark(make_report):
+def test_rows_without_timing_for_one_reason_share_a_warning(make_report):
     report = make_report()
     for key in ("teacher/onnx-fp32", "student/onnx-fp32"):
         report = edited(report, key, latency=Latency(status="not measured", reason="no such core"))
@@ -156,14 +156,14 @@ def test_rows_that_lack_a_timing_for_one_reason_share_a_remark(make_report):
     assert told == ["teacher/onnx-fp32, student/onnx-fp32 were not timed on cpu: no such core."]
 
 
-def test_a_stage_that_did_not_pay_is_told(make_report, latency_of):
+def test_stage_without_gain_is_reported(make_report, latency_of):
     report = apply_gates(edited(make_report(), "pruned/onnx-fp32", latency=latency_of(2.9, seed=7)))
     (told,) = [remark for remark in report.remarks if remark.startswith("prune brought no speedup")]
     assert told.startswith("prune brought no speedup on cpu: pruned/onnx-fp32 is 0.9")
     assert "as fast as student/onnx-fp32" in told
 
 
-def test_nothing_is_said_of_stages_where_nothing_was_measured(make_report):
+def test_unmeasured_stages_give_no_warning(make_report):
     assert not [
         remark
         for remark in apply_gates(make_report()).remarks
@@ -171,7 +171,7 @@ def test_nothing_is_said_of_stages_where_nothing_was_measured(make_report):
     ]
 
 
-def test_a_variant_that_a_device_lacks_is_told_once_and_costs_no_stage_its_name(make_report):
+def test_unavailable_variant_is_reported_once(make_report):
     reason = "ONNX Runtime has no such kernels on CUDA"
     lacking = edited(
         make_report(),
@@ -184,18 +184,18 @@ def test_a_variant_that_a_device_lacks_is_told_once_and_costs_no_stage_its_name(
     assert told == [f"pruned/onnx-int8 was not timed on cpu: {reason}."]
 
 
-def test_a_stage_that_the_gate_refuses_did_not_pay(make_report, quality_of):
+def test_stage_that_fails_the_gate_is_reported_as_without_gain(make_report, quality_of):
     worse = quality_of(0.88, 0.913, "select", 0.905)
     report = apply_gates(edited(make_report(), "pruned/onnx-int8", select=worse))
     (told,) = [remark for remark in report.remarks if ("no speedup" in remark or "missed the gate" in remark)]
     assert told.startswith("onnx-int8 missed the gate on cpu: pruned/onnx-int8 lost 3.3 points against the teacher")
 
 
-def test_nothing_is_remarked_where_all_is_well(make_report):
+def test_good_report_has_no_warnings(make_report):
     assert apply_gates(make_report()).remarks == ()
 
 
-def test_remarks_about_data_and_floor(make_report, quality_of):
+def test_warnings_about_data_and_baseline(make_report, quality_of):
     report = make_report(floor=quality_of(0.90))
     report = report.model_copy(update={"data": report.data.model_copy(update={"duplicates": 12, "skipped": 1234})})
     test = report.row("pruned/onnx-int8").targets["cpu"].test.model_copy(update={"truncated": 0.2})
@@ -210,7 +210,7 @@ def test_remarks_about_data_and_floor(make_report, quality_of):
     assert without == ("There is no bag of words to compare with: scikit-learn is not installed.",)
 
 
-def test_documents_that_were_cut_are_remarked_on(make_report):
+def test_truncated_documents_give_a_warning(make_report):
     report = make_report()
     shares = {"test": 0.0, "test's documents": 0.5, "select's documents": 0.6}
     report = report.model_copy(update={"data": report.data.model_copy(update={"truncated": shares})})
@@ -219,7 +219,7 @@ def test_documents_that_were_cut_are_remarked_on(make_report):
     assert "truncated: 0.0 % of test, 50.0 % of test's documents, 60.0 % of select's documents, at 128" in page
 
 
-def test_unstable_timings_are_told_once_a_target(make_report, latency_of):
+def test_unstable_timings_give_one_warning_a_target(make_report, latency_of):
     shaky = latency_of(0.61, seed=8).model_copy(update={"status": "unstable", "reason": "spread"})
     remarks = apply_gates(edited(make_report(), "pruned/onnx-int8", latency=shaky)).remarks
     assert len(remarks) == 1

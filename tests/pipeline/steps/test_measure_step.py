@@ -1,4 +1,4 @@
-"""What the measuring step asks for, what it leaves, and when it has to be done again; nothing is timed here."""
+"""The measuring step: what it requests, what it writes, and when it is rerun; nothing is timed here."""
 
 import csv
 import json
@@ -71,7 +71,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, list]:
     return seen
 
 
-def test_a_timing_that_several_ask_for_is_taken_once(asked) -> None:
+def test_shared_timing_is_measured_once(asked) -> None:
     named = Target(device="cpu", name="phone")
     settings = Measure(grid=Grid(batch=(1, 8), length=(32, "data")), callers=(1, 2))
     rows = [timed("a", "cpu", "phone", "cpu-b8-l32"), timed("b", "cpu")]
@@ -97,11 +97,11 @@ def test_a_timing_that_several_ask_for_is_taken_once(asked) -> None:
     assert find_limits(found.limits, "cpu", 2) is find_limits(found.limits, "cuda", 1) is None
 
 
-def test_no_memory_is_looked_at_where_none_is_asked_for(asked) -> None:
+def test_memory_is_not_measured_unless_requested(asked) -> None:
     assert measure_all([timed("a", "cpu")], [CPU], ["x"], Measure(memory=()), longest=64).serving == {}
 
 
-def test_ctrl_c_ends_the_processes_whose_memory_is_looked_at(asked, monkeypatch, tmp_path) -> None:
+def test_ctrl_c_ends_the_processes_that_measure_memory(asked, monkeypatch, tmp_path) -> None:
     """They take no notice of it themselves, and would be waited for."""
     (tmp_path / "sleeps.py").write_text("import time\ntime.sleep(120)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -131,11 +131,11 @@ def wait_for(what) -> None:
         time.sleep(0.01)
 
 
-def test_a_rehearsal_measures_no_limits(asked) -> None:
+def test_smoke_run_measures_no_machine_limits(asked) -> None:
     assert measure_all([timed("a", "cpu")], [CPU], ["x"], Measure(), longest=64, limits=False).limits == ()
 
 
-def test_limits_that_cannot_be_measured_cost_nothing_else(asked, monkeypatch, capsys) -> None:
+def test_failed_machine_limits_do_not_fail_the_step(asked, monkeypatch, capsys) -> None:
     def refuse(threads, device, console):
         raise ModelError("no kernels")
 
@@ -145,14 +145,14 @@ def test_limits_that_cannot_be_measured_cost_nothing_else(asked, monkeypatch, ca
     assert "the limits of cpu with 1 thread were not measured: no kernels" in capsys.readouterr().err
 
 
-def test_the_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_latency_file_round_trips(tmp_path: Path) -> None:
     latency = Latency(status="measured", model=timing([np.array([1.0, 1.1])] * 3, 100))
     content = Measured(latencies={"cpu a": latency}, serving={"cpu t1 a": (ServingMemory(batch=1),)}, limits=(LIMITS,))
     write_measured(tmp_path, content)
     assert read_measured(tmp_path) == content
 
 
-def test_the_first_version_of_the_file_is_read_too(tmp_path: Path) -> None:
+def test_first_version_of_the_latency_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "latency.json").write_text(json.dumps({"cpu a": {"status": "failed", "reason": "x"}}))
     assert read_measured(tmp_path).latencies["cpu a"].reason == "x"
 
@@ -185,7 +185,7 @@ def test_memory_is_not_measured_once_the_budget_is_used_up(asked, monkeypatch) -
     assert (found.limits, asked["served"]) == ((), [])
 
 
-def test_only_what_changes_a_measurement_is_part_of_it() -> None:
+def test_timing_settings_leave_out_settings_without_effect() -> None:
     assert timing_settings(Measure(robustness=("typos",))) == timing_settings(Measure())
     assert timing_settings(Measure(budget=20, rounds=4, processes=2)) == timing_settings(Measure(budget=20))
     assert timing_settings(Measure(processes=2)) != timing_settings(Measure())
@@ -206,7 +206,7 @@ def changed(one: Plan, other: Plan) -> set[str]:
     return {step.kind for step in other.steps if marks.get(step.name) != step.fingerprint}
 
 
-def test_robustness_answers_changed_texts_and_nothing_again(recipe_file: Path, tmp_path: Path) -> None:
+def test_robustness_adds_perturb_steps_and_reruns_no_scoring(recipe_file: Path, tmp_path: Path) -> None:
     overrides = ((), ("measure.robustness=[typos]",), ("measure.robustness=[typos, uppercase]",))
     plain, robust, more = (planned(recipe_file, tmp_path, *each) for each in overrides)
     assert changed(plain, robust) == changed(robust, more) == {"perturb", "quality", *RESULTS}
@@ -231,7 +231,7 @@ def test_drivers_and_cuda_are_part_of_a_measurement_there(recipe_file: Path, tmp
     assert told() == {"names": ["H200"], "driver": "570.1", "cuda": "12.8"}
 
 
-def test_a_rehearsal_looks_at_everything_once(recipe_file: Path, tmp_path: Path) -> None:
+def test_smoke_recipe_measures_everything_once(recipe_file: Path, tmp_path: Path) -> None:
     settings = {
         "grid": {"batch": [8, 1], "length": [32, "data"]},
         "callers": [2, 4],
@@ -245,17 +245,17 @@ def test_a_rehearsal_looks_at_everything_once(recipe_file: Path, tmp_path: Path)
     assert plan.step("measure").run.keywords["limits"] is False
 
 
-def test_another_look_at_speed_scores_nothing_again(recipe_file: Path, tmp_path: Path) -> None:
+def test_changed_timing_settings_rerun_no_scoring(recipe_file: Path, tmp_path: Path) -> None:
     plain, more = (planned(recipe_file, tmp_path, *each) for each in ((), ("measure.callers=[1, 2]",)))
     assert changed(plain, more) == {"measure", *RESULTS}
 
 
-def test_slices_make_no_model_again(recipe_file: Path, tmp_path: Path) -> None:
+def test_slices_retrain_no_model(recipe_file: Path, tmp_path: Path) -> None:
     plain, sliced = (planned(recipe_file, tmp_path, *each) for each in ((), ("task.slices=[label]",)))
     assert changed(plain, sliced) == {"slices", "quality", *RESULTS}
 
 
-def test_openvino_is_built_from_onnx_and_its_absence_is_told(recipe_file, tmp_path, monkeypatch) -> None:
+def test_openvino_is_built_from_onnx_and_its_absence_is_reported(recipe_file, tmp_path, monkeypatch) -> None:
     plan = planned(recipe_file, tmp_path, "export=[openvino]", "quantize=null")
     assert plan.step("export-student-openvino-fp32").needs == ("data", "export-student-onnx-fp32")
     found = measured_libraries(monkeypatch, missing="openvino")
@@ -278,7 +278,7 @@ def measured_libraries(monkeypatch: pytest.MonkeyPatch, missing: str) -> list[st
     return asked
 
 
-def test_a_variant_that_is_asked_for_competes(recipe_file: Path, tmp_path: Path) -> None:
+def test_requested_variant_is_measured(recipe_file: Path, tmp_path: Path) -> None:
     plan = planned(recipe_file, tmp_path, "variants=[torch-bf16]")
     assert {made.key for made in plan.variants} >= {"teacher/torch-bf16", "pruned/torch-bf16"}
 
@@ -288,12 +288,12 @@ class TestOnAFinishedRun:
     def report(self, finished_run: Path) -> Report:
         return read_report(finished_run)
 
-    def test_the_machine_is_told(self, report: Report) -> None:
+    def test_report_describes_the_machine(self, report: Report) -> None:
         assert report.surroundings is not None
         assert report.surroundings.cores == report.machine.cores
         assert [limits.threads for limits in report.limits] == [1]
 
-    def test_every_row_tells_what_it_takes(self, report: Report) -> None:
+    def test_every_row_has_memory_footprint_and_limit_shares(self, report: Report) -> None:
         for row in report.rows:
             place = row.targets["cpu"]
             assert [each.batch for each in place.serving] == [1]
@@ -304,7 +304,7 @@ class TestOnAFinishedRun:
             assert place.latency.first_answer_seconds is not None
             assert place.latency.energy
 
-    def test_rows_that_stand_out_are_beside_the_report(self, finished_run: Path, report: Report) -> None:
+    def test_disagreements_are_written_next_to_the_report(self, finished_run: Path, report: Report) -> None:
         lines = (finished_run / "disagreements.jsonl").read_text(encoding="utf-8").splitlines()
         found = [json.loads(line) for line in lines]
         assert {one["model"] for one in found} == set(disagreements(report))
@@ -316,7 +316,7 @@ class TestOnAFinishedRun:
         assert len(texts) == 60
         assert not any(text in told for text in texts)
 
-    def test_what_this_machine_lacks_is_left_out_and_fails_nothing(self, finished_run, tmp_path, monkeypatch) -> None:
+    def test_unavailable_device_skips_the_step_without_failing(self, finished_run, tmp_path, monkeypatch) -> None:
         from compress.pipeline import run as room
         from compress.pipeline.execute import Executor
 

@@ -1,4 +1,4 @@
-"""What the steps of slices and scores leave, and what of it reaches the fingerprints."""
+"""The outputs of the slices, score and perturb steps, their scores, and their fingerprints."""
 
 import json
 from pathlib import Path
@@ -66,7 +66,7 @@ def kept_in(folder: Path) -> dict[str, np.ndarray]:
         return dict(file)
 
 
-def test_answers_are_kept_and_those_to_changed_texts_apart(scored, recipe, tmp_path):
+def test_outputs_are_stored_and_those_for_changed_texts_separately(scored, recipe, tmp_path):
     kept, perturbed = kept_in(scored["score"]), kept_in(scored["perturb"])
     assert set(kept) == {"select", "test", "lengths"}
     assert set(perturbed) == {"typos", "uppercase"}
@@ -80,7 +80,7 @@ def test_answers_are_kept_and_those_to_changed_texts_apart(scored, recipe, tmp_p
     assert told["examples"] == {"select": 1.0, "test": 1.0}
 
 
-def test_documents_are_embedded_once_for_all_changed_texts_and_cut_ones_are_told(
+def test_documents_are_embedded_once_and_their_truncated_share_is_recorded(
     tmp_path, tiny_model, tiny_folder, monkeypatch
 ):
     rows = [{"query": f"what on day {place}", "positives": f"sun and storm {'again ' * place}"} for place in range(40)]
@@ -106,12 +106,12 @@ def test_documents_are_embedded_once_for_all_changed_texts_and_cut_ones_are_told
     assert kept_in(tmp_path)["typos"]["found"].shape == (40, 40)
 
 
-def test_slices_are_in_step_with_test(scored):
+def test_slice_values_match_the_test_rows(scored):
     columns = json.loads((scored["slices"] / prepare_data.SLICES_FILE).read_bytes())["columns"]
     assert columns == {"source": ["web" if number % 2 else "book" for number in range(80)]}
 
 
-def test_all_of_it_reaches_the_report(scored, recipe):
+def test_quality_has_robustness_slices_and_calibration(scored, recipe):
     teacher = ModelVariant("teacher", VARIANT, "finetune", {"cpu": "score"}, {"cpu": "perturb"})
     plan = Plan(recipe, models=[TEACHER], variants=[teacher])
     scorer = QualityScorer(plan, StepContext(scored, scored["score"], Console("quiet")))
@@ -126,7 +126,7 @@ def test_all_of_it_reaches_the_report(scored, recipe):
     assert (select.robustness, dict(select.slices), select.calibration) == ((), {}, None)
 
 
-def test_without_answers_to_changed_texts_the_rest_is_told(scored, recipe):
+def test_quality_without_perturbed_outputs_has_the_rest(scored, recipe):
     teacher = ModelVariant("teacher", VARIANT, "finetune", {"cpu": "score"}, {"cpu": "perturb"})
     failed = {name: folder for name, folder in scored.items() if name != "perturb"}
     scorer = QualityScorer(
@@ -137,7 +137,7 @@ def test_without_answers_to_changed_texts_the_rest_is_told(scored, recipe):
     assert (found.robustness, found.rows) == ((), 80)
 
 
-def test_asking_for_slices_or_robustness_makes_no_model_again(recipe_file, tmp_path):
+def test_slices_and_robustness_change_only_result_steps(recipe_file, tmp_path):
     def prints(*overrides):
         return {step.name: step.fingerprint for step in make_plan(load_recipe(recipe_file, overrides, NAMES)).steps}
 
@@ -161,6 +161,6 @@ def test_asking_for_slices_or_robustness_makes_no_model_again(recipe_file, tmp_p
     assert set(robust) - set(plain) == {name.replace("score-", "perturb-", 1) for name in scores}
 
 
-def test_an_unknown_change_names_those_there_are(recipe, tmp_path):
+def test_unknown_perturbation_names_the_nearest_one(recipe, tmp_path):
     with pytest.raises(RecipeError, match=r"measure\.robustness.*typo.*did you mean typos"):
         load_recipe(tmp_path / "r.yaml", ["measure.robustness=[typo]"], NAMES)
