@@ -77,7 +77,7 @@ def test_capitals_and_marks_do_not_count_and_unknown_words_add_nothing():
     assert index.scores("unknown").tolist() == [0.0, 0.0]
 
 
-def test_fewer_documents_than_asked_for_and_no_query_at_all():
+def test_fewer_documents_than_requested_and_no_queries():
     index = Bm25(["one", "two"])
     assert index.top(["two"], 10)[0].tolist() == [[1, 0]]
     assert index.top([], 10)[0].shape == (0, 2)

@@ -120,7 +120,7 @@ def test_nothing_gives_no_batches():
     assert batches_by_length(np.zeros(0, np.int64), 16) == []
 
 
-def test_whole_rows_bring_all_of_their_examples_along(word_folder):
+def test_grouped_rows_have_all_their_examples_in_one_batch(word_folder):
     task = info("classification").model_copy(update={"long": "mean", "max_length": 4, "max_windows": 2})
     encoded = encode_rows(rows([0, 1, 0, 1, 1]), task, TextTokenizer.load(word_folder))
     assert encoded.counts.tolist() == [1, 2, 1, 2, 1]

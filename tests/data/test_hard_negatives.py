@@ -1,4 +1,4 @@
-"""Hard negatives: which documents are taken, against a slow loop, and how much is asked for."""
+"""Hard negatives: which documents are taken, against a slow loop, and how many are retrieved."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def test_negatives_are_the_best_documents_that_are_no_answers(count, seed):
             assert scores[0] == scores[1]
 
 
-def test_each_query_is_asked_once_and_only_for_what_it_needs(monkeypatch):
+def test_queries_are_searched_once_and_only_if_needed(monkeypatch):
     """One frequent query must not have all the others look as far down as it must itself."""
     asked, top = {}, Bm25.top
 

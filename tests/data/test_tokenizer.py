@@ -1,4 +1,4 @@
-"""TextTokenizer: pieces, truncation, pad id, and folders that lack something."""
+"""The tokenizer: tokens, truncation, windows, pad id, threads, and incomplete folders."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +24,7 @@ def test_a_text_and_a_pair(folder):
     assert not single.truncated
 
 
-def test_truncation_takes_from_the_longer_text_and_is_told(folder):
+def test_truncation_takes_from_the_longer_text_and_is_reported(folder):
     tokens = TextTokenizer.load(folder)
     cut = tokens("a b c d e", "a b", 7)
     assert len(cut.input_ids) == 7
@@ -57,7 +57,7 @@ def test_pad_id_from_the_tokenizer_configuration(folder, pad):
     assert TextTokenizer.load(folder).pad_id == 1
 
 
-def test_more_pieces_than_positions_are_refused(folder):
+def test_more_tokens_than_positions_are_refused(folder):
     (folder / "config.json").write_text('{"model_type": "bert", "pad_token_id": 0, "max_position_embeddings": 16}')
     tokens = TextTokenizer.load(folder)
     tokens("a", None, 16)
@@ -74,7 +74,7 @@ def test_roberta_counts_positions_from_behind_the_pad_id(folder, family):
     assert TextTokenizer.load(folder).longest == 16
 
 
-def test_no_room_beside_special_pieces(folder):
+def test_no_room_for_text_with_special_tokens(folder):
     with pytest.raises(ModelError, match="no room"):
         TextTokenizer.load(folder)("a", "b", 3)
 
@@ -97,14 +97,14 @@ def test_a_broken_configuration(folder):
         TextTokenizer.load(folder)
 
 
-def test_no_padding_piece_at_all(folder):
+def test_a_folder_without_a_padding_token_is_refused(folder):
     stored = (folder / "tokenizer.json").read_text().replace("[PAD]", "nothing")
     (folder / "tokenizer.json").write_text(stored)
     with pytest.raises(ModelError, match="names no padding token"):
         TextTokenizer.load(folder)
 
 
-def test_windows_share_pieces_and_tell_which_characters_they_show(word_folder):
+def test_windows_share_tokens_and_have_character_spans(word_folder):
     tokens = TextTokenizer.load(word_folder)
     found = tokens.windows("a b c d e", None, 5, 1, 8)
     assert [window.input_ids for window in found] == [[2, 4, 5, 6, 3], [2, 6, 7, 8, 3]]
@@ -119,7 +119,7 @@ def test_windows_share_pieces_and_tell_which_characters_they_show(word_folder):
     [("red  fish", [(0, 3), (4, 4), (5, 9)]), (" red fish ", [(1, 4), (5, 9), (10, 10)])],
 )
 def test_the_space_before_a_word_is_none_of_its_characters(text, spans):
-    """SentencePiece has it in the word's piece, or in one of its own."""
+    """SentencePiece has it in the word's token, or in one of its own."""
     vocabulary = {"[UNK]": 0, "▁": 1, "▁red": 2, "▁fish": 3}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -127,7 +127,7 @@ def test_the_space_before_a_word_is_none_of_its_characters(text, spans):
     assert window.spans == spans
 
 
-def test_the_first_text_is_whole_in_every_window(word_folder):
+def test_every_window_holds_the_first_text(word_folder):
     found = TextTokenizer.load(word_folder).windows("a", "b c d", 6, 0, 8)
     assert [window.input_ids for window in found] == [[2, 4, 3, 5, 6, 3], [2, 4, 3, 7, 3]]
     assert found[0].spans == [(-1, -1), (-1, -1), (-1, -1), (0, 1), (2, 3), (-1, -1)]
@@ -139,7 +139,7 @@ def test_windows_always_move_on(word_folder):
     assert [window.input_ids[1:-1] for window in found] == [[4, 5], [5, 6], [6, 7], [7, 8]]
 
 
-def test_a_first_text_that_leaves_no_room_is_refused(word_folder):
+def test_a_first_text_that_fills_the_window_is_refused(word_folder):
     with pytest.raises(DataError, match="3 tokens leaves no room"):
         TextTokenizer.load(word_folder).windows("a b c", "d", 6, 0, 8)
 

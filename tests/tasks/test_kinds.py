@@ -1,4 +1,4 @@
-"""What every kind must keep: the contract of kind.py, and scores that agree with slow references."""
+"""The contract of every kind, and scores that agree with slow references."""
 
 import math
 
@@ -27,18 +27,18 @@ def encode(text, pair, most):
 
 
 LABELS = {"classification": ("a", "b", "c"), "multi_label": ("a", "b", "c"), "regression": ()}
-"""The kinds that answer a text or a pair; the others have files of their own."""
+"""The kinds of a text or a pair; the others have test files of their own."""
 ANSWER = {"classification": 2, "multi_label": [1.0, 0.0, 1.0], "regression": 2.5}
 
 
-def answers_to(name, info, logits):
-    """What a kind makes of these logits, an example a row."""
+def from_logits(name, info, logits):
+    """The predictions of a kind from these logits, one example per row."""
     kind = KINDS[name]
     return kind.predictions(kind.decode({"logits": logits}, {}, info), [1] * len(logits), [{}] * len(logits), info)
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_table_calls_each_kind_by_its_name(name):
+def test_the_table_has_kinds_by_their_name(name):
     assert KINDS[name].name == name
     assert KINDS[name].metrics
 
@@ -69,11 +69,11 @@ def test_outputs_that_are_no_numbers_are_refused(name):
     logits = np.zeros((4, width), np.float32)
     logits[2, 0] = np.nan
     with pytest.raises(ModelError, match="NaN or infinite for 1 of 4 rows"):
-        answers_to(name, info_of(name, LABELS[name]), logits)
+        from_logits(name, info_of(name, LABELS[name]), logits)
 
 
 @pytest.mark.parametrize("name", LABELS)
-def test_perfect_answers_score_best(name):
+def test_perfect_predictions_score_best(name):
     kind, info = KINDS[name], info_of(name, LABELS[name])
     random = np.random.default_rng(0)
     if name == "regression":
@@ -143,7 +143,7 @@ def test_a_constant_side_has_no_correlation():
     assert (scores["pearson"], scores["spearman"]) == (0.0, 0.0)
 
 
-def test_answers_of_one_class_score_zero_not_an_error():
+def test_undefined_metrics_are_zero_and_no_error():
     kind, info = KINDS["classification"], info_of("classification", ("a", "b"))
     scores = kind.score(np.tile([0.9, 0.1], (5, 1)), np.zeros(5, np.int64), info)
     assert scores == {"accuracy": 1.0, "f1": 0.0, "macro_f1": 1.0, "matthews": 0.0}
@@ -151,22 +151,28 @@ def test_answers_of_one_class_score_zero_not_an_error():
 
 def test_probabilities_do_not_overflow():
     logits = np.array([[1000.0, -1000.0], [0.0, 0.0]])
-    assert answers_to("classification", info_of("classification", "ab"), logits).tolist() == [[1.0, 0.0], [0.5, 0.5]]
-    assert answers_to("multi_label", info_of("multi_label", "ab"), logits).tolist() == [[1.0, 0.0], [0.5, 0.5]]
+    assert from_logits("classification", info_of("classification", "ab"), logits).tolist() == [
+        [1.0, 0.0],
+        [0.5, 0.5],
+    ]
+    assert from_logits("multi_label", info_of("multi_label", "ab"), logits).tolist() == [
+        [1.0, 0.0],
+        [0.5, 0.5],
+    ]
 
 
 def test_multi_label_probability_is_the_logistic_function():
-    assert answers_to("multi_label", info_of("multi_label", "a"), np.array([[1.5]]))[0, 0] == pytest.approx(
+    assert from_logits("multi_label", info_of("multi_label", "a"), np.array([[1.5]]))[0, 0] == pytest.approx(
         1 / (1 + math.exp(-1.5))
     )
 
 
 def test_regression_wants_one_output():
     with pytest.raises(ModelError, match="has 3 outputs per row where this task expects 1"):
-        answers_to("regression", info_of("regression"), np.zeros((2, 3)))
+        from_logits("regression", info_of("regression"), np.zeros((2, 3)))
 
 
-def test_readable_answers_name_labels():
+def test_json_predictions_name_labels():
     info = info_of("classification", ("no", "yes"))
     assert KINDS["classification"].to_json(np.array([[0.25, 0.75]]), info) == [{"label": "yes", "probability": 0.75}]
     info = info_of("multi_label", ("x", "y"))
@@ -201,8 +207,8 @@ def test_the_first_metric_is_the_default():
     assert task_info(task_of("classification"), ("a", "b")).metric == "accuracy"
 
 
-def answers_of(name):
-    """Three rows of answers and of gold; the first two answers are alike, and right."""
+def predictions_and_gold(name):
+    """Three rows of predictions and of gold; the first two predictions are equal, and right."""
     if name == "regression":
         return np.array([1.0, 1.0, 4.0], np.float32), np.array([1.0, 1.0, 1.0], np.float32)
     if name == "classification":
@@ -212,8 +218,8 @@ def answers_of(name):
 
 
 @pytest.mark.parametrize("name", LABELS)
-def test_equal_answers_are_at_no_distance_and_different_ones_at_some(name):
-    kind, (answers, _) = KINDS[name], answers_of(name)
+def test_the_distance_of_equal_predictions_is_zero(name):
+    kind, (answers, _) = KINDS[name], predictions_and_gold(name)
     assert kind.distance(answers, answers).tolist() == [0.0, 0.0, 0.0]
     apart = kind.distance(answers, answers[[0, 2, 1]])
     assert apart[0] == 0.0
@@ -223,8 +229,8 @@ def test_equal_answers_are_at_no_distance_and_different_ones_at_some(name):
 
 
 @pytest.mark.parametrize("name", LABELS)
-def test_words_name_answers_and_gold(name):
-    kind, (answers, gold) = KINDS[name], answers_of(name)
+def test_descriptions_of_predictions_and_gold(name):
+    kind, (answers, gold) = KINDS[name], predictions_and_gold(name)
     info = info_of(name, LABELS[name])
     expected = {
         "classification": (["a (80 %)", "a (80 %)", "c (50 %)"], ["a", "a", "b"]),
@@ -259,17 +265,17 @@ def test_class_counts_agree_with_scikit_learn():
 
 
 def test_confidence_is_that_of_the_decision():
-    answers, gold = answers_of("classification")
+    answers, gold = predictions_and_gold("classification")
     found = KINDS["classification"].confidence(answers, gold)
     assert found.row.tolist() == [0, 1, 2]
     assert found.stated.tolist() == pytest.approx([0.8, 0.8, 0.5])
     assert found.right.tolist() == [True, True, False]
-    answers, gold = answers_of("multi_label")
+    answers, gold = predictions_and_gold("multi_label")
     found = KINDS["multi_label"].confidence(answers, gold)
     assert found.row.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert found.stated.tolist() == pytest.approx([0.8, 0.9, 0.6, 0.8, 0.9, 0.6, 0.8, 0.7, 0.9])
     assert found.right.tolist() == [True] * 7 + [False, True]
-    assert KINDS["regression"].confidence(*answers_of("regression")) is None
+    assert KINDS["regression"].confidence(*predictions_and_gold("regression")) is None
 
 
 @pytest.mark.parametrize("given", [None, 5, (None,), ["a", 5], {"text": "a"}])

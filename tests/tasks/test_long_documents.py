@@ -1,4 +1,4 @@
-"""Texts past max_length: a window an example, their answers put together as the task says, against slow references."""
+"""Texts beyond max_length: an example per window, predictions pooled over windows, against slow references."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def slowly(logits: np.ndarray, long: str) -> np.ndarray:
 
 @pytest.mark.parametrize("long", HOW)
 @pytest.mark.parametrize("kind", ["classification", "multi_label", "regression"])
-def test_the_windows_of_a_text_give_one_answer(kind, long):
+def test_windows_of_a_text_give_one_prediction(kind, long):
     task, one = about(kind, long), KINDS[kind]
     width = max(1, len(task.labels)) + (long == "attention")
     assert one.output_count(task) == width
@@ -60,7 +60,7 @@ def test_windows_are_trained_together_with_the_label_of_their_text(kind, word_fo
     row = {"text": "a b c d e a b", "text_pair": None, "label": label}
     task = about(kind, "mean")
     encoded = encode_rows([row, {**row, "text": "a"}], task, TextTokenizer.load(word_folder))
-    assert encoded.counts.tolist() == [3, 1]  # three pieces a window, of which neighbours share one
+    assert encoded.counts.tolist() == [3, 1]  # three tokens per window, of which neighbours share one
     assert (encoded.batch(range(4))["labels"] == np.array(label, np.float32)).all()
     assert KINDS[kind].keep_row_together(task)
     assert not KINDS[kind].keep_row_together(about(kind, "cut"))
@@ -75,7 +75,7 @@ def test_what_no_window_reaches_counts_as_cut(long, share, word_folder):
     )
 
 
-def test_a_first_text_takes_half_of_a_window_at_most_and_is_told_as_cut(word_folder):
+def test_a_first_text_takes_at_most_half_of_a_window(word_folder):
     task = about("classification", "mean").model_copy(update={"text": ("text", "other"), "max_length": 8})
     rows = [{"text": text, "text_pair": "d e", "label": 0} for text in ("a b", "a b c d " * 50)]
     encoded = encode_rows(rows, task, TextTokenizer.load(word_folder))

@@ -11,14 +11,14 @@ GLUE = {"cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"}
 
 
 @pytest.mark.parametrize("name", NAMED_TASKS)
-def test_each_is_a_sound_task(name):
+def test_presets_are_valid_tasks(name):
     task = Task.model_validate(NAMED_TASKS[name])
     assert task.name == name
     assert task_problems(task) == []
     assert primary_metric(task).name == task.metric
 
 
-def test_all_of_glue_is_there():
+def test_all_glue_tasks_have_presets():
     assert set(NAMED_TASKS) >= GLUE
 
 

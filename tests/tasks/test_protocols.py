@@ -97,7 +97,7 @@ def test_predict_and_scoring_read_texts_alike(name, long, word_folder):
         assert array.dtype == batch[key].dtype
 
 
-def test_a_column_beside_the_text_has_one_declaration(word_folder, monkeypatch):
+def test_a_new_extra_column_needs_one_declaration(word_folder, monkeypatch):
     """A new extra column needs one line: it is encoded, collated and stays on the host."""
     import compress.batch_arrays as declarations
     from compress.tasks import model_interface

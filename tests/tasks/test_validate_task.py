@@ -67,7 +67,7 @@ def test_a_sound_task_has_none():
         ({"data": {"builtin": "docstrings", "train": "a.tsv", "test_share": 0.1}}, "has its own rows"),
     ],
 )
-def test_each_fault_is_told(settings, told):
+def test_problems_are_reported(settings, told):
     import re
 
     found = faults(**settings)

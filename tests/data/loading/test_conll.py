@@ -54,7 +54,7 @@ def test_a_new_document_ends_a_sentence_and_the_last_needs_no_empty_line(write):
         ("", "has no rows"),
     ],
 )
-def test_wrong_lines_are_told(write, content, told):
+def test_malformed_lines_are_refused(write, content, told):
     with pytest.raises(DataError, match=told) as fault:
         read(write("a.bio", content))
     assert "a.bio" in str(fault.value)

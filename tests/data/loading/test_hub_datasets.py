@@ -12,7 +12,7 @@ datasets = pytest.importorskip("datasets")
 
 @pytest.fixture
 def hub(monkeypatch):
-    """Stands in for the hub: records what is asked for, answers with three rows."""
+    """A fake hub: records requests and returns three rows."""
     asked = []
     features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["no", "yes"])})
     rows = datasets.Dataset.from_dict({"text": ["a", "b", "c"], "label": [1, 0, -1]}, features=features)
@@ -45,7 +45,7 @@ def test_lists_of_class_numbers_become_lists_of_names(hub, monkeypatch):
     assert [row["tags"] for row in hub_rows(Data(hub="owner/set"), "train", names=False)] == [[0, 1], []]
 
 
-def test_rows_say_where_they_stand(hub):
+def test_rows_have_their_location(hub):
     assert [row.where for row in split_rows(Data(hub="owner/set"), "dev", names=False)][2] == "owner/set dev, row 3"
 
 

@@ -112,7 +112,7 @@ def test_gzip_byte_order_mark_and_format(tmp_path):
         ("[" * 100_000, "not a JSON document"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(document, content, told):
+def test_malformed_documents_are_refused_with_their_location(document, content, told):
     with pytest.raises(DataError) as caught:
         document(content)
     assert told in caught.value.message

@@ -95,11 +95,11 @@ def test_no_text_twice(roots):
     assert len({row["text"] for row in rows}) == len(rows)
 
 
-def test_at_most_so_many_of_each(roots):
+def test_a_limit_of_sentences_per_library(roots):
     assert [row["library"] for row in gathered(roots, 1)] == ["garden", "forest"]
 
 
-def test_the_place_of_installation_does_not_matter(roots, tmp_path):
+def test_rows_do_not_depend_on_the_installation_path(roots, tmp_path):
     import shutil
 
     moved = {name: tmp_path / "elsewhere" / name for name in roots}
@@ -158,7 +158,7 @@ def test_a_cache_that_cannot_be_written(small_set):
 
 
 @pytest.mark.slow
-def test_the_real_set_is_whole_and_neither_trivial_nor_noise(tmp_path, monkeypatch):
+def test_the_real_set_is_complete_and_neither_trivial_nor_noise(tmp_path, monkeypatch):
     text = pytest.importorskip("sklearn.feature_extraction.text")
     linear = pytest.importorskip("sklearn.linear_model")
     monkeypatch.setenv("COMPRESS_CACHE", str(tmp_path))

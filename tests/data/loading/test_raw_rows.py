@@ -42,14 +42,14 @@ def test_parquet(tmp_path):
     assert read(tmp_path / "a.parquet")[1].where.endswith("a.parquet, row 2")
 
 
-def test_rows_say_where_they_stand(write):
+def test_rows_have_their_location(write):
     assert read(write("a.tsv", TSV))[1].where.endswith("a.tsv, row 2 (line 3)")
     quoted = write("a.csv", 'text,label\n"two\nlines",a\nx,b\n')
     assert [row.where.rpartition(",")[2] for row in read(quoted)] == [" row 1 (line 2)", " row 2 (line 4)"]
     assert read(quoted)[0].values["text"] == "two\nlines"
 
 
-def test_quotes_in_tsv_are_text_unless_asked(write):
+def test_quotes_in_tsv_are_text_by_default(write):
     path = write("a.tsv", 'text\tlabel\n"x" y\ta\n"z\tb\n')
     assert [row["text"] for row in values(path)] == ['"x" y', '"z']
     assert values(write("b.tsv", 'text\tlabel\n"x\ty"\ta\n'), quoting=True) == [{"text": "x\ty", "label": "a"}]
@@ -68,7 +68,7 @@ def test_files_without_header(write):
     assert values(path, header=["text", "label"])[1] == {"text": "two", "label": "b"}
 
 
-def test_a_header_for_each_role(write):
+def test_one_header_per_role(write):
     path = write("a.tsv", "one\ta\ntwo\tb\n")
     header = {"test": ["text", "label"]}
     assert len(values(path, "test", header=header)) == 2
@@ -182,7 +182,7 @@ def test_a_broken_parquet_file(write):
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a", "a.xlsx.gz", "a.gz"])
-def test_names_that_tell_no_format(write, name):
+def test_unknown_file_name_extensions_are_refused(write, name):
     with pytest.raises(DataError, match="unknown file name extension"):
         format_of(write(name, TSV))
     assert values(write("a.txt", TSV), format="tsv") == ROWS

@@ -41,7 +41,7 @@ def files(write):
     return make
 
 
-def test_each_positive_is_a_row_of_train_and_a_number_on_test(files, task_of, tmp_path):
+def test_positives_are_rows_of_train_and_numbers_on_test(files, task_of, tmp_path):
     info = prepare_splits(task_of(**files()), 0, tmp_path)
     assert info.counts == {"train": 5, "select": 1, "test": 2}
     assert info.documents == {"select": 1, "test": 2}
@@ -66,7 +66,7 @@ def test_the_corpus_is_searched_on_test_alone_and_known_texts_are_taken_once(fil
     assert documents == ["Cid sold the book", "it was sold by Cid", "something else", "more of it"]
 
 
-def test_a_limit_leaves_the_corpus_whole(files, task_of, write, tmp_path):
+def test_a_limit_does_not_shorten_the_corpus(files, task_of, write, tmp_path):
     corpus = write("c.jsonl", lines({"text": f"document {number}"} for number in range(50)))
     info = prepare_splits(task_of(**files(corpus=corpus, limit=1)), 0, tmp_path)
     assert (info.counts["test"], info.documents["test"] >= 51) == (1, True)
@@ -89,14 +89,14 @@ def test_the_corpus_is_part_of_the_contents(files, task_of, write):
         ([{"text": 3}], "column 'text' holds int '3' where text is expected"),
     ],
 )
-def test_a_broken_corpus_is_told_with_its_place(files, task_of, write, tmp_path, rows, told):
+def test_a_broken_corpus_is_refused_with_its_location(files, task_of, write, tmp_path, rows, told):
     task = task_of(**files(corpus=write("c.jsonl", lines(rows))))
     with pytest.raises(DataError) as caught:
         prepare_splits(task, 0, tmp_path)
     assert told in caught.value.message
 
 
-def test_a_missing_corpus_is_told_before_anything_is_read(files, task_of, tmp_path):
+def test_a_missing_corpus_is_reported_before_reading(files, task_of, tmp_path):
     with pytest.raises(DataError, match=r"task\.data\.corpus: there is no file"):
         check_columns(task_of(**files(corpus=tmp_path / "c.jsonl")))
 
@@ -122,7 +122,7 @@ def test_hard_negatives_share_words_and_are_never_known_answers(files, task_of, 
     assert rows[1]["negatives"][0] == "Ann wrote the red book"
 
 
-def test_given_negatives_are_kept_and_only_missing_ones_are_found(write, task_of, tmp_path):
+def test_given_negatives_stay_and_only_missing_ones_are_mined(write, task_of, tmp_path):
     rows = [
         {"query": "red book", "answers": "the red book", "wrong": ["given"]},
         {"query": "blue book", "answers": "the blue book", "wrong": []},

@@ -57,7 +57,7 @@ def test_the_seed_decides_what_is_held_back(write, task_of, tmp_path):
     assert held[0] == held[1] != held[2]
 
 
-def test_a_few_rows_still_give_a_select_row(write, task_of, tmp_path):
+def test_four_rows_still_give_a_select_row(write, task_of, tmp_path):
     task = task_of(train=write("t.tsv", table(6)), test=write("e.tsv", table(4)))
     assert prepare_splits(task, 0, tmp_path).counts["select"] == 1
 
@@ -109,7 +109,7 @@ def test_one_score_only(write, task_of, tmp_path):
         ("token_classification", ("tokens", "tags"), {"tokens": ["in", "Rome"], "tags": ["O", "B-place"]}),
     ],
 )
-def test_rows_with_right_and_wrong_in_each_may_all_have_the_same_answer(write, task_of, tmp_path, kind, columns, row):
+def test_rows_with_right_and_wrong_items_may_have_equal_labels(write, task_of, tmp_path, kind, columns, row):
     *text, label = columns
     content = "".join(json.dumps({text[0]: f"what {number} ?", **row}) + "\n" for number in range(8))
     path = write("t.jsonl", content)
@@ -132,18 +132,18 @@ def test_one_document_for_all_queries(write, task_of, tmp_path):
         prepare_splits(task_of(train=path, test=path, kind="retrieval", text="query", label="positives"), 0, tmp_path)
 
 
-def test_too_few_rows_to_hold_any_back(write, task_of, tmp_path):
+def test_too_few_rows_to_split_any_off(write, task_of, tmp_path):
     task = task_of(train=write("t.tsv", table(2)), test_share=0.1)
     with pytest.raises(DataError, match="has no rows left"):
         prepare_splits(task, 0, tmp_path)
 
 
-def test_faults_of_the_task_come_before_any_reading(task_of, tmp_path):
+def test_task_problems_are_reported_before_reading(task_of, tmp_path):
     with pytest.raises(DataError, match=r"task\.data\.train: is missing[\s\S]*task\.data\.test: is missing"):
         prepare_splits(task_of(), 0, tmp_path)
 
 
-def test_duplicates_and_empty_texts_are_told(write, task_of, tmp_path, capsys):
+def test_duplicates_and_empty_texts_are_reported(write, task_of, tmp_path, capsys):
     train = write("t.tsv", table(10) + "\ta\n")
     prepare_splits(task_of(train=train, select=train, test=train), 0, tmp_path, Console("human"))
     told = capsys.readouterr().err
@@ -151,7 +151,7 @@ def test_duplicates_and_empty_texts_are_told(write, task_of, tmp_path, capsys):
     assert "3 rows have an empty text" in told
 
 
-def test_an_empty_second_text_is_told_too(write, task_of, tmp_path, capsys):
+def test_an_empty_second_text_is_reported_too(write, task_of, tmp_path, capsys):
     path = write("p.tsv", "one\ttwo\tlabel\nx\t\ta\ny\tz\tb\n")
     task = task_of(train=path, select=path, test=path, text=("one", "two"))
     prepare_splits(task, 0, tmp_path, Console("human"))
@@ -170,7 +170,7 @@ def test_multi_label_and_regression(write, task_of, tmp_path):
     assert [row["label"] for row in load_prepared(tmp_path).rows("test")] == [1.5, 2.0]
 
 
-def test_columns_can_be_looked_at_alone(write, task_of):
+def test_columns_can_be_checked_alone(write, task_of):
     good, bad = write("t.tsv", table(3)), write("e.tsv", "text\tlable\nx\ta\n")
     check_columns(task_of(train=good, test=good))
     with pytest.raises(DataError, match=r"e\.tsv, row 1 .*no column 'label'.*did you mean lable"):
@@ -208,7 +208,7 @@ def test_every_row_has_one_role(count):
     assert marks["select"].sum() == max(1, round(0.05 * count))
 
 
-def test_scrambled_numbers_look_random():
+def test_random_keys_look_random():
     numbers = random_keys(10_000, 7)
     assert len(set(numbers.tolist())) == 10_000
     assert np.mean(numbers / 2**64) == pytest.approx(0.5, abs=0.02)
@@ -216,7 +216,7 @@ def test_scrambled_numbers_look_random():
 
 
 @pytest.mark.parametrize("odd", ["news", '[["a"]]'])
-def test_a_cell_that_holds_no_classes_is_told_with_its_place_or_left_out(write, task_of, tmp_path, odd):
+def test_a_cell_without_classes_is_refused_with_its_location_or_skipped(write, task_of, tmp_path, odd):
     rows = [{"text": f"text {number}", "label": ["ab"[number % 2]]} for number in range(10)]
     rows.insert(3, {"text": "x", "label": odd})
     path = write("t.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
@@ -230,7 +230,7 @@ def test_a_cell_that_holds_no_classes_is_told_with_its_place_or_left_out(write, 
 
 
 @pytest.mark.parametrize("test", ["e.tsv", "s.tsv"])
-def test_where_every_row_is_left_out_their_count_and_the_first_fault_are_told(write, task_of, tmp_path, test):
+def test_skipping_every_row_is_an_error_with_count_and_first_fault(write, task_of, tmp_path, test):
     write("s.tsv", table(10))
     write("e.tsv", table(3, "c"))
     task = task_of(

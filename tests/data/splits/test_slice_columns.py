@@ -70,7 +70,7 @@ def test_a_list_in_a_column_names_file_and_row(write, task_of):
         slice_values(task, (), 0, 2, QUIET)
 
 
-def test_a_missing_column_is_told_before_anything_runs(write, task_of):
+def test_a_missing_column_is_reported_before_anything_runs(write, task_of):
     train, test = write("t.tsv", "text\tlabel\nx\ta\n"), write("e.tsv", table(4))
     check_columns(task_of(train=train, test=test, slices="genre"))
     with pytest.raises(DataError, match=r"e\.tsv, row 1 .*no column 'gener'.*did you mean genre") as told:
@@ -81,18 +81,18 @@ def test_a_missing_column_is_told_before_anything_runs(write, task_of):
         check_columns(task_of(train=train, test_share=0.5, slices="genre"))
 
 
-def test_data_that_changed_since_it_was_prepared_is_told(write, task_of):
+def test_data_that_changed_since_it_was_prepared_is_refused(write, task_of):
     task = task_of(train=write("t.tsv", table(10)), test=write("e.tsv", table(6)), slices="genre")
     with pytest.raises(DataError, match="'genre' has 6 values for 5 rows of test: the data changed"):
         slice_values(task, (), 0, 5, QUIET)
 
 
-def test_slices_that_cannot_be_meant(task_of):
+def test_invalid_slices_are_refused(task_of):
     faults = [str(fault) for fault in task_problems(task_of(train="t.tsv", test="e.tsv", slices=["text", "c", "c"]))]
     assert faults == ["task.slices: names the same column twice", "task.slices: the column 'text' is the text itself"]
 
 
-def test_class_numbers_of_a_hub_set_are_told_by_name(task_of, monkeypatch):
+def test_class_numbers_of_a_hub_set_become_names(task_of, monkeypatch):
     datasets = pytest.importorskip("datasets")
     features = datasets.Features(
         {

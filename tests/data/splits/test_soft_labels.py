@@ -16,7 +16,7 @@ TEST = "text\tlabel\na\tx\nb\ty\n"
 
 @pytest.fixture
 def prepared(write, task_of, tmp_path):
-    """Prepares a train file beside labelled select and test files; gives the roles."""
+    """Prepares a train file with labelled select and test files; returns the roles."""
 
     def make(train, name="train.jsonl", **settings):
         task = task_of(
@@ -56,7 +56,7 @@ def two(first, second):
         ("t.csv", "text,px,py\na,0.75,0.25\nb,0,1\n", {"soft_labels": ("px", "py")}),
     ],
 )
-def test_every_way_to_write_them(prepared, name, train, settings):
+def test_soft_labels_in_every_notation(prepared, name, train, settings):
     roles = prepared(train, name, **settings)
     assert probabilities(roles) == [[0.75, 0.25], [0.0, 1.0]]
     assert [row["label"] for row in roles.rows("train")] == [0, 1]
@@ -74,14 +74,14 @@ def test_a_parquet_file(prepared, tmp_path):
     assert probabilities(prepared((tmp_path / "p.parquet").read_bytes(), "t.parquet")) == [[0.75, 0.25], [0.0, 1.0]]
 
 
-def test_a_true_label_stays_beside_them(prepared):
+def test_a_true_label_stays_with_soft_labels(prepared):
     rows = [{"text": "a", "label": "y", "p": [0.75, 0.25]}, {"text": "b", "label": 0, "p": [0.4, 0.6]}]
     roles = prepared(lines(*rows))
     assert [(row["label"], row["labelled"]) for row in roles.rows("train")] == [(1, True), (0, True)]
     assert roles.info.guessed == 0
 
 
-def test_some_rows_may_have_no_label(prepared):
+def test_rows_may_have_no_label(prepared):
     roles = prepared(lines({"text": "a", "label": "y", "p": [0.7, 0.3]}, {"text": "b", "p": [0.7, 0.3]}))
     assert [(row["label"], row["labelled"]) for row in roles.rows("train")] == [(1, True), (0, False)]
 
@@ -92,7 +92,7 @@ def test_small_errors_of_rounding_are_divided_away(prepared):
     assert found[0]["soft_labels"][0] == pytest.approx(0.3333 / 0.9996)
 
 
-def test_of_several_classes_each_has_its_own(prepared, write, task_of, tmp_path):
+def test_one_probability_per_class(prepared, write, task_of, tmp_path):
     test = write("m.jsonl", lines({"text": "a", "label": ["x"]}, {"text": "b", "label": ["y"]}))
     train = write("n.jsonl", two([0.9, 0.8], [0.5, 0.1]))
     task = task_of(train=train, select=test, test=test, kind="multi_label", labels=("x", "y"), soft_labels="p")
@@ -132,7 +132,7 @@ def test_columns_of_classes_without_labels(write, task_of, tmp_path):
         ([[0.5], 0.5], "the probability of 'x' is '.0.5.' where a number is expected"),
     ],
 )
-def test_what_is_no_distribution_is_refused_with_its_place(prepared, cell, told):
+def test_invalid_distributions_are_refused_with_their_location(prepared, cell, told):
     with pytest.raises(DataError, match=told) as refused:
         prepared(two([0.5, 0.5], cell))
     assert "row 2" in str(refused.value)
@@ -151,7 +151,7 @@ def test_a_missing_column_is_named(prepared):
     assert "task.soft_labels names the columns of probabilities" in refused.value.hint
 
 
-def test_an_empty_label_beside_them_is_an_error(prepared):
+def test_an_empty_label_with_soft_labels_is_an_error(prepared):
     with pytest.raises(DataError, match=r"row 1 .* the label is empty"):
         prepared("text\tlabel\tp\na\t\t1 0\nb\tx\t0 1\n", "t.tsv")
 

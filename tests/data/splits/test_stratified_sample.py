@@ -10,7 +10,7 @@ from compress.data.splits.stratified_sample import stratified_sample
 SORTED = ["a"] * 700 + ["b"] * 200 + ["c"] * 99 + ["d"]
 
 
-def test_each_class_has_its_share_and_rare_ones_a_row():
+def test_classes_have_their_share_and_rare_ones_a_row():
     drawn = stratified_sample(SORTED, 100, seed=0)
     assert Counter(SORTED[index] for index in drawn) == {"a": 70, "b": 20, "c": 9, "d": 1}
     assert np.all(np.diff(drawn) > 0)

@@ -1,4 +1,4 @@
-"""Texts without an answer: how each kind reads them, how they are counted, and what they are in a batch."""
+"""Unlabelled texts: how each kind reads them, how they are counted, and what they are in a batch."""
 
 import json
 
@@ -80,7 +80,7 @@ KINDS = {
 
 @pytest.fixture
 def prepared(write, task_of, tmp_path):
-    """Prepares the rows of a kind, then texts beside them; gives the roles and the folder of the texts."""
+    """Prepares the rows of a kind, then unlabelled texts; returns the roles and the folder of the texts."""
 
     def make(kind, unlabelled=None, name="more.jsonl", **changes):
         settings, train, given, _ = KINDS[kind]
@@ -116,14 +116,14 @@ def test_every_kind_reads_them_and_puts_them_into_batches(prepared, kind, word_f
     last = training_examples(encoded, task)
     batch = last.batch(np.arange(len(last.lengths)))
     assert batch["labelled"].tolist() == [1.0] * len(alone) + [0.0] * len(bare)
-    for name, array in alone.batch(range(len(alone))).items():  # stand-ins disturb nobody
+    for name, array in alone.batch(range(len(alone))).items():  # placeholders change nothing
         np.testing.assert_array_equal(batch[name][: len(alone), ...][..., : array.shape[-1]], array)
     for name, array in bare.batch(range(len(bare))).items():
         if name != "index":
             np.testing.assert_array_equal(batch[name][len(alone) :, ...][..., : array.shape[-1]], array)
 
 
-def test_labels_are_not_looked_at(prepared):
+def test_labels_are_not_read(prepared):
     _, beside = prepared("classification", lines({"text": "e", "label": "no class"}, {"text": "f", "label": None}))
     assert [row["text"] for row in unlabelled_rows(beside)] == ["e", "f"]
 
@@ -146,7 +146,7 @@ def test_a_limit_and_rows_that_do_not_fit(prepared):
 
 
 @pytest.mark.parametrize(("kind", "known"), [("classification", {"text": "a a"}), ("retrieval", {"query": "a c"})])
-def test_texts_that_stand_in_test_are_told(prepared, kind, known, write, task_of, tmp_path, capsys):
+def test_texts_shared_with_test_are_reported(prepared, kind, known, write, task_of, tmp_path, capsys):
     roles, beside = prepared(kind, lines(known, KINDS[kind][2]))
     assert unlabelled_info(beside).duplicates == 1
     settings, train, *_ = KINDS[kind]
@@ -175,7 +175,7 @@ EMPTY = {"classification": {"text": ""}, "retrieval": {"query": "e"}}
         ("token_classification", {"words": ["a"] * 300}, "row 1 .* 300 words, more than the tokens of all its windows"),
     ],
 )
-def test_what_does_not_fit_is_told_with_its_place(prepared, kind, row, told):
+def test_invalid_rows_are_refused_with_their_location(prepared, kind, row, told):
     with pytest.raises(DataError, match=told):
         prepared(kind, lines(row))
 
@@ -193,7 +193,7 @@ def test_a_missing_file_names_its_key(write, task_of):
         check_columns(task)
 
 
-def test_none_are_given(write, task_of, tmp_path):
+def test_no_unlabelled_texts_are_given(write, task_of, tmp_path):
     file = write("t.jsonl", LABELLED)
     prepare_splits(task_of(train=file, select=file, test=file), 0, tmp_path)
     with pytest.raises(DataError, match="holds no unlabelled rows"):

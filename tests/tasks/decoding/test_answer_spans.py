@@ -1,4 +1,4 @@
-"""From characters to pieces and back, against slow loops."""
+"""From characters to tokens and back, against slow loops."""
 
 import numpy as np
 import pytest
@@ -7,18 +7,18 @@ from compress.tasks.decoding.answer_spans import MAX_SPANS, SPAN, best_spans, me
 
 QUESTION = (-1, -1)
 PIECES = [QUESTION, QUESTION, (0, 3), (4, 6), (6, 9), (10, 10), (10, 14), QUESTION]
-"""[CLS] question, then `The`, `un`, `##der`, an empty piece, `dogs`, [SEP]."""
+"""[CLS] question, then `The`, `un`, `##der`, an empty token, `dogs`, [SEP]."""
 
 
 @pytest.mark.parametrize(
     ("answer", "places"),
     [((0, 3), (2, 2)), ((4, 9), (3, 4)), ((4, 14), (3, 6)), ((5, 8), (3, 4)), ((10, 14), (6, 6))],
 )
-def test_places_of_an_answer(answer, places):
+def test_token_span_of_an_answer(answer, places):
     assert token_span(PIECES, answer, is_first=True, is_last=True) == places
 
 
-def test_a_window_holds_all_of_an_answer_or_none():
+def test_a_partial_answer_has_no_token_span():
     window = PIECES[2:5]
     assert token_span([QUESTION, *window], (4, 9), False, False) == (2, 3)
     assert token_span([QUESTION, *window], (4, 14), False, False) == (0, 0)
@@ -26,7 +26,7 @@ def test_a_window_holds_all_of_an_answer_or_none():
     assert token_span([QUESTION, QUESTION], (0, 3), True, True) == (0, 0)
 
 
-def test_characters_without_pieces_at_the_ends():
+def test_characters_without_tokens_at_the_ends():
     assert token_span([QUESTION, (2, 5)], (0, 5), is_first=True, is_last=True) == (1, 1)
     assert token_span([QUESTION, (2, 5)], (2, 7), is_first=True, is_last=True) == (1, 1)
     assert token_span([QUESTION, (2, 5)], (6, 7), is_first=True, is_last=True) == (0, 0)

@@ -42,7 +42,7 @@ def test_no_queries_find_nothing():
     assert nearest_documents(np.zeros((0, 4), np.float32), np.ones((5, 4), np.float32), 3)[0].shape == (0, 3)
 
 
-def test_worth_of_a_list_by_hand():
+def test_metrics_of_a_list_by_hand():
     found = np.array([[4, 7, 1, 9], [2, 3, 5, 8]])
     right = is_relevant(found, np.array([[7, 9, 6], [1, -1, -1]]))
     true = np.array([3, 1])

@@ -1,4 +1,4 @@
-"""Multiple choice: rows of every shape that files have, answers of rows with different numbers of choices."""
+"""Multiple choice: rows in every notation of files, predictions of rows with different numbers of choices."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def decided(*scores):
     return [np.array([score]) for score in scores]
 
 
-def test_a_row_holds_the_question_the_choices_and_the_place_of_the_right_one():
+def test_a_row_holds_the_question_the_choices_and_the_right_index():
     assert read("B") == {"text": "which colour?", "choices": CHOICES, "label": 1}
 
 
@@ -53,36 +53,36 @@ def test_answers_are_letters_numbers_or_texts(answer, first, place):
     ("answer", "first", "place"),
     [(2, 0, 2), (2, 1, 1), (2.0, 1, 1), ("C", 0, 2), ("4", 0, 3), (4, 0, 3), (4, 1, 3), ("0", 0, 0)],
 )
-def test_a_number_that_is_no_text_is_a_place_where_choices_are_numbers(answer, first, place):
+def test_a_json_number_is_an_index_where_choices_are_numbers(answer, first, place):
     assert read(answer, ["1", "2", "3", "4"], first_label=first)["label"] == place
 
 
-def test_what_can_be_written_differently_is_told():
+def test_ambiguous_notation_is_refused():
     with pytest.raises(DataError, match="the answer '2' may mean choice B or C") as fault:
         read("2", ["1", "2", "3", "4"])
     assert "write the letter" in fault.value.hint
 
 
-def test_choices_with_labels_are_told_by_their_text_where_no_label_fits():
+def test_choices_with_labels_match_by_text_where_no_label_fits():
     choices = {"text": ["B", "green", "blue"], "label": ["A", "B", "C"]}
     assert [read(answer, choices)["label"] for answer in ("B", "green", "blue")] == [1, 1, 2]
 
 
-def test_a_column_for_each_choice():
+def test_one_column_per_choice():
     task = task_of(text=("start", "end0", "end1"), label="right")
     raw = {"start": "she opened", "end0": "the door", "end1": "the moon", "right": 1}
     row = KIND.read_row(raw, task, (), WHERE)
     assert row == {"text": "she opened", "choices": ["the door", "the moon"], "label": 1}
 
 
-def test_choices_with_labels_of_their_own_are_told_by_those():
+def test_choices_match_by_their_own_labels():
     choices = {"text": CHOICES, "label": ["C", "2", "A"]}
     assert [read(answer, choices)["label"] for answer in ("C", "2", 2, "A")] == [0, 1, 1, 2]
     with pytest.raises(DataError, match=r"row 17.*'B' is none of the choices \(C, 2, A, or the text of one\)"):
         read("B", choices)
 
 
-def test_a_list_may_stand_as_json_in_a_cell():
+def test_a_cell_may_hold_a_json_list():
     assert read("A", '["one", "two"]')["choices"] == ["one", "two"]
     with pytest.raises(DataError, match=r"row 17.*where a list of choices is expected"):
         read("A", '["one", "two"')
@@ -123,7 +123,7 @@ def test_what_is_no_row_at_all_is_refused(answer, choices, message):
     assert str(fault.value).startswith(WHERE)
 
 
-def test_each_choice_is_an_example_of_the_question_and_its_text():
+def test_one_example_per_choice_of_the_question_and_its_text():
     examples = KIND.examples(row_of(1), INFO, encode)
     batch = KIND.collate(examples, pad_id=0)
     assert batch["input_ids"].tolist() == [[1, 1, 2, len(choice), 2] for choice in CHOICES]
@@ -133,7 +133,7 @@ def test_each_choice_is_an_example_of_the_question_and_its_text():
     assert KIND.output_count(INFO) == 1
 
 
-def test_a_question_to_answer_has_no_label():
+def test_an_input_to_predict_has_no_label():
     row = KIND.from_input(("q", "red", "green"), INFO)
     assert row == {"text": "q", "choices": ["red", "green"]}
     assert KIND.to_input({**row, "label": 0}) == ("q", "red", "green")
@@ -204,7 +204,7 @@ def test_a_head_of_several_outputs_is_refused():
         KIND.decode({"logits": np.zeros((2, 3))}, {}, INFO)
 
 
-def test_settings_that_mean_nothing_here_are_told():
+def test_settings_without_effect_are_refused():
     paths = {problem.path for problem in task_problems(task_of(labels=("a", "b"), long="mean"))}
     assert paths == {("task", "labels"), ("task", "long")}
     assert task_problems(task_of(first_label=1)) == []

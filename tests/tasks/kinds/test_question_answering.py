@@ -58,7 +58,7 @@ def test_answers_are_read_in_every_shape(answers):
     assert tuple(row) == KIND.fields
 
 
-def test_one_answer_a_line_with_its_offset():
+def test_one_answer_per_line_with_its_offset():
     flat = {"question": "q", "context": CONTEXT, "answer": "film", "answer_start": "21", "place": 37}
     task = task_of(aliases={"answers": ("answer",)})
     assert KIND.read_row(flat, task, (), "x")["start"] == 21
@@ -69,7 +69,7 @@ def test_one_answer_a_line_with_its_offset():
 @pytest.mark.parametrize(
     ("given", "taken"), [(21, 21), (22, 21), (20, 21), (35, 37), (9, 6), (0, 6), (500, 37), (-1, 6)]
 )
-def test_a_wrong_offset_is_taken_at_the_nearest_place(given, taken):
+def test_a_wrong_offset_moves_to_the_nearest_occurrence(given, taken):
     assert read([{"text": "film", "answer_start": given}])["start"] == taken
 
 
@@ -102,7 +102,7 @@ def test_impossible_ones_have_none_whatever_else_they_hold(told):
         (5, "'5' where text is expected"),
     ],
 )
-def test_what_is_no_answer_is_refused_with_its_place(answers, told):
+def test_invalid_answers_are_refused_with_their_location(answers, told):
     with pytest.raises(DataError, match=r"^a\.json, row 1: ") as caught:
         read(answers)
     assert told in caught.value.message
@@ -124,13 +124,13 @@ def test_empty_texts_are_refused(empty, value):
         read([], **{"context": CONTEXT, empty: value})
 
 
-def test_settings_that_cannot_be_meant():
+def test_contradictory_settings_are_refused():
     assert "does not fit into max_length" in str(task_problems(task_of(max_answer=32))[0])
     assert any("columns of text" in str(problem) for problem in task_problems(task_of(text=("question",))))
     assert any("has no classes" in str(problem) for problem in task_problems(task_of(labels=("a", "b"))))
 
 
-def test_windows_hold_the_answer_or_none(tokens):
+def test_label_spans_are_within_the_window_or_zero(tokens):
     task = info(max_length=12, overlap=2)
     row = read([{"text": "great film", "answer_start": 31}], question="which film?")
     examples = KIND.examples(row, task, tokens)
@@ -148,7 +148,7 @@ def test_windows_hold_the_answer_or_none(tokens):
         assert text == "great film"
 
 
-def test_rows_to_predict_have_no_places(tokens):
+def test_inputs_to_predict_have_no_label_spans(tokens):
     row = KIND.from_input(("which film?", CONTEXT), info())
     assert all("start" not in example for example in KIND.examples(row, info(), tokens))
     assert KIND.to_input(row) == ("which film?", CONTEXT)
@@ -165,7 +165,7 @@ def test_long_questions_are_cut(tokens):
 
 
 def answered(rows, task, tokens, towards=None, nothing=-50.0):
-    """What a model answers that knows the places in ``towards`` (characters), or that there is none."""
+    """Predictions of a model that knows the spans in ``towards`` (characters), or that there is none."""
     examples = [KIND.examples(row, task, tokens) for row in rows]
     batch = KIND.collate([example for some in examples for example in some], 0)
     start, end = np.zeros((2, *batch["input_ids"].shape), np.float32)
@@ -192,14 +192,14 @@ def test_the_best_passage_over_windows(tokens):
     assert (found["probability"] <= 1.0).all()
 
 
-def test_answers_are_short_enough(tokens):
+def test_long_answers_are_cut(tokens):
     rows = [read([{"text": CONTEXT, "answer_start": 0}])]
     found = answered(rows, info(max_answer=3), tokens)
     assert len(found["text"][0].split()) <= 3
 
 
-def test_one_long_answer_does_not_make_all_rows_wide(tokens):
-    endless = "x" * 100_000  # one piece, which the tokenizer does not know
+def test_one_long_answer_does_not_widen_all_rows(tokens):
+    endless = "x" * 100_000  # one token, unknown to the tokenizer
     rows = [read(["good film"] * 3), read([endless], context=f"a {endless}")]
     found, gold = answered(rows, info(), tokens), KIND.gold(rows)
     assert found["text"].tolist() == ["good film", "x" * 500]
@@ -209,14 +209,14 @@ def test_one_long_answer_does_not_make_all_rows_wide(tokens):
     assert KIND.score(found, gold, info())["exact_match"] == 1.0
 
 
-def test_more_answers_than_can_be_meant_are_refused():
+def test_too_many_answers_are_refused():
     assert len(read(["film"] * 200)["answers"]) == 200
     words = [f"word{number}" for number in range(101)]
     with pytest.raises(DataError, match=r"a\.json, row 1: there are more than 100 different answers"):
         read(words, context=" ".join(words))
 
 
-def test_a_text_without_pieces_has_no_answer(tokens):
+def test_a_text_without_tokens_has_no_answer(tokens):
     rows = [{**read([]), "context": ""}]
     for threshold in (None, 0.0):
         task = info().model_copy(update={"threshold": threshold})
@@ -225,7 +225,7 @@ def test_a_text_without_pieces_has_no_answer(tokens):
 
 
 def passages(*entries):
-    """(text, surplus of no answer) as undecided answers."""
+    """(text, margin of no answer) as predictions without a threshold."""
     lines = [(text, 0, len(text), 0.0, surplus, 0.0, True, 1.0) for text, surplus in entries]
     return np.array(lines, dtype=prediction_fields(20))
 
@@ -258,7 +258,7 @@ def test_tuning_follows_the_metric(metric):
         assert KIND.score(KIND.apply_threshold(found, other), gold, task)[metric] <= best + 1e-12
 
 
-def test_nothing_is_tuned_where_every_question_has_an_answer():
+def test_no_threshold_where_every_question_has_an_answer():
     rows = [read(["good"])]
     assert KIND.tune_threshold(passages(("good", 3.0)), KIND.gold(rows), info()).threshold is None
     assert not KIND.has_threshold(rows)
@@ -299,7 +299,7 @@ def test_two_models_are_compared():
     assert KIND.distance(found, others).tolist() == [0.0, 1.0, 0.0, 0.0]
 
 
-def test_answers_and_gold_go_into_files(tmp_path):
+def test_predictions_and_gold_can_be_stored(tmp_path):
     found, gold, task = mixed()
     np.savez(tmp_path / "a.npz", allow_pickle=False, found=found, gold=gold)
     with np.load(tmp_path / "a.npz") as kept:

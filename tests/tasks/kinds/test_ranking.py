@@ -1,4 +1,4 @@
-"""Ranking: lines gathered into questions, and scores that agree with slow references whatever the order of the file."""
+"""Ranking: lines grouped into questions, and scores that equal slow references in any order of the file."""
 
 import numpy as np
 import pytest
@@ -67,14 +67,14 @@ def test_rows_that_hold_lists_stay_as_they_are():
     assert list(KIND.group_lines(iter(()), TASK)) == []
 
 
-def test_other_headers_are_found_by_their_aliases():
+def test_aliases_match_other_headers():
     task = TASK.model_copy(update={"aliases": {"candidate": ("sentence",), "label": ("right",)}})
     lines = iter([RawRow("a.tsv, row 1", {"query": "one", "sentence": "a", "right": "1"})])
     (row,) = KIND.group_lines(lines, task)
     assert KIND.read_row(row.values, task, (), row.where)["candidates"] == ["a"]
 
 
-def test_a_question_that_comes_back_is_told():
+def test_a_question_that_recurs_is_refused():
     lines = raw_rows(("one", "a", "1"), ("two", "b", "1"), ("one", "c", "0"))
     with pytest.raises(DataError, match=r"a\.tsv, row 3: this question occurred before") as fault:
         list(KIND.group_lines(lines, TASK))
@@ -118,7 +118,7 @@ def test_labels_may_be_grades_and_all_right():
     assert read(["a", "b", "c"], ["2", 0.5, True])["label"] == [2.0, 0.5, 1.0]
 
 
-def test_each_candidate_is_an_example():
+def test_one_example_per_candidate():
     row = {"text": "q", "candidates": ["a", "b"], "label": [0.0, 2.0]}
     assert KIND.collate(KIND.examples(row, INFO, encode), pad_id=0)["labels"].tolist() == [0.0, 2.0]
     assert KIND.to_input(row) == ("q", "a", "b")
@@ -129,7 +129,7 @@ def test_each_candidate_is_an_example():
 
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_scores_are_those_of_each_question_counted_one_by_one(seed, ties):
+def test_scores_are_means_over_questions(seed, ties):
     scores, labels, answers, gold = sample(50, seed, grades=3, ties=ties)
     expected = np.mean([slow(*pair) for pair in zip(scores, labels, strict=True)], axis=0)
     found = KIND.score(answers, gold, INFO)
@@ -177,7 +177,7 @@ def test_draws_score_as_repeated_rows_do():
         assert {name: values[number] for name, values in found.items()} == pytest.approx(expected)
 
 
-def test_answers_for_people_and_programs():
+def test_predictions_as_json_and_as_descriptions():
     rows = [{"label": [0.0, 2.0, 1.0]}, {"label": [1.0] * 2}]
     answers = KIND.predictions([np.array([score]) for score in (-1.0, 0.5, 2.0, 0.0, 1.0)], [3, 2], [], INFO)
     assert np.isfinite(answers).all()

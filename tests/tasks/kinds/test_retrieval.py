@@ -31,7 +31,7 @@ def read(values, **more):
     return KIND.read_row(values, task_of(**more), (), WHERE)
 
 
-def test_answers_are_a_text_or_a_list_and_each_is_taken_once():
+def test_documents_are_a_text_or_a_list_without_duplicates():
     assert read({"query": "q", "answers": "x"}) == {"query": "q", "positives": ["x"], "negatives": []}
     row = read({"query": "q", "answers": ["x", "y", "x"], "wrong": "z"}, negatives="wrong")
     assert row == {"query": "q", "positives": ["x", "y"], "negatives": ["z"]}
@@ -60,13 +60,13 @@ def test_a_cell_may_hold_a_json_list_or_nothing():
         ({"question": "q", "answers": "x"}, "there is no column 'query'"),
     ],
 )
-def test_what_does_not_fit_is_told_with_its_place(values, told):
+def test_invalid_rows_are_refused_with_their_location(values, told):
     with pytest.raises(DataError, match=r"^train\.jsonl, row 3") as caught:
         read(values, negatives="wrong")
     assert told in caught.value.message
 
 
-def test_rows_are_kept_as_their_role_needs_them():
+def test_rows_are_stored_as_their_role_needs_them():
     row = read({"query": "q", "answers": ["x", "y"], "wrong": ["z"]}, negatives="wrong")
     assert KIND.store_rows(row, None) == [
         {"query": "q", "positives": ["x"], "negatives": ["z"]},
@@ -95,7 +95,7 @@ def test_queries_and_documents_are_one_example_each():
         KIND.from_input(("a", "b"), INFO)
 
 
-def test_what_is_found_by_embeddings():
+def test_search_by_embeddings():
     outputs = {"sentence_embedding": np.array([[1, 0], [0, 1]], np.float32)}
     queries = KIND.predictions(KIND.decode(outputs, {}, INFO), [1, 1], [{}, {}], INFO)
     documents = np.array([[0, 1], [0.6, 0.8], [1, 0]], np.float32)
@@ -125,7 +125,7 @@ def test_documents_of_one_query_are_right_in_all_of_its_rows():
     assert KIND.correct(found, gold).all()
 
 
-def test_two_models_answers_are_compared_by_what_they_found():
+def test_two_models_are_compared_by_their_retrieved_documents():
     one = retrieved_documents(np.array([[0, 1], [2, 3]]), np.ones((2, 2)))
     other = retrieved_documents(np.array([[1, 0], [2, 5]]), np.ones((2, 2)))
     assert KIND.same_decision(one, other).tolist() == [False, True]
@@ -148,13 +148,13 @@ def test_scores_of_draws_are_those_of_the_repeated_rows(rows):
         np.testing.assert_allclose(fast[metric], values, atol=1e-9)
 
 
-def test_answers_can_be_kept_in_a_file(tmp_path):
+def test_predictions_can_be_stored_in_a_file(tmp_path):
     answers = retrieved_documents(np.array([[0, 1]]), np.array([[0.5, 0.25]]))
     np.savez(tmp_path / "a.npz", allow_pickle=False, test=answers)
     assert (np.load(tmp_path / "a.npz")["test"] == answers).all()
 
 
-def test_settings_that_cannot_be_meant():
+def test_contradictory_settings_are_refused():
     assert task_problems(task_of(hard_negatives=2, negatives="wrong")) == []
     assert "also task.text or task.label" in str(task_problems(task_of(negatives="answers"))[0])
     other = Task(kind="regression", data={"train": "a", "test": "b", "corpus": "c"}, hard_negatives=1)

@@ -1,4 +1,4 @@
-"""Two texts by their embeddings: rows, examples, answers and scores."""
+"""Similarity of two texts by their embeddings: rows, examples, predictions and scores."""
 
 import numpy as np
 import pytest
@@ -52,13 +52,13 @@ def test_a_row_keeps_its_own_scale_and_examples_go_from_0_to_1():
         (("x", "", "1"), "column 'b' is empty"),
     ],
 )
-def test_what_does_not_fit_is_told_with_its_place(given, told):
+def test_invalid_rows_are_refused_with_their_location(given, told):
     with pytest.raises(DataError, match=r"^train\.tsv, row 3") as caught:
         read(*given)
     assert told in caught.value.message
 
 
-def test_settings_that_cannot_be_meant():
+def test_contradictory_settings_are_refused():
     assert task_problems(task_of()) == []
     assert "least score to the greatest" in str(task_problems(task_of(range=(5, 0)))[0])
     assert "reads 2 columns of text, got 1" in str(task_problems(task_of(text=("a",)))[0])
@@ -83,7 +83,7 @@ def test_a_pair_gives_its_cosine_and_a_text_its_embedding():
         answered(vectors[:3], [2, 1])
 
 
-def test_one_text_or_two_are_asked():
+def test_one_text_or_two_are_valid_inputs():
     assert KIND.from_input("x", INFO) == {"text": "x", "text_pair": None}
     assert KIND.from_input(("x", "y"), INFO) == {"text": "x", "text_pair": "y"}
     assert len(KIND.examples(KIND.from_input("x", INFO), INFO, encode)) == 1

@@ -1,4 +1,4 @@
-"""Words to pieces and back to words, whatever the tokenizer; answers, scores and what is told of them."""
+"""Words to tokens and back to words with any tokenizer; predictions, scores and descriptions."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def info_of(**settings):
 
 
 class Letters:
-    """A tokenizer whose pieces are single letters, spaces left out, between two special ones."""
+    """A tokenizer whose tokens are single letters, without spaces, between two special ones."""
 
     def windows(self, text, pair, most, overlap, limit):
         places = [place for place, letter in enumerate(text) if letter != " "]
@@ -72,7 +72,7 @@ def sentence_piece():
 
 @pytest.mark.parametrize("made", [word_piece, byte_level, lambda: byte_level(trim=False), sentence_piece])
 @pytest.mark.parametrize(("most", "overlap"), [(64, 0), (9, 3), (6, 2)])
-def test_every_word_has_one_first_piece_whatever_the_tokenizer(made, most, overlap):
+def test_every_word_has_one_first_token_with_any_tokenizer(made, most, overlap):
     tokenizers = pytest.importorskip("tokenizers")
     from compress.data.tokenizer import TextTokenizer
 
@@ -102,14 +102,14 @@ def test_every_word_has_one_first_piece_whatever_the_tokenizer(made, most, overl
                 assert place < 0 or span[0] <= starts[place] < span[1] or span[0] - 1 == starts[place] - 1
 
 
-def test_labels_stand_on_first_pieces_alone():
+def test_labels_are_on_first_tokens_alone():
     [example] = examples_of(row_of("in New York", "O B-city I-city"))
     assert example["word"] == [-1, 0, -1, 1, -1, -1, 2, -1, -1, -1, -1]
     assert example["label"] == [-100, 0, -100, 1, -100, -100, 2, -100, -100, -100, -100]
     assert "label" not in examples_of(row_of("in New York"))[0]
 
 
-def test_a_piece_that_is_only_the_space_before_a_word_is_no_piece_of_it():
+def test_a_token_of_only_the_space_before_a_word_is_not_part_of_it():
     spans = np.array([(-1, -1), (0, 1), (1, 2), (2, 3), (3, 4), (4, 4)])
     assert list(first_tokens([spans], ["a", "bc"])) == [[-1, 0, -1, 1, -1, -1]]
     spans = np.array([(0, 1), (1, 3), (3, 4)])
@@ -136,7 +136,7 @@ def test_batches_are_padded():
 
 
 def answered(rows, logits_of, **settings):
-    """Answers where ``logits_of(window number, batch)`` stands in for a model; one batch holds all windows."""
+    """Predictions with ``logits_of(window number, batch)`` as the model; one batch holds all windows."""
     info = info_of(**settings)
     per_row = [KIND.examples(row, info, Letters()) for row in rows]
     batch = KIND.collate([example for examples in per_row for example in examples], pad_id=0)
@@ -151,14 +151,14 @@ def by_letter(batch):
     return np.where((batch["word"] >= 0)[..., None], logits, np.nan)
 
 
-def test_answers_are_a_tag_a_word():
+def test_predictions_are_one_tag_per_word():
     answers = answered([row_of("in New York"), row_of("Ulm")], by_letter)
     assert answers["tag"].tolist() == [[0, 1, 1], [1, -1, -1]]
     assert answers["probability"][0, 0] == pytest.approx(np.e / (np.e + 4))
     assert answers["probability"][1].tolist() == pytest.approx([np.e / (np.e + 4), 0, 0])
 
 
-def test_of_two_windows_the_one_with_more_room_answers():
+def test_the_window_with_the_larger_margin_decides():
     row = row_of("a b c d e f g h")
 
     def by_window(batch):
@@ -177,7 +177,7 @@ def test_words_behind_the_last_window_are_outside_and_not_seen():
     assert KIND.confidence(answers, np.zeros((1, 6), np.int16)).row.tolist() == [0] * 4
 
 
-def test_outputs_that_are_no_numbers_or_too_few_are_refused():
+def test_non_finite_or_too_few_outputs_are_refused():
     rows = [row_of("a b"), row_of("c")]
     with pytest.raises(ModelError, match="NaN or infinite for 1 of 2 rows"):
         answered(rows, lambda batch: np.where(np.arange(2)[:, None, None] == 1, np.nan, np.zeros((2, 4, 5))))
@@ -204,7 +204,7 @@ def tags_as_answers(tags, probability=0.9):
 
 
 def some(seed, rows=30):
-    """Random answers and gold of rows of different lengths."""
+    """Random predictions and gold of rows of different lengths."""
     random = np.random.default_rng(seed)
     gold = random.integers(0, 5, (rows, 7)).astype(np.int16)
     decided = np.where(random.random(gold.shape) < 0.3, random.integers(0, 5, gold.shape), gold)
@@ -231,7 +231,7 @@ def test_scores_that_mean_nothing_are_zero():
     assert (scores["f1"], scores["accuracy"], scores["sentence_accuracy"]) == (0.0, 1.0, 1.0)
 
 
-def test_perfect_answers_score_best():
+def test_perfect_predictions_score_best():
     _, gold = some(0)
     assert set(KIND.score(tags_as_answers(gold), gold, info_of()).values()) == {1.0}
     assert set(KIND.score(tags_as_answers(gold), gold, info_of())) == {metric.name for metric in KIND.metrics}
@@ -267,7 +267,7 @@ def test_a_decision_a_word_with_its_probability():
     assert set(found.stated) == {float(np.float32(0.9))}
 
 
-def test_what_is_told_names_places_and_never_words():
+def test_descriptions_give_positions_and_never_text():
     gold = KIND.gold([row_of("a b c d", "O B-city I-city B-day"), row_of("e", "O")])
     answers = tags_as_answers(gold)
     answers["probability"][0, 2] = 0.5
@@ -281,7 +281,7 @@ def test_what_is_told_names_places_and_never_words():
     assert KIND.describe(answers, info_of()) == KIND.describe_gold(gold, info_of()) == ["city 2-3, day 4", "none"]
 
 
-def test_what_users_hand_over():
+def test_inputs_become_rows_and_back():
     row = row_of("in New York", "O B-city I-city")
     assert KIND.to_input(row) == "in New York"
     assert (
@@ -300,7 +300,7 @@ def test_rows_are_counted_by_the_types_they_hold():
     assert KIND.class_names(LABELS) == ("city", "day")
 
 
-def test_answers_hold_no_objects():
+def test_predictions_hold_no_objects():
     assert not PREDICTION.hasobject
     assert not WORD.hasobject
 

@@ -12,7 +12,7 @@ from compress.tasks.metrics.squad_metrics import match_answers, normalized_words
         ("an  apple, a day", ["apple", "day"]),
         ("U.S.", ["us"]),
         ("well-known", ["wellknown"]),
-        ("Theatre another", ["theatre", "another"]),  # articles are whole words
+        ("Theatre another", ["theatre", "another"]),  # articles are full words
         ("a-b the.", ["ab"]),  # punctuation goes first
         ("«Ünal» 5–3", ["«ünal»", "5–3"]),  # only ASCII punctuation counts as such
         ("the", []),
@@ -29,7 +29,7 @@ def test_words_that_count(text, left):
         ("the red car", "red car", 1.0),
         ("red car", "blue car", 0.5),
         ("in 1984", "1984", 2 / 3),
-        ("new new york", "new york", 0.8),  # a word counts as often as it stands
+        ("new new york", "new york", 0.8),  # a word counts as often as it occurs
         ("blue", "red", 0.0),
         ("", "", 1.0),
         ("", "red", 0.0),

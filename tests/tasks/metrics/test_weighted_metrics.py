@@ -58,6 +58,6 @@ def test_a_draw_of_one_value_has_no_correlation_whatever_rounding_does():
     assert pearson(left, right, times)[1] == pytest.approx(np.corrcoef(left, right)[0, 1])
 
 
-def test_totals_count_each_row_as_often_as_it_was_drawn():
+def test_weighted_counts_count_rows_by_weight():
     values, times = np.array([2, 0, 2]), np.array([[1.0, 1.0, 1.0], [0.0, 0.0, 3.0]])
     assert weighted_counts(values, 4, times).tolist() == [[1, 0, 2, 0], [0, 0, 3, 0]]

@@ -35,7 +35,7 @@ def slow_entities(tags):
     return chunks
 
 
-def test_names_and_types_are_each_others_way_back():
+def test_tag_names_and_type_names_are_inverse():
     assert NAMES == ("O", "B-LOC", "I-LOC", "B-ORG", "I-ORG", "B-PER", "I-PER")
     assert type_names(NAMES) == TYPES
     assert type_names(tag_names(["B-B", "-"])) == ("B-B", "-")

@@ -1,4 +1,4 @@
-"""Raw rows to canonical ones: every wrong value is an error that says where it stands."""
+"""Raw rows to canonical ones: every wrong value is an error with its location."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def labels_of(values, **more):
     return KINDS[task.kind].labels(iter(values), task)
 
 
-def test_a_row_holds_text_and_the_place_of_its_label():
+def test_a_row_holds_text_and_the_index_of_its_label():
     assert read({"text": "fine", "label": "good", "id": 3}) == {"text": "fine", "text_pair": None, "label": 1}
 
 
@@ -32,7 +32,7 @@ def test_a_pair_holds_both_texts():
     assert (row["text"], row["text_pair"]) == ("one", "two")
 
 
-def test_aliases_stand_in_for_missing_columns_only():
+def test_aliases_replace_missing_columns_only():
     aliases = {"label": ("Quality", "gold")}
     assert read({"text": "x", "gold": "good"}, aliases=aliases)["label"] == 1
     assert read({"text": "x", "gold": "good", "label": "bad"}, aliases=aliases)["label"] == 0
@@ -46,7 +46,7 @@ def test_a_missing_column_names_row_columns_and_the_nearest():
     assert "did you mean lable?" in str(fault.value)
 
 
-def test_a_wide_header_is_not_told_in_full():
+def test_messages_shorten_a_wide_header():
     with pytest.raises(DataError) as fault:
         read({f"{'column' * 40}{number}": "x" for number in range(100)})
     assert len(str(fault.value)) < 1500
@@ -76,17 +76,17 @@ def test_an_unseen_label_names_the_nearest():
 
 
 @pytest.mark.parametrize(("value", "place"), [("1", 1), (0, 0), (1.0, 1), (True, 1), ("good", 1)])
-def test_a_number_is_a_place_where_the_recipe_names_the_classes(value, place):
+def test_a_number_is_an_index_where_the_recipe_names_the_classes(value, place):
     task = task_of(labels=("bad", "good"))
     assert KINDS["classification"].read_row({"text": "x", "label": value}, task, task.labels, WHERE)["label"] == place
 
 
-def test_a_number_is_no_place_where_train_gave_the_classes():
+def test_a_number_is_no_index_where_train_gave_the_classes():
     with pytest.raises(DataError, match="label '0' is not among"):
         read({"text": "x", "label": 0}, labels=("1", "2"))
 
 
-def test_a_number_is_no_place_where_classes_are_numbers():
+def test_a_number_is_no_index_where_classes_are_numbers():
     with pytest.raises(DataError, match="label '0' is not among those of the recipe's labels"):
         KINDS["classification"].read_row({"text": "x", "label": "0"}, task_of(labels=("1", "2")), ("1", "2"), WHERE)
 
@@ -105,7 +105,7 @@ def test_a_class_too_far_suggests_counting_from_one():
     assert "first_label: 1" in fault.value.hint
 
 
-def test_minus_one_is_told_as_unlabelled():
+def test_minus_one_is_reported_as_unlabelled():
     task = task_of(labels=("a", "b"))
     with pytest.raises(DataError) as fault:
         KINDS["classification"].read_row({"text": "x", "label": -1}, task, task.labels, WHERE)
@@ -122,7 +122,7 @@ def test_classes_are_ordered_by_number_or_name():
 @pytest.mark.parametrize(
     ("values", "told"), [(["a", "a"], "only the class 'a'"), ([], "no label"), ([None], "no label")]
 )
-def test_one_class_is_nothing_to_tell_apart(values, told):
+def test_one_class_alone_is_refused(values, told):
     with pytest.raises(DataError, match=told):
         labels_of(values)
 
@@ -173,7 +173,7 @@ def test_what_is_no_finite_number_is_no_score(value):
         read({"text": "x", "label": value}, (), kind="regression")
 
 
-def test_classes_of_a_row_count_for_each():
+def test_a_row_counts_for_all_of_its_classes():
     assert list(KINDS["classification"].row_classes({"label": 2})) == [2]
     assert list(KINDS["multi_label"].row_classes({"label": [1.0, 0.0, 1.0]})) == [0, 2]
     assert list(KINDS["regression"].row_classes({"label": 2.0})) == []

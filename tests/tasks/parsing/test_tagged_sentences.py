@@ -40,7 +40,7 @@ def test_a_sentence_may_begin_with_a_bracket(words):
 
 
 @pytest.mark.parametrize("tags", [[0, 1, 2], ["0", "1", "2"], "0 1 2", "[0, 1, 2]"])
-def test_numbers_are_places_in_the_labels_of_the_recipe(tags):
+def test_numbers_are_indices_into_the_labels_of_the_recipe(tags):
     task = task_of(labels=("O", "I-city", "B-city"))
     labels = KIND.labels(iter(()), task)
     row = KIND.read_row({"tokens": "to New York", "tags": tags}, task, labels, WHERE)
@@ -48,7 +48,7 @@ def test_numbers_are_places_in_the_labels_of_the_recipe(tags):
 
 
 @pytest.mark.parametrize("number", [3, -1, True])
-def test_numbers_that_are_no_places(number):
+def test_numbers_that_are_no_indices(number):
     with pytest.raises(DataError, match=r"row 17.*is neither O nor"):
         read("a", [number], task_labels=("O", "B-city"))
 
@@ -135,7 +135,7 @@ def test_iob1_is_read_as_bio():
         ({"long": "mean"}, "has no effect for token_classification"),
     ],
 )
-def test_settings_that_cannot_be_meant(settings, told):
+def test_contradictory_settings_are_refused(settings, told):
     import re
 
     found = [str(problem) for problem in task_problems(task_of(**settings))]
