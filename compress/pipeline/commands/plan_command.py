@@ -10,7 +10,7 @@ from compress.console import Console, duration
 from compress.environment import describe
 from compress.pipeline.execute import Executor
 from compress.pipeline.forecast.cost_estimates import Estimates
-from compress.pipeline.forecast.time_forecast import forecast
+from compress.pipeline.forecast.time_forecast import forecast, measured_memory
 from compress.pipeline.forecast.trial_updates import Trial, calibrate
 from compress.pipeline.graph import Plan, Step
 from compress.pipeline.run import Options, check_plan, forced_steps
@@ -80,7 +80,7 @@ def preview(plan: Plan, options: Options, trials: Mapping[str, Trial] | None = N
             "step": step.name,
             "state": "started" if started else "to do",
             "seconds": estimate.seconds,
-            "memory": expected.memory if expected else None,
+            "memory": measured_memory(step, records) or (expected.memory if expected else None),
             "disk": expected.disk if expected else None,
             "basis": estimate.basis,
         }

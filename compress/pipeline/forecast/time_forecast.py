@@ -54,6 +54,13 @@ def forecast(
     return Forecast(statistics.median(record.seconds for record in similar), _runs(similar))
 
 
+def measured_memory(step: Step, records: Sequence[StepRecord]) -> int | None:
+    """Return the peak memory of the most similar earlier steps of the same kind; None where none was measured."""
+    measured = [record for record in records if record.kind == step.kind and record.own_peak_memory is not None]
+    peaks = [record.own_peak_memory or 0 for record in _most_similar(step.settings, measured)]
+    return round(statistics.median(peaks)) if peaks else None
+
+
 def _by_operations(step: Step, expected: TrainingEstimate, records: Sequence[StepRecord]) -> Forecast | None:
     rates = [(record, rate) for record in records if (rate := throughput_in(record))]
     same_kind = [record for record, _ in rates if record.kind == step.kind]

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from compress.pipeline.forecast.cost_estimates import TrainingEstimate
-from compress.pipeline.forecast.time_forecast import forecast
+from compress.pipeline.forecast.time_forecast import forecast, measured_memory
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_store import StepRecord
 
@@ -62,3 +62,11 @@ def test_unknown_rows_are_reported(tmp_path: Path, recipe_file: Path) -> None:
     plan = prepare(recipe_file, [], Options(runs=tmp_path))
     made = forecast(plan.step("finetune"), plan, [record("finetune", 10.0, 100.0)], train_rows=None)
     assert made.seconds is None
+
+
+def test_memory_is_the_measured_peak_of_the_most_similar_steps(tmp_path: Path, recipe_file: Path) -> None:
+    step = prepare(recipe_file, [], Options(runs=tmp_path)).step("finetune")
+    old = record("finetune", 1.0, None).model_copy(update={"schema_version": 1, "peak_memory": 999})
+    new = record("finetune", 1.0, None).model_copy(update={"schema_version": 2, "peak_memory": 500})
+    assert measured_memory(step, [old, new, record("report", 1.0, None)]) == 500
+    assert measured_memory(step, [old]) is None
