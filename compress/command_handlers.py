@@ -125,12 +125,12 @@ def publish(options: argparse.Namespace, console: Console) -> None:
     """Publish a finished run's winners."""
     from compress.pipeline.commands.listing import run_folder
     from compress.pipeline.steps.publish_step import publish_winners
-    from compress.recipe.schema import Publish
     from compress.report.report_schema import read_report
 
     folder = run_folder(options.run, options.runs)
     finished = read_report(folder)
-    entry = publish_winners(folder, finished, Publish(to=options.to, name=options.name), console, options.target)
+    name = finished.name if options.name is None else options.name
+    entry = publish_winners(folder, finished, Path(options.to).expanduser(), name, console, options.target)
     if options.hub:
         from compress.publish.hub_push import push
 

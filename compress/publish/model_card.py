@@ -27,7 +27,7 @@ from compress.report.format_numbers import (
 )
 from compress.report.pages.markdown import markdown_cell, markdown_table
 from compress.report.report_schema import Report, Verdict
-from compress.report.retention import quality_on_test
+from compress.report.retention import quality_on_test, winner_above_baseline
 from compress.report.tables import ledger_tables
 from compress.report.tables.machine_facts import describe_target, row_counts, truncation
 from compress.report.tables.speed_tables import format_p50, unstable_reasons
@@ -136,8 +136,9 @@ def _headline(entry: Entry) -> str:
     text += f" and {format_ratio(versus.smaller)} smaller than its teacher in PyTorch fp32"
     if versus.kept:
         text += f", with {format_percent(versus.kept)} of its {format_metric(report.task.metric)}"
-    if versus.kept_above_floor is not None:
-        text += f" ({format_percent(versus.kept_above_floor)} above {report.floor_name})"
+    above = winner_above_baseline(report, verdict)
+    if above is not None:
+        text += f" ({format_percent(above)} above {report.floor_name})"
     return f"{text}."
 
 

@@ -8,7 +8,7 @@ baseline.
 from __future__ import annotations
 
 from compress.measure.quality.quality_result import Quality
-from compress.report.report_schema import Report
+from compress.report.report_schema import Report, Verdict
 
 SIGNIFICANCE = 0.05
 """Differences with a lower p-value are significant."""
@@ -42,6 +42,13 @@ def ratio_above_baseline(report: Report, score: Quality | None, reference: Quali
     sign = 1.0 if score.larger_is_better else -1.0
     above = [sign * (quality.primary.value - report.floor.primary.value) for quality in (score, reference)]
     return above[0] / above[1] if above[1] > 0 else None
+
+
+def winner_above_baseline(report: Report, verdict: Verdict) -> float | None:
+    """Return the winner's ratio to the teacher above the baseline."""
+    keys = (verdict.winner or "", report.teacher)
+    winner, teacher = (quality_on_test(report, key, verdict.target) for key in keys)
+    return ratio_above_baseline(report, winner, teacher, verdict.target)
 
 
 def teacher_beats_baseline(report: Report, title: str) -> bool | None:

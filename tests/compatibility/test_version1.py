@@ -85,6 +85,20 @@ def test_zoo_entries_verify_predict_and_can_be_pulled(workspace, capsys):
     assert main(["verify", "pulled"]) == 0
 
 
+def test_finished_runs_can_be_published(workspace, capsys):
+    assert main(["publish", "weather", "--to", "new", "--name", "again"]) == 0
+    assert main(["verify", "new/again"]) == 0
+
+
+@pytest.mark.parametrize("option", ["--name", "--to"])
+@pytest.mark.parametrize("value", ["../x", "", ".hidden", "a/b", "a" * 250, "a\n"])
+def test_unusable_names_and_zoos_are_usage_errors(option, value, workspace, capsys):
+    if option == "--to":
+        value = f"/dev/null/{value}"
+    assert main(["publish", "weather", option, value]) == 2
+    assert "unexpected failure" not in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_finished_trainings_are_reused(workspace):
     events = workspace / "runs/weather/events.jsonl"

@@ -9,12 +9,11 @@ from compress.cli import main
 from compress.console import Console
 from compress.model_info import read_info, write_info
 from compress.pipeline.steps.publish_step import publish_winners
-from compress.recipe.schema import Publish
 from compress.report.report_schema import read_report
 
 
 def test_publishing_another_targets_winner_replaces_the_entry(finished_run: Path, tmp_path: Path) -> None:
-    facts, settings = read_report(finished_run), Publish(to=str(tmp_path / "zoo"))
+    facts = read_report(finished_run)
     other = facts.model_copy(
         update={
             "targets": (*facts.targets, facts.targets[0].model_copy(update={"title": "phone"})),
@@ -30,7 +29,7 @@ def test_publishing_another_targets_winner_replaces_the_entry(finished_run: Path
     write_info(run / "winner" / "phone", read_info(run / "winner" / "cpu").model_copy(update={"made_by": "phone"}))
     (run / "report.json").write_text(other.model_dump_json(indent=2))
     for target in ("cpu", "phone"):
-        place = publish_winners(run, other, settings, Console("quiet"), target)
+        place = publish_winners(run, other, tmp_path / "zoo", "tiny", Console("quiet"), target)
         assert (read_info(place).made_by == "phone") == (target == "phone")
 
 

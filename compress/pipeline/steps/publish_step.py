@@ -20,7 +20,7 @@ def publish(context: StepContext, settings: Publish) -> None:
     report = read_report(context.inputs["report"])
     winners = _winners(context.inputs["package"], report)
     if winners:
-        entry = _publish(winners, report, settings, context.console)
+        entry = _publish(winners, report, *_address(settings, report), context.console)
         context.write_json(PUBLISH_FILE, {"entry": str(entry)})
     else:
         context.console.warn("nothing is published: there is no winner")
@@ -36,7 +36,7 @@ def is_in_zoo(context: StepContext, settings: Publish) -> bool:
 
 
 def publish_winners(
-    folder: Path, report: Report, settings: Publish, console: Console, target: str | None = None
+    folder: Path, report: Report, zoo: Path, name: str, console: Console, target: str | None = None
 ) -> Path:
     """Publish the winners of a finished run's folder, or that of one target, unless the zoo holds just that already.
 
@@ -45,11 +45,10 @@ def publish_winners(
     """
     titles = [verdict.target for verdict in report.verdicts if verdict.winner] if target is None else [target]
     winners = {title: winner_folder(folder / WINNER_FOLDER, report, title) for title in titles or report.titles[:1]}
-    return _publish(winners, report, settings, console)
+    return _publish(winners, report, zoo, name, console)
 
 
-def _publish(winners: Mapping[str, Path], report: Report, settings: Publish, console: Console) -> Path:
-    zoo, name = _address(settings, report)
+def _publish(winners: Mapping[str, Path], report: Report, zoo: Path, name: str, console: Console) -> Path:
     if is_published(winners, report, zoo, name):
         console.note(f"published before: {zoo / name}")
         return zoo / name

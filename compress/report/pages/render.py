@@ -29,6 +29,7 @@ from compress.report.format_numbers import (
 from compress.report.pages.markdown import markdown_cell, markdown_table
 from compress.report.pages.page_sections import Block, BlockGroup, block_groups
 from compress.report.report_schema import LedgerRow, Report, TargetFacts, Verdict, write_report
+from compress.report.retention import winner_above_baseline
 from compress.report.tables import ledger_tables
 from compress.report.tables.machine_facts import describe_target, environment_facts, row_counts, truncation
 from compress.report.tables.quality_tables import format_quality
@@ -145,8 +146,9 @@ def _figures(report: Report, target: TargetFacts, winner: LedgerRow, verdict: Ve
     if versus.kept is not None:
         metric = format_metric(report.task.metric)
         yield Figure(format_percent(versus.kept), f"of the teacher's {metric}: {format_quality(result.test)}")
-    if versus.kept_above_floor is not None:
-        yield Figure(format_percent(versus.kept_above_floor), f"of it above {report.floor_name}")
+    above = winner_above_baseline(report, verdict)
+    if above is not None:
+        yield Figure(format_percent(above), f"of it above {report.floor_name}")
 
 
 def _last_scored(report: Report, title: str) -> str:

@@ -18,7 +18,7 @@ from compress.report.format_numbers import (
 )
 from compress.report.pages.markdown import markdown_cell, markdown_table
 from compress.report.report_schema import REPORT_FILE, Report, Verdict, read_report
-from compress.report.retention import quality_on_test
+from compress.report.retention import quality_on_test, winner_above_baseline
 from compress.report.tables.table_type import Cells, make_table
 
 COLUMNS = (
@@ -90,7 +90,7 @@ def _entry(name: str, report: Report, verdict: Verdict) -> dict[str, object]:
         "score_high": test.primary.high if test else None,
         "teacher_score": teacher.primary.value if teacher else None,
         "floor": report.floor.primary.value if report.floor else None,
-        "kept_above_floor": versus.kept_above_floor if versus else None,
+        "kept_above_floor": winner_above_baseline(report, verdict),
         "p50_ms": result.latency.model.p50.value if result and result.latency.model else None,
         "timing": result.latency.status if result else None,
         "times_faster": versus.speedup.value if versus and versus.speedup else None,
