@@ -1,4 +1,4 @@
-"""What ``compress doctor`` tells: what was found on this machine, whether it will do, and what to type if not."""
+"""The checks of ``compress doctor``: properties of this machine, whether they suffice, and what to type if not."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ BUSY = 0.5
 
 @dataclass(frozen=True)
 class Row:
-    """One thing looked at."""
+    """One check."""
 
     check: str
     value: str
     ok: bool | None
-    """None: neither good nor bad, such as a library that only some recipes need."""
+    """None: information only, such as a library that only some recipes need."""
     remedy: str = ""
 
 
 def doctor_rows(folder: Path | str = ".") -> list[Row]:
-    """Look at everything, devices and hub too: a few seconds."""
+    """Run all checks, devices and hub included: a few seconds."""
     return rows_from(describe(folder, devices=True, hub=True))
 
 
 def rows_from(found: Environment) -> list[Row]:
-    """Judge what was found."""
+    """Return the checks of a described machine."""
     return [*_machine(found), *_cpu(found.cpu), *_condition(found), *_devices(found), *_libraries(found), *_hub(found)]
 
 
@@ -61,7 +61,7 @@ def _cpu(cpu: Cpu) -> list[Row]:
 
 
 def _condition(found: Environment) -> list[Row]:
-    """What spoils measurements: nothing fails by it, but timings swing."""
+    """Return the checks of what disturbs timings; none of them is a failure."""
     seen = found.condition
     rows = [_frequency(seen), _load(seen, found.cpu.cores_of_machine)]
     if seen.power == "battery":
@@ -78,7 +78,7 @@ def _condition(found: Environment) -> list[Row]:
 
 
 def _frequency(seen: CpuState) -> Row:
-    """A governor that saves power raises the frequency only after a while, so short calls are timed at a low one."""
+    """Check the governor: one that saves power raises the frequency late, so short calls are timed at a low one."""
     span = f", {seen.frequency[0]:.0f} to {seen.frequency[1]:.0f} MHz" if seen.frequency else ""
     turbo = {True: ", turbo on", False: ", turbo off", None: ""}[seen.turbo]
     saving = "powersave" in (seen.governor or "")
@@ -114,7 +114,7 @@ def _libraries(found: Environment) -> list[Row]:
 
 
 def _onnxruntime(row: Row) -> Row:
-    """The CPU and the GPU package write into one module: with both, whichever came last is what runs."""
+    """Refuse both onnxruntime packages: they write into one module, and the one installed last is used."""
     gpu = versions(["onnxruntime-gpu"]).get("onnxruntime-gpu")
     if gpu is None:
         return row
@@ -126,5 +126,5 @@ def _onnxruntime(row: Row) -> Row:
 
 def _hub(found: Environment) -> list[Row]:
     reachable = found.hub == "reachable"
-    remedy = "" if reachable else "cards of hub models need it; a local folder can stand in: teacher: path/to/folder"
-    return [Row("model hub", found.hub or "not asked", True if reachable else None, remedy)]
+    remedy = "" if reachable else "cards of hub models need it; or use a local folder: teacher: path/to/folder"
+    return [Row("model hub", found.hub or "not checked", True if reachable else None, remedy)]

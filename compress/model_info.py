@@ -1,7 +1,7 @@
-"""compress.json: what a model folder says of itself, readable without torch or transformers.
+"""compress.json: the description of a model folder, readable without torch or transformers.
 
 A folder holds one model in the Hugging Face layout (config.json, model.safetensors, tokenizer files) or one variant of
-it (model.onnx beside the same config and tokenizer); compress.json tells the task, the shape and the parents.
+it (model.onnx with the same config and tokenizer); compress.json states the task, the shape and the parents.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ COMPANIONS = (
     "sentencepiece.bpe.model",
     "vocabulary.json",
 )
-"""What stands beside the weights of a model and must stand beside its exports too. By name: a folder from elsewhere may
-hold the same weights in three more formats."""
+"""Files that belong to a model besides its weights, and are copied with its exports. By name, because a foreign folder
+may hold the same weights in three more formats."""
 
 
 class Info(BaseModel):
-    """Read leniently (a later minor version may add keys), never changed in place."""
+    """Base of stored models: unknown keys are ignored (a later version may add some), and values are immutable."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class TaskInfo(Info):
-    """As much of the task as predicting needs."""
+    """The part of the task that predicting needs."""
 
     name: str
     kind: str
@@ -55,23 +55,23 @@ class TaskInfo(Info):
     metric: str
     max_length: int
     long: Literal["cut", "mean", "max", "attention"] = "cut"
-    """What becomes of texts of more than `max_length` pieces: cut, or answered in windows that are put together so."""
+    """How texts of more than `max_length` tokens are read: cut, or in windows whose outputs are combined this way."""
     overlap: int = 0
-    """Pieces that neighbouring windows share."""
+    """Tokens that neighbouring windows share."""
     max_windows: int = 1
-    """Windows that are looked at of one text, at most."""
+    """Maximum number of windows of one text."""
     max_answer: int = 30
-    """Pieces of the longest answer that is looked for in a text."""
+    """Tokens of the longest answer searched in a text."""
     threshold: float | None = None
-    """How much more likely than the best answer it must be that there is none; None: there always is one."""
+    """Margin by which `no answer` must be more likely than the best answer; None: there always is an answer."""
     pooling: Literal["mean", "cls"] = "mean"
-    """How a text's embedding is made of its pieces."""
+    """How token embeddings become a text's embedding."""
     range: tuple[float, float] = (0.0, 1.0)
-    """The labels of two texts that have nothing in common, and of two that mean the same."""
+    """The lowest and highest label: of unrelated texts, and of texts with equal meaning."""
 
 
 class ShapeInfo(Info):
-    """The size of a model; heads and FFN width are listed a layer because pruning makes them uneven."""
+    """The size of a model; heads and FFN width are listed per layer because pruning makes them uneven."""
 
     family: str
     hidden: int
@@ -81,7 +81,7 @@ class ShapeInfo(Info):
     parameters: int
     embedding_parameters: int
     head_size: int | None = None
-    """Width of one attention head; None in folders written before it was told."""
+    """Width of one attention head; None in folders of earlier versions."""
     embedding_size: int | None = None
     """Width of the word vectors where they are widened before the first layer; None where they are as wide as it."""
 
@@ -134,23 +134,25 @@ class LayerMap(Info):
     """Which teacher layer each layer of a student followed, both counted from 0, and how alike they began."""
 
     chosen: str
-    """As the recipe asked: `uniform`, `last`, `first`, `measured`, or `given` for pairs of its own."""
+    """The recipe's setting: `uniform`, `last`, `first`, `measured`, or `given` for explicit pairs."""
     pairs: tuple[tuple[int, int], ...]
     """(student layer, teacher layer)."""
     likeness: tuple[tuple[float, ...], ...] = ()
     """CKA before training, a row each layer of the student, a column each of the teacher: 1 where one is a rotation and
     scaling of the other, 0 where they have nothing in common."""
     rows: int = 0
-    """Training rows that told so."""
+    """Training rows it was measured on."""
 
     @property
     def text(self) -> str:
         """`0 ← 1 (0.93), 1 ← 3 (0.88), uniform`, with the likeness in brackets where it is known."""
 
-        def told(ours: int, theirs: int) -> str:
+        def similarity(ours: int, theirs: int) -> str:
             return f" ({self.likeness[ours][theirs]:.2f})" if self.likeness else ""
 
-        return ", ".join([*(f"{ours} ← {theirs}{told(ours, theirs)}" for ours, theirs in self.pairs), self.chosen])
+        return ", ".join(
+            [*(f"{ours} ← {theirs}{similarity(ours, theirs)}" for ours, theirs in self.pairs), self.chosen]
+        )
 
 
 class PrunedLayer(Info):

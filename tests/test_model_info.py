@@ -1,4 +1,4 @@
-"""What a folder says of itself."""
+"""Reading and writing compress.json."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from compress.errors import ModelError
 from compress.model_info import FolderInfo, read_info, write_info
 
 
-def test_the_folder_of_a_run_leads_to_its_winners(tmp_path):
+def test_error_for_a_run_folder_names_its_winners(tmp_path):
     with pytest.raises(ModelError) as caught:
         read_info(tmp_path)
     assert "winner" not in caught.value.hint
@@ -17,3 +17,10 @@ def test_the_folder_of_a_run_leads_to_its_winners(tmp_path):
     with pytest.raises(ModelError) as caught:
         read_info(tmp_path)
     assert caught.value.hint == f"it is the folder of a run, whose winner is {places[0]} or {places[1]}"
+
+
+def test_newer_schema_version_is_refused(tmp_path):
+    info = FolderInfo(step="onnx-int8", made_by="tests").model_dump_json()
+    (tmp_path / "compress.json").write_text(info.replace('"schema_version":1', '"schema_version":2'), encoding="utf-8")
+    with pytest.raises(ModelError, match="written by a newer version of compress"):
+        read_info(tmp_path)

@@ -1,7 +1,7 @@
-"""What this machine is: processor, instructions, cores, memory, disk, libraries, devices.
+"""Describes this machine: processor, instructions, cores, memory, disk, libraries, devices.
 
-Nothing heavy is imported to find out: versions come from package metadata, and torch is asked for devices only when the
-caller wants them. What cannot be found is said to be unknown, never guessed.
+Nothing heavy is imported: versions come from package metadata, and torch is queried for devices only on request. What
+cannot be determined is reported as unknown, never guessed.
 """
 
 from __future__ import annotations
@@ -60,25 +60,25 @@ class Environment:
     disk_free: int
     versions: dict[str, str]
     gpus: tuple[Gpu, ...] | None = None
-    """None where nobody asked."""
+    """None where it was not requested."""
     hub: str | None = None
-    """None where nobody asked, else ``reachable`` or why not."""
+    """``reachable`` or the reason why not; None where it was not requested."""
     condition: CpuState = field(default_factory=CpuState)
 
     @property
     def fingerprint(self) -> str:
-        """Equal on machines whose CPU timings may be compared: hardware alone, no name, no address, no version."""
+        """A digest that is equal on machines whose CPU timings can be compared: hardware only, no names or versions."""
         cpu = self.cpu
         parts = [cpu.model, cpu.machine, ",".join(cpu.instructions or ()), str(cpu.cores)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
 def describe(folder: Path | str = ".", *, devices: bool = False, hub: bool = False) -> Environment:
-    """Look at this machine.
+    """Describe this machine.
 
     Args:
-        folder: whose disk is meant by free space.
-        devices: ask for CUDA devices too, which imports torch where it is installed (over a second).
+        folder: on the disk whose free space is reported.
+        devices: query CUDA devices too, which imports torch where it is installed (over a second).
         hub: try to reach the model hub too (three seconds at most).
     """
     return Environment(
@@ -95,6 +95,6 @@ def describe(folder: Path | str = ".", *, devices: bool = False, hub: bool = Fal
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the nearest one above it that is there already."""
+    """Return the folder, or its nearest existing parent."""
     folder = folder.resolve()
     return next(path for path in (folder, *folder.parents) if path.exists())

@@ -1,4 +1,4 @@
-"""What of the machine this process may use: cores and memory, within its affinity and its container."""
+"""Cores and memory that this process may use, within its affinity and its container."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ OWN = Path("/proc/self/cgroup")
 
 
 def usable_cores(cgroup: Path = CGROUP, own: Path = OWN) -> int:
-    """Cores that this process may use: its affinity, and the quota of its container (whole cores, at least one)."""
+    """Return the cores that this process may use: its affinity and its container's quota, rounded down, at least 1."""
     affinity = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return max(1, int(min(affinity, core_quota(cgroup, own) or math.inf)))
 
 
 def core_quota(cgroup: Path = CGROUP, own: Path = OWN) -> float | None:
-    """Cores' worth of time that the container grants; None where it does not limit them."""
+    """Return the CPU time quota of the container in cores; None without a limit."""
     quota = min((_quota(folder) for folder in cgroup_folders(cgroup, own, "cpu")), default=math.inf)
     return None if math.isinf(quota) else quota
 
 
 def memory_limit(cgroup: Path = CGROUP, own: Path = OWN) -> int:
-    """Bytes of memory that this process may use: the machine's, or its container's where that is less."""
+    """Return the bytes of memory that this process may use: the machine's, or its container's where that is less."""
     import psutil
 
     limits = [int(psutil.virtual_memory().total)]
@@ -39,7 +39,7 @@ def memory_limit(cgroup: Path = CGROUP, own: Path = OWN) -> int:
 
 
 def cgroup_folders(root: Path, own: Path, controller: str) -> list[Path]:
-    """The folders whose limits bind this process: its own group and all above it (v2), or the controller's (v1)."""
+    """Return the folders whose limits apply: this process's group and all above it (v2), or the controller's (v1)."""
     folders = [root, root / controller]
     for line in read_text(own).splitlines():
         _, controllers, path = line.split(":", 2)
@@ -51,7 +51,7 @@ def cgroup_folders(root: Path, own: Path, controller: str) -> list[Path]:
 
 
 def _quota(folder: Path) -> float:
-    """Cores' worth of time that a group may use; infinite where it is not limited."""
+    """Return the CPU time quota of a group in cores; infinite without a limit."""
     allowed, _, period = read_text(folder / "cpu.max").partition(" ")
     if not allowed:
         allowed, period = read_text(folder / "cpu.cfs_quota_us"), read_text(folder / "cpu.cfs_period_us")

@@ -1,4 +1,4 @@
-"""The processor: its model and the instructions that decide about speed."""
+"""The processor: its model and the instruction sets that affect speed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from compress.environment.cgroup_limits import usable_cores
 from compress.environment.os_probe import UNKNOWN, command_output
 
-# The name in /proc/cpuinfo, and ours. Only what changes how fast or how exactly INT8 and bf16 run.
+# The name in /proc/cpuinfo, and ours. Only what affects the speed or exactness of INT8 and bf16.
 _X86 = {
     "avx2": "avx2",
     "avx512f": "avx512",
@@ -35,33 +35,33 @@ _MACOS = {
 
 @dataclass(frozen=True)
 class Cpu:
-    """A processor as far as it decides about speed."""
+    """The properties of a processor that affect speed."""
 
     model: str
     machine: str
     instructions: tuple[str, ...] | None
-    """None where this system does not tell."""
+    """None where the system does not report them."""
     cores: int
-    """What this process may use, which in a container is less than what the machine has."""
+    """Cores that this process may use, which in a container are fewer than the machine has."""
     cores_of_machine: int
 
     @property
     def has_vnni(self) -> bool | None:
-        """Whether INT8 products are one instruction; without it INT8 is hardly faster and may saturate."""
+        """Whether there are INT8 dot product instructions; without them INT8 is hardly faster and may saturate."""
         if self.instructions is None:
             return None
         return not {"avx512_vnni", "avx_vnni", "amx_int8", "dotprod", "i8mm"}.isdisjoint(self.instructions)
 
     @property
     def has_bf16(self) -> bool | None:
-        """Whether bf16 products are one instruction."""
+        """Whether there are bf16 dot product instructions."""
         if self.instructions is None:
             return None
         return not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(self.instructions)
 
 
 def describe_cpu() -> Cpu:
-    """The processor of this machine."""
+    """Describe the processor of this machine."""
     model, instructions = UNKNOWN, None
     if sys.platform == "linux":
         model, instructions = read_cpuinfo(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"))
@@ -71,13 +71,13 @@ def describe_cpu() -> Cpu:
 
 
 def read_cpuinfo(text: str) -> tuple[str, tuple[str, ...] | None]:
-    """Model and instruction sets from the text of /proc/cpuinfo (x86 calls them flags, ARM features)."""
+    """Parse model and instruction sets from the text of /proc/cpuinfo (x86 calls them flags, ARM features)."""
     fields: dict[str, str] = {}
     for line in text.splitlines():
         key, colon, value = line.partition(":")
         if colon:
             fields.setdefault(key.strip().lower(), value.strip())
-    # ARM kernels name no model, only numbers of who made it and which part it is.
+    # ARM kernels report no model, only the numbers of implementer and part.
     arm = " ".join(f"{key} {fields[key]}" for key in ("cpu implementer", "cpu part") if key in fields)
     model = fields.get("model name") or arm or UNKNOWN
     flags = fields.get("flags") or fields.get("features")
@@ -89,7 +89,7 @@ def read_cpuinfo(text: str) -> tuple[str, tuple[str, ...] | None]:
 
 
 def read_sysctl(text: str) -> tuple[str, tuple[str, ...] | None]:
-    """Model and instruction sets from the output of ``sysctl -a`` on macOS."""
+    """Parse model and instruction sets from the output of ``sysctl -a`` on macOS."""
     fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
     if not fields.get("machdep.cpu.brand_string"):
         return UNKNOWN, None

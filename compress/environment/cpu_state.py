@@ -1,6 +1,6 @@
-"""How the machine is set and what else it does: whatever makes two timings of one thing differ.
+"""Settings and load of the machine that make two timings of the same thing differ.
 
-Linux tells most of it under /sys and /proc; elsewhere, and in containers that hide it, a field is None.
+Linux reports most of them under /sys and /proc; elsewhere, and in containers that hide them, a field is None.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from compress.environment.os_probe import read_int, read_text
 SYS = Path("/sys")
 PROC = Path("/proc")
 
-MAKERS = {
+VENDORS = {
     "qemu": "qemu",
     "kvm": "kvm",
     "amazon ec2": "amazon ec2",
@@ -32,32 +32,32 @@ MAKERS = {
     "digitalocean": "digitalocean",
     "firecracker": "firecracker",
 }
-"""Words of a virtual machine's maker, and what it is called here. Real machines bear some of them too (Microsoft's),
-so they count only where the processor says that it is virtual."""
+"""Vendor names of virtual machines, and what we call them. Physical machines have some of them too (Microsoft's), so
+they count only where the processor reports a hypervisor."""
 
 
 @dataclass(frozen=True)
 class CpuState:
-    """What a timing depends on beside the hardware; None where the system does not tell."""
+    """What timings depend on besides the hardware; None where the system does not report it."""
 
     governor: str | None = None
-    """How frequencies are chosen; several names where cores differ."""
+    """The frequency governor; several names where cores differ."""
     frequency: tuple[float, float] | None = None
-    """Lowest and highest that any core may be set to, in MHz."""
+    """Lowest and highest limit of any core, in MHz."""
     turbo: bool | None = None
     power: str | None = None
     """`mains` or `battery`."""
     load: float | None = None
-    """Processes that ran or wanted to, on average over the last minute, on all cores of the machine."""
+    """Load average of the last minute, over all cores of the machine."""
     hypervisor: str | None = None
-    """Its name, or `unnamed`; None where none shows."""
+    """Its name, or `unnamed`; None where none is detected."""
     last_level_cache: int | None = None
     """Bytes."""
     threads_per_core: int | None = None
 
 
 def describe_cpu_state(sys_root: Path = SYS, proc_root: Path = PROC) -> CpuState:
-    """Look at the system's own files."""
+    """Read the state from the system's files."""
     cpu = sys_root / "devices/system/cpu"
     governors = {read_text(path) for path in cpu.glob("cpu[0-9]*/cpufreq/scaling_governor")} - {""}
     siblings = read_text(cpu / "cpu0/topology/thread_siblings_list")
@@ -74,7 +74,7 @@ def describe_cpu_state(sys_root: Path = SYS, proc_root: Path = PROC) -> CpuState
 
 
 def count_cores(text: str) -> int:
-    """How many a kernel's list names: `0,32` and `0-1` are two."""
+    """Count the entries of a kernel list: `0,32` and `0-1` are two."""
     count = 0
     for part in text.split(","):
         first, _, last = part.partition("-")
@@ -83,11 +83,11 @@ def count_cores(text: str) -> int:
 
 
 def _frequency(cpu: Path) -> tuple[float, float] | None:
-    """The kernel counts in kHz."""
+    """Return the limits in MHz; the kernel reports kHz."""
     lows = [read_int(path) for path in cpu.glob("cpu[0-9]*/cpufreq/scaling_min_freq")]
     highs = [read_int(path) for path in cpu.glob("cpu[0-9]*/cpufreq/scaling_max_freq")]
-    low = min((each for each in lows if each), default=None)
-    high = max((each for each in highs if each), default=None)
+    low = min((frequency for frequency in lows if frequency), default=None)
+    high = max((frequency for frequency in highs if frequency), default=None)
     return (low / 1e3, high / 1e3) if low and high else None
 
 
@@ -100,7 +100,7 @@ def _turbo(cpu: Path) -> bool | None:
 
 
 def _power() -> str | None:
-    """Known only where there is a battery."""
+    """Return the power source; None without a battery."""
     import psutil
 
     battery = psutil.sensors_battery() if sys.platform in {"linux", "darwin", "win32"} else None
@@ -110,7 +110,7 @@ def _power() -> str | None:
 
 
 def _load() -> float | None:
-    """None on Windows, which keeps no such average."""
+    """Return the load average; None on Windows, which has none."""
     if sys.platform == "win32":
         return None
 
@@ -128,8 +128,8 @@ def _hypervisor(sys_root: Path, proc_root: Path) -> str | None:
     if "hypervisor" not in _flags(proc_root):
         return None
     dmi = sys_root / "class/dmi/id"
-    said = " ".join(read_text(dmi / name) for name in ("sys_vendor", "product_name", "bios_vendor")).lower()
-    return next((name for word, name in MAKERS.items() if word in said), "unnamed")
+    vendor = " ".join(read_text(dmi / name) for name in ("sys_vendor", "product_name", "bios_vendor")).lower()
+    return next((name for word, name in VENDORS.items() if word in vendor), "unnamed")
 
 
 def _flags(proc_root: Path) -> set[str]:
@@ -138,7 +138,7 @@ def _flags(proc_root: Path) -> set[str]:
 
 
 def _last_level_cache(cache: Path) -> int | None:
-    """The size of the cache farthest from the core, as the first core sees it."""
+    """Return the size of the first core's highest cache level."""
     sizes = {read_int(index / "level") or 0: read_text(index / "size") for index in cache.glob("index[0-9]*")}
     size = sizes[max(sizes)] if sizes else ""
     units = {"K": 2**10, "M": 2**20, "G": 2**30}

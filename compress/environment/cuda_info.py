@@ -18,7 +18,7 @@ class Gpu:
 
 
 def cuda_devices() -> tuple[Gpu, ...]:
-    """CUDA devices as torch sees them, or as the driver does where torch is not installed."""
+    """List CUDA devices as torch sees them, or as the driver does where torch is not installed."""
     if importlib.util.find_spec("torch") is None:
         query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
         return read_nvidia_smi(command_output(query))
@@ -27,23 +27,23 @@ def cuda_devices() -> tuple[Gpu, ...]:
     if not torch.cuda.is_available():
         return ()
     properties = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
-    return tuple(Gpu(each.name, int(each.total_memory)) for each in properties)
+    return tuple(Gpu(device.name, int(device.total_memory)) for device in properties)
 
 
 def read_nvidia_smi(text: str) -> tuple[Gpu, ...]:
-    """Devices from nvidia-smi's csv; memory stands there in MiB."""
+    """Parse the csv output of nvidia-smi, which has memory in MiB."""
     rows = (line.rpartition(",") for line in text.splitlines() if "," in line)
     return tuple(Gpu(name.strip(), int(memory) * 2**20) for name, _, memory in rows if memory.strip().isdigit())
 
 
 def driver_version() -> str | None:
-    """The version of the NVIDIA driver."""
+    """Return the version of the NVIDIA driver."""
     lines = command_output(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]).splitlines()
     return lines[0].strip() if lines and re.fullmatch(r"[\d.]+", lines[0].strip()) else None
 
 
 def cuda_version() -> str | None:
-    """The CUDA version that torch was built for; the newest that the driver knows where torch is not installed."""
+    """Return the CUDA version that torch was built for; without torch, the newest that the driver supports."""
     if importlib.util.find_spec("torch") is None:
         return read_cuda_version(command_output(["nvidia-smi"]))
     import torch
@@ -52,6 +52,6 @@ def cuda_version() -> str | None:
 
 
 def read_cuda_version(text: str) -> str | None:
-    """The CUDA version in the head of nvidia-smi's table."""
+    """Parse the CUDA version in the header of nvidia-smi's table."""
     found = re.search(r"CUDA Version:\s*([\d.]+)", text)
     return found.group(1) if found else None

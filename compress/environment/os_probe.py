@@ -1,4 +1,4 @@
-"""Asking the system: its small files and its programs, where a refusal is no answer and no failure."""
+"""Reads small system files and program output; what cannot be read is empty rather than an error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ UNKNOWN = "unknown"
 
 
 def read_text(path: Path) -> str:
-    """What a small file says; nothing where it is not there or not for us."""
+    """Return the text of a small file; empty where it does not exist or may not be read."""
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()
     except OSError:
@@ -17,13 +17,13 @@ def read_text(path: Path) -> str:
 
 
 def read_int(path: Path) -> int | None:
-    """The integer that a small file holds."""
+    """Return the integer in a small file; None where there is none."""
     text = read_text(path)
     return int(text) if text.isdigit() else None
 
 
 def command_output(command: list[str]) -> str:
-    """What a program prints; nothing where it is not installed or does not end."""
+    """Return what a program prints; empty where it is not installed or does not end."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""What every runtime tells of the device it runs on."""
+"""Describes the device a predictor runs on, for all runtimes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from compress.runtime.predictor import Placement
 
 
 def describe_device(placement: Placement, device_name: str | None = None) -> dict[str, Any]:
-    """The part of `Predictor.describe` that does not depend on the runtime.
+    """Return the part of `Predictor.describe` that does not depend on the runtime.
 
     Args:
         placement: where it runs.
-        device_name: what the runtime calls a CUDA device; else the driver is asked.
+        device_name: the runtime's name of a CUDA device; by default the driver's.
     """
     cpu = describe_cpu()
     name = cpu.model if placement.device == "cpu" else device_name or cuda_name()
@@ -28,7 +28,7 @@ def describe_device(placement: Placement, device_name: str | None = None) -> dic
 
 
 def cuda_name() -> str | None:
-    """The name of the CUDA device, without torch; None where the driver does not tell or devices differ."""
+    """Return the name of the CUDA device, without torch; None where the driver reports none or devices differ."""
     command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if visible:

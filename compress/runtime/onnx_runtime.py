@@ -33,8 +33,8 @@ PROVIDERS: dict[str, tuple[Provider, ...]] = {
 }
 
 SESSION_KEYS = ("disabled_optimizers", "guard_overflow")
-"""Settings that a folder may bring along: names of graph optimizers to leave out, and whether its INT8 products need
-`GUARD` (the default; weights of 7 bits do not). An allow-list: a foreign folder must not choose libraries to load."""
+"""Options that a folder may set: graph optimizers to disable, and whether its INT8 products need `GUARD` (the default;
+7-bit weights do not). This is an allow-list: a foreign folder must not choose libraries to load."""
 
 TYPES: dict[str, type[np.generic]] = {
     "tensor(int64)": np.int64,
@@ -59,11 +59,11 @@ ORT_ERRORS = (
 
 GUARD = "session.x64quantprecision"
 """On x86 processors without VNNI, products of unsigned activations and signed 8-bit weights overflow 16 bits, and
-answers come out wrong. With this ONNX Runtime takes an exact, slower kernel there. Elsewhere it must stay off: on a
-processor with AMX it took the slow kernel too: a small encoder took three times as long, for the same answers."""
+outputs are wrong. With this option ONNX Runtime uses an exact, slower kernel there. Elsewhere it must stay off: on a
+processor with AMX it used the slow kernel too, and a small encoder took three times as long for the same outputs."""
 
 SILENT = 4
-"""Nothing below a crash is logged: what goes wrong is raised."""
+"""Log level: errors are raised, and nothing is logged."""
 
 
 class OnnxPredictor:
@@ -88,7 +88,7 @@ class OnnxPredictor:
         return {name: np.asarray(result, dtype=np.float32) for name, result in zip(self._outputs, results, strict=True)}
 
     def describe(self) -> dict[str, Any]:
-        """What it runs with."""
+        """Describe the configuration."""
         options = self._session.get_session_options()
         return {
             "runtime": "onnxruntime",
@@ -105,7 +105,7 @@ class OnnxPredictor:
                 **self._session.get_provider_options()[self._session.get_providers()[0]],
             },
             "providers": self._session.get_providers(),
-            "uses": None,  # its kernels are chosen without a word
+            "uses": None,  # it does not report the kernels it chooses
         }
 
 
@@ -115,7 +115,7 @@ def open_onnx(path: Path, info: FolderInfo | None, variant: VariantInfo, placeme
 
 
 def existing_onnx(path: Path) -> Path:
-    """The ONNX file that ``path`` is or holds."""
+    """Return the ONNX file that ``path`` is or contains."""
     file = find_onnx(path)
     if file is None:
         raise ModelError(f"{path} holds no {ONNX_FILE}.")
@@ -123,7 +123,7 @@ def existing_onnx(path: Path) -> Path:
 
 
 def find_onnx(path: Path) -> Path | None:
-    """The ONNX file that ``path`` is or holds, if there is one."""
+    """Return the ONNX file that ``path`` is or contains; None where there is none."""
     if path.is_file():
         return path if path.suffix.lower() == ".onnx" else None
     return find_graph(path, "onnx")
@@ -135,13 +135,13 @@ def make_session(
     settings: Mapping[str, Any],
     providers: Sequence[Provider] | None = None,
 ) -> ort.InferenceSession:
-    """A session with exactly ``placement.threads`` threads on exactly ``placement.device``.
+    """Return a session with exactly ``placement.threads`` threads on exactly ``placement.device``.
 
     Args:
         model: an ONNX file, or its content.
         placement: the device and the number of threads.
-        settings: what the folder asks for, a choice of `SESSION_KEYS`.
-        providers: other ones than those of the device; the first must start, the others take what it leaves over.
+        settings: options of the folder, a subset of `SESSION_KEYS`.
+        providers: instead of those of the device; the first must start, the others run what it does not support.
     """
     chosen = PROVIDERS[placement.device] if providers is None else providers
     first = chosen[0][0]
@@ -159,7 +159,7 @@ def make_session(
     except ORT_ERRORS as error:
         name = "the model" if isinstance(model, bytes) else str(model)
         raise load_failure("ONNX Runtime", name, error) from error
-    # What was built against other CUDA libraries than those that are there falls back without an error.
+    # A build for other CUDA libraries than the installed ones falls back without an error.
     if first not in session.get_providers():
         raise DeviceUnavailable(f"ONNX Runtime could not start {first} and fell back to {session.get_providers()[0]}.")
     return session
@@ -181,7 +181,7 @@ def check_provider(name: str) -> None:
 
 def _options(placement: Placement, settings: Mapping[str, Any]) -> ort.SessionOptions:
     options = ort.SessionOptions()
-    if settings.get("guard_overflow", True) and not describe_cpu().has_vnni:  # to be safe also where nobody knows
+    if settings.get("guard_overflow", True) and not describe_cpu().has_vnni:  # also on where it is unknown
         options.add_session_config_entry(GUARD, "1")
     options.intra_op_num_threads = placement.threads
     options.inter_op_num_threads = 1

@@ -24,26 +24,26 @@ from compress.runtime.predictor import ONE_THREAD, Placement
 PROVIDER = "TensorrtExecutionProvider"
 
 USUAL = (8, 64)
-"""Rows and pieces that kernels are chosen for; other shapes run with the same ones."""
+"""Rows and tokens for which kernels are chosen; other shapes run with the same ones."""
 LARGEST_BATCH = 64
 """Rows that one engine takes at most. An engine holds memory for its largest batch, and one without bounds of its own
 would be built anew, for minutes, whenever a shape is larger than all before."""
 LONGEST = 512
-"""Pieces of a text that one engine takes at most, where the model's config.json does not say."""
+"""Most tokens of a text in one engine, where the model's config.json does not limit them."""
 
 
 class TensorrtPredictor(OnnxPredictor):
-    """A session that leaves to TensorRT what it can run."""
+    """A session that runs on TensorRT as far as it can."""
 
     def describe(self) -> dict[str, Any]:
-        """What it runs with; where this machine keeps its engines is nobody's business."""
-        told = super().describe()
-        options = {name: value for name, value in told["options"].items() if not name.endswith("_path")}
-        return {**told, "runtime": "onnxruntime-tensorrt", "options": options, "uses": PROVIDER}
+        """Describe the configuration, without the path of the engine cache."""
+        facts = super().describe()
+        options = {name: value for name, value in facts["options"].items() if not name.endswith("_path")}
+        return {**facts, "runtime": "onnxruntime-tensorrt", "options": options, "uses": PROVIDER}
 
 
 def open_tensorrt(path: Path, info: FolderInfo | None, variant: VariantInfo, placement: Placement) -> TensorrtPredictor:
-    """Open an exported folder or a bare ONNX file; the first time takes minutes, later ones read the kept engine."""
+    """Open an exported folder or a bare ONNX file; the first time takes minutes, later ones read the cached engine."""
     check_tensorrt()
     if variant.precision not in ("fp16", "fp32"):
         raise ModelError(f"onnxruntime-tensorrt runs in fp16 or fp32, not in {variant.precision}.")
@@ -59,11 +59,11 @@ def check_tensorrt() -> None:
 
 
 def engine(file: Path, inputs: Sequence[str], longest: int, precision: str) -> Provider:
-    """The provider with bounds for its shapes; engines are kept by the content of the model."""
+    """Return the provider with bounds for its shapes; engines are cached by the content of the model."""
     content = {"graph": file_digest(file)} | {path.name: file_digest(path) for path in weights_beside(file)}
-    kept = cache_folder() / "tensorrt" / combined_digest(content)[:16]
+    cache = cache_folder() / "tensorrt" / combined_digest(content)[:16]
     try:
-        kept.mkdir(parents=True, exist_ok=True)
+        cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DeviceUnavailable(
             f"TensorRT engines cannot be cached: {error}.", hint="COMPRESS_CACHE names another folder for such files"
@@ -74,9 +74,9 @@ def engine(file: Path, inputs: Sequence[str], longest: int, precision: str) -> P
         "trt_fp16_enable": str(precision == "fp16"),
         "trt_layer_norm_fp32_fallback": "True",  # sums of squares overflow fp16
         "trt_engine_cache_enable": "True",
-        "trt_engine_cache_path": str(kept),
+        "trt_engine_cache_path": str(cache),
         "trt_timing_cache_enable": "True",
-        "trt_timing_cache_path": str(kept),
+        "trt_timing_cache_path": str(cache),
     }
     for name, (count, length) in bounds.items():
         options[f"trt_profile_{name}_shapes"] = ",".join(f"{given}:{count}x{length}" for given in inputs)
@@ -84,14 +84,14 @@ def engine(file: Path, inputs: Sequence[str], longest: int, precision: str) -> P
 
 
 def weights_beside(file: Path) -> list[Path]:
-    """The files beside a graph that it names: a large model has its weights there, under whatever name."""
+    """Return the files in the graph's folder that it names: a large model has its weights there, under any name."""
     others = [path for path in sorted(file.parent.iterdir()) if path.is_file() and path != file]
     with file.open("rb") as stream, mmap(stream.fileno(), 0, access=ACCESS_READ) as graph:
         return [path for path in others if graph.find(path.name.encode()) >= 0]
 
 
 def _longest(folder: Path) -> int:
-    """The longest text that the engine should take: no longer than the model has positions for."""
+    """Return the longest text of the engine: at most the model's positions."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         return min(LONGEST, int(config["max_position_embeddings"]))

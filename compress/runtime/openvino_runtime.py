@@ -27,14 +27,14 @@ TYPES: dict[str, type[np.generic]] = {"i64": np.int64, "i32": np.int32, "boolean
 """Array types that models take, by OpenVINO's name for them."""
 
 HINTS = {"fp32": "f32", "int8": "f32", "unknown": "f32", "bf16": "bf16", "fp16": "f16"}
-"""In what the parts that are not INT8 compute. It is always said: left alone, OpenVINO takes bf16 for fp32 models on
-processors that have it, which is faster and not what was asked."""
+"""The precision of everything that is not INT8. It is always set: by default OpenVINO computes fp32 models in bf16 on
+processors that have it, which is faster and not what was requested."""
 
 OPENVINO_ERRORS = (RuntimeError, ValueError, MemoryError)
-"""What OpenVINO raises."""
+"""Errors that OpenVINO raises."""
 
-TOLD = ("INFERENCE_PRECISION_HINT", "NUM_STREAMS", "PERFORMANCE_HINT", "ENABLE_CPU_PINNING", "SCHEDULING_CORE_TYPE")
-"""Settings that are told as OpenVINO took them."""
+REPORTED = ("INFERENCE_PRECISION_HINT", "NUM_STREAMS", "PERFORMANCE_HINT", "ENABLE_CPU_PINNING", "SCHEDULING_CORE_TYPE")
+"""Settings that are reported as OpenVINO applied them."""
 
 
 class OpenvinoPredictor:
@@ -68,43 +68,45 @@ class OpenvinoPredictor:
         return outputs
 
     def _infer(self, request: Any, feed: Arrays) -> Arrays:
-        """Run, and once more where no answer came, in the way that tells why.
+        """Run, and run again where no outputs were written, in a way that reports the error.
 
-        With one thread OpenVINO's plain call swallows what goes wrong (too little memory, too few positions) and leaves
-        the last batch's answers where the new ones should be; its asynchronous call tells, and takes longer.
+        With one thread OpenVINO's plain call ignores errors (too little memory, too few positions) and leaves the last
+        batch's outputs in place; its asynchronous call reports them, and takes longer.
         """
-        for answer in self._answers(request):
-            if answer.size and answer.dtype.kind == "f":
-                answer.flat[0] = np.nan
-        answers = list(request.infer(feed, share_inputs=True, share_outputs=True).values())
-        if any(not answer.size or isnan(answer.flat[0]) for answer in answers):
+        for output in self._outputs_of(request):
+            if output.size and output.dtype.kind == "f":
+                output.flat[0] = np.nan
+        outputs = list(request.infer(feed, share_inputs=True, share_outputs=True).values())
+        if any(not output.size or isnan(output.flat[0]) for output in outputs):
             request.start_async(feed, share_inputs=True)
             request.wait()
-            answers = self._answers(request)
+            outputs = self._outputs_of(request)
         # Copies: the request writes its next results to the same memory.
-        return {name: np.array(answer, np.float32) for name, answer in zip(self._outputs, answers, strict=True)}
+        return {name: np.array(output, np.float32) for name, output in zip(self._outputs, outputs, strict=True)}
 
-    def _answers(self, request: Any) -> list[NDArray[Any]]:
+    def _outputs_of(self, request: Any) -> list[NDArray[Any]]:
         return [request.get_output_tensor(index).data for index in range(len(self._outputs))]
 
     def describe(self) -> dict[str, Any]:
-        """What it runs with."""
+        """Describe the configuration."""
         compiled = self._compiled
         return {
             "runtime": "openvino",
             "version": self._version,
             **describe_device(self._placement),
-            "threads": compiled.get_property("INFERENCE_NUM_THREADS"),  # fewer than asked where there are fewer cores
+            "threads": compiled.get_property(
+                "INFERENCE_NUM_THREADS"
+            ),  # fewer than requested where there are fewer cores
             "precision": self._variant.precision,
             "session": dict(self._variant.session),
-            "options": {name: _word(compiled.get_property(name)) for name in TOLD},
+            "options": {name: _json_value(compiled.get_property(name)) for name in REPORTED},
             "uses": _instructions(compiled),
         }
 
     def _request(self) -> tuple[Any, deque[Any]]:
-        """A request that nobody uses, and where it goes afterwards.
+        """Return an idle request and the queue to return it to.
 
-        After a failure the model is built anew: its parts keep the shapes that did not fit, and may refuse good ones.
+        After a failure the model is compiled again: its parts remember the failed shapes, and may refuse good ones.
         """
         with self._building:
             if self._broken:
@@ -124,7 +126,7 @@ def open_openvino(path: Path, info: FolderInfo | None, variant: VariantInfo, pla
     if graph is None:
         raise ModelError(f"{path} holds no graph that OpenVINO reads.")
     if variant.session:
-        raise ModelError(f"openvino has no session settings; {path} asks for {', '.join(variant.session)}.")
+        raise ModelError(f"openvino has no session settings; {path} sets {', '.join(variant.session)}.")
     openvino = load_openvino()
     chosen = settings(variant, placement)
 
@@ -138,7 +140,7 @@ def open_openvino(path: Path, info: FolderInfo | None, variant: VariantInfo, pla
 
 
 def settings(variant: VariantInfo, placement: Placement) -> dict[str, Any]:
-    """One stream of exactly so many threads, on whichever cores the process may use."""
+    """Return the settings: one stream with exactly the given threads, on the cores that the process may use."""
     if variant.precision not in HINTS:
         raise ModelError(f"openvino has no precision '{variant.precision}'{nearest(variant.precision, HINTS)}")
     return {
@@ -146,7 +148,7 @@ def settings(variant: VariantInfo, placement: Placement) -> dict[str, Any]:
         "NUM_STREAMS": 1,
         "INFERENCE_NUM_THREADS": placement.threads,
         "INFERENCE_PRECISION_HINT": HINTS[variant.precision],
-        # Who measures or serves chooses the cores; OpenVINO would move its threads to cores of its own choice.
+        # The caller chooses the cores; OpenVINO would pin its threads to other ones.
         "ENABLE_CPU_PINNING": False,
         "SCHEDULING_CORE_TYPE": "ANY_CORE",
         "ENABLE_HYPER_THREADING": True,
@@ -156,7 +158,7 @@ def settings(variant: VariantInfo, placement: Placement) -> dict[str, Any]:
 def load_openvino() -> ModuleType:
     """Import OpenVINO without the library with which it reports every import over the network.
 
-    A process that measures sends nothing meanwhile, and a model that predicts tells nobody.
+    Neither measuring nor predicting sends anything over the network.
     """
     name = "openvino_telemetry"
     if name in sys.modules or "openvino" in sys.modules:
@@ -176,15 +178,15 @@ def _array_type(port: Any) -> type[np.generic]:
 
 
 def _instructions(compiled: Any) -> str | None:
-    """`Intel AVX10.1 and Intel AMX …`, from versions that tell."""
+    """Return `Intel AVX10.1 and Intel AMX …`; None for versions that do not report it."""
     if "RUNTIME_REQUIREMENTS" not in compiled.get_property("SUPPORTED_PROPERTIES"):
         return None
-    told = dict(part.partition("=")[::2] for part in compiled.get_property("RUNTIME_REQUIREMENTS").split(";"))
-    return told.get("isa")
+    facts = dict(part.partition("=")[::2] for part in compiled.get_property("RUNTIME_REQUIREMENTS").split(";"))
+    return facts.get("isa")
 
 
-def _word(value: Any) -> str | int | bool:
-    """A setting as JSON can hold it: its enums print as `PerformanceMode.LATENCY`, its types as `<Type: 'float32'>`."""
+def _json_value(value: Any) -> str | int | bool:
+    """Return a setting as a JSON value: enums print as `PerformanceMode.LATENCY`, types as `<Type: 'float32'>`."""
     if isinstance(value, (bool, int)):
         return value
     return str(value).rpartition(".")[2].removeprefix("<Type: '").removesuffix("'>")

@@ -1,4 +1,4 @@
-"""One interface over every runtime: arrays in, arrays out."""
+"""The interface of all runtimes: arrays in, arrays out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from compress.tasks.base import Arrays
 
 @dataclass(frozen=True)
 class Placement:
-    """Where and how wide a predictor runs."""
+    """The device and the number of threads of a predictor."""
 
     device: Literal["cpu", "cuda"] = "cpu"
     threads: int = 1
@@ -34,26 +34,26 @@ class Predictor(Protocol):
         ...
 
     def describe(self) -> dict[str, Any]:
-        """What it runs with; every runtime tells at least these.
+        """Describe the configuration; every runtime reports at least these fields.
 
         `runtime`, `version`, `device`, `device_name`, `threads`, `precision`, `session` (the settings it was opened
-        with), `instructions` (what of the processor's matters for speed, None where unknown) and `uses` (what the
-        runtime itself says it uses of the device, None where it does not say).
+        with), `instructions` (the processor's instruction sets that affect speed, None where unknown) and `uses` (what
+        the runtime reports that it uses of the device, None where it reports nothing).
         """
         ...
 
 
 @runtime_checkable
 class TimedOnDevice(Protocol):
-    """A predictor whose device keeps time itself."""
+    """A predictor whose device measures time itself."""
 
     def device_milliseconds(self, arrays: Mapping[str, NDArray[Any]]) -> float:
-        """The device's own time for one forward pass: inputs are there already, outputs stay there."""
+        """Return the device's time for one forward pass, without copies to and from the host."""
         ...
 
 
 def check_inputs(inputs: tuple[str, ...], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Refuse a batch that lacks what the model takes."""
+    """Refuse a batch that lacks an input of the model."""
     missing = [name for name in inputs if name not in arrays]
     if missing:
         raise ModelError(f"the model takes {', '.join(inputs)}; {', '.join(missing)} was not given.")

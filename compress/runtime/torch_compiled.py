@@ -2,7 +2,7 @@
 
 Compiling is done at the first batch. On the CPU it took 10 to 30 s for a small encoder, 5 s where TorchInductor's own
 cache on disk had the kernels. Batch and length stay free: one graph serves all shapes but those of one row or of one
-piece, for which another is compiled when they first come (torch never lets a size of one stand for other sizes). When
+token, for which another is compiled when they first come (torch always specializes a size of one). When
 a batch of as many rows as pieces comes first, its graph holds for such batches alone: torch takes equal sizes for one.
 """
 
@@ -62,9 +62,9 @@ class CompiledPredictor(TorchPredictor):
         return outputs
 
     def describe(self) -> dict[str, Any]:
-        """What it runs with."""
-        told = super().describe()
-        return {**told, "options": {**told["options"], "dynamic": True, "compiled_graphs": self.graphs}}
+        """Describe the configuration."""
+        facts = super().describe()
+        return {**facts, "options": {**facts["options"], "dynamic": True, "compiled_graphs": self.graphs}}
 
     def _first(self, feed: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Compile and run."""
@@ -72,7 +72,7 @@ class CompiledPredictor(TorchPredictor):
 
         try:
             with torch._dynamo.config.patch(COMPILING), warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # what torch says here is about its own code
+                warnings.simplefilter("ignore")  # these warnings are about torch's own code
                 return tensors(self._compiled(**feed))
         except torch._dynamo.exc.TorchDynamoException as error:
             if is_memory(error):
@@ -82,11 +82,11 @@ class CompiledPredictor(TorchPredictor):
             ) from error
 
     def _compile(self, graph: torch.fx.GraphModule, inputs: Sequence[torch.Tensor]) -> Any:
-        """Inductor, counted, so that what is told of compiling is what was done."""
+        """Compile with Inductor and count the graphs."""
         from torch._inductor.compile_fx import compile_fx
 
         self.graphs += 1
-        # One kernel at a time: helper processes would stay behind and take time from what is measured.
+        # One kernel at a time: helper processes would stay alive and slow down measurements.
         return compile_fx(graph, list(inputs), config_patches={"compile_threads": 1})
 
 
@@ -122,12 +122,12 @@ def check_compiler() -> None:
 
 
 def _kind(shape: Sequence[int]) -> tuple[bool, ...]:
-    """What torch may compile anew for: a size of one, and sizes that are equal."""
+    """Return what torch may recompile for: sizes of one, and sizes that are equal."""
     return (*(size == 1 for size in shape), len(set(shape)) < len(shape))
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What lies beneath: torch wraps it in advice to its own developers."""
+    """Return the original error, which torch wraps in advice to its own developers."""
     while error.__cause__ is not None:
         error = error.__cause__
     return error

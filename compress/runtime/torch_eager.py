@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 PRECISIONS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-"""The name of the torch type of each precision."""
+"""The torch type of each precision."""
 
 TORCH_ERRORS = (RuntimeError, IndexError, ValueError, MemoryError)
-"""What torch raises for a batch that it cannot run: too large, longer than the model's positions, unknown pieces."""
+"""Errors of torch for a batch that it cannot run: too large, longer than the model's positions, unknown tokens."""
 
 
 class TorchPredictor:
-    """A torch module behind the Predictor interface; other ways to run torch say how one pass is done."""
+    """A torch module as a Predictor; other runtimes of torch override `forward`."""
 
     runtime = "torch"
 
@@ -53,7 +53,7 @@ class TorchPredictor:
         return tensors(self._model(**feed))
 
     def describe(self) -> dict[str, Any]:
-        """What it runs with."""
+        """Describe the configuration."""
         import torch
 
         cuda = self._placement.device == "cuda"
@@ -72,7 +72,7 @@ class TorchPredictor:
 
     @contextmanager
     def _running(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[None]:
-        """Without gradients, with its own number of threads, and with failures in our words."""
+        """Disable gradients, set the number of threads, and translate errors."""
         import torch
 
         check_inputs(self.inputs, arrays)
@@ -100,10 +100,10 @@ class CudaPredictor(TorchPredictor):
 
 
 class Threads:
-    """Torch's number of threads, which belongs to the process: set while predictors run, and then put back.
+    """Torch's number of threads, which is global to the process: set while predictors run, and restored afterwards.
 
-    Callers that run at once share it: the first sets it and the last puts it back. Predictors of different widths that
-    run at the same time in one process would take each other's number.
+    Concurrent callers share it: the first sets it and the last restores it. Predictors with different numbers that run
+    at the same time in one process would use each other's number.
     """
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ class Threads:
             if self._inside == 0:
                 self._before = torch.get_num_threads()
             self._inside += 1
-            # Asked anew by every caller: OpenMP keeps the number for each thread.
+            # Queried by every caller: OpenMP stores the number per thread.
             if torch.get_num_threads() != count:
                 torch.set_num_threads(count)
         try:
@@ -144,7 +144,7 @@ def open_torch(path: Path, info: FolderInfo | None, variant: VariantInfo, placem
 def load_on(
     path: Path, info: FolderInfo | None, variant: VariantInfo, placement: Placement
 ) -> tuple[PreTrainedModel, tuple[str, ...]]:
-    """A model on its device in its precision, and the arrays that it takes."""
+    """Return a model on its device in its precision, and the names of its inputs."""
     torch = require("torch", "train")
     from compress.models.encoder_parts import family_of
     from compress.models.load_save import load
@@ -166,7 +166,7 @@ def load_on(
 
 
 def device_time(run: Callable[[], object]) -> float:
-    """Milliseconds that the CUDA device took for what ``run`` launches, by its own clock."""
+    """Return the milliseconds that the CUDA device took for what ``run`` launches, by its own clock."""
     import torch
 
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
@@ -179,12 +179,12 @@ def device_time(run: Callable[[], object]) -> float:
 
 
 def tensors(outputs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """The outputs that are tensors, by name."""
+    """Return the outputs that are tensors, by name."""
     import torch
 
     return {name: value for name, value in outputs.items() if isinstance(value, torch.Tensor)}
 
 
 def to_arrays(outputs: Mapping[str, torch.Tensor]) -> Arrays:
-    """On the host, in float32; a copy where the runtime may use the memory again."""
+    """Copy tensors to the host as float32 arrays."""
     return {name: value.float().cpu().numpy() for name, value in outputs.items()}

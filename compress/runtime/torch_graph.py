@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 SHAPES = 256
-"""Graphs kept; the one used longest ago goes first. They share one pool of memory: each adds little to the largest."""
+"""Graphs cached, least recently used first out. They share one memory pool: each adds little to the largest."""
 
 WARM_PASSES = 3
-"""Passes before a capture, in which libraries choose their kernels and take their workspaces."""
+"""Passes before a capture, in which libraries choose kernels and allocate workspaces."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,12 @@ class GraphPredictor(CudaPredictor):
             return device_time(self._ready(self._feed(arrays)).graph.replay)
 
     def describe(self) -> dict[str, Any]:
-        """What it runs with."""
-        told = super().describe()
-        return {**told, "options": {**told["options"], "captured_shapes": len(self._captured), "most_shapes": SHAPES}}
+        """Describe the configuration."""
+        facts = super().describe()
+        return {**facts, "options": {**facts["options"], "captured_shapes": len(self._captured), "most_shapes": SHAPES}}
 
     def _ready(self, feed: dict[str, torch.Tensor]) -> Captured:
-        """The graph of this shape, with this batch where it reads."""
+        """Return the graph of this shape, with this batch in its input buffers."""
         shape = tuple(next(iter(feed.values())).shape)
         captured = self._captured.get(shape)
         if captured is None:
@@ -90,11 +90,11 @@ class GraphPredictor(CudaPredictor):
         return captured
 
     def _capture(self, feed: dict[str, torch.Tensor]) -> Captured:
-        """Capture a pass over memory that stays; warm-up and capture run on one stream of their own, as CUDA asks."""
+        """Capture a pass over permanent buffers; warm-up and capture run on a separate stream, as CUDA requires."""
         import torch
 
         own = {name: tensor.clone() for name, tensor in feed.items()}
-        with self._aside():
+        with self._side_stream():
             for _ in range(WARM_PASSES):
                 self._model(**own)
         graph = torch.cuda.CUDAGraph()
@@ -104,7 +104,7 @@ class GraphPredictor(CudaPredictor):
         return Captured(graph, own, outputs)
 
     @contextmanager
-    def _aside(self) -> Iterator[None]:
+    def _side_stream(self) -> Iterator[None]:
         """Run on the side stream, in order with what came before and with what follows."""
         import torch
 

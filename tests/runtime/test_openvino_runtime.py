@@ -101,7 +101,7 @@ def test_a_folder_cannot_bring_settings(tmp_path, write_sum):
     write_sum(tmp_path / "model.onnx")
     own = OPENVINO.model_copy(update={"format": "onnx", "session": {"CACHE_DIR": "/"}})
     write_info(tmp_path, FolderInfo(step="export", made_by="tests", variant=own))
-    with pytest.raises(ModelError, match="asks for CACHE_DIR"):
+    with pytest.raises(ModelError, match="sets CACHE_DIR"):
         open_predictor(tmp_path)
 
 

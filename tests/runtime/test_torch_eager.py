@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from compress.errors import DeviceUnavailable, ModelError
-from compress.runtime import BF16, RUN_MODES, open_predictor
+from compress.runtime import RUN_MODES, open_predictor
 from compress.runtime.predictor import Placement
 
 
@@ -47,7 +47,7 @@ def test_a_plain_hugging_face_folder_opens(tiny_model, tmp_path, arrays):
 
 
 def test_bf16_answers_in_float32_and_close_by(folder, arrays):
-    predictor = open_predictor(folder, variant=BF16)
+    predictor = open_predictor(folder, variant=RUN_MODES["torch-bf16"])
     exact, rounded = open_predictor(folder).predict(arrays)["logits"], predictor.predict(arrays)["logits"]
     assert rounded.dtype == np.float32
     assert 0 < np.abs(exact - rounded).max() < 0.5
@@ -56,7 +56,7 @@ def test_bf16_answers_in_float32_and_close_by(folder, arrays):
 
 def test_an_unknown_precision_is_named(folder):
     with pytest.raises(ModelError, match="did you mean"):
-        open_predictor(folder, variant=BF16.model_copy(update={"precision": "bf6"}))
+        open_predictor(folder, variant=RUN_MODES["torch-bf16"].model_copy(update={"precision": "bf6"}))
 
 
 def test_threads_are_its_own_and_put_back(folder, arrays, monkeypatch):
@@ -87,7 +87,7 @@ def test_cuda_that_is_not_there_is_not_here(folder):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_cuda_gives_the_cpu_s_answers(folder, arrays, precision):
-    variant = BF16.model_copy(update={"name": f"torch-{precision}", "precision": precision})
+    variant = RUN_MODES["torch-bf16"].model_copy(update={"name": f"torch-{precision}", "precision": precision})
     predictor = open_predictor(folder, Placement("cuda"), variant)
     exact = open_predictor(folder).predict(arrays)["logits"]
     assert np.abs(predictor.predict(arrays)["logits"] - exact).max() < (1e-3 if precision == "fp32" else 0.5)
