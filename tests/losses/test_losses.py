@@ -26,7 +26,7 @@ def test_every_loss_has_its_section_in_a_recipe():
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
-def test_equal_states_cost_nothing(name, options):
+def test_equal_states_have_zero_loss(name, options):
     same = states()
     if name == "contrast":
         pytest.skip("a text is told from others, however like its teacher it is")
@@ -34,7 +34,7 @@ def test_equal_states_cost_nothing(name, options):
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
-def test_padding_never_counts(name, options):
+def test_padding_does_not_change_the_result(name, options):
     ours, theirs = states(), states(seed=9)
     wider = value(name, padded(ours, 4), padded(theirs, 4, fill=-7.0), batch_of(tokens=9), **options)
     assert wider.item() == pytest.approx(value(name, ours, theirs, batch_of(), **options).item(), rel=1e-6)
@@ -53,7 +53,7 @@ def test_padding_gets_no_gradient(name, options):
 
 
 @pytest.mark.parametrize(("name", "options"), OF_ROWS)
-def test_a_batch_may_be_split_anywhere(name, options):
+def test_loss_is_independent_of_batch_split(name, options):
     ours, theirs = states(), states(seed=9)
     alone = []
     for row, length in enumerate(LENGTHS):
@@ -63,7 +63,7 @@ def test_a_batch_may_be_split_anywhere(name, options):
 
 
 @pytest.mark.parametrize(("name", "options"), OF_ROWS)
-def test_rows_weigh_the_same_however_many_examples_they_have(name, options):
+def test_rows_of_several_examples_have_equal_weight(name, options):
     ours, theirs = states(), states(seed=9)
     alone = []
     for row, length in enumerate(LENGTHS):
@@ -136,7 +136,7 @@ def test_small_batches_and_texts_of_one_token_are_finite(name, options, lengths)
 
 
 @pytest.mark.parametrize("name", OF_BATCH)
-def test_one_text_alone_teaches_nothing(name):
+def test_single_text_has_zero_loss(name):
     ours = states(examples=1)
     ours["hidden"].requires_grad_()
     loss = value(name, ours, states(seed=9, examples=1), batch_of([4]))
@@ -147,7 +147,7 @@ def test_one_text_alone_teaches_nothing(name):
 
 @pytest.mark.parametrize(("name", "options"), CASES)
 @pytest.mark.parametrize("whose", [0, 1])
-def test_what_is_no_number_is_none_in_the_end(name, options, whose):
+def test_nan_propagates(name, options, whose):
     """So that the training stops, whichever of the two says it."""
     both = states(), states(seed=9)
     for part in both[whose].values():
@@ -165,6 +165,6 @@ def test_vectors_of_zeros_are_finite(name, options):
 
 
 @pytest.mark.parametrize("name", ["hidden_state", "embedding", "contrast"])
-def test_different_widths_ask_for_a_projection(name):
+def test_different_widths_are_refused(name):
     with pytest.raises(ValueError, match="project"):
         LOSSES[name].function(states(), states(width=6), batch_of(), section(name))

@@ -179,7 +179,7 @@ def test_the_gradient_is_the_slope(problem):
 
 
 @pytest.mark.parametrize("problem", TASK_LOSSES)
-def test_half_precision_is_made_single_first(problem):
+def test_bf16_outputs_are_converted_to_float32(problem):
     outputs, batch, about = cases()[problem]
     halves = {name: each.bfloat16() for name, each in outputs.items()}
     rounded = {name: each.float() for name, each in halves.items()}
@@ -193,7 +193,7 @@ FILLING = {"labels": -100, "context": 0, "input_ids": 0, "attention_mask": 0}
 
 
 @pytest.mark.parametrize("problem", TASK_LOSSES)
-def test_padding_never_counts(problem):
+def test_padding_does_not_change_the_result(problem):
     outputs, batch, about = cases()[problem]
 
     def wider(name, each):
@@ -209,7 +209,7 @@ def test_padding_never_counts(problem):
 
 
 @pytest.mark.parametrize("problem", [problem for problem in TASK_LOSSES if problem != "retrieval"])
-def test_a_batch_may_be_split_anywhere(problem):
+def test_loss_is_independent_of_batch_split(problem):
     outputs, batch, about = cases()[problem]
     total = 0.0
     for row in range(3):
@@ -219,7 +219,7 @@ def test_a_batch_may_be_split_anywhere(problem):
     assert value(problem, outputs, batch, about).item() == pytest.approx(total / 3, rel=1e-5)
 
 
-def test_rows_without_tagged_words_cost_nothing():
+def test_rows_without_tagged_words_have_zero_loss():
     outputs, batch, about = cases()["token_classification"]
     logits = outputs["logits"].clone().requires_grad_(True)
     loss = value("token_classification", {"logits": logits}, {**batch, "labels": torch.full((6, 5), -100)}, about)
@@ -228,7 +228,7 @@ def test_rows_without_tagged_words_cost_nothing():
     assert torch.isfinite(logits.grad).all()
 
 
-def test_only_what_can_be_an_answer_competes():
+def test_impossible_positions_do_not_compete():
     outputs, batch, about = cases()["question_answering"]
     loud = {name: each.clone() for name, each in outputs.items()}
     for each in loud.values():
@@ -238,7 +238,7 @@ def test_only_what_can_be_an_answer_competes():
 
 
 @pytest.mark.parametrize(("problem", "label"), [("choice", 1.0), ("ranking", 1.0), ("ranking", 0.0)])
-def test_one_choice_alone_teaches_nothing(problem, label):
+def test_single_candidate_has_zero_loss(problem, label):
     logits = torch.tensor([[3.0]], requires_grad=True)
     batch = {**pieces(1, 2), "group": torch.tensor([0]), "labels": torch.tensor([label])}
     loss = value(problem, {"logits": logits}, batch, task())
@@ -247,7 +247,7 @@ def test_one_choice_alone_teaches_nothing(problem, label):
 
 
 @pytest.mark.parametrize("label", [0.0, 1.0, 2.0])
-def test_candidates_that_are_all_alike_cost_nothing(label):
+def test_equally_relevant_candidates_have_zero_loss(label):
     logits = drawn(3, 1).requires_grad_(True)
     batch = {**pieces(3, 2), "group": torch.zeros(3).long(), "labels": torch.full((3,), label)}
     loss = value("ranking", {"logits": logits}, batch, task())
@@ -271,7 +271,7 @@ def search(parts, groups, ids=None, seed=0):
     return {"sentence_embedding": unit(len(parts), 8, seed=seed)}, batch
 
 
-def test_one_row_without_negatives_costs_nothing():
+def test_single_row_without_negatives_has_zero_loss():
     outputs, batch = search([0, 1], [0, 0])
     vectors = outputs["sentence_embedding"].requires_grad_(True)
     loss = value("retrieval", outputs, batch, task())
@@ -280,7 +280,7 @@ def test_one_row_without_negatives_costs_nothing():
     assert torch.isfinite(vectors.grad).all()
 
 
-def test_a_positive_that_stands_twice_is_no_negative():
+def test_duplicate_positive_is_not_a_negative():
     # Two queries with the same positive (7), and the same one as a negative of a third; only 8 and 9 are negatives.
     parts, groups, ids = [0, 1, 0, 1, 0, 1, 2], [0, 0, 1, 1, 2, 2, 2], [1, 7, 2, 7, 3, 8, 7]
     outputs, batch = search(parts, groups, ids)

@@ -36,7 +36,7 @@ def away(tensors, learns=False):
     return {name: each.requires_grad_() if learns else each for name, each in moved.items()}
 
 
-def test_nothing_is_counted_where_each_example_is_a_row(monkeypatch):
+def test_ungrouped_batch_needs_no_counting(monkeypatch):
     monkeypatch.setattr(torch, "bincount", None)
     assert RowGroups.from_batch(batch_of()).example_weights().tolist() == pytest.approx([1 / 3] * 3)
 
@@ -79,7 +79,7 @@ def test_true_answers_of_some_rows():
     loss_on_subset(chosen, away(outputs, learns=True), away(batch), loss).backward()
 
 
-def test_answers_that_rows_bring():
+def test_soft_labels():
     brought = torch.tensor([[0.5, 0.5], [torch.nan, torch.nan], [0.9, 0.1]])
     batch = away({**batch_of(), "soft_labels": brought})
     theirs = select_soft_targets(away({"logits": drawn(3, 2)}), batch, task(), "single_label_classification")

@@ -109,7 +109,7 @@ def test_no_distillation_leaves_the_student_as_it_is_built(tiny_folder, prepared
     assert same_weights(load(tmp_path), build_student(load(teacher), Student(layers=1)))
 
 
-def test_losses_are_zero_between_equals(tiny_model, material, tiny_task):
+def test_losses_are_zero_between_equal_models(tiny_model, material, tiny_task):
     teacher, student = tiny_model("bert"), tiny_model("bert")
     losses = DistillObjective(student, teacher, Distill(losses=ALL, hard_label=0.0), tiny_task)(
         student, tensors(material)
@@ -130,7 +130,7 @@ def test_weights_scale_losses(tiny_model, material, tiny_task):
         assert thrice[name].item() == pytest.approx(3 * loss.item(), rel=1e-5)
 
 
-def test_only_what_is_needed_runs(tiny_model, material, tiny_task, monkeypatch):
+def test_only_required_models_run(tiny_model, material, tiny_task, monkeypatch):
     teacher, student = tiny_model("bert"), tiny_model("bert")
     objective = DistillObjective(student, teacher, Distill(losses={"soft_label": 0.0}, hard_label=1.0), tiny_task)
     monkeypatch.setattr(teacher, "forward", None)  # a teacher that nothing asks does not run
@@ -172,7 +172,7 @@ def test_several_answers_distil_in_bf16(tiny_model, tiny_tokenizer, tiny_task, r
         ({"losses": ALL, "layer_map": ((0, 9),)}, "layer that does not exist"),
     ],
 )
-def test_settings_that_cannot_be_meant_are_refused(settings, message, tiny_model, tiny_task):
+def test_impossible_settings_are_refused(settings, message, tiny_model, tiny_task):
     with pytest.raises((UsageError, ModelError), match=message):
         DistillObjective(tiny_model("bert"), tiny_model("bert"), Distill(**settings), tiny_task)
 
@@ -191,5 +191,5 @@ def test_another_vocabulary_is_refused(tiny_folder, tiny_model, prepared, tmp_pa
         distill(tiny_folder("bert"), Student(source=str(tmp_path / "other")), prepared, Distill(), 0, tmp_path / "work")
 
 
-def test_every_loss_of_the_table_can_be_asked_for():
+def test_every_loss_of_the_table_is_usable():
     assert set(Losses.model_fields) == set(LOSSES)

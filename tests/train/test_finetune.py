@@ -28,7 +28,7 @@ def test_every_family_learns(name, tiny_model, tiny_folder, prepared, tmp_path):
     assert kept == {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "compress.json"}
 
 
-def test_a_teacher_that_knows_the_task_is_taken_as_it_is(tiny_model, tiny_folder, prepared, tmp_path, same_weights):
+def test_teacher_with_fitting_head_is_used_unchanged(tiny_model, tiny_folder, prepared, tmp_path, same_weights):
     model = tiny_model("bert")
     told = io.StringIO()
     source = str(tiny_folder(model))
@@ -46,7 +46,7 @@ def test_reuse_can_be_refused(tiny_model, tiny_folder, prepared, tmp_path, same_
     assert not same_weights(load(tmp_path), model)
 
 
-def test_a_teacher_of_another_task_is_told_to_lose_its_head(tiny_model, tiny_folder, tiny_task, prepared, tmp_path):
+def test_head_of_another_task_is_discarded_with_a_note(tiny_model, tiny_folder, tiny_task, prepared, tmp_path):
     def told(source):
         said = io.StringIO()
         settings = Finetune(**{**SETTINGS, "epochs": 1}, max_steps=1)

@@ -73,7 +73,7 @@ def run(model, material, work, objective=None, seed=0, evaluate=True, **settings
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_it_learns_and_keeps_the_best(precision, tiny_model, material, tmp_path):
+def test_training_selects_the_best_weights(precision, tiny_model, material, tmp_path):
     model = tiny_model("bert", initializer_range=0.1)
     result = run(model, material, tmp_path, epochs=4, precision=precision)
     assert result.score == 1.0
@@ -122,7 +122,7 @@ def test_the_caller_keeps_its_random_state(tiny_model, material, tmp_path):
 
 
 @pytest.mark.parametrize("call", [2, 6, 9, 14])
-def test_it_goes_on_bit_for_bit(call, tiny_model, material, tmp_path, same_weights):
+def test_resume_is_bit_identical(call, tiny_model, material, tmp_path, same_weights):
     checkpoint = Checkpoints(minutes=None, steps=4)
     whole, halted = tiny_model("bert"), tiny_model("bert")
     expected = run(whole, material, tmp_path / "whole", checkpoint=checkpoint, evaluations=2)
@@ -143,7 +143,7 @@ def test_checkpoint_intervals_change_nothing(tiny_model, material, tmp_path, sam
     assert same_weights(often, never)
 
 
-def test_only_the_result_is_left_and_is_read_again(tiny_model, material, tmp_path, same_weights):
+def test_finished_training_leaves_only_its_result(tiny_model, material, tmp_path, same_weights):
     model, again = tiny_model("bert"), tiny_model("bert")
     result = run(model, material, tmp_path, checkpoint=Checkpoints(minutes=None, steps=2))
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"best-{result.best_at:08d}.safetensors", "result.json"]
@@ -152,7 +152,7 @@ def test_only_the_result_is_left_and_is_read_again(tiny_model, material, tmp_pat
     assert same_weights(again, model)
 
 
-def test_another_training_is_not_gone_on_with(tiny_model, material, tmp_path):
+def test_files_of_another_training_are_refused(tiny_model, material, tmp_path):
     run(tiny_model("bert"), material, tmp_path)
     with pytest.raises(ModelError, match="holds another training"):
         run(tiny_model("bert"), material, tmp_path, seed=1)
@@ -229,7 +229,7 @@ def test_patience_ends_it(tiny_model, material, tmp_path):
     assert (result.updates, result.best_at) == (21, 7)
 
 
-def test_smaller_may_be_better_and_no_number_never_is(tiny_model, material, tmp_path):
+def test_smaller_may_be_better_and_nan_never_is(tiny_model, material, tmp_path):
     result = train(
         tiny_model("bert"),
         TaskObjective(material.task),
@@ -244,7 +244,7 @@ def test_smaller_may_be_better_and_no_number_never_is(tiny_model, material, tmp_
     assert result.history[0].score is None
 
 
-def test_accumulated_batches_weigh_as_one(tiny_model, material, rows, tmp_path):
+def test_accumulated_batches_equal_one_batch(tiny_model, material, rows, tmp_path):
     still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     once, twice = tiny_model("bert", **still), tiny_model("bert", **still)
 
@@ -264,7 +264,7 @@ def test_every_row_is_seen(tiny_model, material, tmp_path):
     assert np.bincount(examples.seen).tolist() == [2] * 50
 
 
-def test_frozen_parts_do_not_move(tiny_model, material, tmp_path):
+def test_frozen_parts_are_not_updated(tiny_model, material, tmp_path):
     model, before = tiny_model("bert"), tiny_model("bert")
     run(model, material, tmp_path, freeze=1, layer_decay=0.9)
     assert torch.equal(model.bert.embeddings.word_embeddings.weight, before.bert.embeddings.word_embeddings.weight)
@@ -286,7 +286,7 @@ class TurnsBad(TaskObjective):
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_loss_that_is_no_number_stops_it(value, tiny_model, material, tmp_path):
+def test_non_finite_loss_stops_training(value, tiny_model, material, tmp_path):
     checkpoint = Checkpoints(minutes=None, steps=2)
     told = r"the loss extra became (nan|inf) at update 6 of 14, somewhere in rows \d+.* of train; the last checkpoint"
     with pytest.raises(CompressError, match=told):
@@ -306,7 +306,7 @@ class BreaksOn(TaskObjective):
         return {name: loss / (~bad).float() for name, loss in super().__call__(model, batch).items()}
 
 
-def test_rows_that_break_a_loss_are_named(tiny_model, material, tmp_path):
+def test_rows_with_non_finite_loss_are_named(tiny_model, material, tmp_path):
     with pytest.raises(CompressError) as told:
         run(tiny_model("bert"), material, tmp_path, BreaksOn([11, 40], material.task), batch_size=50)
     assert "the task's loss became inf at update 1 of 2, in rows 12, 41 of train; no checkpoint" in str(told.value)
@@ -332,7 +332,7 @@ class SettlesAfter(TaskObjective):
         return self.left < 0
 
 
-def test_scores_before_it_settles_do_not_compete(tiny_model, material, tmp_path):
+def test_scores_before_selectable_phases_do_not_compete(tiny_model, material, tmp_path):
     result = run(
         tiny_model("bert"),
         material,
@@ -346,7 +346,7 @@ def test_scores_before_it_settles_do_not_compete(tiny_model, material, tmp_path)
     assert [set(entry.losses) for entry in result.history] == [{"early"}] * 2 + [{"late"}] * 4
 
 
-def test_losses_are_means_over_the_updates_in_which_they_counted(tiny_model, material, tmp_path):
+def test_logged_losses_are_means_over_active_updates(tiny_model, material, tmp_path):
     class Steady(SettlesAfter):
         def __call__(self, model, batch):
             return {name: 0 * loss + 1.5 for name, loss in super().__call__(model, batch).items()}
@@ -362,13 +362,13 @@ def test_checkpoints_of_older_versions_counted_all_losses_together():
     assert state.mean_losses() == {"task": 2.0, "late": 1.0}
 
 
-def test_what_never_settles_keeps_its_last_weights(tiny_model, material, tmp_path):
+def test_never_selectable_training_ends_with_its_last_weights(tiny_model, material, tmp_path):
     objective = SettlesAfter(99, material.task)
     result = run(tiny_model("bert"), material, tmp_path, objective, evaluate=scores(0.9, 0.5), patience=1)
     assert (result.score, result.best_at) == (0.5, 14)
 
 
-def test_a_gradient_that_is_no_number_stops_it(tiny_model, material, tmp_path):
+def test_non_finite_gradient_stops_training(tiny_model, material, tmp_path):
     class Steep(TaskObjective):
         def __call__(self, model, batch):
             task = super().__call__(model, batch)["task"]
@@ -388,7 +388,7 @@ def test_precision_follows_the_device(monkeypatch):
         assert choose_precision("auto", cpu) == expected
 
 
-def test_trackers_are_told(tiny_model, material, tmp_path, monkeypatch):
+def test_trackers_receive_losses(tiny_model, material, tmp_path, monkeypatch):
     pytest.importorskip("tensorboard", reason="tensorboard is not installed")
     monkeypatch.chdir(tmp_path)
     settings = Training(**SETTINGS)

@@ -66,7 +66,7 @@ def made(tiny_model, tiny_tokenizer):
 
 
 @pytest.mark.parametrize(("kind", "long"), CASES)
-def test_every_kind_can_be_learnt(kind, long, made):
+def test_every_kind_trains(kind, long, made):
     model, batch, task = made(kind, long)
     loss = TaskObjective(task)(model, batch)["task"]
     loss.backward()
@@ -95,7 +95,7 @@ def test_every_kind_distils(kind, long, made):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_models_are_handed_texts_alone(kind, made, monkeypatch):
+def test_models_get_input_arrays_only(kind, made, monkeypatch):
     model, batch, task = made(kind)
     seen, real = [], model.forward
     monkeypatch.setattr(model, "forward", lambda **inputs: seen.append(set(inputs)) or real(**inputs))
@@ -104,7 +104,7 @@ def test_models_are_handed_texts_alone(kind, made, monkeypatch):
     assert seen == [{"input_ids", "attention_mask", "token_type_ids"}] * 2
 
 
-def test_margins_are_for_retrieval_alone(made):
+def test_margin_is_for_retrieval_only(made):
     model, _, task = made("classification")
     with pytest.raises(UsageError, match="classification has none"):
         DistillObjective(model, model, Distill(losses={"margin": 1.0}), task)

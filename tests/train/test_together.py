@@ -68,7 +68,7 @@ def test_the_result_is_that_of_one_process(launched):
     assert one["score"] == two["score"] == 1.0
 
 
-def test_two_processes_go_on_bit_for_bit(launched):
+def test_two_processes_resume_bit_for_bit(launched):
     for count in (1, 2):
         found = launched[count][0]
         assert found["goes_on"] == found["logits"]

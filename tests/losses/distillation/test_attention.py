@@ -15,7 +15,7 @@ def sides(parts):
 
 
 @pytest.mark.parametrize("form", DISTANCES)
-def test_each_head_follows_its_own(form):
+def test_equal_head_counts_pair_by_index(form):
     ours, theirs = states(), states(seed=9)
     expected = over_maps(sides(ours), sides(theirs), DISTANCES[form])
     assert value("attention", ours, theirs, batch_of(), form=form).item() == pytest.approx(expected, rel=1e-5)
@@ -37,7 +37,7 @@ def shaken(parts, much=0.1):
 
 
 @pytest.mark.parametrize("form", DISTANCES)
-def test_a_pruned_student_follows_the_heads_that_it_kept(form):
+def test_pruned_student_heads_match_their_originals(form):
     teacher, kept = states(), [3, 1]
     student = shaken(only(teacher, kept))
     expected = over_maps(sides(student), sides(only(teacher, kept)), DISTANCES[form])
@@ -46,7 +46,7 @@ def test_a_pruned_student_follows_the_heads_that_it_kept(form):
     assert value("attention", only(teacher, kept), teacher, batch_of(), form=form).item() < 1e-6
 
 
-def test_a_pruned_teacher_is_followed_by_several_heads_each():
+def test_fewer_teacher_heads_are_shared_evenly():
     student = states()
     teacher = shaken(only(student, [2]))
     found = value("attention", student, teacher, batch_of())
@@ -68,14 +68,14 @@ def test_heads_are_matched_by_the_divergence_of_their_maps():
     assert found.tolist() == [expected[head] for head in range(3)]
 
 
-def test_padding_does_not_change_who_is_matched():
+def test_padding_does_not_change_head_matching():
     ours, theirs = states(heads=3), states(seed=9)
     wide = [{k: torch.nn.functional.pad(v, (0, 0, 0, 4), value=5.0) for k, v in one.items()} for one in (ours, theirs)]
     found = match_heads(*sides(wide[0]), *sides(wide[1]), batch_of(tokens=9))
     assert torch.equal(found, match_heads(*sides(ours), *sides(theirs), batch_of()))
 
 
-def test_no_head_is_followed_twice_while_another_is_free():
+def test_heads_are_not_reused_while_others_are_unused():
     apart = torch.tensor([[0.0, 1.0, 9.0], [0.1, 2.0, 9.0]])
     assert _greedy_assignment(apart) == [0, 1]
     apart = torch.tensor([[0.0, 5.0], [0.1, 6.0], [0.2, 9.0], [8.0, 7.0]])

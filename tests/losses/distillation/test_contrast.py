@@ -25,25 +25,25 @@ def slow(ours, theirs, temperature, pool):
 
 @pytest.mark.parametrize("pool", ["cls", "mean"])
 @pytest.mark.parametrize("temperature", [0.05, 1.0])
-def test_each_text_is_told_from_the_others(pool, temperature):
+def test_contrast_equals_reference_implementation(pool, temperature):
     ours, theirs = states(), states(seed=9)
     found = value("contrast", ours, theirs, batch_of(), temperature=temperature, pool=pool)
     assert found.item() == pytest.approx(mean(slow(ours, theirs, temperature, pool)), rel=1e-5)
 
 
-def test_the_usual_temperature_and_vector():
+def test_default_temperature_and_pooling():
     ours, theirs = states(), states(seed=9)
     expected = mean(slow(ours, theirs, 0.05, "cls"))
     assert value("contrast", ours, theirs, batch_of()).item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_rows_weigh_the_same_however_many_texts_they_have():
+def test_rows_have_equal_weight():
     ours, theirs = states(), states(seed=9)
     texts = slow(ours, theirs, 0.05, "cls")
     found = value("contrast", ours, theirs, batch_of(group=[0, 0, 1]))
     assert found.item() == pytest.approx(mean([mean(texts[:2]), texts[2]]), rel=1e-5)
 
 
-def test_a_hot_softmax_cannot_tell_texts_apart():
+def test_high_temperature_approaches_log_n():
     found = value("contrast", states(), states(seed=9), batch_of(), temperature=1e6)
     assert found.item() == pytest.approx(math.log(EXAMPLES), rel=1e-4)

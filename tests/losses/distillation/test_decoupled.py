@@ -27,7 +27,7 @@ def by_hand(ours, theirs, right, target, others):
 
 
 @pytest.mark.parametrize(("target", "others"), [(1.0, 8.0), (0.0, 1.0), (2.0, 0.0)])
-def test_both_parts_are_weighed_apart(target, others):
+def test_decoupled_parts_have_separate_weights(target, others):
     ours, theirs = drawn(ROWS, CLASSES), drawn(ROWS, CLASSES, seed=1)
     found = decoupled_distance(ours, theirs, RIGHT, T, target, others)
     expected = [
@@ -36,20 +36,20 @@ def test_both_parts_are_weighed_apart(target, others):
     assert found.tolist() == pytest.approx(expected, rel=1e-4, abs=1e-6)
 
 
-def test_the_parts_make_up_the_whole_divergence():
+def test_decoupled_parts_sum_to_kl():
     ours, theirs = drawn(ROWS, CLASSES), drawn(ROWS, CLASSES, seed=1)
     first, second = (decoupled_distance(ours, theirs, RIGHT, T, *weights) for weights in ((1.0, 0.0), (0.0, 1.0)))
     sure = (theirs / T).softmax(dim=-1).gather(-1, RIGHT[:, None])[:, 0]
     assert torch.allclose(first + (1 - sure) * second, softmax_distance(ours, theirs, T), atol=1e-6)
 
 
-def test_of_two_classes_there_is_one_other():
+def test_two_classes_have_no_other_part():
     ours, theirs = drawn(ROWS, 2), drawn(ROWS, 2, seed=1)
     found = decoupled_distance(ours, theirs, RIGHT.clamp(max=1), T, 1.0, 8.0)
     assert torch.allclose(found, softmax_distance(ours, theirs, T), atol=1e-6)
 
 
-def test_a_row_tells_its_true_class():
+def test_label_is_the_target_class():
     teacher = torch.eye(CLASSES)[[0, 0, 0, 2]]
     batch = {**pieces(ROWS, 2), "labels": RIGHT}
     assert target_classes("single_label_classification", teacher, batch).tolist() == RIGHT.tolist()
@@ -59,25 +59,25 @@ def test_a_row_tells_its_true_class():
     assert target_classes("single_label_classification", teacher, batch).tolist() == [0, 0, 0, 2]
 
 
-def test_windows_of_a_row_have_one_true_class():
+def test_windows_share_the_target_class():
     batch = {**pieces(5, 2), "labels": torch.tensor([2, 2, 0, 1, 1]), "group": grouped([2, 1, 2])}
     batch["labelled"] = torch.tensor([1.0, 1.0, 0.0, 1.0, 1.0])
     assert target_classes("single_label_classification", torch.eye(3), batch).tolist() == [2, 1, 1]
 
 
-def test_the_right_choice_is_the_true_class():
+def test_right_choice_is_the_target_class():
     batch = {**pieces(5, 2), "labels": torch.tensor([0.0, 1.0, 0.0, 0.0, 1.0]), "group": grouped([2, 3])}
     assert target_classes("choice", drawn(2, 3), batch).tolist() == [1, 2]
 
 
 @pytest.mark.parametrize("problem", ["ranking", "token_classification", "question_answering"])
-def test_elsewhere_the_teacher_says_what_is_true(problem):
+def test_other_problems_use_the_teachers_likeliest_class(problem):
     teacher = torch.eye(CLASSES)
     batch = {**pieces(3, 2), "labels": torch.tensor([[-100, 1]] * 3)}
     assert target_classes(problem, teacher, batch).tolist() == [0, 1, 2]
 
 
-def test_rows_without_a_label_may_say_anything_there():
+def test_placeholder_labels_are_ignored():
     ours, theirs = {"logits": drawn(ROWS, CLASSES)}, {"logits": drawn(ROWS, CLASSES, seed=1)}
     settings = SoftLabel(form="decoupled", temperature=T, target=1.0, others=2.0)
     likeliest = theirs["logits"].argmax(dim=-1)

@@ -32,7 +32,7 @@ def test_vectors_are_compared_at_real_tokens(form, distance):
     assert value("hidden_state", ours, theirs, batch_of(), form=form).item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_embeddings_are_compared_as_hidden_states_are():
+def test_embedding_equals_hidden_state_mse():
     ours, theirs, a, b = lists()
     expected = over_tokens(squares, a, b)
     assert value("embedding", ours, theirs, batch_of()).item() == pytest.approx(expected, rel=1e-5)
@@ -45,7 +45,7 @@ def test_first_tokens_are_compared_at_length_one():
 
 
 @pytest.mark.parametrize(("form", "most"), [("cosine", 2.0), ("cls", 4.0)])
-def test_lengths_are_free_and_opposite_directions_cost_most(form, most):
+def test_cosine_ignores_lengths(form, most):
     ours = states()
     scaled = {"hidden": 5 * ours["hidden"]}
     against = {"hidden": -2 * ours["hidden"]}
@@ -53,5 +53,5 @@ def test_lengths_are_free_and_opposite_directions_cost_most(form, most):
     assert value("hidden_state", ours, against, batch_of(), form=form).item() == pytest.approx(most, rel=1e-5)
 
 
-def test_sizes_of_the_tests_differ():
+def test_dimensions_of_the_tests_differ():
     assert len({EXAMPLES, TOKENS, WIDTH}) == 3

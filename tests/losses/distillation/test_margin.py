@@ -14,7 +14,7 @@ def made(part=PART, group=GROUP, scores=SCORES):
     return {"sentence_embedding": unit(len(part), 8)}, {**pieces(len(part), 3), **batch}
 
 
-def test_it_is_the_squared_difference_of_margins():
+def test_loss_is_squared_difference_of_margins():
     outputs, batch = made()
     vectors = outputs["sentence_embedding"].tolist()
 
@@ -31,7 +31,7 @@ def test_it_is_the_squared_difference_of_margins():
     assert margin(outputs, batch, task()).item() == pytest.approx(sum(rows) / 2, rel=1e-4)
 
 
-def test_margins_that_are_followed_cost_nothing():
+def test_equal_margins_have_zero_loss():
     outputs, batch = made()
     vectors = outputs["sentence_embedding"]
     query = vectors[torch.tensor([0, 0, 0, 3, 3, 3, 3, 3])]
@@ -44,14 +44,14 @@ def test_the_gradient_is_the_slope():
     slope_of(lambda at: margin({"sentence_embedding": at}, batch, task()) / 100, outputs["sentence_embedding"])
 
 
-def test_it_reaches_queries_and_documents():
+def test_gradient_reaches_queries_and_documents():
     outputs, batch = made()
     vectors = outputs["sentence_embedding"].requires_grad_(True)
     margin(outputs, batch, task()).backward()
     assert (vectors.grad.abs().sum(dim=1) > 0).all()
 
 
-def test_a_row_without_negatives_costs_nothing():
+def test_row_without_negatives_has_zero_loss():
     outputs, batch = made([0, 1], [0, 0], [0.0, 3.0])
     vectors = outputs["sentence_embedding"].requires_grad_(True)
     loss = margin(outputs, batch, task())
@@ -60,7 +60,7 @@ def test_a_row_without_negatives_costs_nothing():
     assert torch.isfinite(vectors.grad).all()
 
 
-def test_half_precision_is_made_single_first():
+def test_bf16_outputs_are_converted_to_float32():
     outputs, batch = made()
     half = outputs["sentence_embedding"].bfloat16()
     with torch.autocast("cpu", dtype=torch.bfloat16):

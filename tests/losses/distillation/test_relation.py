@@ -37,7 +37,7 @@ def test_it_is_the_divergence_of_relations(pairs, heads):
 
 
 @pytest.mark.parametrize(("heads", "size", "cut"), [(3, SIZE, 3), (2, SIZE, 4), (4, 3, 4), (5, 4, 4), (1, 7, 1)])
-def test_models_of_other_heads_and_widths_are_cut_alike(heads, size, cut):
+def test_relation_heads_allow_other_heads_and_widths(heads, size, cut):
     ours, theirs = states(heads=heads, size=size), states(seed=9)
     expected = slow(ours, theirs, ("qq", "kk", "vv"), cut)
     assert value("relation", ours, theirs, batch_of()).item() == pytest.approx(expected, rel=1e-5)
@@ -52,14 +52,14 @@ def test_the_number_of_relation_heads():
     assert relation_heads(7, 384, 12, None) == 1
 
 
-def test_heads_that_do_not_divide_are_refused_with_those_that_do():
+def test_invalid_relation_heads_error_names_divisors():
     with pytest.raises(UsageError, match=r"heads: 12 .* 128 \(student\) and 384 \(teacher\)") as caught:
         relation_heads(128, 384, 12, 12)
     assert "8, 16" in caught.value.hint
 
 
 @pytest.mark.parametrize(("pairs", "sides"), [(("vv",), ("value",)), (("qk", "vv"), ("query", "key", "value"))])
-def test_only_what_the_pairs_name_is_looked_at(pairs, sides):
+def test_only_named_pairs_are_read(pairs, sides):
     chosen = section("relation", pairs=pairs)
     assert LOSSES["relation"].parts(chosen) == sides
     ours, theirs = ({name: each[name] for name in sides} for each in (states(heads=3), states(seed=9)))

@@ -59,14 +59,14 @@ def test_it_is_the_difference_of_distances_and_angles(pool, width):
     assert found.item() == pytest.approx(expected, rel=1e-4)
 
 
-def test_its_usual_weights_are_one_and_two():
+def test_default_weights_are_one_and_two():
     ours, theirs = states(examples=TEXTS), states(seed=9, examples=TEXTS)
     both = vectors(ours, "cls"), vectors(theirs, "cls")
     expected = apart(distances, *both) + 2 * apart(angles, *both)
     assert value("similarity", ours, theirs, batch_of(FULL)).item() == pytest.approx(expected, rel=1e-4)
 
 
-def test_many_angles_are_computed_a_few_at_a_time(monkeypatch):
+def test_chunked_angles_equal_unchunked(monkeypatch):
     ours, theirs = states(examples=TEXTS), states(seed=9, examples=TEXTS)
     found = []
     for at_once in (1 << 22, 2 * TEXTS**2, 1):
@@ -80,14 +80,14 @@ def test_many_angles_are_computed_a_few_at_a_time(monkeypatch):
         assert torch.allclose(slope, found[0][1], atol=1e-6)
 
 
-def test_turning_scaling_and_moving_a_space_changes_nothing():
+def test_rotation_scaling_and_translation_do_not_change_loss():
     theirs = states(examples=TEXTS)
     turn = torch.linalg.qr(drawn(8, 8, seed=3)).Q
     ours = {"hidden": 0.1 * theirs["hidden"] @ turn + 20.0}
     assert value("similarity", ours, theirs, batch_of(FULL)).item() == pytest.approx(0.0, abs=1e-5)
 
 
-def test_texts_in_one_place_have_no_direction():
+def test_coincident_texts_have_no_angle():
     ours, theirs = states(examples=TEXTS), states(seed=9, examples=TEXTS)
     for parts in (ours, theirs):
         parts["hidden"][4] = parts["hidden"][1]

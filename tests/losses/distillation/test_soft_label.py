@@ -120,14 +120,14 @@ ALL = [(problem, form) for problem in VIEWS for form in FORMS]
 
 
 @pytest.mark.parametrize(("problem", "form"), ALL)
-def test_it_is_the_distance_of_answers(problem, form):
+def test_loss_equals_reference_implementation(problem, form):
     ours, theirs = outputs(problem), outputs(problem, seed=9)
     expected = slow(problem, ours, theirs, form)
     assert compared(problem, ours, theirs, form=form).item() == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize(("problem", "form"), ALL)
-def test_equal_answers_cost_nothing(problem, form):
+def test_equal_outputs_have_zero_loss(problem, form):
     same = {name: 10 * each for name, each in outputs(problem).items()}
     assert compared(problem, same, same, 2.0, form=form).item() == pytest.approx(0.0, abs=1e-5)
 
@@ -152,7 +152,7 @@ def test_the_teacher_gets_no_gradient(problem, form):
 
 @pytest.mark.parametrize(("problem", "form"), ALL)
 @pytest.mark.parametrize("whose", [0, 1])
-def test_an_answer_that_is_no_number_is_seen(problem, form, whose):
+def test_nan_output_gives_nan_loss(problem, form, whose):
     """As the answer 0 a student would follow it, and no training would stop."""
     both = outputs(problem), outputs(problem, seed=9)
     for answer in both[whose].values():
@@ -161,7 +161,7 @@ def test_an_answer_that_is_no_number_is_seen(problem, form, whose):
 
 
 @pytest.mark.parametrize(("problem", "form"), ALL)
-def test_half_precision_is_made_single_first(problem, form):
+def test_bf16_outputs_are_converted_to_float32(problem, form):
     ours, theirs = outputs(problem), outputs(problem, seed=9)
     halves = [{name: value.bfloat16() for name, value in each.items()} for each in (ours, theirs)]
     rounded = [{name: value.float() for name, value in each.items()} for each in halves]
@@ -172,7 +172,7 @@ def test_half_precision_is_made_single_first(problem, form):
 
 
 @pytest.mark.parametrize(("problem", "form"), ALL)
-def test_a_batch_may_be_split_anywhere(problem, form):
+def test_loss_is_independent_of_batch_split(problem, form):
     ours, theirs, whole = outputs(problem), outputs(problem, seed=9), batch()
     total = 0.0
     for row in range(3):
@@ -185,7 +185,7 @@ def test_a_batch_may_be_split_anywhere(problem, form):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("problem", ["token_classification", "question_answering"])
-def test_padding_never_counts(problem, form):
+def test_padding_does_not_change_the_result(problem, form):
     given = [outputs(problem), outputs(problem, seed=9)]
 
     def wider(each, value):
@@ -197,7 +197,7 @@ def test_padding_never_counts(problem, form):
     assert found.item() == pytest.approx(compared(problem, *given, form=form).item(), rel=1e-6)
 
 
-def test_one_choice_alone_is_always_agreed_on():
+def test_single_choice_has_zero_loss():
     arrays = {**pieces(1, 2), "group": torch.tensor([0])}
     ours, theirs = {"logits": torch.tensor([[3.0]])}, {"logits": torch.tensor([[-8.0]])}
     assert compared("choice", ours, theirs, arrays=arrays).item() == 0.0
@@ -205,7 +205,7 @@ def test_one_choice_alone_is_always_agreed_on():
 
 
 @pytest.mark.parametrize("form", ["kl", "decoupled"])
-def test_one_class_alone_is_always_agreed_on(form):
+def test_single_class_has_zero_loss(form):
     arrays = {**pieces(2, 2), "labels": torch.tensor([0, 0])}
     ours, theirs = {"logits": drawn(2, 1).requires_grad_()}, {"logits": drawn(2, 1, seed=1)}
     loss = compared("single_label_classification", ours, theirs, arrays=arrays, form=form)
@@ -216,7 +216,7 @@ def test_one_class_alone_is_always_agreed_on(form):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("rows", [1, 4])
-def test_sure_teachers_and_wrong_students_are_finite(form, rows):
+def test_confident_teacher_and_wrong_student_give_finite_loss(form, rows):
     arrays = {**pieces(rows, 2), "labels": torch.zeros(rows, dtype=torch.int64)}
     sure = torch.tensor([[300.0, -300.0, 0.0]]).repeat(rows, 1)
     logits = (-sure).requires_grad_()
@@ -227,14 +227,14 @@ def test_sure_teachers_and_wrong_students_are_finite(form, rows):
     assert logits.grad.any()
 
 
-def test_embeddings_of_length_one_are_apart_by_their_cosine():
+def test_embedding_distance_equals_two_minus_two_cosine():
     ours, theirs = unit(EXAMPLES, 8), unit(EXAMPLES, 8, seed=9)
     arrays = pieces(EXAMPLES, TOKENS)
     found = compared("retrieval", {"sentence_embedding": ours}, {"sentence_embedding": theirs}, arrays=arrays)
     assert found.item() == pytest.approx((2 - 2 * (ours * theirs).sum(dim=1)).mean().item(), rel=1e-5)
 
 
-def test_what_cannot_be_compared_is_refused():
+def test_unknown_problem_or_shape_is_refused():
     with pytest.raises(ValueError, match="differ"):
         compared("regression", {"logits": drawn(6, 4)}, {"logits": drawn(6, 2)})
     with pytest.raises(ValueError, match="translation"):

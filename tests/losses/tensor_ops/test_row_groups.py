@@ -14,7 +14,7 @@ def rows_of(counts):
     return RowGroups.from_ids(grouped(counts), torch.device("cpu"))
 
 
-def test_examples_of_a_row_stand_side_by_side():
+def test_pad_arranges_examples_by_row():
     groups, values = rows_of(COUNTS), drawn(6, 2)
     assert (groups.num_rows, groups.max_per_row) == (3, 3)
     valid = torch.tensor([[True, True, False], [True, False, False], [True, True, True]])
@@ -45,7 +45,7 @@ def test_all_losses_of_a_batch_share_its_groups():
     assert torch.equal(RowGroups.from_batch(batch).counts, RowGroups.from_batch(plain).counts)
 
 
-def test_weights_make_rows_weigh_the_same():
+def test_item_weights_give_rows_equal_weight():
     counted = torch.tensor([[1, 1], [1, 0], [0, 0], [1, 0], [0, 0], [1, 1]])
     weights = rows_of(COUNTS).item_weights(counted)
     expected = [[1 / 9, 1 / 9], [1 / 9, 0], [0, 0], [1 / 9, 0], [0, 0], [1 / 9, 1 / 9]]
@@ -54,7 +54,7 @@ def test_weights_make_rows_weigh_the_same():
 
 @pytest.mark.parametrize("how", ["cut", "mean", "max", "attention"])
 @pytest.mark.parametrize("scale", [1.0, 500.0])
-def test_pooling_is_that_of_numpy(how, scale):
+def test_pooling_equals_numpy_pooling(how, scale):
     counts = [1] * 6 if how == "cut" else COUNTS
     logits = scale * drawn(6, 4)
     expected = pooled_by_numpy(logits.double().numpy(), counts, how)

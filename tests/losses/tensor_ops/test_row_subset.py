@@ -22,23 +22,23 @@ def batch_of(group=None):
 OUTPUTS = {"logits": torch.tensor([[1.0], [10.0], [100.0], [1000.0], [10000.0]], requires_grad=True)}
 
 
-def test_others_are_rows_that_cost_nothing():
+def test_unselected_rows_count_as_zero_loss():
     chosen = torch.tensor([True, False, True, False, False])
     assert loss_on_subset(chosen, OUTPUTS, batch_of(), mean).item() == pytest.approx((1 + 300) / 5)
 
 
-def test_rows_of_several_examples_stay_whole():
+def test_rows_of_several_examples_are_renumbered():
     """Rows of 2, 1 and 2 examples, of which the first and the last count."""
     chosen = torch.tensor([True, True, False, True, True])
     found = loss_on_subset(chosen, OUTPUTS, batch_of([0, 0, 1, 2, 2]), mean)
     assert found.item() == pytest.approx(((1 + 20) / 2 + (4000 + 50000) / 2) / 3)
 
 
-def test_all_of_them_are_the_loss_itself():
+def test_selecting_all_rows_equals_the_loss():
     assert loss_on_subset(torch.ones(5, dtype=torch.bool), OUTPUTS, batch_of(), mean) == mean(OUTPUTS, batch_of())
 
 
-def test_none_of_them_is_zero_with_gradients_of_zero():
+def test_selecting_no_row_gives_zero_gradients():
     broken = {"logits": torch.full((5, 1), torch.nan, requires_grad=True)}
     loss = loss_on_subset(torch.zeros(5, dtype=torch.bool), broken, batch_of(), mean)
     loss.backward()
@@ -46,7 +46,7 @@ def test_none_of_them_is_zero_with_gradients_of_zero():
     assert torch.equal(broken["logits"].grad, torch.zeros(5, 1))
 
 
-def test_batches_may_be_split_anywhere():
+def test_subset_loss_is_independent_of_batch_split():
     chosen = torch.tensor([True, False, False, True, True])
     whole = loss_on_subset(chosen, OUTPUTS, batch_of(), mean)
     parts = []

@@ -29,7 +29,7 @@ def by_hand(ours, given, temperature):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 4.0])
-def test_probabilities_are_followed_and_softened_as_logits_are(temperature):
+def test_probabilities_equal_their_logits(temperature):
     ours = drawn(3, 3).requires_grad_()
     loss = followed(ours, temperature=temperature)
     loss.backward()
@@ -39,7 +39,7 @@ def test_probabilities_are_followed_and_softened_as_logits_are(temperature):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 4.0])
-def test_of_several_classes_each_is_a_yes_or_no(temperature):
+def test_multi_label_probabilities_become_binary_logits(temperature):
     rows = [[0.7, 0.0], [1.0, 0.25]]
     ours = drawn(2, 2).requires_grad_()
     loss = followed(ours, "multi_label_classification", rows, temperature=temperature)
@@ -57,7 +57,7 @@ def test_of_several_classes_each_is_a_yes_or_no(temperature):
 
 @pytest.mark.parametrize("form", ["kl", "mse", "decoupled"])
 @pytest.mark.parametrize("problem", ["single_label_classification", "multi_label_classification"])
-def test_certain_answers_are_finite_in_every_form(form, problem):
+def test_probabilities_of_zero_give_finite_loss(form, problem):
     ours = drawn(3, 3).requires_grad_()
     loss = followed(ours, problem, form=form)
     loss.backward()

@@ -41,7 +41,7 @@ def plain(distance):
 
 @pytest.mark.parametrize("distance", [kl_distance, squared_distance])
 @pytest.mark.parametrize("at_once", [1, 2, 3, HEADS, HEADS + 1, 2 * HEADS, EXAMPLES * HEADS])
-def test_a_few_maps_at_a_time_are_what_all_at_once_are(distance, at_once, monkeypatch):
+def test_chunked_maps_equal_unchunked(distance, at_once, monkeypatch):
     monkeypatch.setattr(token_maps, "MAX_ELEMENTS", {"cpu": at_once * TOKENS**2})
     (loss, *slopes), (expected, *wanted) = found(distance), plain(distance)
     assert loss == pytest.approx(expected, rel=1e-5)
@@ -49,13 +49,13 @@ def test_a_few_maps_at_a_time_are_what_all_at_once_are(distance, at_once, monkey
         assert torch.allclose(slope, want, atol=1e-6)
 
 
-def test_gradients_lie_in_memory_as_the_vectors_do():
+def test_gradients_have_the_memory_layout_of_the_vectors():
     """So that turning them back into those of a linear layer copies nothing."""
     _, query, _ = found(kl_distance)
     assert query.transpose(1, 2).is_contiguous()
 
 
-def test_the_largest_number_of_maps_is_kept(monkeypatch):
+def test_chunks_stay_within_the_limit(monkeypatch):
     sizes = []
     monkeypatch.setattr(token_maps, "MAX_ELEMENTS", {"cpu": 2 * TOKENS**2})
 
@@ -68,7 +68,7 @@ def test_the_largest_number_of_maps_is_kept(monkeypatch):
     assert sum(sizes) == EXAMPLES * HEADS * TOKENS**2
 
 
-def test_nothing_is_kept_where_no_gradient_is_wanted():
+def test_nothing_is_stored_without_gradients():
     ours, theirs = both()
     with torch.no_grad():
         loss = token_map_loss(ours, theirs, batch_of(), kl_distance)

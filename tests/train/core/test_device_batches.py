@@ -40,7 +40,7 @@ def array(*numbers):
     return np.array(numbers, dtype=np.int64)
 
 
-def test_the_next_batch_is_made_meanwhile_and_once(ahead):
+def test_next_batch_is_prepared_once(ahead):
     first = ahead(array(0, 1), array(2, 3))
     ahead._pending[1].result()
     assert ahead._examples.asked == [[0, 1], [2, 3]]
@@ -49,26 +49,26 @@ def test_the_next_batch_is_made_meanwhile_and_once(ahead):
     assert (first["labels"].tolist(), second["labels"].tolist()) == ([0, 1], [2, 3])
 
 
-def test_another_batch_than_was_told_is_made_anew(ahead):
+def test_unexpected_batch_is_created(ahead):
     ahead(array(0), array(1))
     assert ahead(array(5))["labels"].tolist() == [5]
     assert ahead(array(1))["labels"].tolist() == [1]
 
 
-def test_what_fails_meanwhile_fails_when_its_turn_comes(ahead):
+def test_error_of_prepared_batch_is_raised_on_use(ahead):
     ahead(array(0), array())
     with pytest.raises(ValueError, match="zero-size"):
         ahead(array())
 
 
-def test_a_cpu_looks_not_ahead():
+def test_cpu_does_not_prepare_batches():
     batches = DeviceBatches(Counting(), CPU)
     batches(array(0), array(1))
     assert batches._examples.asked == [[0]]
     assert not batches.look_ahead
 
 
-def test_what_decides_what_is_run_stays_with_the_host():
+def test_host_arrays_stay_on_the_host():
     class Rows(Counting):
         def batch(self, indices):
             return {**super().batch(indices), "index": indices, "group": indices, "soft_labels": indices}
@@ -85,7 +85,7 @@ def test_batches_are_as_wide_as_a_multiple():
     assert batches(array(7))["input_ids"].shape == (1, 8)
 
 
-def test_only_what_stands_for_pieces_gets_wider():
+def test_only_token_arrays_are_padded():
     ids = torch.ones(2, 3, dtype=torch.int64)
     arrays = KINDS["token_classification"].arrays()
     batch = {"input_ids": ids, "labels": ids, "index": ids[0], "soft_labels": torch.ones(2, 3)}

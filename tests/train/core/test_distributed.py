@@ -7,7 +7,7 @@ from compress.train.core import distributed
 from compress.train.distillation.layer_pairs import check_local_batch_size
 
 
-def test_a_process_that_is_gone_is_told_in_our_words(monkeypatch):
+def test_lost_process_gives_a_readable_error(monkeypatch):
     def broken(tensor):
         raise RuntimeError("[pair.cc:537] Connection reset by peer. Check the logs. GLHF!")
 
@@ -22,7 +22,7 @@ def test_a_process_that_is_gone_is_told_in_our_words(monkeypatch):
 
 
 @pytest.mark.parametrize("loss", ["similarity", "contrast"])
-def test_texts_of_a_batch_have_company_in_every_process(loss):
+def test_batch_losses_need_two_texts_per_process(loss):
     check_local_batch_size(Distill(losses={loss: 1.0}, batch_size=4), 2)
     check_local_batch_size(Distill(losses={"soft_label": 1.0}, batch_size=2), 2)
     with pytest.raises(UsageError, match=f"{loss}: .* gives some of 2 processes only 1") as caught:
@@ -30,7 +30,7 @@ def test_texts_of_a_batch_have_company_in_every_process(loss):
     assert "4 or more" in caught.value.hint
 
 
-def test_gradients_are_summed_where_they_stand(monkeypatch):
+def test_gradients_are_summed_without_copies(monkeypatch):
     processes = distributed.Processes()
     processes.count = 2
     learning = [

@@ -58,7 +58,7 @@ class Clock:
         return self.state
 
 
-def test_the_end_is_known_from_a_few_updates_of_any_length():
+def test_remaining_time_is_estimated_from_few_updates():
     clock = Clock()
     state = clock.run()
     (told,) = state.forecasts
@@ -68,7 +68,7 @@ def test_the_end_is_known_from_a_few_updates_of_any_length():
     assert clock.said[0].endswith(" left (estimated from 6 updates)")
 
 
-def test_losses_are_told_once_so_that_they_can_be_weighed():
+def test_mean_losses_are_logged_once():
     clock = Clock()
     clock.run(until=4)
     for _ in range(8):
@@ -77,12 +77,12 @@ def test_losses_are_told_once_so_that_they_can_be_weighed():
     assert clock.said[1:] == ["mean weighted losses so far: soft_label 1.2, hidden_state 0.34"]
 
 
-def test_what_is_kept_after_the_first_epoch_is_foreseen():
+def test_cached_outputs_are_considered():
     state = Clock(again=0.4).run()
     assert state.forecasts[0]["seconds"] == pytest.approx(state.seconds, rel=1e-6)
 
 
-def test_evaluations_count_once_one_was_seen():
+def test_evaluations_are_included_after_the_first():
     clock = Clock(evaluation=30.0)
     state = clock.run()
     first, second = state.forecasts
@@ -93,7 +93,7 @@ def test_evaluations_count_once_one_was_seen():
     assert "and 3 evaluations left" in clock.said[0]
 
 
-def test_a_training_that_goes_on_knows_what_it_had_seen():
+def test_resumed_training_remembers_its_measurements():
     whole, broken = Clock(), Clock()
     broken.run(until=30)
     broken.forecaster = broken.begin()
@@ -102,11 +102,11 @@ def test_a_training_that_goes_on_knows_what_it_had_seen():
     assert len(broken.said) == 1
 
 
-def test_a_training_that_is_soon_over_is_not_forecast():
+def test_short_training_has_no_estimate():
     assert Clock(max_steps=4).run().forecasts == []
 
 
-def test_what_is_left_is_told_from_the_first_updates_that_are_enough():
+def test_progress_shows_remaining_time_once_known():
     clock = Clock(again=0.4)
     clock.run()
     assert clock.left[: WARMUP_UPDATES + MIN_UPDATES - 1] == [""] * (WARMUP_UPDATES + MIN_UPDATES - 1)
@@ -116,7 +116,7 @@ def test_what_is_left_is_told_from_the_first_updates_that_are_enough():
 
 
 @pytest.mark.parametrize("killed", [30, 70])
-def test_after_a_kill_what_is_left_is_known_at_once(killed):
+def test_remaining_time_is_known_after_resume(killed):
     clock = Clock(again=0.4)
     clock.run(until=killed)
     clock.state = TrainState.of(json.loads(json.dumps(asdict(clock.state))))
@@ -125,14 +125,14 @@ def test_after_a_kill_what_is_left_is_known_at_once(killed):
     assert clock.left == [f"{duration(clock.to_come(killed + 1))} left"]
 
 
-def test_evaluations_are_part_of_what_is_left():
+def test_remaining_time_includes_evaluations():
     clock = Clock(evaluation=30.0)
     clock.run()
     assert clock.left[9] == f"{duration(clock.to_come(10))} and 3 evaluations left"
     assert clock.left[49] == f"{duration(clock.to_come(50) + 60)} left"
 
 
-def test_each_phase_tells_for_itself():
+def test_each_phase_is_estimated_separately():
     clock = Clock(phases=(0.6, 0.4), times=(2.0, 1.0))
     state = clock.run()
     first, second = state.forecasts
@@ -155,7 +155,7 @@ def test_a_phase_that_begins_late_is_known_by_its_later_updates():
     assert state.forecasts[-1]["seconds"] == pytest.approx(state.seconds, rel=1e-6)
 
 
-def test_phases_without_updates_are_passed_over():
+def test_phases_without_updates_are_skipped():
     clock = Clock(phases=(0.5, 0.001, 0.499), times=(2.0, 9.0, 1.0))
     clock.run()
     assert [told["phase"] for told in clock.state.forecasts] == [0, 2]
@@ -172,7 +172,7 @@ class Listening(Console):
         self.said.append(text)
 
 
-def test_the_loop_keeps_what_it_said(tiny_model, material, tmp_path):
+def test_training_stores_its_estimates(tiny_model, material, tmp_path):
     from compress.train.loop import train
     from compress.train.objective import TaskObjective
 

@@ -17,7 +17,7 @@ def rates(model, **settings):
     }
 
 
-def test_a_model_of_which_nothing_learns_is_refused(tiny_model):
+def test_fully_frozen_model_is_refused(tiny_model):
     model = tiny_model("bert").bert
     with frozen(model, 2):
         model.pooler.requires_grad_(False)
@@ -74,7 +74,7 @@ def test_what_was_frozen_before_stays_frozen(tiny_model):
     assert not model.classifier.weight.requires_grad
 
 
-def test_freezing_what_is_not_there_is_refused(tiny_model):
+def test_freezing_missing_layers_is_refused(tiny_model):
     with pytest.raises(ModelError, match=r"exceeds the model's number of layers \(2\)"), frozen(tiny_model("bert"), 3):
         pass
     with pytest.raises(ModelError, match="share their weights"), frozen(tiny_model("albert"), 1):

@@ -43,7 +43,7 @@ def questions(request, tmp_path_factory):
     return request.param, folder / "data"
 
 
-def test_every_step_tells_its_own_threshold(questions, tiny_model, tiny_folder, tmp_path):
+def test_every_step_has_its_own_threshold(questions, tiny_model, tiny_folder, tmp_path):
     some_without, data = questions
     plain = tiny_folder(tiny_model("bert", head="Model"), task=None)
     settings = Finetune(epochs=1, batch_size=8, precision="fp32")

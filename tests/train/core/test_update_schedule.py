@@ -74,7 +74,7 @@ def test_evaluations_are_spread_over_the_epoch_and_end_with_the_last(settings, e
     assert [done for done in range(1, made.total + 1) if made.evaluates_after(done)] == expected
 
 
-def test_each_epoch_is_made_once(monkeypatch):
+def test_each_epoch_is_generated_once(monkeypatch):
     """Though the next update's batches are asked for, and a forecast asks for those of the last one again."""
     made = []
     monkeypatch.setattr(plans, "bucketed_batches", lambda *given: made.append(given[-1]) or bucketed_batches(*given))

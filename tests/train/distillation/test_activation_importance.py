@@ -55,7 +55,7 @@ def test_hidden_dimensions_against_what_the_layers_give(tiny_model):
     torch.testing.assert_close(found.moments, real.T @ real / len(real))
 
 
-def test_padding_and_dropout_count_for_nothing(tiny_model):
+def test_padding_and_dropout_do_not_change_importance(tiny_model):
     model = tiny_model("bert").train()
     wider = {name: torch.nn.functional.pad(value, (0, 5)) for name, value in BATCH.items()}
     first, padded = measure_activations(model, [BATCH]), measure_activations(model, [wider])
@@ -65,14 +65,14 @@ def test_padding_and_dropout_count_for_nothing(tiny_model):
     assert not model.bert.encoder.layer[0].output.LayerNorm._forward_hooks
 
 
-def test_a_teacher_that_is_no_number_is_told(tiny_model):
+def test_nan_teacher_is_refused(tiny_model):
     model = tiny_model("bert")
     layers_of(model)[1].output.dense.weight.data[0, 0] = torch.nan
     with pytest.raises(ModelError, match="the importance of some parts is not finite"):
         measure_activations(model, [BATCH])
 
 
-def test_it_is_measured_only_where_something_is_cut(tiny_model, tiny_tokenizer, tiny_task, rows, tiny_folder):
+def test_importance_is_measured_for_narrower_students_only(tiny_model, tiny_tokenizer, tiny_task, rows, tiny_folder):
     teacher = tiny_model("bert")
     given = (rows(20), tiny_task, fast_tokenizer(teacher.config, tiny_tokenizer), 0)
     for spec in ({"layers": 1}, {"layers": 1, "start": "random"}, {"hidden": 48}, {"factors": 8}):

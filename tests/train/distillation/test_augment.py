@@ -139,7 +139,7 @@ def test_every_kind_has_its_texts_changed(kind, folder, model):
         assert found[name] != row[name]
 
 
-def test_rows_are_made_once(folder, tmp_path, quiet, monkeypatch):
+def test_rows_are_created_once(folder, tmp_path, quiet, monkeypatch):
     settings = settings_of(folder, copies=2)
     first = augmented_rows(ROWS, settings, TASK, 0, tmp_path, quiet)
     assert len(first) == 8
@@ -151,7 +151,7 @@ def test_rows_are_made_once(folder, tmp_path, quiet, monkeypatch):
             augmented_rows(changed[0], changed[1], TASK, changed[2], tmp_path, quiet)
 
 
-def test_what_a_kill_left_half_is_made_anew(folder, tmp_path, quiet, monkeypatch):
+def test_partial_rows_of_a_killed_step_are_created_again(folder, tmp_path, quiet, monkeypatch):
     def killed(*_):
         yield {"text": "half"}
         raise KeyboardInterrupt
@@ -163,7 +163,7 @@ def test_what_a_kill_left_half_is_made_anew(folder, tmp_path, quiet, monkeypatch
     assert "half" not in {row["text"] for row in augmented_rows(ROWS, settings_of(folder), TASK, 0, tmp_path, quiet)}
 
 
-def test_none_are_asked_for(tmp_path, quiet):
+def test_no_rows_without_settings(tmp_path, quiet):
     assert augmented_rows(ROWS, None, TASK, 0, tmp_path, quiet) == ()
 
 

@@ -43,14 +43,14 @@ def test_neither_a_rotation_nor_a_scale_nor_an_offset_changes_anything():
     torch.testing.assert_close(likeness([features], changed), torch.ones(1, 5).double(), atol=1e-5, rtol=0)
 
 
-def test_half_precision_and_layers_that_say_nothing():
+def test_bf16_and_constant_layers():
     (features,) = layers(1, 6)
     assert likeness([features.bfloat16()], [features]).item() == pytest.approx(1.0, abs=1e-3)
     assert likeness([features], [torch.full((40, 4), 7.0)]).item() == 0.0
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_layer_that_says_no_number_is_refused(bad):
+def test_nan_layer_is_refused(bad):
     ours, theirs = layers(2, 5), layers(3, 5, seed=1)
     theirs[1][7, 2] = bad
     with pytest.raises(ModelError, match="output of layer 1 of the teacher is not finite"):

@@ -22,7 +22,7 @@ def maps(teacher, material, **settings):
     return LayerMapBuilder(teacher, Distill(**SETTINGS, **settings), material.train, Console("quiet"), "distill")
 
 
-def test_copied_layers_follow_where_they_come_from(tiny_model, material):
+def test_copied_layers_map_to_their_originals(tiny_model, material):
     teacher = tiny_model("bert", num_hidden_layers=4)
     for layers in ((0, 1), (0, 1, 2), (0, 1, 2, 3)):
         student = build_student(teacher, Student(layers=layers))
@@ -31,7 +31,7 @@ def test_copied_layers_follow_where_they_come_from(tiny_model, material):
         assert all(made.last.likeness[layer][layer] == pytest.approx(1.0, abs=1e-4) for layer in layers)
 
 
-def test_padding_never_counts(tiny_model, material):
+def test_padding_does_not_change_the_result(tiny_model, material):
     """The same rows one by one, without any padding, are as alike."""
     teacher, student = tiny_model("bert", num_hidden_layers=3), tiny_model("bert", seed=5)
     chosen, alone = np.arange(20), LinearCKA()
@@ -48,7 +48,7 @@ def test_padding_never_counts(tiny_model, material):
     torch.testing.assert_close(found, alone.matrix(), atol=1e-4, rtol=1e-4)
 
 
-def test_a_map_of_another_kind_is_kept_but_its_likeness_is_told(tiny_model, material):
+def test_other_maps_are_used_and_cka_is_logged(tiny_model, material):
     teacher = tiny_model("bert", num_hidden_layers=4)
     made = maps(teacher, material, layer_map="last")
     assert made(build_student(teacher, Student(layers=2)), 0) == ((0, 2), (1, 3))
@@ -57,7 +57,7 @@ def test_a_map_of_another_kind_is_kept_but_its_likeness_is_told(tiny_model, mate
     assert made.last.text.endswith("last")
 
 
-def test_nothing_is_measured_where_no_loss_looks_at_layers(tiny_model, material, monkeypatch):
+def test_cka_is_not_measured_without_mapped_losses(tiny_model, material, monkeypatch):
     teacher = tiny_model("bert")
     monkeypatch.setattr(teacher, "forward", None)
     made = maps(teacher, material, losses={"soft_label": 1.0})
@@ -82,7 +82,7 @@ def test_the_sample_is_small_and_follows_the_seed(material):
     assert (sample(Long(), 1) != sample(Long(), 2)).any()
 
 
-def test_the_folder_tells_the_map(tiny_model, tiny_folder, prepared, tmp_path):
+def test_model_folder_stores_the_layer_map(tiny_model, tiny_folder, prepared, tmp_path):
     teacher = tiny_folder(tiny_model("bert", num_hidden_layers=3))
     settings = Distill(**SETTINGS, losses=FOLLOWS, layer_map="measured")
     distill(teacher, Student(layers=(0, 1)), prepared, settings, 0, tmp_path)

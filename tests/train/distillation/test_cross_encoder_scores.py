@@ -62,7 +62,7 @@ def test_every_pair_gets_the_score_of_the_cross_encoder(encoder, tiny_model, tin
     assert found[2:4] == [found[2], found[3]]
 
 
-def test_scores_are_asked_for_once(encoder, tmp_path, quiet, monkeypatch):
+def test_scores_are_computed_once(encoder, tmp_path, quiet, monkeypatch):
     rows = rows_of(4)
     before = add_cross_encoder_scores(rows, settings_of(encoder), SEARCH, tmp_path, quiet)
     monkeypatch.setattr("compress.train.distillation.cross_encoder_scores.score_pairs", None)
@@ -70,7 +70,7 @@ def test_scores_are_asked_for_once(encoder, tmp_path, quiet, monkeypatch):
     assert [row["scores"] for row in before] == [row["scores"] for row in after]
 
 
-def test_other_rows_are_asked_for_anew(encoder, tmp_path, quiet):
+def test_other_rows_are_scored_again(encoder, tmp_path, quiet):
     rows = rows_of(4)
     add_cross_encoder_scores(rows, settings_of(encoder), SEARCH, tmp_path, quiet)
     changed = [{**row, "negatives": [f"not {text}" for text in row["negatives"]]} for row in rows]
@@ -86,12 +86,12 @@ def test_scores_must_be_as_many_as_documents():
         ScoredRows(rows_of(2), np.zeros(5, np.float32))
 
 
-def test_rows_stay_as_they_are_where_nothing_asks(tmp_path, quiet):
+def test_rows_are_unchanged_without_the_margin_loss(tmp_path, quiet):
     rows = rows_of(2)
     assert add_cross_encoder_scores(rows, Distill(), SEARCH, tmp_path, quiet) is rows
 
 
-def test_rows_may_bring_their_scores(tmp_path, quiet):
+def test_rows_may_have_scores(tmp_path, quiet):
     rows = [{**row, "scores": [1.0, 0.5, -2.0]} for row in rows_of(2)]
     assert add_cross_encoder_scores(rows, settings_of(), SEARCH, tmp_path, quiet) is rows
     rows[1] = {**rows[1], "scores": [1.0]}
@@ -99,7 +99,7 @@ def test_rows_may_bring_their_scores(tmp_path, quiet):
         add_cross_encoder_scores(rows, settings_of(), SEARCH, tmp_path, quiet)
 
 
-def test_rows_without_negatives_are_told_of_before_training(encoder, tmp_path, capsys):
+def test_rows_without_negatives_are_reported_before_training(encoder, tmp_path, capsys):
     with pytest.raises(DataError, match="no training row has negatives") as caught:
         add_cross_encoder_scores(rows_of(3, negatives=0), settings_of(encoder), SEARCH, tmp_path, Console("quiet"))
     assert "hard_negatives" in caught.value.hint
@@ -109,7 +109,7 @@ def test_rows_without_negatives_are_told_of_before_training(encoder, tmp_path, c
     assert "1 of 3 training rows have no negatives" in capsys.readouterr().err
 
 
-def test_what_cannot_be_meant_is_refused(encoder, tiny_folder, tmp_path, tiny_task):
+def test_invalid_settings_are_refused(encoder, tiny_folder, tmp_path, tiny_task):
     with pytest.raises(UsageError, match="classification has none"):
         check_margin_loss(settings_of(encoder), tiny_task)
     with pytest.raises(UsageError, match="no loss uses it"):
@@ -145,7 +145,7 @@ def test_a_student_follows_margins(encoder, tiny_model, tiny_tokenizer, tmp_path
     assert margins(student) < before / 2
 
 
-def test_a_recipes_step_asks_the_cross_encoder_and_keeps_nothing_of_it(encoder, tiny_model, tiny_folder, tmp_path):
+def test_step_uses_the_cross_encoder_and_removes_scores(encoder, tiny_model, tiny_folder, tmp_path):
     lines = [json.dumps({"query": f"a {row['query']}", "answer": row["positives"][0]}) for row in rows_of(40)]
     (tmp_path / "train.jsonl").write_text("\n".join(lines) + "\n")
     files = {"train": str(tmp_path / "train.jsonl"), "select_share": 0.2, "test_share": 0.2}

@@ -99,7 +99,7 @@ def test_weights_move_within_their_phase(pair, six, tiny_task):
         assert found == pytest.approx(share * full, rel=1e-5)
 
 
-def test_a_loss_that_begins_at_nothing_may_stand_alone(pair, six, tiny_task):
+def test_single_loss_may_start_at_weight_zero(pair, six, tiny_task):
     student, teacher = pair
     rising = Distill(losses={"soft_label": {"weight": {"start": 0.0, "end": 1.0}}}, hard_label=0.0)
     loss = after(DistillObjective(student, teacher, rising, tiny_task), 0.0, student, six)["soft_label"]
@@ -123,7 +123,7 @@ def test_a_phase_without_losses_is_refused(pair, tiny_task):
         ((), [True, True]),
     ],
 )
-def test_scores_count_from_the_last_phase_that_teaches_answers(phases, settled, pair, tiny_task):
+def test_scores_compete_from_the_last_phase_that_trains_outputs(phases, settled, pair, tiny_task):
     objective, found = DistillObjective(*pair, Distill(phases=phases), tiny_task), []
     for progress in (0.1, 0.9):
         objective.begin(progress)
@@ -149,7 +149,7 @@ class Killed(Exception):
 
 
 @pytest.mark.parametrize("call", [4, 15, 23])
-def test_phases_go_on_bit_for_bit(call, tiny_model, material, tmp_path, same_weights):
+def test_phases_resume_bit_for_bit(call, tiny_model, material, tmp_path, same_weights):
     """Projections learn in the first phase alone; where it is killed in the second their memory is kept too."""
     teacher = tiny_model("bert")
     narrow = Student(layers=1, hidden=16, heads=2)
@@ -184,7 +184,7 @@ def test_phases_go_on_bit_for_bit(call, tiny_model, material, tmp_path, same_wei
 
 
 @pytest.mark.parametrize("name", [name for name, family in FAMILIES.items() if family.resizable])
-def test_narrow_students_are_projected_at_every_place_once(name, tiny_model, batch_of, tiny_task):
+def test_each_layer_pair_has_one_projection(name, tiny_model, batch_of, tiny_task):
     teacher = tiny_model(name)
     student = build_student(teacher, Student(layers=1, hidden=16, heads=2, start="random"), seed=1)
     losses = dict.fromkeys(("hidden_state", "embedding", "contrast"), 1.0)
@@ -245,7 +245,7 @@ def test_given_pairs_come_before_the_layer_map(tiny_model, six, tiny_task):
     assert sorted(heard.asked[0]) == [2, 3]
 
 
-def test_rows_own_probabilities_come_before_the_teacher(pair, six, tiny_task):
+def test_soft_labels_override_the_teacher(pair, six, tiny_task):
     student, teacher = pair
     settings = Distill(losses={"soft_label": 1.0}, hard_label=0.0, temperature=2.0)
     probabilities = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5], [1.0, 0.0], [0.0, 1.0], [0.7, 0.3]])
@@ -259,7 +259,7 @@ def test_rows_own_probabilities_come_before_the_teacher(pair, six, tiny_task):
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
-def test_rows_without_probabilities_follow_the_teacher(pair, six, tiny_task):
+def test_rows_without_soft_labels_use_the_teacher(pair, six, tiny_task):
     student, teacher = pair
     settings = Distill(losses={"soft_label": 1.0}, hard_label=0.0)
     own = torch.tensor([[0.9, 0.1]] * 6)
@@ -293,7 +293,7 @@ def test_certain_rows_are_followed_in_every_form(form, pair, six, tiny_task):
     assert all(each.grad.isfinite().all() for each in student.parameters() if each.grad is not None)
 
 
-def test_layers_are_compared_whatever_rows_bring(pair, six, tiny_task):
+def test_layer_losses_ignore_soft_labels(pair, six, tiny_task):
     student, teacher = pair
     heard = Listening(teacher)
     settings = Distill(losses={"soft_label": 1.0, "hidden_state": 1.0}, hard_label=0.0)
@@ -302,7 +302,7 @@ def test_layers_are_compared_whatever_rows_bring(pair, six, tiny_task):
     assert heard.asked == [{1: {"hidden"}}]
 
 
-def test_only_true_labels_are_learnt(pair, six, tiny_task):
+def test_hard_label_uses_true_labels_only(pair, six, tiny_task):
     student, teacher = pair
     objective = DistillObjective(student, teacher, Distill(losses={}, hard_label=1.0), tiny_task)
     labelled = torch.tensor([1.0, 0.0, 1.0, 0.0, 0.0, 1.0])
@@ -316,7 +316,7 @@ def test_only_true_labels_are_learnt(pair, six, tiny_task):
     none.backward()
 
 
-def test_another_layer_map_cannot_be(tiny_model, tiny_task):
+def test_invalid_layer_map_is_refused(tiny_model, tiny_task):
     teacher = tiny_model("bert")
     for pairs in (((0, 2),), ((2, 0),)):
         with pytest.raises(UsageError, match="names a layer that does not exist"):

@@ -97,7 +97,7 @@ def test_a_teacher_with_a_projection_is_narrowed_behind_it(given, tiny_model):
     np.testing.assert_allclose(embeddings(found, *given), by_hand, atol=1e-5)
 
 
-def test_what_cannot_be_asked_for(given, tiny_model, tiny_task):
+def test_invalid_embedding_width_is_refused(given, tiny_model, tiny_task):
     with pytest.raises(ModelError, match=r"embedding width 64 exceeds the teacher's \(32\)"):
         match_student_embedding(Student(layers=1, embedding=64), tiny_model("bert", head=HEAD), *given)
     with pytest.raises(UsageError, match=r"student\.embedding: 8 .*classification has no embeddings"):

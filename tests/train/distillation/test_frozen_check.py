@@ -49,7 +49,7 @@ def begin(tiny_model, tiny_task):
         ({"freeze": 1, "similarity": 1.0, "soft_label": RISING}, "everything that similarity depends on"),
     ],
 )
-def test_a_phase_that_could_learn_nothing_is_refused(settings, told, begin):
+def test_phase_on_frozen_weights_alone_is_refused(settings, told, begin):
     with pytest.raises(ModelError, match=told) as error:
         begin(distil(**settings))
     assert "soft_label depends on the whole model" in str(error.value.hint)
@@ -64,17 +64,17 @@ def test_a_phase_that_could_learn_nothing_is_refused(settings, told, begin):
         {"freeze": "embeddings", "embedding": 1.0, "hidden_state": 1.0},
     ],
 )
-def test_others_can(settings, begin):
+def test_other_phases_are_accepted(settings, begin):
     student, _ = begin(distil(**settings))
     assert all(each.requires_grad for each in student.parameters())
 
 
-def test_a_projection_learns_too(begin):
+def test_projections_count_as_trainable(begin):
     begin(distil(freeze=1, hidden_state=1.0), hidden=16)
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
-def test_it_is_what_the_gradients_say(family, begin):
+def test_trainable_layers_agree_with_gradients(family, begin):
     """Whatever a family has between its embeddings and its layers."""
     pieces = torch.ones(2, 3, dtype=torch.int64)
     student, objective = begin(distil(embedding=1.0), family)
@@ -87,7 +87,7 @@ def test_it_is_what_the_gradients_say(family, begin):
             begin(distil(freeze="embeddings", embedding=1.0), family)
 
 
-def test_a_training_tells_it_before_its_first_update(tiny_model, tiny_tokenizer, tiny_task, rows, tmp_path):
+def test_training_refuses_before_its_first_update(tiny_model, tiny_tokenizer, tiny_task, rows, tmp_path):
     teacher = tiny_model("bert")
     student = build_student(teacher, Student(layers=1))
     settings = distil(freeze=1, phases=HALVES, max_steps=4, precision="fp32")

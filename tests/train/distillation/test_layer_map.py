@@ -19,7 +19,7 @@ def test_maps(wanted, student, teacher, pairs):
     assert layer_map(wanted, student, teacher) == pairs
 
 
-def test_layers_that_are_not_there_are_named():
+def test_missing_layers_are_named():
     with pytest.raises(UsageError, match=r"\[2, 0\].*student has layers 0 to 1"):
         layer_map(((2, 0),), 2, 6)
     with pytest.raises(UsageError, match="layer_map: last"):

@@ -31,12 +31,12 @@ HALVES = [{"share": 0.999, "hidden_state": 1}, {"share": 0.001, "soft_label": 1}
         ({"phases": [{"share": 0.5, "hard_label": 1}, {"share": 0.5, "hidden_state": 1}]}, []),
     ],
 )
-def test_losses_that_leave_something_out(settings, told):
+def test_missing_losses_are_warned_about(settings, told):
     found = list(settings_warnings(Distill.model_validate(settings)))
     assert [found.startswith(begin) for found, begin in zip(found, told, strict=True)] == [True] * len(told)
 
 
-def test_further_teachers_that_nobody_follows():
+def test_unused_further_teachers_are_warned_about():
     settings = Distill(teachers=["elsewhere"])
     own, plain = [{"text": "a", "soft_labels": [0.1, 0.9]}], [{"text": "a"}]
     assert list(settings_warnings_teachers(settings, own, [])) != []
@@ -45,7 +45,7 @@ def test_further_teachers_that_nobody_follows():
     assert list(settings_warnings_teachers(Distill(), own, [])) == []
 
 
-def test_a_start_nobody_asked_for():
+def test_unrequested_random_start_is_warned_about():
     assert list(settings_warnings_start("random", Student(layers=1))) != []
     assert list(settings_warnings_start("random", Student(layers=1, start="random"))) == []
     assert list(settings_warnings_start("slice", Student(layers=1))) == []
@@ -59,7 +59,7 @@ def test_phases_without_an_update(updates, idle):
     assert [warning.split(" has")[0] for warning in found] == idle
 
 
-def test_a_distillation_tells_them(tiny_folder, prepared, tmp_path):
+def test_distillation_prints_warnings(tiny_folder, prepared, tmp_path):
     console = Console("human", io.StringIO(), io.StringIO())
     settings = Distill.model_validate({"max_steps": 2, "precision": "fp32", "phases": HALVES})
     distill(tiny_folder("bert"), Student(layers=1, heads=8), prepared, settings, 0, tmp_path, console=console)
@@ -69,7 +69,7 @@ def test_a_distillation_tells_them(tiny_folder, prepared, tmp_path):
     assert "; initialised with random weights" in said
 
 
-def test_so_does_one_of_models_in_memory(tiny_model, tiny_tokenizer, tiny_task, rows):
+def test_distillation_in_memory_prints_warnings(tiny_model, tiny_tokenizer, tiny_task, rows):
     console = Console("human", io.StringIO(), io.StringIO())
     settings = Distill(max_steps=1, precision="fp32", losses={})
     teacher, student = tiny_model("bert"), tiny_model("bert")
@@ -77,7 +77,7 @@ def test_so_does_one_of_models_in_memory(tiny_model, tiny_tokenizer, tiny_task, 
     assert f"warning: distill: {ALONE}" in console.err.getvalue()
 
 
-def test_a_teacher_that_answers_no_numbers_is_named(tiny_model, tiny_tokenizer, tiny_task, rows):
+def test_teacher_with_nan_outputs_is_named(tiny_model, tiny_tokenizer, tiny_task, rows):
     good, broken = tiny_model("bert"), tiny_model("bert")
     with torch.no_grad():
         broken.classifier.bias[0] = float("nan")
@@ -90,7 +90,7 @@ def test_a_teacher_that_answers_no_numbers_is_named(tiny_model, tiny_tokenizer, 
     assert str(told.value.hint).startswith("check the teacher 2 or use another")
 
 
-def test_a_student_that_breaks_by_itself_is_not_its_teacher_s_fault(tiny_model, tiny_tokenizer, tiny_task, rows):
+def test_nan_of_student_does_not_name_the_teacher(tiny_model, tiny_tokenizer, tiny_task, rows):
     student = tiny_model("bert")
     with torch.no_grad():
         student.classifier.bias[0] = float("nan")

@@ -44,7 +44,7 @@ def logits(model, batch):
     return ModelTeacher(model)(batch, {})[0]["logits"]
 
 
-def test_one_model_answers_without_gradients_and_shows_what_is_asked(tiny_model, six):
+def test_teacher_returns_outputs_and_requested_layers(tiny_model, six):
     model = tiny_model("bert").train()
     answers, seen = ModelTeacher(model)(six, {EMBEDDINGS: {"hidden"}, 1: {"query", "hidden"}})
     assert not model.training
@@ -53,7 +53,7 @@ def test_one_model_answers_without_gradients_and_shows_what_is_asked(tiny_model,
     assert not seen[1]["query"].requires_grad
 
 
-def test_several_answer_with_the_weighted_mean_of_their_logits(other, six):
+def test_ensemble_averages_logits(other, six):
     first, second, third = (other(seed) for seed in (1, 2, 3))
     both = as_teacher([(first, 1.0), (second, 3.0), (third, 4.0)])
     mean = (logits(first, six) + 3 * logits(second, six) + 4 * logits(third, six)) / 8
@@ -63,7 +63,7 @@ def test_several_answer_with_the_weighted_mean_of_their_logits(other, six):
     assert both.model is first
 
 
-def test_one_of_several_is_that_one(tiny_model):
+def test_single_teacher_is_no_ensemble(tiny_model):
     assert isinstance(as_teacher([(tiny_model("bert"), 2.0)]), ModelTeacher)
 
 
@@ -79,7 +79,7 @@ def test_embeddings_are_averaged_on_the_sphere(tiny_model, tiny_tokenizer):
     assert torch.allclose(found.norm(dim=-1), torch.ones(2))
 
 
-def test_every_teacher_and_weight_tells_one_ensemble_from_another(other):
+def test_ensemble_identity_covers_teachers_and_weights(other):
     first, second, third = (other(seed) for seed in (1, 2, 3))
     told = {
         as_teacher([(first, 1.0), (model, weight)]).identity() for model in (second, third) for weight in (1.0, 2.0)
@@ -135,7 +135,7 @@ def refused(folder, first, task, tokenizer):
     return str(told.value)
 
 
-def test_another_question_is_refused(other, tiny_model, tiny_folder, tiny_task, tiny_tokenizer):
+def test_other_head_is_refused(other, tiny_model, tiny_folder, tiny_task, tiny_tokenizer):
     more = tiny_folder(
         tiny_model("bert", labels=("bad", "fine", "good")),
         tiny_task.model_copy(update={"labels": ("bad", "fine", "good")}),

@@ -24,7 +24,7 @@ print(full - held < 50, full - own() > 150)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's knobs")
-def test_memory_stays_within_the_block_and_goes_afterwards():
+def test_memory_is_kept_within_the_block_and_returned_afterwards():
     done = subprocess.run([sys.executable, "-c", KEEPS], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True"]
 

@@ -55,7 +55,7 @@ def test_gradients_of_batches_do_not_pile_up(tiny_model):
     assert words.trained.grad[:, 0].tolist() == [0.0, 3.0, 3.0, 3.0, 3.0, 0.0]
 
 
-def test_what_never_occurs_is_left_alone(tiny_model):
+def test_rows_that_never_occur_are_not_updated(tiny_model):
     model = tiny_model("bert")
     before = model.get_input_embeddings().weight.clone()
     words = sparse_embeddings(model, PIECES)
@@ -67,7 +67,7 @@ def test_what_never_occurs_is_left_alone(tiny_model):
     assert not torch.equal(after[5], before[5])
 
 
-def test_a_table_that_was_set_is_read_again(tiny_model):
+def test_reload_reads_the_table(tiny_model):
     model = tiny_model("bert")
     words = sparse_embeddings(model, PIECES)
     with torch.no_grad():
@@ -76,7 +76,7 @@ def test_a_table_that_was_set_is_read_again(tiny_model):
     assert (words.trained == 0.5).all()
 
 
-def test_a_frozen_or_shared_table_has_no_stand_in(tiny_model):
+def test_frozen_or_shared_tables_are_trained_densely(tiny_model):
     model = tiny_model("bert")
     with frozen(model, "embeddings"):
         assert sparse_embeddings(model, PIECES) is None

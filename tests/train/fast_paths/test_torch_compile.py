@@ -15,7 +15,7 @@ SETTINGS = {"epochs": 1, "batch_size": 8, "compile": True}
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_no_part_holds_what_is_observed(name, tiny_model):
+def test_compiled_parts_contain_no_observed_module(name, tiny_model):
     model = tiny_model(name)
     parts = compilable_parts(model)
     family = FAMILIES[name]
@@ -45,13 +45,13 @@ def test_parts_are_compiled_for_a_while_and_hooks_still_see(tiny_model, monkeypa
     assert len(ran) == 3 * len(layers_of(model))
 
 
-def test_without_compiling_nothing_is_asked_of_the_compiler(monkeypatch):
+def test_compiler_is_not_loaded_without_compile(monkeypatch):
     monkeypatch.setattr(torch.compiler, "set_stance", None)
     with eager_only(False):
         pass
 
 
-def test_a_cpu_passes_it_over_and_says_so(tiny_model, material, tmp_path, capsys):
+def test_compile_is_ignored_on_cpu_with_a_note(tiny_model, material, tmp_path, capsys):
     told = []
     console = Console("quiet")
     console.note = told.append

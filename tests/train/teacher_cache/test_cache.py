@@ -105,7 +105,7 @@ def same_bits(batch, ours, theirs):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("pieces", [True, False])
-def test_what_is_read_is_what_was_stored(dtype, pieces, tmp_path):
+def test_cached_tensors_are_read_unchanged(dtype, pieces, tmp_path):
     lengths = np.array([3, 1, 4, 2])
     values = torch.randn(3, *([4] if pieces else []), 2, 5).to(dtype)
     values[0].flatten()[:3] = torch.tensor([float("nan"), float("inf"), -0.0]).to(dtype)
@@ -121,7 +121,7 @@ def test_what_is_read_is_what_was_stored(dtype, pieces, tmp_path):
         assert np.array_equal(found[place], expected)
 
 
-def test_marks_are_seen_by_all_who_share_them(tmp_path):
+def test_presence_flags_are_shared(tmp_path):
     first, second = PresenceFlags(tmp_path / "x", 4), PresenceFlags(tmp_path / "x", 4)
     index = np.array([2, 0, 7])
     assert second.missing(index).tolist() == [True, True, False]
@@ -130,7 +130,7 @@ def test_marks_are_seen_by_all_who_share_them(tmp_path):
     assert second.missing(index).tolist() == [False, True, False]
 
 
-def test_the_teacher_is_asked_once(teacher, material, batch_of, tmp_path):
+def test_teacher_runs_once_per_example(teacher, material, batch_of, tmp_path):
     asked = cached(teacher, material, tmp_path)
     batch = batch_of(0, 7, 3, 9)
     first = asked(batch, WANTED)
@@ -162,7 +162,7 @@ def test_layers_have_the_shape_a_model_gives_them(teacher, material, batch_of, t
         }
 
 
-def test_made_up_texts_go_past(teacher, material, batch_of, tmp_path):
+def test_augmented_texts_are_not_cached(teacher, material, batch_of, tmp_path):
     asked = cached(teacher, material, tmp_path, lasting=10)
     both = batch_of(3, 40, 4, 41)
     asked(both, WANTED)
@@ -186,7 +186,7 @@ def test_a_budget_holds_the_layers_of_the_first_examples(teacher, material, batc
     assert sum(path.stat().st_size for path in tmp_path.rglob("*.values")) == disk
 
 
-def test_only_what_stands_is_read(teacher, material, batch_of, tmp_path, monkeypatch):
+def test_only_present_examples_are_read(teacher, material, batch_of, tmp_path, monkeypatch):
     read, get = [], CachedTensor.read
     monkeypatch.setattr(
         CachedTensor, "read", lambda kept, index, width: read.append(index.tolist()) or get(kept, index, width)
@@ -200,7 +200,7 @@ def test_only_what_stands_is_read(teacher, material, batch_of, tmp_path, monkeyp
     assert read == [[26, 31, 41]]
 
 
-def test_what_runs_together_does_not_depend_on_what_stands(teacher, material, batch_of, tmp_path):
+def test_batch_composition_does_not_depend_on_the_cache(teacher, material, batch_of, tmp_path):
     disk, batch = part_of_the_layers(material, 20), batch_of(5, 25, 19, 20, 3)
     fresh = cached(teacher, material, tmp_path / "fresh", disk=disk)(batch, WANTED)
     begun = cached(teacher, material, tmp_path / "begun", disk=disk)
@@ -212,7 +212,7 @@ def test_what_runs_together_does_not_depend_on_what_stands(teacher, material, ba
     assert [rows for rows, _ in teacher.asked] == [3, 2]
 
 
-def test_seconds_are_spared_by_what_later_epochs_read(teacher, material, batch_of, tmp_path, monkeypatch):
+def test_saved_seconds_are_counted(teacher, material, batch_of, tmp_path, monkeypatch):
     monkeypatch.setattr(cache, "time", SimpleNamespace(monotonic=lambda: float(sum(rows for rows, _ in teacher.asked))))
     asked = cached(teacher, material, tmp_path, disk=part_of_the_layers(material, 20))
     for indices, seconds_cached in (
@@ -268,7 +268,7 @@ def test_plans_are_pure():
     assert CachePlan.within(100, forms, ends[:0]).answers == 0
 
 
-def test_answers_that_do_not_fit_are_told(teacher, material, batch_of, tmp_path, capsys):
+def test_outputs_beyond_the_budget_are_warned_about(teacher, material, batch_of, tmp_path, capsys):
     asked = cached(teacher, material, tmp_path, disk=10, console=Console())
     batch = batch_of(0, 1)
     for _ in range(2):
@@ -277,7 +277,7 @@ def test_answers_that_do_not_fit_are_told(teacher, material, batch_of, tmp_path,
     assert not list(tmp_path.rglob("*.values"))
 
 
-def test_what_is_kept_is_told_once(teacher, material, batch_of, tmp_path, capsys):
+def test_cached_parts_are_logged_once(teacher, material, batch_of, tmp_path, capsys):
     cached(teacher, material, tmp_path, console=Console())(batch_of(0, 1), WANTED)
     told = capsys.readouterr().err
     assert "the teacher's outputs for 50 examples, and its layers (embeddings, 1) for all of them" in told
@@ -292,7 +292,7 @@ HALVES = [{"share": 0.5, "hidden_state": 1.0}, {"share": 0.5, "soft_label": 1.0}
 @pytest.mark.parametrize(
     ("device", "size", "kept"), [("cuda", None, False), ("cuda", "2GiB", True), ("cpu", None, True)]
 )
-def test_on_a_gpu_layers_are_kept_where_a_size_is_told(
+def test_gpu_caches_layers_only_with_a_size(
     device, size, kept, teacher, material, batch_of, tiny_task, tmp_path, capsys, monkeypatch
 ):
     here = SimpleNamespace(device=torch.device(device), count=1, is_main=True)
@@ -313,9 +313,7 @@ def test_on_a_gpu_layers_are_kept_where_a_size_is_told(
 
 
 @pytest.mark.parametrize(("device", "kept"), [("cuda", False), ("cpu", True)])
-def test_answers_that_no_update_would_read_are_not_kept(
-    device, kept, material, tiny_task, tmp_path, capsys, monkeypatch
-):
+def test_unused_outputs_are_not_cached(device, kept, material, tiny_task, tmp_path, capsys, monkeypatch):
     here = SimpleNamespace(device=torch.device(device), count=1, is_main=True)
     monkeypatch.setattr(cache, "current_processes", lambda: here)
     settings = Distill(epochs=2, losses={"soft_label": 1.0, "hidden_state": 1.0})
@@ -324,7 +322,7 @@ def test_answers_that_no_update_would_read_are_not_kept(
     assert ("distill: the teacher runs in every epoch: on a GPU" in capsys.readouterr().err) != kept
 
 
-def test_a_disk_with_little_room_keeps_less(teacher, material, batch_of, tmp_path, capsys, monkeypatch):
+def test_small_disk_caches_less(teacher, material, batch_of, tmp_path, capsys, monkeypatch):
     free = SimpleNamespace(free=cache.RESERVE + 1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: free)
     asked = cached(teacher, material, tmp_path, console=Console())
@@ -338,7 +336,7 @@ def full(*_):
 
 
 @pytest.mark.parametrize("indices", [(1, 2, 3), (1, 2, 30), (0, 1, 30)])
-def test_a_disk_that_fills_up_is_told_and_given_back(
+def test_full_disk_disables_the_cache_with_a_warning(
     indices, teacher, material, batch_of, tmp_path, capsys, monkeypatch
 ):
     asked = cached(teacher, material, tmp_path, console=Console(), disk=part_of_the_layers(material, 20))
@@ -355,7 +353,7 @@ def test_a_disk_that_fills_up_is_told_and_given_back(
     assert same_bits(batch, asked(batch, WANTED), teacher(batch, WANTED))
 
 
-def test_a_folder_that_cannot_be_made_is_told(teacher, material, batch_of, tmp_path, capsys):
+def test_unwritable_folder_disables_the_cache_with_a_warning(teacher, material, batch_of, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     asked = cached(teacher, material, tmp_path / "file", console=Console())
     batch = batch_of(0, 1)
@@ -382,9 +380,7 @@ def test_another_teacher_precision_or_data_is_never_read(tiny_model, teacher, ma
     assert len(list(tmp_path.iterdir())) == 4
 
 
-def test_what_was_written_before_the_machine_was_started_is_not_trusted(
-    teacher, material, batch_of, tmp_path, monkeypatch
-):
+def test_files_from_before_the_last_boot_are_discarded(teacher, material, batch_of, tmp_path, monkeypatch):
     cached(teacher, material, tmp_path)(batch_of(0, 1), WANTED)
     monkeypatch.setattr("compress.train.teacher_cache.cache_plan.boot", lambda: "later")
     cached(teacher, material, tmp_path)(batch_of(0, 1), WANTED)
@@ -393,7 +389,7 @@ def test_what_was_written_before_the_machine_was_started_is_not_trusted(
 
 @pytest.mark.parametrize("damage", [lambda path: os.truncate(path, 8), lambda path: path.write_text("[]"), Path.unlink])
 @pytest.mark.parametrize("which", ["logits.values", "layer 1 hidden.values", "stands", "plan.json"])
-def test_files_that_were_cut_off_are_not_read(which, damage, teacher, material, batch_of, tmp_path):
+def test_truncated_files_are_not_read(which, damage, teacher, material, batch_of, tmp_path):
     batch = batch_of(0, 1)
     cached(teacher, material, tmp_path)(batch, WANTED)
     (folder,) = tmp_path.glob("teacher-*")
@@ -403,7 +399,7 @@ def test_files_that_were_cut_off_are_not_read(which, damage, teacher, material, 
     assert [rows for rows, _ in teacher.asked] == [1, 2, 1, 2, 2]  # anew; the last one compares
 
 
-def test_what_a_later_phase_asks_is_kept_from_the_first_on(teacher, material, batch_of, tmp_path):
+def test_parts_of_later_phases_are_cached_from_the_start(teacher, material, batch_of, tmp_path):
     asked = cached(teacher, material, tmp_path)
     batch = batch_of(0, 1, 2)
     assert asked(batch, {1: {"hidden"}})[1].keys() == {1}
@@ -413,7 +409,7 @@ def test_what_a_later_phase_asks_is_kept_from_the_first_on(teacher, material, ba
     assert [rows for rows, _ in teacher.asked] == [1, 3, 3, 3]
 
 
-def test_several_teachers_are_kept_as_one(tiny_model, material, batch_of, tmp_path):
+def test_ensemble_is_cached_as_one(tiny_model, material, batch_of, tmp_path):
     both = Ensemble([(ModelTeacher(tiny_model("bert")), 1.0), (ModelTeacher(tiny_model("roberta")), 1.0)])
     batch = batch_of(0, 1, 2)
     asked = cached(both, material, tmp_path)
@@ -421,7 +417,7 @@ def test_several_teachers_are_kept_as_one(tiny_model, material, batch_of, tmp_pa
     assert same_bits(batch, asked(batch, WANTED), both(batch, WANTED))
 
 
-def test_answers_of_pieces(tiny_model, material, batch_of, tmp_path):
+def test_outputs_per_token_are_cached(tiny_model, material, batch_of, tmp_path):
     teacher = Counting(tiny_model("bert", head="ForTokenClassification"))
     asked = cached(teacher, material, tmp_path, per_token=True, wanted={})
     batch = batch_of(0, 1, 2)
@@ -473,7 +469,7 @@ def alike(first, second, **tolerance):
     return all(torch.allclose(first[name], second[name], **tolerance) for name in first)
 
 
-def test_a_training_asks_about_each_example_once(distilled, tmp_path):
+def test_training_runs_the_teacher_once_per_example(distilled, tmp_path):
     kept, asked = distilled(tmp_path / "kept")
     fresh, asked_always = distilled(tmp_path / "fresh", cache=False)
     assert (asked, asked_always) == (51, 150)
@@ -481,19 +477,19 @@ def test_a_training_asks_about_each_example_once(distilled, tmp_path):
     assert not list(tmp_path.rglob("*.values"))
 
 
-def test_restarts_share_what_was_said(distilled, tmp_path):
+def test_restarts_share_the_cache(distilled, tmp_path):
     assert distilled(tmp_path, restarts=3, epochs=1)[1] == 51
 
 
 @pytest.mark.parametrize(
     "settings", [{"epochs": 1}, {"epochs": 0.5}, {"max_steps": 7}, {"cache": False}, {"losses": {}, "hard_label": 1.0}]
 )
-def test_nothing_is_kept_for_nothing(settings, distilled, tmp_path, capsys):
+def test_no_cache_where_it_is_useless(settings, distilled, tmp_path, capsys):
     distilled(tmp_path, console=Console(), **settings)
     assert "stay on disk" not in capsys.readouterr().err
 
 
-def test_phases_ask_for_what_they_need(distilled, tmp_path):
+def test_phases_request_what_they_need(distilled, tmp_path):
     phases = [{"share": 0.5, "hidden_state": 1.0}, {"share": 0.5, "soft_label": 1.0, "relation": 1.0}]
     kept, asked = distilled(tmp_path / "kept", phases=phases)
     fresh, asked_always = distilled(tmp_path / "fresh", phases=phases, cache=False)
@@ -502,7 +498,7 @@ def test_phases_ask_for_what_they_need(distilled, tmp_path):
 
 
 @pytest.mark.parametrize("disk", ["100MB", 20_000])
-def test_a_training_that_goes_on_ends_in_the_same_bits(disk, distilled, tmp_path):
+def test_resumed_training_is_bit_identical(disk, distilled, tmp_path):
     often = {"checkpoint": {"steps": 3}, "cache": {"disk": disk}}
     whole, _ = distilled(tmp_path / "whole", **often)
     with pytest.raises(KeyboardInterrupt):
@@ -544,7 +540,7 @@ def wide(tiny_model, tiny_tokenizer, tiny_task, monkeypatch):
 
 
 @pytest.mark.parametrize("stop", [6, 12], ids=["in the first epoch", "in the second"])
-def test_the_same_bits_where_the_budget_holds_a_part(stop, wide, tmp_path):
+def test_partial_cache_is_bit_identical(stop, wide, tmp_path):
     """With augmented rows, killed in the first epoch and in the second, between two checkpoints."""
     whole = wide(tmp_path / "whole").state_dict()
     with pytest.raises(KeyboardInterrupt):
