@@ -59,12 +59,12 @@ def test_an_entry_is_replaced_as_a_whole(published, winner, report):
 
 
 def test_folders_of_others_are_left_as_they_are(winner, report, tmp_path):
-    place = tmp_path / "zoo" / "films"
-    place.mkdir(parents=True)
-    (place / "thesis.txt").write_text("years of work")
+    result = tmp_path / "zoo" / "films"
+    result.mkdir(parents=True)
+    (result / "thesis.txt").write_text("years of work")
     with pytest.raises(UsageError, match="was not published by compress; it is left as it is"):
         publish_entry({"cpu": winner}, report, tmp_path / "zoo", "films")
-    assert [path.name for path in place.iterdir()] == ["thesis.txt"]
+    assert [path.name for path in result.iterdir()] == ["thesis.txt"]
 
 
 @pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "a b", "films\n", "a" * 250])

@@ -143,9 +143,9 @@ def test_speed_is_per_choice_for_multiple_choice(winner, make_report):
 
 def test_unstable_timings_are_marked(winner, make_report, latency_of):
     report = make_report()
-    place = report.rows[-1].targets["cpu"]
-    shaky = latency_of(0.61, 8, status="unstable", reason="the hypervisor took 20 % of the cores")
-    row = report.rows[-1].model_copy(update={"targets": {"cpu": place.model_copy(update={"latency": shaky})}})
+    result = report.rows[-1].targets["cpu"]
+    unstable = latency_of(0.61, 8, status="unstable", reason="the hypervisor took 20 % of the cores")
+    row = report.rows[-1].model_copy(update={"targets": {"cpu": result.model_copy(update={"latency": unstable})}})
     report = apply_gates(report.model_copy(update={"rows": (*report.rows[:-1], row)}))
     assert "≈ An unstable timing" in model_card(make_entry({"cpu": winner}, report, "a"))
 
@@ -157,9 +157,9 @@ def test_the_sample_input_is_valid_for_its_kind(kind, winner, make_report):
     report = make_report()
     scores = {metric: report.rows[-1].targets["cpu"].test.primary}
     task = report.task.model_copy(update={"kind": kind, "text": text, "metric": metric})
-    place = report.rows[-1].targets["cpu"]
-    test = place.test.model_copy(update={"scores": scores, "metric": metric})
-    row = report.rows[-1].model_copy(update={"targets": {"cpu": place.model_copy(update={"test": test})}})
+    result = report.rows[-1].targets["cpu"]
+    test = result.test.model_copy(update={"scores": scores, "metric": metric})
+    row = report.rows[-1].model_copy(update={"targets": {"cpu": result.model_copy(update={"test": test})}})
     report = apply_gates(report.model_copy(update={"task": task, "rows": (*report.rows[:-1], row)}))
     card = model_card(make_entry({"cpu": winner}, report, "a"))
     sample = eval(card.partition(".predict([")[2].partition("])\n")[0])

@@ -127,7 +127,7 @@ def latency(milliseconds: float, seed: int = 0, **changes: object) -> Latency:
     random = np.random.default_rng(seed)
     drift = 1 + 0.02 * np.random.default_rng(99).random(10)
     rounds = [milliseconds * slow * random.uniform(0.97, 1.03, 30) for slow in drift]
-    found = Latency(
+    latency_result = Latency(
         status="measured",
         model=timing(rounds, 100),
         end_to_end=timing([one + 0.12 for one in rounds], 100),
@@ -136,7 +136,7 @@ def latency(milliseconds: float, seed: int = 0, **changes: object) -> Latency:
         peak_memory=180_000_000,
         runs_with={"runtime": "onnxruntime", "version": "1.31.1"},
     )
-    return found.model_copy(update=changes)
+    return latency_result.model_copy(update=changes)
 
 
 @cache
@@ -144,7 +144,7 @@ def row(key: str, seed: int) -> LedgerRow:
     model, _, variant = key.partition("/")
     milliseconds, megabytes, score, seconds = FIGURES[key]
     plain = FIGURES[f"{model}/onnx-fp32"][2] if variant == "onnx-int8" else None
-    place = TargetResult(
+    result = TargetResult(
         select=quality(score - 0.002, 0.913, "select", None if plain is None else plain - 0.002),
         test=quality(score, unquantized=plain),
         latency=latency(milliseconds, seed),
@@ -159,7 +159,7 @@ def row(key: str, seed: int) -> LedgerRow:
             parameters=22_700_000, embedding_parameters=11_900_000, bytes_total=size, bytes_weights=size - 800_000
         ),
         cost_seconds=seconds,
-        targets={"cpu": place},
+        targets={"cpu": result},
     )
 
 
@@ -232,7 +232,7 @@ def _candidates(report: Report, title: str) -> list[Candidate]:
 def full_report() -> Report:
     """A report with winners and with every kind of measurement."""
     report = made_report()
-    rows = tuple(full_row(row, place) for place, row in enumerate(report.rows))
+    rows = tuple(full_row(row, seed) for seed, row in enumerate(report.rows))
     by_key = {row.key: row.targets["cpu"].latency.model.p50.value for row in rows}
     grid = tuple(
         GridCell(
@@ -253,9 +253,9 @@ def full_report() -> Report:
 
 
 def full_row(row: LedgerRow, seed: int) -> LedgerRow:
-    place = row.targets["cpu"]
-    fast = place.latency.model.p50.value
-    timed = place.latency.model_copy(
+    result = row.targets["cpu"]
+    fast = result.latency.model.p50.value
+    timed = result.latency.model_copy(
         update={
             "status": "unstable" if row.key == "student/onnx-int8" else "measured",
             "reason": "other work took 31 % of the cores" if row.key == "student/onnx-int8" else None,
@@ -276,9 +276,9 @@ def full_row(row: LedgerRow, seed: int) -> LedgerRow:
         update={
             "footprint": row.footprint.model_copy(update={"flops_at": {128: 2_410_000_000}}),
             "targets": {
-                "cpu": place.model_copy(
+                "cpu": result.model_copy(
                     update={
-                        "test": full_quality(place.test, row.key),
+                        "test": full_quality(result.test, row.key),
                         "latency": timed,
                         "shares": LimitShares(
                             compute=0.31,
@@ -308,8 +308,8 @@ def full_quality(test: Quality, key: str) -> Quality:
     )
     few = SliceScore(name="radio <fm>", rows=4, reason="fewer than 20 rows")
     bins = tuple(
-        Bin(confidence=0.55 + 0.03 * place, correct=0.5 + 0.031 * place + (0.02 if place % 2 else -0.03), rows=58)
-        for place in range(15)
+        Bin(confidence=0.55 + 0.03 * index, correct=0.5 + 0.031 * index + (0.02 if index % 2 else -0.03), rows=58)
+        for index in range(15)
     )
     return test.model_copy(
         update={
@@ -331,9 +331,9 @@ def full_quality(test: Quality, key: str) -> Quality:
             ),
             "disagreements": tuple(
                 Disagreement(
-                    row=17 * place, distance=1.4 - place / 20, ours="good 98.1 %", teachers="bad 97 %", gold="bad"
+                    row=17 * index, distance=1.4 - index / 20, ours="good 98.1 %", teachers="bad 97 %", gold="bad"
                 )
-                for place in range(20)
+                for index in range(20)
             )
             if key != "teacher/torch-fp32"
             else (),

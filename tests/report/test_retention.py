@@ -38,8 +38,8 @@ def test_retention_of_an_error_metric(make_report):
     # The interval of the floor lies above the teacher's: less is better.
     teacher, ours = error(0.2), error(0.3)
     row = report.row(report.teacher)
-    place = row.targets["cpu"].model_copy(update={"test": teacher})
-    rows = (row.model_copy(update={"targets": {"cpu": place}}), *report.rows[1:])
+    result = row.targets["cpu"].model_copy(update={"test": teacher})
+    rows = (row.model_copy(update={"targets": {"cpu": result}}), *report.rows[1:])
     report = report.model_copy(update={"rows": rows})
     assert teacher_beats_baseline(report, "cpu")
     assert ratio_above_baseline(report, ours, teacher, "cpu") == pytest.approx(5 / 6)

@@ -21,9 +21,9 @@ def test_each_stage_changes_one_thing(make_report):
 
 def test_factors_multiply_to_the_total(make_report):
     report = apply_gates(make_report())
-    whole = report.verdicts[0].comparisons[0].speedup
+    total = report.verdicts[0].comparisons[0].speedup
     stages = speedup_stages(report, "pruned/onnx-int8", "cpu")
-    assert prod(stage.speedup.value for stage in stages if stage.speedup) == pytest.approx(whole.value, rel=0.02)
+    assert prod(stage.speedup.value for stage in stages if stage.speedup) == pytest.approx(total.value, rel=0.02)
 
 
 def test_models_are_compared_in_one_variant(make_report):
@@ -50,8 +50,8 @@ def test_untimed_rows_have_no_factor(make_report):
 
 def test_the_fastest_variant_passes_the_gate_if_any_does(make_report, quality_of):
     report = make_report()
-    place = report.rows[-1].targets["cpu"].model_copy(update={"select": quality_of(0.8, 0.913, "select", 0.905)})
-    bad = report.rows[-1].model_copy(update={"targets": {"cpu": place}})
+    result = report.rows[-1].targets["cpu"].model_copy(update={"select": quality_of(0.8, 0.913, "select", 0.905)})
+    bad = report.rows[-1].model_copy(update={"targets": {"cpu": result}})
     report = apply_gates(report.model_copy(update={"rows": (*report.rows[:-1], bad)}))
     assert fastest_variant(report, "pruned", "cpu").key == "pruned/onnx-fp32"
     assert fastest_variant(report, "pruned", "cuda") is None

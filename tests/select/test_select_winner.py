@@ -13,7 +13,7 @@ RULES = Rules(max_drop=0.01, quantize_max_drop=0.005)
 
 
 def edited(report: Report, key: str, **changes: object) -> Report:
-    """The report with fields of one row's place on cpu replaced."""
+    """The report with fields of one row's result on cpu replaced."""
 
     def edit(row: LedgerRow) -> LedgerRow:
         if row.key != key:
@@ -220,7 +220,7 @@ def test_truncated_documents_give_a_warning(make_report):
 
 
 def test_unstable_timings_give_one_warning_a_target(make_report, latency_of):
-    shaky = latency_of(0.61, seed=8).model_copy(update={"status": "unstable", "reason": "spread"})
-    remarks = apply_gates(edited(make_report(), "pruned/onnx-int8", latency=shaky)).remarks
+    unstable = latency_of(0.61, seed=8).model_copy(update={"status": "unstable", "reason": "spread"})
+    remarks = apply_gates(edited(make_report(), "pruned/onnx-int8", latency=unstable)).remarks
     assert len(remarks) == 1
     assert remarks[0].startswith("Timings on cpu are unstable for pruned/onnx-int8")

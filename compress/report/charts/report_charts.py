@@ -46,13 +46,13 @@ def colour_of(report: Report, model: str) -> int:
 def legend(report: Report) -> list[LegendEntry]:
     """Colours of models, markers of variants, and the meaning of hollow markers."""
 
-    def drawn(kind: int, classes: str) -> str:
+    def entry_marker(kind: int, classes: str) -> str:
         return f'<svg width="16" height="16" aria-hidden="true">{marker(kind, 8, 8, 5.5, classes)}</svg>'
 
     names = dict.fromkeys(row.model for row in report.rows)
-    colours = [LegendEntry(drawn(0, f"fill s{colour_of(report, name)}"), name) for name in names]
-    markers = [LegendEntry(drawn(index, "fill plain"), name) for index, name in enumerate(_variants(report))]
-    return [*colours, *markers, LegendEntry(drawn(0, "hollow plain"), "missed the gate")]
+    colours = [LegendEntry(entry_marker(0, f"fill s{colour_of(report, name)}"), name) for name in names]
+    markers = [LegendEntry(entry_marker(index, "fill plain"), name) for index, name in enumerate(_variants(report))]
+    return [*colours, *markers, LegendEntry(entry_marker(0, "hollow plain"), "missed the gate")]
 
 
 def speed_chart(report: Report, title: str, width: int) -> str | None:

@@ -160,16 +160,16 @@ def limits_table(limits: Sequence[MachineLimits]) -> Table:
     """The highest rates that any kernel reached on this machine, and what could not be measured."""
     rows: list[Cells] = []
     for one in limits:
-        place = {"device": one.device, "threads": str(one.threads)}
+        names = {"device": one.device, "threads": str(one.threads)}
         for name in ("fp32", "bf16", "fp16", "int8"):
             if rate := one.rate(name):
                 shown = {"at most": format_op_rate(rate.value), "measured with": rate.kernel, "at": rate.size}
-                rows.append({**place, "limit": f"{name} matrix rate", **shown})
+                rows.append({**names, "limit": f"{name} matrix rate", **shown})
         if one.bandwidth is not None:
             shown = {"at most": format_bandwidth(one.bandwidth), "measured with": one.bandwidth_kernel or ABSENT}
-            rows.append({**place, "limit": "memory bandwidth", **shown})
+            rows.append({**names, "limit": "memory bandwidth", **shown})
         for name, reason in one.missing.items():
-            rows.append({**place, "limit": name, "at most": ABSENT, "measured with": reason, "at": ABSENT})
+            rows.append({**names, "limit": name, "at most": ABSENT, "measured with": reason, "at": ABSENT})
     return make_table(rows, names=1, left=("limit", "at"), sentences=("measured with",))
 
 

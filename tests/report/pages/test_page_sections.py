@@ -83,9 +83,9 @@ def test_unstable_timings_are_marked_with_their_reason(make_full_report):
 
 def test_an_unstable_winner_is_marked_in_the_headline(make_report, latency_of):
     report = make_report()
-    place = report.rows[-1].targets["cpu"]
-    shaky = latency_of(0.61, 8, status="unstable", reason="the hypervisor took 20 % of the cores")
-    row = report.rows[-1].model_copy(update={"targets": {"cpu": place.model_copy(update={"latency": shaky})}})
+    result = report.rows[-1].targets["cpu"]
+    unstable = latency_of(0.61, 8, status="unstable", reason="the hypervisor took 20 % of the cores")
+    row = report.rows[-1].model_copy(update={"targets": {"cpu": result.model_copy(update={"latency": unstable})}})
     report = apply_gates(report.model_copy(update={"rows": (*report.rows[:-1], row)}))
     for page in (render_markdown(report), render_html(report)):
         head = page[: page.index("Warnings")]
@@ -102,19 +102,19 @@ def test_first_prediction_and_interference_are_shown(make_full_report):
 
 def test_the_grid_shows_speedups_of_its_own_rounds(make_full_report):
     report = make_full_report()
-    found = grid_table(report, "cpu")
-    assert found.columns[2:] == ("1 × 32", "8 × 32", "32 × 32", "1 × 128", "8 × 128", "32 × 128")
-    assert "×)" not in found.rows[0]["1 × 32"]
-    assert found.rows[-1]["1 × 32"].endswith("(19.2×)")
+    shown = grid_table(report, "cpu")
+    assert shown.columns[2:] == ("1 × 32", "8 × 32", "32 × 32", "1 × 128", "8 × 128", "32 × 128")
+    assert "×)" not in shown.rows[0]["1 × 32"]
+    assert shown.rows[-1]["1 × 32"].endswith("(19.2×)")
 
 
 def test_unstable_load_and_an_unwatched_accelerator_are_marked(make_full_report):
     report = make_full_report()
     row = report.rows[0]
-    place = row.targets["cpu"]
-    loads = tuple(one.model_copy(update={"unstable": "its laps differ"}) for one in place.latency.under_load)
-    marked = place.latency.model_copy(update={"under_load": loads, "reason": "not watched on CUDA: no NVML"})
-    row = row.model_copy(update={"targets": {"cpu": place.model_copy(update={"latency": marked})}})
+    result = row.targets["cpu"]
+    loads = tuple(one.model_copy(update={"unstable": "its laps differ"}) for one in result.latency.under_load)
+    marked = result.latency.model_copy(update={"under_load": loads, "reason": "not watched on CUDA: no NVML"})
+    row = row.model_copy(update={"targets": {"cpu": result.model_copy(update={"latency": marked})}})
     report = report.model_copy(update={"rows": (row, *report.rows[1:])})
     assert load_table(report, "cpu").rows[0]["1 caller"].startswith("≈ ")
     assert not load_table(report, "cpu").rows[1]["1 caller"].startswith("≈ ")
@@ -139,9 +139,9 @@ def test_quality_tables_show_calibration_slices_and_disagreements(make_full_repo
     assert robustness_table(report, "cpu").columns == ("model", "variant", "original", "typos", "case", "truncation")
     assert len(disagreement_table(report, "cpu", WINNER).rows) == 20
     test = report.row(WINNER).targets["cpu"].test.model_copy(update={"disagreements": ()})
-    place = report.row(WINNER).targets["cpu"].model_copy(update={"test": test})
+    result = report.row(WINNER).targets["cpu"].model_copy(update={"test": test})
     rows = tuple(
-        row.model_copy(update={"targets": {"cpu": place}}) if row.key == WINNER else row for row in report.rows
+        row.model_copy(update={"targets": {"cpu": result}}) if row.key == WINNER else row for row in report.rows
     )
     (none,) = disagreement_table(report.model_copy(update={"rows": rows}), "cpu", WINNER).rows
     assert none["row of test"] == "none"

@@ -122,9 +122,9 @@ def test_the_legend_lists_every_marker(make_report):
 
 
 def test_targets_are_described():
-    place = TargetFacts(title="edge", device="cpu", threads=2, batch=8, length=64)
-    assert describe_target(place) == "cpu, 2 threads, batch 8, 64 word pieces"
-    named = place.model_copy(update={"title": "cpu-t2", "length": "data"})
+    result = TargetFacts(title="edge", device="cpu", threads=2, batch=8, length=64)
+    assert describe_target(result) == "cpu, 2 threads, batch 8, 64 word pieces"
+    named = result.model_copy(update={"title": "cpu-t2", "length": "data"})
     assert describe_target(named) == "2 threads, batch 8, lengths of the data"
 
 

@@ -64,23 +64,23 @@ def test_teachers_and_rows(report):
 
 def test_a_pruned_model_has_its_own_column(report):
     both = {"student": Provenance(start="layer 1"), "pruned": Provenance(start="the student, pruned")}
-    found = report(False, both, prune={"heads": 0.5, "recover": {"soft_label": 3.0}})
-    assert cells(found)["losses"] == "none: it is not trained"
-    assert cells(found, "pruned")["losses"] == "soft_label 3 (kl), hard_label 0.5"
+    shown = report(False, both, prune={"heads": 0.5, "recover": {"soft_label": 3.0}})
+    assert cells(shown)["losses"] == "none: it is not trained"
+    assert cells(shown, "pruned")["losses"] == "soft_label 3 (kl), hard_label 0.5"
 
 
 def test_recovery_uses_unlabelled_rows(report):
     both = {"student": Provenance(start="layer 1"), "pruned": Provenance(start="the student, pruned")}
     prune = {"heads": 0.5, "recover": {"soft_label": 1.0}}
-    found = report({"soft_label": 1.0}, both, {"train": 60, "unlabelled": 25}, prune=prune)
-    assert cells(found)["rows"] == "60 of train, 25 unlabelled"
-    assert cells(found, "pruned")["rows"] == "60 of train, 25 unlabelled"
+    shown = report({"soft_label": 1.0}, both, {"train": 60, "unlabelled": 25}, prune=prune)
+    assert cells(shown)["rows"] == "60 of train, 25 unlabelled"
+    assert cells(shown, "pruned")["rows"] == "60 of train, 25 unlabelled"
 
 
 def test_pages_show_the_table_unless_the_report_is_old(report, make_report):
-    found = report({"soft_label": 1.0})
-    for page in (render_markdown(found), render_html(found)):
+    shown = report({"soft_label": 1.0})
+    for page in (render_markdown(shown), render_html(shown)):
         assert "How the models were trained" in page
         assert "hard" in page
     assert "How the models were trained" not in render_markdown(apply_gates(make_report()))
-    assert Report.model_validate_json(found.model_dump_json()).makings == found.makings
+    assert Report.model_validate_json(shown.model_dump_json()).makings == shown.makings
