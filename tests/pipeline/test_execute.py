@@ -1,5 +1,6 @@
 """The executor on plans of small made-up steps: what is reused, what fails, and what is recorded."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from compress.console import Console
-from compress.errors import ModelError
+from compress.errors import CompressError, ModelError
 from compress.model_info import FolderInfo, Parent, read_info, write_info
 from compress.pipeline import execute, fingerprint
 from compress.pipeline.execute import Executor, Outcome
@@ -76,6 +77,31 @@ def test_a_reused_result_stays_when_the_one_it_was_shared_with_is_removed(tmp_pa
     record = StepStore(tmp_path).record("third", plan.step("third").fingerprint)
     assert record is not None
     assert record.inputs["second"].fingerprint == plan.step("second").fingerprint
+
+
+def test_steps_of_the_first_record_version_are_reused_under_another_fingerprint(tmp_path: Path) -> None:
+    plan = make_plan(first={"kind": "finetune"}, second={"kind": "score", "needs": ["first"]})
+    run(plan, tmp_path)
+    for folder in (tmp_path / ".steps").glob("*-*"):
+        record = json.loads((folder / "step.json").read_bytes())
+        for key in ("version", "made_by"):
+            del record[key]
+        other = record["step"] + "-other"
+        record |= {"schema_version": 1, "fingerprint": "other", "peak_memory": 5}
+        (folder / "step.json").write_text(json.dumps(record))
+        folder.rename(folder.with_name(other))
+    outcome = run(plan, tmp_path)
+    assert set(outcome.status.values()) == {"cached"}
+    assert outcome.records["first"].version == fingerprint.VERSIONS["finetune"]
+    assert outcome.records["first"].own_peak_memory is None  # version 1 recorded that of the process
+
+
+def test_a_record_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    plan = make_plan(first={})
+    record = StepStore(tmp_path).folder_of(run(plan, tmp_path).records["first"]) / "step.json"
+    record.write_text(record.read_text().replace('"schema_version": 2', '"schema_version": 3'))
+    with pytest.raises(CompressError, match="written by a newer version of compress"):
+        run(plan, tmp_path)
 
 
 def test_forced_steps_run_and_equal_results_stop_there(tmp_path: Path) -> None:
