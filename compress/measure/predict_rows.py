@@ -38,8 +38,8 @@ def predict_rows(
 ) -> tuple[NDArray[Any], EncodedRows]:
     """Return one prediction a row, and the encoded rows; ``searched`` are the documents of kinds that search."""
     encoded = encode_rows(rows, task, tokens)
-    found = predict_encoded(run, encoded, rows, task, batch)
-    return found if searched is None else kind_of(task).search(found, searched.embeddings, task), encoded
+    predictions = predict_encoded(run, encoded, rows, task, batch)
+    return predictions if searched is None else kind_of(task).search(predictions, searched.embeddings, task), encoded
 
 
 def embed_documents(
@@ -59,13 +59,13 @@ def predict_encoded(run: Run, encoded: EncodedRows, rows: Sequence[Row], task: T
 
 def embed_encoded(run: Run, documents: EncodedRows, task: TaskInfo, batch: int) -> NDArray[Any]:
     """Return the embedding of each document (documents, D), without a copy."""
-    found: NDArray[Any] | None = None
+    results: NDArray[Any] | None = None
     for indices, outputs in _decided_batches(run, documents, task, batch):
-        if found is None:
-            found = np.empty((len(documents), *outputs[0].shape), outputs[0].dtype)
-        found[indices] = outputs
-    assert found is not None  # encoded rows always have an example
-    return found
+        if results is None:
+            results = np.empty((len(documents), *outputs[0].shape), outputs[0].dtype)
+        results[indices] = outputs
+    assert results is not None  # encoded rows always have an example
+    return results
 
 
 def decode_examples(run: Run, encoded: EncodedRows, task: TaskInfo, batch: int) -> list[NDArray[Any]]:
@@ -75,8 +75,8 @@ def decode_examples(run: Run, encoded: EncodedRows, task: TaskInfo, batch: int) 
     """
     results: list[NDArray[Any]] = [np.empty(0)] * len(encoded)
     for indices, outputs in _decided_batches(run, encoded, task, batch):
-        for index, found in zip(indices, outputs, strict=True):
-            results[index] = found
+        for index, output in zip(indices, outputs, strict=True):
+            results[index] = output
     return results
 
 

@@ -63,11 +63,11 @@ def bag_of_words(
 def words(row: Row) -> list[str]:
     """Return the features of a row: words and word pairs of each text, and the words that both share."""
     first, second = (WORD.findall((row.get(name) or "")[:MAX_CHARACTERS].lower()) for name in ("text", "text_pair"))
-    found = _grams(first)
+    grams = _grams(first)
     if second:
-        found += [f"2 {gram}" for gram in _grams(second)]
-        found += [f"both {word}" for word in sorted(set(first) & set(second))]
-    return found
+        grams += [f"2 {gram}" for gram in _grams(second)]
+        grams += [f"both {word}" for word in sorted(set(first) & set(second))]
+    return grams
 
 
 def overlap(row: Row) -> float:
@@ -76,8 +76,8 @@ def overlap(row: Row) -> float:
     return len(first & second) / len(first | second) if second else 0.0
 
 
-def _grams(found: list[str]) -> list[str]:
-    return [*found, *(f"{one} {other}" for one, other in pairwise(found))]
+def _grams(words: list[str]) -> list[str]:
+    return [*words, *(f"{one} {other}" for one, other in pairwise(words))]
 
 
 def sample_rows(rows: int, seed: int) -> NDArray[np.intp]:
@@ -116,9 +116,9 @@ def _fit_classes(features: csr_matrix, labels: NDArray[Any], classes: int, seed:
     model = LogisticRegression(C=STRENGTH, max_iter=1000, random_state=seed).fit(features[:, used], labels)
 
     def predict(inputs: csr_matrix) -> NDArray[Any]:
-        found = np.zeros((inputs.shape[0], classes), np.float32)
-        found[:, seen] = model.predict_proba(inputs[:, used])
-        return found
+        probabilities = np.zeros((inputs.shape[0], classes), np.float32)
+        probabilities[:, seen] = model.predict_proba(inputs[:, used])
+        return probabilities
 
     return predict
 

@@ -1,9 +1,9 @@
 """A sliding window for question answering: a name or number of the sentence nearest to the question.
 
 The sentence is the one that shares most with the question, the name the one nearest to the shared words. After the
-baseline of Richardson et al. (MCTest, 2013), with which SQuAD was published beside its logistic regression. Words weigh
-more the fewer contexts they occur in. Where training has questions without an answer, how much must be shared for
-an answer to be given is tuned on some of its rows.
+baseline of Richardson et al. (MCTest, 2013), with which SQuAD was published together with its logistic regression.
+Words weigh more the fewer contexts they occur in. Where training has questions without an answer, how much must be
+shared for an answer to be given is tuned on some of its rows.
 """
 
 from __future__ import annotations

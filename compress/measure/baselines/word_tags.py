@@ -33,11 +33,11 @@ def _most_frequent(rows: Sequence[Row], seed: int) -> dict[str, tuple[int, float
         row = rows[int(index)]
         for word, tag in zip(row["words"], row["label"], strict=True):
             tags[word][tag] += 1
-    found = {}
+    frequent = {}
     for word, counts in tags.items():
         tag, often = max(counts.items(), key=lambda item: (item[1], -item[0]))
-        found[word] = (tag, often / counts.total())
-    return found
+        frequent[word] = (tag, often / counts.total())
+    return frequent
 
 
 def _look_up(words: Sequence[str], known: dict[str, tuple[int, float]]) -> NDArray[Any]:

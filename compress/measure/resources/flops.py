@@ -5,7 +5,7 @@ numbers: query, key, value and output of every layer with its own heads, the two
 of pieces, also where a model masks most of them, because the common kernels compute them all), the FFN (three products
 where it is gated), and the widening of narrow word vectors. Not counted: looking up embeddings (no arithmetic);
 softmax, activations and normalisation (no matrix products, about one percent); pooler and classifier, which see one
-piece of each row (about 1 / (12 x layers x length) of the whole).
+piece of each row (about 1 / (12 x layers x length) of the total).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from compress.model_info import ShapeInfo
 def flops(shape: ShapeInfo, length: int, batch: int = 1) -> int | None:
     """Return the operations of one forward pass over ``batch`` rows of ``length`` pieces each.
 
-    None for families whose layers are built otherwise, and for folders that do not tell their head size.
+    None for families with a different layer structure, and for folders without a head size.
     """
     if shape.head_size is None or shape.family not in FAMILIES or not FAMILIES[shape.family].resizable:
         return None

@@ -46,17 +46,17 @@ def needed_files(model: Path, variant: VariantInfo | None = None) -> list[Path]:
 
     Args:
         model: a folder of ours, which holds one model and little else; a folder from elsewhere, which may hold it in
-            several forms beside the remains of its training; or a bare file.
+            several formats besides files of its training; or a bare file.
         variant: how it is to run, where not as the plainest that it holds.
     """
     if model.is_dir() and (model / INFO_FILE).is_file():
         return _all_but_descriptions(model)
     try:
-        found = describe_model_file(model, runtime_of(variant).formats if variant else ())
+        model_file = describe_model_file(model, runtime_of(variant).formats if variant else ())
     except ModelError:
         return []
-    graph = found.graph
-    weights = [graph, *FORMATS[found.format].weight_files(graph)] if graph else _torch_weights(model)
+    graph = model_file.graph
+    weights = [graph, *FORMATS[model_file.format].weight_files(graph)] if graph else _torch_weights(model)
     companions = [model / name for name in COMPANIONS] if model.is_dir() else []
     return [*(path for path in companions if path.is_file()), *weights]
 

@@ -184,3 +184,17 @@ def test_unreadable_text_is_reported_with_its_line(tmp_path):
     path.write_text("a\tb\tc\n\na\tb\n")
     with pytest.raises(UsageError, match=r"--texts .*texts\.txt: line 3: too few choices"):
         read_texts(path, (2, None), check)
+
+
+@pytest.mark.parametrize("value", ["1" + "0" * 30, "1025", "9" * 5000])
+def test_numbers_above_the_limit_are_refused(value):
+    with pytest.raises(UsageError, match="threads: expected a whole number from 1 to 1024, got"):
+        read_target(f"cpu,threads={value}")
+    with pytest.raises(UsageError, match="expected a whole number from 1 to 65536"):
+        read_grid([f"batch={value}00"])
+    with pytest.raises(UsageError, match="expected a whole number from 1 to 10000, got"):
+        read_callers(f"{value}0")
+    with pytest.raises(UsageError, match="at most 1,000,000 seconds"):
+        read_settings(budget=f"{value}000")
+    with pytest.raises(UsageError, match="expected a whole number from 3 to 10000"):
+        read_settings(rounds=int(value[:4000]) * 10)
