@@ -66,5 +66,5 @@ def test_pipeline_runs_end_to_end(kind: str, rows: Callable[[int], list[dict[str
     assert report.floor is not None
     winner = compress.open(tmp_path / "runs" / "tiny" / "winner" / "cpu")
     (found,) = winner.predict([("what on day 3 ?", "sun", "rain", "storm")])
-    told = found["probabilities"] if kind == "multiple_choice" else found["scores"]
-    assert len(told) == 3
+    values = found["probabilities"] if kind == "multiple_choice" else found["scores"]
+    assert len(values) == 3

@@ -28,12 +28,12 @@ def ended(*, passed: bool) -> Result:
 
 
 def test_models_that_pass_and_could_not_be_timed_miss_no_gate():
-    with pytest.raises(CompressError, match="no winner: cpu: the reason why") as told:
+    with pytest.raises(CompressError, match="no winner: cpu: the reason why") as raised:
         ended(passed=True).raise_for_gate()
-    assert told.value.exit_code == 1
+    assert raised.value.exit_code == 1
 
 
 def test_models_that_do_not_pass_miss_the_gate():
-    with pytest.raises(GateMissed) as told:
+    with pytest.raises(GateMissed) as raised:
         ended(passed=False).raise_for_gate()
-    assert told.value.exit_code == 3
+    assert raised.value.exit_code == 3

@@ -75,8 +75,8 @@ def kill_inside(step: str, recipe: Path, runs: Path) -> bool:
 def began(step: str, events: Path) -> bool:
     if not events.exists():
         return False
-    told = [json.loads(line) for line in events.read_text().splitlines() if line.endswith("}")]
-    return any(entry["step"].startswith(step) and entry["event"] == "started" for entry in told)
+    entries = [json.loads(line) for line in events.read_text().splitlines() if line.endswith("}")]
+    return any(entry["step"].startswith(step) and entry["event"] == "started" for entry in entries)
 
 
 def test_a_run_killed_inside_every_step_ends_with_the_same_weights(recipe_file: Path, tmp_path: Path) -> None:

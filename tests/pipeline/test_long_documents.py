@@ -1,4 +1,4 @@
-"""Texts longer than a model reads at once, in windows, through the whole pipeline; and cut, which is told."""
+"""Texts longer than a window through a complete run: in windows, or truncated and reported as such."""
 
 from pathlib import Path
 

@@ -63,12 +63,12 @@ def test_lineage_leads_from_the_winner_to_the_data(finished_run: Path) -> None:
 
 def test_published_files_contain_no_local_paths(finished_run: Path) -> None:
     published = finished_run.parent / "zoo" / "tiny"
-    told = [
+    with_paths = [
         path
         for path in published.rglob("*")
         if path.is_file() and str(finished_run.parent).encode() in path.read_bytes()
     ]
-    assert told == []
+    assert with_paths == []
 
 
 def test_unchanged_run_skips_every_step(copy: Path) -> None:

@@ -59,8 +59,8 @@ def test_masked_model_is_identified_by_its_contents(plan_of, tmp_path):
     assert first == same
     assert first["distill"] != without["distill"]
     assert first["finetune"] == without["finetune"]
-    told = recipe_without_paths(plan_of(f"distill.augment.model={tmp_path / 'words'}").recipe)
-    assert told["distill"]["augment"]["model"] == "words"
+    plain = recipe_without_paths(plan_of(f"distill.augment.model={tmp_path / 'words'}").recipe)
+    assert plain["distill"]["augment"]["model"] == "words"
 
 
 def test_unlabelled_texts_are_identified_by_their_contents(plan_of, tmp_path):
@@ -103,12 +103,12 @@ def test_header_of_unlabelled_files_does_not_change_the_data_step(plan_of, tmp_p
     assert roles["data"] != without["data"]
 
 
-@pytest.mark.parametrize(("left_out", "told"), [([], False), (["student=null", "prune.recover=false"], True)])
-def test_unused_unlabelled_texts_are_refused(recipe, tmp_path, capsys, left_out, told):
+@pytest.mark.parametrize(("left_out", "warned"), [([], False), (["student=null", "prune.recover=false"], True)])
+def test_unused_unlabelled_texts_give_a_warning(recipe, tmp_path, capsys, left_out, warned):
     sets = [f"--set={each}" for each in (f"task.data.unlabelled={tmp_path / 'more.csv'}", *left_out)]
     given = [*sets, "--dry-run"]
     assert main(["run", str(recipe), "--runs", str(tmp_path / "runs"), *given]) == 0
-    assert ("task.data.unlabelled has no effect: " in capsys.readouterr().err) == told
+    assert ("task.data.unlabelled has no effect: " in capsys.readouterr().err) == warned
 
 
 def test_columns_are_checked_before_the_first_step(plan_of, tmp_path):
@@ -139,8 +139,8 @@ def test_more_unlabelled_texts_do_not_retrain_the_teacher(finished_run, recipe, 
     before = len(events.read_text().splitlines())
     given = ["--set", f"task.data.unlabelled={tmp_path / 'more.csv'}", "--until", "distill"]
     assert main(["run", str(tmp_path / "copy" / "tiny.yaml"), "--runs", str(runs), *given]) == 0
-    told = [json.loads(line) for line in events.read_text().splitlines()[before:]]
-    ended = [(line["step"], line["event"]) for line in told if line["event"] != "started"]
+    entries = [json.loads(line) for line in events.read_text().splitlines()[before:]]
+    ended = [(line["step"], line["event"]) for line in entries if line["event"] != "started"]
     assert ended == [
         ("data", "skipped"),
         ("unlabelled", "finished"),
@@ -178,9 +178,9 @@ def test_the_plan_prints_the_keys(recipe, tmp_path, capsys):
     overrides = [f"task.data.unlabelled={tmp_path / 'more.csv'}", f"distill.augment.model={tmp_path / 'words'}"]
     sets = [part for override in overrides for part in ("--set", override)]
     assert main(["plan", str(recipe), "--runs", str(tmp_path / "runs"), *sets]) == 0
-    told = capsys.readouterr().out
-    assert "unlabelled: " in told
-    assert "candidates: 15" in told
+    printed = capsys.readouterr().out
+    assert "unlabelled: " in printed
+    assert "candidates: 15" in printed
 
 
 @pytest.mark.slow

@@ -220,7 +220,7 @@ def test_the_seed_is_part_of_a_measurement(recipe_file: Path, tmp_path: Path) ->
 
 
 def test_drivers_and_cuda_are_part_of_a_measurement_there(recipe_file: Path, tmp_path: Path, monkeypatch) -> None:
-    def told() -> dict:
+    def accelerators() -> dict:
         return planned(recipe_file, tmp_path, "targets=[cpu, cuda]").step("measure").settings["accelerators"]
 
     assert planned(recipe_file, tmp_path).step("measure").settings["accelerators"] == {}
@@ -228,7 +228,7 @@ def test_drivers_and_cuda_are_part_of_a_measurement_there(recipe_file: Path, tmp
         monkeypatch.setattr(module, "cuda_devices", lambda: (Gpu("H200", 2**37),))
     monkeypatch.setattr(result_steps, "driver_version", lambda: "570.1")
     monkeypatch.setattr(result_steps, "cuda_version", lambda: "12.8")
-    assert told() == {"names": ["H200"], "driver": "570.1", "cuda": "12.8"}
+    assert accelerators() == {"names": ["H200"], "driver": "570.1", "cuda": "12.8"}
 
 
 def test_smoke_recipe_measures_everything_once(recipe_file: Path, tmp_path: Path) -> None:
@@ -312,9 +312,9 @@ class TestOnAFinishedRun:
         assert not list((finished_run.parent / "zoo").rglob("disagreements*"))
         with (finished_run.parent / "test.csv").open(encoding="utf-8", newline="") as rows:
             texts = [row["text"] for row in csv.DictReader(rows)]
-        told = (finished_run / "report.json").read_text(encoding="utf-8")
+        written = (finished_run / "report.json").read_text(encoding="utf-8")
         assert len(texts) == 60
-        assert not any(text in told for text in texts)
+        assert not any(text in written for text in texts)
 
     def test_unavailable_device_skips_the_step_without_failing(self, finished_run, tmp_path, monkeypatch) -> None:
         from compress.pipeline import run as room

@@ -75,9 +75,9 @@ def test_outputs_are_stored_and_those_for_changed_texts_separately(scored, recip
     assert 3 <= kept["lengths"].min() <= kept["lengths"].max() <= 16
     changed = list(PerturbedRows(load_prepared(scored["data"]).rows("test"), KINDS["classification"], "uppercase", 0))
     assert changed[3]["text"] == "SUN AND STORM NUMBER 3"
-    told = json.loads((scored["score"] / scoring_steps.SCORED_FILE).read_bytes())
-    assert {"select", "test"} <= set(told["truncated"])
-    assert told["examples"] == {"select": 1.0, "test": 1.0}
+    facts = json.loads((scored["score"] / scoring_steps.SCORED_FILE).read_bytes())
+    assert {"select", "test"} <= set(facts["truncated"])
+    assert facts["examples"] == {"select": 1.0, "test": 1.0}
 
 
 def test_documents_are_embedded_once_and_their_truncated_share_is_recorded(

@@ -152,15 +152,15 @@ def test_rows_without_timing_for_one_reason_share_a_warning(make_report):
     report = make_report()
     for key in ("teacher/onnx-fp32", "student/onnx-fp32"):
         report = edited(report, key, latency=Latency(status="not measured", reason="no such core"))
-    told = [remark for remark in apply_gates(report).remarks if "no such core" in remark]
-    assert told == ["teacher/onnx-fp32, student/onnx-fp32 were not timed on cpu: no such core."]
+    warnings = [remark for remark in apply_gates(report).remarks if "no such core" in remark]
+    assert warnings == ["teacher/onnx-fp32, student/onnx-fp32 were not timed on cpu: no such core."]
 
 
 def test_stage_without_gain_is_reported(make_report, latency_of):
     report = apply_gates(edited(make_report(), "pruned/onnx-fp32", latency=latency_of(2.9, seed=7)))
-    (told,) = [remark for remark in report.remarks if remark.startswith("prune brought no speedup")]
-    assert told.startswith("prune brought no speedup on cpu: pruned/onnx-fp32 is 0.9")
-    assert "as fast as student/onnx-fp32" in told
+    (warning,) = [remark for remark in report.remarks if remark.startswith("prune brought no speedup")]
+    assert warning.startswith("prune brought no speedup on cpu: pruned/onnx-fp32 is 0.9")
+    assert "as fast as student/onnx-fp32" in warning
 
 
 def test_unmeasured_stages_give_no_warning(make_report):
@@ -180,15 +180,15 @@ def test_unavailable_variant_is_reported_once(make_report):
         select=None,
         test=None,
     )
-    told = [remark for remark in apply_gates(lacking).remarks if "onnx-int8" in remark and "pruned" in remark]
-    assert told == [f"pruned/onnx-int8 was not timed on cpu: {reason}."]
+    warnings = [remark for remark in apply_gates(lacking).remarks if "onnx-int8" in remark and "pruned" in remark]
+    assert warnings == [f"pruned/onnx-int8 was not timed on cpu: {reason}."]
 
 
 def test_stage_that_fails_the_gate_is_reported_as_without_gain(make_report, quality_of):
     worse = quality_of(0.88, 0.913, "select", 0.905)
     report = apply_gates(edited(make_report(), "pruned/onnx-int8", select=worse))
-    (told,) = [remark for remark in report.remarks if ("no speedup" in remark or "missed the gate" in remark)]
-    assert told.startswith("onnx-int8 missed the gate on cpu: pruned/onnx-int8 lost 3.3 points against the teacher")
+    (warning,) = [remark for remark in report.remarks if ("no speedup" in remark or "missed the gate" in remark)]
+    assert warning.startswith("onnx-int8 missed the gate on cpu: pruned/onnx-int8 lost 3.3 points against the teacher")
 
 
 def test_good_report_has_no_warnings(make_report):
