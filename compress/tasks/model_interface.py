@@ -1,4 +1,4 @@
-"""The model's side: the batch it reads, the head it has, and what is kept of its outputs."""
+"""The model's side: the batch it reads, the head it has, and how its outputs are reduced."""
 
 from __future__ import annotations
 
