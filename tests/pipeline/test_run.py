@@ -244,7 +244,7 @@ class TestCommandsOnAFinishedRun:
         arguments = ["--runs", str(copy / "runs"), "--format", "json", "--set", "distill.epochs=4"]
         assert main(["plan", str(copy / "tiny.yaml"), *arguments]) == 0
         rows = {row["step"]: row for row in json.loads(capsys.readouterr().out)["steps"]}
-        assert rows["finetune"]["state"] == "stands"
+        assert rows["finetune"]["state"] == "done"
         assert rows["distill"]["state"] == "to do"
         assert rows["distill"]["seconds"] > 0
 
