@@ -20,7 +20,7 @@ from compress.model_info import PrunedLayer, PruningInfo, TaskInfo
 from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import load_model, load_tokenizer
 from compress.prune.allocation import select_units
-from compress.prune.criteria import CRITERIA
+from compress.prune.criteria import criterion_named
 from compress.prune.mask_gradients import Loss, collect_mask_gradients
 from compress.prune.prune_ratios import layer_parameters, resolve_ratios
 from compress.prune.surgery import remove_units
@@ -32,11 +32,8 @@ from compress.train.distillation.embedding_projection import match_embedding_wid
 from compress.train.objective import Batch, Objective, TaskObjective
 from compress.train.save_trained import TrainedModel, save_trained_model
 
-CRITERION = "taylor"
-
 BATCH_SIZE = 32
 """Rows whose gradients are averaged before importance takes absolute values; 8 or 32 select the same units."""
-
 SCORING_LOSS = {"losses": {"soft_label": 1.0}, "hard_label": 1.0}
 """The loss whose change importance estimates: the true labels and the teacher's outputs."""
 
@@ -166,7 +163,8 @@ def cut_from_model(
     require_prunable(family_of(model))
     heads_ratio, ffn_ratio = resolve_ratios(model, settings)
     gradients = collect_mask_gradients(model, batches, _scoring_loss(model, teacher, task), console)
-    heads, ffn = (list(map(CRITERIA[CRITERION], layers)) for layers in (gradients.heads, gradients.ffn))
+    importance = criterion_named(settings.criterion)
+    heads, ffn = (list(map(importance, layers)) for layers in (gradients.heads, gradients.ffn))
     kept_heads = select_units(heads, heads_ratio, even=settings.even)
     kept_ffn = select_units(ffn, ffn_ratio, settings.round_to, settings.even)
     pruned = remove_units(copy.deepcopy(model), kept_heads, kept_ffn)
@@ -182,7 +180,7 @@ def cut_from_model(
         )
         for index in range(len(heads))
     ]
-    return pruned, PruningInfo(criterion=CRITERION, layers=tuple(layers))
+    return pruned, PruningInfo(criterion=settings.criterion, layers=tuple(layers))
 
 
 def _scoring_batches(

@@ -21,6 +21,7 @@ from compress.recipe.field_types import (
     ShortForm,
     Width,
     as_list,
+    name_in,
     size,
     switched,
 )
@@ -288,11 +289,13 @@ class PruneTo(Frozen):
 
 
 class Prune(Frozen):
-    """Removal of heads and FFN neurons by first-order Taylor importance, uneven across layers."""
+    """Removal of the least important heads and FFN neurons, uneven across layers."""
 
     heads: Share = 0.0
     ffn: Share = 0.0
     to: PruneTo | None = None
+    criterion: Annotated[str, name_in("pruning criteria")] = "taylor"
+    """How importance is computed."""
     batches: Natural = Field(64, le=10**6)
     """Batches of train over which importance is summed."""
     round_to: Width = 16

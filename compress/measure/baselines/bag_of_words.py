@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.environment import require
-from compress.errors import UsageError, nearest
+from compress.errors import UsageError
 from compress.model_info import TaskInfo
+from compress.tasks import kind_of
 from compress.tasks.base import Row
 
 if TYPE_CHECKING:
@@ -45,8 +46,9 @@ def bag_of_words(
 
     The second text of a pair has features of its own, as have the words that both texts share and their proportion.
     """
-    if task.kind not in FITS:
-        raise UsageError(f"there is no bag of words for the kind '{task.kind}'{nearest(task.kind, FITS)}.")
+    fit = FITS.get(kind_of(task).problem)
+    if fit is None:
+        raise UsageError(f"there is no bag of words for the kind '{task.kind}'.")
     require("sklearn", "train")
     from sklearn.feature_extraction.text import TfidfTransformer
 
@@ -55,7 +57,7 @@ def bag_of_words(
     weigh = TfidfTransformer(sublinear_tf=True)
     features = _with_overlap(weigh.fit_transform(_hashed(rows)), rows)
     labels = np.asarray([row["label"] for row in rows])
-    predict = FITS[task.kind](features, labels, len(task.labels), seed)
+    predict = fit(features, labels, len(task.labels), seed)
     parts = [predict(_with_overlap(weigh.transform(_hashed(part)), part)) for part in _parts(test_rows)]
     return np.concatenate(parts)
 
@@ -138,8 +140,9 @@ def _fit_scores(features: csr_matrix, labels: NDArray[Any], classes: int, seed: 
 
 
 FITS: dict[str, Callable[[csr_matrix, NDArray[Any], int, int], Fitted]] = {
-    "classification": _fit_classes,
-    "multi_label": _fit_each_label,
+    "single_label_classification": _fit_classes,
+    "multi_label_classification": _fit_each_label,
     "regression": _fit_scores,
     "similarity": _fit_scores,
 }
+"""By the kind's `problem`."""

@@ -1,18 +1,20 @@
-"""The names a recipe may use, gathered from the tables of the rooms that own them."""
+"""The names a recipe may use, gathered from the tables of the packages that define them."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
 from compress.measure.quality.robustness import PERTURBATIONS
+from compress.prune.criteria import CRITERIA
 from compress.tasks import KINDS
 from compress.variants import EXPORTS, QUANTIZERS, VARIANTS
 
 TRACKERS = ("tensorboard", "wandb", "mlflow", "comet_ml", "aim", "clearml", "dvclive", "swanlab", "trackio")
-"""Experiment trackers that Accelerate brings; each needs its own library installed."""
+"""Experiment trackers that Accelerate supports; each needs its own library installed."""
 
 NAMES: Mapping[str, Collection[str]] = {
     "task kinds": KINDS,
+    "pruning criteria": CRITERIA,
     "quantizers": QUANTIZERS,
     "formats": EXPORTS,
     "variants": VARIANTS,
