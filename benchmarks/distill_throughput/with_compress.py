@@ -15,9 +15,9 @@ from compress.model_info import read_info
 from compress.models import load
 from compress.models.load_save import load_tokenizer
 from compress.recipe.training_schema import Distill
-from compress.train.core.precision import choose_precision
 from compress.train.core.state_dict import named_weights
 from compress.train.distill import distill_from_model
+from compress.train.precision import choose_precision
 
 
 class Ticker:

@@ -33,13 +33,13 @@ from compress.train.core.gradients import Gradients, UpdateGradients
 from compress.train.core.model_and_optimizer import ModelAndOptimizer
 from compress.train.core.nan_diagnosis import find_nonfinite, nan_error
 from compress.train.core.optimizer import frozen
-from compress.train.core.precision import choose_precision
 from compress.train.core.state_dict import load_weights, named_weights, strip_prefix
 from compress.train.core.train_state import Cost, Evaluation, TrainResult, TrainState
 from compress.train.core.update_schedule import UpdateSchedule
 from compress.train.fast_paths.fast_training import fast_training
 from compress.train.fast_paths.torch_compile import MULTIPLE, compilable_parts, eager_only
 from compress.train.objective import Examples, Objective
+from compress.train.precision import choose_precision
 
 Evaluate = Callable[[PreTrainedModel], float]
 
@@ -130,7 +130,7 @@ class TrainingRun:
         )
         with (
             self._fast_training(console),
-            self.processes.tracking(label, settings),
+            self.processes.tracker.tracking(label, settings),
             console.progress(self.schedule.rows_from(self.state.done), label, "rows") as progress,
         ):
             while self.state.done < self.schedule.total and not self._out_of_patience():
@@ -178,7 +178,7 @@ class TrainingRun:
         state.done, state.rows, state.seconds = state.done + 1, state.rows + update.rows, state.seconds + seconds
         state.add_losses(update.losses)
         rate = self.settings.learning_rate * self.schedule.factor(state.done - 1)
-        self.processes.log(
+        self.processes.tracker.log(
             {**{f"loss/{name}": loss for name, loss in update.losses.items()}, "learning_rate": rate}, state.done
         )
 
@@ -207,7 +207,7 @@ class TrainingRun:
         state.history.append(asdict(Evaluation(state.done, epoch, finite_score, state.mean_losses())))
         state.sums, state.counted = {}, {}
         self.forecaster.evaluated(state, seconds)
-        self.processes.log({"select": score}, state.done)
+        self.processes.tracker.log({"select": score}, state.done)
         if better:
             state.best_at, state.score = state.done, finite_score
             self._save_best()

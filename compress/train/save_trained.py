@@ -15,7 +15,7 @@ from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import save_model
 from compress.train.core.seed_restarts import delete_work_files
 from compress.train.core.train_state import TrainResult
-from compress.train.core.tune_thresholds import tune_thresholds
+from compress.train.tune_thresholds import tune_thresholds
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from compress.errors import CompressError, MissingExtra, ModelError, UsageError
 from compress.measure.predict_rows import predict_encoded
 from compress.recipe.training_schema import Checkpoints, Training
 from compress.train.core import training_data as materials
-from compress.train.core.precision import choose_precision
 from compress.train.core.train_state import TrainState
 from compress.train.evaluate import predict_function
 from compress.train.loop import train
 from compress.train.objective import TaskObjective
+from compress.train.precision import choose_precision
 
 SETTINGS = {"epochs": 2, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
 
@@ -382,9 +382,7 @@ def test_precision_follows_the_device(monkeypatch):
     cpu = torch.device("cpu")
     assert choose_precision("bf16", cpu) == "bf16"
     for has, expected in ((True, "bf16"), (False, "fp32"), (None, "fp32")):
-        monkeypatch.setattr(
-            "compress.train.core.precision.describe_cpu", lambda has=has: type("Cpu", (), {"has_bf16": has})
-        )
+        monkeypatch.setattr("compress.train.precision.describe_cpu", lambda has=has: type("Cpu", (), {"has_bf16": has}))
         assert choose_precision("auto", cpu) == expected
 
 

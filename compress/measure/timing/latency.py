@@ -11,9 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.measure.quality.significance import resamples
-from compress.measure.result_base import ResultModel, Score
-from compress.measure.timing.clustered_ci import (
+from compress.measure.quality.clustered_ci import (
     MIN_CLUSTERS,
     NORMAL,
     PROCESS_SPREAD,
@@ -24,6 +22,8 @@ from compress.measure.timing.clustered_ci import (
     harrell_davis_median,
     t_quantile,
 )
+from compress.measure.quality.significance import resamples
+from compress.measure.result_base import ResultModel, Score
 from compress.model_info import VariantInfo
 from compress.runtime.predictor import Placement
 

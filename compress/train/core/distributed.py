@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
-from pathlib import Path
 
 import torch
 from accelerate import Accelerator, InitProcessGroupKwargs
-from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
 from accelerate.utils import broadcast, gather
 from torch import Tensor, nn
 
-from compress.errors import CompressError, MissingExtra, UsageError, nearest
+from compress.errors import CompressError
+from compress.train.core.experiment_tracker import TRACKING_DIR, ExperimentTracker, check_tracker
 
 TIMEOUT = timedelta(hours=6)
 """How long processes wait for the main one, which alone evaluates and saves."""
-
-TRACKING_DIR = Path("tracked")
-"""Folder for trackers that write files, in the current folder."""
 
 
 class Processes:
@@ -29,7 +24,7 @@ class Processes:
 
     def __init__(self, track: str | None = None) -> None:
         if track is not None:
-            _check_tracker(track)
+            check_tracker(track)
         self._accelerator = Accelerator(
             # The loop chooses the precision: Accelerate's setting is global and could not change between trainings.
             mixed_precision="no",
@@ -41,6 +36,7 @@ class Processes:
         self.rank: int = self._accelerator.process_index
         self.count: int = self._accelerator.num_processes
         self.device: torch.device = self._accelerator.device
+        self.tracker = ExperimentTracker(self._accelerator)
 
     @property
     def is_main(self) -> bool:
@@ -107,25 +103,6 @@ class Processes:
             torch.manual_seed(seed + self.rank * 1_000_003)
             yield
 
-    @contextmanager
-    def tracking(self, label: str, settings: Mapping[str, object]) -> Iterator[None]:
-        """Start the tracker, if any, for `log` within the block."""
-        if not self._accelerator.log_with:
-            yield
-            return
-        scalars = {key: value for key, value in settings.items() if isinstance(value, (str, int, float))}
-        self._accelerator.init_trackers(label, config=scalars)
-        try:
-            yield
-        finally:
-            for tracker in self._accelerator.trackers:
-                tracker.finish()
-
-    def log(self, values: Mapping[str, float], step: int) -> None:
-        """Log finite values to the tracker, if any."""
-        if self._accelerator.log_with:
-            self._accelerator.log({key: value for key, value in values.items() if math.isfinite(value)}, step=step)
-
 
 @lru_cache(maxsize=1)
 def current_processes() -> Processes:
@@ -143,12 +120,3 @@ def _readable_errors() -> Iterator[None]:
             f"another process of this training no longer responds: {str(error).splitlines()[0].split('. ')[0]}",
             hint="see its last output for the reason; the same command resumes from the last checkpoint",
         ) from error
-
-
-def _check_tracker(name: str) -> None:
-    """Refuse a tracker that is unknown or not installed, which Accelerate would ignore."""
-    known = sorted(LOGGER_TYPE_TO_CLASS)
-    if name not in known:
-        raise UsageError(f"unknown tracker '{name}'{nearest(name, known)}.")
-    if name not in {str(tracker) for tracker in get_available_trackers()}:
-        raise MissingExtra(name, "track")

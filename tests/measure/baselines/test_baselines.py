@@ -93,7 +93,7 @@ def test_features_of_a_row():
 
 def test_kind_without_baseline_is_refused():
     about = TaskInfo(name="t", kind="tokens", text=("text",), metric="f1", max_length=8)
-    with pytest.raises(UsageError, match="no bag of words for the kind 'tokens'"):
-        bag_of_words([], [], about)
+    with pytest.raises(UsageError, match="no bag of words for the kind 'retrieval'"):
+        bag_of_words([], [], about.model_copy(update={"kind": "retrieval"}))
     with pytest.raises(UsageError, match="there is no baseline for the kind 'tokens'"):
         baseline_for("tokens")

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from compress.measure.quality.clustered_ci import NORMAL, SESSION_SPREAD
 from compress.measure.result_base import Score
-from compress.measure.timing.clustered_ci import NORMAL, SESSION_SPREAD
 from compress.measure.timing.latency import Latency, Timing, ratio, spread, throughput, timing
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compress.measure.timing.clustered_ci import (
+from compress.measure.quality.clustered_ci import (
     NORMAL,
     SESSION_SPREAD,
     clustered_mean,
