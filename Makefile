@@ -2,8 +2,8 @@
 # make test      lint, types and every fast test
 # make test-all  the slow, wheel and browser tests too
 # make test-avx2 the training and loss tests as a CPU with AVX2 alone runs them
-# make benchmark-harness  hold the measuring harness against other tools and itself: 20 quiet minutes
-# make benchmark-distill  race distillation against other tools, and look at its memory: 40 quiet minutes
+# make benchmark-harness  check the timing harness against other tools and itself: 20 minutes on an idle machine
+# make benchmark-distill  speed of distillation against other tools, and its memory: 40 minutes on an idle machine
 #
 # Needs Python 3.11 or newer and nothing else; everything goes into $(VENV).
 #   PYTHON=python3.12       another interpreter
@@ -65,23 +65,23 @@ $(VENV)/.installed-dev: $(VENV)/.created pyproject.toml constraints.txt | torch
 	$(PIP) install -c constraints.txt $(WITH_INDEX) --no-build-isolation -e ".[all,dev]"
 	@touch $@
 
-# Everything is installed for it, the other tools too. It needs a machine that does nothing else (benchmarks/README.md).
+# Installs everything, the other tools too. Needs an idle machine (benchmarks/README.md).
 benchmark-harness: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.harness $(HARNESS_ARGS)
 
-# The other tools are installed in environments of their own; SST-2 is looked for below $COMPRESS_DATA.
+# The other tools are installed in separate environments; SST-2 is read from $COMPRESS_DATA.
 benchmark-distill: $(VENV)/.installed-dev
 	TORCH_INDEX="$(TORCH_INDEX)" $(BIN)/python -m benchmarks.distill_throughput $(DISTILL_ARGS)
 	$(BIN)/python -m benchmarks.distill_memory $(MEMORY_ARGS)
 
-# The build of torch that was asked for comes first: what is there already satisfies the pin, whatever its build.
-# Without TORCH_INDEX it comes with the rest, from wherever pip looks.
+# The requested build of torch is installed first: once installed, any build satisfies the pin.
+# Without TORCH_INDEX it is installed with the rest, from pip's default index.
 torch: $(VENV)/.created
 	@if [ -n "$(TORCH_INDEX)" ] && [ "$$(cat $(VENV)/.torch-index 2>/dev/null)" != "$(TORCH_INDEX)" ]; then \
 		$(PIP) install --force-reinstall --no-deps --index-url "$(TORCH_INDEX)" "$(TORCH)" \
 		&& echo "$(TORCH_INDEX)" > $(VENV)/.torch-index; fi
 
-# The build backend is pinned too, so it is installed here and not by pip in a place of its own.
+# The build backend is pinned too, so it is installed here and not by pip in an isolated environment.
 $(VENV)/.created:
 	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or newer was found: install one, or name it: make PYTHON=/path/to/python3.12"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed, $(PYTHON) is not (or not there): name another: make PYTHON=/path/to/python3.12"; exit 1; }
@@ -90,7 +90,7 @@ $(VENV)/.created:
 	$(PIP) install -c constraints.txt hatchling
 	@touch $@
 
-# Newest versions that go together, in an environment of their own. Look at the difference before you commit it.
+# Newest compatible versions, resolved in a separate environment. Review the diff before you commit it.
 constraints:
 	rm -rf $(VENV)-constraints
 	$(PYTHON) -m venv $(VENV)-constraints
