@@ -66,7 +66,7 @@ class Format:
     hub_library: str
     """The model hub's `library_name`."""
     weights: tuple[str, ...] = ()
-    """Weight files beside the graph; `{stem}` and `{name}` are the graph file's."""
+    """Weight files next to the graph; `{stem}` and `{name}` are the graph file's."""
     needs_weights: bool = False
     """Whether a graph without its first weight file is incomplete."""
     suffix: str | None = None
@@ -95,7 +95,7 @@ class Format:
     """Whether it is built and timed without being named under `export`."""
 
     def weight_files(self, graph: Path) -> list[Path]:
-        """Return the weight files beside ``graph`` that exist."""
+        """Return the existing weight files next to ``graph``."""
         names = (name.format(stem=graph.stem, name=graph.name) for name in self.weights)
         return [path for path in map(graph.with_name, names) if path.is_file()]
 
@@ -231,7 +231,7 @@ FORMATS: Mapping[str, Format] = {
         ),
     )
 }
-"""In the order in which a folder is searched: one with an exported graph beside its weights runs as the graph."""
+"""In the order in which a folder is searched: one with both a graph and weights runs as the graph."""
 
 EXPORTS: Mapping[str, Format] = {name: each for name, each in FORMATS.items() if each.builder is not None}
 """What a recipe's `export` may name."""

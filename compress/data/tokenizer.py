@@ -59,7 +59,7 @@ class TextTokenizer:
             )
         try:
             tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
-        # tokenizers raises a bare Exception for whatever it cannot read.
+        # tokenizers raises a bare Exception for any file that it cannot read.
         except Exception as error:
             raise ModelError(f"{path} cannot be read: {error}") from error
         config = _read_json(folder / "config.json")
@@ -89,15 +89,15 @@ class TextTokenizer:
         first = self._tokenizer.encode(text)
         second = None if pair is None else self._tokenizer.encode(pair)
         fixed = 0 if second is None else len(first)
-        room = self._text_tokens(max_tokens, pair is not None) - fixed
-        if room < 1:
+        available = self._text_tokens(max_tokens, pair is not None) - fixed
+        if available < 1:
             raise DataError(
                 f"a text of {fixed} tokens leaves no room for the other text of its pair in {max_tokens} tokens.",
                 hint="a greater task.max_length, or shorter texts in that column",
             )
         # Windows must advance: at least by half of what they hold.
         last = first if second is None else second
-        last.truncate(room, stride=min(overlap, room // 2))
+        last.truncate(available, stride=min(overlap, available // 2))
         parts = [last, *last.overflowing]
         process = self._processor.process
         encodings = [process(part) if second is None else process(first, part) for part in parts[:limit]]

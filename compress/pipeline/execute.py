@@ -1,4 +1,4 @@
-"""Runs a plan: reuses cached steps, runs the others, and keeps every result whatever fails."""
+"""Runs a plan: reuses cached steps, runs the others, and keeps all results when a step fails."""
 
 from __future__ import annotations
 

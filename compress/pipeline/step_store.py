@@ -69,7 +69,7 @@ class StepRecord(BaseModel):
     made_by: str = ""
     """The version of compress that ran it."""
     peak_memory: int | None = None
-    """Largest resident memory of the process while the step ran, in bytes; None where the system does not tell.
+    """Largest resident memory of the process while the step ran, in bytes; None where the system does not report it.
 
     In schema version 1: of the process since it started (see `own_peak_memory`).
     """

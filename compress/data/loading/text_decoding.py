@@ -27,7 +27,7 @@ BINARY_FORMATS = {
     b"\x28\xb5\x2f\xfd": "a zstd archive",
     b"%PDF": "a PDF document",
 }
-"""First bytes of files that are no text, whatever their names say."""
+"""First bytes of files that are not text, regardless of their names."""
 
 
 @contextmanager

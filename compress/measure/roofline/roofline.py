@@ -167,7 +167,7 @@ def shares_of_limits(
     """Return how much of the limits a timed model uses.
 
     Compute is the operations of the median call of a turn (by its padded length, all rows counted at that length) over
-    the median time, as a share of the matrix rate in the model's own precision: the rest is the room for improvement.
+    the median time, as a share of the matrix rate in the model's own precision: the rest is the potential for improvement.
     Time outside of matrix products (softmax, activations, quantizing) lowers it; a limit measured on a busy machine
     raises it. Bandwidth is every weight but the embeddings (of which a call reads a few rows), read from memory once a
     call, over the same time; small models are served from caches instead and may come out above 1.

@@ -1,4 +1,4 @@
-"""The timing session: jobs take turns on the same cores, and each gets one result, whatever happens to it.
+"""The timing session: jobs take turns on the same cores, and each gets one result, even if it fails.
 
 Jobs with the same placement, batch and length form a session. Each job is a resident worker process; a round gives
 every worker one turn over the same inputs, in an order that is shuffled and then reversed, so that a machine that slows

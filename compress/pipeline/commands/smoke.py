@@ -41,7 +41,7 @@ def smoke_recipe(recipe: Recipe, root: Path, cards: Sequence[Path]) -> Recipe:
     changes: dict[str, Any] = {
         "task": recipe.task.model_copy(update={"data": data}),
         "teacher": recipe.teacher.model_copy(update={"source": str(teacher), "revision": None}),
-        "finetune": recipe.finetune or Finetune(),  # the random teacher has no head, whatever the recipe's has
+        "finetune": recipe.finetune or Finetune(),  # the random teacher has no head, even if the recipe's has one
         "student": recipe.student and _student(recipe.student),
         "prune": recipe.prune and recipe.prune.model_copy(update={"batches": 2}),
         "measure": _measure(recipe.measure),

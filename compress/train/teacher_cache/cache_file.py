@@ -1,7 +1,7 @@
 """Files of cached tensors: values of each example, such as a layer's hidden states or logits.
 
 Values of real tokens are stored consecutively in their original precision, at offsets that follow from the examples'
-lengths; another file holds one byte per example that tells whether all its values are present. Files are sparse where
+lengths; another file holds one byte per example that is set once all its values are present. Files are sparse where
 nothing was written, so they use no more disk than their content. They are read through a memory map but written with
 pwrite: a full disk is then an error, while through a map it would end the process.
 """
