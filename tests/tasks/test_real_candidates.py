@@ -12,7 +12,7 @@ from compress.tasks.presets import NAMED_TASKS
 
 def prepared(name, data, work):
     task = Task.model_validate(merged(NAMED_TASKS[name], {"data": {role: str(path) for role, path in data.items()}}))
-    return prepare_splits.prepare(task, seed=0, work=work), prepare_splits.load_prepared(work)
+    return prepare_splits.prepare_splits(task, seed=0, work=work), prepare_splits.load_prepared(work)
 
 
 @pytest.mark.parametrize(("part", "train", "test", "skipped"), [("easy", 2142, 548, 131), ("challenge", 1095, 291, 32)])

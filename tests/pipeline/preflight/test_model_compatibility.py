@@ -59,8 +59,8 @@ def test_batch_losses_need_two_texts_in_each_process(errors_of, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "16")
     monkeypatch.setenv("RANK", "0")
     (error,) = errors_of(*alone)
-    assert error.startswith("prune.recover: similarity: compares the texts of a batch")
-    assert "(batch_size: 32 or more" in error
+    assert error.startswith("prune.recover: similarity: compares the texts of a process's share of the batch")
+    assert "set batch_size to 32 or more" in error
 
 
 def test_family_that_cannot_be_pruned_or_captured(errors_of, tmp_path):
@@ -139,7 +139,7 @@ def test_invalid_or_unused_cross_encoder(errors_of, tmp_path):
     (error,) = errors_of("distill={soft_label: 1.0, margin: 1.0}")
     assert error.startswith("distill: the loss margin compares a query's documents, and classification has none")
     (error,) = errors_of(f"distill={{soft_label: 1.0, cross_encoder: {tmp_path / 'teacher'}}}")
-    assert error.startswith("distill: cross_encoder is named, and no loss asks it")
+    assert error.startswith("distill: cross_encoder is set, but no loss uses it")
 
 
 def test_cross_encoder_is_identified_by_its_contents(recipe_file: Path, tmp_path: Path):
@@ -190,16 +190,16 @@ def test_lengths_and_tokenizers_are_checked(errors_of, tmp_path):
         f"task: texts may be 600 tokens long, but the model {tmp_path / 'teacher'} has 514 positions"
     )
     (error,) = errors_of("student.embedding=16")
-    assert error.startswith("student: student.embedding: 16 asks for the width of embeddings, and classification has")
+    assert error.startswith("student: student.embedding: 16 sets an embedding width, but classification has")
     rows = [*RETRIEVAL, "prune=null", "distill={soft_label: 1.0}"]
     (error,) = errors_of(*rows, "student.embedding=64")
-    assert error.startswith("student: the student's embeddings would be 64 wide, and those of its teacher have 32")
+    assert error.startswith("student: the student's embedding width 64 exceeds the teacher's (32)")
     assert errors_of(*rows, "student.embedding=32") == []
 
 
 def test_phase_without_losses(errors_of):
     (error,) = errors_of("distill={phases: [{share: 0.5, soft_label: 1.0}, {share: 0.5}]}")
-    assert error.startswith("distill: in phase 2 every distillation loss weighs zero")
+    assert error.startswith("distill: in phase 2 all distillation losses and hard_label have weight zero")
 
 
 @pytest.mark.parametrize("part", ["distill", "prune.recover"])
@@ -219,8 +219,8 @@ def test_further_teachers_that_do_not_fit(part, errors_of, tiny_model, tiny_fold
     for folder in (good, many, other_head, short):
         shutil.copy(pieces, folder)
     assert error(good) == []
-    assert error(good, many)[0].startswith(f"teachers: {many} has word vectors for 500 pieces and the teacher for")
-    assert error(other_head)[0].startswith(f"teachers: {other_head} answers another question: its head is token-class")
+    assert error(good, many)[0].startswith(f"teachers: {many} has 500 token embeddings and the teacher ")
+    assert error(other_head)[0].startswith(f"teachers: {other_head} was trained for another task kind: its head is token-class")
     assert error(short)[0].startswith(f"texts may be 32 tokens long, but the model {short} has 16 positions")
 
 
@@ -240,9 +240,9 @@ def test_margin_loss_needs_cross_encoder_and_negatives(part, errors_of, tiny_fol
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ("hidden_state: 1, layer_map: [[0, 5]]", "layer_map: [0, 5] names a layer that is not there; the student has"),
-        ("hidden_state: 1, layer_map: [[1, 1]]", "layer_map: [1, 1] names a layer that is not there; the student has"),
-        ("relation: {layer: 9}", "relation.layer: 9 is not there; the teacher has layers 0 to 1"),
+        ("hidden_state: 1, layer_map: [[0, 5]]", "layer_map: [0, 5] names a layer that does not exist; the student has"),
+        ("hidden_state: 1, layer_map: [[1, 1]]", "layer_map: [1, 1] names a layer that does not exist; the student has"),
+        ("relation: {layer: 9}", "relation.layer: 9 does not exist; the teacher has layers 0 to 1"),
     ],
 )
 def test_layers_that_do_not_exist(part, settings, message, errors_of):
@@ -274,7 +274,7 @@ def test_labels_of_further_teachers_are_compared_once_known(errors_of, tiny_mode
     assert errors_of(override) == []
     (error,) = errors_of(override, task=tiny_task)
     assert error.startswith(
-        f"distill: teachers: {other} does not answer films: its answers are low, high; expected bad"
+        f"distill: teachers: {other} does not fit films: its labels are low, high; expected bad"
     )
 
 
@@ -293,9 +293,9 @@ def test_other_vocabulary_of_the_same_size(errors_of, tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["distill={soft_label: null}"], "distill: no loss asks the teacher: the student learns from the labels alone"),
-        (["distill={hidden_state: 1, hard_label: 0}"], "distill: no loss teaches answers"),
-        (["student.heads=8"], "student: the student starts from random weights"),
+        (["distill={soft_label: null}"], "distill: no loss uses the teacher: the student is trained on the labels alone"),
+        (["distill={hidden_state: 1, hard_label: 0}"], "distill: no loss trains the outputs"),
+        (["student.heads=8"], "student: the student starts with random weights"),
         (["student.heads=8", "student.start=random"], None),
         (
             ["student.layers=2", "distill={hidden_state: 1, layer_map: [[0, 1], [1, 0]]}"],
