@@ -12,7 +12,7 @@ from compress import __version__
 from compress.console import Console
 from compress.errors import EXIT_CODES, CompressError, unexpected
 from compress.formats import EXPORTS, describe_bare_files
-from compress.limits import MAX_BATCH, MAX_THREADS
+from compress.recipe.limits import MAX_BATCH, MAX_THREADS
 
 INTERRUPTED = 130
 INTERRUPTED_RUN = "interrupted; finished steps are cached, and the same command resumes there"

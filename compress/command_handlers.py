@@ -171,7 +171,7 @@ def predict(options: argparse.Namespace, console: Console) -> None:
 
 def doctor(options: argparse.Namespace, console: Console) -> int:
     """Check what works on this machine."""
-    from compress.doctor import doctor_rows
+    from compress.environment.doctor import doctor_rows
 
     rows = doctor_rows(options.runs)
     console.table([{"check": row.check, "value": row.value, "ok": row.ok, "remedy": row.remedy} for row in rows])

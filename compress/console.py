@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from compress.errors import CompressError, UsageError
-from compress.progress_line import LiveLine, LogLines, Progress, Silent, duration, live_line, throughput
-from compress.terminal_table import PIPE_WIDTH, as_blocks, as_table, cell, fits, plain, rich_console
+from compress.terminal.progress_line import LiveLine, LogLines, Progress, Silent, duration, live_line, throughput
+from compress.terminal.terminal_table import PIPE_WIDTH, as_blocks, as_table, cell, fits, plain, rich_console
 
 if TYPE_CHECKING:
     import rich.console

@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from compress.atomic_write import atomic_write
 from compress.errors import ModelError, first_error
-from compress.schema_version import up_to
+from compress.storage.atomic_write import atomic_write
+from compress.storage.schema_version import up_to
 
 INFO_FILE = "compress.json"
 CHUNK = 1 << 20

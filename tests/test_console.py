@@ -10,7 +10,7 @@ import pytest
 
 from compress.console import Console, duration, jsonable
 from compress.errors import UsageError
-from compress.progress_line import LogLines
+from compress.terminal.progress_line import LogLines
 
 
 class Terminal(io.StringIO):

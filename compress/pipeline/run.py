@@ -11,7 +11,6 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from compress.atomic_write import atomic_write
 from compress.cards import find_recipe
 from compress.console import Console
 from compress.environment import LIBRARIES, versions
@@ -34,6 +33,7 @@ from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
 from compress.recipe.schema import Recipe
 from compress.recipe.yaml_lines import dump_yaml
 from compress.report.report_schema import REPORT_FILE, Report, read_report
+from compress.storage.atomic_write import atomic_write
 from compress.tasks.presets import KIND_DEFAULTS, NAMED_TASKS
 from compress.tasks.validate_task import task_problems
 

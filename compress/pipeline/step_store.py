@@ -20,11 +20,11 @@ from typing import Annotated, Any
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from compress.atomic_write import atomic_replace_folder
 from compress.console import Console
 from compress.errors import CompressError, UsageError
 from compress.model_info import combined_digest, digests
-from compress.schema_version import up_to
+from compress.storage.atomic_write import atomic_replace_folder
+from compress.storage.schema_version import up_to
 
 RECORD_FILE = "step.json"
 INPUTS_FILE = "inputs.json"

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from compress.atomic_write import atomic_write
 from compress.errors import CompressError
+from compress.storage.atomic_write import atomic_write
 
 POLL_SECONDS = 0.2
 

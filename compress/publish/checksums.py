@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from compress.errors import ModelError, first_error
 from compress.model_info import combined_digest, digests
-from compress.schema_version import up_to
+from compress.storage.schema_version import up_to
 
 DIGESTS_FILE = "digests.json"
 MAX_DIGESTS_BYTES = 1 << 20

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from compress.atomic_write import atomic_write
 from compress.data.loading.quickstart_dataset import cache_folder
 from compress.errors import ModelError
 from compress.model_info import file_digest
 from compress.publish.checksums import DIGESTS_FILE, Digests, read_digests
+from compress.storage.atomic_write import atomic_write
 
 CACHE_FILE = "verified.json"
 MAX_CACHED = 2_000

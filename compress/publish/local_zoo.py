@@ -18,9 +18,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from compress.atomic_write import atomic_replace_folder, atomic_write
 from compress.errors import CompressError, ModelError, UsageError
-from compress.file_names import check_file_name
 from compress.measure.resources.footprint import needed_files
 from compress.model_info import INFO_FILE
 from compress.publish.checksums import DIGESTS_FILE, Digests, read_digests, write_digests
@@ -28,6 +26,8 @@ from compress.publish.entry import VARIANTS_FOLDER, Entry, PublishedVariant, mak
 from compress.publish.model_card import model_card
 from compress.report.pages.render import write_pages
 from compress.report.report_schema import REPORT_FILE, Report, report_json
+from compress.storage.atomic_write import atomic_replace_folder, atomic_write
+from compress.storage.file_names import check_file_name
 
 INDEX_FILE = "index.json"
 CARD_FILE = "README.md"

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
 
-from compress.atomic_write import atomic_replace_folder
 from compress.environment import require
 from compress.errors import ModelError, UsageError
 from compress.model_info import CHUNK
 from compress.model_sources import HUB_ID
 from compress.publish.checksums import DIGESTS_FILE, MAX_DIGESTS_BYTES, FileDigest, parse_digests, read_digests
 from compress.publish.verify import verify
+from compress.storage.atomic_write import atomic_replace_folder
 
 TIMEOUT = 30.0
 """Seconds without a byte after which a download fails."""

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from compress.errors import nearest
-from compress.limits import MAX_LENGTH, MAX_WIDTH
+from compress.recipe.limits import MAX_LENGTH, MAX_WIDTH
 
 Flag = Annotated[bool, Strict()]
 Number = Annotated[float, Strict()]

@@ -6,8 +6,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from compress.file_names import FileName
-from compress.limits import MAX_BATCH, MAX_THREADS
 from compress.recipe.field_types import (
     Frozen,
     Length,
@@ -19,6 +17,8 @@ from compress.recipe.field_types import (
     duration,
     name_in,
 )
+from compress.recipe.limits import MAX_BATCH, MAX_THREADS
+from compress.storage.file_names import FileName
 
 Batch = Annotated[Natural, Field(le=MAX_BATCH)]
 

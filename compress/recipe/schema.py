@@ -12,8 +12,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from compress.file_names import FileName
-from compress.limits import MAX_LENGTH
 from compress.recipe.field_types import (
     Count,
     Flag,
@@ -32,9 +30,11 @@ from compress.recipe.field_types import (
     name_in,
     switched,
 )
+from compress.recipe.limits import MAX_LENGTH
 from compress.recipe.measure_schema import Measure, Target
 from compress.recipe.training_schema import Distill, Finetune, Prune, Student, Training
 from compress.recipe.yaml_lines import KeyPath
+from compress.storage.file_names import FileName
 
 Files = PathText | tuple[PathText, ...]
 

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
-from compress.limits import MAX_BATCH, MAX_LAYERS
 from compress.recipe.field_types import (
     Count,
     Flag,
@@ -25,6 +24,7 @@ from compress.recipe.field_types import (
     size,
     switched,
 )
+from compress.recipe.limits import MAX_BATCH, MAX_LAYERS
 from compress.recipe.loss_schema import Attention, ConstantWeight, HiddenState, Losses, SoftLabel, collect_losses
 
 DEFAULT_CACHE_BYTES = 2 * 2**30

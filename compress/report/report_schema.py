@@ -17,8 +17,8 @@ from compress.measure.result_base import ResultModel, Score
 from compress.measure.roofline.roofline import LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency
 from compress.model_info import LayerMap, TaskInfo, VariantInfo
-from compress.schema_version import up_to
 from compress.select.selection import GateResult, Rules
+from compress.storage.schema_version import up_to
 
 REPORT_FILE = "report.json"
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from compress.environment import Cpu, describe_cpu
 from compress.errors import ModelError, first_error
 from compress.model_info import Info
-from compress.schema_version import up_to
+from compress.storage.schema_version import up_to
 
 SESSION_FILE = "session.json"
 

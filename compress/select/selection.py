@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from compress.measure.quality.quality_result import Quality
 from compress.measure.result_base import ResultModel
 from compress.measure.timing.latency import Latency
-from compress.schema_version import up_to
+from compress.storage.schema_version import up_to
 
 SELECT_FILE = "select.json"
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from compress.atomic_write import atomic_copy_folder
 from compress.cli import main
 from compress.console import Console
 from compress.model_info import read_info, write_info
 from compress.pipeline.steps.publish_step import publish_winners
 from compress.report.report_schema import read_report
+from compress.storage.atomic_write import atomic_copy_folder
 
 
 def test_publishing_another_targets_winner_replaces_the_entry(finished_run: Path, tmp_path: Path) -> None:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from compress.atomic_write import atomic_copy_folder, atomic_write
 from compress.console import Console
 from compress.pipeline.commands.clean import clean
 from compress.pipeline.step_store import StepRecord, StepStore, content_digest
+from compress.storage.atomic_write import atomic_copy_folder, atomic_write
 
 
 def record(step: str = "distill", fingerprint: str = "f1") -> StepRecord:

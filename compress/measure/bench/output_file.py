@@ -9,10 +9,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from compress.atomic_write import atomic_write
 from compress.console import Console
 from compress.errors import UsageError
 from compress.measure.bench.bench_result import Bench
+from compress.storage.atomic_write import atomic_write
 
 
 @dataclass

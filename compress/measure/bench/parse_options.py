@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from compress.errors import UsageError, nearest
-from compress.limits import MAX_BATCH, MAX_LENGTH, MAX_THREADS
 from compress.measure.timing.timing_inputs import Text
 from compress.recipe.field_types import UNITS, seconds_of
+from compress.recipe.limits import MAX_BATCH, MAX_LENGTH, MAX_THREADS
 from compress.recipe.measure_schema import Measure, Target
 
 LIMITS = {"threads": MAX_THREADS, "batch": MAX_BATCH, "length": MAX_LENGTH, "callers": 10_000}

@@ -17,7 +17,6 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from compress.atomic_write import atomic_write
 from compress.console import Console
 from compress.data.loading.quickstart_dataset import cache_folder
 from compress.environment import cuda_devices, describe, usable_cores, versions
@@ -29,6 +28,7 @@ from compress.measure.roofline.roofline_result import KernelRate, KernelRates, r
 from compress.measure.timing.latency import Latency, Noise
 from compress.measure.timing.subprocess_task import SubprocessFailed, Task, run_in_subprocess
 from compress.model_info import ShapeInfo
+from compress.storage.atomic_write import atomic_write
 
 SCHEMA = 1
 TIMEOUT = 180.0
@@ -167,7 +167,7 @@ def shares_of_limits(
     """Return how much of the limits a timed model uses.
 
     Compute is the operations of the median call of a turn (by its padded length, all rows counted at that length) over
-    the median time, as a share of the matrix rate in the model's own precision: the rest is the potential for improvement.
+    the median time, as a share of the matrix rate in the model's own precision: the rest could be gained.
     Time outside of matrix products (softmax, activations, quantizing) lowers it; a limit measured on a busy machine
     raises it. Bandwidth is every weight but the embeddings (of which a call reads a few rows), read from memory once a
     call, over the same time; small models are served from caches instead and may come out above 1.

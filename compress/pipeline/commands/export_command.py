@@ -6,12 +6,12 @@ import tempfile
 from pathlib import Path
 from pkgutil import resolve_name
 
-from compress.atomic_write import atomic_copy_folder
 from compress.console import Console
 from compress.errors import UsageError
 from compress.export import BuildContext
 from compress.model_info import FolderInfo
 from compress.models.fetch import fetch
+from compress.storage.atomic_write import atomic_copy_folder
 from compress.variants import variants_for
 
 

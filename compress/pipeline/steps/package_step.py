@@ -6,7 +6,6 @@ import json
 import shutil
 from pathlib import Path
 
-from compress.atomic_write import atomic_copy_folder
 from compress.errors import UsageError, nearest
 from compress.model_info import INFO_FILE, Parent, digests, read_info, write_info
 from compress.pipeline.graph import ModelVariant, Plan
@@ -15,6 +14,7 @@ from compress.pipeline.step_store import RECORD_FILE, share_folder
 from compress.pipeline.strip_paths import recipe_without_paths
 from compress.report.report_schema import Report
 from compress.select.selection import read_selection
+from compress.storage.atomic_write import atomic_copy_folder
 
 PACKAGE_FILE = "package.json"
 WINNER_FOLDER = "winner"

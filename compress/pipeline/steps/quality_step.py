@@ -21,7 +21,7 @@ from compress.pipeline.steps.prepare_data import SLICES_FILE
 from compress.pipeline.steps.scoring_steps import ANSWERS_FILE, LENGTHS, SCORED_FILE, SCORED_ROLES
 from compress.recipe.field_types import Role
 from compress.recipe.measure_schema import Target
-from compress.schema_version import up_to
+from compress.storage.schema_version import up_to
 from compress.tasks import Kind, kind_of
 
 QUALITY_FILE = "quality.json"

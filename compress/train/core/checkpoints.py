@@ -21,9 +21,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from compress.atomic_write import atomic_replace_folder, atomic_write, sync
 from compress.errors import ModelError
 from compress.recipe.training_schema import Training
+from compress.storage.atomic_write import atomic_replace_folder, atomic_write, sync
 from compress.train.objective import Examples, Objective
 
 SCHEMA_VERSION = 2

@@ -20,7 +20,6 @@ from random import Random
 
 import numpy as np
 
-from compress.atomic_write import atomic_replace_folder
 from compress.console import Console
 from compress.data.encode import batches_by_length
 from compress.data.splits.concatenated_rows import COPY_OF
@@ -30,6 +29,7 @@ from compress.model_info import TaskInfo
 from compress.model_sources import identity
 from compress.models.masked_lm import MaskedModel, MaskedWord
 from compress.recipe.training_schema import Augment, Distill
+from compress.storage.atomic_write import atomic_replace_folder
 from compress.tasks import kind_of
 from compress.tasks.base import Row
 from compress.tasks.kinds.text_kind import as_tuple

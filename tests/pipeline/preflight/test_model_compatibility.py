@@ -220,7 +220,9 @@ def test_further_teachers_that_do_not_fit(part, errors_of, tiny_model, tiny_fold
         shutil.copy(pieces, folder)
     assert error(good) == []
     assert error(good, many)[0].startswith(f"teachers: {many} has 500 token embeddings and the teacher ")
-    assert error(other_head)[0].startswith(f"teachers: {other_head} was trained for another task kind: its head is token-class")
+    assert error(other_head)[0].startswith(
+        f"teachers: {other_head} was trained for another task kind: its head is token-class"
+    )
     assert error(short)[0].startswith(f"texts may be 32 tokens long, but the model {short} has 16 positions")
 
 
@@ -240,8 +242,14 @@ def test_margin_loss_needs_cross_encoder_and_negatives(part, errors_of, tiny_fol
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ("hidden_state: 1, layer_map: [[0, 5]]", "layer_map: [0, 5] names a layer that does not exist; the student has"),
-        ("hidden_state: 1, layer_map: [[1, 1]]", "layer_map: [1, 1] names a layer that does not exist; the student has"),
+        (
+            "hidden_state: 1, layer_map: [[0, 5]]",
+            "layer_map: [0, 5] names a layer that does not exist; the student has",
+        ),
+        (
+            "hidden_state: 1, layer_map: [[1, 1]]",
+            "layer_map: [1, 1] names a layer that does not exist; the student has",
+        ),
         ("relation: {layer: 9}", "relation.layer: 9 does not exist; the teacher has layers 0 to 1"),
     ],
 )
@@ -273,9 +281,7 @@ def test_labels_of_further_teachers_are_compared_once_known(errors_of, tiny_mode
     override = f"distill={{soft_label: 1.0, teachers: [{other}]}}"
     assert errors_of(override) == []
     (error,) = errors_of(override, task=tiny_task)
-    assert error.startswith(
-        f"distill: teachers: {other} does not fit films: its labels are low, high; expected bad"
-    )
+    assert error.startswith(f"distill: teachers: {other} does not fit films: its labels are low, high; expected bad")
 
 
 def test_other_vocabulary_of_the_same_size(errors_of, tmp_path):
@@ -293,7 +299,10 @@ def test_other_vocabulary_of_the_same_size(errors_of, tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["distill={soft_label: null}"], "distill: no loss uses the teacher: the student is trained on the labels alone"),
+        (
+            ["distill={soft_label: null}"],
+            "distill: no loss uses the teacher: the student is trained on the labels alone",
+        ),
         (["distill={hidden_state: 1, hard_label: 0}"], "distill: no loss trains the outputs"),
         (["student.heads=8"], "student: the student starts with random weights"),
         (["student.heads=8", "student.start=random"], None),

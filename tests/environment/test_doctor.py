@@ -1,8 +1,7 @@
 from dataclasses import replace
 
-from compress import doctor
-from compress.doctor import rows_from
-from compress.environment import BY_HAND, LIBRARIES, Cpu, CpuState, Environment, Gpu
+from compress.environment import BY_HAND, LIBRARIES, Cpu, CpuState, Environment, Gpu, doctor
+from compress.environment.doctor import rows_from
 
 CPU = Cpu("Some Xeon", "x86_64", ("avx2", "avx512_vnni"), 2, 8)
 WHOLE = Environment("Linux", "3.11", CPU, 2**34, 2**35, dict.fromkeys(LIBRARIES, "1.0"), (), "reachable")

@@ -3,7 +3,7 @@ from typing import Annotated
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from compress.schema_version import up_to
+from compress.storage.schema_version import up_to
 
 
 class Facts(BaseModel):

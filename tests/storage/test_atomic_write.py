@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from compress.atomic_write import atomic_replace_folder, atomic_write
+from compress.storage.atomic_write import atomic_replace_folder, atomic_write
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_a_replaced_folder_exists_at_any_time(folders, monkeypatch):
 
 
 def test_a_folder_is_replaced_where_two_cannot_be_swapped(folders, monkeypatch):
-    monkeypatch.setattr("compress.atomic_write._exchange", lambda one, other: False)
+    monkeypatch.setattr("compress.storage.atomic_write._exchange", lambda one, other: False)
     atomic_replace_folder(*folders)
     assert (folders[1] / "file").read_text() == "new"
     assert list(folders[1].parent.iterdir()) == [folders[1]]

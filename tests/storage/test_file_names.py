@@ -1,6 +1,6 @@
 import pytest
 
-from compress.file_names import MAX_NAME_LENGTH, check_file_name
+from compress.storage.file_names import MAX_NAME_LENGTH, check_file_name
 
 
 @pytest.mark.parametrize("name", ["films", "a.b-c_d", "0", "a" * MAX_NAME_LENGTH])

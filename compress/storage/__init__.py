@@ -1,0 +1,1 @@
+"""Writing files that are kept: atomic writes, schema versions, valid file names."""

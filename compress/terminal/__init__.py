@@ -1,0 +1,1 @@
+"""What the console prints with: tables and the progress line."""
