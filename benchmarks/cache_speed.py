@@ -1,9 +1,9 @@
-"""`python -m benchmarks.cache_speed`: what does it save that a teacher's words stay on disk between epochs?
+"""`python -m benchmarks.cache_speed`: time saved by caching a teacher's outputs between epochs.
 
-Random BERTs of 12 layers teach random ones of 3 on drawn rows of 64 pieces. A training that keeps nothing and one of
-two epochs that keeps all take turns in one process. Told are seconds an update: keeping nothing, in the first epoch,
-which asks and writes, and in the second one, which reads. With one thread the clock is the process's own time: what a
-slow disk would have it wait for is not in it.
+Random BERTs of 12 layers teach random ones of 3 on random rows of 64 tokens. A training without a cache and one of two
+epochs with one take turns in one process. Reported are seconds an update: without a cache, in the first epoch, which
+writes the cache, and in the second, which reads it. With one thread CPU time is measured, which does not include
+waiting for a slow disk.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ BATCH, LENGTH, WARM = 32, 64, 1
 TEACHER, STUDENT = 12, 3
 BASE = {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
 SMALL = {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128}
-ANSWERS = {"soft_label": 1.0}
-LAYERS = {**ANSWERS, "hidden_state": 1.0, "attention": 1.0}
-COLUMNS = ("teacher", "losses", "keeping nothing", "first epoch", "second", "times faster", "first, to nothing kept")
+LOGITS = {"soft_label": 1.0}
+LAYERS = {**LOGITS, "hidden_state": 1.0, "attention": 1.0}
+COLUMNS = ("teacher", "losses", "no cache", "first epoch", "second", "times faster", "first, relative to no cache")
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class Case:
 
     @property
     def name(self) -> tuple[str, str]:
-        """The teacher and the losses in words."""
+        """The teacher and the losses, for the table."""
         return f"{self.width['hidden_size']} wide, {self.precision}", ", ".join(self.losses)
 
 
 def cases(widths: Sequence[tuple[Mapping[str, int], str]]) -> Iterator[Case]:
-    """Answers alone, and layers with them."""
+    """Yield cases with logits alone, and with layers too."""
     for width, precision in widths:
-        for losses in (ANSWERS, LAYERS):
+        for losses in (LOGITS, LAYERS):
             yield Case(width, precision, losses)
 
 
@@ -61,39 +61,41 @@ TRIAL = tuple(cases([(SMALL, "fp32")]))
 
 
 def measure(case: Case, updates: int, rounds: int) -> list[float]:
-    """Mean seconds of an update: keeping nothing, in the first epoch, in the second."""
-    taken: tuple[list[float], list[float], list[float]] = [], [], []
+    """Return mean seconds of an update: without a cache, in the first epoch, in the second."""
+    times: tuple[list[float], list[float], list[float]] = [], [], []
     for number in range(rounds):
-        for keeps in (False, True) if number % 2 == 0 else (True, False):
-            found = _turn(case, updates, keeps)
-            if keeps:
-                taken[1].extend(found[WARM : updates + WARM])
-                taken[2].extend(found[updates + WARM :])
+        for cached in (False, True) if number % 2 == 0 else (True, False):
+            seconds = _turn(case, updates, cached)
+            if cached:
+                times[1].extend(seconds[WARM : updates + WARM])
+                times[2].extend(seconds[updates + WARM :])
             else:
-                taken[0].extend(found[WARM:])
-    return [statistics.fmean(seconds) for seconds in taken]
+                times[0].extend(seconds[WARM:])
+    return [statistics.fmean(seconds) for seconds in times]
 
 
-def _turn(case: Case, updates: int, keeps: bool) -> list[float]:
-    """Seconds of each update but the last: of two epochs where words are kept, else of one with an update more."""
-    told = {"losses": case.losses, "hard_label": 0.0, "precision": case.precision, "batch_size": BATCH}
-    settings = Distill.model_validate({**told, "epochs": 2 if keeps else 1})
-    examples = Drawn(BATCH * (updates + WARM + (0 if keeps else 1)), LENGTH)
+def _turn(case: Case, updates: int, cached: bool) -> list[float]:
+    """Return seconds of each update but the last: of two epochs with a cache, else of one with an update more."""
+    shared = {"losses": case.losses, "hard_label": 0.0, "precision": case.precision, "batch_size": BATCH}
+    settings = Distill.model_validate({**shared, "epochs": 2 if cached else 1})
+    examples = Drawn(BATCH * (updates + WARM + (0 if cached else 1)), LENGTH)
     torch.manual_seed(0)
     teacher, student = bert(TEACHER, case.width), bert(STUDENT, case.width)
     with tempfile.TemporaryDirectory() as folder:
-        keep = (
-            make_teacher_cache(settings, examples, TASK, Path(folder), Console("quiet"), "distill") if keeps else None
+        cache = (
+            make_teacher_cache(settings, examples, TASK, Path(folder), Console("quiet"), "distill") if cached else None
         )
-        objective = DistillObjective(student, teacher, settings, TASK, cache=keep)
+        objective = DistillObjective(student, teacher, settings, TASK, cache=cache)
         return trained(student, objective, examples, settings, clock_of(torch.device("cpu")))
 
 
-def line(case: Case, found: Sequence[float]) -> dict[str, str]:
-    """A case's row of the table."""
-    nothing, first, second = found
-    seconds = (f"{each:.3f} s" for each in found)
-    return dict(zip(COLUMNS, (*case.name, *seconds, f"{nothing / second:.2f}", f"{first / nothing:.2f}"), strict=True))
+def line(case: Case, means: Sequence[float]) -> dict[str, str]:
+    """Return a case's row of the table."""
+    uncached, first, second = means
+    seconds = (f"{mean:.3f} s" for mean in means)
+    return dict(
+        zip(COLUMNS, (*case.name, *seconds, f"{uncached / second:.2f}", f"{first / uncached:.2f}"), strict=True)
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -101,8 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cache_speed", description=__doc__)
     parser.add_argument("--updates", type=positive, help="timed in each turn and epoch (default: 4)")
     parser.add_argument("--rounds", type=positive, help="turns of each (default: 2)")
-    parser.add_argument("--threads", type=positive, default=1, help="with more than one the clock is the wall's")
-    parser.add_argument("--trial", action="store_true", help="in small: shows that it runs, decides nothing")
+    parser.add_argument("--threads", type=positive, default=1, help="with more than one, wall-clock time is measured")
+    parser.add_argument("--trial", action="store_true", help="a small run that decides nothing")
     parser.add_argument("--format", choices=("human", "json", "quiet"), default="human")
     given = parser.parse_args(arguments)
     torch.set_num_threads(given.threads)

@@ -1,10 +1,10 @@
-"""`python -m benchmarks.distill_memory`: how much memory does a distillation take, and does it grow with the rows?
+"""`python -m benchmarks.distill_memory`: memory of a distillation, and its growth with the number of rows.
 
-MiniLM is distilled to three of its layers with hidden states, attention and soft labels, on rows of 128 pieces each.
+MiniLM is distilled to three of its layers with hidden states, attention and soft labels, on rows of 128 tokens each.
 For each number of rows a fresh process reads prepared data, encodes all of it, trains some steps twice (the second time
-with another seed, so that what the teacher says is kept on disk, as in any training of several epochs) and tells the
-most memory that it ever had (VmHWM of Linux). That counts what it maps of files too, which the system takes back when
-others need it; what is left without that is told beside it.
+with another seed, so that the teacher's outputs are cached on disk, as in any training of several epochs) and reports
+its peak memory (VmHWM of Linux). That includes mapped files, which the system frees when other processes need memory;
+the peak without them is reported too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from benchmarks.distill_throughput.contestants import Place, held
-from benchmarks.markdown_page import machine, made, table
+from benchmarks.markdown_page import machine, origin, table
 from benchmarks.report_store import Report, Store, beginning, carry_out, in_place, positive, run
 from compress import __version__
 from compress.console import Console, duration
@@ -41,7 +41,7 @@ ROWS, STEPS = (4_000, 400_000), 24
 TRIAL_ROWS, TRIAL_STEPS = (256, 1024), 2
 STATUS = Path("/proc/self/status")
 ANSWER = "answer.json"
-COLUMNS = ("rows", "peak", "without files", "took", "told")
+COLUMNS = ("rows", "peak", "without files", "took", "message")
 
 
 class Peak(ResultModel):
@@ -51,7 +51,7 @@ class Peak(ResultModel):
     peak: int | None = None
     """Bytes, files that it maps included."""
     own: int | None = None
-    """The most that was not mapped from files, looked at ten times a second."""
+    """The peak without mapped files, sampled ten times a second."""
     seconds: float | None = None
     reason: str | None = "not run"
 
@@ -85,34 +85,34 @@ class MemoryReport(Report):
         """Each goal and whether it is met."""
         first, growth = self.peaks[0].peak, self.growth
         return (
-            f"under {MOST / GIB:g} GiB: {told(None if first is None else first < MOST)}",
+            f"under {MOST / GIB:g} GiB: {_verdict(None if first is None else first < MOST)}",
             f"no more on {self.peaks[-1].rows:,} rows than on {self.peaks[0].rows:,} (within {ALIKE - 1:.0%}): "
-            + (told(None) if growth is None else f"{growth:.3f} times, {told(growth <= ALIKE)}"),
+            + (_verdict(None) if growth is None else f"{growth:.3f} times, {_verdict(growth <= ALIKE)}"),
         )
 
 
-def told(met: bool | None) -> str:
-    """In words."""
+def _verdict(met: bool | None) -> str:
+    """Return whether a goal is met, in words."""
     return "not measured" if met is None else "met" if met else "missed"
 
 
 def gib(size: int | None) -> str:
-    """Bytes as people say them."""
+    """Format bytes as GiB."""
     return "-" if size is None else f"{size / GIB:.2f} GiB"
 
 
 def cells(one: Peak) -> dict[str, str]:
-    """A process's line."""
+    """Return the table row of a process."""
     took = "-" if one.seconds is None else duration(one.seconds)
     return dict(zip(COLUMNS, (f"{one.rows:,}", gib(one.peak), gib(one.own), took, one.reason or ""), strict=True))
 
 
 def page(report: MemoryReport) -> str:
     """The report in Markdown."""
-    work = f"Rows of {LENGTH} pieces, batch {BATCH}, twice {report.steps} steps, {report.threads} thread(s), one CPU."
-    found = table(map(cells, report.peaks), COLUMNS, COLUMNS[:-1])
+    work = f"Rows of {LENGTH} tokens, batch {BATCH}, twice {report.steps} steps, {report.threads} thread(s), one CPU."
+    peaks = table(map(cells, report.peaks), COLUMNS, COLUMNS[:-1])
     goals = "\n".join(f"- {verdict}" for verdict in report.verdicts)
-    blocks = ["# How much memory does distillation take?", made(report), work, found, goals, machine(report)]
+    blocks = ["# How much memory does distillation take?", origin(report), work, peaks, goals, machine(report)]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -123,7 +123,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--steps", type=positive, help=f"of training (default: {STEPS})")
     parser.add_argument("--threads", type=positive, default=2, help="default: 2")
     parser.add_argument("--out", type=Path, help="folder of the report (default: reports/distill_memory)")
-    parser.add_argument("--trial", action="store_true", help="in small, to see that it runs")
+    parser.add_argument("--trial", action="store_true", help="a small run that decides nothing")
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     given.rows = given.rows or (TRIAL_ROWS if given.trial else ROWS)
@@ -141,7 +141,7 @@ def _counts(text: str) -> tuple[int, ...]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and return 0 whatever goals are met; 1 where a process did not run."""
+    """Measure, and return 0 even if a goal is missed; 1 where a process did not run."""
     given = parse(arguments)
     if given.measure is not None:
         measure(given.measure, given.steps)
@@ -158,25 +158,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _all(given: argparse.Namespace, work: Path, store: Store[MemoryReport], console: Console) -> None:
-    """A process for each number of rows."""
+    """Run a process for each number of rows."""
     place = Place(given.threads, own_cores(given.threads))
     for rows in given.rows:
-        room = work / str(rows)
-        room.mkdir()
-        found = one_process(room, rows, given.steps, place, console)
-        shutil.rmtree(room)
-        store.update(peaks=in_place(store.report.peaks, found))
+        folder = work / str(rows)
+        folder.mkdir()
+        peak = one_process(folder, rows, given.steps, place, console)
+        shutil.rmtree(folder)
+        store.update(peaks=in_place(store.report.peaks, peak))
 
 
 def show(report: MemoryReport, console: Console) -> None:
-    """All processes, and the goals."""
+    """Print all processes and the goals."""
     console.table([cells(one) for one in report.peaks], COLUMNS)
     for verdict in report.verdicts:
         console.line(verdict)
 
 
 def command(given: argparse.Namespace) -> str:
-    """The options that matter, as they could be typed."""
+    """Return the command with its relevant options."""
     trial = ["--trial"] if given.trial else []
     rows = ",".join(map(str, given.rows))
     words = ["python -m benchmarks.distill_memory", *trial, f"--rows {rows} --steps {given.steps}"]
@@ -184,23 +184,23 @@ def command(given: argparse.Namespace) -> str:
 
 
 def one_process(work: Path, count: int, steps: int, place: Place, console: Console) -> Peak:
-    """Make the rows and let a fresh process distil on them."""
+    """Generate the rows and distil on them in a fresh process."""
     if not STATUS.is_file():
-        return Peak(rows=count, reason="not run: only Linux tells a process's peak")
-    console.note(f"making {count:,} rows …")
+        return Peak(rows=count, reason="not run: only Linux reports a process's peak")
+    console.note(f"generating {count:,} rows …")
     make_data(work, count)
     console.note(f"distilling on {count:,} rows …")
     start = time.monotonic()
     words = ["-m", "benchmarks.distill_memory", "--measure", str(work), "--steps", str(steps)]
     done = held([sys.executable, *words], work, place)
     if done.returncode:
-        return Peak(rows=count, reason=f"not run: {strip_paths(error_line(done.stderr)) or 'it said nothing'}")
+        return Peak(rows=count, reason=f"not run: {strip_paths(error_line(done.stderr)) or 'no error message'}")
     answer = json.loads((work / ANSWER).read_text(encoding="utf-8"))
     return Peak(rows=count, seconds=time.monotonic() - start, reason=None, **answer)
 
 
 def make_data(work: Path, count: int) -> None:
-    """Prepare ``count`` rows of words that are one piece each, a few more to select on, and the teacher's folder."""
+    """Prepare ``count`` rows of words that are one token each, a few more to select on, and the teacher's folder."""
     from compress.data.splits.prepare_splits import load_prepared, prepare_splits
     from compress.model_info import FolderInfo
     from compress.models.load_save import load_model, load_tokenizer, save_model
@@ -211,24 +211,24 @@ def make_data(work: Path, count: int) -> None:
     files = {"train": count, "select": 2 * BATCH, "test": 2 * BATCH}
     for role, many in files.items():
         with (work / f"{role}.jsonl").open("w", encoding="utf-8") as lines:
-            lines.writelines(json.dumps(row) + "\n" for row in made_up(words, many, role))
+            lines.writelines(json.dumps(row) + "\n" for row in generate_rows(words, many, role))
     (work / "data").mkdir()
     data = Data(**{role: str(work / f"{role}.jsonl") for role in files})
     prepare_splits(Task(name="memory", kind="classification", data=data, max_length=LENGTH), 0, work / "data")
     task = load_prepared(work / "data").info.task_info
-    told = FolderInfo(step="benchmark", made_by=f"compress {__version__}", task=task)
-    save_model(load_model(SOURCE, task), tokenizer, work / "teacher", told)
+    info = FolderInfo(step="benchmark", made_by=f"compress {__version__}", task=task)
+    save_model(load_model(SOURCE, task), tokenizer, work / "teacher", info)
 
 
-def made_up(words: Sequence[str], count: int, seed: str) -> Iterator[dict[str, str]]:
-    """Rows of which no two are alike; two of the pieces are [CLS] and [SEP]."""
-    chance = random.Random(seed)
+def generate_rows(words: Sequence[str], count: int, seed: str) -> Iterator[dict[str, str]]:
+    """Yield random rows; two of the tokens are [CLS] and [SEP]."""
+    rng = random.Random(seed)
     for number in range(count):
-        yield {"text": " ".join(chance.choices(words, k=LENGTH - 2)), "label": ("no", "yes")[number % 2]}
+        yield {"text": " ".join(rng.choices(words, k=LENGTH - 2)), "label": ("no", "yes")[number % 2]}
 
 
 def measure(work: Path, steps: int) -> None:
-    """In a process of its own: distil, and write down the most memory that it took."""
+    """Distil in this process, and write its peak memory to a file."""
     from compress.recipe.training_schema import Distill, Student
     from compress.train.distill import distill
 
@@ -242,21 +242,21 @@ def measure(work: Path, steps: int) -> None:
 
 
 class Watch(threading.Thread):
-    """Looks ten times a second at how much of this process's memory is no mapped file."""
+    """Samples this process's memory without mapped files ten times a second."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.most = 0
 
     def run(self) -> None:
-        """Until the process ends."""
+        """Sample until the process ends."""
         while True:
             self.most = max(self.most, status("RssAnon"))
             time.sleep(0.1)
 
 
 def status(key: str) -> int:
-    """A figure of this process, in bytes."""
+    """Return a value of the process's status file, in bytes."""
     lines = STATUS.read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{key}:"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 from benchmarks.distill_throughput.race_results import Lane, Race, Ratio, ThroughputReport
-from benchmarks.markdown_page import machine, made, table
+from benchmarks.markdown_page import machine, origin, table
 
 LANES = ("contestant", "examples a second", "rounds", "score")
 RATIOS = ("against", "goal", "ratio", "rounds", "verdict")
@@ -37,7 +37,7 @@ def page(report: ThroughputReport) -> str:
 def head(report: ThroughputReport) -> str:
     """How it was made and on what."""
     threads = f"{report.threads} thread{'s' if report.threads > 1 else ''}"
-    lines = [made(report), f"Rows: {report.data or 'not read'}. Batch {report.batch}, {threads}, on the CPU."]
+    lines = [origin(report), f"Rows: {report.data or 'not read'}. Batch {report.batch}, {threads}, on the CPU."]
     if report.teacher_score is not None and report.start_score is not None:
         lines.append(
             f"On dev ({report.metric}) the teacher has {report.teacher_score:.4f}, and the student before it learns "

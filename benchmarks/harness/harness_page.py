@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.harness.harness_results import HarnessReport, Pairing, Row, Turn
-from benchmarks.markdown_page import cell, machine, made, table
+from benchmarks.markdown_page import cell, machine, origin, table
 
 COLUMNS = ("what", "goal", "found", "passed")
 TURN = ("turn", "harness, ms", "tool, ms", "ratio")
@@ -27,7 +27,7 @@ def page(report: HarnessReport) -> str:
 
 def _head(report: HarnessReport) -> str:
     return (
-        f"{made(report)}\n\n"
+        f"{origin(report)}\n\n"
         f"Model: {report.model or 'not made'}. Batch {report.batch}, {report.length} word pieces, "
         f"{report.threads} thread{'s' if report.threads > 1 else ''}."
     )

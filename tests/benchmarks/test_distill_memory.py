@@ -37,9 +37,9 @@ def test_the_command_line(capsys):
     assert "32 rows or more" in capsys.readouterr().err
 
 
-def test_rows_are_made_up_the_same_each_time():
-    rows = list(memory.made_up(["one", "two"], 3, "train"))
-    assert rows == list(memory.made_up(["one", "two"], 3, "train"))
+def test_generated_rows_are_reproducible():
+    rows = list(memory.generate_rows(["one", "two"], 3, "train"))
+    assert rows == list(memory.generate_rows(["one", "two"], 3, "train"))
     assert [len(row["text"].split()) for row in rows] == [126, 126, 126]
     assert {row["label"] for row in rows} == {"no", "yes"}
 

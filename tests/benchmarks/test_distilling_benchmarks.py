@@ -55,7 +55,7 @@ def test_the_first_epoch_of_a_turn_and_the_second_are_told_apart(monkeypatch):
 
 
 def test_differences_are_the_largest_of_all_batches():
-    seen = cache_difference.Seen([(2.0, 2.0, 2.5), (4.0, 3.0, 4.0)])
+    seen = cache_difference.BatchLosses([(2.0, 2.0, 2.5), (4.0, 3.0, 4.0)])
     assert seen.cells() == ("3", "1.0e+00", "2.5e-01", "2.5e-01", "1.00")
 
 

@@ -33,7 +33,7 @@ def test_failing_rows_stay_in_the_table(row):
 def test_what_was_not_run_is_told(row):
     text = page(make(row))
     assert "| one thing | holds | - | not decided: not run |" in text
-    assert "did not come to its end" in text
+    assert "did not finish" in text
 
 
 def test_turns_and_sessions_stand_behind_the_table(row, session):
@@ -53,7 +53,7 @@ def test_the_machine_is_told(row):
     assert "- processor: A \\| processor" in text
     assert "- load before: 0.25" in text
     assert "- load after: 0.50" in text
-    assert "- governor: not told" in text
+    assert "- governor: unknown" in text
 
 
 def test_a_trial_says_that_it_means_nothing(row):

@@ -31,7 +31,7 @@ def test_every_finding_is_written(store, tmp_path):
     store.update(races=in_place(store.report.races, race.with_lane(Lane(key="ours", about="us", speeds=(25.0,)))))
     kept = json.loads((tmp_path / "out" / "report.json").read_text())
     assert kept["races"][0]["lanes"][0]["speeds"] == [25.0]
-    assert "did not come to its end" in (tmp_path / "out" / "report.md").read_text()
+    assert "did not finish" in (tmp_path / "out" / "report.md").read_text()
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.json", "report.md"]
 
 
