@@ -1,9 +1,9 @@
 """`python -m benchmarks.cache_difference`: losses from cached teacher outputs against those of a fresh pass.
 
 A teacher's own layers 1, 3 and 5 (of six) make a student, without dropout, for two epochs: the first caches
-the teacher's outputs; in the second, with other batches, each loss is computed from the cache and from a fresh pass. Reported is the
-largest difference of a batch's loss, absolute and relative, and for comparison that of a fresh pass of both models with
-16 more tokens of padding.
+the teacher's outputs; in the second, with other batches, each loss is computed from the cache and from a fresh pass.
+Reported is the largest difference of a batch's loss, absolute and relative, and for comparison that of a fresh pass of
+both models with 16 more tokens of padding.
 """
 
 from __future__ import annotations

@@ -64,14 +64,14 @@ def test_means_come_with_their_spread():
     assert student_starts.told([0.5]) == "50.0 %"
 
 
-def test_what_was_kept_is_what_a_fresh_pass_says(films, capsys):
+def test_cached_outputs_give_the_losses_of_a_fresh_pass(films, capsys):
     assert cache_difference.main(["--teacher", films, "--trial", "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert {(row["precision"], row["loss"]) for row in rows} == {
         (precision, loss) for precision in ("fp32", "bf16") for loss in cache_difference.LOSSES
     }
     layers = [row for row in rows if row["precision"] == "fp32" and row["loss"] != "soft_label"]
-    assert all(float(row["as a part"]) < 1e-4 for row in layers)
+    assert all(float(row["relative"]) < 1e-4 for row in layers)
 
 
 def test_a_teacher_of_another_task_is_refused(films, tiny_model, tiny_folder, capsys):
@@ -81,7 +81,7 @@ def test_a_teacher_of_another_task_is_refused(films, tiny_model, tiny_folder, ca
 
 
 @pytest.mark.slow
-def test_students_start_in_every_way(films, capsys):
+def test_every_initialisation_is_scored(films, capsys):
     assert student_starts.main(["--teacher", films, "--trial", "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["start"] for row in rows] == [start.name for start in student_starts.starts(32)]
@@ -96,7 +96,7 @@ def test_the_cache_is_timed(capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not relation_memory.PEAK_IS_NOW.is_file(), reason="only Linux tells a process's peak")
+@pytest.mark.skipif(not relation_memory.PEAK_IS_NOW.is_file(), reason="only Linux reports a process's peak")
 def test_maps_at_once_take_more_memory(capsys):
     assert relation_memory.main(["--trial", "--format", "json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
