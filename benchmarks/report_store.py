@@ -1,7 +1,7 @@
-"""What benchmarks share that publish what they find: a report that is saved while it grows, and a main around the work.
+"""Shared by benchmarks that publish a report: a report saved after every result, and a main function.
 
-Nothing that was found is lost: the report is written anew with every finding, so a run that is killed leaves a whole
-one. Its `about` tells it apart from the report of a run of the pipeline, which stands in the same folder of reports.
+The report is rewritten with every result, so a killed run leaves a complete file. Its `about` distinguishes it from the
+report of a pipeline run in the same folder of reports.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from compress.measure.result_base import ResultModel
 
 
 class Report(ResultModel):
-    """How it was made and where it ran; each benchmark adds its findings."""
+    """How it was created and where it ran; each benchmark adds its results."""
 
     schema_version: Literal[1] = 1
     about: str
     begun_at: str
     made_by: str
     command: str | None = None
-    """How to do the same again."""
+    """The command to repeat it."""
     trial: bool = False
     """Far too short to decide anything."""
     surroundings: MachineSnapshot | None = None
     load_after: float | None = None
-    """Load of the last minute when the run ended; the one before it began stands in the surroundings."""
+    """Load of the last minute when the run ended; the one before it began is in the surroundings."""
     seconds: float | None = None
-    """None where the run did not come to its end."""
+    """None where the run did not finish."""
 
     @property
     def failed(self) -> bool:
@@ -48,7 +48,7 @@ class Report(ResultModel):
 
 
 class Keyed(Protocol):
-    """A finding with a name of its own."""
+    """A result with a unique name."""
 
     @property
     def key(self) -> str:
@@ -61,7 +61,7 @@ K = TypeVar("K", bound=Keyed)
 
 
 class Store(Generic[R]):
-    """A report on disk, written anew whenever something was found; without a folder it is kept in memory alone."""
+    """A report on disk, rewritten with every result; without a folder it stays in memory."""
 
     def __init__(self, report: R, folder: Path | None, page: Callable[[R], str]) -> None:
         self.report = report
@@ -84,19 +84,19 @@ class Store(Generic[R]):
 
 
 def _write(path: Path, text: str) -> None:
-    """Aside and renamed into place, so that a kill leaves the old or the new one."""
+    """Write a temporary file and rename it, so that a kill leaves the old or the new one."""
     aside = path.with_name(f".{path.name}.new")
     aside.write_text(text, encoding="utf-8")
     aside.replace(path)
 
 
 def in_place(findings: Iterable[K], one: K) -> tuple[K, ...]:
-    """The findings with this one in the place of the one with its key."""
+    """Return the results with the one of this key replaced."""
     return tuple(one if each.key == one.key else each for each in findings)
 
 
 def beginning(command: str | None, trial: bool) -> dict[str, Any]:
-    """What a report says before anything was found."""
+    """Return the fields of a report without results."""
     made_by = f"compress {__version__}"
     return {
         "begun_at": now(),
@@ -115,7 +115,7 @@ def now() -> str:
 def carry_out(
     store: Store[R], console: Console, work: Callable[[Path], None], show: Callable[[R, Console], None]
 ) -> int:
-    """Do the work in a folder that goes away, and show what was found, however it ends.
+    """Do the work in a temporary folder, and show the results, even after an error.
 
     Returns 0, 1 where the report says that something failed, 130 where it was interrupted.
     """
@@ -127,7 +127,7 @@ def carry_out(
         console.error(error)
         return error.exit_code
     except KeyboardInterrupt:
-        console.warn("interrupted; what was found so far is kept.")
+        console.warn("interrupted; the results so far are stored.")
         return 130
     finally:
         show(store.report, console)
@@ -143,16 +143,16 @@ def positive(text: str) -> int:
 
 
 def chosen(parser: argparse.ArgumentParser, option: str, text: str, known: Sequence[str]) -> tuple[str, ...]:
-    """An option that names some of what there is, with commas between."""
+    """Parse a comma-separated list of known names."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     unknown = [name for name in names if name not in known]
     if unknown:
-        parser.error(f"{option}: there is no '{unknown[0]}'; expected some of {', '.join(known)}")
+        parser.error(f"{option}: unknown name '{unknown[0]}'; expected one or more of {', '.join(known)}")
     return names
 
 
 def run(main: Callable[[], int]) -> None:
-    """Be the program: nothing is looked for on the hub, and a stop cleans up like Ctrl-C."""
+    """Run as a program: offline, and SIGTERM cleans up like Ctrl-C."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

@@ -34,7 +34,7 @@ from compress.train.evaluate import predict_function
 
 TEST, TRIAL_TEST = 2000, 64
 RATE = 1e-4
-COLUMNS = ("start", "score before", "as the teacher", "score after", "as the teacher, after", "of the teacher's")
+COLUMNS = ("start", "score before", "agreement with the teacher", "score after", "agreement after", "of the teacher's")
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Start:
 
     name: str
     student: dict[str, Any]
-    """Beside half of the layers."""
+    """In addition to half of the layers."""
     rate: float = RATE
 
 
 class Known(NamedTuple):
-    """What a model knows: its score, and how often it decides as the teacher does."""
+    """A model's score, and how often its predictions agree with the teacher's."""
 
     score: float
     alike: float
@@ -85,7 +85,7 @@ def judge_of(task_data: RealTask, teacher: PreTrainedModel, most: int) -> tuple[
 def both(
     start: Start, task_data: RealTask, teacher: PreTrainedModel, judge: Judge, seed: int, given: Any
 ) -> list[Known]:
-    """What one student knows before and after."""
+    """Return one student's results before and after training."""
     rows, task = task_data.first("train", given.rows), task_data.task
     student = Student(layers=0.5, **start.student)
     importance = importance_for_student(student, teacher, rows, task, TextTokenizer.load(task_data.teacher), seed)
@@ -99,13 +99,13 @@ def both(
 
 def line(start: Start, found: Sequence[Sequence[Known]], teacher: float) -> dict[str, str]:
     """A start's row of the table."""
-    cells = [told(values) for known in zip(*found, strict=True) for values in zip(*known, strict=True)]
+    cells = [format_range(values) for known in zip(*found, strict=True) for values in zip(*known, strict=True)]
     share = statistics.fmean(after.score for _, after in found) / teacher
     return dict(zip(COLUMNS, (start.name, *cells, f"{share:.3f}"), strict=True))
 
 
-def told(values: Sequence[float]) -> str:
-    """The mean, and from where to where where they differ."""
+def format_range(values: Sequence[float]) -> str:
+    """Return the mean, and the lowest and highest where they differ."""
     mean, low, high = (f"{100 * value:.1f}" for value in (statistics.fmean(values), min(values), max(values)))
     return f"{mean} %" if low == high else f"{mean} % ({low} to {high})"
 
@@ -115,8 +115,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parse(arguments)
     console = Console(given.format)
     try:
-        with tempfile.TemporaryDirectory(prefix="compress-starts-") as room:
-            task_data = RealTask(Path(room), console, given.rows, trial=given.trial, teacher=given.teacher)
+        with tempfile.TemporaryDirectory(prefix="compress-starts-") as work:
+            task_data = RealTask(Path(work), console, given.rows, trial=given.trial, teacher=given.teacher)
             teacher = load(task_data.teacher)
             judge, score = judge_of(task_data, teacher, TRIAL_TEST if given.trial else TEST)
             console.note(f"{task_data.source}, {task_data.task.metric} on test; the teacher has {100 * score:.1f} %")
@@ -140,9 +140,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--batch", type=positive, default=16, help="rows of an update (default: 16)")
     parser.add_argument("--rows", type=positive, help="to learn from (default: 1500)")
     parser.add_argument("--seeds", type=positive, help="students of each start (default: 3)")
-    parser.add_argument(
-        "--trial", action="store_true", help="in small: shows that it predict_function, decides nothing"
-    )
+    parser.add_argument("--trial", action="store_true", help="a small run that decides nothing")
     parser.add_argument("--format", choices=("human", "json", "quiet"), default="human")
     given = parser.parse_args(arguments)
     given.updates = given.updates or (2 if given.trial else 120)

@@ -1,5 +1,5 @@
-"""How fast is our distillation beside TextBrewer, torchdistill and a plain loop that does the same job?
+"""Speed of distillation compared with TextBrewer, torchdistill and a plain loop doing the same job.
 
 `python -m benchmarks.distill_throughput` prints the tables and writes report.json and report.md; benchmarks/README.md
-tells what each contestant does and how it was made comparable.
+describes each contestant and how they were made comparable.
 """

@@ -21,7 +21,7 @@ ROWS, TRIAL_ROWS, ROUNDS = 1920, 96, 3
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.distill_throughput", description="Distillation beside other tools."
+        prog="python -m benchmarks.distill_throughput", description="Speed of distillation compared with other tools."
     )
     parser.add_argument("--only", default=",".join(CONTESTANTS), help="contestants (default: %(default)s)")
     parser.add_argument("--races", default=",".join(CASES), help="races (default: %(default)s)")
@@ -70,21 +70,21 @@ def _race(given: argparse.Namespace, work: Path, store: Store[ThroughputReport],
         student = workshop.student(workshop.teacher, PAIRS)
         store.update(teacher_score=workshop.score(workshop.teacher), start_score=workshop.score(student))
     for before in store.report.races:
-        for found in race(CASES[before.key], before, setting):
-            store.update(races=in_place(store.report.races, found))
-            told = ", ".join(f"{lane.key} {lane.speeds[-1]:.0f}" for lane in found.lanes if lane.speeds)
+        for updated in race(CASES[before.key], before, setting):
+            store.update(races=in_place(store.report.races, updated))
+            speeds = ", ".join(f"{lane.key} {lane.speeds[-1]:.0f}" for lane in updated.lanes if lane.speeds)
             minutes = store.seconds / 60.0
-            console.note(f"[{minutes:4.1f} min] {found.title}: {told or 'nobody yet'} (examples a second)")
+            console.note(f"[{minutes:4.1f} min] {updated.title}: {speeds or 'none yet'} (examples a second)")
 
 
 def show(report: ThroughputReport, console: Console) -> None:
     """The tables of all races."""
-    for found in report.races:
-        if found.reason is not None:
-            console.note(f"{found.title}: {found.reason}")
+    for one in report.races:
+        if one.reason is not None:
+            console.note(f"{one.title}: {one.reason}")
             continue
-        console.table([lane_cells(lane) for lane in found.lanes], LANES, found.title)
-        console.table([ratio_cells(ratio) for ratio in found.ratios], RATIOS)
+        console.table([lane_cells(lane) for lane in one.lanes], LANES, one.title)
+        console.table([ratio_cells(ratio) for ratio in one.ratios], RATIOS)
 
 
 def command(given: argparse.Namespace) -> str:

@@ -1,4 +1,4 @@
-"""The contestants, and how each is run: in a process of its own, on the same cores, with the same threads."""
+"""The contestants, and how each is run: in a separate process, on the same cores, with the same threads."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ PATIENCE = 3600.0
 
 
 class Failed(Exception):
-    """A contestant gave no answer; the message says why."""
+    """A contestant gave no result; the message says why."""
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """Somebody who distils."""
+    """A tool that distils."""
 
     name: str
     about: str
     module: str
     environment: Environment | None = None
-    """None: ours, in which this runs."""
+    """None: the current environment."""
 
     @property
     def python(self) -> str:
@@ -60,11 +60,11 @@ class Place:
 
     threads: int
     cores: tuple[int, ...] | None
-    """None where the system has no say in it."""
+    """None where the system cannot pin processes."""
 
 
 def run(contestant: Contestant, job: Job, place: Place) -> dict[str, Any]:
-    """Have it do the job; its answer tells timed rows, seconds and precision."""
+    """Run the contestant; return its timed rows, seconds and precision."""
     job.output.mkdir(parents=True)
     command = [contestant.python, "-m", f"benchmarks.distill_throughput.{contestant.module}", str(job.write())]
     try:
@@ -73,12 +73,12 @@ def run(contestant: Contestant, job: Job, place: Place) -> dict[str, Any]:
         raise Failed(f"{contestant.name} was not done in {PATIENCE:.0f} s") from error
     answer = job.output / ANSWER
     if done.returncode or not answer.is_file():
-        said = strip_paths(error_line(done.stderr or done.stdout)) or "it said nothing"
+        said = strip_paths(error_line(done.stderr or done.stdout)) or "no error message"
         raise Failed(f"{contestant.name} ended with {done.returncode}: {said}")
-    told: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
-    if not told["rows"]:
+    result: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+    if not result["rows"]:
         raise Failed(f"{contestant.name} trained on no row while the clock ran")
-    return told
+    return result
 
 
 def held(command: Sequence[str], work: Path, place: Place) -> subprocess.CompletedProcess[str]:

@@ -37,8 +37,8 @@ class Environment:
     @property
     def folder(self) -> Path:
         """Where it lies: another one for other pins and other Pythons."""
-        told = " ".join([sys.version, *self.pins, *self.alone])
-        return cache_folder() / "benchmarks" / f"{self.name}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
+        key = " ".join([sys.version, *self.pins, *self.alone])
+        return cache_folder() / "benchmarks" / f"{self.name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
 
     @property
     def python(self) -> Path:

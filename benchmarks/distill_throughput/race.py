@@ -43,8 +43,8 @@ def planned(case: race_cases.Case, only: tuple[str, ...], asked: int, batch: int
 
 def about(lane: race_cases.Lane) -> str:
     """What a reader should know of a lane."""
-    told = lane.contestant.about
-    return told if lane.key == lane.contestant.name else f"{told}, teacher {lane.key}"
+    about = lane.contestant.about
+    return about if lane.key == lane.contestant.name else f"{about}, teacher {lane.key}"
 
 
 def race(case: race_cases.Case, found: race_results.Race, setting: Setting) -> Iterator[race_results.Race]:
@@ -85,16 +85,16 @@ def job_of(case: race_cases.Case, lane: str, number: int, material: Material, se
 def turn(
     lane: race_results.Lane, given: race_cases.Lane, job: Job, setting: Setting, scored: bool
 ) -> race_results.Lane:
-    """One contestant runs once; what it found is added to its lane, or why it did not."""
+    """Run one contestant once; return its lane with the result, or with the reason why there is none."""
     try:
         install(given.contestant)
-        told = run(given.contestant, job, setting.place)
+        result = run(given.contestant, job, setting.place)
     except (Failed, NotInstalled) as error:
         return lane.model_copy(update={"reason": f"not run: {error}"})
     score = setting.workshop.score(job.student, job.output / STUDENT) if scored else lane.score
     setting.workshop.forget(job.output)
-    speeds = (*lane.speeds, told["rows"] / told["seconds"])
-    return lane.model_copy(update={"speeds": speeds, "precision": told["precision"], "score": score})
+    speeds = (*lane.speeds, result["rows"] / result["seconds"])
+    return lane.model_copy(update={"speeds": speeds, "precision": result["precision"], "score": score})
 
 
 def install(contestant: Contestant) -> None:

@@ -30,7 +30,7 @@ class Case:
     goals: Mapping[str, float]
     """How many times as fast as each other lane the first one should be."""
     share: float = 1.0
-    """Of the rows that were asked for: slow cases take fewer."""
+    """Share of the requested rows: slow cases take fewer."""
     epochs: int = 1
     """Of which the last is timed."""
     scored: bool = False
@@ -42,7 +42,7 @@ class Case:
         """Why it cannot be measured; None where it can."""
         if self.needs is None or find_spec(self.needs) is not None:
             return None
-        return f"not measured: {self.needs} is not there yet"
+        return f"not measured: {self.needs} does not exist yet"
 
     def rows(self, asked: int, batch: int) -> int:
         """A multiple of the batch, and two batches at least."""
@@ -63,7 +63,7 @@ CASES = {
         ),
         Case(
             "full",
-            "Every row has 128 pieces: batching by length cannot help",
+            "Every row has 128 tokens: batching by length cannot help",
             "full",
             EVERYBODY,
             {"textbrewer": 2.0, "torchdistill": 2.0, "plain": 2.0},

@@ -49,7 +49,7 @@ class Material:
 
 
 class Workshop(RealTask):
-    """Makes what a race needs when it is first asked for, in a folder that goes away."""
+    """Creates the inputs of a race when first needed, in a temporary folder."""
 
     def __init__(self, work: Path, console: Console, rows: int, *, trial: bool) -> None:
         """``rows`` are the most that a race takes."""
@@ -77,7 +77,7 @@ class Workshop(RealTask):
         return self._save(model, self.work / "base")
 
     def student(self, teacher: Path, pairs: Sequence[tuple[int, int]]) -> Path:
-        """Made of the teacher's layers that it will follow."""
+        """A student built from the teacher layers that it is compared with."""
         folder = self.work / f"student-of-{teacher.name}"
         if folder.is_dir():
             return folder
@@ -85,14 +85,14 @@ class Workshop(RealTask):
         return self._save(build_student(load(teacher), Student(layers=layers), self.task), folder)
 
     def _save(self, model: PreTrainedModel, folder: Path) -> Path:
-        told = FolderInfo(
+        info = FolderInfo(
             step="benchmark",
             made_by=f"compress {__version__}",
             task=self.task,
             shape=shape_of(model),
             inputs=family_of(model).inputs,
         )
-        save_model(model, load_tokenizer(SOURCE), folder, told)
+        save_model(model, load_tokenizer(SOURCE), folder, info)
         return folder
 
     def _write(self, path: Path, rows: Sequence[Row], tokens: TextTokenizer) -> float:
@@ -105,7 +105,7 @@ class Workshop(RealTask):
         return float(np.mean(encoded.lengths))
 
     def score(self, folder: Path, trained: Path | None = None) -> float:
-        """By our own scorer, on the whole of test: a folder's model, with other weights where they are given."""
+        """Return a model's score on all of test by compress's scorer, with ``trained`` weights where given."""
         model = load(folder)
         if trained is not None:
             load_weights(model, load_file(trained))
@@ -116,12 +116,12 @@ class Workshop(RealTask):
         return make_evaluator(self.roles.rows("test"), self.task, TextTokenizer.load(self.teacher))
 
     def forget(self, folder: Path) -> None:
-        """Remove what a contestant left."""
+        """Remove a contestant's files."""
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def filled(rows: Sequence[Row], tokens: TextTokenizer, length: int = LENGTH) -> Iterator[Row]:
-    """As many rows, each going on with the texts of those behind it until it fills ``length`` pieces."""
+    """Yield as many rows, each joined with the texts after it until it has ``length`` tokens."""
     for place, row in enumerate(rows):
         yield {**row, "text": _filled(_texts_from(rows, place), tokens, length)}
 

@@ -20,15 +20,15 @@ class Job:
     """One distillation, the same for all."""
 
     teacher: Path
-    """A model folder, and the tokenizer beside it."""
+    """A model folder with its tokenizer."""
     student: Path
-    """A model folder: the student before it has learnt anything."""
+    """A model folder: the student before training."""
     rows: Path
     """A line of JSON each: our canonical `row`, and what others take: its `input_ids` and `label`."""
     output: Path
-    """A folder of the contestant's own, for the answer and the trained student."""
+    """A folder for the contestant's result and the trained student."""
     pairs: tuple[tuple[int, int], ...]
-    """Student layer and the teacher layer that it follows, both from 0."""
+    """Student layer and the teacher layer that it is compared with, both from 0."""
     count: int
     """Rows an epoch, a multiple of the batch."""
     batch: int = 32
@@ -40,7 +40,7 @@ class Job:
     temperature: float = 4.0
     seed: int = 0
     cache: bool = False
-    """Whether ours keeps the teacher's outputs between epochs."""
+    """Whether compress caches the teacher's outputs between epochs."""
 
     @property
     def updates(self) -> int:
@@ -48,14 +48,14 @@ class Job:
         return self.epochs * self.count // self.batch
 
     def write(self) -> Path:
-        """Put it where the contestant finds it."""
+        """Write the job for the contestant."""
         path = self.output / JOB
         path.write_text(json.dumps(asdict(self), default=str), encoding="utf-8")
         return path
 
     @classmethod
     def read(cls, path: Path) -> Job:
-        """What `write` wrote."""
+        """Read a job that `write` wrote."""
         values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         folders = {name: Path(values[name]) for name in ("teacher", "student", "rows", "output")}
         return cls(**{**values, **folders, "pairs": tuple((ours, theirs) for ours, theirs in values["pairs"])})
@@ -88,7 +88,7 @@ class Clock:
 
 
 def take_part(distil: Callable[[Job, Clock], str]) -> None:
-    """Run a contestant on the job that the command line names, and write its answer.
+    """Run a contestant on the job that the command line names, and write its result.
 
     ``distil`` trains and saves the student, and returns the precision in which it did.
     """

@@ -46,7 +46,7 @@ class Ratio(ResultModel):
 
 
 class Race(ResultModel):
-    """One job and how everybody did."""
+    """One job and the results of all contestants."""
 
     key: str
     title: str
@@ -74,12 +74,12 @@ class Race(ResultModel):
         )
 
     def with_lane(self, lane: Lane) -> Race:
-        """The race with this lane in the place of the one with its key."""
+        """Return the race with the lane of this key replaced."""
         return self.model_copy(update={"lanes": in_place(self.lanes, lane)})
 
     @property
     def failed(self) -> bool:
-        """Whether somebody who should have run did not."""
+        """Whether a contestant that should have run did not."""
         return any(lane.reason is not None for lane in self.lanes)
 
 
@@ -93,11 +93,11 @@ class ThroughputReport(Report):
     threads: int
     teacher_score: float | None = None
     start_score: float | None = None
-    """Of the student before it learns."""
+    """Of the student before training."""
     metric: str | None = None
     races: tuple[Race, ...]
 
     @property
     def failed(self) -> bool:
-        """Whether somebody did not run; a goal that is missed is no failure."""
+        """Whether a contestant did not run; a missed goal is no failure."""
         return any(race.failed for race in self.races)

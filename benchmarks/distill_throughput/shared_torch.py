@@ -34,7 +34,7 @@ def examples(job: Job, length: int | None = None) -> list[Batch]:
 
 
 def example(pieces: Sequence[int], label: int, length: int) -> Batch:
-    """One row, padded with zeros (the piece [PAD] of BERT's vocabulary)."""
+    """One row, padded with zeros (the token [PAD] of BERT's vocabulary)."""
     missing = length - len(pieces)
     return {
         "input_ids": torch.tensor([*pieces, *[0] * missing]),
@@ -56,7 +56,7 @@ def _padded(value: Tensor, length: int) -> Tensor:
 
 
 def soft_label(ours: Tensor, theirs: Tensor, temperature: float) -> Tensor:
-    """``T² KL`` of the softened answers (rows, classes), as a mean over rows."""
+    """``T² KL`` of the softened logits (rows, classes), as a mean over rows."""
     given = (ours / temperature).log_softmax(dim=-1)
     wanted = (theirs / temperature).softmax(dim=-1)
     return temperature**2 * F.kl_div(given, wanted, reduction="batchmean")
@@ -78,6 +78,6 @@ def _over_tokens(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def keep(student: nn.Module, job: Job) -> None:
-    """Leave the trained weights where they are scored."""
+    """Save the trained weights for scoring."""
     tensors = {name: tensor.contiguous().clone() for name, tensor in student.state_dict().items()}
     save_file(tensors, job.output / STUDENT)

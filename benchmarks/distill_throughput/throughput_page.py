@@ -14,11 +14,11 @@ NUMBERS = frozenset({"examples a second", "score", "goal", "ratio"})
 
 def lane_cells(lane: Lane) -> dict[str, str]:
     """A contestant's line: the median over rounds, and the slowest and fastest."""
-    told = lane.about + (f" ({lane.precision})" if lane.precision else "")
+    about = lane.about + (f" ({lane.precision})" if lane.precision else "")
     speed = f"{median(lane.speeds):.1f}" if lane.speeds else "-"
     rounds = lane.reason or (f"{min(lane.speeds):.1f} to {max(lane.speeds):.1f}" if lane.speeds else "not run")
     score = "-" if lane.score is None else f"{lane.score:.4f}"
-    return dict(zip(LANES, (f"{lane.key}: {told}", speed, rounds, score), strict=True))
+    return dict(zip(LANES, (f"{lane.key}: {about}", speed, rounds, score), strict=True))
 
 
 def ratio_cells(ratio: Ratio) -> dict[str, str]:
@@ -29,7 +29,7 @@ def ratio_cells(ratio: Ratio) -> dict[str, str]:
 
 
 def page(report: ThroughputReport) -> str:
-    """The whole page in Markdown."""
+    """Return the page in Markdown."""
     blocks = ["# How fast is distillation?", head(report), *map(race_block, report.races), machine(report)]
     return "\n\n".join(blocks) + "\n"
 
@@ -50,7 +50,7 @@ def race_block(race: Race) -> str:
     """One race."""
     if race.reason is not None:
         return f"## {race.title}\n\n{race.reason}"
-    pieces = "" if race.pieces is None else f", {race.pieces:.1f} pieces each on average"
+    pieces = "" if race.pieces is None else f", {race.pieces:.1f} tokens each on average"
     epochs = "" if race.epochs == 1 else f", {race.epochs} epochs, of which the last is timed"
     blocks = [
         f"## {race.title}",

@@ -61,7 +61,7 @@ def distil(job: Job, clock: Clock) -> str:
 
 def settings_of(job: Job) -> Distill:
     """The job as a recipe says it; what it does not say is our default."""
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         "epochs": job.epochs,
         "batch_size": job.batch,
         "learning_rate": job.rate,
@@ -70,7 +70,7 @@ def settings_of(job: Job) -> Distill:
         "hard_label": 0.0,
         "layer_map": job.pairs,
     }
-    return Distill.model_validate(told if job.cache else {**told, "cache": False})
+    return Distill.model_validate(values if job.cache else {**values, "cache": False})
 
 
 if __name__ == "__main__":

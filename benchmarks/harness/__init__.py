@@ -1,5 +1,5 @@
-"""Is the measuring harness right? It is held against other people's tools and against itself.
+"""Checks of the timing harness against other tools and against itself.
 
-`python -m benchmarks.harness` prints the table and writes reports/harness/; README.md beside this folder tells what
-each row means and how the tools were made comparable.
+`python -m benchmarks.harness` prints the table and writes reports/harness/; benchmarks/README.md describes
+each row and how the tools were made comparable.
 """

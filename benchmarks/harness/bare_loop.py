@@ -1,6 +1,6 @@
-"""A bare loop around `session.run`, as anybody would write it: median milliseconds of a call as one line of JSON.
+"""A bare loop around `session.run`, without the harness: median milliseconds of a call as one line of JSON.
 
-A program of its own that knows nothing of the harness:
+A separate program that imports nothing of the harness:
 `python bare_loop.py model.onnx THREADS CALLS name=input.npy ...`
 """
 

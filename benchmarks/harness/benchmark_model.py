@@ -17,7 +17,7 @@ TEACHER = "minilm-l6"
 TASK = TaskInfo(
     name="harness", kind="classification", text=("text",), labels=("no", "yes"), metric="accuracy", max_length=128
 )
-"""With a head the answers are two numbers: tools that keep all answers are not slowed by keeping them."""
+"""With a head the outputs are two numbers: tools that store all outputs are not slowed down."""
 PRECISIONS = ("fp32", "int8")
 
 
@@ -36,7 +36,7 @@ class Files:
 
 
 def make_files(work: Path, batch: int, length: int) -> Files:
-    """Make everything in ``work``. Nothing comes from the hub."""
+    """Create all files in ``work``, without the hub."""
     from compress.export import export_from_model
     from compress.models.load_save import load_model, load_tokenizer
     from compress.quantize import quantize_folder
@@ -63,7 +63,7 @@ def make_files(work: Path, batch: int, length: int) -> Files:
 def _bare(exported: Path, folder: Path) -> Path:
     """The graph alone: without compress.json the harness opens it without settings too, as the other tools do."""
     folder.mkdir()
-    shutil.copyfile(exported / "config.json", folder / "config.json")  # tells the harness the vocabulary
+    shutil.copyfile(exported / "config.json", folder / "config.json")  # has the size of the vocabulary
     return Path(shutil.copyfile(exported / "model.onnx", folder / "model.onnx"))
 
 

@@ -1,4 +1,4 @@
-"""The report as a page: the table first, then every turn and session behind it."""
+"""The report as a page: the table first, then every turn and session."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from benchmarks.markdown_page import cell, machine, origin, table
 
 COLUMNS = ("what", "goal", "found", "passed")
 TURN = ("turn", "harness, ms", "tool, ms", "ratio")
-SESSION = ("session", "p50, ms", "ratio", "others' load", "took", "told")
+SESSION = ("session", "p50, ms", "ratio", "others' load", "took", "messages")
 
 
 def page(report: HarnessReport) -> str:
-    """The whole page in Markdown."""
+    """Return the page in Markdown."""
     blocks = [
         "# Is the measuring harness right?",
         _head(report),
@@ -28,7 +28,7 @@ def page(report: HarnessReport) -> str:
 def _head(report: HarnessReport) -> str:
     return (
         f"{origin(report)}\n\n"
-        f"Model: {report.model or 'not made'}. Batch {report.batch}, {report.length} word pieces, "
+        f"Model: {report.model or 'none'}. Batch {report.batch}, {report.length} tokens, "
         f"{report.threads} thread{'s' if report.threads > 1 else ''}."
     )
 
@@ -41,16 +41,16 @@ def cells(row: Row) -> dict[str, str | None]:
 
 def _legend() -> str:
     return (
-        "Beside other tools `found` gives the medians over all turns, and the median over turns of the harness's time "
+        "For other tools `found` gives the medians over all turns, and the median over turns of the harness's time "
         "over the tool's in the same turn. Rows that fail stay. How the tools were made comparable, and what each "
         "includes in its times, is described in benchmarks/README.md."
     )
 
 
 def _details(row: Row) -> str:
-    told = [f"`{value}`" for value in row.setup.values()]
-    found = _turns(row.turns) if row.turns else _sessions(row.sessions)
-    return "\n\n".join([f"<details><summary>{cell(row.what)}</summary>", *told, found, "</details>"])
+    setup = [f"`{value}`" for value in row.setup.values()]
+    results = _turns(row.turns) if row.turns else _sessions(row.sessions)
+    return "\n\n".join([f"<details><summary>{cell(row.what)}</summary>", *setup, results, "</details>"])
 
 
 def _turns(turns: Sequence[Turn]) -> str:
@@ -67,5 +67,5 @@ def _session(one: Pairing) -> dict[str, str | None]:
     medians = ", ".join(f"{key} {value:.3f}" for key, value in one.p50.items())
     ratio = f"{one.ratio.value:.3f} [{one.ratio.low:.3f}, {one.ratio.high:.3f}]" if one.ratio else None
     load = None if one.other_load is None else f"{one.other_load:.0%}"
-    told = (one.case, medians, ratio, load, f"{one.seconds:.0f} s", "; ".join(one.reasons))
-    return dict(zip(SESSION, told, strict=True))
+    values = (one.case, medians, ratio, load, f"{one.seconds:.0f} s", "; ".join(one.reasons))
+    return dict(zip(SESSION, values, strict=True))

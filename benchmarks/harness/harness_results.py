@@ -10,7 +10,7 @@ from compress.measure.result_base import ResultModel, Score
 
 
 class Turn(ResultModel):
-    """One timing of the harness and the other tool's right beside it."""
+    """One timing of the harness and of the other tool in the same turn."""
 
     ours: float
     """Median milliseconds of a call, by the harness."""
@@ -19,17 +19,17 @@ class Turn(ResultModel):
 
     @property
     def ratio(self) -> float:
-        """Above 1 where the harness tells longer times."""
+        """Above 1 where the harness measures longer times."""
         return self.ours / self.theirs
 
 
 class Pairing(ResultModel):
-    """One session of two models, as far as the check looks at it."""
+    """The results of one session of two models that the check uses."""
 
     case: str
-    """Which models, or what went on beside them."""
+    """Which models, or the load during the session."""
     ratio: Score | None
-    """None where one of the models has no figure; the reasons then tell why."""
+    """None where one of the models has no figure; see the reasons."""
     p50: Mapping[str, float] = {}
     """Milliseconds."""
     unstable: bool = False
@@ -50,12 +50,12 @@ class Row(ResultModel):
     goal: str
     found: str | None = None
     passed: bool | None = None
-    """None: not decided, and the reason tells why."""
+    """None: not decided; see the reason."""
     reason: str | None = "not run"
     turns: tuple[Turn, ...] = ()
     sessions: tuple[Pairing, ...] = ()
     setup: Mapping[str, Any] = {}
-    """What the tools were told, where another one is compared with."""
+    """The other tool's command, in comparisons."""
     measured_at: str | None = None
     """When the row was finished, in UTC."""
 

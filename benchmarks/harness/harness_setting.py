@@ -25,7 +25,7 @@ class Setting:
     files: Files
     work: Path
     cores: tuple[int, ...] | None
-    """Where the tools and the sessions beside them run; None where the system has no say in it."""
+    """Where the tools and the sessions compared with them run; None where the system cannot pin processes."""
     threads: int
     batch: int
     length: int
@@ -36,7 +36,7 @@ class Setting:
     measure: Measure
     """Of the sessions that check the harness against itself: the default budget."""
     beside: Measure
-    """Of the short sessions beside other tools."""
+    """Of the short sessions compared with other tools."""
     seconds: float
     """What another tool may time for in a turn."""
     deadline: float = field(default=float("inf"))
@@ -65,7 +65,7 @@ def run_session(setting: Setting, case: str, jobs: Sequence[Job], cores: Sequenc
 
 
 def as_session(case: str, latencies: dict[str, Latency], seconds: float) -> Pairing:
-    """What the check looks at, of a session of two."""
+    """Return the results of a session of two that the check uses."""
     slower, faster = latencies.values()
     loads = [one.noise.other_load for one in latencies.values() if one.noise and one.noise.other_load is not None]
     return Pairing(

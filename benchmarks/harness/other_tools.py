@@ -20,7 +20,7 @@ from compress.pipeline.strip_paths import strip_paths
 PATIENCE = 180.0
 """Seconds after which a tool is given up."""
 BENCHMARK_APP = "from openvino.tools.benchmark.main import main; main()"
-"""What the `benchmark_app` command runs, of the same interpreter whatever PATH says."""
+"""What the `benchmark_app` command runs, of the same interpreter regardless of PATH."""
 WITHOUT_VNNI = (
     "the harness guards INT8 products against overflow on this processor (it has no VNNI), which is slower; "
     "the tool has no such switch"
@@ -33,7 +33,7 @@ class ToolFailed(Exception):
 
 @dataclass(frozen=True)
 class Task:
-    """What every tool is asked for."""
+    """The job of every tool."""
 
     model: Path
     inputs: Mapping[str, Path]
@@ -47,7 +47,7 @@ class Task:
 
     @property
     def linked(self) -> Path:
-        """The model as seen from the work folder, where a link to it stands."""
+        """The model as seen from the work folder, which has a link to it."""
         return self.work / "model.onnx"
 
 
@@ -64,10 +64,10 @@ class Tool:
 
 
 def bare_command(task: Task) -> list[str]:
-    """The bare loop, in a process of its own."""
+    """Return the command of the bare loop."""
     given = [f"{name}={path}" for name, path in task.inputs.items()]
     script = str(Path(bare_loop.__file__).resolve())
-    # -P: what lies beside the script must not pass for a library of the same name.
+    # -P: files next to the script must not shadow a library of the same name.
     return [sys.executable, "-P", script, str(task.model), str(task.threads), str(task.calls), *given]
 
 
@@ -77,7 +77,7 @@ def read_bare(_: Task, output: str) -> float:
 
 
 def bert_command(task: Task) -> list[str]:
-    """ONNX Runtime's own tool. It writes its summary beside the model, so it gets the link in the work folder."""
+    """ONNX Runtime's own tool. It writes its summary next to the model, so it gets the link in the work folder."""
     return [
         *(sys.executable, "-m", "onnxruntime.transformers.bert_perf_test"),
         *("--model", str(task.linked), "--batch_size", str(task.batch), "--sequence_length", str(task.length)),
@@ -87,7 +87,7 @@ def bert_command(task: Task) -> list[str]:
 
 
 def read_bert(task: Task, _: str) -> float:
-    """The summary is a table with one row; the console tells the mean alone."""
+    """The summary is a table with one row; the console shows only the mean."""
     files = sorted(task.work.glob("perf_results_*.txt"))
     if not files:
         raise ToolFailed("bert_perf_test wrote no summary")
@@ -103,7 +103,7 @@ def read_bert_summary(text: str) -> float:
 
 
 def app_command(task: Task) -> list[str]:
-    """OpenVINO's tool, told what our runtime tells OpenVINO: one stream, f32, no pinning, shapes left dynamic."""
+    """OpenVINO's tool, with the settings of our runtime: one stream, f32, no pinning, shapes left dynamic."""
     shapes = ",".join(f"{name}[{task.batch},{task.length}]" for name in task.inputs)
     return [
         *(sys.executable, "-c", BENCHMARK_APP),
@@ -128,7 +128,7 @@ def read_app_statistics(text: str) -> float:
     """The median, which is its default percentile."""
     results = json.loads(text).get("execution_results", {})
     if "latency (ms)" not in results:
-        raise ToolFailed(f"benchmark_app told no median: {strip_paths(str(results.get('error', 'no error told')))}")
+        raise ToolFailed(f"benchmark_app gave no median: {strip_paths(str(results.get('error', 'no error given')))}")
     return float(results["latency (ms)"])
 
 
@@ -152,17 +152,17 @@ def ask(tool: Tool, task: Task) -> float:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise ToolFailed(f"{tool.name} gave no answer in {PATIENCE:.0f} s") from error
+        raise ToolFailed(f"{tool.name} gave no result in {PATIENCE:.0f} s") from error
     if done.returncode:
         raise ToolFailed(f"{tool.name} ended with {done.returncode}: {_reason(done.stderr or done.stdout)}")
     try:
         return tool.read(task, done.stdout)
     except (ValueError, KeyError) as error:
-        raise ToolFailed(f"the answer of {tool.name} cannot be read: {strip_paths(str(error))}") from error
+        raise ToolFailed(f"the output of {tool.name} cannot be parsed: {strip_paths(str(error))}") from error
 
 
-def told(tool: Tool, task: Task) -> str:
-    """The command as a reader could type it, without where anything lies."""
+def displayed_command(tool: Tool, task: Task) -> str:
+    """Return the command as a reader could type it, without paths."""
     words = [word.replace(f"{task.work}{os.sep}", "").replace(str(task.work), "work") for word in tool.command(task)]
     typed = " ".join("python" if word == sys.executable else word for word in words)
     return strip_paths(typed.replace(f"python -c {BENCHMARK_APP}", "benchmark_app"))
@@ -174,7 +174,7 @@ def missing(tool: Tool) -> str | None:
 
 
 def _reason(said: str) -> str:
-    return strip_paths(error_line(said)) or "it said nothing"
+    return strip_paths(error_line(said)) or "no error message"
 
 
 @contextmanager

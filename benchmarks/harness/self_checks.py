@@ -28,14 +28,14 @@ NEIGHBOURS = {
     HELD: "the only core loaded that the session may use",
 }
 NOT_HELD = "this system cannot hold a process to a core"
-NO_ROOM = "the session needs every core there is and cannot give way"
+NO_FREE_CORE = "the session needs every core and cannot avoid it"
 
-NOTICED = "every session that it is felt in is marked unstable, and most of the quiet ones are not"
+NOTICED = "every session that it affects is marked unstable, and most of the quiet ones are not"
 GOALS = {
     CHOSEN: f"the ratio moves by less than {verdicts.CLOSE:.0%}; {NOTICED}",
     ANY: f"the ratio moves by less than {verdicts.CLOSE:.0%}; {NOTICED}",
-    HELD: f"{NOTICED}. Harder than what is asked of the harness, for the session has nowhere to go: how far the ratio "
-    "moves is told and decides nothing",
+    HELD: f"{NOTICED}. Harder than what the harness has to do, since the session cannot avoid it: how far the ratio "
+    "moves is reported but does not decide",
 }
 
 BURN = """
@@ -49,7 +49,7 @@ while os.getppid() == parent:
 
 
 def planned(parts: Sequence[str], sessions: int) -> list[Row]:
-    """The rows of the parts that were asked for."""
+    """Return the rows of the requested parts."""
     rows = []
     if "slowed" in parts:
         rows.append(_slowed_row(_half(sessions)))
@@ -71,7 +71,7 @@ def _twins_row(count: int) -> Row:
 
 
 def _slowed_row(count: int) -> Row:
-    least = verdicts.needed(verdicts.TOLD_APART, count)
+    least = verdicts.needed(verdicts.DISTINGUISHED, count)
     return Row(
         key="slowed",
         part="slowed",
@@ -139,14 +139,14 @@ def check_neighbour(setting: Setting) -> Iterator[Row]:
 
 
 def _not_to_be_had(setting: Setting, others: int) -> Iterator[tuple[str, str]]:
-    """Cases that this machine or this number of threads leaves no room for, and why."""
+    """Yield cases that are impossible on this machine or with these threads, and why."""
     if setting.cores is None:
         yield CHOSEN, NOT_HELD
         yield HELD, NOT_HELD
     elif others < 1:
-        yield CHOSEN, NO_ROOM
+        yield CHOSEN, NO_FREE_CORE
     if others < 1:
-        yield ANY, NO_ROOM
+        yield ANY, NO_FREE_CORE
 
 
 def _neighbour_session(setting: Setting, case: str, number: int) -> Pairing:

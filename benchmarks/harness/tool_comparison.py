@@ -18,9 +18,9 @@ from benchmarks.harness.other_tools import (
     Tool,
     ToolFailed,
     ask,
+    displayed_command,
     held_to,
     missing,
-    told,
 )
 from benchmarks.harness.verdicts import CLOSE, beside_tool
 from compress.environment import describe_cpu
@@ -35,7 +35,7 @@ OURS = "ours"
 FEWEST_CALLS, MOST_CALLS = 30, 2000
 """Calls of a tool in a turn."""
 ONNX = None
-"""How the harness opens a bare ONNX file when nothing is said: in ONNX Runtime."""
+"""How the harness opens a bare ONNX file by default: in ONNX Runtime."""
 OPENVINO = RUN_MODES["openvino"]
 
 
@@ -62,7 +62,7 @@ TITLES = {
 
 
 def planned(parts: Sequence[str]) -> list[Row]:
-    """The rows of the tools that were asked for."""
+    """Return the rows of the requested tools."""
     return [_row(group, tool) for group in GROUPS for tool in group.tools if tool.name in parts]
 
 
@@ -96,7 +96,7 @@ def _compare_group(setting: Setting, group: Group, tools: Sequence[Tool]) -> Ite
     for number in range(setting.turns):
         if setting.over or not able:
             return
-        # Ours, theirs; theirs, ours: whatever drifts meets both alike.
+        # Ours, theirs; theirs, ours: drift affects both equally.
         order = [OURS, *able] if number % 2 == 0 else [*reversed(able), OURS]
         times, faults = _take_turn(setting, group, [(name, able.get(name)) for name in order], calls)
         for name in set(able) & (set(able) if OURS in faults else set(faults)):
@@ -107,8 +107,8 @@ def _compare_group(setting: Setting, group: Group, tools: Sequence[Tool]) -> Ite
             calls = min(MOST_CALLS, max(FEWEST_CALLS, round(setting.seconds * 1e3 / times[OURS])))
         for name, tool in able.items():
             turns[name].append(Turn(ours=times[OURS], theirs=times[name]))
-            told_of = rows[name].model_copy(update={"setup": _setup(setting, group, tool, calls)})
-            yield beside_tool(told_of, turns[name], setting.turns)
+            row = rows[name].model_copy(update={"setup": _setup(setting, group, tool, calls)})
+            yield beside_tool(row, turns[name], setting.turns)
 
 
 def _unable(group: Group, tool: Tool) -> str | None:
@@ -119,7 +119,7 @@ def _unable(group: Group, tool: Tool) -> str | None:
 def _take_turn(
     setting: Setting, group: Group, order: Sequence[tuple[str, Tool | None]], calls: int
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Everyone's median, and what went wrong with those that have none."""
+    """Return all medians, and the errors of those that have none."""
     times: dict[str, float] = {}
     faults: dict[str, str] = {}
     for name, tool in order:
@@ -131,7 +131,7 @@ def _take_turn(
 
 
 def _time_ours(setting: Setting, group: Group) -> float:
-    """The harness's own median, in a session of its own as short as the tool's turn."""
+    """The harness's own median, in a separate session as short as the tool's turn."""
     job = Job(OURS, setting.files.bare[group.precision], group.variant, setting.place, setting.batch, setting.length)
     try:
         with held_to(setting.cores):
@@ -151,7 +151,7 @@ def _time_theirs(setting: Setting, group: Group, tool: Tool, calls: int) -> floa
 
 def _setup(setting: Setting, group: Group, tool: Tool, calls: int) -> dict[str, str]:
     """How the tool was called, for the report."""
-    return {"command": told(tool, _task(setting, group, calls, setting.work / "work"))}
+    return {"command": displayed_command(tool, _task(setting, group, calls, setting.work / "work"))}
 
 
 def _task(setting: Setting, group: Group, calls: int, work: Path) -> Task:

@@ -8,16 +8,16 @@ from statistics import median
 from benchmarks.harness.harness_results import Pairing, Row, Turn
 
 CLOSE = 0.05
-"""Largest difference from another tool's median, and largest change of a ratio beside a busy neighbour."""
+"""Largest difference from another tool's median, and largest change of a ratio with a busy neighbour."""
 FEWEST_TURNS = 3
 TRUSTED = (19, 20)
 """Of so many sessions of identical twins, so many must hold 1.00: what a 95 % interval promises."""
-TOLD_APART = (9, 10)
-"""Of so many sessions with a slowed twin, so many must tell."""
+DISTINGUISHED = (9, 10)
+"""Of so many sessions with a slowed twin, so many must show it."""
 
 
 def beside_tool(row: Row, turns: Sequence[Turn], planned: int) -> Row:
-    """The harness beside another tool: the median over the turns of the ratio within a turn."""
+    """The harness compared with another tool: the median over the turns of the ratio within a turn."""
     if not turns:
         return row
     ratios = sorted(turn.ratio for turn in turns)
@@ -66,7 +66,7 @@ def twins(row: Row, sessions: Sequence[Pairing], planned: int) -> Row:
 def slowed(row: Row, sessions: Sequence[Pairing], planned: int) -> Row:
     """A model against itself slowed: the interval must lie above 1."""
     good = [one.ratio is not None and one.ratio.low > 1.0 for one in sessions]
-    return counted(row, sessions, good, needed(TOLD_APART, planned), planned, "told apart")
+    return counted(row, sessions, good, needed(DISTINGUISHED, planned), planned, "told apart")
 
 
 def _spread(sessions: Sequence[Pairing]) -> str:
@@ -104,8 +104,10 @@ def neighbour(
     calm = [one for one in quiet if one.ratio is not None]
     loud = [one for one in busy if one.ratio is not None]
     if not calm or not loud:
-        told = next((reason for one in (*quiet, *busy) for reason in one.reasons), None)
-        return row if not busy else row.model_copy(update={"sessions": (*quiet, *busy), "reason": told or row.reason})
+        message = next((reason for one in (*quiet, *busy) for reason in one.reasons), None)
+        return (
+            row if not busy else row.model_copy(update={"sessions": (*quiet, *busy), "reason": message or row.reason})
+        )
     change = median(_ratio(one) for one in loud) / median(_ratio(one) for one in calm) - 1.0
     usual = {key: median(one.p50[key] for one in calm) for key in calm[0].p50}
     slowest = [slowdown(one, usual) for one in loud]

@@ -1,4 +1,4 @@
-"""What is made of peaks, and the rows that are made up; nothing is trained."""
+"""Verdicts from peaks, and generated rows; nothing is trained."""
 
 from pathlib import Path
 
@@ -22,10 +22,10 @@ def test_goals_are_met_or_missed():
 
 
 def test_without_all_peaks_growth_is_not_measured():
-    told = report(2.0)
-    assert told.growth is None
-    assert told.verdicts[1].endswith("not measured")
-    assert "| 400,000 | - | - | - | not run |" in memory.page(told)
+    result = report(2.0)
+    assert result.growth is None
+    assert result.verdicts[1].endswith("not measured")
+    assert "| 400,000 | - | - | - | not run |" in memory.page(result)
 
 
 def test_the_command_line(capsys):
@@ -52,6 +52,6 @@ def test_a_process_that_fails_says_why(tmp_path, monkeypatch):
     assert found.reason.startswith("not run: ")
 
 
-@pytest.mark.skipif(not memory.STATUS.is_file(), reason="only Linux tells a process's peak")
+@pytest.mark.skipif(not memory.STATUS.is_file(), reason="only Linux reports a process's peak")
 def test_the_peak_is_at_least_what_is_there_now():
     assert memory.status("VmHWM") >= memory.status("RssAnon") > 0

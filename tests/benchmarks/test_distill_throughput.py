@@ -84,7 +84,7 @@ def test_ratios_are_taken_within_rounds(found):
     assert Ratio(against="plain", goal=5.0, rounds=(4.9,)).verdict == "missed"
 
 
-def test_the_page_tells_speeds_spread_scores_and_why_somebody_did_not_run(found):
+def test_page_shows_speeds_spread_scores_and_why_a_contestant_did_not_run(found):
     report = ThroughputReport(
         begun_at="now", made_by="x", command="y", batch=32, threads=1, races=(found,), trial=True, seconds=9.0
     )
@@ -121,10 +121,10 @@ class Workshop:
 
 
 def test_rounds_take_turns_and_who_fails_is_left_out_of_the_next(tmp_path, monkeypatch):
-    asked = []
+    calls = []
 
     def run(contestant, job, place):
-        asked.append(contestant.name)
+        calls.append(contestant.name)
         if contestant.name == "textbrewer":
             raise Failed("textbrewer ended with 1: no")
         return {"rows": job.count - job.untimed, "seconds": 2.0, "precision": "fp32"}
@@ -134,7 +134,7 @@ def test_rounds_take_turns_and_who_fails_is_left_out_of_the_next(tmp_path, monke
     setting = race.Setting(Workshop(tmp_path), Place(1, None), rounds=2, rows=160, batch=32)
     case = CASES["lengths"]
     *_, last = race.race(case, race.planned(case, tuple(CONTESTANTS), 160, 32), setting)
-    assert asked == ["ours", "textbrewer", "torchdistill", "plain", "ours", "torchdistill", "plain"]
+    assert calls == ["ours", "textbrewer", "torchdistill", "plain", "ours", "torchdistill", "plain"]
     lanes = {lane.key: lane for lane in last.lanes}
     assert lanes["ours"].speeds == (32.0, 32.0)  # 160 rows less three steps, in two seconds
     assert lanes["ours"].score == 0.5
@@ -202,8 +202,8 @@ def test_others_are_given_the_losses_that_we_minimise(tiny_task):
         shared_torch.attention(maps(ours), maps(theirs), mask), attention(ours, theirs, batch, Attention()), atol=1e-6
     )
     logits = [{"logits": torch.randn(2, 2, generator=torch.Generator().manual_seed(seed))} for seed in (2, 3)]
-    told = soft_label(*logits, batch, tiny_task, "single_label_classification", SoftLabel(temperature=4.0))
-    assert torch.allclose(shared_torch.soft_label(logits[0]["logits"], logits[1]["logits"], 4.0), told, atol=1e-6)
+    expected = soft_label(*logits, batch, tiny_task, "single_label_classification", SoftLabel(temperature=4.0))
+    assert torch.allclose(shared_torch.soft_label(logits[0]["logits"], logits[1]["logits"], 4.0), expected, atol=1e-6)
 
 
 def test_padding_counts_in_no_loss():

@@ -39,11 +39,11 @@ def test_all_at_once_is_the_same_loss_with_the_same_gradients():
 
 def test_costs_become_ratios():
     whole, few = [(3 * 2**30, 2.0), (2**30, 8.0), (2**30, 4.0)], [(2**29, 2.0)]
-    told = relation_memory.line(relation_memory.Case(32, 128, 12), whole, few)
-    assert list(told.values())[1:] == ["3,072 MiB", "512 MiB", "6.0", "4.00", "2.00", "2.00"]
+    row = relation_memory.line(relation_memory.Case(32, 128, 12), whole, few)
+    assert list(row.values())[1:] == ["3,072 MiB", "512 MiB", "6.0", "4.00", "2.00", "2.00"]
 
 
-def test_the_first_epoch_of_a_turn_and_the_second_are_told_apart(monkeypatch):
+def test_first_and_second_epoch_of_a_turn_are_timed_separately(monkeypatch):
     def turn(case, updates, keeps):
         return [9.0, 2.0, 2.0, 1.0, 1.0, 1.0] if keeps else [9.0, 3.0, 3.0]
 
@@ -60,8 +60,8 @@ def test_differences_are_the_largest_of_all_batches():
 
 
 def test_means_come_with_their_spread():
-    assert student_starts.told([0.5, 0.7]) == "60.0 % (50.0 to 70.0)"
-    assert student_starts.told([0.5]) == "50.0 %"
+    assert student_starts.format_range([0.5, 0.7]) == "60.0 % (50.0 to 70.0)"
+    assert student_starts.format_range([0.5]) == "50.0 %"
 
 
 def test_cached_outputs_give_the_losses_of_a_fresh_pass(films, capsys):

@@ -1,4 +1,4 @@
-"""The report as it is kept and shown."""
+"""The report as stored and as a page."""
 
 from benchmarks.harness.harness_page import page
 from benchmarks.harness.harness_results import HarnessReport, Turn
@@ -19,8 +19,12 @@ MACHINE = {
 
 
 def make(*rows, **facts):
-    told = {"begun_at": "2026-01-01T00:00:00+00:00", "made_by": "compress 0", "command": "python -m benchmarks.harness"}
-    return HarnessReport(rows=rows, **told, **facts)
+    origin = {
+        "begun_at": "2026-01-01T00:00:00+00:00",
+        "made_by": "compress 0",
+        "command": "python -m benchmarks.harness",
+    }
+    return HarnessReport(rows=rows, **origin, **facts)
 
 
 def test_failing_rows_stay_in_the_table(row):
@@ -30,7 +34,7 @@ def test_failing_rows_stay_in_the_table(row):
     assert "took 1 min 40 s" in text
 
 
-def test_what_was_not_run_is_told(row):
+def test_rows_not_run_give_a_reason(row):
     text = page(make(row))
     assert "| one thing | holds | - | not decided: not run |" in text
     assert "did not finish" in text
@@ -48,7 +52,7 @@ def test_turns_and_sessions_stand_behind_the_table(row, session):
     assert "| fp32 | - | - | - | 0 s | - |" in text
 
 
-def test_the_machine_is_told(row):
+def test_page_describes_the_machine(row):
     text = page(make(row, surroundings=MACHINE, load_after=0.5))
     assert "- processor: A \\| processor" in text
     assert "- load before: 0.25" in text
@@ -57,7 +61,7 @@ def test_the_machine_is_told(row):
 
 
 def test_a_trial_says_that_it_means_nothing(row):
-    assert "far too short" in page(make(row, trial=True))
+    assert "too short for meaningful figures" in page(make(row, trial=True))
 
 
 def test_a_report_is_read_back_as_it_was(row, session):

@@ -1,4 +1,4 @@
-"""What counts as passed, with numbers made up for the purpose."""
+"""When a check passes, with invented numbers."""
 
 import pytest
 
@@ -11,11 +11,11 @@ def turns(*ratios):
 
 
 def test_medians_within_five_percent_pass(row):
-    found = verdicts.beside_tool(row, turns(1.0, 1.049, 1.2), planned=3)
-    assert found.passed is True
-    assert found.reason is None
-    assert "+4.9%" in found.found
-    assert "from +0.0% to +20.0%" in found.found
+    result = verdicts.beside_tool(row, turns(1.0, 1.049, 1.2), planned=3)
+    assert result.passed is True
+    assert result.reason is None
+    assert "+4.9%" in result.found
+    assert "from +0.0% to +20.0%" in result.found
 
 
 @pytest.mark.parametrize("ratio", [0.94, 1.06])
@@ -24,9 +24,9 @@ def test_medians_apart_fail_on_both_sides(row, ratio):
 
 
 def test_too_few_turns_decide_nothing(row):
-    found = verdicts.beside_tool(row, turns(1.0, 1.0), planned=6)
-    assert found.passed is None
-    assert found.verdict == "2 of 6 turns"
+    result = verdicts.beside_tool(row, turns(1.0, 1.0), planned=6)
+    assert result.passed is None
+    assert result.verdict == "2 of 6 turns"
 
 
 def test_no_turn_leaves_the_row_as_it_was(row):
@@ -44,8 +44,8 @@ def test_one_turn_may_lie_far_off(row):
         (verdicts.TRUSTED, 20, 19),
         (verdicts.TRUSTED, 2, 2),
         (verdicts.TRUSTED, 40, 38),
-        (verdicts.TOLD_APART, 10, 9),
-        (verdicts.TOLD_APART, 1, 1),
+        (verdicts.DISTINGUISHED, 10, 9),
+        (verdicts.DISTINGUISHED, 1, 1),
     ],
 )
 def test_needed_is_rounded_up(share, planned, least):
@@ -54,9 +54,9 @@ def test_needed_is_rounded_up(share, planned, least):
 
 def test_twins_may_miss_once_in_twenty(row, session):
     sessions = [session(1.0)] * 19 + [session(1.05)]
-    found = verdicts.twins(row, sessions, 20)
-    assert found.passed is True
-    assert found.found.startswith("19 of 20 hold 1.00")
+    result = verdicts.twins(row, sessions, 20)
+    assert result.passed is True
+    assert result.found.startswith("19 of 20 hold 1.00")
 
 
 def test_twins_that_miss_twice_fail(row, session):
@@ -64,8 +64,8 @@ def test_twins_that_miss_twice_fail(row, session):
 
 
 def test_a_failed_session_counts_as_a_miss(row, session):
-    found = verdicts.twins(row, [session(1.0)] * 18 + [session(None)] * 2, 20)
-    assert found.passed is False
+    result = verdicts.twins(row, [session(1.0)] * 18 + [session(None)] * 2, 20)
+    assert result.passed is False
 
 
 def test_twins_are_decided_early_only_when_nothing_can_change_it(row, session):
@@ -79,7 +79,7 @@ def test_twins_without_any_ratio_say_so(row, session):
     assert "no ratio in any" in verdicts.twins(row, [session(None)] * 2, 2).found
 
 
-def test_a_slowed_twin_must_be_told_on_the_right_side(row, session):
+def test_slowed_twin_needs_a_ratio_above_one(row, session):
     assert verdicts.slowed(row, [session(1.03)] * 9 + [session(1.0)], 10).passed is True
     assert verdicts.slowed(row, [session(1.03)] * 8 + [session(1.0)] * 2, 10).passed is False
     assert verdicts.slowed(row, [session(0.97)] * 10, 10).passed is False  # excludes 1, but for the wrong reason
@@ -106,20 +106,20 @@ def quiet(session):
 @pytest.mark.parametrize("felt", [True, False])
 def test_a_neighbour_that_slows_all_alike_and_is_noticed_passes(row, session, quiet, felt):
     busy = [session(2.55, p50=SLOW, unstable=True, other_load=0.5)] * 3
-    found = judge(row, quiet, busy, felt=felt)
-    assert found.passed is True
-    assert "moved by +2.0%" in found.found
-    assert "+100% slower" in found.found
-    assert "50% of the cores" in found.found
-    assert "noticed in 3 of 3" in found.found
+    result = judge(row, quiet, busy, felt=felt)
+    assert result.passed is True
+    assert "moved by +2.0%" in result.found
+    assert "+100% slower" in result.found
+    assert "50% of the cores" in result.found
+    assert "noticed in 3 of 3" in result.found
 
 
 def test_a_neighbour_that_changes_the_ratio_fails_where_the_ratio_decides(row, session, quiet):
     busy = [session(2.7, p50=SLOW, unstable=True)] * 3
     assert judge(row, quiet, busy).passed is False
-    told = judge(row, quiet, busy, ratio_decides=False)
-    assert told.passed is True
-    assert "moved by +8.0%" in told.found
+    result = judge(row, quiet, busy, ratio_decides=False)
+    assert result.passed is True
+    assert "moved by +8.0%" in result.found
 
 
 @pytest.mark.parametrize("how", [{"felt": True}, {"felt": False}, {"ratio_decides": False}])
@@ -129,23 +129,23 @@ def test_a_neighbour_that_slows_unnoticed_fails(row, session, quiet, how):
 
 
 def test_a_neighbour_that_must_be_felt_must_be_noticed_though_it_slows_nothing(row, session, quiet):
-    found = judge(row, quiet, quiet, felt=True)
-    assert found.passed is False
-    assert "noticed in 0 of 3 sessions that felt it" in found.found
+    result = judge(row, quiet, quiet, felt=True)
+    assert result.passed is False
+    assert "noticed in 0 of 3 sessions that felt it" in result.found
 
 
 def test_a_neighbour_that_was_kept_away_need_not_be_noticed(row, quiet):
-    found = judge(row, quiet, quiet, felt=False)
-    assert found.passed is True
-    assert "kept away from in all of 3 sessions" in found.found
+    result = judge(row, quiet, quiet, felt=False)
+    assert result.passed is True
+    assert "kept away from in all of 3 sessions" in result.found
 
 
 def test_a_harness_that_always_warns_has_noticed_nothing(row, session):
     warned = [session(2.5, p50=CALM, unstable=True)] * 2 + [session(2.5, p50=CALM)]
     busy = [session(2.5, p50=SLOW, unstable=True)] * 3
-    found = judge(row, warned, busy)
-    assert found.passed is False
-    assert "2 of 3 quiet ones marked unstable" in found.found
+    result = judge(row, warned, busy)
+    assert result.passed is False
+    assert "2 of 3 quiet ones marked unstable" in result.found
     assert judge(row, [*warned[1:], warned[2]], busy).passed is True
 
 
@@ -155,11 +155,11 @@ def test_a_busy_session_without_figures_fails(row, session, quiet):
 
 
 def test_a_neighbour_is_judged_when_all_sessions_are_there(row, quiet):
-    found = judge(row, quiet[:1], quiet[:1])
-    assert found.passed is None
-    assert found.reason == "1 of 3 sessions"
+    result = judge(row, quiet[:1], quiet[:1])
+    assert result.passed is None
+    assert result.reason == "1 of 3 sessions"
 
 
-def test_no_figures_at_all_are_told_with_their_reason(row, session):
+def test_missing_figures_give_a_reason(row, session):
     failed = session(None, reasons=("fp32: the process ended",))
     assert judge(row, [failed], [failed]).reason == "fp32: the process ended"

@@ -29,16 +29,16 @@ def store(tmp_path):
 def test_every_finding_is_written(store, tmp_path):
     (race,) = store.report.races
     store.update(races=in_place(store.report.races, race.with_lane(Lane(key="ours", about="us", speeds=(25.0,)))))
-    kept = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert kept["races"][0]["lanes"][0]["speeds"] == [25.0]
+    stored = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert stored["races"][0]["lanes"][0]["speeds"] == [25.0]
     assert "did not finish" in (tmp_path / "out" / "report.md").read_text()
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.json", "report.md"]
 
 
 def test_without_a_folder_nothing_is_written(store, tmp_path):
-    kept = Store(store.report, None, throughput_page)
-    kept.update(seconds=1.0)
-    assert kept.report.seconds == 1.0
+    memory = Store(store.report, None, throughput_page)
+    memory.update(seconds=1.0)
+    assert memory.report.seconds == 1.0
     assert not list(tmp_path.iterdir())
 
 
@@ -59,7 +59,7 @@ def test_whatever_stops_the_work_what_was_found_is_shown(store, failure, code, c
     assert carry_out(store, Console("human"), work, lambda report, console: shown.append(report.data)) == code
     assert shown == ["some rows"]
     assert store.report.seconds is None
-    assert ("no rows." if code == 1 else "is kept") in capsys.readouterr().err
+    assert ("no rows." if code == 1 else "are stored") in capsys.readouterr().err
 
 
 def test_somebody_who_did_not_run_ends_in_one(store):
@@ -89,7 +89,7 @@ def test_tables_show_what_is_missing_and_stay_tables():
     ],
 )
 def test_published_reports_are_read(name, model, page):
-    told = (REPORTS / name / "report.json").read_text(encoding="utf-8")
-    report = model.model_validate_json(told)
-    assert report.model_dump(mode="json").items() >= json.loads(told).items()
+    stored = (REPORTS / name / "report.json").read_text(encoding="utf-8")
+    report = model.model_validate_json(stored)
+    assert report.model_dump(mode="json").items() >= json.loads(stored).items()
     assert "## Machine" in page(report)
