@@ -73,6 +73,13 @@ def test_outputs_that_are_no_numbers_are_refused(name):
 
 
 @pytest.mark.parametrize("name", LABELS)
+def test_outputs_per_token_are_refused(name):
+    width = 1 if name == "regression" else 3
+    with pytest.raises(ModelError, match=r"has outputs of shape .* where this task expects outputs per row"):
+        from_logits(name, info_of(name, LABELS[name]), np.zeros((4, 7, width), np.float32))
+
+
+@pytest.mark.parametrize("name", LABELS)
 def test_perfect_predictions_score_best(name):
     kind, info = KINDS[name], info_of(name, LABELS[name])
     random = np.random.default_rng(0)

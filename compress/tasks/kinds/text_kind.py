@@ -96,6 +96,8 @@ def check_logits(outputs: Arrays, width: int | None = None) -> NDArray[np.float6
     A NaN would otherwise win every argmax unnoticed.
     """
     logits: NDArray[Any] = np.asarray(outputs["logits"], dtype=np.float64)
+    if logits.ndim != 2:
+        raise ModelError(f"the model has outputs of shape {logits.shape} where this task expects outputs per row.")
     if width is not None and logits.shape[-1] != width:
         raise ModelError(f"the model has {logits.shape[-1]} outputs per row where this task expects {width}.")
     check_finite(logits, "rows")

@@ -301,6 +301,8 @@ def _check_token_logits(
     logits: NDArray[Any], line: NDArray[np.intp], position: NDArray[np.intp], width: int
 ) -> NDArray[np.float64]:
     """Return the logits of the words' first tokens; those of other tokens are not used."""
+    if logits.ndim != 3:
+        raise ModelError(f"the model has outputs of shape {logits.shape} where this task expects outputs per token.")
     if logits.shape[-1] != width:
         raise ModelError(f"the model has {logits.shape[-1]} outputs per token where this task expects {width}.")
     chosen = logits[line, position].astype(np.float64)

@@ -183,6 +183,8 @@ def test_non_finite_or_too_few_outputs_are_refused():
         answered(rows, lambda batch: np.where(np.arange(2)[:, None, None] == 1, np.nan, np.zeros((2, 4, 5))))
     with pytest.raises(ModelError, match="has 3 outputs per token where this task expects 5"):
         answered(rows, lambda batch: np.zeros((2, 4, 3)))
+    with pytest.raises(ModelError, match=r"has outputs of shape \(2, 5\) where this task expects outputs per token"):
+        answered(rows, lambda batch: np.zeros((2, 5)))
 
 
 def test_rows_cut_into_windows_of_nothing_are_answered_too():
