@@ -174,6 +174,8 @@ def _read_json(path: Path) -> Mapping[str, Any]:
         return {}
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise ModelError(f"{path} cannot be read: its values are nested too deeply") from error
+    except ValueError as error:
         raise ModelError(f"{path} cannot be read: {error}") from error
     return content if isinstance(content, Mapping) else {}

@@ -24,7 +24,7 @@ def find_damage(folder: Path) -> str | None:
     try:
         return next(_differences(folder, read_digests(folder)), None)
     except ModelError as error:
-        return error.message
+        return error.message.rstrip(".")
 
 
 def _differences(folder: Path, listed: Digests) -> Iterator[str]:
