@@ -54,13 +54,14 @@ def weights(runs: Path) -> dict[str, str]:
     return {step: file_digest(next((runs / ".steps").glob(f"{step}-*/model.safetensors"))) for step in MODELS}
 
 
-def kill_inside(step: str, recipe: Path, runs: Path) -> bool:
-    """Start the run and kill it once ``step`` has begun (a training: has a checkpoint); whether that came about."""
-    running = subprocess.Popen(command(recipe, runs), env=one_thread(), stderr=subprocess.DEVNULL)
+def kill_inside(step: str, recipe: Path, runs: Path, *options: str) -> bool:
+    """Start the run and kill it once ``step`` has begun (a training: has a checkpoint); return whether it was."""
     events = runs / "tiny" / "events.jsonl"
+    earlier = starts(step, events)
+    running = subprocess.Popen([*command(recipe, runs), *options], env=one_thread(), stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + PATIENCE
     while running.poll() is None and time.monotonic() < deadline:
-        if began(step, events) and (
+        if starts(step, events) > earlier and (
             step not in TRAININGS or any((runs / ".steps").glob(f".partial/{step}-*/**/checkpoint-*"))
         ):
             running.send_signal(signal.SIGKILL)
@@ -72,18 +73,20 @@ def kill_inside(step: str, recipe: Path, runs: Path) -> bool:
     return False
 
 
-def began(step: str, events: Path) -> bool:
+def starts(step: str, events: Path) -> int:
+    """Count how often a step has started."""
     if not events.exists():
-        return False
+        return 0
     entries = [json.loads(line) for line in events.read_text().splitlines() if line.endswith("}")]
-    return any(entry["step"].startswith(step) and entry["event"] == "started" for entry in entries)
+    return sum(entry["step"].startswith(step) and entry["event"] == "started" for entry in entries)
 
 
 def test_a_run_killed_inside_every_step_ends_with_the_same_weights(recipe_file: Path, tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     subprocess.run(command(recipe_file, whole), env=one_thread(), check=True, timeout=PATIENCE)
     for step in STEPS:
-        assert kill_inside(step, recipe_file, killed), f"{step} was over before it could be killed"
+        # A step of milliseconds may be over when the step before it is killed: then it is made to run again.
+        assert kill_inside(step, recipe_file, killed) or kill_inside(step, recipe_file, killed, "--from", step), step
         assert not any((killed / ".steps").glob(f"{step}-*/model.safetensors")) or step not in MODELS
     done = subprocess.run(
         command(recipe_file, killed), env=one_thread(), check=True, timeout=PATIENCE, capture_output=True, text=True

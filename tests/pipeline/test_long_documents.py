@@ -30,7 +30,7 @@ def test_windows_run_end_to_end(long: str, tmp_path: Path) -> None:
     # Two fillers take more than two windows of 32 letters, of which a third is shared.
     assert report.data.truncated["test"] == pytest.approx(1 / 3, abs=0.05)
     assert report.data.truncated["train"] == pytest.approx(1 / 3, abs=0.05)
-    assert "were cut at 2 windows of 32 word pieces" in " ".join(report.remarks)
+    assert "were truncated at 2 windows of 32 word pieces" in " ".join(report.remarks)
     [answer] = compress.open(tmp_path / "runs" / "tiny" / "winner" / "cpu").predict([FILLER * 2 + "sun"])
     assert answer["label"] in WEATHER
 
