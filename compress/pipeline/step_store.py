@@ -258,6 +258,7 @@ def share_folder(source: Path, target: Path) -> None:
     """
 
     def share(file: str, copy: str) -> None:
+        Path(copy).unlink(missing_ok=True)  # what a killed attempt left
         try:
             os.link(file, copy)
         except OSError:

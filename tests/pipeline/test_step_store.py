@@ -6,7 +6,7 @@ import pytest
 
 from compress.console import Console
 from compress.pipeline.commands.clean import clean
-from compress.pipeline.step_store import StepRecord, StepStore, content_digest
+from compress.pipeline.step_store import StepRecord, StepStore, content_digest, share_folder
 from compress.storage.atomic_write import atomic_copy_folder, atomic_write
 
 
@@ -151,3 +151,14 @@ def test_failed_step_leaves_a_folder_only_to_resume_from(tmp_path: Path) -> None
     (store.begin("recover", "f1", {}) / "checkpoint").write_text("step 40")
     store.abandon(work)
     assert (work / "checkpoint").is_file()
+
+
+def test_a_shared_folder_replaces_what_a_killed_attempt_left(tmp_path):
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    (source / "model.onnx").write_text("graph")
+    share_folder(source, target)
+    (target / "session.json").write_text("partial")
+    share_folder(source, target)
+    assert (target / "model.onnx").read_text() == "graph"
+    assert (source / "model.onnx").read_text() == "graph"
