@@ -34,7 +34,7 @@ class Runtime:
 
     name: str
     opener: str
-    """`module:function` within compress.runtime, imported on first use: an exported model never loads torch."""
+    """`module:function`, imported on first use: an exported model never loads torch."""
     formats: tuple[str, ...]
     """Formats it reads, its own first."""
     devices: tuple[str, ...]
@@ -48,7 +48,7 @@ class Runtime:
     """The extra that provides it; None: the base install, or something that no extra can provide."""
     modes: tuple[RunMode, ...] = ()
     tuner: str | None = None
-    """`module:function` within compress.export that chooses session options by timing; None: there are none."""
+    """`module:function` that chooses session options by timing; None: there are none."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Format:
     signature_text: str = ""
     """The same in words."""
     builder: str | None = None
-    """`module:function` within compress.export; None where a model folder already has this format."""
+    """`module:function`; None where a model folder already has this format."""
     source: str | None = None
     """The format it is converted from; None: the model folder."""
     version: int = 1
@@ -107,7 +107,7 @@ RUNTIMES: Mapping[str, Runtime] = {
     for runtime in (
         Runtime(
             name="torch",
-            opener="torch_eager:open_torch",
+            opener="compress.runtime.torch_eager:open_torch",
             formats=("torch",),
             devices=("cpu", "cuda"),
             needs="PyTorch and transformers",
@@ -123,7 +123,7 @@ RUNTIMES: Mapping[str, Runtime] = {
         ),
         Runtime(
             name="torch-compiled",
-            opener="torch_compiled:open_compiled",
+            opener="compress.runtime.torch_compiled:open_compiled",
             formats=("torch",),
             devices=("cpu", "cuda"),
             needs="PyTorch; a C++ compiler on the CPU, Triton on CUDA",
@@ -139,7 +139,7 @@ RUNTIMES: Mapping[str, Runtime] = {
         ),
         Runtime(
             name="torch-graph",
-            opener="torch_graph:open_graph",
+            opener="compress.runtime.torch_graph:open_graph",
             formats=("torch",),
             devices=("cuda",),
             needs="PyTorch and a CUDA device",
@@ -153,18 +153,18 @@ RUNTIMES: Mapping[str, Runtime] = {
         ),
         Runtime(
             name="onnxruntime",
-            opener="onnx_runtime:open_onnx",
+            opener="compress.runtime.onnx_runtime:open_onnx",
             formats=("onnx",),
             devices=("cpu", "cuda"),
             needs="ONNX Runtime; on CUDA onnxruntime-gpu instead",
             modules=("onnxruntime",),
             libraries=("onnxruntime", "onnxruntime-gpu"),
             modes=(RunMode("onnxruntime", STORED_PRECISION),),
-            tuner="tune_ort_session:tune_session",
+            tuner="compress.export.tune_ort_session:tune_session",
         ),
         Runtime(
             name="onnxruntime-tensorrt",
-            opener="onnx_tensorrt:open_tensorrt",
+            opener="compress.runtime.onnx_tensorrt:open_tensorrt",
             formats=("onnx",),
             devices=("cuda",),
             needs="onnxruntime-gpu, TensorRT's own libraries and a CUDA device",
@@ -174,7 +174,7 @@ RUNTIMES: Mapping[str, Runtime] = {
         ),
         Runtime(
             name="openvino",
-            opener="openvino_runtime:open_openvino",
+            opener="compress.runtime.openvino_runtime:open_openvino",
             formats=("openvino", "onnx"),
             devices=("cpu",),
             needs="OpenVINO",
@@ -197,7 +197,7 @@ FORMATS: Mapping[str, Format] = {
             hub_library="onnx",
             weights=("{name}.data", "{name}_data"),
             suffix=".onnx",
-            builder="onnx:export_onnx",
+            builder="compress.export.onnx:export_onnx",
             build_modules={"torch": "train", "onnx": "train", "onnxscript": "train"},
             minimum={"onnxruntime": "1.23", "onnxruntime-gpu": "1.23"},
             operators="ONNX operator set 20",
@@ -214,7 +214,7 @@ FORMATS: Mapping[str, Format] = {
             suffix=".xml",
             signature=re.compile(rb"(\xef\xbb\xbf)?\s*((<\?.*?\?>|<!--.*?-->)\s*)*<net[\s/>]", re.DOTALL),
             signature_text="XML whose root is <net>",
-            builder="openvino:export_openvino",
+            builder="compress.export.openvino:export_openvino",
             source="onnx",
             build_modules={"openvino": "openvino"},
             minimum={"openvino": "2025.0"},

@@ -80,7 +80,7 @@ class Variant:
     def tuner(self) -> str | None:
         """`module:function` that chooses its session options by timing; None where it has none."""
         tuner = RUNTIMES[self.runtime].tuner
-        return f"compress.export.{tuner}" if tuner and self.builder else None
+        return tuner if self.builder else None
 
     @property
     def run_modules(self) -> Mapping[str, str]:
@@ -112,7 +112,7 @@ def _variants() -> Iterator[Variant]:
             devices=each.devices,
             needs=export_variant(each.source).name if each.source else None,
             default_on=each.devices if each.competes_unasked else (),
-            builder=f"compress.export.{each.builder}",
+            builder=each.builder,
             version=each.version,
             build_modules=each.build_modules,
         )

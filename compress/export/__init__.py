@@ -56,7 +56,9 @@ def export_from_model(
 
 def build_export(context: BuildContext) -> FolderInfo:
     """Build the export that ``context.variant`` describes; ``context.source`` has the format it is converted from."""
-    info: FolderInfo = resolve_name(f"compress.export.{EXPORTS[context.variant.format].builder}")(context)
+    builder = EXPORTS[context.variant.format].builder
+    assert builder is not None  # what `EXPORTS` holds
+    info: FolderInfo = resolve_name(builder)(context)
     return info
 
 

@@ -73,7 +73,7 @@ def open_predictor(folder: Path, placement: Placement = ONE_THREAD, variant: Var
     _check_requirements(folder, chosen)
     if runtime.tuner is not None:
         chosen = chosen.model_copy(update={"session": {**tuned_options(folder), **chosen.session}})
-    opener: Opener = resolve_name(f"compress.runtime.{runtime.opener}")
+    opener: Opener = resolve_name(runtime.opener)
     return opener(folder, found.info, chosen, placement)
 
 
