@@ -12,19 +12,7 @@ from compress.formats import FORMATS
 from compress.measure.quality.quality_result import Quality
 from compress.model_sources import HUB_ID
 from compress.publish.entry import Entry, PublishedVariant
-from compress.report.format_numbers import (
-    drop_article,
-    format_count,
-    format_energy,
-    format_flop,
-    format_interval,
-    format_metric,
-    format_percent,
-    format_ratio,
-    format_score,
-    format_seconds,
-    format_size,
-)
+from compress.report import format_numbers as fmt
 from compress.report.pages.markdown import markdown_cell, markdown_table
 from compress.report.report_schema import Report, Verdict
 from compress.report.retention import quality_on_test, winner_above_baseline
@@ -132,13 +120,13 @@ def _headline(entry: Entry) -> str:
     if versus is None or versus.speedup is None:
         return f"{what}{shape}, {row.variant.name}."
     unit = per_call_suffix(report, report.target(verdict.target))
-    text = f"{what}{shape}, {row.variant.name}: {format_ratio(versus.speedup.value)} faster{unit}"
-    text += f" and {format_ratio(versus.smaller)} smaller than its teacher in PyTorch fp32"
+    text = f"{what}{shape}, {row.variant.name}: {fmt.ratio(versus.speedup.value)} faster{unit}"
+    text += f" and {fmt.ratio(versus.smaller)} smaller than its teacher in PyTorch fp32"
     if versus.kept:
-        text += f", with {format_percent(versus.kept)} of its {format_metric(report.task.metric)}"
+        text += f", with {fmt.percent(versus.kept)} of its {fmt.metric(report.task.metric)}"
     above = winner_above_baseline(report, verdict)
     if above is not None:
-        text += f" ({format_percent(above)} above {report.floor_name})"
+        text += f" ({fmt.percent(above)} above {report.floor_name})"
     return f"{text}."
 
 
@@ -177,7 +165,7 @@ def _variants(entry: Entry) -> str:
                 for verdict in variant.verdicts
             ),
             "p50": ", ".join(format_p50(variant.row.targets[verdict.target].latency) for verdict in variant.verdicts),
-            "size": format_size(variant.row.footprint.bytes_total if variant.row.footprint else None),
+            "size": fmt.size(variant.row.footprint.bytes_total if variant.row.footprint else None),
         }
         for variant in entry.variants
     )
@@ -193,17 +181,17 @@ def _scores(entry: Entry) -> str:
         return ""
     teacher = quality_on_test(report, report.teacher, title)
     directions = {metric.name: metric.larger_is_better for metric in kind_of(report.task).metrics}
-    baseline = drop_article(report.floor_name)
+    baseline = fmt.drop_article(report.floor_name)
 
     def cell(quality: Quality | None, name: str) -> str:
         score = quality.scores.get(name) if quality else None
-        return format_score(score.value if score else None, directions[name])
+        return fmt.score(score.value if score else None, directions[name])
 
     rows = tuple(
         {
-            "metric": format_metric(name),
+            "metric": fmt.metric(name),
             "score": cell(test, name),
-            "95 % interval": format_interval(score, directions[name]),
+            "95 % interval": fmt.interval(score, directions[name]),
             "teacher": cell(teacher, name),
             baseline: cell(report.floor, name),
         }
@@ -240,20 +228,18 @@ def _requirements(entry: Entry) -> str:
     lines, unit = [], timed_unit(entry.report)
     if size is not None and size.parameters is not None:
         lines.append(
-            f"{format_count(size.parameters)} parameters, {format_count(size.encoder_parameters)} without embeddings"
+            f"{fmt.count(size.parameters)} parameters, {fmt.count(size.encoder_parameters)} without embeddings"
         )
-        lines += [
-            f"{format_flop(count)} for a {unit} of {length} word pieces" for length, count in size.flops_at.items()
-        ]
+        lines += [f"{fmt.flop(count)} for a {unit} of {length} word pieces" for length, count in size.flops_at.items()]
     for memory in result.serving:
         if memory.peak is not None:
             how = "one by one" if memory.batch == 1 else f"in batches of {memory.batch}"
-            lines.append(f"{format_size(memory.peak)} of memory at most for a process that serves {how}")
+            lines.append(f"{fmt.size(memory.peak)} of memory at most for a process that serves {how}")
     latency = result.latency
     if latency.first_answer_seconds is not None:
-        lines.append(f"{format_seconds(latency.first_answer_seconds)} from process start to the first prediction")
+        lines.append(f"{fmt.seconds(latency.first_answer_seconds)} from process start to the first prediction")
     if latency.joules_per_row is not None:
-        lines.append(f"{format_energy(latency.joules_per_row)} a {unit}, read from {latency.energy}")
+        lines.append(f"{fmt.energy(latency.joules_per_row)} a {unit}, read from {latency.energy}")
     return "\n".join(["## Requirements", "", *(f"- {markdown_cell(line)}" for line in lines)]) if lines else ""
 
 

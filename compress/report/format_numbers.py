@@ -14,7 +14,7 @@ ABBREVIATIONS = {"f1": "F1", "mrr": "MRR", "map": "MAP", "ndcg": "nDCG", "mse": 
 PERSON_NAMES = {"spearman": "Spearman", "pearson": "Pearson", "matthews": "Matthews"}
 
 
-def format_metric(name: str) -> str:
+def metric(name: str) -> str:
     """A metric's name: `macro F1`, `recall@10`, `exact match`."""
     return " ".join(map(_metric_word, name.replace("_at_", "@").split("_")))
 
@@ -29,21 +29,21 @@ def drop_article(name: str) -> str:
     return name.removeprefix("a ").removeprefix("an ").removeprefix("the ")
 
 
-def format_score(value: float | None, larger_is_better: bool = True) -> str:
+def score(value: float | None, larger_is_better: bool = True) -> str:
     """A score from 0 to 1 as points (`90.4`); an error as it is (`0.0312`)."""
     if value is None:
         return ABSENT
     return f"{100 * value:.1f}" if larger_is_better else f"{value:.4f}"
 
 
-def format_points(value: float | None, larger_is_better: bool = True) -> str:
+def points(value: float | None, larger_is_better: bool = True) -> str:
     """A difference of scores with its unit: `0.3 points`, or the plain number for an error."""
     if value is None:
         return ABSENT
     return gate.format_points(value, larger_is_better)
 
 
-def format_signed(value: float | None, larger_is_better: bool = True) -> str:
+def signed(value: float | None, larger_is_better: bool = True) -> str:
     """A gain with its sign: `+0.3`, `−1.2` (a true minus, so that columns line up)."""
     if value is None:
         return ABSENT
@@ -51,31 +51,31 @@ def format_signed(value: float | None, larger_is_better: bool = True) -> str:
     return ("±" + shown[1:] if float(shown) == 0 else shown).replace("-", "−")
 
 
-def format_interval(interval: Score | None, larger_is_better: bool = True) -> str:
+def interval(interval: Score | None, larger_is_better: bool = True) -> str:
     """Both ends of a score's confidence interval: `88.9 to 92.0`."""
-    return format_span(interval, lambda end: format_score(end, larger_is_better))
+    return span(interval, lambda end: score(end, larger_is_better))
 
 
-def format_span(interval: Score | None, format_end: Callable[[float], str]) -> str:
+def span(interval: Score | None, format_end: Callable[[float], str]) -> str:
     """Both ends of an interval in the format of the value: `4.1× to 4.4×`."""
     return ABSENT if interval is None else f"{format_end(interval.low)} to {format_end(interval.high)}"
 
 
-def format_ratio(value: float | None) -> str:
+def ratio(value: float | None) -> str:
     """A factor with three digits: `0.97×`, `4.21×`, `19.2×`, `104×`."""
     if value is None:
         return ABSENT
     return f"{value:.0f}×" if value >= 99.95 else f"{value:.1f}×" if value >= 9.995 else f"{value:.2f}×"
 
 
-def format_milliseconds(value: float | None) -> str:
+def milliseconds(value: float | None) -> str:
     """A duration of a call: `0.612 ms`, `11.6 ms`, `1,204 ms`."""
     if value is None:
         return ABSENT
     return f"{value:,.0f} ms" if value >= 100 else f"{value:.3g} ms" if value >= 0.01 else f"{value:.4f} ms"
 
 
-def format_size(count: float | None) -> str:
+def size(count: float | None) -> str:
     """Bytes in decimal units, as download sizes are given: `13.9 MB`."""
     if count is None:
         return ABSENT
@@ -85,14 +85,14 @@ def format_size(count: float | None) -> str:
     return f"{count:.0f} B"
 
 
-def format_count(value: float | None) -> str:
+def count(value: float | None) -> str:
     """A large number in short: `22.7 M`, `1,821`."""
     if value is None:
         return ABSENT
     return f"{value / 1e6:.1f} M" if value >= 1e6 else f"{value:,.0f}"
 
 
-def format_seconds(value: float | None) -> str:
+def seconds(value: float | None) -> str:
     """A duration of a step: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`."""
     if value is None:
         return ABSENT
@@ -106,34 +106,34 @@ def format_seconds(value: float | None) -> str:
     return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
 
 
-def format_percent(value: float | None) -> str:
+def percent(value: float | None) -> str:
     """A share: `98.7 %`."""
     return ABSENT if value is None else f"{100 * value:.1f} %"
 
 
-def format_p_value(value: float | None) -> str:
+def p_value(value: float | None) -> str:
     """A p-value: `0.04`, `< 0.001`."""
     if value is None:
         return ABSENT
     return "< 0.001" if value < 0.001 else f"{value:.2g}"
 
 
-def format_flop(value: float | None) -> str:
+def flop(value: float | None) -> str:
     """Operations of one example: `2.41 GFLOP`."""
     return ABSENT if value is None else f"{_thousands(value)}FLOP"
 
 
-def format_op_rate(value: float | None) -> str:
+def op_rate(value: float | None) -> str:
     """Operations a second: `143 Gop/s`."""
     return ABSENT if value is None else f"{_thousands(value)}op/s"
 
 
-def format_bandwidth(value: float | None) -> str:
+def bandwidth(value: float | None) -> str:
     """Bytes a second: `11.2 GB/s`."""
-    return ABSENT if value is None else f"{format_size(value)}/s"
+    return ABSENT if value is None else f"{size(value)}/s"
 
 
-def format_energy(value: float | None) -> str:
+def energy(value: float | None) -> str:
     """Energy of one example: `3.1 mJ`, `0.42 J`."""
     if value is None:
         return ABSENT

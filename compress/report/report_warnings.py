@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compress.report.format_numbers import (
-    drop_article,
-    format_metric,
-    format_p_value,
-    format_percent,
-    format_ratio,
-    format_score,
-    format_span,
-)
+from compress.report import format_numbers as fmt
 from compress.report.report_schema import LedgerRow, Report
 from compress.report.retention import SIGNIFICANCE, quality_on_test, teacher_beats_baseline
 from compress.report.speedup_breakdown import Stage, speedup_stages
@@ -42,12 +34,12 @@ def _teacher_versus_baseline(report: Report) -> Iterator[str]:
     if title is None or teacher is None or baseline is None or teacher_beats_baseline(report, title):
         return
     larger, versus = teacher.larger_is_better, baseline.versus_teacher
-    scores = f"{format_score(teacher.primary.value, larger)} against {format_score(baseline.primary.value, larger)}"
-    p_value = f", p {format_p_value(versus.p_value)}" if versus else ""
+    scores = f"{fmt.score(teacher.primary.value, larger)} against {fmt.score(baseline.primary.value, larger)}"
+    p_value = f", p {fmt.p_value(versus.p_value)}" if versus else ""
     worse = versus is not None and versus.value > 0 and versus.p_value < SIGNIFICANCE
     than = "significantly worse" if worse else "not significantly better"
     yield (
-        f"The teacher is {than} than {report.floor_name} ({format_metric(teacher.metric)} {scores}{p_value}):"
+        f"The teacher is {than} than {report.floor_name} ({fmt.metric(teacher.metric)} {scores}{p_value}):"
         " retaining its score is no success."
     )
 
@@ -55,7 +47,7 @@ def _teacher_versus_baseline(report: Report) -> Iterator[str]:
 def _winner_versus_baseline(report: Report) -> Iterator[str]:
     if report.floor is None:
         reason = report.floor_reason or "it was not trained"
-        yield f"There is no {drop_article(report.floor_name)} to compare with: {reason}."
+        yield f"There is no {fmt.drop_article(report.floor_name)} to compare with: {reason}."
         return
     baseline = report.floor.primary
     for verdict in report.verdicts:
@@ -64,10 +56,10 @@ def _winner_versus_baseline(report: Report) -> Iterator[str]:
             continue
         larger = test.larger_is_better
         if not (test.primary.low > baseline.high if larger else test.primary.high < baseline.low):
-            scores = f"{format_score(test.primary.value, larger)} against {format_score(baseline.value, larger)}"
+            scores = f"{fmt.score(test.primary.value, larger)} against {fmt.score(baseline.value, larger)}"
             yield (
                 f"On {verdict.target} the winner is not clearly better than {report.floor_name}"
-                f" ({format_metric(test.metric)} {scores})."
+                f" ({fmt.metric(test.metric)} {scores})."
             )
 
 
@@ -79,8 +71,8 @@ def _stages_without_gain(report: Report, title: str) -> Iterator[str]:
         if stage.speedup is not None and stage.speedup.low <= 1.0:
             effect = "brought no speedup" if stage.speedup.value <= 1.0 else "may have brought no speedup"
             yield (
-                f"{stage.name} {effect} on {title}: {after.key} is {format_ratio(stage.speedup.value)} as fast as"
-                f" {before.key} ({format_span(stage.speedup, format_ratio)})."
+                f"{stage.name} {effect} on {title}: {after.key} is {fmt.ratio(stage.speedup.value)} as fast as"
+                f" {before.key} ({fmt.span(stage.speedup, fmt.ratio)})."
             )
         elif result and result.select and result.gate and not result.gate.passed and _passes(report, before, title):
             yield f"{stage.name} missed the gate on {title}: {after.key} {'; '.join(result.gate.reasons)}."
@@ -137,7 +129,7 @@ def _miscalibration(report: Report) -> Iterator[str]:
         if winner and teacher and winner.error.low > teacher.error.high:
             yield (
                 f"On {verdict.target} the winner {descriptions[winner.lean]}: its calibration error is"
-                f" {format_percent(winner.error.value)}, the teacher's {format_percent(teacher.error.value)}."
+                f" {fmt.percent(winner.error.value)}, the teacher's {fmt.percent(teacher.error.value)}."
             )
 
 
@@ -155,4 +147,4 @@ def _data(report: Report) -> Iterator[str]:
     }
     for texts, share in truncated.items():
         if share > TRUNCATED_SHARE:
-            yield f"{format_percent(share)} of the {texts} were truncated at {describe_length_limit(report)}."
+            yield f"{fmt.percent(share)} of the {texts} were truncated at {describe_length_limit(report)}."

@@ -17,7 +17,7 @@ from compress.pipeline.run import Options, check_plan, forced_steps
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.load import dump_recipe
-from compress.report.format_numbers import format_size
+from compress.report import format_numbers as fmt
 
 
 def show_plan(plan: Plan, options: Options, console: Console, *, calibrated: bool = False, here: bool = False) -> None:
@@ -93,6 +93,6 @@ def shown_step(row: dict[str, Any]) -> dict[str, Any]:
     return {
         **row,
         "takes": duration(row["seconds"]) if row["seconds"] is not None else "unknown",
-        "memory": "" if row["memory"] is None else format_size(row["memory"]),
-        "disk": "" if row["disk"] is None else format_size(row["disk"]),
+        "memory": "" if row["memory"] is None else fmt.size(row["memory"]),
+        "disk": "" if row["disk"] is None else fmt.size(row["disk"]),
     }

@@ -7,18 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compress.model_info import LayerMap
+from compress.report import format_numbers as fmt
 from compress.report.charts.heatmap import Cell, heatmap
 from compress.report.charts.svg import LETTER_WIDTH, Frame, line, marker, rect, text
 from compress.report.charts.waterfall import Factor, waterfall
 from compress.report.charts.xy_chart import Point, Series, xy_chart
-from compress.report.format_numbers import (
-    format_metric,
-    format_percent,
-    format_points,
-    format_ratio,
-    format_seconds,
-    format_signed,
-)
 from compress.report.report_schema import LedgerRow, Report, TargetResult
 from compress.report.retention import larger_is_better, quality_on_test
 from compress.report.speedup_breakdown import speedup, speedup_stages
@@ -74,9 +67,9 @@ def speed_chart(report: Report, title: str, width: int) -> str | None:
         (min(times) / 1.25, max(times) * 1.25),
         (min(heights) - margin, max(heights) + margin),
     )
-    label = f"the gate: teacher {'−' if larger else '+'} {format_points(report.rules.max_drop, larger)}"
+    label = f"the gate: teacher {'−' if larger else '+'} {fmt.points(report.rules.max_drop, larger)}"
     background = [] if gate is None else _gate(frame, frame.y(gate), label)
-    metric = f"{format_metric(report.task.metric)} on test" + ("" if larger else " (less is better)")
+    metric = f"{fmt.metric(report.task.metric)} on test" + ("" if larger else " (less is better)")
     return xy_chart(series, frame, "milliseconds a call, p50", metric, background)
 
 
@@ -89,16 +82,15 @@ def stage_chart(report: Report, title: str, key: str, width: int) -> str | None:
     factors = [
         Factor(
             stage.name,
-            f"{format_signed(stage.score_change, larger)} {format_metric(report.task.metric)},"
-            f" {format_seconds(stage.seconds)}",
+            f"{fmt.signed(stage.score_change, larger)} {fmt.metric(report.task.metric)}, {fmt.seconds(stage.seconds)}",
             stage.speedup.value,
-            format_ratio(stage.speedup.value),
+            fmt.ratio(stage.speedup.value),
             "lost" if stage.speedup.value < 1 else f"s{colour_of(report, stage.after.model)}",
         )
         for stage in stages
         if stage.speedup
     ]
-    return waterfall([*factors, Factor("all together", "", total.value, format_ratio(total.value), "total")], width)
+    return waterfall([*factors, Factor("all together", "", total.value, fmt.ratio(total.value), "total")], width)
 
 
 def reliability_chart(report: Report, title: str, key: str, width: int) -> str | None:
@@ -112,7 +104,7 @@ def reliability_chart(report: Report, title: str, key: str, width: int) -> str |
                 Point(
                     100 * one.confidence,
                     100 * one.correct,
-                    f"{name}: {format_percent(one.confidence)} confidence, {format_percent(one.correct)} correct,"
+                    f"{name}: {fmt.percent(one.confidence)} confidence, {fmt.percent(one.correct)} correct,"
                     f" {one.rows:,} predictions",
                     radius=2.5 + 8 * math.sqrt(one.rows / rows),
                 )

@@ -1,1 +1,1 @@
-"""The report's pages: Markdown, HTML and the index of published reports."""
+"""The report's pages: Markdown and HTML."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compress.environment import require
+from compress.report import format_numbers as fmt
 from compress.report.charts.report_charts import (
     NARROW,
     WIDE,
@@ -17,14 +18,6 @@ from compress.report.charts.report_charts import (
     legend,
     speed_chart,
     stage_chart,
-)
-from compress.report.format_numbers import (
-    ABSENT,
-    format_metric,
-    format_percent,
-    format_ratio,
-    format_size,
-    format_span,
 )
 from compress.report.pages.markdown import markdown_cell, markdown_table
 from compress.report.pages.page_sections import Block, BlockGroup, block_groups
@@ -134,21 +127,21 @@ def _figures(report: Report, target: TargetFacts, winner: LedgerRow, verdict: Ve
         return
     if versus.speedup is not None:
         teacher_result = teacher.targets.get(target.title)
-        p50 = format_p50(teacher_result.latency) if teacher_result else ABSENT
+        p50 = format_p50(teacher_result.latency) if teacher_result else fmt.ABSENT
         unstable = unstable_reasons(report, target.title, winner.key, report.teacher)
         yield Figure(
-            ("≈ " if unstable else "") + format_ratio(versus.speedup.value),
-            f"faster ({format_span(versus.speedup, format_ratio)}): {format_p50(result.latency)} instead of"
+            ("≈ " if unstable else "") + fmt.ratio(versus.speedup.value),
+            f"faster ({fmt.span(versus.speedup, fmt.ratio)}): {format_p50(result.latency)} instead of"
             f" {p50}{per_call_suffix(report, target)}",
         )
     if versus.smaller is not None and winner.footprint is not None:
-        yield Figure(format_ratio(versus.smaller), f"smaller: {format_size(winner.footprint.bytes_total)}")
+        yield Figure(fmt.ratio(versus.smaller), f"smaller: {fmt.size(winner.footprint.bytes_total)}")
     if versus.kept is not None:
-        metric = format_metric(report.task.metric)
-        yield Figure(format_percent(versus.kept), f"of the teacher's {metric}: {format_quality(result.test)}")
+        metric = fmt.metric(report.task.metric)
+        yield Figure(fmt.percent(versus.kept), f"of the teacher's {metric}: {format_quality(result.test)}")
     above = winner_above_baseline(report, verdict)
     if above is not None:
-        yield Figure(format_percent(above), f"of it above {report.floor_name}")
+        yield Figure(fmt.percent(above), f"of it above {report.floor_name}")
 
 
 def _last_scored(report: Report, title: str) -> str:
@@ -165,7 +158,7 @@ def _context(report: Report) -> dict[str, Any]:
         "environment": environment_facts(report),
         "limits": limits_table(report.limits),
         "recipe": json.dumps(report.recipe, indent=2, ensure_ascii=False),
-        "metric": format_metric(report.task.metric),
+        "metric": fmt.metric(report.task.metric),
         "truncated": truncation(report),
         "call": describe_call(report),
         "rows": row_counts(report),

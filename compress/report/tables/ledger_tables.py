@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from compress.measure.result_base import Score
 from compress.measure.timing.latency import ratio
-from compress.report.format_numbers import (
-    ABSENT,
-    NOT_MEANINGFUL,
-    drop_article,
-    format_metric,
-    format_percent,
-    format_points,
-    format_ratio,
-    format_seconds,
-    format_signed,
-    format_size,
-    format_span,
-)
+from compress.report import format_numbers as fmt
 from compress.report.report_schema import LedgerRow, Report, StepCost, TargetResult, Verdict
 from compress.report.retention import larger_is_better, teacher_beats_baseline
 from compress.report.speedup_breakdown import speedup, speedup_stages
@@ -28,7 +16,7 @@ from compress.report.tables.table_type import Cells, Table, make_table
 def ledger_table(report: Report, title: str) -> Table:
     """One row a model and variant with its scores, speed, size and cost on a target, and the baseline's row."""
     verdict = report.verdict(title)
-    metric = f"{format_metric(report.task.metric)} (95 %)"
+    metric = f"{fmt.metric(report.task.metric)} (95 %)"
     # A variant without a result there does not run on such a device, unless it could not be built.
     shown = [row for row in report.rows if title in row.targets or row.status != "ok"]
     winner = next((index for index, row in enumerate(shown) if verdict and row.key == verdict.winner), None)
@@ -38,11 +26,11 @@ def ledger_table(report: Report, title: str) -> Table:
     if report.floor:
         rows.append(
             {
-                "model": drop_article(report.floor_name),
-                "variant": ABSENT,
+                "model": fmt.drop_article(report.floor_name),
+                "variant": fmt.ABSENT,
                 metric: format_quality(report.floor),
                 "vs teacher": format_change(report.floor.versus_teacher, report.floor.larger_is_better),
-                **dict.fromkeys(("p50", "faster", "size", "cost"), ABSENT),
+                **dict.fromkeys(("p50", "faster", "size", "cost"), fmt.ABSENT),
                 "gate": "baseline",
             }
         )
@@ -59,11 +47,11 @@ def _ledger_cells(report: Report, row: LedgerRow, title: str, metric: str, *, is
         metric: format_quality(test),
         "vs teacher": format_change(test.versus_teacher, test.larger_is_better)
         if test and row is not teacher
-        else ABSENT,
-        "p50": format_p50(result.latency) if result and not untimed else untimed or ABSENT,
-        "faster": format_ratio(faster.value) if faster else untimed or ABSENT,
-        "size": format_size(row.footprint.bytes_total if row.footprint else None),
-        "cost": format_seconds(row.cost_seconds),
+        else fmt.ABSENT,
+        "p50": format_p50(result.latency) if result and not untimed else untimed or fmt.ABSENT,
+        "faster": fmt.ratio(faster.value) if faster else untimed or fmt.ABSENT,
+        "size": fmt.size(row.footprint.bytes_total if row.footprint else None),
+        "cost": fmt.seconds(row.cost_seconds),
         "gate": "winner" + _unstable(result) if is_winner else _gate_state(report, row, result),
     }
 
@@ -93,19 +81,19 @@ def _unstable(result: TargetResult | None) -> str:
 
 def stage_table(report: Report, title: str, key: str) -> Table:
     """Cost and gain of each stage from the teacher to ``key`` on a target."""
-    metric, larger = format_metric(report.task.metric), larger_is_better(report)
+    metric, larger = fmt.metric(report.task.metric), larger_is_better(report)
     rows: list[Cells] = [
         {
             "stage": stage.name,
             "row": stage.after.key,
             **_speedup_cells(stage.speedup),
-            "smaller": format_ratio(stage.smaller),
-            metric: format_signed(stage.score_change, larger),
-            "time": format_seconds(stage.seconds),
+            "smaller": fmt.ratio(stage.smaller),
+            metric: fmt.signed(stage.score_change, larger),
+            "time": fmt.seconds(stage.seconds),
         }
         for stage in speedup_stages(report, key, title)
     ]
-    start = {**dict.fromkeys(rows[0], ABSENT), "stage": "teacher in PyTorch", "row": report.teacher} if rows else {}
+    start = {**dict.fromkeys(rows[0], fmt.ABSENT), "stage": "teacher in PyTorch", "row": report.teacher} if rows else {}
     return make_table([start, *rows] if rows else [])
 
 
@@ -117,17 +105,17 @@ def comparison_table(report: Report, verdict: Verdict) -> Table:
             "compared with": comparison.against,
             "row": comparison.key,
             **_speedup_cells(comparison.speedup),
-            "end to end": format_ratio(_end_to_end_speedup(report, verdict, comparison.key)),
-            "smaller": format_ratio(comparison.smaller),
-            "score retained": format_percent(comparison.kept),
-            "above the baseline": format_percent(comparison.kept_above_floor) if defined else NOT_MEANINGFUL,
+            "end to end": fmt.ratio(_end_to_end_speedup(report, verdict, comparison.key)),
+            "smaller": fmt.ratio(comparison.smaller),
+            "score retained": fmt.percent(comparison.kept),
+            "above the baseline": fmt.percent(comparison.kept_above_floor) if defined else fmt.NOT_MEANINGFUL,
         }
         for comparison in verdict.comparisons
     )
 
 
 def _speedup_cells(factor: Score | None) -> Cells:
-    return {"faster": format_ratio(factor.value if factor else None), "95 %": format_span(factor, format_ratio)}
+    return {"faster": fmt.ratio(factor.value if factor else None), "95 %": fmt.span(factor, fmt.ratio)}
 
 
 def _end_to_end_speedup(report: Report, verdict: Verdict, key: str) -> float | None:
@@ -146,10 +134,10 @@ def gate_table(report: Report, title: str) -> Table:
         (
             {
                 **row.names,
-                "loss on select": format_points(result.gate.drop, larger),
-                "allowed": format_points(result.gate.allowed, larger),
+                "loss on select": fmt.points(result.gate.drop, larger),
+                "allowed": fmt.points(result.gate.allowed, larger),
                 "passed": "yes" if result.gate.passed else "no",
-                "reason": "; ".join(result.gate.reasons) or ABSENT,
+                "reason": "; ".join(result.gate.reasons) or fmt.ABSENT,
             }
             for row, result in report.results(title)
             if result.gate is not None
@@ -161,7 +149,7 @@ def gate_table(report: Report, title: str) -> Table:
 
 def step_table(report: Report) -> Table:
     """The steps of the run with their time."""
-    rows = ({"step": step.name, "time": format_seconds(step.seconds), "state": _state(step)} for step in report.steps)
+    rows = ({"step": step.name, "time": fmt.seconds(step.seconds), "state": _state(step)} for step in report.steps)
     return make_table(rows, names=1, left=("state",))
 
 

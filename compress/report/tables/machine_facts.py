@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compress.measure.interference.machine_snapshot import MachineSnapshot
-from compress.report.format_numbers import format_percent, format_size
+from compress.report import format_numbers as fmt
 from compress.report.report_schema import Report, TargetFacts
 from compress.tasks import kind_of
 
@@ -44,7 +44,7 @@ def describe_length_limit(report: Report) -> str:
 def truncation(report: Report) -> str:
     """The share of truncated rows by role: `0.0 % of train, 1.2 % of test, at 128 word pieces`."""
     shares = report.data.truncated or _truncated_test(report)
-    text = ", ".join(f"{format_percent(share)} of {role}" for role, share in shares.items())
+    text = ", ".join(f"{fmt.percent(share)} of {role}" for role, share in shares.items())
     return f"{text}, at {describe_length_limit(report)}" if text else "not recorded"
 
 
@@ -71,16 +71,16 @@ def _cores(report: Report) -> str:
 
 
 def _cache(seen: MachineSnapshot | None) -> str | None:
-    return f"{format_size(seen.last_level_cache)} last-level cache" if seen and seen.last_level_cache else None
+    return f"{fmt.size(seen.last_level_cache)} last-level cache" if seen and seen.last_level_cache else None
 
 
 def _memory(report: Report) -> str | None:
     seen, memory = report.surroundings, report.machine.memory
     if seen is None:
-        return f"{format_size(memory)} memory" if memory else None
+        return f"{fmt.size(memory)} memory" if memory else None
     if seen.memory_of_machine and seen.memory < seen.memory_of_machine:
-        return f"{format_size(seen.memory)} of {format_size(seen.memory_of_machine)} memory"
-    return f"{format_size(seen.memory)} memory"
+        return f"{fmt.size(seen.memory)} of {fmt.size(seen.memory_of_machine)} memory"
+    return f"{fmt.size(seen.memory)} memory"
 
 
 def _clock(seen: MachineSnapshot) -> str:
@@ -100,7 +100,7 @@ def _shared(seen: MachineSnapshot) -> str:
 def _accelerator(seen: MachineSnapshot) -> str:
     if seen.accelerator is None:
         return ""
-    memory = format_size(seen.accelerator_memory) if seen.accelerator_memory else None
+    memory = fmt.size(seen.accelerator_memory) if seen.accelerator_memory else None
     driver = f"driver {seen.driver}" if seen.driver else None
     return _join(seen.accelerator, memory, driver, f"CUDA {seen.cuda}" if seen.cuda else None)
 

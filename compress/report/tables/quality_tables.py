@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compress.measure.quality.quality_result import ClassScore, Difference, Quality, SliceScore
-from compress.report.format_numbers import (
-    ABSENT,
-    NOT_MEANINGFUL,
-    format_count,
-    format_interval,
-    format_percent,
-    format_score,
-    format_signed,
-    format_span,
-)
+from compress.report import format_numbers as fmt
 from compress.report.report_schema import Report
 from compress.report.retention import (
     SIGNIFICANCE,
@@ -29,16 +20,16 @@ from compress.report.tables.table_type import Cells, Table, make_table
 def format_quality(quality: Quality | None) -> str:
     """The primary score with its interval: `90.4 (88.3 to 92.3)`."""
     if quality is None:
-        return ABSENT
+        return fmt.ABSENT
     larger = quality.larger_is_better
-    return f"{format_score(quality.primary.value, larger)} ({format_interval(quality.primary, larger)})"
+    return f"{fmt.score(quality.primary.value, larger)} ({fmt.interval(quality.primary, larger)})"
 
 
 def format_change(change: Difference | None, larger: bool) -> str:
     """A difference, with a star if it is significant: `−0.3*`."""
     if change is None:
-        return ABSENT
-    return format_signed(change.value, larger) + ("*" if change.p_value < SIGNIFICANCE else "")
+        return fmt.ABSENT
+    return fmt.signed(change.value, larger) + ("*" if change.p_value < SIGNIFICANCE else "")
 
 
 def retention_table(report: Report, title: str) -> Table:
@@ -49,7 +40,7 @@ def retention_table(report: Report, title: str) -> Table:
             **row.names,
             "score": format_quality(result.test),
             "vs teacher": format_change(result.test.versus_teacher, result.test.larger_is_better),
-            "retained": format_percent(score_ratio(result.test, teacher)),
+            "retained": fmt.percent(score_ratio(result.test, teacher)),
             "above the baseline": _format_above_baseline(report, result.test, title),
         }
         for row, result in report.results(title)
@@ -59,8 +50,8 @@ def retention_table(report: Report, title: str) -> Table:
 
 def _format_above_baseline(report: Report, quality: Quality, title: str) -> str:
     if teacher_beats_baseline(report, title) is False:
-        return NOT_MEANINGFUL
-    return format_percent(ratio_above_baseline(report, quality, quality_on_test(report, report.teacher, title), title))
+        return fmt.NOT_MEANINGFUL
+    return fmt.percent(ratio_above_baseline(report, quality, quality_on_test(report, report.teacher, title), title))
 
 
 def class_table(report: Report, title: str, key: str) -> Table:
@@ -79,14 +70,14 @@ def class_table(report: Report, title: str, key: str) -> Table:
 def _class_cells(label: str, score: ClassScore, teacher: ClassScore) -> Cells:
     return {
         "class": label,
-        "rows": format_count(score.rows),
-        "recall": format_score(score.recall),
-        "teacher's recall": format_score(teacher.recall),
-        "change": format_signed(score.recall - teacher.recall),
-        "precision": format_score(score.precision),
-        "teacher's precision": format_score(teacher.precision),
-        "F1": format_score(score.f1),
-        "teacher's F1": format_score(teacher.f1),
+        "rows": fmt.count(score.rows),
+        "recall": fmt.score(score.recall),
+        "teacher's recall": fmt.score(teacher.recall),
+        "change": fmt.signed(score.recall - teacher.recall),
+        "precision": fmt.score(score.precision),
+        "teacher's precision": fmt.score(teacher.precision),
+        "F1": fmt.score(score.f1),
+        "teacher's F1": fmt.score(teacher.f1),
     }
 
 
@@ -99,14 +90,14 @@ def calibration_table(report: Report, title: str) -> Table:
         if test is None or (calibration is None and test.agreement_with_teacher is None):
             continue
         error = calibration.error if calibration else None
-        interval = f" ({format_span(error, format_percent)})" if error else ""
+        interval = f" ({fmt.span(error, fmt.percent)})" if error else ""
         rows.append(
             {
                 **row.names,
-                "calibration error (95 %)": format_percent(error.value if error else None) + interval,
-                "expected below": format_percent(calibration.by_chance if calibration else None),
-                "tendency": calibration.lean if calibration else ABSENT,
-                "agreement with the teacher": format_percent(test.agreement_with_teacher),
+                "calibration error (95 %)": fmt.percent(error.value if error else None) + interval,
+                "expected below": fmt.percent(calibration.by_chance if calibration else None),
+                "tendency": calibration.lean if calibration else fmt.ABSENT,
+                "agreement with the teacher": fmt.percent(test.agreement_with_teacher),
             }
         )
     return make_table(rows, left=("tendency",)).without_empty()
@@ -121,12 +112,12 @@ def slice_table(report: Report, title: str, key: str, column: str | None) -> Tab
     rows = []
     for part in _slices(quality, column):
         score, other, change = part.primary, teacher_parts.get(part.name), part.versus_teacher
-        shown = f"{format_score(score.value, larger)} ({format_interval(score, larger)})" if score else None
-        cells = {heading: part.name, "rows": format_count(part.rows), key: shown or part.reason or ABSENT}
+        shown = f"{fmt.score(score.value, larger)} ({fmt.interval(score, larger)})" if score else None
+        cells = {heading: part.name, "rows": fmt.count(part.rows), key: shown or part.reason or fmt.ABSENT}
         if key != report.teacher:
-            ends = f"{format_signed(change.low, larger)} to {format_signed(change.high, larger)}" if change else ABSENT
+            ends = f"{fmt.signed(change.low, larger)} to {fmt.signed(change.high, larger)}" if change else fmt.ABSENT
             cells |= {
-                "teacher": format_score(other.primary.value if other and other.primary else None, larger),
+                "teacher": fmt.score(other.primary.value if other and other.primary else None, larger),
                 "change": format_change(change, larger),
                 "95 % of the change": ends,
             }
@@ -146,9 +137,9 @@ def robustness_table(report: Report, title: str) -> Table:
     for row, result in report.results(title):
         if result.test and result.test.robustness:
             larger = result.test.larger_is_better
-            cells = {"original": format_score(result.test.primary.value, larger)}
+            cells = {"original": fmt.score(result.test.primary.value, larger)}
             for change in result.test.robustness:
-                score = format_score(change.primary.value, larger)
+                score = fmt.score(change.primary.value, larger)
                 cells[change.name] = f"{score} ({format_change(change.change, larger)})"
             rows.append({**row.names, **cells})
     return make_table(rows)
@@ -168,5 +159,7 @@ def disagreement_table(report: Report, title: str, key: str) -> Table:
         for one in (test.disagreements if test else ())
     ]
     if not rows and test and key != report.teacher and test.by_length:  # they were compared, and none differs
-        rows = [{"row of test": "none", "label": ABSENT, "teacher": ABSENT, key: ABSENT, "distance": ABSENT}]
+        rows = [
+            {"row of test": "none", "label": fmt.ABSENT, "teacher": fmt.ABSENT, key: fmt.ABSENT, "distance": fmt.ABSENT}
+        ]
     return make_table(rows, names=0, sentences=("label", "teacher", key))

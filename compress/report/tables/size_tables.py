@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compress.report.format_numbers import ABSENT, format_count, format_energy, format_flop, format_size
+from compress.report import format_numbers as fmt
 from compress.report.report_schema import Report, TargetResult
 from compress.report.tables.table_type import Table, make_table
 from compress.report.tables.throughput_unit import timed_unit
@@ -19,11 +19,11 @@ def footprint_table(report: Report, title: str) -> Table:
         rows.append(
             {
                 **row.names,
-                "parameters": format_count(size.parameters if size else None),
-                "without embeddings": format_count(size.encoder_parameters if size else None),
-                **{name: format_flop(count) for name, count in flops.items()},
-                "weights": format_size(size.bytes_weights if size else None),
-                "all files": format_size(size.bytes_total if size else None),
+                "parameters": fmt.count(size.parameters if size else None),
+                "without embeddings": fmt.count(size.encoder_parameters if size else None),
+                **{name: fmt.flop(count) for name, count in flops.items()},
+                "weights": fmt.size(size.bytes_weights if size else None),
+                "all files": fmt.size(size.bytes_total if size else None),
                 f"energy a {unit}": _energy(result),
             }
         )
@@ -32,8 +32,8 @@ def footprint_table(report: Report, title: str) -> Table:
 
 def _energy(result: TargetResult) -> str:
     if result.latency.joules_per_row is not None:
-        return format_energy(result.latency.joules_per_row)
-    return "not measured" if result.latency.timed else ABSENT
+        return fmt.energy(result.latency.joules_per_row)
+    return "not measured" if result.latency.timed else fmt.ABSENT
 
 
 def energy_sources(report: Report, title: str) -> list[str]:
@@ -55,10 +55,10 @@ def serving_table(report: Report, title: str) -> Table:
         by_batch = {memory.batch: memory for memory in serving}
         for batch in batches:
             memory, name = by_batch.get(batch), "one by one" if batch == 1 else f"batches of {batch}"
-            cells[f"{name}, resident"] = format_size(memory.resident if memory else None)
-            cells[f"{name}, peak"] = format_size(memory.peak if memory else None)
+            cells[f"{name}, resident"] = fmt.size(memory.resident if memory else None)
+            cells[f"{name}, peak"] = fmt.size(memory.peak if memory else None)
             if on_device:
-                cells[f"{name}, on the device"] = format_size(memory.device if memory else None)
+                cells[f"{name}, on the device"] = fmt.size(memory.device if memory else None)
         rows.append(cells)
     return make_table(rows)
 

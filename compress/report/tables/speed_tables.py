@@ -6,18 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from compress.measure.roofline.roofline import MachineLimits
 from compress.measure.timing.latency import Latency, Timing, ratio
-from compress.report.format_numbers import (
-    ABSENT,
-    format_bandwidth,
-    format_count,
-    format_milliseconds,
-    format_op_rate,
-    format_percent,
-    format_ratio,
-    format_seconds,
-    format_size,
-    format_span,
-)
+from compress.report import format_numbers as fmt
 from compress.report.report_schema import GridCell, Report
 from compress.report.tables.table_type import Cells, Table, make_table
 from compress.report.tables.throughput_unit import throughput_column
@@ -38,13 +27,13 @@ def timing_table(report: Report, title: str) -> Table:
                 **row.names,
                 "timing": latency.status,
                 "p50": format_p50(latency),
-                "95 %": format_span(latency.model.p50 if latency.model else None, format_milliseconds),
+                "95 %": fmt.span(latency.model.p50 if latency.model else None, fmt.milliseconds),
                 "p95": _quantile(latency.model, "p95"),
                 "p99": _quantile(latency.model, "p99"),
                 **({"device p50": _quantile(latency.device, "p50")} if on_device else {}),
-                "spread": format_percent(latency.model.spread if latency.model else None),
-                throughput_column(report): format_count(latency.rows_per_second),
-                "runs with": runtime or latency.reason or ABSENT,
+                "spread": fmt.percent(latency.model.spread if latency.model else None),
+                throughput_column(report): fmt.count(latency.rows_per_second),
+                "runs with": runtime or latency.reason or fmt.ABSENT,
             }
         )
     return make_table(rows, left=("timing",), sentences=("runs with",))
@@ -56,11 +45,11 @@ def end_to_end_table(report: Report, title: str) -> Table:
         {
             **row.names,
             **{f"end to end {name}": _quantile(result.latency.end_to_end, name) for name in ("p50", "p95", "p99")},
-            "loading": format_seconds(result.latency.load_seconds),
-            "first prediction": format_seconds(result.latency.first_answer_seconds),
-            "resident": format_size(result.latency.resident_memory),
-            "peak": format_size(result.latency.peak_memory),
-            "on the device": format_size(result.latency.device_memory),
+            "loading": fmt.seconds(result.latency.load_seconds),
+            "first prediction": fmt.seconds(result.latency.first_answer_seconds),
+            "resident": fmt.size(result.latency.resident_memory),
+            "peak": fmt.size(result.latency.peak_memory),
+            "on the device": fmt.size(result.latency.device_memory),
         }
         for row, result in report.results(title)
     ).without_empty()
@@ -76,15 +65,15 @@ def interference_table(report: Report, title: str) -> Table:
         rows.append(
             {
                 **row.names,
-                "precision": ABSENT if latency.precision is None else f"±{format_percent(latency.precision)}",
-                "time spent": format_seconds(latency.seconds),
-                "other load": format_percent(noise.other_load if noise else None),
-                "neighbouring cores": format_percent(noise.beside if noise else None),
-                "stolen": format_percent(noise.stolen if noise else None),
-                "preempted": ABSENT if preempted is None else f"{preempted:.1f}/s",
-                "throttled": ABSENT if throttled is None else f"{throttled:,}×",
+                "precision": fmt.ABSENT if latency.precision is None else f"±{fmt.percent(latency.precision)}",
+                "time spent": fmt.seconds(latency.seconds),
+                "other load": fmt.percent(noise.other_load if noise else None),
+                "neighbouring cores": fmt.percent(noise.beside if noise else None),
+                "stolen": fmt.percent(noise.stolen if noise else None),
+                "preempted": fmt.ABSENT if preempted is None else f"{preempted:.1f}/s",
+                "throttled": fmt.ABSENT if throttled is None else f"{throttled:,}×",
                 "accelerator": _accelerator_load(latency),
-                "unstable because": (latency.reason if latency.status == "unstable" else None) or ABSENT,
+                "unstable because": (latency.reason if latency.status == "unstable" else None) or fmt.ABSENT,
             }
         )
     return make_table(rows, sentences=("unstable because",)).without_empty()
@@ -93,8 +82,8 @@ def interference_table(report: Report, title: str) -> Table:
 def _accelerator_load(latency: Latency) -> str:
     """Its load by other processes, or for an undisturbed timing the reason why that is not known."""
     if latency.noise is not None and latency.noise.device_load is not None:
-        return format_percent(latency.noise.device_load)
-    return (latency.reason if latency.status == "measured" else None) or ABSENT
+        return fmt.percent(latency.noise.device_load)
+    return (latency.reason if latency.status == "measured" else None) or fmt.ABSENT
 
 
 def load_table(report: Report, title: str) -> Table:
@@ -106,10 +95,10 @@ def load_table(report: Report, title: str) -> Table:
         by_count = {load.callers: load for load in loads}
         cells = row.names
         for count in counts:
-            text = ABSENT
+            text = fmt.ABSENT
             if load := by_count.get(count):
-                p95, p50 = format_milliseconds(load.p95), f"p50 {format_milliseconds(load.p50)}"
-                text = f"{format_count(load.rows_per_second)}/s, {p50 if load.p95 is None else p95}"
+                p95, p50 = fmt.milliseconds(load.p95), f"p50 {fmt.milliseconds(load.p50)}"
+                text = f"{fmt.count(load.rows_per_second)}/s, {p50 if load.p95 is None else p95}"
                 text = f"≈ {text}" if load.unstable else text
             cells[f"{count} caller{'' if count == 1 else 's'}"] = text
         rows.append(cells)
@@ -132,9 +121,9 @@ def grid_table(report: Report, title: str) -> Table:
 def _grid_text(cell: GridCell, key: str, teacher: str) -> str:
     latency, other = cell.latencies.get(key), cell.latencies.get(teacher)
     if latency is None or latency.model is None:
-        return latency.status if latency else ABSENT
+        return latency.status if latency else fmt.ABSENT
     gain = ratio(other, latency) if other and key != teacher else None
-    return format_p50(latency) + (f" ({format_ratio(gain.value)})" if gain else "")
+    return format_p50(latency) + (f" ({fmt.ratio(gain.value)})" if gain else "")
 
 
 def roofline_table(report: Report, title: str) -> Table:
@@ -145,12 +134,12 @@ def roofline_table(report: Report, title: str) -> Table:
         rows.append(
             {
                 **row.names,
-                "operations/s": format_op_rate(shares.operations_per_second if shares else None),
-                "of the matrix rate": format_percent(shares.compute if shares else None),
-                "measured with": (shares.kernel if shares else None) or ABSENT,
-                "bytes/s": format_bandwidth(shares.bytes_per_second if shares else None),
-                "of the bandwidth": format_percent(shares.bandwidth if shares else None),
-                "missing because": (shares.reason if shares else None) or ABSENT,
+                "operations/s": fmt.op_rate(shares.operations_per_second if shares else None),
+                "of the matrix rate": fmt.percent(shares.compute if shares else None),
+                "measured with": (shares.kernel if shares else None) or fmt.ABSENT,
+                "bytes/s": fmt.bandwidth(shares.bytes_per_second if shares else None),
+                "of the bandwidth": fmt.percent(shares.bandwidth if shares else None),
+                "missing because": (shares.reason if shares else None) or fmt.ABSENT,
             }
         )
     return make_table(rows, left=("measured with",), sentences=("missing because",)).without_empty()
@@ -163,13 +152,13 @@ def limits_table(limits: Sequence[MachineLimits]) -> Table:
         names = {"device": one.device, "threads": str(one.threads)}
         for name in ("fp32", "bf16", "fp16", "int8"):
             if rate := one.rate(name):
-                shown = {"at most": format_op_rate(rate.value), "measured with": rate.kernel, "at": rate.size}
+                shown = {"at most": fmt.op_rate(rate.value), "measured with": rate.kernel, "at": rate.size}
                 rows.append({**names, "limit": f"{name} matrix rate", **shown})
         if one.bandwidth is not None:
-            shown = {"at most": format_bandwidth(one.bandwidth), "measured with": one.bandwidth_kernel or ABSENT}
+            shown = {"at most": fmt.bandwidth(one.bandwidth), "measured with": one.bandwidth_kernel or fmt.ABSENT}
             rows.append({**names, "limit": "memory bandwidth", **shown})
         for name, reason in one.missing.items():
-            rows.append({**names, "limit": name, "at most": ABSENT, "measured with": reason, "at": ABSENT})
+            rows.append({**names, "limit": name, "at most": fmt.ABSENT, "measured with": reason, "at": fmt.ABSENT})
     return make_table(rows, names=1, left=("limit", "at"), sentences=("measured with",))
 
 
@@ -199,4 +188,4 @@ def group_by_reason(reasons: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 def _quantile(timing: Timing | None, name: str) -> str:
     score = {"p50": timing.p50, "p95": timing.p95, "p99": timing.p99}[name] if timing else None
-    return format_milliseconds(score.value if score else None)
+    return fmt.milliseconds(score.value if score else None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from compress.report.format_numbers import ABSENT
+from compress.report import format_numbers as fmt
 
 Cells = Mapping[str, str]
 NAMING_COLUMNS = 2
@@ -29,7 +29,7 @@ class Table:
         columns = tuple(
             column
             for index, column in enumerate(self.columns)
-            if index < NAMING_COLUMNS or any(row[column] != ABSENT for row in self.rows)
+            if index < NAMING_COLUMNS or any(row[column] != fmt.ABSENT for row in self.rows)
         )
         rows = self.rows if len(columns) > NAMING_COLUMNS else ()
         return Table(columns, rows, self.numeric & frozenset(columns), self.winner, self.sentences)
@@ -55,5 +55,5 @@ def make_table(
     given = tuple(rows)
     columns = tuple(dict.fromkeys(name for row in given for name in row))
     numeric = frozenset(columns[names:]) - set(left) - set(sentences)
-    filled = tuple({column: row.get(column, ABSENT) for column in columns} for row in given)
+    filled = tuple({column: row.get(column, fmt.ABSENT) for column in columns} for row in given)
     return Table(columns, filled, numeric, winner, frozenset(sentences))

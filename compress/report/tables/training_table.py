@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from compress.report.format_numbers import ABSENT, format_percent
+from compress.report import format_numbers as fmt
 from compress.report.report_schema import Provenance, Report, ReportModel
 from compress.report.tables.table_type import Cells, Table
 
@@ -18,7 +18,7 @@ def training_table(report: Report) -> Table:
     facts = {name: _facts(report, models.get(name), one) for name, one in report.makings.items()}
     names = list(dict.fromkeys(name for cells in facts.values() for name in cells))
     rows: list[Cells] = [
-        {"": name, **{model: cells.get(name, ABSENT) for model, cells in facts.items()}} for name in names
+        {"": name, **{model: cells.get(name, fmt.ABSENT) for model, cells in facts.items()}} for name in names
     ]
     return Table(("", *facts), tuple(rows), sentences=frozenset(facts))
 
@@ -46,9 +46,7 @@ def describe_losses(settings: Section) -> str:
     phases = settings.get("phases") or ()
     if not phases:
         return _describe_phase(settings)
-    return "; then ".join(
-        f"{format_percent(phase['share'])} of the updates: {_describe_phase(phase)}" for phase in phases
-    )
+    return "; then ".join(f"{fmt.percent(phase['share'])} of the updates: {_describe_phase(phase)}" for phase in phases)
 
 
 def _describe_phase(phase: Section) -> str:

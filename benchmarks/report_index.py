@@ -8,14 +8,7 @@ import json
 from pathlib import Path
 
 from compress.errors import CompressError
-from compress.report.format_numbers import (
-    ABSENT,
-    format_metric,
-    format_milliseconds,
-    format_percent,
-    format_ratio,
-    format_size,
-)
+from compress.report import format_numbers as fmt
 from compress.report.pages.markdown import markdown_cell, markdown_table
 from compress.report.report_schema import REPORT_FILE, Report, Verdict, read_report
 from compress.report.retention import quality_on_test, winner_above_baseline
@@ -111,20 +104,24 @@ def _cells(entry: dict[str, object]) -> Cells:
 
     def score(name: str) -> str:
         value = number(name)
-        return ABSENT if value is None else f"{value:.4g}"
+        return fmt.ABSENT if value is None else f"{value:.4g}"
 
     return {
         "report": f"[{text('report')}]({entry['report']}/report.md)",
         "task": text("task"),
         "target": text("target"),
         "winner": text("winner") if entry["winner"] else "none passed",
-        "score": f"{score('score')} {markdown_cell(format_metric(str(entry['metric'])))}",
+        "score": f"{score('score')} {markdown_cell(fmt.metric(str(entry['metric'])))}",
         "teacher": score("teacher_score"),
         "baseline": score("floor"),
-        "retained above it": format_percent(number("kept_above_floor")),
-        "p50": ("≈ " if entry["timing"] == "unstable" else "") + format_milliseconds(number("p50_ms")),
-        "faster": format_ratio(number("times_faster")),
-        "smaller": format_ratio(number("times_smaller")),
-        "size": format_size(number("bytes")),
+        "retained above it": fmt.percent(number("kept_above_floor")),
+        "p50": ("≈ " if entry["timing"] == "unstable" else "") + fmt.milliseconds(number("p50_ms")),
+        "faster": fmt.ratio(number("times_faster")),
+        "smaller": fmt.ratio(number("times_smaller")),
+        "size": fmt.size(number("bytes")),
         "machine": text("machine"),
     }
+
+
+if __name__ == "__main__":
+    write_index(Path("reports"))
