@@ -120,6 +120,14 @@ def pluralize(count: int, one: str) -> str:
     return f"{count:,} {one}" if count == 1 else f"{count:,} {one}s"
 
 
+def group_by_reason(reasons: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """From pairs of name and reason, the names of each reason, separated by commas."""
+    groups: dict[str, list[str]] = {}
+    for name, reason in reasons:
+        groups.setdefault(reason, []).append(name)
+    return {reason: ", ".join(names) for reason, names in groups.items()}
+
+
 def format_bytes(count: float) -> str:
     """Format a number of bytes: `2.0 GiB`, `15 bytes`."""
     for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):

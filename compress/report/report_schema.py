@@ -124,6 +124,11 @@ class LedgerRow(ResultModel):
         return f"{self.model}/{self.variant.name}"
 
     @property
+    def bytes_total(self) -> int | None:
+        """Bytes of all its files."""
+        return self.footprint.bytes_total if self.footprint else None
+
+    @property
     def names(self) -> dict[str, str]:
         """The first two cells of its row in tables."""
         return {"model": self.model, "variant": self.variant.name}

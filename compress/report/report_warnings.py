@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from compress.errors import group_by_reason
+from compress.measure.quality.quality_result import Quality
 from compress.report import format_numbers as fmt
-from compress.report.report_schema import LedgerRow, Report
-from compress.report.retention import SIGNIFICANCE, quality_on_test, teacher_beats_baseline
-from compress.report.speedup_breakdown import Stage, speedup_stages
+from compress.report.report_schema import Report
+from compress.report.retention import SIGNIFICANCE, is_clearly_better, quality_on_test, teacher_beats_baseline
+from compress.report.speedup_breakdown import speedup_stages
 from compress.report.tables.machine_facts import describe_length_limit
-from compress.report.tables.speed_tables import group_by_reason
 
 TRUNCATED_SHARE = 0.05
 """Share of truncated rows from which a warning is given."""
@@ -33,15 +34,11 @@ def _teacher_versus_baseline(report: Report) -> Iterator[str]:
     teacher, baseline = quality_on_test(report, report.teacher, title) if title else None, report.floor
     if title is None or teacher is None or baseline is None or teacher_beats_baseline(report, title):
         return
-    larger, versus = teacher.larger_is_better, baseline.versus_teacher
-    scores = f"{fmt.score(teacher.primary.value, larger)} against {fmt.score(baseline.primary.value, larger)}"
-    p_value = f", p {fmt.p_value(versus.p_value)}" if versus else ""
+    versus = baseline.versus_teacher
     worse = versus is not None and versus.value > 0 and versus.p_value < SIGNIFICANCE
-    than = "significantly worse" if worse else "not significantly better"
-    yield (
-        f"The teacher is {than} than {report.floor_name} ({fmt.metric(teacher.metric)} {scores}{p_value}):"
-        " retaining its score is no success."
-    )
+    than = f"{'significantly worse' if worse else 'not significantly better'} than {report.floor_name}"
+    p_value = f", p {fmt.p_value(versus.p_value)}" if versus else ""
+    yield f"The teacher is {than} ({_scores(teacher, baseline)}{p_value}): retaining its score is no success."
 
 
 def _winner_versus_baseline(report: Report) -> Iterator[str]:
@@ -49,45 +46,32 @@ def _winner_versus_baseline(report: Report) -> Iterator[str]:
         reason = report.floor_reason or "it was not trained"
         yield f"There is no {fmt.drop_article(report.floor_name)} to compare with: {reason}."
         return
-    baseline = report.floor.primary
     for verdict in report.verdicts:
-        test = quality_on_test(report, verdict.winner, verdict.target) if verdict.winner else None
-        if test is None:
-            continue
-        larger = test.larger_is_better
-        if not (test.primary.low > baseline.high if larger else test.primary.high < baseline.low):
-            scores = f"{fmt.score(test.primary.value, larger)} against {fmt.score(baseline.value, larger)}"
-            yield (
-                f"On {verdict.target} the winner is not clearly better than {report.floor_name}"
-                f" ({fmt.metric(test.metric)} {scores})."
-            )
+        test = quality_on_test(report, verdict.winner or "", verdict.target)
+        if test is not None and not is_clearly_better(test, report.floor):
+            than = f"the winner is not clearly better than {report.floor_name}"
+            yield f"On {verdict.target} {than} ({_scores(test, report.floor)})."
+
+
+def _scores(quality: Quality, baseline: Quality) -> str:
+    """`accuracy 91.5 against 91.3`."""
+    shown = [fmt.score(each.primary.value, quality.larger_is_better) for each in (quality, baseline)]
+    return f"{fmt.metric(quality.metric)} {' against '.join(shown)}"
 
 
 def _stages_without_gain(report: Report, title: str) -> Iterator[str]:
     """Stages that are not faster, or that made a passing row miss the gate."""
-    for stage in _all_stages(report, title):
-        before, after = stage.before, stage.after
-        result = after.targets.get(title)
+    passing = {report.teacher, *(row.key for row in report.passing(title))}
+    stages = (stage for row, _ in report.results(title) for stage in speedup_stages(report, row.key, title))
+    for stage in {(stage.before.key, stage.after.key): stage for stage in stages}.values():
+        before, after = stage.before.key, stage.after.key
+        result = stage.after.targets.get(title)
         if stage.speedup is not None and stage.speedup.low <= 1.0:
             effect = "brought no speedup" if stage.speedup.value <= 1.0 else "may have brought no speedup"
-            yield (
-                f"{stage.name} {effect} on {title}: {after.key} is {fmt.ratio(stage.speedup.value)} as fast as"
-                f" {before.key} ({fmt.span(stage.speedup, fmt.ratio)})."
-            )
-        elif result and result.select and result.gate and not result.gate.passed and _passes(report, before, title):
-            yield f"{stage.name} missed the gate on {title}: {after.key} {'; '.join(result.gate.reasons)}."
-
-
-def _all_stages(report: Report, title: str) -> list[Stage]:
-    """The stages that lead to every row, each once."""
-    stages = (stage for row, _ in report.results(title) for stage in speedup_stages(report, row.key, title))
-    return list({(stage.before.key, stage.after.key): stage for stage in stages}.values())
-
-
-def _passes(report: Report, row: LedgerRow, title: str) -> bool:
-    """Whether a row passed the gate, or is the reference."""
-    result = row.targets.get(title)
-    return row.key == report.teacher or (result is not None and result.gate is not None and result.gate.passed)
+            factor = f"{fmt.ratio(stage.speedup.value)} as fast as {before} ({fmt.span(stage.speedup, fmt.ratio)})"
+            yield f"{stage.name} {effect} on {title}: {after} is {factor}."
+        elif result and result.select and result.gate and not result.gate.passed and before in passing:
+            yield f"{stage.name} missed the gate on {title}: {after} {'; '.join(result.gate.reasons)}."
 
 
 def _missing_results(report: Report) -> Iterator[str]:
@@ -99,11 +83,11 @@ def _missing_results(report: Report) -> Iterator[str]:
         for key, latency in latencies:
             if latency.status == "failed":
                 yield f"Timing {key} on {target.title} failed: {latency.reason}."
-        untimed = [(key, str(latency.reason)) for key, latency in latencies if latency.status == "not measured"]
+        untimed = ((key, str(latency.reason)) for key, latency in latencies if latency.status == "not measured")
         verdict = report.verdict(target.title)
         for reason, keys in group_by_reason(untimed).items() if target.present else ():
             if not (verdict and not verdict.winner and reason in verdict.why):  # the verdict gives this reason
-                yield f"{', '.join(keys)} {'was' if len(keys) == 1 else 'were'} not timed on {target.title}: {reason}."
+                yield f"{keys} {'were' if ', ' in keys else 'was'} not timed on {target.title}: {reason}."
 
 
 def _unstable_timings(report: Report) -> Iterator[str]:

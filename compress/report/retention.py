@@ -58,7 +58,11 @@ def teacher_beats_baseline(report: Report, title: str) -> bool | None:
         return None
     if baseline.versus_teacher is not None:
         return baseline.versus_teacher.value < 0 and baseline.versus_teacher.p_value < SIGNIFICANCE
-    # Reports from before the paired test: the intervals must not overlap.
-    if teacher.larger_is_better:
-        return teacher.primary.low > baseline.primary.high
-    return teacher.primary.high < baseline.primary.low
+    return is_clearly_better(teacher, baseline)  # in reports from before the paired test
+
+
+def is_clearly_better(quality: Quality, baseline: Quality) -> bool:
+    """Whether a score is better than the baseline's and their intervals do not overlap."""
+    if quality.larger_is_better:
+        return quality.primary.low > baseline.primary.high
+    return quality.primary.high < baseline.primary.low

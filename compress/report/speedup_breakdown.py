@@ -46,13 +46,13 @@ def speedup_stages(report: Report, key: str, title: str) -> list[Stage]:
 
 
 def _stage(before: LedgerRow, after: LedgerRow, title: str) -> Stage:
-    sizes, costs = (before.footprint, after.footprint), (before.cost_seconds, after.cost_seconds)
+    costs = before.cost_seconds, after.cost_seconds
     return Stage(
         name=after.step if after.model != before.model else after.variant.name,
         before=before,
         after=after,
         speedup=speedup(before, after, title),
-        smaller=sizes[0].bytes_total / sizes[1].bytes_total if sizes[0] and sizes[1] else None,
+        smaller=times_smaller(before, after),
         score_change=_score_change(before, after, title),
         seconds=max(0.0, costs[1] - costs[0]) if costs[0] is not None and costs[1] is not None else None,
     )
@@ -65,6 +65,11 @@ def speedup(before: LedgerRow, after: LedgerRow, title: str) -> Score | None:
     return ratio(before.targets[title].latency, after.targets[title].latency)
 
 
+def times_smaller(before: LedgerRow, after: LedgerRow) -> float | None:
+    """Return how many times smaller the files of ``after`` are; None if one of them is unknown."""
+    return before.bytes_total / after.bytes_total if before.bytes_total and after.bytes_total else None
+
+
 def _score_change(before: LedgerRow, after: LedgerRow, title: str) -> float | None:
     """Return the change of the primary score on test, negated for errors."""
     tests = [row.targets[title].test if title in row.targets else None for row in (before, after)]
@@ -75,10 +80,10 @@ def _score_change(before: LedgerRow, after: LedgerRow, title: str) -> float | No
 
 def fastest_variant(report: Report, model: str, title: str) -> LedgerRow | None:
     """Return the fastest timed variant of a model on a target, of those that passed the gate if any did."""
-    timed = [
-        (result.latency.model.p50.value, row, result.gate)
+    p50 = {
+        row.key: score.value
         for row, result in report.results(title)
-        if row.model == model and result.latency.model
-    ]
-    passed = [entry for entry in timed if entry[2] is not None and entry[2].passed]
-    return min(passed or timed, key=lambda entry: entry[0])[1] if timed else None
+        if row.model == model and (score := result.latency.quantile("p50"))
+    }
+    passed = [row.key for row in report.passing(title) if row.key in p50]
+    return report.row(min(passed or p50, key=p50.__getitem__)) if p50 else None

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from compress.errors import group_by_reason
 from compress.measure.result_base import Score
-from compress.measure.timing.latency import Latency, Timing, ratio
+from compress.measure.timing.latency import ratio
 from compress.select.gate import format_points, gate
 from compress.select.selection import Candidate, GateResult, Rules, TargetSelection
 
@@ -30,7 +31,7 @@ def select_winner(
         row.key: gate(rules, row.select, classes, quantized=row.quantized) for row in candidates if not row.reference
     }
     passing = [row for row in candidates if row.key in gates and gates[row.key].passed]
-    timed = [row for row in passing if ranking_score(row.latency, rules) is not None]
+    timed = [row for row in passing if row.latency.quantile(rules.rank_by) is not None]
     if missing is not None:
         return TargetSelection(target=target, winner=None, why=f"not measured: {missing}", gates=gates)
     if not timed:
@@ -42,17 +43,8 @@ def select_winner(
     return TargetSelection(target=target, winner=winner.key, why=why, gates=gates)
 
 
-def ranking_score(latency: Latency, rules: Rules) -> Score | None:
-    """The quantile by which the recipe ranks; None where there are too few calls for it."""
-    return _quantile(latency.model, rules.rank_by) if latency.model else None
-
-
-def _quantile(timing: Timing, name: str) -> Score | None:
-    return {"p50": timing.p50, "p95": timing.p95, "p99": timing.p99}[name]
-
-
 def _speed(row: Candidate, rules: Rules) -> Score:
-    score = ranking_score(row.latency, rules)
+    score = row.latency.quantile(rules.rank_by)
     assert score is not None
     return score
 
@@ -81,19 +73,11 @@ def _loss(drop: float | None, larger: bool) -> str:
 
 def _why_none(passing: Sequence[Candidate], gates: Mapping[str, GateResult], rules: Rules) -> str:
     if passing:
-        reasons = {row.key: row.latency.reason or f"too few calls for {rules.rank_by}" for row in passing}
-        return f"no variant that passed the gate could be timed: {_join(reasons)}"
+        rows = group_by_reason((row.key, row.latency.reason or f"too few calls for {rules.rank_by}") for row in passing)
+        why = next(iter(rows)) if len(rows) == 1 else "; ".join(f"{keys}: {reason}" for reason, keys in rows.items())
+        return f"no variant that passed the gate could be timed: {why}"
     if not gates:
         return "nothing that may win was measured here"
     known = {key: result for key, result in gates.items() if result.drop is not None} or gates
     key = min(known, key=lambda one: float("inf") if (drop := known[one].drop) is None else drop)
     return f"no variant passed the gate; the nearest, {key}, {'; '.join(known[key].reasons)}"
-
-
-def _join(reasons: Mapping[str, str]) -> str:
-    """Every reason once, with the rows it is given for where there are several."""
-    distinct = list(dict.fromkeys(reasons.values()))
-    if len(distinct) == 1 and len(reasons) > 1:
-        return distinct[0]
-    keys = {reason: [key for key, given in reasons.items() if given == reason] for reason in distinct}
-    return "; ".join(f"{', '.join(keys[reason])}: {reason}" for reason in distinct)

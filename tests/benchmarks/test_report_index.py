@@ -5,13 +5,13 @@ import pytest
 from benchmarks.report_index import write_index
 from compress.errors import CompressError
 from compress.report.pages.render import write_pages
-from tests.report.conftest import apply_gates
+from tests.report.conftest import apply_gates, made_report
 
 
-def test_every_measured_target_has_a_line(make_report, tmp_path):
+def test_every_measured_target_has_a_line(tmp_path):
     for name in ("b", "a"):
         (tmp_path / name).mkdir()
-        write_pages(tmp_path / name, apply_gates(make_report()))
+        write_pages(tmp_path / name, apply_gates(made_report()))
     assert [path.parent.name for path in write_index(tmp_path)] == ["a", "b"]
     with (tmp_path / "index.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
@@ -24,9 +24,9 @@ def test_every_measured_target_has_a_line(make_report, tmp_path):
     assert page.count("\n| [") == 2
 
 
-def test_a_target_without_winner_is_listed_empty(make_report, tmp_path):
+def test_a_target_without_winner_is_listed_empty(tmp_path):
     (tmp_path / "a").mkdir()
-    write_pages(tmp_path / "a", apply_gates(make_report(rows=())))
+    write_pages(tmp_path / "a", apply_gates(made_report(rows=())))
     write_index(tmp_path)
     assert "none passed" in (tmp_path / "index.md").read_text(encoding="utf-8")
 
@@ -43,10 +43,10 @@ def test_other_reports_are_ignored(tmp_path):
     assert "harness" not in (tmp_path / "index.md").read_text(encoding="utf-8")
 
 
-def test_the_harness_page_is_linked(make_report, tmp_path):
+def test_the_harness_page_is_linked(tmp_path):
     for name in ("a", "harness"):
         (tmp_path / name).mkdir()
-    write_pages(tmp_path / "a", apply_gates(make_report()))
+    write_pages(tmp_path / "a", apply_gates(made_report()))
     (tmp_path / "harness" / "report.md").write_text("# Is it right?\n")
     assert [path.parent.name for path in write_index(tmp_path)] == ["a"]
     line = (tmp_path / "index.md").read_text(encoding="utf-8").splitlines()[-1]

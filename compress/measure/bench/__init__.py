@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 from compress import __version__
 from compress.console import Console, duration
 from compress.data.tokenizer import TOKENIZER_FILE
-from compress.errors import CompressError
-from compress.measure.bench.bench_models import ModelEntry, check_text, chosen_base, resolve_models, texts_per_row
+from compress.errors import CompressError, pluralize
+from compress.measure.bench.bench_models import ModelEntry, chosen_base, resolve_models
 from compress.measure.bench.bench_result import Bench, BenchModel, Comparison, TimedModel
-from compress.measure.bench.parse_options import GridOptions, Length, read_texts, with_lengths
+from compress.measure.bench.parse_options import GridOptions, read_texts, with_lengths
 from compress.measure.interference.machine_snapshot import snapshot_machine
 from compress.measure.roofline.roofline import (
     LimitShares,
@@ -34,32 +32,9 @@ from compress.measure.timing.timing_session import time_jobs
 from compress.recipe.measure_schema import Measure, Target
 from compress.runtime.predictor import Placement
 
-DEFAULT_LENGTH = 128
-"""Word pieces of every input without texts and without a requested length."""
 NO_TASK = "its task is unknown: the model alone is timed, not from text to answer"
 DEFAULTS = Measure()
 CPU = Target(device="cpu")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One session to run: device and threads, rows of a batch, and their length."""
-
-    target: Target
-    batch: int
-    length: Length
-
-    @property
-    def key(self) -> tuple[Placement, int, Length]:
-        """Cells with an equal one are the same session."""
-        return (Placement(self.target.device, self.target.threads), self.batch, self.length)
-
-    @property
-    def title(self) -> str:
-        """`cpu, 2 threads, batch 8, 64 pieces`."""
-        threads = "1 thread" if self.target.threads == 1 else f"{self.target.threads} threads"
-        pieces = "the texts' own lengths" if self.length == "data" else f"{self.length} pieces"
-        return f"{self.target.device}, {threads}, batch {self.batch}, {pieces}"
 
 
 def bench(
@@ -90,15 +65,14 @@ def bench(
         console: shows progress.
         on_session: called with the results so far after every session, so that an interruption loses nothing.
     """
-    console = console or Console("quiet")
+    console, grid = console or Console("quiet"), grid or GridOptions()
     entries = resolve_models(models)
     base = chosen_base(against, [entry.name for entry in entries])
-    requested = (targets,) if isinstance(targets, Target) else tuple(targets)
-    grid = grid or GridOptions()
-    resolved = with_lengths(requested, grid, texts is not None, DEFAULT_LENGTH)
-    lines = read_texts(texts, texts_per_row(entries), partial(check_text, entries=entries)) if texts else []
-    own = [Cell(target, target.batch, target.length) for target in resolved]
-    others = list(_grid_cells(own, grid))
+    requested = with_lengths((targets,) if isinstance(targets, Target) else targets, grid, texts)
+    own = [target.model_copy(update={"name": None}) for target in requested]
+    others = grid.cells(own)
+    cells = list(dict.fromkeys((*own, *others)))
+    lines = read_texts(texts, [entry.task for entry in entries if entry.task]) if texts else []
     result = Bench(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         made_by=f"compress-encoders {__version__}",
@@ -109,46 +83,37 @@ def bench(
         ),
         settings=settings,
         texts=len(lines) if texts else None,
-        surroundings=snapshot_machine(device=any(target.device == "cuda" for target in resolved)),
-        limits=tuple(_limits(resolved, limits, console)),
+        surroundings=snapshot_machine(device=any(target.device == "cuda" for target in own)),
+        limits=tuple(_limits(own, limits, console)),
     )
-    sessions: dict[object, Comparison] = {}
-    own_keys = {cell.key for cell in own}
-    cells = {cell.key: cell for cell in (*own, *others)}
     if settings.budget is not None and len(cells) > 1:
         total = duration(len(cells) * settings.budget)
         console.note(f"{len(cells)} sessions of {duration(settings.budget)} each: {total}")
-    for number, cell in enumerate(cells.values(), 1):
+    sessions: dict[Target, Comparison] = {}
+    for number, cell in enumerate(cells, 1):
         if len(cells) > 1:
-            console.note(f"{number} of {len(cells)}: {cell.title}")
+            console.note(f"{number} of {len(cells)}: {_title(cell)}")
         # Only the targets' own sessions have callers; at every cell of a grid they would take most of the time.
-        chosen = settings if cell.key in own_keys else settings.model_copy(update={"callers": ()})
-        sessions[cell.key] = _run_session(cell, entries, result, lines, chosen, seed, console)
-        result = result.model_copy(
-            update={
-                "targets": tuple(sessions[cell.key] for cell in own if cell.key in sessions),
-                "grid": tuple(sessions[cell.key] for cell in others if cell.key in sessions),
-            }
-        )
+        chosen = settings if cell in own else settings.model_copy(update={"callers": ()})
+        sessions[cell] = _run_session(cell, entries, result, lines, chosen, seed, console)
+        finished = {
+            "targets": tuple(sessions[target] for target in own if target in sessions),
+            "grid": tuple(sessions[other] for other in others if other in sessions),
+        }
+        result = result.model_copy(update=finished)
         if on_session is not None:
             on_session(result)
     return result
 
 
-def _grid_cells(own: Sequence[Cell], grid: GridOptions) -> Iterator[Cell]:
-    """Yield the grid of each device and number of threads once; an axis that was not given is the target's own."""
-    seen = set()
-    for target_cell in own if grid else ():
-        for batch in grid.batch or (target_cell.batch,):
-            for length in grid.length or (target_cell.length,):
-                cell = Cell(target_cell.target, batch, length)
-                if cell.key not in seen:
-                    seen.add(cell.key)
-                    yield cell
+def _title(cell: Target) -> str:
+    """Return `cpu, 2 threads, batch 8, 64 pieces`."""
+    pieces = "the texts' own lengths" if cell.length == "data" else f"{cell.length} pieces"
+    return f"{cell.device}, {pluralize(cell.threads, 'thread')}, batch {cell.batch}, {pieces}"
 
 
 def _run_session(
-    cell: Cell,
+    cell: Target,
     entries: Sequence[ModelEntry],
     so_far: Bench,
     lines: Sequence[Text],
@@ -159,7 +124,7 @@ def _run_session(
     start = time.monotonic()
     results = {entry.name: known for entry in entries if (known := _not_timed(entry, cell)) is not None}
     length = None if cell.length == "data" else cell.length
-    placement = Placement(cell.target.device, cell.target.threads)
+    placement = Placement(cell.device, cell.threads)
     jobs = [
         Job(entry.name, entry.path, entry.variant, placement, cell.batch, length)
         for entry in entries
@@ -169,25 +134,19 @@ def _run_session(
         results |= time_jobs(jobs, lines, settings, seed=seed, console=console)
     for entry in entries:
         latency = results[entry.name]
-        if cell.length == "data" and entry.task is None and latency.timed:
+        if length is None and entry.task is None and latency.timed:
             reason = "; ".join(filter(None, (latency.reason, NO_TASK)))
             results[entry.name] = latency.model_copy(update={"reason": reason})
-    return Comparison(
-        title=cell.title,
-        device=cell.target.device,
-        threads=cell.target.threads,
-        batch=cell.batch,
-        length=cell.length,
-        models={
-            entry.name: TimedModel(
-                latency=results[entry.name],
-                ratio=ratio(results[so_far.against], results[entry.name]),
-                shares=_shares(results[entry.name], entry, cell, so_far.limits),
-            )
-            for entry in entries
-        },
-        seconds=time.monotonic() - start,
-    )
+    models = {
+        entry.name: TimedModel(
+            latency=results[entry.name],
+            ratio=ratio(results[so_far.against], results[entry.name]),
+            shares=_shares(results[entry.name], entry, cell, so_far.limits),
+        )
+        for entry in entries
+    }
+    placed = cell.model_dump(exclude={"name"})
+    return Comparison(title=_title(cell), **placed, models=models, seconds=time.monotonic() - start)
 
 
 def _limits(targets: Sequence[Target], measure: bool, console: Console) -> Iterator[MachineLimits]:
@@ -202,9 +161,9 @@ def _limits(targets: Sequence[Target], measure: bool, console: Console) -> Itera
             yield limits
 
 
-def _shares(latency: Latency, entry: ModelEntry, cell: Cell, limits: Sequence[MachineLimits]) -> LimitShares | None:
-    info, size, target = entry.info, entry.size, cell.target
-    known = next((each for each in limits if (each.device, each.threads) == (target.device, target.threads)), None)
+def _shares(latency: Latency, entry: ModelEntry, cell: Target, limits: Sequence[MachineLimits]) -> LimitShares | None:
+    info, size = entry.info, entry.size
+    known = next((each for each in limits if (each.device, each.threads) == (cell.device, cell.threads)), None)
     if known is None or not latency.timed:
         return None
     if info is None or info.shape is None or size is None:
@@ -212,15 +171,14 @@ def _shares(latency: Latency, entry: ModelEntry, cell: Cell, limits: Sequence[Ma
     return shares_of_limits(latency, info.shape, known, entry.precision, size.bytes_weights, cell.batch)
 
 
-def _not_timed(entry: ModelEntry, cell: Cell) -> Latency | None:
+def _not_timed(entry: ModelEntry, cell: Target) -> Latency | None:
     """Return why a model cannot be timed here, as far as that is known before it is opened."""
     if entry.path is None:
         return Latency(status="failed", reason=entry.reason)
+    reason = None
     if cell.length == "data":
         if entry.task is None and tokenizer_folder(entry.path) is None:
             reason = f"it has no {TOKENIZER_FILE}, so texts cannot be tokenized; use length=128 instead"
-            return Latency(status="not measured", reason=reason)
     elif entry.max_length is not None and cell.length > entry.max_length:
         reason = f"it reads {entry.max_length} pieces at most, and {cell.length} were requested"
-        return Latency(status="not measured", reason=reason)
-    return None
+    return Latency(status="not measured", reason=reason) if reason else None

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from compress.console import Console
-from compress.errors import CompressError
+from compress.errors import CompressError, UsageError
 from compress.measure.bench import bench
+from compress.measure.bench.bench_result import Bench
 from compress.measure.bench.bench_tables import show
-from compress.measure.bench.output_file import BenchOutput
 from compress.measure.bench.parse_options import read_grid, read_settings, read_targets
+from compress.storage.atomic_write import atomic_write
 
 
 def bench_and_show(
@@ -54,3 +59,42 @@ def bench_and_show(
         raise CompressError("nothing could be timed; the rows say why")
     if written.error is not None:
         raise CompressError(written.error)
+
+
+class BenchOutput:
+    """Remembers the latest results of a bench, and writes them after every session if a file is given."""
+
+    def __init__(self, path: Path | None, console: Console) -> None:
+        """Refuse a file that cannot be written, or that has other content, before anything is timed."""
+        if path is not None:
+            _check(path)
+        self.path, self.console = path, console
+        self.result: Bench | None = None
+        self.error: str | None = None
+        """Why the file does not have the latest results."""
+
+    def __call__(self, result: Bench) -> None:
+        """Write the results so far; if that fails, timing continues and `error` says why."""
+        self.result = result
+        if self.path is None:
+            return
+        before, self.error = self.error, None
+        try:
+            atomic_write(self.path, json.dumps(result.model_dump(mode="json"), indent=2) + "\n")
+        except OSError as error:
+            self.error = f"{self.path} cannot be written: {error.strerror or error}"
+            if self.error != before:
+                self.console.warn(self.error)
+
+
+def _check(path: Path) -> None:
+    if path.suffix != ".json":
+        raise UsageError(f"--output {path}: expected a file that ends in .json.")
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"--output {path}: the folder {path.parent} does not exist or is not writable.")
+    try:
+        Bench.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return
+    except (OSError, ValidationError) as error:
+        raise UsageError(f"--output {path} has other content already; name another file.") from error

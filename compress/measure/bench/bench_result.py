@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import SerializationInfo, SerializerFunctionWrapHandler, field_serializer
+from pydantic import SerializerFunctionWrapHandler, field_serializer
 
 from compress.measure.interference.machine_snapshot import MachineSnapshot
 from compress.measure.resources.footprint import Footprint
@@ -79,7 +79,7 @@ class Bench(ResultModel):
     """The requested batches and lengths; one that is a target's own is in both."""
 
     @field_serializer("settings", mode="wrap")
-    def _used(self, settings: Measure, write: SerializerFunctionWrapHandler, _: SerializationInfo) -> dict[str, Any]:
+    def _used(self, settings: Measure, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what only runs use."""
         return {name: value for name, value in write(settings).items() if name not in UNUSED}
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from compress.model_info import LayerMap
 from compress.report import format_numbers as fmt
-from compress.report.charts.heatmap import Cell, heatmap
 from compress.report.charts.svg import LETTER_WIDTH, Frame, line, marker, rect, text
 from compress.report.charts.waterfall import Factor, waterfall
 from compress.report.charts.xy_chart import Point, Series, xy_chart
@@ -23,29 +20,21 @@ COLOURS = 8
 """Colours of models that report.css defines."""
 
 
-@dataclass(frozen=True)
-class LegendEntry:
-    """A marker as SVG and its meaning."""
-
-    svg: str
-    label: str
-
-
 def colour_of(report: Report, model: str) -> int:
     """The number of a model's colour."""
     return [entry.name for entry in report.all_models].index(model) % COLOURS
 
 
-def legend(report: Report) -> list[LegendEntry]:
-    """Colours of models, markers of variants, and the meaning of hollow markers."""
-
-    def entry_marker(kind: int, classes: str) -> str:
-        return f'<svg width="16" height="16" aria-hidden="true">{marker(kind, 8, 8, 5.5, classes)}</svg>'
-
-    names = dict.fromkeys(row.model for row in report.rows)
-    colours = [LegendEntry(entry_marker(0, f"fill s{colour_of(report, name)}"), name) for name in names]
-    markers = [LegendEntry(entry_marker(index, "fill plain"), name) for index, name in enumerate(_variants(report))]
-    return [*colours, *markers, LegendEntry(entry_marker(0, "hollow plain"), "missed the gate")]
+def legend(report: Report) -> list[tuple[str, str]]:
+    """Markers as SVG with their meaning: colours of models, shapes of variants, and hollow ones."""
+    models = dict.fromkeys(row.model for row in report.rows)
+    entries = [
+        *((0, f"fill s{colour_of(report, name)}", name) for name in models),
+        *((kind, "fill plain", name) for kind, name in enumerate(_variants(report))),
+        (0, "hollow plain", "missed the gate"),
+    ]
+    frame = '<svg width="16" height="16" aria-hidden="true">{}</svg>'
+    return [(frame.format(marker(kind, 8, 8, 5.5, classes)), name) for kind, classes, name in entries]
 
 
 def speed_chart(report: Report, title: str, width: int) -> str | None:
@@ -137,27 +126,6 @@ def load_chart(report: Report, title: str, width: int) -> str | None:
     x_range, y_range = _with_margin([point.x for point in everything]), _with_margin([point.y for point in everything])
     frame = Frame(width, 320 if width > 500 else 300, x_range, y_range, y_log=True)
     return xy_chart(series, frame, f"{timed_units(report)} a second", "p95, ms")
-
-
-def layer_map_chart(layers: LayerMap, colour: int, width: int) -> str:
-    """CKA similarity of student and teacher layers, with the pairs of the layer map framed."""
-    if layers.likeness:
-        depth, teacher_depth = len(layers.likeness), len(layers.likeness[0])
-    else:
-        depth, teacher_depth = (max(pair[side] for pair in layers.pairs) + 1 for side in (0, 1))
-    lowest = min((value for row in layers.likeness for value in row), default=0.0)
-    cells = {}
-    for row in range(depth):
-        for column in range(teacher_depth):
-            value = layers.likeness[row][column] if layers.likeness else None
-            similarity = "" if value is None else f", CKA {value:.2f}"
-            cells[str(column), str(row)] = Cell(
-                depth=None if value is None else (value - lowest) / ((1 - lowest) or 1.0),
-                label="" if value is None else f"{value:.2f}",
-                tooltip=f"student {row}, teacher {column}{similarity}",
-                framed=(row, column) in layers.pairs,
-            )
-    return heatmap(cells, ("teacher's layer", "student's layer"), width, f"s{colour}", "layer map")
 
 
 def compared_rows(report: Report, title: str) -> set[str]:

@@ -14,9 +14,6 @@ from compress.report.tables.table_type import Table
 
 STAR = "A star marks a significant change (p < 0.05); of many parts, some are significant by chance."
 
-Draw = Callable[[int], str | None]
-"""From a width in pixels to a chart."""
-
 
 @dataclass(frozen=True)
 class Block:
@@ -25,7 +22,8 @@ class Block:
     heading: str
     note: str
     table: Table
-    draw: Draw | None = None
+    draw: Callable[[int], str | None] | None = None
+    """From a width in pixels to a chart."""
     chart_note: str = ""
     """How to read the chart."""
     wide: bool = False
@@ -33,23 +31,15 @@ class Block:
     open: bool = False
 
 
-@dataclass(frozen=True)
-class BlockGroup:
-    """Blocks on one subject."""
-
-    heading: str
-    blocks: tuple[Block, ...]
-
-
-def block_groups(report: Report, title: str, key: str, verdict: Verdict | None) -> tuple[BlockGroup, ...]:
-    """Return everything below the ledger of a target; ``key`` is the row that is shown in detail."""
+def block_groups(report: Report, title: str, key: str, verdict: Verdict | None) -> dict[str, list[Block]]:
+    """Return everything below the ledger of a target by subject; ``key`` is the row that is shown in detail."""
     groups = {
         "Predictions": _quality_blocks(report, title, key, verdict),
         "Speed": _speed_blocks(report, title, key),
         "Resources": _resource_blocks(report, title),
     }
-    filled = {heading: tuple(block for block in blocks if block.table.rows) for heading, blocks in groups.items()}
-    return tuple(BlockGroup(heading, blocks) for heading, blocks in filled.items() if blocks)
+    filled = {heading: [block for block in blocks if block.table.rows] for heading, blocks in groups.items()}
+    return {heading: blocks for heading, blocks in filled.items() if blocks}
 
 
 def _quality_blocks(report: Report, title: str, key: str, verdict: Verdict | None) -> Iterator[Block]:

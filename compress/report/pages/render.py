@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compress.environment import require
 from compress.report import format_numbers as fmt
-from compress.report.charts.report_charts import (
-    NARROW,
-    WIDE,
-    colour_of,
-    layer_map_chart,
-    legend,
-    speed_chart,
-    stage_chart,
-)
+from compress.report.charts.layer_map_chart import layer_map_chart
+from compress.report.charts.report_charts import NARROW, WIDE, colour_of, legend, speed_chart, stage_chart
 from compress.report.pages.markdown import markdown_cell, markdown_table
-from compress.report.pages.page_sections import Block, BlockGroup, block_groups
+from compress.report.pages.page_sections import Block, block_groups
 from compress.report.report_schema import LedgerRow, Report, TargetFacts, Verdict, write_report
 from compress.report.retention import winner_above_baseline
 from compress.report.tables import ledger_tables
 from compress.report.tables.machine_facts import describe_target, environment_facts, row_counts, truncation
 from compress.report.tables.quality_tables import format_quality
 from compress.report.tables.speed_tables import format_p50, limits_table, unstable_reasons
-from compress.report.tables.table_type import Table
 from compress.report.tables.throughput_unit import describe_call, per_call_suffix
 from compress.report.tables.training_table import training_table
 
@@ -36,32 +27,6 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 MARKDOWN, HTML = "report.md", "report.html"
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A headline figure: a number and what it means."""
-
-    value: str
-    meaning: str
-
-
-@dataclass(frozen=True)
-class TargetSection:
-    """What the pages show of one target."""
-
-    target: TargetFacts
-    conditions: str
-    """`1 thread, batch 1, lengths of the data`."""
-    verdict: Verdict | None
-    winner: LedgerRow | None
-    figures: tuple[Figure, ...]
-    """The winner compared with the teacher in PyTorch; only figures that are known and meaningful."""
-    unstable: list[str]
-    """Why the timings of the winner or the teacher are unstable."""
-    ledger: Table
-    stages: Table
-    groups: tuple[BlockGroup, ...]
 
 
 def write_pages(folder: Path, report: Report) -> None:
@@ -102,58 +67,51 @@ def _block_charts(block: Block) -> tuple[str | None, str | None]:
     return (block.draw(WIDE) if block.wide else narrow), narrow
 
 
-def target_section(report: Report, target: TargetFacts) -> TargetSection:
-    """Return what the pages show of one target."""
+def _section(report: Report, target: TargetFacts) -> dict[str, Any]:
+    """Return what the pages show of one target, in detail the winner or else the last row that was scored."""
     title, verdict = target.title, report.verdict(target.title)
     winner = report.row(verdict.winner) if verdict and verdict.winner else None
-    key = winner.key if winner else _last_scored(report, title)
-    return TargetSection(
-        target=target,
-        conditions=describe_target(target),
-        verdict=verdict,
-        winner=winner,
-        figures=tuple(_figures(report, target, winner, verdict)) if winner and verdict else (),
-        unstable=unstable_reasons(report, title, winner.key, report.teacher) if winner else [],
-        ledger=ledger_tables.ledger_table(report, title),
-        stages=ledger_tables.stage_table(report, title, winner.key if winner else ""),
-        groups=block_groups(report, title, key, verdict),
-    )
+    scored = [report.teacher, *(row.key for row, result in report.results(title) if result.test)]
+    unstable = unstable_reasons(report, title, winner.key, report.teacher) if winner else []
+    return {
+        "target": target,
+        "conditions": describe_target(target),
+        "verdict": verdict,
+        "winner": winner,
+        "figures": list(_figures(report, target, winner, verdict, bool(unstable))) if winner and verdict else [],
+        "unstable": unstable,
+        "ledger": ledger_tables.ledger_table(report, title),
+        "stages": ledger_tables.stage_table(report, title, winner.key if winner else ""),
+        "groups": block_groups(report, title, winner.key if winner else scored[-1], verdict),
+    }
 
 
-def _figures(report: Report, target: TargetFacts, winner: LedgerRow, verdict: Verdict) -> Iterator[Figure]:
+def _figures(
+    report: Report, target: TargetFacts, winner: LedgerRow, verdict: Verdict, unstable: bool
+) -> Iterator[tuple[str, str]]:
+    """Yield numbers that compare the winner with the teacher in PyTorch, those that are known, and their meaning."""
     versus = next((one for one in verdict.comparisons if one.key == report.teacher), None)
     teacher, result = report.row(report.teacher), winner.targets[target.title]
     if versus is None or teacher is None:
         return
     if versus.speedup is not None:
-        teacher_result = teacher.targets.get(target.title)
-        p50 = format_p50(teacher_result.latency) if teacher_result else fmt.ABSENT
-        unstable = unstable_reasons(report, target.title, winner.key, report.teacher)
-        yield Figure(
-            ("≈ " if unstable else "") + fmt.ratio(versus.speedup.value),
-            f"faster ({fmt.span(versus.speedup, fmt.ratio)}): {format_p50(result.latency)} instead of"
-            f" {p50}{per_call_suffix(report, target)}",
-        )
-    if versus.smaller is not None and winner.footprint is not None:
-        yield Figure(fmt.ratio(versus.smaller), f"smaller: {fmt.size(winner.footprint.bytes_total)}")
+        faster = f"faster ({fmt.span(versus.speedup, fmt.ratio)}): {format_p50(result.latency)} instead of"
+        p50 = f"{format_p50(teacher.targets[target.title].latency)}{per_call_suffix(report, target)}"
+        yield ("≈ " if unstable else "") + fmt.ratio(versus.speedup.value), f"{faster} {p50}"
+    if versus.smaller is not None:
+        yield fmt.ratio(versus.smaller), f"smaller: {fmt.size(winner.bytes_total)}"
     if versus.kept is not None:
         metric = fmt.metric(report.task.metric)
-        yield Figure(fmt.percent(versus.kept), f"of the teacher's {metric}: {format_quality(result.test)}")
+        yield fmt.percent(versus.kept), f"of the teacher's {metric}: {format_quality(result.test)}"
     above = winner_above_baseline(report, verdict)
     if above is not None:
-        yield Figure(fmt.percent(above), f"of it above {report.floor_name}")
-
-
-def _last_scored(report: Report, title: str) -> str:
-    """The row to show in detail where nothing won: the last one that was scored."""
-    scored = [row.key for row, result in report.results(title) if result.test]
-    return scored[-1] if scored else report.teacher
+        yield fmt.percent(above), f"of it above {report.floor_name}"
 
 
 def _context(report: Report) -> dict[str, Any]:
     return {
         "report": report,
-        "sections": [target_section(report, target) for target in report.targets],
+        "sections": [_section(report, target) for target in report.targets],
         "steps": ledger_tables.step_table(report),
         "environment": environment_facts(report),
         "limits": limits_table(report.limits),

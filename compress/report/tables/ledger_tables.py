@@ -6,9 +6,9 @@ from compress.measure.result_base import Score
 from compress.measure.timing.latency import ratio
 from compress.report import format_numbers as fmt
 from compress.report.report_schema import LedgerRow, Report, StepCost, TargetResult, Verdict
-from compress.report.retention import larger_is_better, teacher_beats_baseline
+from compress.report.retention import larger_is_better
 from compress.report.speedup_breakdown import speedup, speedup_stages
-from compress.report.tables.quality_tables import format_change, format_quality
+from compress.report.tables.quality_tables import format_above, format_change, format_quality
 from compress.report.tables.speed_tables import format_p50
 from compress.report.tables.table_type import Cells, Table, make_table
 
@@ -50,7 +50,7 @@ def _ledger_cells(report: Report, row: LedgerRow, title: str, metric: str, *, is
         else fmt.ABSENT,
         "p50": format_p50(result.latency) if result and not untimed else untimed or fmt.ABSENT,
         "faster": fmt.ratio(faster.value) if faster else untimed or fmt.ABSENT,
-        "size": fmt.size(row.footprint.bytes_total if row.footprint else None),
+        "size": fmt.size(row.bytes_total),
         "cost": fmt.seconds(row.cost_seconds),
         "gate": "winner" + _unstable(result) if is_winner else _gate_state(report, row, result),
     }
@@ -99,7 +99,6 @@ def stage_table(report: Report, title: str, key: str) -> Table:
 
 def comparison_table(report: Report, verdict: Verdict) -> Table:
     """The winner compared with the teacher and with every model's best variant."""
-    defined = teacher_beats_baseline(report, verdict.target) is not False
     return make_table(
         {
             "compared with": comparison.against,
@@ -108,7 +107,7 @@ def comparison_table(report: Report, verdict: Verdict) -> Table:
             "end to end": fmt.ratio(_end_to_end_speedup(report, verdict, comparison.key)),
             "smaller": fmt.ratio(comparison.smaller),
             "score retained": fmt.percent(comparison.kept),
-            "above the baseline": fmt.percent(comparison.kept_above_floor) if defined else fmt.NOT_MEANINGFUL,
+            "above the baseline": format_above(report, verdict.target, comparison.kept_above_floor),
         }
         for comparison in verdict.comparisons
     )

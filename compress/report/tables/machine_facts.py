@@ -11,19 +11,40 @@ from compress.tasks import kind_of
 def environment_facts(report: Report) -> list[tuple[str, str]]:
     """Names and values of what is known about the machine."""
     machine, seen = report.machine, report.surroundings
-    facts = [
-        ("Machine", _join(machine.name, _cores(report), _cache(seen), _memory(report), machine.accelerator)),
-        ("System", _join(machine.system, f"Python {seen.python}" if seen else None)),
-        ("Instructions", " ".join(machine.instructions)),
-    ]
-    if seen:
-        facts += [
-            ("Clock", _clock(seen)),
-            ("Shared with", _shared(seen)),
-            ("Load before measuring", f"{seen.load:.2f} runnable processes" if seen.load is not None else ""),
-            ("Accelerator", _accelerator(seen)),
-        ]
-    return [(name, value) for name, value in facts if value]
+    memory = f"{fmt.size(machine.memory)} memory" if machine.memory else None
+    facts = {
+        "Machine": [machine.name, f"{machine.cores} cores", memory],
+        "System": [machine.system],
+        "Instructions": [" ".join(machine.instructions)],
+    }
+    if seen is not None:
+        facts["System"].append(f"Python {seen.python}")
+        facts |= _snapshot_facts(machine.name, seen)
+    facts["Machine"].append(machine.accelerator)
+    return [(name, ", ".join(filter(None, parts))) for name, parts in facts.items() if any(parts)]
+
+
+def _snapshot_facts(name: str, seen: MachineSnapshot) -> dict[str, list[str | None]]:
+    of_cores = f" of {seen.cores_of_machine}" if seen.cores < seen.cores_of_machine else ""
+    each = f" with {seen.threads_per_core} threads each" if (seen.threads_per_core or 1) > 1 else ""
+    of_memory = f" of {fmt.size(seen.memory_of_machine)}" if seen.memory < (seen.memory_of_machine or 0) else ""
+    hypervisor = "a hypervisor" if seen.hypervisor == "unnamed" else _known("a hypervisor ({})", seen.hypervisor)
+    cache = f"{fmt.size(seen.last_level_cache)} last-level cache" if seen.last_level_cache else None
+    frequency = "{:,.0f} to {:,.0f} MHz".format(*seen.frequency) if seen.frequency else None
+    turbo = None if seen.turbo is None else f"turbo {'on' if seen.turbo else 'off'}"
+    device_memory = fmt.size(seen.accelerator_memory) if seen.accelerator_memory else None
+    driver, cuda = _known("driver {}", seen.driver), _known("CUDA {}", seen.cuda)
+    return {
+        "Machine": [name, f"{seen.cores}{of_cores} cores{each}", cache, f"{fmt.size(seen.memory)}{of_memory} memory"],
+        "Clock": [_known("governor {}", seen.governor), frequency, turbo, _known("on {}", seen.power)],
+        "Shared with": [hypervisor, _known("a container's limit of {:g} cores", seen.core_quota)],
+        "Load before measuring": [_known("{:.2f} runnable processes", seen.load)],
+        "Accelerator": [seen.accelerator, device_memory, driver, cuda] if seen.accelerator else [],
+    }
+
+
+def _known(text: str, value: object) -> str | None:
+    return None if value is None else text.format(value)
 
 
 def describe_target(target: TargetFacts) -> str:
@@ -60,50 +81,3 @@ def _truncated_test(report: Report) -> dict[str, float]:
     tests = [result.test for row in report.rows for result in row.targets.values() if result.test]
     shares = [test.truncated for test in tests if test.truncated is not None]
     return {"test": max(shares)} if shares else {}
-
-
-def _cores(report: Report) -> str:
-    seen, cores = report.surroundings, report.machine.cores
-    if seen is None:
-        return f"{cores} cores"
-    text = f"{seen.cores} of {seen.cores_of_machine} cores" if seen.cores < seen.cores_of_machine else f"{cores} cores"
-    return text + (f" with {seen.threads_per_core} threads each" if (seen.threads_per_core or 1) > 1 else "")
-
-
-def _cache(seen: MachineSnapshot | None) -> str | None:
-    return f"{fmt.size(seen.last_level_cache)} last-level cache" if seen and seen.last_level_cache else None
-
-
-def _memory(report: Report) -> str | None:
-    seen, memory = report.surroundings, report.machine.memory
-    if seen is None:
-        return f"{fmt.size(memory)} memory" if memory else None
-    if seen.memory_of_machine and seen.memory < seen.memory_of_machine:
-        return f"{fmt.size(seen.memory)} of {fmt.size(seen.memory_of_machine)} memory"
-    return f"{fmt.size(seen.memory)} memory"
-
-
-def _clock(seen: MachineSnapshot) -> str:
-    """The frequency range of the processor and its governor."""
-    turbo = None if seen.turbo is None else f"turbo {'on' if seen.turbo else 'off'}"
-    span = f"{seen.frequency[0]:,.0f} to {seen.frequency[1]:,.0f} MHz" if seen.frequency else None
-    governor = f"governor {seen.governor}" if seen.governor else None
-    return _join(governor, span, turbo, f"on {seen.power}" if seen.power else None)
-
-
-def _shared(seen: MachineSnapshot) -> str:
-    hypervisor = "a hypervisor" if seen.hypervisor == "unnamed" else f"a hypervisor ({seen.hypervisor})"
-    quota = f"a container's limit of {seen.core_quota:g} cores" if seen.core_quota is not None else None
-    return _join(hypervisor if seen.hypervisor else None, quota)
-
-
-def _accelerator(seen: MachineSnapshot) -> str:
-    if seen.accelerator is None:
-        return ""
-    memory = fmt.size(seen.accelerator_memory) if seen.accelerator_memory else None
-    driver = f"driver {seen.driver}" if seen.driver else None
-    return _join(seen.accelerator, memory, driver, f"CUDA {seen.cuda}" if seen.cuda else None)
-
-
-def _join(*parts: str | None) -> str:
-    return ", ".join(filter(None, parts))

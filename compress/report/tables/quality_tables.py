@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compress.measure.quality.quality_result import ClassScore, Difference, Quality, SliceScore
+from compress.measure.quality.quality_result import Difference, Quality, SliceScore
+from compress.measure.result_base import Score
 from compress.report import format_numbers as fmt
 from compress.report.report_schema import Report
 from compress.report.retention import (
@@ -14,15 +15,16 @@ from compress.report.retention import (
     score_ratio,
     teacher_beats_baseline,
 )
-from compress.report.tables.table_type import Cells, Table, make_table
+from compress.report.tables.table_type import Table, make_table
 
 
 def format_quality(quality: Quality | None) -> str:
     """The primary score with its interval: `90.4 (88.3 to 92.3)`."""
-    if quality is None:
-        return fmt.ABSENT
-    larger = quality.larger_is_better
-    return f"{fmt.score(quality.primary.value, larger)} ({fmt.interval(quality.primary, larger)})"
+    return _with_interval(quality.primary, quality.larger_is_better) if quality else fmt.ABSENT
+
+
+def _with_interval(score: Score, larger: bool) -> str:
+    return f"{fmt.score(score.value, larger)} ({fmt.interval(score, larger)})"
 
 
 def format_change(change: Difference | None, larger: bool) -> str:
@@ -30,6 +32,11 @@ def format_change(change: Difference | None, larger: bool) -> str:
     if change is None:
         return fmt.ABSENT
     return fmt.signed(change.value, larger) + ("*" if change.p_value < SIGNIFICANCE else "")
+
+
+def format_above(report: Report, title: str, ratio: float | None) -> str:
+    """The share retained above the baseline, if the teacher is better than it."""
+    return fmt.NOT_MEANINGFUL if teacher_beats_baseline(report, title) is False else fmt.percent(ratio)
 
 
 def retention_table(report: Report, title: str) -> Table:
@@ -41,17 +48,13 @@ def retention_table(report: Report, title: str) -> Table:
             "score": format_quality(result.test),
             "vs teacher": format_change(result.test.versus_teacher, result.test.larger_is_better),
             "retained": fmt.percent(score_ratio(result.test, teacher)),
-            "above the baseline": _format_above_baseline(report, result.test, title),
+            "above the baseline": format_above(
+                report, title, ratio_above_baseline(report, result.test, teacher, title)
+            ),
         }
         for row, result in report.results(title)
         if result.test and teacher and row.key != report.teacher
     )
-
-
-def _format_above_baseline(report: Report, quality: Quality, title: str) -> str:
-    if teacher_beats_baseline(report, title) is False:
-        return fmt.NOT_MEANINGFUL
-    return fmt.percent(ratio_above_baseline(report, quality, quality_on_test(report, report.teacher, title), title))
 
 
 def class_table(report: Report, title: str, key: str) -> Table:
@@ -59,26 +62,25 @@ def class_table(report: Report, title: str, key: str) -> Table:
     quality, teacher = (quality_on_test(report, name, title) for name in (key, report.teacher))
     if quality is None or teacher is None:
         return make_table(())
-    rows = (
-        _class_cells(label, score, teacher.per_class[label])
-        for label, score in quality.per_class.items()
-        if label in teacher.per_class
-    )
-    return make_table(rows, names=1).without_empty()
-
-
-def _class_cells(label: str, score: ClassScore, teacher: ClassScore) -> Cells:
-    return {
-        "class": label,
-        "rows": fmt.count(score.rows),
-        "recall": fmt.score(score.recall),
-        "teacher's recall": fmt.score(teacher.recall),
-        "change": fmt.signed(score.recall - teacher.recall),
-        "precision": fmt.score(score.precision),
-        "teacher's precision": fmt.score(teacher.precision),
-        "F1": fmt.score(score.f1),
-        "teacher's F1": fmt.score(teacher.f1),
-    }
+    scores = [(label, score, teacher.per_class.get(label)) for label, score in quality.per_class.items()]
+    return make_table(
+        (
+            {
+                "class": label,
+                "rows": fmt.count(score.rows),
+                "recall": fmt.score(score.recall),
+                "teacher's recall": fmt.score(other.recall),
+                "change": fmt.signed(score.recall - other.recall),
+                "precision": fmt.score(score.precision),
+                "teacher's precision": fmt.score(other.precision),
+                "F1": fmt.score(score.f1),
+                "teacher's F1": fmt.score(other.f1),
+            }
+            for label, score, other in scores
+            if other
+        ),
+        names=1,
+    ).without_empty()
 
 
 def calibration_table(report: Report, title: str) -> Table:
@@ -89,17 +91,15 @@ def calibration_table(report: Report, title: str) -> Table:
         calibration = test.calibration if test else None
         if test is None or (calibration is None and test.agreement_with_teacher is None):
             continue
-        error = calibration.error if calibration else None
-        interval = f" ({fmt.span(error, fmt.percent)})" if error else ""
-        rows.append(
-            {
-                **row.names,
-                "calibration error (95 %)": fmt.percent(error.value if error else None) + interval,
-                "expected below": fmt.percent(calibration.by_chance if calibration else None),
-                "tendency": calibration.lean if calibration else fmt.ABSENT,
-                "agreement with the teacher": fmt.percent(test.agreement_with_teacher),
+        cells = row.names
+        if calibration is not None:
+            error = calibration.error
+            cells |= {
+                "calibration error (95 %)": f"{fmt.percent(error.value)} ({fmt.span(error, fmt.percent)})",
+                "expected below": fmt.percent(calibration.by_chance),
+                "tendency": calibration.lean,
             }
-        )
+        rows.append(cells | {"agreement with the teacher": fmt.percent(test.agreement_with_teacher)})
     return make_table(rows, left=("tendency",)).without_empty()
 
 
@@ -112,7 +112,7 @@ def slice_table(report: Report, title: str, key: str, column: str | None) -> Tab
     rows = []
     for part in _slices(quality, column):
         score, other, change = part.primary, teacher_parts.get(part.name), part.versus_teacher
-        shown = f"{fmt.score(score.value, larger)} ({fmt.interval(score, larger)})" if score else None
+        shown = _with_interval(score, larger) if score else None
         cells = {heading: part.name, "rows": fmt.count(part.rows), key: shown or part.reason or fmt.ABSENT}
         if key != report.teacher:
             ends = f"{fmt.signed(change.low, larger)} to {fmt.signed(change.high, larger)}" if change else fmt.ABSENT
@@ -159,7 +159,5 @@ def disagreement_table(report: Report, title: str, key: str) -> Table:
         for one in (test.disagreements if test else ())
     ]
     if not rows and test and key != report.teacher and test.by_length:  # they were compared, and none differs
-        rows = [
-            {"row of test": "none", "label": fmt.ABSENT, "teacher": fmt.ABSENT, key: fmt.ABSENT, "distance": fmt.ABSENT}
-        ]
+        rows = [{"row of test": "none", **dict.fromkeys(("label", "teacher", key, "distance"), fmt.ABSENT)}]
     return make_table(rows, names=0, sentences=("label", "teacher", key))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from compress.measure.roofline.roofline import MachineLimits
-from compress.measure.timing.latency import Latency, Timing, ratio
+from compress.errors import group_by_reason, pluralize
+from compress.measure.result_base import Score
+from compress.measure.roofline.roofline import LimitShares, MachineLimits
+from compress.measure.timing.latency import Latency, Noise, UnderLoad, ratio
 from compress.report import format_numbers as fmt
 from compress.report.report_schema import GridCell, Report
 from compress.report.tables.table_type import Cells, Table, make_table
-from compress.report.tables.throughput_unit import throughput_column
+from compress.report.tables.throughput_unit import timed_units
 
 
 def timing_table(report: Report, title: str) -> Table:
@@ -27,12 +29,12 @@ def timing_table(report: Report, title: str) -> Table:
                 **row.names,
                 "timing": latency.status,
                 "p50": format_p50(latency),
-                "95 %": fmt.span(latency.model.p50 if latency.model else None, fmt.milliseconds),
-                "p95": _quantile(latency.model, "p95"),
-                "p99": _quantile(latency.model, "p99"),
-                **({"device p50": _quantile(latency.device, "p50")} if on_device else {}),
+                "95 %": fmt.span(latency.quantile("p50"), fmt.milliseconds),
+                "p95": _milliseconds(latency.quantile("p95")),
+                "p99": _milliseconds(latency.quantile("p99")),
+                **({"device p50": _milliseconds(latency.quantile("p50", "device"))} if on_device else {}),
                 "spread": fmt.percent(latency.model.spread if latency.model else None),
-                throughput_column(report): fmt.count(latency.rows_per_second),
+                f"{timed_units(report)}/s": fmt.count(latency.rows_per_second),
                 "runs with": runtime or latency.reason or fmt.ABSENT,
             }
         )
@@ -44,7 +46,9 @@ def end_to_end_table(report: Report, title: str) -> Table:
     return make_table(
         {
             **row.names,
-            **{f"end to end {name}": _quantile(result.latency.end_to_end, name) for name in ("p50", "p95", "p99")},
+            "end to end p50": _milliseconds(result.latency.quantile("p50", "end_to_end")),
+            "end to end p95": _milliseconds(result.latency.quantile("p95", "end_to_end")),
+            "end to end p99": _milliseconds(result.latency.quantile("p99", "end_to_end")),
             "loading": fmt.seconds(result.latency.load_seconds),
             "first prediction": fmt.seconds(result.latency.first_answer_seconds),
             "resident": fmt.size(result.latency.resident_memory),
@@ -59,31 +63,25 @@ def interference_table(report: Report, title: str) -> Table:
     """What else the machine did while each row was timed, and the precision that was reached."""
     rows = []
     for row, result in report.results(title):
-        latency, noise = result.latency, result.latency.noise
-        preempted = noise.preempted if noise else None
-        throttled = noise.throttled if noise else None
+        latency, noise = result.latency, result.latency.noise or Noise()
+        # For an undisturbed timing the reason is why the accelerator was not watched.
+        reasons = {latency.status: latency.reason or fmt.ABSENT}
+        unwatched = reasons.get("measured", fmt.ABSENT)
         rows.append(
             {
                 **row.names,
                 "precision": fmt.ABSENT if latency.precision is None else f"±{fmt.percent(latency.precision)}",
                 "time spent": fmt.seconds(latency.seconds),
-                "other load": fmt.percent(noise.other_load if noise else None),
-                "neighbouring cores": fmt.percent(noise.beside if noise else None),
-                "stolen": fmt.percent(noise.stolen if noise else None),
-                "preempted": fmt.ABSENT if preempted is None else f"{preempted:.1f}/s",
-                "throttled": fmt.ABSENT if throttled is None else f"{throttled:,}×",
-                "accelerator": _accelerator_load(latency),
-                "unstable because": (latency.reason if latency.status == "unstable" else None) or fmt.ABSENT,
+                "other load": fmt.percent(noise.other_load),
+                "neighbouring cores": fmt.percent(noise.beside),
+                "stolen": fmt.percent(noise.stolen),
+                "preempted": fmt.ABSENT if noise.preempted is None else f"{noise.preempted:.1f}/s",
+                "throttled": fmt.ABSENT if noise.throttled is None else f"{noise.throttled:,}×",
+                "accelerator": unwatched if noise.device_load is None else fmt.percent(noise.device_load),
+                "unstable because": reasons.get("unstable", fmt.ABSENT),
             }
         )
     return make_table(rows, sentences=("unstable because",)).without_empty()
-
-
-def _accelerator_load(latency: Latency) -> str:
-    """Its load by other processes, or for an undisturbed timing the reason why that is not known."""
-    if latency.noise is not None and latency.noise.device_load is not None:
-        return fmt.percent(latency.noise.device_load)
-    return (latency.reason if latency.status == "measured" else None) or fmt.ABSENT
 
 
 def load_table(report: Report, title: str) -> Table:
@@ -92,17 +90,14 @@ def load_table(report: Report, title: str) -> Table:
     counts = sorted({load.callers for _, loads in results for load in loads})
     rows = []
     for row, loads in results:
-        by_count = {load.callers: load for load in loads}
-        cells = row.names
-        for count in counts:
-            text = fmt.ABSENT
-            if load := by_count.get(count):
-                p95, p50 = fmt.milliseconds(load.p95), f"p50 {fmt.milliseconds(load.p50)}"
-                text = f"{fmt.count(load.rows_per_second)}/s, {p50 if load.p95 is None else p95}"
-                text = f"≈ {text}" if load.unstable else text
-            cells[f"{count} caller{'' if count == 1 else 's'}"] = text
-        rows.append(cells)
+        shown = {load.callers: _format_load(load) for load in loads}
+        rows.append({**row.names, **{pluralize(count, "caller"): shown.get(count, fmt.ABSENT) for count in counts}})
     return make_table(rows)
+
+
+def _format_load(load: UnderLoad) -> str:
+    latency = f"p50 {fmt.milliseconds(load.p50)}" if load.p95 is None else fmt.milliseconds(load.p95)
+    return f"{'≈ ' if load.unstable else ''}{fmt.count(load.rows_per_second)}/s, {latency}"
 
 
 def grid_table(report: Report, title: str) -> Table:
@@ -128,21 +123,23 @@ def _grid_text(cell: GridCell, key: str, teacher: str) -> str:
 
 def roofline_table(report: Report, title: str) -> Table:
     """The share of the machine's limits that each variant used."""
-    rows = []
-    for row, result in report.results(title):
-        shares = result.shares
-        rows.append(
+    shared = [(row, result.shares or LimitShares()) for row, result in report.results(title)]
+    return make_table(
+        (
             {
                 **row.names,
-                "operations/s": fmt.op_rate(shares.operations_per_second if shares else None),
-                "of the matrix rate": fmt.percent(shares.compute if shares else None),
-                "measured with": (shares.kernel if shares else None) or fmt.ABSENT,
-                "bytes/s": fmt.bandwidth(shares.bytes_per_second if shares else None),
-                "of the bandwidth": fmt.percent(shares.bandwidth if shares else None),
-                "missing because": (shares.reason if shares else None) or fmt.ABSENT,
+                "operations/s": fmt.op_rate(shares.operations_per_second),
+                "of the matrix rate": fmt.percent(shares.compute),
+                "measured with": shares.kernel or fmt.ABSENT,
+                "bytes/s": fmt.bandwidth(shares.bytes_per_second),
+                "of the bandwidth": fmt.percent(shares.bandwidth),
+                "missing because": shares.reason or fmt.ABSENT,
             }
-        )
-    return make_table(rows, left=("measured with",), sentences=("missing because",)).without_empty()
+            for row, shares in shared
+        ),
+        left=("measured with",),
+        sentences=("missing because",),
+    ).without_empty()
 
 
 def limits_table(limits: Sequence[MachineLimits]) -> Table:
@@ -157,35 +154,26 @@ def limits_table(limits: Sequence[MachineLimits]) -> Table:
         if one.bandwidth is not None:
             shown = {"at most": fmt.bandwidth(one.bandwidth), "measured with": one.bandwidth_kernel or fmt.ABSENT}
             rows.append({**names, "limit": "memory bandwidth", **shown})
-        for name, reason in one.missing.items():
-            rows.append({**names, "limit": name, "at most": fmt.ABSENT, "measured with": reason, "at": fmt.ABSENT})
+        rows += ({**names, "limit": name, "measured with": reason} for name, reason in one.missing.items())
     return make_table(rows, names=1, left=("limit", "at"), sentences=("measured with",))
 
 
 def format_p50(latency: Latency) -> str:
     """The median, marked if it is unstable: `≈ 0.61 ms`."""
-    shown = _quantile(latency.model, "p50")
-    return f"≈ {shown}" if latency.status == "unstable" and latency.model else shown
+    shown = _milliseconds(latency.quantile("p50"))
+    return f"≈ {shown}" if latency.status == "unstable" and latency.timed else shown
 
 
 def unstable_reasons(report: Report, title: str, *keys: str) -> list[str]:
     """Reasons why timings of the given rows are unstable, each with its rows: `a, b: the rounds' medians …`."""
+    latencies = {row.key: result.latency for row, result in report.results(title)}
     reasons = (
-        (key, result.latency.reason or "no reason was recorded")
+        (key, latencies[key].reason or "no reason was recorded")
         for key in dict.fromkeys(keys)
-        if (row := report.row(key)) and (result := row.targets.get(title)) and result.latency.status == "unstable"
+        if key in latencies and latencies[key].status == "unstable"
     )
-    return [f"{', '.join(names)}: {reason}" for reason, names in group_by_reason(reasons).items()]
+    return [f"{names}: {reason}" for reason, names in group_by_reason(reasons).items()]
 
 
-def group_by_reason(reasons: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """From pairs of key and reason, the keys of each reason."""
-    groups: dict[str, list[str]] = {}
-    for key, reason in reasons:
-        groups.setdefault(reason, []).append(key)
-    return groups
-
-
-def _quantile(timing: Timing | None, name: str) -> str:
-    score = {"p50": timing.p50, "p95": timing.p95, "p99": timing.p99}[name] if timing else None
+def _milliseconds(score: Score | None) -> str:
     return fmt.milliseconds(score.value if score else None)

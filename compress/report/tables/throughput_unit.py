@@ -19,11 +19,6 @@ def timed_units(report: Report) -> str:
     return PLURALS[timed_unit(report)]
 
 
-def throughput_column(report: Report) -> str:
-    """The heading of a throughput column: `rows/s`, `choices/s`."""
-    return f"{timed_units(report)}/s"
-
-
 def describe_call(report: Report) -> str:
     """What is timed: `one call`, and for rows of several examples, of which ones."""
     if timed_unit(report) == ROW:

@@ -6,7 +6,7 @@ import pytest
 from compress import measure
 from compress.console import Console
 from compress.errors import CompressError, DeviceUnavailable, UsageError
-from compress.measure.bench import bench, output_file
+from compress.measure.bench import bench, bench_command
 from compress.measure.bench.bench_command import bench_and_show
 from compress.measure.bench.bench_result import Bench
 from compress.measure.bench.parse_options import GridOptions
@@ -195,7 +195,7 @@ class TestCommand:
         assert ("measured" in capsys.readouterr().out) == shown
         assert len(Bench.model_validate_json((tmp_path / "bench.json").read_bytes()).targets) == 1
 
-    def test_output_file_equals_the_result(self, asked, small, capsys, tmp_path):
+    def test_bench_command_equals_the_result(self, asked, small, capsys, tmp_path):
         path = tmp_path / "bench.json"
         for _ in range(2):  # an earlier bench is replaced
             bench_and_show([str(small)], Console("json"), output=path)
@@ -206,8 +206,8 @@ class TestCommand:
         ("name", "message"),
         [
             ("bench.txt", "ends in .json"),
-            ("none/bench.json", "there is no folder"),
-            ("folder.json", "is a folder"),
+            ("none/bench.json", "does not exist or is not writable"),
+            ("folder.json", "has other content"),
             ("config.json", "has other content"),
         ],
     )
@@ -223,11 +223,11 @@ class TestCommand:
         bench_and_show([str(small)], Console(), grid=["batch=1,8,16"], budget="20s")
         assert "3 sessions of 20 s each: 1 min" in capsys.readouterr().err
 
-    def test_full_disk_loses_only_the_output_file(self, asked, small, capsys, monkeypatch, tmp_path):
+    def test_full_disk_loses_only_the_bench_command(self, asked, small, capsys, monkeypatch, tmp_path):
         def full(path, content):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(output_file, "atomic_write", full)
+        monkeypatch.setattr(bench_command, "atomic_write", full)
         with pytest.raises(CompressError, match=r"bench\.json cannot be written: No space left on device") as raised:
             bench_and_show([str(small)], Console(), grid=["batch=1,8"], output=tmp_path / "bench.json")
         assert raised.value.exit_code == 1
@@ -238,7 +238,7 @@ class TestCommand:
         assert list(tmp_path.iterdir()) == []
 
     def test_output_is_written_once_the_disk_has_space(self, asked, small, monkeypatch, tmp_path):
-        write, refused = output_file.atomic_write, [True]
+        write, refused = bench_command.atomic_write, [True]
 
         def full_once(path, content):
             if refused:
@@ -246,6 +246,6 @@ class TestCommand:
                 raise OSError(28, "No space left on device")
             write(path, content)
 
-        monkeypatch.setattr(output_file, "atomic_write", full_once)
+        monkeypatch.setattr(bench_command, "atomic_write", full_once)
         bench_and_show([str(small)], Console("quiet"), grid=["batch=1,8"], output=tmp_path / "bench.json")
         assert len(Bench.model_validate_json((tmp_path / "bench.json").read_bytes()).grid) == 2

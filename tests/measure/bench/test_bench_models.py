@@ -3,8 +3,7 @@ import shutil
 import pytest
 
 from compress.errors import UsageError
-from compress.measure.bench.bench_models import check_text, chosen_base, resolve_models, texts_per_row
-from compress.model_info import read_info, write_info
+from compress.measure.bench.bench_models import chosen_base, resolve_models
 
 
 def one(word):
@@ -23,10 +22,6 @@ def test_variant_follows_the_last_colon(small):
     entry = one(f"{small / 'model.onnx'}:openvino")
     assert (entry.path, entry.variant.runtime) == (small / "model.onnx", "openvino")
     assert entry.name == f"{small / 'model.onnx'}:openvino"
-
-
-def test_exported_folder_accepts_its_own_variant_name(small):
-    assert one(f"{small}:onnx-fp32").variant is None
 
 
 def test_path_may_contain_colons(small, tmp_path, monkeypatch):
@@ -49,8 +44,8 @@ def test_unknown_variant_is_refused_before_timing(small):
     [
         ("none.onnx", "there is no file or folder none.onnx"),
         ("none.xml", "there is no file or folder none.xml"),
-        ("./none", "there is no file or folder ./none"),
-        ("models/nonne", "there is no file or folder models/nonne; did you mean none"),
+        ("./none", "no file, folder or card is called './none'"),
+        ("models/nonne", "there is no file or folder models/nonne"),
         ("minilm-l7", "did you mean minilm-l6"),
         ("notes.txt", "no runtime reads a file that ends in .txt"),
         ("models", "models is a folder without a model"),
@@ -103,7 +98,7 @@ def test_config_without_max_length(small, tmp_path, content):
 
 @pytest.mark.parametrize(
     ("way", "precision"),
-    [("", "fp32"), (":onnx-fp32", "fp32"), (":openvino", "fp32"), (":onnxruntime", "fp32"), (":openvino-bf16", "bf16")],
+    [("", "fp32"), (":openvino", "fp32"), (":onnxruntime", "fp32"), (":openvino-bf16", "bf16")],
 )
 def test_a_folder_knows_its_precision_whichever_runtime_it_runs_in(small, way, precision):
     assert one(f"{small}{way}").precision == precision
@@ -117,19 +112,3 @@ def test_unknown_model_lists_what_a_model_may_be():
     reason = one("nowhere").reason
     assert ".onnx or .xml" in reason
     assert "teacher" not in reason
-
-
-def test_texts_per_row_follow_the_task(small):
-    assert texts_per_row([one(small)]) == (1, 1)
-    assert texts_per_row([one(small / "none.onnx")]) is None
-
-
-@pytest.mark.parametrize("kind", ["ranking", "multiple_choice"])
-def test_question_precedes_any_number_of_texts(small, tmp_path, kind):
-    folder, info = shutil.copytree(small, tmp_path / "copy"), read_info(small)
-    task = info.task.model_copy(update={"kind": kind, "text": ("query", "candidate")})
-    write_info(folder, info.model_copy(update={"task": task}))
-    assert texts_per_row([one(folder)]) == (2, None)
-    check_text(("what ?", "sun", "rain"), [one(folder)])
-    with pytest.raises(UsageError, match="reads a question and"):
-        check_text(("what ?",), [one(folder)])

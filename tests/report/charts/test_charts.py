@@ -5,7 +5,6 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from compress.report.charts.heatmap import Cell, heatmap
 from compress.report.charts.svg import Frame, marker, ticks
 from compress.report.charts.waterfall import Factor, waterfall
 from compress.report.charts.xy_chart import Point, Series, xy_chart
@@ -102,22 +101,3 @@ def test_four_markers_differ():
     shapes = {re.sub(r'class="[^"]*"', "", marker(kind, 5, 5, 4, "x")) for kind in range(4)}
     assert len(shapes) == 4
     assert marker(4, 5, 5, 4, "x") == marker(0, 5, 5, 4, "x")
-
-
-def test_cells_are_shaded_by_depth():
-    cells = {
-        ("1", "32"): Cell(0.2, "2", "a"),
-        ("8", "32"): Cell(1.0, "8", "b"),
-        ("1", "128"): Cell(None, "<", "&", framed=True),
-    }
-    svg = heatmap(cells, ("batch", "pieces"), 324, "s2", "title")
-    faint, deep = elements(svg, "rect", "fill")
-    assert float(faint["fill-opacity"]) < float(deep["fill-opacity"])
-    assert len(elements(svg, "rect", "cell-empty")) == len(elements(svg, "rect", "chosen")) == 1
-
-
-def test_many_columns_stay_inside():
-    cells = {(str(column), str(row)): Cell(0.5, "1.00", "tooltip") for row in range(12) for column in range(24)}
-    boxes = elements(heatmap(cells, ("teacher", "student"), 324, "s0", "title"), "rect", "fill")
-    assert max(float(box["x"]) + float(box["width"]) for box in boxes) <= 324
-    assert "1.00" not in texts(heatmap(cells, ("teacher", "student"), 324, "s0", "title"))  # too narrow for text

@@ -3,7 +3,8 @@ import re
 import pytest
 
 from compress.model_info import LayerMap
-from compress.report.charts.report_charts import colour_of, layer_map_chart, speed_chart, stage_chart
+from compress.report.charts.layer_map_chart import layer_map_chart
+from compress.report.charts.report_charts import colour_of, speed_chart, stage_chart
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.report_schema import Report, ReportModel
 from tests.report.conftest import apply_gates
@@ -69,6 +70,15 @@ def test_pages_show_layer_maps(make_report):
     assert "- student: 0 ← 1 (0.90), 1 ← 2 (0.95), measured" in render_markdown(report)
     assert "Layer map: student" in render_html(report)
     assert Report.model_validate_json(report.model_dump_json()).layer_maps == report.layer_maps
+
+
+def test_a_layer_map_of_many_layers_stays_inside():
+    likeness = tuple(tuple(0.5 for _ in range(24)) for _ in range(12))
+    chart = layer_map_chart(LayerMap(chosen="measured", pairs=((0, 1),), likeness=likeness), 0, 324)
+    boxes = re.findall(r'<rect class="fill[^>]* x="([\d.]+)"[^>]* width="([\d.]+)"', chart)
+    assert len(boxes) == 12 * 24
+    assert max(float(x) + float(width) for x, width in boxes) <= 324
+    assert ">0.50<" not in chart  # too narrow for text
 
 
 @pytest.mark.parametrize("render", [render_html, render_markdown])

@@ -28,7 +28,9 @@ PUBLISHED = Path(__file__).parents[3] / "reports"
 
 def headings(report: Report) -> list[str]:
     return [
-        block.heading for group in block_groups(report, "cpu", WINNER, report.verdict("cpu")) for block in group.blocks
+        block.heading
+        for blocks in block_groups(report, "cpu", WINNER, report.verdict("cpu")).values()
+        for block in blocks
     ]
 
 

@@ -117,7 +117,7 @@ def test_a_run_without_winner_and_baseline_is_rendered(make_report):
 
 
 def test_the_legend_lists_every_marker(make_report):
-    labels = [mark.label for mark in legend(make_report())]
+    labels = [label for _, label in legend(make_report())]
     assert labels == ["teacher", "student", "pruned", "torch-fp32", "onnx-fp32", "onnx-int8", "missed the gate"]
 
 
