@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,14 +33,11 @@ SCORES_TOGETHER = 1 << 24
 class Bm25:
     """An index of documents by their words. Memory is in proportion to the different words of each document."""
 
-    def __init__(
-        self, documents: Iterable[str], saturation: float = SATURATION, by_length: float = LENGTH_WEIGHT
-    ) -> None:
+    def __init__(self, documents: Iterable[str]) -> None:
         """Read all ``documents`` once; they are numbered as they come."""
         require("scipy", "train")
         self._word_index: dict[str, int] = {}
-        counts = self._count_words(documents, learn=True)
-        self._weights = _word_weights(counts, saturation, by_length)
+        self._weights = _word_weights(self._count_words(documents, learn=True))
 
     def __len__(self) -> int:
         return int(self._weights.shape[0])
@@ -48,8 +45,7 @@ class Bm25:
     def scores(self, query: str) -> NDArray[np.float32]:
         """Return the score of every document, 0 for one that shares no word with ``query``."""
         words = self._count_words([query]).toarray()[0]
-        scores: NDArray[np.float32] = self._weights @ words
-        return scores
+        return self._weights @ words
 
     def pairs(self, queries: Sequence[str], documents: Sequence[int] | NDArray[Any]) -> NDArray[np.float32]:
         """Return the score of each query with the document of the same position in ``documents``."""
@@ -66,18 +62,15 @@ class Bm25:
         k = min(k, len(self))
         by_word = self._weights.T.tocsr()
         documents, scores = [np.zeros((0, k), np.int64)], [np.zeros((0, k), np.float32)]
-        for part in self._parts(queries):
-            every = (self._count_words(part) @ by_word).toarray()
+        size = max(1, SCORES_TOGETHER // max(1, len(self)))
+        for start in range(0, len(queries), size):
+            every = (self._count_words(queries[start : start + size]) @ by_word).toarray()
             best = np.argpartition(every, len(self) - k, axis=1)[:, len(self) - k :]
             values = np.take_along_axis(every, best, axis=1)
             order = np.lexsort((best, -values), axis=-1)
             documents.append(np.take_along_axis(best, order, axis=1))
             scores.append(np.take_along_axis(values, order, axis=1))
         return np.concatenate(documents), np.concatenate(scores)
-
-    def _parts(self, queries: Sequence[str]) -> Iterator[Sequence[str]]:
-        size = max(1, SCORES_TOGETHER // max(1, len(self)))
-        return (queries[start : start + size] for start in range(0, len(queries), size))
 
     def _count_words(self, texts: Iterable[str], learn: bool = False) -> csr_matrix:
         """Return the count of each known word in each text: (texts, words); ``learn`` adds new words."""
@@ -86,26 +79,25 @@ class Bm25:
         words, counts, ends = array("i"), array("f"), array("q", [0])
         for text in texts:
             for word, count in Counter(WORD.findall(text.lower())).items():
-                index = (
-                    self._word_index.setdefault(word, len(self._word_index)) if learn else self._word_index.get(word)
-                )
-                if index is not None:
-                    words.append(index)
+                if learn:
+                    self._word_index.setdefault(word, len(self._word_index))
+                if word in self._word_index:
+                    words.append(self._word_index[word])
                     counts.append(count)
             ends.append(len(words))
         arrays = (np.array(counts, np.float32), np.array(words, np.int32), np.array(ends, np.int64))
         return csr_matrix(arrays, shape=(len(ends) - 1, len(self._word_index)))
 
 
-def _word_weights(counts: csr_matrix, saturation: float, by_length: float) -> csr_matrix:
+def _word_weights(counts: csr_matrix) -> csr_matrix:
     """Return what each word of each document adds to the score of a query that has it once."""
     documents, words = counts.shape
     having = np.bincount(counts.indices, minlength=words)
     rare = np.log1p((documents - having + 0.5) / (having + 0.5))
     lengths = np.asarray(counts.sum(axis=1), dtype=np.float64).reshape(-1)
     mean = lengths.mean() if lengths.any() else 1.0
-    damped = saturation * (1.0 - by_length + by_length * lengths / mean)
+    damped = SATURATION * (1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * lengths / mean)
     each = np.repeat(damped, np.diff(counts.indptr))
     weighed = counts.copy()
-    weighed.data = (rare[counts.indices] * counts.data * (saturation + 1.0) / (counts.data + each)).astype(np.float32)
+    weighed.data = (rare[counts.indices] * counts.data * (SATURATION + 1.0) / (counts.data + each)).astype(np.float32)
     return weighed

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import weakref
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,7 +22,8 @@ from compress.data.tokenizer import TextTokenizer
 from compress.errors import DataError
 from compress.model_info import TaskInfo
 from compress.tasks import kind_of
-from compress.tasks.base import Arrays, Encoding, Example, Kind, Row
+from compress.tasks.base import Arrays, Encoding, Example, Row
+from compress.tasks.kind import Kind
 
 BATCHES_PER_POOL = 64
 """Batches that are sorted by length together: enough that neighbours are alike, few enough that order stays random."""
@@ -88,25 +89,16 @@ class EncodedRows:
             field = self._fields[name]
             digest.update(name.encode())
             digest.update(field.lengths.tobytes())
-            for start in range(0, len(field.values), BUFFERED):
-                digest.update(field.values[start : start + BUFFERED].data)
-                field.release()
+            for block in field.blocks():
+                digest.update(block.data)
         return digest.hexdigest()
 
     def vocabulary(self) -> NDArray[np.int64]:
         """Return the token ids that occur, that of padding included, ascending."""
-        ids, seen = self._fields["input_ids"], np.zeros(self._pad_id + 1, dtype=bool)
-        seen[self._pad_id] = True
-        for start in range(0, len(ids.values), BUFFERED):
-            here = np.bincount(ids.values[start : start + BUFFERED], minlength=len(seen)) > 0
-            here[: len(seen)] |= seen
-            seen = here
-            ids.release()
-        return np.flatnonzero(seen)
-
-    def close(self) -> None:
-        """Release the files."""
-        self._fields = {}
+        seen = np.array([self._pad_id])
+        for block in self._fields["input_ids"].blocks():
+            seen = np.union1d(seen, block)
+        return seen
 
 
 class GroupedRows:
@@ -152,6 +144,12 @@ class RaggedArray:
         end = self._ends[index]
         return self.values[end - self.lengths[index] : end]
 
+    def blocks(self) -> Iterator[NDArray[Any]]:
+        """Yield all values, a block at a time."""
+        for start in range(0, len(self.values), BUFFERED):
+            yield self.values[start : start + BUFFERED]
+            self.release()
+
     def release(self) -> None:
         """Release the pages that were read."""
         release_pages(self._pages)
@@ -169,18 +167,14 @@ class FieldWriter:
         self._path, self._stream = path, stream
         self._scalar = not isinstance(first, (list, tuple))
         sample = first if self._scalar else next(iter(first), 0)
-        self._code = "f" if isinstance(sample, float) else "i"
-        self._buffer = array(self._code)
+        self._buffer = array("f" if isinstance(sample, float) else "i")
         self._lengths = array("q")
 
     def add(self, value: Any) -> None:
         """Append one example's value."""
-        before = len(self._buffer)
-        if self._scalar:
-            self._buffer.append(value)
-        else:
-            self._buffer.extend(value)
-        self._lengths.append(len(self._buffer) - before)
+        values = (value,) if self._scalar else value
+        self._buffer.extend(values)
+        self._lengths.append(len(values))
         if len(self._buffer) > BUFFERED:
             self.flush()
 
@@ -191,10 +185,10 @@ class FieldWriter:
 
     def open(self) -> RaggedArray:
         """Open the field for reading."""
-        dtype, lengths = "float32" if self._code == "f" else "int32", np.array(self._lengths, dtype=np.int64)
+        lengths = np.array(self._lengths, dtype=np.int64)
         if self._scalar:
             lengths = np.broadcast_to(np.int64(1), lengths.shape)
-        return RaggedArray(self._path, lengths, dtype, self._scalar)
+        return RaggedArray(self._path, lengths, self._buffer.typecode, self._scalar)
 
 
 def encode_rows(rows: Iterable[Row], task: TaskInfo, tokens: TextTokenizer, folder: Path | None = None) -> EncodedRows:
@@ -223,7 +217,9 @@ def _encode(rows: Iterable[Row], task: TaskInfo, tokens: TextTokenizer, folder: 
             for example in examples:
                 example.update(extra)
                 if not fields:
-                    fields = {name: _open_field(folder, name, files, value) for name, value in example.items()}
+                    paths = {name: folder / f"{name}.bin" for name in example}
+                    streams = {name: files.enter_context(path.open("wb")) for name, path in paths.items()}
+                    fields = {name: FieldWriter(paths[name], streams[name], example[name]) for name in example}
                 for name, field in fields.items():
                     field.add(example[name])
             counts.append(len(examples))
@@ -236,11 +232,6 @@ def _encode(rows: Iterable[Row], task: TaskInfo, tokens: TextTokenizer, folder: 
     for ragged in opened.values():
         ragged.share_lengths(opened["input_ids"])
     return EncodedRows(opened, np.array(counts, dtype=np.int64), cut, kind, tokens.pad_id)
-
-
-def _open_field(folder: Path, name: str, files: ExitStack, first: Any) -> FieldWriter:
-    path = folder / f"{name}.bin"
-    return FieldWriter(path, files.enter_context(path.open("wb")), first)
 
 
 class _TruncationTracker:

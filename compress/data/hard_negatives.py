@@ -17,9 +17,6 @@ from compress.data.splits.corpus import text_digest
 from compress.data.splits.row_store import RowWriter, StoredRows, index_file, rows_file
 from compress.tasks.base import Row
 
-RETRIEVED_TOGETHER = 1 << 20
-"""Most retrieved documents that are in memory at a time (12 MB)."""
-
 
 class KnownAnswers(NamedTuple):
     """The documents and queries of all rows, each text by its first row; queries by their digest."""
@@ -63,28 +60,16 @@ def with_hard_negatives(rows: Sequence[Row], count: int) -> Iterator[Row]:
 def _mine(rows: Sequence[Row], known: KnownAnswers, count: int) -> Iterator[tuple[bytes, list[int]]]:
     """Yield for each query without negatives the ``count`` best documents that are no known answers."""
     index = Bm25(_positive(rows[row]) for row in known.first_rows)
-    for most, queries in _by_answer_count(known).items():
-        # Up to `most` of the best may be right, so that many more are retrieved.
-        depth = count + most
-        for part in _parts(queries, max(1, RETRIEVED_TOGETHER // depth)):
-            texts = [rows[known.without_negatives[query]]["query"] for query in part]
-            documents, scores = index.top(texts, depth)
-            for query, best, values in zip(part, documents.tolist(), scores.tolist(), strict=True):
-                right = known.answers[query]
-                pairs = zip(best, values, strict=True)
-                yield query, [number for number, value in pairs if value > 0 and number not in right][:count]
-
-
-def _by_answer_count(known: KnownAnswers) -> dict[int, list[bytes]]:
-    """Return queries grouped by their number of answers, rounded up to a power of two."""
-    groups = defaultdict[int, list[bytes]](list)
+    by_answers = defaultdict[int, list[bytes]](list)
     for query in known.without_negatives:
-        groups[1 << (len(known.answers[query]) - 1).bit_length()].append(query)
-    return groups
-
-
-def _parts(queries: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
-    return (queries[start : start + size] for start in range(0, len(queries), size))
+        by_answers[1 << (len(known.answers[query]) - 1).bit_length()].append(query)
+    # Up to `most` of the best may be right, so that many more are retrieved.
+    for most, queries in by_answers.items():
+        texts = [rows[known.without_negatives[query]]["query"] for query in queries]
+        documents, scores = index.top(texts, count + most)
+        for query, best, values in zip(queries, documents, scores, strict=True):
+            wrong = [number for number in best[values > 0].tolist() if number not in known.answers[query]]
+            yield query, wrong[:count]
 
 
 def _known_answers(rows: Sequence[Row]) -> KnownAnswers:

@@ -74,9 +74,11 @@ class TextTokenizer:
         if second is None:
             first.truncate(limit)
         else:
-            lengths = _longest_first(len(first), len(second), limit)
-            first.truncate(lengths[0])
-            second.truncate(lengths[1])
+            # As `longest_first` of the tokenizers library: the longer text first, then both to half of the limit.
+            short = min(len(first), len(second), limit // 2)
+            shorter, longer = sorted((first, second), key=len)
+            shorter.truncate(short)
+            longer.truncate(limit - short)
         truncated = bool(first.overflowing or (second is not None and second.overflowing))
         encoding = self._processor.process(first, second)
         return Encoding(encoding.ids, encoding.type_ids, truncated)
@@ -114,18 +116,6 @@ class TextTokenizer:
         return max_tokens - special
 
 
-def _longest_first(first: int, second: int, limit: int) -> tuple[int, int]:
-    """Return the lengths to which a pair is cut: the longer text first, then both to half of ``limit``.
-
-    The rule of the tokenizers library's `longest_first`.
-    """
-    short, long = sorted((first, second))
-    long = short if short > limit else max(short, limit - short)
-    if short + long > limit:
-        short, long = limit // 2, limit - limit // 2
-    return (short, long) if first <= second else (long, short)
-
-
 def _window(encoding: Any, sequence: int, text: str, truncated: bool) -> Encoding:
     spans = [
         _strip_span(text, start, end) if number == sequence else (-1, -1)
@@ -144,14 +134,12 @@ def _pad_id(folder: Path, config: Mapping[str, Any], tokenizer: Tokenizer) -> in
     """Return the model's own pad id (RoBERTa counts positions from it), else the tokenizer's."""
     if isinstance(config.get("pad_token_id"), int):
         return int(config["pad_token_id"])
-    for name in ("tokenizer_config.json", "special_tokens_map.json"):
-        token = _read_json(folder / name).get("pad_token")
-        token = token.get("content") if isinstance(token, Mapping) else token
-        pad_id = tokenizer.token_to_id(token) if isinstance(token, str) else None
-        if pad_id is not None:
-            return int(pad_id)
-    for token in ("[PAD]", "<pad>"):
-        pad_id = tokenizer.token_to_id(token)
+    given = [
+        _read_json(folder / name).get("pad_token") for name in ("tokenizer_config.json", "special_tokens_map.json")
+    ]
+    names = [token.get("content") if isinstance(token, Mapping) else token for token in given]
+    for name in (*names, "[PAD]", "<pad>"):
+        pad_id = tokenizer.token_to_id(name) if isinstance(name, str) else None
         if pad_id is not None:
             return int(pad_id)
     raise ModelError(
@@ -174,8 +162,6 @@ def _read_json(path: Path) -> Mapping[str, Any]:
         return {}
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except RecursionError as error:
-        raise ModelError(f"{path} cannot be read: its values are nested too deeply") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} cannot be read: {error}") from error
     return content if isinstance(content, Mapping) else {}

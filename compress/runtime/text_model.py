@@ -16,7 +16,8 @@ from compress.model_info import TaskInfo, read_info
 from compress.runtime import open_predictor
 from compress.runtime.predictor import ONE_THREAD, Placement, Predictor
 from compress.tasks import kind_of
-from compress.tasks.base import Arrays, Example, Kind, Row, TaskInput
+from compress.tasks.base import Arrays, Example, Row, TaskInput
+from compress.tasks.kind import Kind
 
 
 class NumberedText(NamedTuple):

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from compress.errors import UsageError, nearest
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks.base import Arrays, Encode, Encoding, Example, Kind, Metric, RawRow, Row, TaskInput
+from compress.tasks.base import Encode, Encoding, Metric, RawRow, Row
+from compress.tasks.kind import Kind
 from compress.tasks.kinds.classification import Classification
 from compress.tasks.kinds.multi_label import MultiLabel
 from compress.tasks.kinds.multiple_choice import MultipleChoice
@@ -21,21 +22,7 @@ from compress.tasks.kinds.retrieval import Retrieval
 from compress.tasks.kinds.text_similarity import Similarity
 from compress.tasks.kinds.token_classification import TokenClassification
 
-__all__ = [
-    "KINDS",
-    "Arrays",
-    "Encode",
-    "Encoding",
-    "Example",
-    "Kind",
-    "Metric",
-    "RawRow",
-    "Row",
-    "TaskInput",
-    "kind_of",
-    "primary_metric",
-    "task_info",
-]
+__all__ = ["KINDS", "Encode", "Encoding", "Kind", "Metric", "RawRow", "Row", "kind_of", "primary_metric", "task_info"]
 
 KINDS: dict[str, Kind] = {
     "classification": Classification(),
@@ -70,17 +57,6 @@ def primary_metric(task: Task | TaskInfo) -> Metric:
 
 def task_info(task: Task, labels: Sequence[str]) -> TaskInfo:
     """Return the part of a task that model folders store, once its labels are known."""
-    return TaskInfo(
-        name=task.name,
-        kind=task.kind,
-        text=task.text,
-        labels=tuple(labels),
-        metric=primary_metric(task).name,
-        max_length=task.max_length,
-        long=task.long,
-        overlap=task.max_length // 3 if task.overlap is None else task.overlap,
-        max_windows=task.max_windows,
-        max_answer=task.max_answer,
-        pooling=task.pooling,
-        range=task.range,
-    )
+    shared = {name: getattr(task, name) for name in TaskInfo.model_fields if name in Task.model_fields}
+    overlap = task.max_length // 3 if task.overlap is None else task.overlap
+    return TaskInfo(**{**shared, "labels": tuple(labels), "metric": primary_metric(task).name, "overlap": overlap})

@@ -1,44 +1,80 @@
-"""The contract of a task kind, in numpy alone: how rows are read, what the model sees, and how it is scored.
-
-A **row** is what the user counts (one line of a file, one question). ``read_row`` checks a raw row and makes it
-canonical: the same few fields whatever the file's headers. A row gives one or more **examples** (windows, choices,
-candidates), the model's inputs. ``collate`` pads examples into a batch; ``decode`` reduces a batch's outputs to what is
-needed of each example; ``predictions`` combines those into one prediction per row, which metrics compare with ``gold``.
-Adding a kind is one file with one such object, and one line in ``tasks/__init__.py``.
-"""
+"""What task kinds read and produce: rows, examples, metrics, decisions; and the interface of the tokenizer."""
 
 from __future__ import annotations
 
-from compress.model_info import TaskInfo
-from compress.tasks.example_types import Arrays, Encode, Encoding, Example, RawRow, Row, TaskInput
-from compress.tasks.metrics.f1_mcc import ClassCounts
-from compress.tasks.model_interface import ModelInterface
-from compress.tasks.row_reader import RowReader
-from compress.tasks.scorer import Confidence, Metric, Scorer
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
-__all__ = [
-    "Arrays",
-    "ClassCounts",
-    "Confidence",
-    "Encode",
-    "Encoding",
-    "Example",
-    "Kind",
-    "Metric",
-    "ModelInterface",
-    "RawRow",
-    "Row",
-    "RowReader",
-    "Scorer",
-    "TaskInput",
-]
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Arrays = dict[str, Array]
+Row = Mapping[str, Any]
+"""A canonical row: the fields of its kind, plain Python values."""
+Rows = Sequence[Row]
+Example = dict[str, Any]
+"""One model input: `input_ids` (a list of ints) and whatever else the kind needs, e.g. `label`, `token_type_ids`."""
+TaskInput = str | tuple[str, ...]
+"""One input to predict: one text, or several (a pair; a question and its choices)."""
 
 
-class Kind(RowReader, ModelInterface, Scorer):
-    """A kind reads rows, describes its model and scores predictions; code that needs one of these takes its part."""
+class RawRow(NamedTuple):
+    """One row as its source holds it."""
+
+    where: str
+    """`train.tsv, row 17 (line 18)`."""
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The tokens of one text or text pair."""
+
+    input_ids: list[int]
+    token_type_ids: list[int]
+    truncated: bool
+    spans: list[tuple[int, int]] | None = None
+    """First and end character of each token in the last text, without surrounding white space; (-1, -1) for special
+    tokens and those of the other text. Only `Encode.windows` sets them."""
+
+
+class Encode(Protocol):
+    """Text to tokens; implemented by `data/tokenizer.py`."""
+
+    def __call__(self, text: str, pair: str | None, max_tokens: int) -> Encoding:
+        """Return the tokens of a text or pair, special tokens included, cut to ``max_tokens``."""
+        ...
+
+    def windows(self, text: str, pair: str | None, max_tokens: int, overlap: int, limit: int) -> list[Encoding]:
+        """Return the last text in windows of up to ``max_tokens``, each with all of the first text of a pair.
+
+        Neighbours share ``overlap`` tokens. There are at most ``limit`` windows; where more would be needed the last
+        one is marked as truncated.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric of a kind: its name, direction and, where there is one, the score of knowing nothing."""
 
     name: str
+    larger_is_better: bool = True
+    floor: float | None = None
+    is_accuracy: bool = False
+    """It is the share of rows that `correct` marks: McNemar's test applies."""
+    needs_varied_labels: bool = True
+    """It is undefined on rows whose true labels are all the same (a correlation, an F1)."""
 
-    def in_windows(self, task: TaskInfo) -> bool:
-        """Return whether long texts are read in windows: where the kind has an `overlap`, unless they are cut."""
-        return "overlap" in self.settings and ("long" not in self.settings or task.long != "cut")
+
+@dataclass(frozen=True)
+class Confidence:
+    """The probabilities of a model's decisions; a row may have one (its class) or many (each label, each word)."""
+
+    row: Array
+    """The row of each decision."""
+    stated: Array
+    """The probability that the model gave to its decision."""
+    right: Array
+    """Whether the decision was right."""

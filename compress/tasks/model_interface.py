@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from compress.batch_arrays import ATTENTION_MASK, EXTRA_COLUMNS, INPUT_ARRAYS, BatchArray
 from compress.model_info import TaskInfo
-from compress.tasks.example_types import Arrays, Example
+from compress.tasks.base import Array, Arrays, Example
 
 
 class ModelInterface(ABC):
@@ -56,13 +55,13 @@ class ModelInterface(ABC):
         return collate(examples, self.arrays().values(), pad_id)
 
     @abstractmethod
-    def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[NDArray[Any]]:
+    def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[Array]:
         """Reduce a batch's outputs to what predictions need, an array per example; ``batch`` is from `collate`.
 
         Outputs as long as texts are so never held for all rows.
         """
 
-    def search(self, queries: NDArray[Any], documents: NDArray[Any], task: TaskInfo) -> NDArray[Any]:
+    def search(self, queries: Array, documents: Array, task: TaskInfo) -> Array:
         """For kinds that search: return the documents retrieved for each row, from the embeddings of both."""
         raise NotImplementedError
 
@@ -78,7 +77,7 @@ def collate(examples: Sequence[Example], arrays: Iterable[BatchArray], pad_id: i
     return {**batch, ATTENTION_MASK.name: mask.astype(ATTENTION_MASK.dtype)}
 
 
-def stack_field(values: Sequence[Any], array: BatchArray, pad_id: int) -> NDArray[Any]:
+def stack_field(values: Sequence[Any], array: BatchArray, pad_id: int) -> Array:
     """Return one field of all examples as an array, padded on the right if it is per token."""
     if array.per == "example":
         return np.asarray(values, dtype=array.dtype)

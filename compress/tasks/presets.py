@@ -7,171 +7,146 @@ development split. Names of labels and their order are those of the hub sets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-GLUE = "nyu-mll/glue"
+Preset = dict[str, Any]
+
 SENTENCES = ("sentence1", "sentence2")
+DEVELOPMENT = {"train": "train", "test": "validation"}
+ALL_SPLITS = {"train": "train", "select": "validation", "test": "test"}
 
 
-def _glue(
-    name: str, text: tuple[str, ...], labels: tuple[str, ...] | None, metric: str, test: str = "validation", **more: Any
-) -> dict[str, Any]:
+def _task(name: str, kind: str, text: Sequence[str], metric: str, data: Mapping[str, Any], **more: Any) -> Preset:
     return {
         "name": name,
-        "kind": "regression" if labels is None else "classification",
-        "data": {"hub": f"{GLUE}/{name}", "train": "train", "test": test, **more.pop("data", {})},
+        "kind": kind,
+        "data": dict(data),
         "text": list(text),
         "label": "label",
-        **({} if labels is None else {"labels": list(labels)}),
         "metric": metric,
         **more,
     }
 
 
-def _arc(part: str) -> dict[str, Any]:
+def _glue(name: str, text: Sequence[str], labels: Sequence[str], metric: str, **more: Any) -> Preset:
+    data = {"hub": f"nyu-mll/glue/{name}", **DEVELOPMENT, **more.pop("data", {})}
+    if not labels:
+        return _task(name, "regression", text, metric, data, **more)
+    return _task(name, "classification", text, metric, data, labels=list(labels), **more)
+
+
+def _arc(part: str) -> Preset:
     """Rows of the hub label choices by letter or by number from 1; copies of the files by letters.
 
     Such copies hold a question of three choices with an empty fourth one: `bad_rows` leaves those out.
     """
-    splits = {"train": "train", "select": "validation", "test": "test"}
-    return {
-        "name": f"arc_{part.lower()}",
-        "kind": "multiple_choice",
-        "data": {"hub": f"allenai/ai2_arc/ARC-{part}", **splits, "bad_rows": "skip"},
-        "text": ["question", "choices"],
-        "label": "answerKey",
-        "first_label": 1,
-        "aliases": {"answerKey": ["answer"]},
-        "metric": "accuracy",
-    }
+    data = {"hub": f"allenai/ai2_arc/ARC-{part}", **ALL_SPLITS, "bad_rows": "skip"}
+    columns = {"label": "answerKey", "first_label": 1, "aliases": {"answerKey": ["answer"]}}
+    return _task(f"arc_{part.lower()}", "multiple_choice", ("question", "choices"), "accuracy", data, **columns)
 
 
-def _squad(name: str, hub: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "kind": "question_answering",
-        "data": {"hub": hub, "train": "train", "test": "validation"},
-        "text": ["question", "context"],
-        "label": "answers",
-        # Files with one answer per line, and its offset in `answer_start`.
-        "aliases": {"answers": ["answer"]},
-        "metric": "f1",
-        "max_length": 384,
-        "overlap": 128,
-    }
+def _squad(name: str) -> Preset:
+    """Other files may have one answer per line, and its offset in `answer_start`."""
+    data = {"hub": f"rajpurkar/{name}", **DEVELOPMENT}
+    more = {"label": "answers", "aliases": {"answers": ["answer"]}, "max_length": 384, "overlap": 128}
+    return _task(name, "question_answering", ("question", "context"), "f1", data, **more)
 
 
-NAMED_TASKS: Mapping[str, Mapping[str, Any]] = {
-    "cola": _glue(
+STSB = _glue("stsb", SENTENCES, (), "spearman", aliases={"label": ["score"]})
+
+PRESETS: tuple[Preset, ...] = (
+    # GLUE's own files of CoLA have no header.
+    _glue(
         "cola",
         ("sentence",),
         ("unacceptable", "acceptable"),
         "matthews",
-        # GLUE's own files have no header.
         data={"header": ["source", "label", "mark", "sentence"]},
     ),
-    "sst2": _glue("sst2", ("sentence",), ("negative", "positive"), "accuracy"),
-    "mrpc": _glue(
+    _glue("sst2", ("sentence",), ("negative", "positive"), "accuracy"),
+    _glue(
         "mrpc",
         SENTENCES,
         ("not_equivalent", "equivalent"),
         "f1",
         aliases={"sentence1": ["#1 String"], "sentence2": ["#2 String"], "label": ["Quality"]},
     ),
-    "stsb": _glue("stsb", SENTENCES, None, "spearman", aliases={"label": ["score"]}),
-    "stsb_embedding": {
-        **_glue("stsb", SENTENCES, None, "spearman", aliases={"label": ["score"]}),
-        "name": "stsb_embedding",
-        "kind": "similarity",
-        "range": [0, 5],
-    },
-    "qqp": _glue(
-        "qqp",
-        ("question1", "question2"),
-        ("not_duplicate", "duplicate"),
-        "f1",
-        aliases={"label": ["is_duplicate"]},
-    ),
-    "mnli": _glue(
+    STSB,
+    {**STSB, "name": "stsb_embedding", "kind": "similarity", "range": [0, 5]},
+    _glue("qqp", ("question1", "question2"), ("not_duplicate", "duplicate"), "f1", aliases={"label": ["is_duplicate"]}),
+    _glue(
         "mnli",
         ("premise", "hypothesis"),
         ("entailment", "neutral", "contradiction"),
         "accuracy",
-        test="validation_matched",
+        data={"test": "validation_matched"},
         aliases={"premise": ["sentence1"], "hypothesis": ["sentence2"], "label": ["gold_label"]},
     ),
-    "qnli": _glue("qnli", ("question", "sentence"), ("entailment", "not_entailment"), "accuracy"),
-    "rte": _glue("rte", SENTENCES, ("entailment", "not_entailment"), "accuracy"),
-    "wnli": _glue("wnli", SENTENCES, ("not_entailment", "entailment"), "accuracy"),
-    "ag_news": {
-        "name": "ag_news",
-        "kind": "classification",
-        "data": {"hub": "fancyzhx/ag_news", "train": "train", "test": "test"},
-        "text": ["text"],
-        "label": "label",
-        "labels": ["World", "Sports", "Business", "Sci/Tech"],
-        "aliases": {"text": ["description"]},
-        "metric": "accuracy",
-    },
-    "arc_easy": _arc("Easy"),
-    "arc_challenge": _arc("Challenge"),
-    "swag": {
-        "name": "swag",
-        "kind": "multiple_choice",
-        "data": {"hub": "allenai/swag/regular", "train": "train", "test": "validation"},
-        "text": ["startphrase", "ending0", "ending1", "ending2", "ending3"],
-        "label": "label",
-        "metric": "accuracy",
-    },
-    "wikiqa": {
-        "name": "wikiqa",
-        "kind": "ranking",
-        # Two of three questions have no sentence that answers them; scores are over the others.
-        "data": {
-            "hub": "microsoft/wiki_qa",
-            "train": "train",
-            "select": "validation",
-            "test": "test",
-            "bad_rows": "skip",
-        },
-        "text": ["question", "answer"],
-        "label": "label",
-        "aliases": {"answer": ["sentence"]},
-        "metric": "map",
-    },
-    "snips_slots": {
-        "name": "snips_slots",
-        "kind": "token_classification",
-        "data": {"hub": "bkonkle/snips-joint-intent", "train": "train", "test": "test"},
-        "text": ["text"],
-        "label": "slots",
-        "aliases": {"text": ["input"]},
-        "metric": "f1",
-        "max_length": 64,
-    },
-    "squad": _squad("squad", "rajpurkar/squad"),
-    "squad_v2": _squad("squad_v2", "rajpurkar/squad_v2"),
-    "answer_retrieval": {
-        "name": "answer_retrieval",
-        "kind": "retrieval",
-        # Questions to a search engine with the paragraph that answers them; ReQA's files have other column names.
-        "data": {"hub": "sentence-transformers/natural-questions", "train": "train", "test_share": 0.05},
-        "text": ["query"],
-        "label": "answer",
-        "aliases": {"query": ["question", "questions"], "answer": ["answers"]},
-        "metric": "mrr",
-    },
-    "docstrings": {
-        "name": "docstrings",
-        "kind": "classification",
-        "data": {"builtin": "docstrings", "test_share": 0.15},
-        "text": ["text"],
-        "label": "library",
-        "metric": "accuracy",
-        "max_length": 64,
-    },
-}
+    _glue("qnli", ("question", "sentence"), ("entailment", "not_entailment"), "accuracy"),
+    _glue("rte", SENTENCES, ("entailment", "not_entailment"), "accuracy"),
+    _glue("wnli", SENTENCES, ("not_entailment", "entailment"), "accuracy"),
+    _task(
+        "ag_news",
+        "classification",
+        ("text",),
+        "accuracy",
+        {"hub": "fancyzhx/ag_news", "train": "train", "test": "test"},
+        labels=["World", "Sports", "Business", "Sci/Tech"],
+        aliases={"text": ["description"]},
+    ),
+    _arc("Easy"),
+    _arc("Challenge"),
+    _task(
+        "swag",
+        "multiple_choice",
+        ("startphrase", "ending0", "ending1", "ending2", "ending3"),
+        "accuracy",
+        {"hub": "allenai/swag/regular", **DEVELOPMENT},
+    ),
+    # Two of three questions have no sentence that answers them; scores are over the others.
+    _task(
+        "wikiqa",
+        "ranking",
+        ("question", "answer"),
+        "map",
+        {"hub": "microsoft/wiki_qa", **ALL_SPLITS, "bad_rows": "skip"},
+        aliases={"answer": ["sentence"]},
+    ),
+    _task(
+        "snips_slots",
+        "token_classification",
+        ("text",),
+        "f1",
+        {"hub": "bkonkle/snips-joint-intent", "train": "train", "test": "test"},
+        label="slots",
+        aliases={"text": ["input"]},
+        max_length=64,
+    ),
+    _squad("squad"),
+    _squad("squad_v2"),
+    # Questions to a search engine with the paragraph that answers them; ReQA's files have other column names.
+    _task(
+        "answer_retrieval",
+        "retrieval",
+        ("query",),
+        "mrr",
+        {"hub": "sentence-transformers/natural-questions", "train": "train", "test_share": 0.05},
+        label="answer",
+        aliases={"query": ["question", "questions"], "answer": ["answers"]},
+    ),
+    _task(
+        "docstrings",
+        "classification",
+        ("text",),
+        "accuracy",
+        {"builtin": "docstrings", "test_share": 0.15},
+        label="library",
+        max_length=64,
+    ),
+)
+
+NAMED_TASKS: Mapping[str, Preset] = {task["name"]: task for task in PRESETS}
 """GLUE's nine tasks, AG News and a set for each kind; `docstrings` classifies sentences by library."""
 
 KIND_DEFAULTS: Mapping[str, Mapping[str, Any]] = {

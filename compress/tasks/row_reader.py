@@ -10,7 +10,7 @@ from typing import Any
 from compress.errors import Problem
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks.example_types import Encode, Example, RawRow, Row, TaskInput
+from compress.tasks.base import Encode, Example, RawRow, Row, TaskInput
 from compress.tasks.parsing.columns import text_value
 
 
@@ -31,8 +31,8 @@ class RowReader(ABC):
     max_label_columns: int | None = 1
     """Most columns that a label may take; None: any number."""
     settings: tuple[str, ...] = ()
-    """The settings of a recipe's task that this kind reads beyond those of all kinds (`KIND_SETTINGS` in
-    tasks/validate_task.py); a recipe that sets one which its kind does not read is refused."""
+    """The settings of a recipe's task that this kind reads beyond those that all kinds read; a recipe that
+    sets one which its kind does not read is refused."""
     exclusive: bool = False
     """Each row has exactly one class, so the probabilities of all classes sum to one."""
 

@@ -9,41 +9,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from compress.model_info import TaskInfo
-from compress.tasks.example_types import Row
+from compress.tasks.base import Array, Confidence, Metric, Rows
 from compress.tasks.metrics.f1_mcc import ClassCounts
 from compress.tasks.metrics.weighted_metrics import Scores, Weights, weighted_means
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A metric of a kind: its name, direction and, where there is one, the score of knowing nothing."""
-
-    name: str
-    larger_is_better: bool = True
-    floor: float | None = None
-    is_accuracy: bool = False
-    """It is the share of rows that ``Scorer.correct`` marks: McNemar's test applies."""
-    needs_varied_labels: bool = True
-    """It is undefined on rows whose true labels are all the same (a correlation, an F1)."""
-
-
-@dataclass(frozen=True)
-class Confidence:
-    """The probabilities of a model's decisions; a row may have one (its class) or many (each label, each word)."""
-
-    row: NDArray[np.intp]
-    """The row of each decision."""
-    stated: NDArray[np.float64]
-    """The probability that the model gave to its decision."""
-    right: NDArray[np.bool_]
-    """Whether the decision was right."""
 
 
 class Scorer(ABC):
@@ -57,46 +31,42 @@ class Scorer(ABC):
     """The first is the default primary one."""
 
     @abstractmethod
-    def predictions(
-        self, decoded: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
-    ) -> NDArray[Any]:
+    def predictions(self, decoded: Sequence[Array], counts: Sequence[int], rows: Rows, task: TaskInfo) -> Array:
         """Return one prediction per row of the examples' ``decoded`` outputs; ``counts`` are examples per row.
 
         Never an object array: predictions are stored.
         """
 
     @abstractmethod
-    def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
+    def gold(self, rows: Rows) -> Array:
         """Return the true labels in the form that metrics compare; never an object array."""
 
-    def has_varied_labels(self, gold: NDArray[Any]) -> bool:
+    def has_varied_labels(self, gold: Array) -> bool:
         """Return whether the true labels of these rows differ, so that metrics which need it are defined."""
         return bool((gold != gold[:1]).any())
 
     # Thresholds.
 
-    def has_threshold(self, rows: Sequence[Row]) -> bool:
+    def has_threshold(self, rows: Rows) -> bool:
         """Return whether decisions on rows like these depend on a threshold, which is tuned on select."""
         return False
 
-    def tune_threshold(self, predictions: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> TaskInfo:
+    def tune_threshold(self, predictions: Array, gold: Array, task: TaskInfo) -> TaskInfo:
         """Return the task with the best threshold for these predictions on select; unchanged by default."""
         return task
 
-    def apply_threshold(self, predictions: NDArray[Any], task: TaskInfo) -> NDArray[Any]:
+    def apply_threshold(self, predictions: Array, task: TaskInfo) -> Array:
         """Return the same predictions, decided by the threshold of ``task``."""
         return predictions
 
     # Metrics.
 
-    def score(self, predictions: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> dict[str, float]:
+    def score(self, predictions: Array, gold: Array, task: TaskInfo) -> dict[str, float]:
         """Return all metrics, every row counting once."""
         scores = self.weighted_scores(predictions, gold, task, np.ones((1, len(gold))))
         return {name: float(values[0]) for name, values in scores.items()}
 
-    def weighted_scores(
-        self, predictions: NDArray[Any], gold: NDArray[Any], task: TaskInfo, weights: Weights
-    ) -> dict[str, Scores]:
+    def weighted_scores(self, predictions: Array, gold: Array, task: TaskInfo, weights: Weights) -> dict[str, Scores]:
         """Return all metrics on many resamples of the rows at once, each (draws,).
 
         Args:
@@ -107,56 +77,56 @@ class Scorer(ABC):
         """
         return weighted_means(self.row_scores(predictions, gold), weights)
 
-    def row_scores(self, predictions: NDArray[Any], gold: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    def row_scores(self, predictions: Array, gold: Array) -> dict[str, Array]:
         """For kinds whose metrics are means over rows: return each metric's value on each row (rows,)."""
         raise NotImplementedError
 
-    def class_counts(self, predictions: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> ClassCounts | None:
+    def class_counts(self, predictions: Array, gold: Array, task: TaskInfo) -> ClassCounts | None:
         """Return the counts that recall, precision and F1 of each class come from; None without classes."""
         counts = self.weighted_class_counts(predictions, gold, task, np.ones((1, len(gold))))
         return None if counts is None else counts.once()
 
     def weighted_class_counts(
-        self, predictions: NDArray[Any], gold: NDArray[Any], task: TaskInfo, weights: Weights
+        self, predictions: Array, gold: Array, task: TaskInfo, weights: Weights
     ) -> ClassCounts | None:
         """Return the counts of each class in each draw."""
         return None
 
-    def correct(self, predictions: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_] | None:
+    def correct(self, predictions: Array, gold: Array) -> NDArray[np.bool_] | None:
         """Return whether each row's decision is right, for McNemar's test; None where there is no decision."""
         return None
 
     # Comparisons of two models.
 
-    def same_decision(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_] | None:
+    def same_decision(self, predictions: Array, others: Array) -> NDArray[np.bool_] | None:
         """Return on which rows two models decide the same; None where there is no decision."""
         return None
 
-    def distance(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64] | None:
+    def distance(self, predictions: Array, others: Array) -> NDArray[np.float64] | None:
         """Return how far apart two models' predictions are, 0 for equal ones; None where that means nothing."""
         return None
 
-    def label_spread(self, gold: NDArray[Any], task: TaskInfo) -> float:
+    def label_spread(self, gold: Array, task: TaskInfo) -> float:
         """Return the spread of true labels on the scale of ``distance``; 1 where that is a share or a probability."""
         return 1.0
 
-    def confidence(self, predictions: NDArray[Any], gold: NDArray[Any]) -> Confidence | None:
+    def confidence(self, predictions: Array, gold: Array) -> Confidence | None:
         """Return the probabilities of the decisions; None where predictions hold none."""
         return None
 
     # Wording.
 
     @abstractmethod
-    def to_json(self, predictions: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+    def to_json(self, predictions: Array, task: TaskInfo) -> list[dict[str, Any]]:
         """Return one JSON-able prediction per row, e.g. {"label": "positive", "probability": 0.98}."""
 
     @abstractmethod
-    def describe(self, predictions: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe(self, predictions: Array, task: TaskInfo) -> list[str]:
         """Return one prediction per row for people to read (`positive (98 %)`).
 
         Never the text of the row: descriptions are published.
         """
 
     @abstractmethod
-    def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe_gold(self, gold: Array, task: TaskInfo) -> list[str]:
         """Return the true labels in the wording of `describe`."""

@@ -42,12 +42,6 @@ def test_scores_are_those_of_the_formula(seed):
         assert index.scores(query) == pytest.approx(slow(documents, query), rel=1e-5, abs=1e-6)
 
 
-def test_both_constants_are_those_given():
-    documents = texts(20, 1)
-    scores = Bm25(documents, saturation=2.0, by_length=0.3).scores("w1 w2 w2")
-    assert scores == pytest.approx(slow(documents, "w1 w2 w2", 2.0, 0.3), rel=1e-5)
-
-
 @pytest.mark.parametrize("together", [1, 100, 1 << 24])
 def test_the_best_are_those_of_all_scores_best_first(monkeypatch, together):
     monkeypatch.setattr(bm25, "SCORES_TOGETHER", together)

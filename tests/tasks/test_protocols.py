@@ -9,8 +9,11 @@ from compress.data.tokenizer import TextTokenizer
 from compress.model_info import TaskInfo
 from compress.runtime.text_model import TextModel
 from compress.tasks import KINDS
-from compress.tasks.base import Kind, ModelInterface, RowReader, Scorer
+from compress.tasks.kind import Kind
+from compress.tasks.model_interface import ModelInterface
 from compress.tasks.presets import KIND_DEFAULTS
+from compress.tasks.row_reader import RowReader
+from compress.tasks.scorer import Scorer
 
 INPUTS = {
     "classification": ["a good film", "bad"],

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from compress.data.loading.text_decoding import text_lines
 from compress.errors import DataError, pluralize
@@ -15,15 +13,9 @@ from compress.tasks.base import RawRow
 WORDS, TAGS = "tokens", "tags"
 """Names of the first and the last column, besides their numbers, where no header names them."""
 NEW_DOCUMENT = "-DOCSTART-"
-SPACES = re.compile(r" +")
 
-
-class WordLine(NamedTuple):
-    """A line that holds a word."""
-
-    number: int
-    """Line in the file, from 1."""
-    fields: Sequence[str]
+Sentence = dict[int, list[str]]
+"""The columns of each word by its line in the file."""
 
 
 def sentence_rows(path: Path, encoding: str, header: Header, tagged: bool = True) -> Iterator[RawRow]:
@@ -33,55 +25,37 @@ def sentence_rows(path: Path, encoding: str, header: Header, tagged: bool = True
     """
     columns = 0
     for number, sentence in enumerate(_sentences(path, encoding), 1):
-        columns = columns or len(sentence[0].fields)
-        for word in sentence:
-            _check(word, columns, header, path, least=2 if tagged else 1)
-        lists = list(zip(*(word.fields for word in sentence), strict=True))
-        yield RawRow(f"{path}, row {number} (line {sentence[0].number})", _named(lists, header))
+        for line, fields in sentence.items():
+            columns = columns or len(fields)
+            _check_columns(len(fields), columns, header, f"{path}, line {line}", least=2 if tagged else 1)
+        lists = list(map(list, zip(*sentence.values(), strict=True)))
+        names = header if isinstance(header, tuple) else map(str, range(columns))
+        ends = {} if isinstance(header, tuple) else {WORDS: lists[0], TAGS: lists[-1]}
+        yield RawRow(f"{path}, row {number} (line {min(sentence)})", {**ends, **dict(zip(names, lists, strict=True))})
 
 
-def _sentences(path: Path, encoding: str) -> Iterator[list[WordLine]]:
+def _sentences(path: Path, encoding: str) -> Iterator[Sentence]:
     """Yield the words of each sentence; a document separator ends a sentence and belongs to none."""
-    sentence: list[WordLine] = []
+    sentence: Sentence = {}
     for number, line in enumerate(text_lines(path, encoding, newline="\n"), 1):
-        fields = _fields(line)
-        if fields and fields[0] != NEW_DOCUMENT:
-            sentence.append(WordLine(number, fields))
+        text = line.rstrip("\r\n")
+        fields = text.split("\t") if "\t" in text else [field for field in text.split(" ") if field]
+        if text.strip() and fields[0] != NEW_DOCUMENT:
+            sentence[number] = fields
         elif sentence:
             yield sentence
-            sentence = []
+            sentence = {}
     if sentence:
         yield sentence
 
 
-def _fields(line: str) -> list[str]:
-    """Return the columns of a line, separated by tabs where it has any, else by spaces; none for an empty line."""
-    text = line.rstrip("\r\n")
-    if not text.strip():
-        return []
-    return text.split("\t") if "\t" in text else SPACES.split(text.strip(" "))
-
-
-def _check(word: WordLine, columns: int, header: Header, path: Path, least: int) -> None:
-    where, count = f"{path}, line {word.number}", len(word.fields)
+def _check_columns(count: int, columns: int, header: Header, where: str, least: int) -> None:
     if columns < least:
         raise DataError(f"{where} has 1 column where a word and its tag are expected, with a tab or spaces between.")
     if count != columns:
         raise DataError(
             f"{where} has {pluralize(count, 'column')} where the lines before have {columns}.",
-            hint=_hint(count, columns),
+            hint="a word has lost its tag, or has white space in it",
         )
     if isinstance(header, tuple) and len(header) != columns:
         raise DataError(f"{where} has {columns} columns where task.data.header names {len(header)}.")
-
-
-def _hint(count: int, columns: int) -> str:
-    fewer = "a word has lost its tag, or the file is cut off"
-    return fewer if count < columns else "words cannot contain white space"
-
-
-def _named(lists: Sequence[Sequence[str]], header: Header) -> Mapping[str, list[str]]:
-    if isinstance(header, tuple):
-        return {name: list(values) for name, values in zip(header, lists, strict=True)}
-    numbered = {str(index): list(values) for index, values in enumerate(lists)}
-    return {WORDS: list(lists[0]), TAGS: list(lists[-1]), **numbered}

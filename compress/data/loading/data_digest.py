@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -15,9 +15,6 @@ from compress.recipe.schema import Data
 ROLES: tuple[Role, ...] = ("train", "select", "test")
 PARTS: tuple[Part, ...] = (*ROLES, "corpus", "unlabelled")
 """Keys of task.data that name files or splits."""
-
-NON_ROLES: tuple[Part, ...] = ("corpus", "unlabelled")
-"""Parts that are no roles."""
 
 STEP_PARTS: tuple[Part, ...] = (*ROLES, "corpus")
 """Parts that the data step reads: unlabelled texts are read separately, for distillation alone."""
@@ -53,20 +50,15 @@ def describe_source(data: Data, part: Part) -> str:
     return f"{part} ({', '.join(given)})" if given else part
 
 
+def part_files(data: Data, part: Part) -> tuple[Path, ...]:
+    """Return the files of one part, none for a hub set; for a missing one the error names the most similar file."""
+    entries = () if data.hub is not None else source_entries(data, part)
+    return tuple(_existing(Path(entry).expanduser(), part) for entry in entries)
+
+
 def find_files(data: Data) -> dict[Role, tuple[Path, ...]]:
-    """Return the files of each role that has any; for a missing one the error names the most similar file."""
-    return {
-        role: tuple(_existing(Path(entry).expanduser(), role) for entry in given)
-        for role in ROLES
-        if (given := source_entries(data, role))
-    }
-
-
-def extra_files(data: Data, part: Part) -> tuple[Path, ...]:
-    """Return the files of a part that is no role: of the corpus, or of unlabelled texts."""
-    if data.hub is not None:
-        return ()
-    return tuple(_existing(Path(entry).expanduser(), part) for entry in source_entries(data, part))
+    """Return the files of each role that has any."""
+    return {role: files for role in ROLES if (files := part_files(data, role))}
 
 
 def contents_digest(data: Data, parts: Collection[Part] = STEP_PARTS) -> str:
@@ -81,23 +73,16 @@ def contents_digest(data: Data, parts: Collection[Part] = STEP_PARTS) -> str:
 
 
 def _identity(data: Data, parts: Collection[Part]) -> list[str]:
+    given = [part for part in PARTS if part in parts]
     if data.hub is not None:
-        splits = [f"{part} {entry}" for part in PARTS if part in parts for entry in source_entries(data, part)]
+        splits = [f"{part} {entry}" for part in given for entry in source_entries(data, part)]
         return [f"hub {data.hub} {data.revision or 'main'}", *splits]
-    extra = [(part, path) for part in NON_ROLES if part in parts for path in extra_files(data, part)]
+    lines = []
     if data.builtin is not None:
         versions = source_versions(data.builtin)
-        return [
-            f"builtin {data.builtin} {BUILTIN_VERSION}",
-            *(f"{name} {version}" for name, version in versions.items()),
-            *_file_identities(extra, data),
-        ]
-    files = [(role, path) for role, paths in find_files(data).items() if role in parts for path in paths]
-    return _file_identities([*files, *extra], data)
-
-
-def _file_identities(files: Iterable[tuple[Part, Path]], data: Data) -> list[str]:
-    return [f"{part} {data.format or ''.join(path.suffixes)} {file_digest(path)}" for part, path in files]
+        lines = [f"builtin {data.builtin} {BUILTIN_VERSION}", *(f"{name} {versions[name]}" for name in versions)]
+    files = [(part, path) for part in given for path in part_files(data, part)]
+    return lines + [f"{part} {data.format or ''.join(path.suffixes)} {file_digest(path)}" for part, path in files]
 
 
 def source_versions(builtin: str) -> dict[str, str]:
@@ -118,15 +103,16 @@ def source_versions(builtin: str) -> dict[str, str]:
     return versions
 
 
-def _existing(path: Path, role: str) -> Path:
+def _existing(path: Path, part: Part) -> Path:
     try:
-        if path.is_dir():
-            raise DataError(f"task.data.{role}: {path} is a folder where a file is expected.")
         if path.is_file():
             return path
-        if not path.parent.is_dir():
-            raise DataError(f"task.data.{role}: there is no file {path}, and no folder {path.parent} either.")
-        guess = nearest(path.name, [entry.name for entry in path.parent.iterdir() if entry.is_file()])
+        if path.is_dir():
+            problem = f"{path} is a folder where a file is expected"
+        elif not path.parent.is_dir():
+            problem = f"there is no file {path}, and no folder {path.parent} either"
+        else:
+            problem = f"there is no file {path}{nearest(path.name, [entry.name for entry in path.parent.iterdir()])}"
     except (OSError, ValueError) as error:  # a name that is too long, or no name at all
-        raise DataError(f"task.data.{role}: {str(path)[:80]} cannot be opened: {error}.") from error
-    raise DataError(f"task.data.{role}: there is no file {path}{guess}")
+        problem = f"{str(path)[:80]} cannot be opened: {error}"
+    raise DataError(f"task.data.{part}: {problem}.")

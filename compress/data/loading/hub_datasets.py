@@ -20,11 +20,8 @@ def hub_rows(data: Data, split: str, names: bool) -> Iterator[Mapping[str, Any]]
     """
     datasets = require("datasets", "train")
     rows = _load(datasets, data, split)
-    classes = {
-        column: getattr(feature, "feature", feature)
-        for column, feature in rows.features.items()
-        if names and isinstance(getattr(feature, "feature", feature), datasets.ClassLabel)
-    }
+    features = {column: getattr(feature, "feature", feature) for column, feature in rows.features.items() if names}
+    classes = {name: feature for name, feature in features.items() if isinstance(feature, datasets.ClassLabel)}
     for row in rows:
         yield {**row, **{column: _class_name(feature, row[column]) for column, feature in classes.items()}}
 
@@ -41,8 +38,9 @@ def _load(datasets: Any, data: Data, split: str) -> Any:
         with _quiet(datasets):
             return datasets.load_dataset(name, configuration, split=split, revision=data.revision)
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+        reason = [*str(error).strip().splitlines(), type(error).__name__][0]
         raise DataError(
-            f"the hub set {data.hub} (split {split}) cannot be loaded: {_first_line(error)}",
+            f"the hub set {data.hub} (split {split}) cannot be loaded: {reason}",
             hint="without the hub, point the task at local files: "
             "--set task.data.train=FILE --set task.data.test=FILE (csv, tsv, jsonl or parquet)",
         ) from error
@@ -70,8 +68,3 @@ def _address(hub: str) -> tuple[str, str | None]:
     if len(parts) > 3 or not all(parts):
         raise DataError(f"task.data.hub: '{hub}' is no hub set; expected owner/name or owner/name/configuration.")
     return "/".join(parts[:2]), parts[2] if len(parts) == 3 else None
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

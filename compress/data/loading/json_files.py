@@ -24,19 +24,21 @@ SHAPES = (
     "line is task.data.format: jsonl"
 )
 
+TYPE_NAMES = {dict: "object", list: "list", str: "text", bool: "boolean", type(None): "null"}
+"""JSON's names of Python's types; all others are numbers."""
+
 
 def document_rows(path: Path, encoding: str, role: str) -> Iterator[RawRow]:
     """Return the rows of one document; of shared candidates, `corpus` gets the candidates, others the questions."""
     document = read_document(path, encoding)
     if isinstance(document, list):
-        return _list_rows(path, document)
-    if not isinstance(document, dict):
-        raise DataError(f"{path} holds a JSON {_type(document)} where rows are expected.", hint=SHAPES)
-    if "data" in document:
+        return (RawRow(where, row) for where, row in _objects(document, str(path), "row"))
+    if "data" in _checked(document, dict, str(path)):
         return _article_rows(path, document)
-    if all(name in document for name in REQA_KEYS):
-        return _candidate_rows(path, document) if role == "corpus" else _question_rows(path, document)
-    return _column_rows(path, document)
+    columns = {name: _field(document, name, list, str(path)) for name in document}
+    if all(name in columns for name in REQA_KEYS):
+        return _candidate_rows(path, columns) if role == "corpus" else _question_rows(path, columns)
+    return _column_rows(path, columns)
 
 
 def read_document(path: Path, encoding: str) -> Any:
@@ -46,16 +48,8 @@ def read_document(path: Path, encoding: str) -> Any:
         raise DataError(f"{path} is empty.")
     try:
         return json.loads(text, object_pairs_hook=unique_keys)
-    except json.JSONDecodeError as error:
-        ended = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
-        if ended:
-            raise DataError(
-                f"{path} ends in the middle of its JSON document (line {error.lineno}, column {error.colno}).",
-                hint="it may be cut off; fetch it again",
-            ) from error
-        raise DataError(f"{path} is not a JSON document: {error}.", hint=SHAPES) from error
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not a JSON document: {error}.", hint=SHAPES) from error
+        raise DataError(f"{path} is not a JSON document: {error}; it may be cut off.", hint=SHAPES) from error
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -67,57 +61,39 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def _list_rows(path: Path, document: Sequence[Any]) -> Iterator[RawRow]:
-    for number, values in enumerate(document, 1):
-        where = f"{path}, row {number}"
-        yield RawRow(where, _object(values, where))
-
-
 def _article_rows(path: Path, document: Mapping[str, Any]) -> Iterator[RawRow]:
     """Yield one row per question, with its paragraph."""
-    for article, entry in enumerate(_list(document, "data", str(path)), 1):
-        in_article = f"{path}, article {article}"
-        title = _object(entry, in_article).get("title", "")
-        for paragraph, part in enumerate(_list(entry, "paragraphs", in_article), 1):
-            in_paragraph = f"{in_article}, paragraph {paragraph}"
-            context = _value(_object(part, in_paragraph), "context", in_paragraph)
-            for number, question in enumerate(_list(part, "qas", in_paragraph), 1):
-                where = f"{in_paragraph}, question {number}"
-                row = {"title": title, "is_impossible": False, **_object(question, where), "context": context}
-                yield RawRow(where, row)
+    for in_article, article in _objects(_field(document, "data", list, str(path)), str(path), "article"):
+        shared = {"title": article.get("title", ""), "is_impossible": False}
+        for in_paragraph, part in _objects(_field(article, "paragraphs", list, in_article), in_article, "paragraph"):
+            context = _field(part, "context", object, in_paragraph)
+            for where, question in _objects(_field(part, "qas", list, in_paragraph), in_paragraph, "question"):
+                yield RawRow(where, {**shared, **question, "context": context})
 
 
-def _column_rows(path: Path, document: Mapping[str, Any]) -> Iterator[RawRow]:
-    columns = {name: _list(document, name, str(path)) for name in document}
+def _column_rows(path: Path, columns: Mapping[str, list[Any]]) -> Iterator[RawRow]:
     _same_length(columns, path)
     for number, values in enumerate(zip(*columns.values(), strict=True), 1):
         yield RawRow(f"{path}, row {number}", dict(zip(columns, values, strict=True)))
 
 
-def _question_rows(path: Path, document: Mapping[str, Any]) -> Iterator[RawRow]:
+def _question_rows(path: Path, columns: Mapping[str, list[Any]]) -> Iterator[RawRow]:
     """Yield each question with the texts of the candidates that answer it."""
-    questions, candidates, truths = (_list(document, name, str(path)) for name in REQA_KEYS)
+    questions, candidates, truths = (columns[name] for name in REQA_KEYS)
     _same_length({"questions": questions, "ground_truths": truths}, path)
     for number, (question, indices) in enumerate(zip(questions, truths, strict=True), 1):
         where = f"{path}, question {number}"
-        if not isinstance(indices, list):
+        numbers = _checked(indices, list, f"{where}: its ground truth")
+        wrong = [index for index in numbers if type(index) is not int or not 0 <= index < len(candidates)]
+        if wrong:
             raise DataError(
-                f"{where}: its ground truth is a JSON {_type(indices)} where a list of numbers is expected."
+                f"{where}: its ground truth {str(wrong[0])[:40]!r} is none of {len(candidates)} candidates."
             )
-        answers = [_candidate(candidates, index, where) for index in indices]
-        yield RawRow(where, {"question": question, "answers": answers})
+        yield RawRow(where, {"question": question, "answers": [candidates[index] for index in numbers]})
 
 
-def _candidate(candidates: Sequence[Any], index: Any, where: str) -> Any:
-    if type(index) is not int or not 0 <= index < len(candidates):
-        raise DataError(
-            f"{where}: its ground truth {str(index)[:40]!r} is none of {len(candidates)} candidates, counted from 0."
-        )
-    return candidates[index]
-
-
-def _candidate_rows(path: Path, document: Mapping[str, Any]) -> Iterator[RawRow]:
-    for number, text in enumerate(_list(document, "candidates", str(path)), 1):
+def _candidate_rows(path: Path, columns: Mapping[str, list[Any]]) -> Iterator[RawRow]:
+    for number, text in enumerate(columns["candidates"], 1):
         yield RawRow(f"{path}, candidate {number}", {"text": text})
 
 
@@ -127,25 +103,21 @@ def _same_length(columns: Mapping[str, Sequence[Any]], path: Path) -> None:
         raise DataError(f"{path}: its lists have different lengths ({lengths}), so they are no columns of one table.")
 
 
-def _object(value: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise DataError(f"{where} is a JSON {_type(value)} where an object is expected.", hint=SHAPES)
-    return value
+def _objects(entries: Sequence[Any], where: str, item: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects in a list, each with its location: ``where`` and the number of the ``item``."""
+    for number, entry in enumerate(entries, 1):
+        location = f"{where}, {item} {number}"
+        yield location, _checked(entry, dict, location)
 
 
-def _list(values: Any, name: str, where: str) -> list[Any]:
-    value = _value(_object(values, where), name, where)
-    if not isinstance(value, list):
-        raise DataError(f"{where}: '{name}' is a JSON {_type(value)} where a list is expected.", hint=SHAPES)
-    return value
-
-
-def _value(values: Mapping[str, Any], name: str, where: str) -> Any:
+def _field(values: Mapping[str, Any], name: str, kind: type, where: str) -> Any:
     if name not in values:
         raise DataError(f"{where} has no '{name}'; it has {', '.join(map(repr, values)) or 'nothing'}.", hint=SHAPES)
-    return values[name]
+    return _checked(values[name], kind, f"{where}: '{name}'")
 
 
-def _type(value: Any) -> str:
-    names = {dict: "object", list: "list", str: "text", bool: "boolean", type(None): "null"}
-    return names.get(type(value), "number")
+def _checked(value: Any, kind: type, where: str) -> Any:
+    if not isinstance(value, kind):
+        given = TYPE_NAMES.get(type(value), "number")
+        raise DataError(f"{where} is a JSON {given} where a JSON {TYPE_NAMES[kind]} is expected.", hint=SHAPES)
+    return value

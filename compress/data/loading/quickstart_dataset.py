@@ -10,15 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
+from itertools import zip_longest
 from pathlib import Path
 
 from compress.console import Console
 from compress.data.loading.data_digest import BUILTIN_SOURCES, BUILTIN_VERSION, source_versions
 from compress.data.loading.docstrings import docstrings, mask_names, module_names, package_files, sentences
 from compress.errors import DataError
+from compress.storage.atomic_write import atomic_write
 from compress.tasks.base import RawRow
 
 ROWS_PER_CLASS = 1500
@@ -37,32 +38,26 @@ def builtin_rows(name: str, console: Console | None = None) -> Iterator[RawRow]:
 
 
 def builtin_file(name: str, console: Console) -> Path:
-    """Return the file of a builtin set; it is written elsewhere and renamed, so that a file that exists is complete."""
+    """Return the file of a builtin set, written at once, so that a file that exists is complete."""
     versions = source_versions(name)
     identity = json.dumps([name, BUILTIN_VERSION, ROWS_PER_CLASS, versions])
     path = cache_folder() / f"{name}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jsonl"
-    if path.is_file():
-        return path
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".making-") as folder:
-            draft = Path(folder) / path.name
-            with draft.open("w", encoding="utf-8") as stream:
-                for row in collect_sentences(package_roots(BUILTIN_SOURCES[name]), ROWS_PER_CLASS, console):
-                    stream.write(json.dumps(row) + "\n")
-            draft.replace(path)
-    except OSError as error:
-        raise DataError(
-            f"the builtin set '{name}' cannot be cached at {path}: {error.strerror or error}.",
-            hint="COMPRESS_CACHE names another folder for such files",
-        ) from error
+    if not path.is_file():
+        rows = collect_sentences(package_roots(BUILTIN_SOURCES[name]), ROWS_PER_CLASS, console)
+        content = "".join(json.dumps(row) + "\n" for row in rows)
+        try:
+            atomic_write(path, content)
+        except OSError as error:
+            raise DataError(
+                f"the builtin set '{name}' cannot be cached at {path}: {error.strerror or error}.",
+                hint="COMPRESS_CACHE names another folder for such files",
+            ) from error
     return path
 
 
 def cache_folder() -> Path:
     """Return the folder of builtin sets: COMPRESS_CACHE, else ~/.cache/compress."""
-    chosen = os.environ.get("COMPRESS_CACHE")
-    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "compress"
+    return Path(os.environ.get("COMPRESS_CACHE") or "~/.cache/compress").expanduser()
 
 
 def package_roots(libraries: Mapping[str, str]) -> dict[str, Path]:
@@ -93,8 +88,7 @@ def library_sentences(root: Path, limit: int, hidden: set[str], taken: set[str])
     Each docstring gives its first sentence; reading stops once there are enough. Only a small library, read to its end,
     gives the second sentences of its docstrings too, then the third.
     """
-    texts: list[str] = []
-    later: list[list[str]] = []
+    texts, later = list[str](), list[list[str]]()
     for path in package_files(root):
         for docstring in docstrings(path):
             first, *rest = [mask_names(sentence, hidden) for sentence in sentences(docstring)] or [""]
@@ -102,13 +96,12 @@ def library_sentences(root: Path, limit: int, hidden: set[str], taken: set[str])
             later.append(rest)
         if len(texts) >= limit:
             return texts
-    depth = max(map(len, later), default=0)
-    for index in range(depth):
-        _take([rest[index] for rest in later if index < len(rest)], texts, taken, limit)
+    for candidates in zip_longest(*later, fillvalue=""):
+        _take(candidates, texts, taken, limit)
     return texts
 
 
-def _take(candidates: list[str], texts: list[str], taken: set[str], limit: int) -> None:
+def _take(candidates: Iterable[str], texts: list[str], taken: set[str], limit: int) -> None:
     for text in candidates:
         if text and text not in taken and len(texts) < limit:
             taken.add(text)

@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from compress.data.loading.conll import sentence_rows
 from compress.data.loading.hub_datasets import hub_rows
 from compress.data.loading.json_files import document_rows, unique_keys
 from compress.data.loading.text_decoding import reading, text_lines
+from compress.environment import require
 from compress.errors import DataError
 from compress.recipe.field_types import Header, Part
 from compress.recipe.schema import Data
@@ -63,12 +64,11 @@ def file_rows(path: Path, data: Data, role: Part) -> Iterator[RawRow]:
         rows = sentence_rows(path, data.encoding, _header(data, role), tagged=role != "unlabelled")
     else:
         rows = _table_rows(path, data, role, form)
-    empty = True
-    for row in rows:
-        empty = False
-        yield row
-    if empty:
+    first = next(rows, None)
+    if first is None:
         raise DataError(f"{path} has no rows.")
+    yield first
+    yield from rows
 
 
 def split_rows(data: Data, split: str, names: bool) -> Iterator[RawRow]:
@@ -97,7 +97,12 @@ def _table_rows(path: Path, data: Data, role: Part, form: str) -> Iterator[RawRo
     for number, line in enumerate(rows, 1):
         where = f"{path}, row {number} (line {line.number})"
         if len(line.fields) != len(columns) and not (more and len(line.fields) > len(columns)):
-            raise _wrong_field_count(where, line, columns, quoting)
+            listing = ", ".join(columns[:SHOWN_COLUMNS]) + (" …" if len(columns) > SHOWN_COLUMNS else "")
+            raise DataError(
+                f"{where} has {len(line.fields)} fields where {len(columns)} are expected ({listing}).",
+                hint="a text that contains the delimiter needs quotes, and task.data.quoting: true; for a file without "
+                "a header, set task.data.header",
+            )
         if line.fields[: len(columns)] == columns and len(columns) > 1 and columns[0] != "0":
             raise DataError(f"{where} repeats the header.", hint="remove the line; files may have been concatenated")
         yield RawRow(where, dict(zip(columns, line.fields, strict=False)))
@@ -127,18 +132,6 @@ def _check_distinct(columns: list[str], path: Path) -> list[str]:
     return columns
 
 
-def _wrong_field_count(where: str, line: Line, columns: Sequence[str], quoting: bool) -> DataError:
-    listing = ", ".join(columns[:SHOWN_COLUMNS]) + (" …" if len(columns) > SHOWN_COLUMNS else "")
-    if quoting:
-        hint = "a text that contains the delimiter needs quotes"
-    else:
-        hint = "task.data.quoting: true reads quotes around fields"
-    return DataError(
-        f"{where} has {len(line.fields)} fields where {len(columns)} are expected ({listing}).",
-        hint=f"{hint}; for a file without a header, set task.data.header",
-    )
-
-
 def _plain(path: Path, data: Data, delimiter: str) -> Iterator[Line]:
     for number, line in enumerate(text_lines(path, data.encoding, newline="\n"), 1):
         text = line.removesuffix("\n").removesuffix("\r")
@@ -148,23 +141,15 @@ def _plain(path: Path, data: Data, delimiter: str) -> Iterator[Line]:
 def _quoted(path: Path, data: Data, delimiter: str) -> Iterator[Line]:
     reader = csv.reader(text_lines(path, data.encoding, newline=""), delimiter=delimiter, strict=True)
     start = 1
-    while True:
-        try:
-            fields = next(reader, None)
-        except csv.Error as error:
-            if "field larger than field limit" in str(error):
-                raise DataError(
-                    f"{path}, line {start}: a field has more than {csv.field_size_limit():,} characters.",
-                    hint="either a quote is not closed, or the text is this long: jsonl and parquet have no such limit",
-                ) from error
-            raise DataError(
-                f"{path}, line {start}: the quotes do not close or do not enclose a complete field ({error}).",
-                hint="task.data.quoting: false reads quotes as ordinary characters",
-            ) from error
-        if fields is None:
-            return
-        yield Line(start, fields)
-        start = reader.line_num + 1
+    try:
+        for fields in reader:
+            yield Line(start, fields)
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(
+            f"{path}, line {start}: the quotes do not close or do not enclose a complete field ({error}).",
+            hint="task.data.quoting: false reads quotes as ordinary characters; jsonl and parquet hold longer fields",
+        ) from error
 
 
 def _without_trailing(lines: Iterator[Line], path: Path) -> Iterator[Line]:
@@ -180,31 +165,21 @@ def _without_trailing(lines: Iterator[Line], path: Path) -> Iterator[Line]:
 
 
 def _json_rows(path: Path, data: Data) -> Iterator[RawRow]:
-    empty, row = 0, 0
-    for number, line in enumerate(text_lines(path, data.encoding, newline="\n"), 1):
-        if not line.strip():
-            empty = empty or number
-            continue
-        if empty:
-            raise DataError(f"{path}, line {empty} is empty but not at the end of the file.")
-        row += 1
-        where = f"{path}, row {row} (line {number})"
-        yield RawRow(where, _json_object(line, where))
-
-
-def _json_object(line: str, where: str) -> dict[str, Any]:
-    try:
-        values = json.loads(line, object_pairs_hook=unique_keys)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where} is not JSON: {error}.", hint="a jsonl file holds one JSON object per line") from error
-    if not isinstance(values, dict):
-        raise DataError(f"{where} is a JSON {type(values).__name__} where an object is expected, one per line.")
-    return values
+    texts = text_lines(path, data.encoding, newline="\n")
+    lines = (Line(number, [text] if text.strip() else []) for number, text in enumerate(texts, 1))
+    for row, line in enumerate(_without_trailing(lines, path), 1):
+        where = f"{path}, row {row} (line {line.number})"
+        try:
+            values = json.loads(line.fields[0], object_pairs_hook=unique_keys)
+        except (ValueError, RecursionError) as error:
+            hint = "a jsonl file holds one JSON object per line"
+            raise DataError(f"{where} is not JSON: {error}.", hint=hint) from error
+        if not isinstance(values, dict):
+            raise DataError(f"{where} is a JSON {type(values).__name__} where an object is expected, one per line.")
+        yield RawRow(where, values)
 
 
 def _parquet_rows(path: Path) -> Iterator[RawRow]:
-    from compress.environment import require
-
     pyarrow = require("pyarrow", "train")
     from pyarrow import parquet
 
@@ -212,10 +187,8 @@ def _parquet_rows(path: Path) -> Iterator[RawRow]:
         try:
             file = parquet.ParquetFile(path)
             _check_distinct(list(file.schema_arrow.names), path)
-            number = 0
-            for batch in file.iter_batches(batch_size=1024):
-                for values in batch.to_pylist():
-                    number += 1
-                    yield RawRow(f"{path}, row {number}", values)
+            batches = (batch.to_pylist() for batch in file.iter_batches(batch_size=1024))
+            for number, values in enumerate(chain.from_iterable(batches), 1):
+                yield RawRow(f"{path}, row {number}", values)
         except pyarrow.ArrowException as error:
             raise DataError(f"{path} cannot be read as parquet: {error}") from error

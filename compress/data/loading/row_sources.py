@@ -1,26 +1,32 @@
-"""Sources of a task's raw rows: files, hub splits or a builtin set; each can be read again from the start."""
+"""Sources of a task's rows: files, hub splits or a builtin set; each can be read again from the start.
+
+Raw rows become canonical rows by what they are for: to train on, to score, or without a label.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from compress.console import Console
-from compress.data.loading.data_digest import ROLES, extra_files, find_files, source_entries
+from compress.data.loading.data_digest import PARTS, ROLES, part_files, source_entries
 from compress.data.loading.quickstart_dataset import builtin_rows
 from compress.data.loading.raw_rows import file_rows, split_rows
-from compress.data.splits.corpus import check_corpus
-from compress.errors import DataError
+from compress.errors import DataError, UsageError
 from compress.recipe.field_types import Part, Role
 from compress.recipe.schema import Data, Task
-from compress.tasks import RawRow, kind_of
-from compress.tasks.parsing.columns import column_value, label_columns, soft_label_columns
-from compress.tasks.parsing.probability_columns import has_label
+from compress.tasks import RawRow, Row, kind_of, task_info
+from compress.tasks.parsing.columns import column_value, has_column, label_columns, soft_label_columns, text_value
+from compress.tasks.parsing.probability_columns import has_label, parse_train_row
 
 Source = Callable[[], Iterator[RawRow]]
 """Returns all rows of a role, from the first one, each time it is called."""
+
+
+SkipRow = Callable[[DataError], None]
+"""Is given the error of each row that is left out."""
 
 
 def open_sources(task: Task, console: Console, named: bool | None = None) -> dict[Role, Source]:
@@ -29,59 +35,63 @@ def open_sources(task: Task, console: Console, named: bool | None = None) -> dic
     Lines that belong together are one row already. With ``named``, class numbers of a hub set are replaced by names: by
     default where the recipe names no classes.
     """
-    return {role: _grouped(source, task) for role, source in _line_sources(task, console, named).items()}
+    if task.data.builtin is not None:
+        return {"train": partial(builtin_rows, task.data.builtin, console)}
+    names = task.labels is None if named is None else named
+    return {role: _part_source(task, role, names) for role in ROLES if source_entries(task.data, role)}
 
 
-def open_unlabelled(task: Task) -> Source | None:
-    """Return a source of the unlabelled texts, if any are given."""
-    data = task.data
-    if not source_entries(data, "unlabelled"):
-        return None
+def open_unlabelled(task: Task) -> Source:
+    """Return a source of the unlabelled texts."""
+    return _part_source(task, "unlabelled", named=False)
+
+
+def part_rows(data: Data, part: Part, named: bool = False) -> Iterator[RawRow]:
+    """Yield the raw rows of one part, line by line."""
     if data.hub is not None:
-        source = _splits(data, "unlabelled", named=False)
-    else:
-        source = _files(extra_files(data, "unlabelled"), data, "unlabelled")
-    return _grouped(source, task, labelled=False)
+        return chain.from_iterable(split_rows(data, split, named) for split in source_entries(data, part))
+    return chain.from_iterable(file_rows(path, data, part) for path in part_files(data, part))
 
 
-def _grouped(source: Source, task: Task, labelled: bool = True) -> Source:
-    return lambda: kind_of(task).group_lines(source(), task, labelled)
+def _part_source(task: Task, part: Part, named: bool) -> Source:
+    labelled = part != "unlabelled"
+    return lambda: kind_of(task).group_lines(part_rows(task.data, part, named), task, labelled)
 
 
-def _line_sources(task: Task, console: Console, named: bool | None) -> dict[Role, Source]:
-    data = task.data
-    if data.builtin is not None:
-        name = data.builtin
-        return {"train": lambda: builtin_rows(name, console)}
-    if data.hub is not None:
-        names = task.labels is None if named is None else named
-        return {role: _splits(data, role, names) for role in ROLES if source_entries(data, role)}
-    return {role: _files(paths, data, role) for role, paths in find_files(data).items()}
+def corpus_documents(task: Task) -> Iterator[str]:
+    """Yield the texts of the recipe's corpus, from the label column or one named `text`; none may be empty."""
+    for raw in part_rows(task.data, "corpus"):
+        yield _document_text(raw, task)
+
+
+def _document_text(raw: RawRow, task: Task) -> str:
+    label = label_columns(task)[0]
+    text = text_value(raw.values, label if has_column(raw.values, label, task) else "text", task, raw.where)
+    if not text.strip():
+        raise DataError(f"{raw.where}: the document is empty.")
+    return text
 
 
 def check_columns(task: Task) -> None:
     """Check that the first row of every file can be read and has the columns of the task."""
     if task.data.hub is not None or task.data.builtin is not None:
         return
-    files = find_files(task.data)
-    sliced = "test" if "test" in files else "train"
-    for role, paths in files.items():
-        more = list(task.slices) if role == sliced else []
-        if role == "train":
-            more += [*(() if task.negatives is None else (task.negatives,)), *soft_label_columns(task)]
-        for path in paths:
-            first = next(file_rows(path, task.data, role))
-            labels = label_columns(task)
-            if role == "train" and soft_label_columns(task) and not has_label(first.values, task):
+    sliced = "test" if task.data.test else "train"
+    for part in PARTS:
+        for path in part_files(task.data, part):
+            first = next(file_rows(path, task.data, part))
+            if part == "corpus":
+                _document_text(first, task)
+                continue
+            columns = [*task.text, *(task.slices if part == sliced else ())]
+            if part == "train":
+                columns += [*(() if task.negatives is None else (task.negatives,)), *soft_label_columns(task)]
+            if part == "train" and task.soft_labels and not has_label(first.values, task):
                 check_true_labels(task, first.where)
-                labels = ()
-            for column in (*task.text, *labels, *more):
+            elif part != "unlabelled":
+                columns += label_columns(task)
+            for column in columns:
                 column_value(first.values, column, task, first.where)
-    for path in extra_files(task.data, "unlabelled"):
-        first = next(file_rows(path, task.data, "unlabelled"))
-        for column in task.text:
-            column_value(first.values, column, task, first.where)
-    check_corpus(task)
 
 
 def check_true_labels(task: Task, where: str) -> None:
@@ -104,9 +114,37 @@ def raw_labels(rows: Iterable[RawRow], task: Task) -> Iterator[Any]:
             yield column_value(row.values, column, task, row.where)
 
 
-def _splits(data: Data, part: Part, named: bool) -> Source:
-    return lambda: chain.from_iterable(split_rows(data, split, named) for split in source_entries(data, part))
+def valid_rows(
+    source: Source,
+    task: Task,
+    labels: tuple[str, ...],
+    part: Part,
+    skip: Callable[[DataError], None] = lambda fault: None,
+) -> Iterator[tuple[int, RawRow, Row]]:
+    """Yield the rows of a source that fit the task, with their number; others raise, or are given to ``skip``."""
+    parse = _row_parser(task, labels, part)
+    for number, raw in enumerate(source()):
+        try:
+            row = parse(raw)
+        except DataError as fault:
+            if task.data.bad_rows != "skip":
+                raise
+            skip(fault)
+            continue
+        yield number, raw, row
 
 
-def _files(paths: Iterable[Path], data: Data, part: Part) -> Source:
-    return lambda: chain.from_iterable(file_rows(path, data, part) for path in paths)
+def _row_parser(task: Task, labels: tuple[str, ...], part: Part) -> Callable[[RawRow], Row]:
+    kind, info = kind_of(task), task_info(task, labels)
+
+    def without_label(raw: RawRow) -> Row:
+        try:
+            return kind.from_input(kind.parse_input(raw.values, task, raw.where), info)
+        except UsageError as fault:
+            raise DataError(f"{raw.where}: {fault.message}", hint=fault.hint) from fault
+
+    if part == "unlabelled":
+        return without_label
+    if part == "train":
+        return lambda raw: parse_train_row(kind, raw.values, task, labels, raw.where)
+    return lambda raw: kind.read_row(raw.values, task, labels, raw.where)

@@ -52,8 +52,14 @@ def text_lines(path: Path, encoding: str, newline: str) -> Iterator[str]:
         number = 0
         try:
             for number, line in enumerate(text, 1):
-                if not line.isascii() and UNDECODED.search(line):
-                    raise _undecodable(path, number, line, encoding)
+                if not line.isascii() and (invalid := UNDECODED.search(line)):
+                    raise DataError(
+                        f"{path}, line {number}: byte 0x{ord(invalid[0]) - 0xDC00:02x} at character "
+                        f"{invalid.start() + 1} is not {encoding}.",
+                        hint="task.data.encoding names another, such as latin-1, cp1252 or utf-16",
+                    )
+                if "\0" in line:
+                    raise DataError(f"{path}, line {number} holds a NUL byte: it is damaged, or no text file.")
                 yield line
         except UnicodeError as error:
             raise DataError(f"{path}: the text after line {number} is not {encoding}: {error}.") from error
@@ -85,12 +91,3 @@ def _codec(encoding: str) -> str:
     except LookupError as error:
         raise DataError(f"task.data.encoding: no text encoding is called '{encoding}'.") from error
     return "utf-8-sig" if codec.name == "utf-8" else codec.name
-
-
-def _undecodable(path: Path, number: int, line: str, encoding: str) -> DataError:
-    column = next(iter(UNDECODED.finditer(line))).start()
-    byte = ord(line[column]) - 0xDC00
-    return DataError(
-        f"{path}, line {number}: byte 0x{byte:02x} at character {column + 1} is not {encoding}.",
-        hint="task.data.encoding names another, such as latin-1, cp1252 or utf-16",
-    )

@@ -7,21 +7,14 @@ that of a digest per document, whatever the length of their texts.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from compress.data.loading.data_digest import extra_files, source_entries
-from compress.data.loading.raw_rows import file_rows, split_rows
+from compress.batch_arrays import EXTRA_NAMES
 from compress.data.splits.row_store import RowWriter
-from compress.errors import DataError
 from compress.recipe.field_types import Role
-from compress.recipe.schema import Task
-from compress.tasks.base import Kind, RawRow, Row
-from compress.tasks.parsing.columns import column_value, has_column, label_columns, text_value
-
-COLUMN = "text"
-"""The column of a corpus with its documents if it has none with the name of the label column."""
+from compress.tasks.base import Row
+from compress.tasks.kind import Kind
 
 
 def documents_name(role: Role) -> str:
@@ -57,52 +50,21 @@ class RoleWriter:
     """Writes the rows of one role, and its documents where the kind searches; ``files`` closes them."""
 
     def __init__(self, folder: Path, role: Role, kind: Kind, files: ExitStack) -> None:
-        self._kind = kind
+        self._kind, self._role = kind, role
         self._rows = files.enter_context(RowWriter(folder, role))
         self.documents: DocumentWriter | None = None
         if kind.searches and role != "train":
             self.documents = DocumentWriter(files.enter_context(RowWriter(folder, documents_name(role))))
 
     def add(self, row: Row) -> list[Row]:
-        """Write a row in the form that the role stores, and return what was written."""
-        rows = [row]
-        if self._kind.searches:
-            rows = self._kind.store_rows(row, None if self.documents is None else self.documents.number)
+        """Write a row in the form that the role stores, and return what was written.
+
+        Rows of select and test are scored by their true label alone.
+        """
+        if self._role != "train":
+            row = {name: value for name, value in row.items() if name not in EXTRA_NAMES}
+        number = None if self.documents is None else self.documents.number
+        rows = self._kind.store_rows(row, number) if self._kind.searches else [row]
         for stored in rows:
             self._rows.add(stored)
         return rows
-
-
-def corpus_documents(task: Task) -> Iterator[str]:
-    """Yield the texts of the recipe's corpus, from the label column or one named `text`; none may be empty."""
-    for raw in _corpus_rows(task):
-        text = text_value(raw.values, _column(raw, task), task, raw.where)
-        if not text.strip():
-            raise DataError(f"{raw.where}: the document is empty.")
-        yield text
-
-
-def check_corpus(task: Task) -> None:
-    """Check the first document of every file."""
-    for path in extra_files(task.data, "corpus"):
-        raw = next(file_rows(path, task.data, "corpus"))
-        text_value(raw.values, _column(raw, task), task, raw.where)
-
-
-def _corpus_rows(task: Task) -> Iterator[RawRow]:
-    if task.data.hub is not None:
-        for split in source_entries(task.data, "corpus"):
-            yield from split_rows(task.data, split, names=False)
-    else:
-        for path in extra_files(task.data, "corpus"):
-            yield from file_rows(path, task.data, "corpus")
-
-
-def _column(raw: RawRow, task: Task) -> str:
-    label = label_columns(task)[0]
-    if has_column(raw.values, label, task):
-        return label
-    if COLUMN not in raw.values:  # the message names both
-        known = (*task.aliases.get(label, ()), COLUMN)
-        column_value(raw.values, label, task.model_copy(update={"aliases": {label: known}}), raw.where)
-    return COLUMN

@@ -11,19 +11,23 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
-
-from compress.batch_arrays import EXTRA_NAMES, LABELLED
+from compress.batch_arrays import LABELLED
 from compress.console import Console
 from compress.data.hard_negatives import add_hard_negatives
 from compress.data.loading.data_digest import ROLES, describe_source
-from compress.data.loading.parse_rows import row_parser, valid_rows
-from compress.data.loading.row_sources import Source, check_true_labels, open_sources, raw_labels
-from compress.data.splits.corpus import RoleWriter, corpus_documents, documents_name
-from compress.data.splits.row_statistics import RowStatistics, RowWarnings
+from compress.data.loading.row_sources import (
+    Source,
+    check_true_labels,
+    corpus_documents,
+    open_sources,
+    raw_labels,
+    valid_rows,
+)
+from compress.data.splits.corpus import RoleWriter, documents_name
+from compress.data.splits.row_statistics import RowStatistics, RowWarnings, read_info, write_info
 from compress.data.splits.row_store import StoredRows
 from compress.data.splits.split_indices import RowMask, assign_roles
-from compress.errors import DataError, first_error
+from compress.errors import DataError, pluralize
 from compress.model_info import TaskInfo
 from compress.recipe.field_types import Role
 from compress.recipe.schema import Task
@@ -80,14 +84,7 @@ class PreparedData:
 
 def load_prepared(folder: Path) -> PreparedData:
     """Open a folder written by ``prepare_splits``."""
-    path = folder / DATA_FILE
-    try:
-        info = DataInfo.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise DataError(f"{folder} holds no prepared data: {error.strerror}.") from error
-    except ValidationError as error:
-        raise DataError(f"{path} cannot be read: {first_error(error)}") from error
-    return PreparedData(folder, info)
+    return PreparedData(folder, read_info(folder / DATA_FILE, DataInfo))
 
 
 def prepare_splits(task: Task, seed: int, work: Path, console: Console | None = None) -> DataInfo:
@@ -125,7 +122,7 @@ def prepare_splits(task: Task, seed: int, work: Path, console: Console | None = 
         first_skipped=next(iter(statistics.first_skipped.values()), None),
     )
     _print_summary(info, console)
-    (work / DATA_FILE).write_text(info.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    write_info(work / DATA_FILE, info)
     return info
 
 
@@ -157,28 +154,16 @@ def _write_rows(
     with ExitStack() as files:
         targets = [role] if masks is None else list(masks)
         writers = {target: RoleWriter(work, target, kind_of(task), files) for target in targets}
-        parse, skips = row_parser(task, labels, role), task.data.bad_rows == "skip"
-        for number, raw, row in valid_rows(source, parse, skips, partial(statistics.skip, role)):
+        for number, raw, row in valid_rows(source, task, labels, role, partial(statistics.skip, role)):
             if row.get(LABELLED) is False:
                 check_true_labels(task, raw.where)
             for target, writer in writers.items():
                 if masks is None or is_selected(masks[target], number, raw.where):
-                    for stored in writer.add(row if target == "train" else drop_train_extras(row)):
+                    for stored in writer.add(row):
                         statistics.add(target, stored)
-        _add_corpus(writers, task)
-
-
-def _add_corpus(writers: Mapping[Role, RoleWriter], task: Task) -> None:
-    """Add the documents of the corpus to those that are searched on test."""
-    test = writers.get("test")
-    if test is not None and test.documents is not None:
-        for text in corpus_documents(task):
-            test.documents.number(text)
-
-
-def drop_train_extras(row: Row) -> Row:
-    """Return a row as it is scored: by its true label alone."""
-    return {name: value for name, value in row.items() if name not in EXTRA_NAMES}
+        if "test" in writers and (documents := writers["test"].documents) is not None:
+            for text in corpus_documents(task):
+                documents.number(text)
 
 
 def is_selected(mask: RowMask, number: int, where: str) -> bool:
@@ -192,22 +177,19 @@ def _check_roles(statistics: RowStatistics, shares: Collection[Role], task: Task
     """Refuse empty roles, train without two different labels, and classes that train does not have."""
     for role in ROLES:
         if not statistics.count(role):
-            skipped = statistics.describe_skipped("train" if role in shares else role)
-            why = skipped or "there are too few to split some off train."
+            why = statistics.describe_skipped("train" if role in shares else role) or "there are too few to split."
             raise DataError(f"{describe_source(task.data, role)} has no rows left: {why}")
     if not statistics.is_varied("train"):
-        message = "all labels are the same; at least two are needed"
-        raise DataError(f"{describe_source(task.data, 'train')}: {message}.")
+        raise DataError(f"{describe_source(task.data, 'train')}: all labels are the same; at least two are needed.")
     in_train = statistics.per_class("train")
     for role in ROLES[1:]:
         unseen = [label for label, rows in statistics.per_class(role).items() if rows and not in_train[label]]
-        if not unseen:
-            continue
         message = f"{describe_source(task.data, role)} has rows of {', '.join(map(repr, unseen))}, and train has none"
         # A random split can take a rare class out of train; a file that never had it is another matter.
-        if task.data.limit is None and role not in shares and task.soft_labels is None:
+        if unseen and task.data.limit is None and role not in shares and task.soft_labels is None:
             raise DataError(f"{message}: a model cannot predict a class that it never saw.")
-        console.warn(f"{message}.")
+        if unseen:
+            console.warn(f"{message}.")
 
 
 def _print_summary(info: DataInfo, console: Console) -> None:
@@ -215,8 +197,8 @@ def _print_summary(info: DataInfo, console: Console) -> None:
     split = f"; {' and '.join(info.held_back)} split off train" if info.held_back else ""
     console.note(f"rows: {counts}{split}")
     if info.guessed:
-        rows = "row has" if info.guessed == 1 else "rows have"
-        console.note(f"{info.guessed:,} {rows} no label in train: the most probable class of the soft labels is used")
+        rows = pluralize(info.guessed, "row")
+        console.note(f"{rows} of train without a label: the most probable class of the soft labels is used")
     if info.documents:
         documents = ", ".join(f"{role} {count:,}" for role, count in info.documents.items())
         console.note(f"documents that are searched: {documents}")

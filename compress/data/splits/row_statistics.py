@@ -7,16 +7,19 @@ import json
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Hashable
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from compress.batch_arrays import EXTRA_NAMES, LABELLED, SOFT_LABELS
 from compress.console import Console
-from compress.errors import DataError
+from compress.errors import DataError, first_error, pluralize
 from compress.model_info import Info
 from compress.recipe.field_types import Part
-from compress.tasks.base import Kind, Row
+from compress.tasks.base import Row
+from compress.tasks.kind import Kind
 
 
 class RowWarnings(Info):
@@ -32,10 +35,27 @@ class RowWarnings(Info):
     def warn(self, console: Console) -> None:
         """Print a warning for each count that is not zero."""
         if self.skipped:
-            rows = "row does not fit the task and is" if self.skipped == 1 else "rows do not fit the task and are"
-            console.warn(f"{self.skipped:,} {rows} left out; the first: {self.first_skipped}")
+            console.warn(f"left out {pluralize(self.skipped, 'row')} that do not fit the task: {self.first_skipped}")
         if self.empty_texts:
-            console.warn(f"{self.empty_texts:,} {'row has' if self.empty_texts == 1 else 'rows have'} an empty text.")
+            console.warn(f"{pluralize(self.empty_texts, 'row')} with an empty text.")
+
+
+InfoType = TypeVar("InfoType", bound=RowWarnings)
+
+
+def read_info(path: Path, kind: type[InfoType]) -> InfoType:
+    """Return the description of prepared rows, or raise a DataError."""
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"{path.parent} holds no prepared data: {error.strerror}.") from error
+    except ValidationError as error:
+        raise DataError(f"{path} cannot be read: {first_error(error)}") from error
+
+
+def write_info(path: Path, info: RowWarnings) -> None:
+    """Write the description of prepared rows."""
+    path.write_text(info.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
 
 class RowStatistics:
@@ -77,11 +97,10 @@ class RowStatistics:
 
     def describe_skipped(self, role: Part) -> str | None:
         """Return a sentence on the skipped rows of what was given for a role; None if there were none."""
-        count = self.skipped[role]
-        if not count:
+        if not self.skipped[role]:
             return None
-        rows = f"the {count:,} rows" if count > 1 else "the one row"
-        return f"{rows} of {role} that do not fit the task were left out, the first: {self.first_skipped[role]}"
+        rows = pluralize(self.skipped[role], "row")
+        return f"{rows} of {role} do not fit the task and were left out, the first: {self.first_skipped[role]}"
 
     def count(self, role: Part) -> int:
         """Return the number of rows of a role."""
@@ -98,7 +117,4 @@ class RowStatistics:
 
     def shared(self, role: Part, other: Part) -> int:
         """Return how many rows of ``role`` have the input of a row of ``other``, whatever their labels."""
-        return int(np.isin(self._digests(role), self._digests(other)).sum())
-
-    def _digests(self, role: Part) -> NDArray[np.uint64]:
-        return np.array(self._inputs[role], dtype=np.uint64)
+        return int(np.isin(np.array(self._inputs[role]), np.array(self._inputs[other])).sum())

@@ -12,7 +12,6 @@ from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,5 +91,4 @@ class StoredRows(LazyRows):
         if self._unreleased > RELEASE_AFTER:
             release_pages(self._bytes)
             self._unreleased = 0
-        row: dict[str, Any] = json.loads(line)
-        return row
+        return json.loads(line)

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from compress.console import Console
-from compress.data.loading.parse_rows import row_parser, valid_rows
-from compress.data.loading.row_sources import open_sources
+from compress.data.loading.row_sources import open_sources, valid_rows
 from compress.data.splits.prepare_splits import is_selected, row_masks, split_shares
 from compress.errors import DataError
 from compress.recipe.field_types import Role
@@ -40,9 +39,8 @@ def value_name(value: Any, column: str, where: str) -> str:
     if is_missing(value):
         return EMPTY_VALUE
     if isinstance(value, (list, tuple, dict)):
-        raise DataError(
-            f"{where}: column '{column}' holds a {type(value).__name__} where task.slices expects one value."
-        )
+        kind = type(value).__name__
+        raise DataError(f"{where}: column '{column}' holds a {kind} where task.slices expects one value.")
     name = " ".join(class_name(value).split())
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
 
@@ -53,9 +51,8 @@ def _test_rows(task: Task, labels: tuple[str, ...], seed: int, console: Console)
     source = sources[role]
     shares = split_shares(task, sources) if role == "train" else {}
     masks = row_masks(source, role, shares, task.data.limit, seed)
-    skips = task.data.bad_rows == "skip"
-    parse = row_parser(task, labels, role)
-    rows = ((number, raw) for number, raw, _ in valid_rows(source, parse, skips)) if skips else enumerate(source())
-    for number, raw in rows:
+    every = enumerate(source())
+    fitting = ((number, raw) for number, raw, _ in valid_rows(source, task, labels, role))
+    for number, raw in fitting if task.data.bad_rows == "skip" else every:
         if masks is None or is_selected(masks["test"], number, raw.where):
             yield raw

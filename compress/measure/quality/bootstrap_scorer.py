@@ -18,7 +18,8 @@ from compress.measure.quality.quality_result import Difference
 from compress.measure.quality.significance import Interval, draw_counts, mcnemar, paired_p_value, percentile_interval
 from compress.measure.result_base import Score
 from compress.model_info import TaskInfo
-from compress.tasks.base import Kind, Metric
+from compress.tasks.base import Metric
+from compress.tasks.kind import Kind
 
 Predictions = NDArray[Any]
 """One prediction a row, as from ``Kind.answers`` gives them."""

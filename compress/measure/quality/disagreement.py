@@ -14,7 +14,8 @@ from compress.errors import CompressError
 from compress.measure.quality.bootstrap_scorer import Predictions
 from compress.measure.quality.quality_result import Disagreement
 from compress.model_info import TaskInfo
-from compress.tasks.base import Kind, Row
+from compress.tasks.base import Row
+from compress.tasks.kind import Kind
 
 MAX_ROWS = 20
 MIN_DISTANCE = 0.05

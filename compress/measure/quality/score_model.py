@@ -13,7 +13,7 @@ from compress.measure.quality.disagreement import largest_disagreements
 from compress.measure.quality.quality_result import ClassScore, Perturbed, Quality
 from compress.measure.quality.subgroup_scores import by_column, by_length, score_groups
 from compress.model_info import TaskInfo
-from compress.tasks.base import Kind
+from compress.tasks.kind import Kind
 
 
 def score_model(

@@ -33,7 +33,8 @@ from compress.runtime.predictor import Placement
 
 if TYPE_CHECKING:
     from compress.pipeline.graph import ModelVariant
-    from compress.tasks.base import Kind, Row, TaskInput
+    from compress.tasks.base import Row, TaskInput
+    from compress.tasks.kind import Kind
 
 LATENCY_FILE = "latency.json"
 

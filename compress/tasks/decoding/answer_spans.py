@@ -13,6 +13,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from compress.tasks.base import Array
+
 MAX_SPANS = 20
 """Spans stored of each window, and compared of each row."""
 
@@ -38,7 +40,7 @@ def token_span(
 
 
 def best_spans(
-    start: NDArray[np.floating[Any]], end: NDArray[np.floating[Any]], context: NDArray[Any], max_tokens: int
+    start: NDArray[np.floating[Any]], end: NDArray[np.floating[Any]], context: Array, max_tokens: int
 ) -> list[list[tuple[int, int, float]]]:
     """Return the best spans of each window as (first token, last token, score), best first.
 
@@ -60,7 +62,7 @@ def best_spans(
     return [_sorted_spans(line, line_scores[line], longest) for line, line_scores in zip(highest, scores, strict=True)]
 
 
-def _sorted_spans(flat: NDArray[np.intp], scores: NDArray[Any], longest: int) -> list[tuple[int, int, float]]:
+def _sorted_spans(flat: NDArray[np.intp], scores: Array, longest: int) -> list[tuple[int, int, float]]:
     """Return spans by falling score, earlier ones first among equals, without those outside the context."""
     order = np.lexsort((flat, -scores))
     first, more = np.divmod(flat[order], longest)
@@ -68,7 +70,7 @@ def _sorted_spans(flat: NDArray[np.intp], scores: NDArray[Any], longest: int) ->
     return [span for span in spans if span[2] > -np.inf]
 
 
-def merge_windows(windows: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], float]:
+def merge_windows(windows: Sequence[Array]) -> tuple[Array, float]:
     """Return the distinct best spans of a row, best first, and its score of no answer: the least of its windows'.
 
     Each of ``windows`` is an array of SPAN that begins with the score of no answer.

@@ -46,13 +46,11 @@ def _candidates(products: Embeddings, best: Embeddings, count: int) -> NDArray[n
     """Return which products may be among the best ``count`` of their query; ``best`` are those of earlier blocks."""
     if best.shape[1] == count:
         # A later document that is only as near as the last of the best ranks after it.
-        beaten: NDArray[np.bool_] = products > best[:, -1:]
-        return beaten
+        return products > best[:, -1:]
     if products.shape[1] <= count:
         return np.ones(products.shape, np.bool_)
     rank = products.shape[1] - count
-    least: NDArray[np.bool_] = products >= np.partition(products, rank, axis=1)[:, rank, None]
-    return least
+    return products >= np.partition(products, rank, axis=1)[:, rank, None]
 
 
 def _merge(

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from compress.tasks.base import Array
 
 
 def pool_window_logits(logits: NDArray[np.float64], counts: Sequence[int], how: str) -> NDArray[np.float64]:
@@ -25,16 +26,13 @@ def pool_window_logits(logits: NDArray[np.float64], counts: Sequence[int], how: 
     if how == "cut":
         return logits
     if how == "max":
-        highest: NDArray[np.float64] = np.maximum.reduceat(logits, starts, axis=0)
-        return highest
+        return np.maximum.reduceat(logits, starts, axis=0)
     weights = np.ones(len(logits)) if how == "mean" else _row_odds(logits[:, -1], starts, counts)
     values = logits if how == "mean" else logits[:, :-1]
     total = np.add.reduceat(weights, starts)
-    mean: NDArray[np.float64] = np.add.reduceat(values * weights[:, None], starts, axis=0) / total[:, None]
-    return mean
+    return np.add.reduceat(values * weights[:, None], starts, axis=0) / total[:, None]
 
 
-def _row_odds(scores: NDArray[np.float64], starts: NDArray[Any], counts: Sequence[int]) -> NDArray[np.float64]:
+def _row_odds(scores: NDArray[np.float64], starts: Array, counts: Sequence[int]) -> NDArray[np.float64]:
     """Return the exponentials of the scores relative to the highest of each row, so that none overflows."""
-    odds: NDArray[np.float64] = np.exp(scores - np.repeat(np.maximum.reduceat(scores, starts), counts))
-    return odds
+    return np.exp(scores - np.repeat(np.maximum.reduceat(scores, starts), counts))

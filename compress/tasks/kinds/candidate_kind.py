@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from compress.batch_arrays import BatchArray
 from compress.errors import DataError, UsageError, pluralize
 from compress.model_info import TaskInfo
-from compress.tasks.base import Arrays, Encode, Example, Kind, Row, TaskInput
+from compress.tasks.base import Array, Arrays, Encode, Example, Row, TaskInput
+from compress.tasks.kind import Kind
 from compress.tasks.kinds.text_kind import as_tuple, check_logits, labelled_example, same_argmax
-from compress.tasks.parsing.columns import SKIP_HINT
+from compress.tasks.parsing.columns import SKIP_HINT, invalid_value
 
 MAX_TEXTS = 1000
 """Texts of the longest list: predictions of all rows are as wide as that, and in training a row goes into one batch."""
@@ -72,16 +73,16 @@ class CandidateKind(Kind):
         pairs = zip(texts, labels, strict=True)
         return [labelled_example(encode(row["text"], text, task.max_length), {"label": label}) for text, label in pairs]
 
-    def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[NDArray[Any]]:
+    def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[Array]:
         """Return the score of each example."""
         return list(check_logits(outputs, width=1))
 
-    def same_decision(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:
+    def same_decision(self, predictions: Array, others: Array) -> NDArray[np.bool_]:
         """Return where the same text has the highest score."""
         return same_argmax(predictions, others)
 
 
-def pad_lists(values: Sequence[NDArray[Any]], fill: float) -> NDArray[np.float64]:
+def pad_lists(values: Sequence[Array], fill: float) -> NDArray[np.float64]:
     """Return lists of different lengths as one array (rows, longest), padded on the right."""
     padded = np.full((len(values), max(map(len, values), default=0)), fill, dtype=np.float64)
     for line, value in zip(padded, values, strict=True):
@@ -89,22 +90,17 @@ def pad_lists(values: Sequence[NDArray[Any]], fill: float) -> NDArray[np.float64
     return padded
 
 
-def split_rows_scores(decoded: Sequence[NDArray[Any]], counts: Sequence[int]) -> list[NDArray[Any]]:
+def split_rows_scores(decoded: Sequence[Array], counts: Sequence[int]) -> list[Array]:
     """Return the scores of each row: ``counts`` of ``decoded``, one number each."""
     return np.split(np.concatenate(decoded), np.cumsum(counts)[:-1])
 
 
 def check_list(texts: Sequence[Any], item: str, min_texts: int, where: str) -> list[str]:
     """Return a list of non-empty texts, or raise a DataError that names the invalid ``item``."""
-    if len(texts) < min_texts:
+    if not min_texts <= len(texts) <= MAX_TEXTS:
         count = pluralize(len(texts), item)
-        raise DataError(f"{where}: the row has {count} where {min_texts} or more are expected.", hint=SKIP_HINT)
-    if len(texts) > MAX_TEXTS:
-        raise DataError(f"{where}: there are {len(texts):,} {item}s; at most {MAX_TEXTS:,} are read.", hint=SKIP_HINT)
+        raise DataError(f"{where}: the row has {count}; {min_texts} to {MAX_TEXTS:,} are expected.", hint=SKIP_HINT)
     for number, text in enumerate(texts, 1):
-        if not isinstance(text, str):
-            content = "nothing" if text is None else f"{type(text).__name__} {str(text)[:40]!r}"
-            raise DataError(f"{where}: {item} {number} of {len(texts)} is {content} where text is expected.")
-        if not text.strip():
-            raise DataError(f"{where}: {item} {number} of {len(texts)} is empty.", hint=SKIP_HINT)
+        if not isinstance(text, str) or not text.strip():
+            raise invalid_value(text, f"{item} {number} of {len(texts)}", "text", where, SKIP_HINT)
     return list(texts)

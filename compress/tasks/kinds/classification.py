@@ -12,9 +12,9 @@ from compress.batch_arrays import BatchArray
 from compress.errors import DataError, Problem
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks.base import ClassCounts, Confidence, Metric, Row
+from compress.tasks.base import Array, Confidence, Metric, Row, Rows
 from compress.tasks.kinds.text_kind import TextKind, label_column, same_argmax, softmax
-from compress.tasks.metrics.f1_mcc import class_f1, macro_f1, matthews, total_variation
+from compress.tasks.metrics.f1_mcc import ClassCounts, class_f1, macro_f1, matthews, total_variation
 from compress.tasks.metrics.weighted_metrics import Scores, Weights, safe_divide, weighted_counts
 from compress.tasks.parsing.columns import column_value, label_columns, text_fields
 from compress.tasks.parsing.labels import class_index, collect_classes
@@ -64,19 +64,15 @@ class Classification(TextKind):
         """Return the class."""
         return (row["label"],)
 
-    def predictions(
-        self, decoded: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
-    ) -> NDArray[Any]:
+    def predictions(self, decoded: Sequence[Array], counts: Sequence[int], rows: Rows, task: TaskInfo) -> Array:
         """Return probabilities (rows, classes)."""
         return softmax(self.logits(decoded, counts, task)).astype(np.float32)
 
-    def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
+    def gold(self, rows: Rows) -> Array:
         """Return the true class of each row, int64."""
         return label_column(rows, np.int64)
 
-    def weighted_scores(
-        self, predictions: NDArray[Any], gold: NDArray[Any], task: TaskInfo, weights: Weights
-    ) -> dict[str, Scores]:
+    def weighted_scores(self, predictions: Array, gold: Array, task: TaskInfo, weights: Weights) -> dict[str, Scores]:
         """Return accuracy, macro F1 and Matthews; with two classes also F1 of the last one, as GLUE counts it."""
         counts, rows = self.weighted_class_counts(predictions, gold, task, weights), weights.sum(axis=1)
         scores = {"accuracy": safe_divide(counts.hits.sum(axis=1), rows)}
@@ -84,9 +80,7 @@ class Classification(TextKind):
             scores["f1"] = class_f1(counts)[:, -1]
         return {**scores, "macro_f1": macro_f1(counts), "matthews": matthews(counts, rows)}
 
-    def weighted_class_counts(
-        self, predictions: NDArray[Any], gold: NDArray[Any], task: TaskInfo, weights: Weights
-    ) -> ClassCounts:
+    def weighted_class_counts(self, predictions: Array, gold: Array, task: TaskInfo, weights: Weights) -> ClassCounts:
         """Return the diagonal, the columns and the lines of each draw's confusion matrix."""
         chosen, classes = predictions.argmax(axis=-1), len(task.labels)
         right = chosen == gold
@@ -96,25 +90,24 @@ class Classification(TextKind):
             true=weighted_counts(gold, classes, weights),
         )
 
-    def correct(self, predictions: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_]:
+    def correct(self, predictions: Array, gold: Array) -> NDArray[np.bool_]:
         """Return whether the most probable class is the true one."""
-        right: NDArray[np.bool_] = predictions.argmax(axis=-1) == gold
-        return right
+        return predictions.argmax(axis=-1) == gold
 
-    def same_decision(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:
+    def same_decision(self, predictions: Array, others: Array) -> NDArray[np.bool_]:
         """Return where the most probable class is the same."""
         return same_argmax(predictions, others)
 
-    def distance(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64]:
+    def distance(self, predictions: Array, others: Array) -> NDArray[np.float64]:
         """Return the total variation distance of the two distributions, 0 to 1."""
         return total_variation(predictions, others)
 
-    def confidence(self, predictions: NDArray[Any], gold: NDArray[Any]) -> Confidence:
+    def confidence(self, predictions: Array, gold: Array) -> Confidence:
         """Return one decision per row: the most probable class."""
         stated = predictions.max(axis=-1).astype(np.float64)
         return Confidence(np.arange(len(gold)), stated, self.correct(predictions, gold))
 
-    def to_json(self, predictions: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+    def to_json(self, predictions: Array, task: TaskInfo) -> list[dict[str, Any]]:
         """Return the class by name, with its probability."""
         best = predictions.argmax(axis=-1)
         return [
@@ -122,10 +115,10 @@ class Classification(TextKind):
             for index, line in zip(best, predictions, strict=True)
         ]
 
-    def describe(self, predictions: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe(self, predictions: Array, task: TaskInfo) -> list[str]:
         """Return `positive (98 %)`."""
         return [f"{row['label']} ({100 * row['probability']:.0f} %)" for row in self.to_json(predictions, task)]
 
-    def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe_gold(self, gold: Array, task: TaskInfo) -> list[str]:
         """Return `positive`."""
         return [task.labels[index] for index in gold]

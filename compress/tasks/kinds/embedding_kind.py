@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from compress.batch_arrays import BatchArray
 from compress.errors import ModelError
 from compress.model_info import TaskInfo
-from compress.tasks.base import Arrays, Encode, Example, Kind
+from compress.tasks.base import Array, Arrays, Encode, Example
+from compress.tasks.kind import Kind
 from compress.tasks.kinds.text_kind import check_finite
 
 OUTPUT = "sentence_embedding"
@@ -27,7 +28,7 @@ class EmbeddingKind(Kind):
         """Return true: the texts of a row are compared with each other."""
         return True
 
-    def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[NDArray[Any]]:
+    def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[Array]:
         """Return the embedding of each example (D,)."""
         return list(check_embeddings(outputs))
 
@@ -49,6 +50,6 @@ def check_embeddings(outputs: Arrays) -> NDArray[np.float32]:
     return embeddings
 
 
-def embeddings_to_json(embeddings: NDArray[Any]) -> list[dict[str, Any]]:
+def embeddings_to_json(embeddings: Array) -> list[dict[str, Any]]:
     """Return `{"embedding": [0.03, …]}` for each text."""
     return [{"embedding": [float(value) for value in vector]} for vector in embeddings]

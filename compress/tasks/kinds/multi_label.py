@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,11 @@ from compress.batch_arrays import BatchArray
 from compress.errors import DataError, Problem
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks.base import ClassCounts, Confidence, Metric, Row
+from compress.tasks.base import Array, Confidence, Metric, Row, Rows
 from compress.tasks.kinds.text_kind import TextKind
-from compress.tasks.metrics.f1_mcc import macro_f1, micro_f1
+from compress.tasks.metrics.f1_mcc import ClassCounts, macro_f1, micro_f1
 from compress.tasks.metrics.weighted_metrics import Scores, Weights, weighted_means
-from compress.tasks.parsing.columns import column_value, is_missing, label_columns, parse_list, text_fields
+from compress.tasks.parsing.columns import column_value, invalid_value, label_columns, parse_list, text_fields
 from compress.tasks.parsing.labels import class_index, collect_classes
 
 THRESHOLD = 0.5
@@ -51,24 +50,23 @@ class MultiLabel(TextKind):
         columns = label_columns(task)
         if len(columns) > 1:
             return columns
-        invalid = deque[Any](maxlen=1)
-        labels = collect_classes(_cell_classes(values, invalid.append))
         # Invalid cells are reported with their row and line when the rows are read.
-        if not labels and not invalid:
+        cells = (name for value in values for name in parse_list(value) or ())
+        labels = collect_classes(name for name in cells if not isinstance(name, (list, tuple, dict)))
+        if not labels:
             raise DataError("no row of train has any class: there is nothing to learn.")
         return labels
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
         """Return the texts, and 0 or 1 for each of ``labels``."""
         columns = label_columns(task)
-        fields = text_fields(raw, task, where)
+        cells = [column_value(raw, column, task, where) for column in columns]
         if len(columns) > 1:
-            marks = [_parse_mark(column_value(raw, column, task, where), column, where) for column in columns]
-            return {**fields, "label": marks}
-        marks = [0.0] * len(labels)
-        for name in _class_list(column_value(raw, columns[0], task, where), where):
-            marks[class_index(name, task, labels, where)] = 1.0
-        return {**fields, "label": marks}
+            marks = [_parse_mark(cell, column, where) for cell, column in zip(cells, columns, strict=True)]
+        else:
+            classes = {class_index(name, task, labels, where) for name in _class_list(cells[0], where)}
+            marks = [float(index in classes) for index in range(len(labels))]
+        return {**text_fields(raw, task, where), "label": marks}
 
     def placeholder_label(self, row: Row, task: TaskInfo) -> Row:
         """Return no class."""
@@ -82,55 +80,45 @@ class MultiLabel(TextKind):
         """Return the classes of the row."""
         return [index for index, mark in enumerate(row["label"]) if mark]
 
-    def predictions(
-        self, decoded: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
-    ) -> NDArray[Any]:
+    def predictions(self, decoded: Sequence[Array], counts: Sequence[int], rows: Rows, task: TaskInfo) -> Array:
         """Return probabilities (rows, classes): the logistic function, in a form that cannot overflow."""
         logits = self.logits(decoded, counts, task)
-        probabilities: NDArray[Any] = (0.5 * (1.0 + np.tanh(0.5 * logits))).astype(np.float32)
-        return probabilities
+        return (0.5 * (1.0 + np.tanh(0.5 * logits))).astype(np.float32)
 
-    def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
+    def gold(self, rows: Rows) -> Array:
         """Return 0 or 1 for each row and class."""
         return np.asarray([row["label"] for row in rows], dtype=np.float32)
 
-    def weighted_scores(
-        self, predictions: NDArray[Any], gold: NDArray[Any], task: TaskInfo, weights: Weights
-    ) -> dict[str, Scores]:
+    def weighted_scores(self, predictions: Array, gold: Array, task: TaskInfo, weights: Weights) -> dict[str, Scores]:
         """Return F1 over all decisions, the mean F1 of classes that occur, the share of rows with every class right."""
         counts = self.weighted_class_counts(predictions, gold, task, weights)
         rows = weighted_means({"subset_accuracy": self.correct(predictions, gold)}, weights)
         return {"micro_f1": micro_f1(counts), "macro_f1": macro_f1(counts), **rows}
 
-    def weighted_class_counts(
-        self, predictions: NDArray[Any], gold: NDArray[Any], task: TaskInfo, weights: Weights
-    ) -> ClassCounts:
+    def weighted_class_counts(self, predictions: Array, gold: Array, task: TaskInfo, weights: Weights) -> ClassCounts:
         """Return how often each class was predicted, true, and both."""
         chosen, true = _decisions(predictions), gold > THRESHOLD
         return ClassCounts(*(weights @ marks for marks in (chosen & true, chosen, true)))
 
-    def correct(self, predictions: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_]:
+    def correct(self, predictions: Array, gold: Array) -> NDArray[np.bool_]:
         """Return whether every class of a row is right."""
-        right: NDArray[np.bool_] = (_decisions(predictions) == (gold > THRESHOLD)).all(axis=-1)
-        return right
+        return (_decisions(predictions) == (gold > THRESHOLD)).all(axis=-1)
 
-    def same_decision(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:
+    def same_decision(self, predictions: Array, others: Array) -> NDArray[np.bool_]:
         """Return where the same set of classes is predicted."""
-        equal: NDArray[np.bool_] = (_decisions(predictions) == _decisions(others)).all(axis=-1)
-        return equal
+        return (_decisions(predictions) == _decisions(others)).all(axis=-1)
 
-    def distance(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64]:
+    def distance(self, predictions: Array, others: Array) -> NDArray[np.float64]:
         """Return the largest difference between two probabilities of the same class, 0 to 1."""
-        largest: NDArray[np.float64] = np.abs(predictions.astype(np.float64) - others).max(axis=-1)
-        return largest
+        return np.abs(predictions.astype(np.float64) - others).max(axis=-1)
 
-    def confidence(self, predictions: NDArray[Any], gold: NDArray[Any]) -> Confidence:
+    def confidence(self, predictions: Array, gold: Array) -> Confidence:
         """Return a decision for each row and class: whether it applies, with the probability of that."""
         stated = np.maximum(predictions, 1.0 - predictions).astype(np.float64).ravel()
         right = (_decisions(predictions) == (gold > THRESHOLD)).ravel()
         return Confidence(np.repeat(np.arange(len(gold)), predictions.shape[1]), stated, right)
 
-    def to_json(self, predictions: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+    def to_json(self, predictions: Array, task: TaskInfo) -> list[dict[str, Any]]:
         """Return the predicted classes by name, and every class's probability."""
         rows = [dict(zip(task.labels, map(float, line), strict=True)) for line in predictions]
         return [
@@ -138,32 +126,21 @@ class MultiLabel(TextKind):
             for row in rows
         ]
 
-    def describe(self, predictions: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe(self, predictions: Array, task: TaskInfo) -> list[str]:
         """Return `news (98 %), sport (51 %)`."""
         return [
             ", ".join(f"{label} ({100 * row['probabilities'][label]:.0f} %)" for label in row["labels"]) or "none"
             for row in self.to_json(predictions, task)
         ]
 
-    def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe_gold(self, gold: Array, task: TaskInfo) -> list[str]:
         """Return `news, sport`."""
         lines = (zip(task.labels, line, strict=True) for line in gold)
         return [", ".join(label for label, mark in line if mark > THRESHOLD) or "none" for line in lines]
 
 
-def _decisions(predictions: NDArray[Any]) -> NDArray[np.bool_]:
-    decisions: NDArray[np.bool_] = predictions >= THRESHOLD
-    return decisions
-
-
-def _cell_classes(values: Iterable[Any], invalid: Callable[[Any], None]) -> Iterator[Any]:
-    """Yield the classes of all cells; cells without a list, or with a list of lists, go to ``invalid``."""
-    for value in values:
-        classes = parse_list(value)
-        if classes is None or any(isinstance(name, (list, tuple, dict)) for name in classes):
-            invalid(value)
-        else:
-            yield from classes
+def _decisions(predictions: Array) -> NDArray[np.bool_]:
+    return predictions >= THRESHOLD
 
 
 def _class_list(value: Any, where: str) -> list[Any]:
@@ -171,16 +148,13 @@ def _class_list(value: Any, where: str) -> list[Any]:
     classes = parse_list(value)
     if classes is not None:
         return classes
-    content = "nothing" if is_missing(value) else repr(str(value)[:60])
-    raise DataError(
-        f"{where}: the label holds {content} where a list of classes is expected.",
-        hint='write a list (["news", "sport"], or [] for none), or name several columns of 0 and 1 in task.label',
-    )
+    hint = 'write a list (["news", "sport"], or [] for none), or name several columns of 0 and 1 in task.label'
+    raise invalid_value(value, "the label", "a list of classes", where, hint)
 
 
 def _parse_mark(value: Any, column: str, where: str) -> float:
     """Return 0 or 1 from the column of one class."""
     text = str(int(value)) if isinstance(value, (bool, float)) and value in (0, 1) else str(value).strip()
     if text not in ("0", "1"):
-        raise DataError(f"{where}: column '{column}' holds {str(value)[:40]!r} where 0 or 1 is expected.")
+        raise invalid_value(value, f"column '{column}'", "0 or 1", where)
     return float(text)

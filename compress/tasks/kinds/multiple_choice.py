@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from compress.errors import DataError, pluralize
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks.base import Confidence, Metric, Row
+from compress.tasks.base import Array, Confidence, Metric, Row, Rows
 from compress.tasks.kinds.candidate_kind import CandidateKind, check_list, pad_lists, split_rows_scores
 from compress.tasks.kinds.text_kind import label_column, softmax
 from compress.tasks.metrics.f1_mcc import total_variation
@@ -67,37 +67,34 @@ class MultipleChoice(CandidateKind):
         """Return 1 for the right choice."""
         return [float(index == row["label"]) for index in range(len(row["choices"]))]
 
-    def predictions(
-        self, decoded: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
-    ) -> NDArray[Any]:
+    def predictions(self, decoded: Sequence[Array], counts: Sequence[int], rows: Rows, task: TaskInfo) -> Array:
         """Return the softmax of each row's scores."""
         return choice_probabilities(split_rows_scores(decoded, counts))
 
-    def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
+    def gold(self, rows: Rows) -> Array:
         """Return the index of the right choice, int64."""
         return label_column(rows, np.int64)
 
-    def row_scores(self, predictions: NDArray[Any], gold: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    def row_scores(self, predictions: Array, gold: Array) -> dict[str, Array]:
         """Return accuracy: whether the right choice was predicted."""
         return {"accuracy": self.correct(predictions, gold)}
 
-    def correct(self, predictions: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_]:
+    def correct(self, predictions: Array, gold: Array) -> NDArray[np.bool_]:
         """Return whether the right choice is more probable than any other: a tie is wrong."""
         is_gold = np.arange(predictions.shape[1]) == gold[:, None]
         best_of_others = np.where(is_gold, -np.inf, predictions).max(axis=-1)
-        right: NDArray[np.bool_] = predictions[is_gold] > best_of_others
-        return right
+        return predictions[is_gold] > best_of_others
 
-    def distance(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64]:
+    def distance(self, predictions: Array, others: Array) -> NDArray[np.float64]:
         """Return the total variation distance of the two distributions, 0 to 1."""
         return total_variation(predictions, others)
 
-    def confidence(self, predictions: NDArray[Any], gold: NDArray[Any]) -> Confidence:
+    def confidence(self, predictions: Array, gold: Array) -> Confidence:
         """Return one decision per row: the most probable choice."""
         stated = predictions.max(axis=-1).astype(np.float64)
         return Confidence(np.arange(len(gold)), stated, self.correct(predictions, gold))
 
-    def to_json(self, predictions: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+    def to_json(self, predictions: Array, task: TaskInfo) -> list[dict[str, Any]]:
         """Return the choice by its letter and its index, with its probability, and those of all choices."""
         rows = []
         for line in predictions:
@@ -106,17 +103,17 @@ class MultipleChoice(CandidateKind):
             rows.append({**best, "probabilities": values})
         return rows
 
-    def describe(self, predictions: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe(self, predictions: Array, task: TaskInfo) -> list[str]:
         """Return `choice B (61 %)`."""
         rows = self.to_json(predictions, task)
         return [f"choice {row['choice']} ({100 * row['probability']:.0f} %)" for row in rows]
 
-    def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe_gold(self, gold: Array, task: TaskInfo) -> list[str]:
         """Return `choice B`."""
         return [f"choice {letter(int(index))}" for index in gold]
 
 
-def choice_probabilities(scores: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
+def choice_probabilities(scores: Sequence[Array]) -> NDArray[np.float32]:
     """Return the softmax of each row's scores (rows, most choices), with -1 after the last choice of a row."""
     padded = pad_lists(scores, -np.inf)
     return np.where(np.isneginf(padded), NO_CHOICE, softmax(padded)).astype(np.float32)

@@ -18,9 +18,10 @@ from compress.batch_arrays import BatchArray
 from compress.errors import DataError, ModelError, Problem
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks.base import Arrays, Confidence, Encode, Encoding, Example, Kind, Metric, Row, TaskInput
+from compress.tasks.base import Array, Arrays, Confidence, Encode, Encoding, Example, Metric, Row, Rows, TaskInput
 from compress.tasks.decoding.answer_spans import SPAN, best_spans, merge_windows, token_span
 from compress.tasks.decoding.no_answer_threshold import best_threshold
+from compress.tasks.kind import Kind
 from compress.tasks.kinds.text_kind import check_finite, check_texts, truncate_text
 from compress.tasks.metrics.squad_metrics import match_answers, word_f1
 from compress.tasks.parsing.columns import SKIP_HINT, text_value
@@ -109,7 +110,7 @@ class QuestionAnswering(Kind):
                 example["start"], example["end"] = label_span(row, window, number == 0, is_last)
         return examples
 
-    def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[NDArray[Any]]:
+    def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[Array]:
         """Return the score of no answer and the best spans of each window, by their characters."""
         start, end = (_check_scores(outputs, name, batch) for name in ("start_logits", "end_logits"))
         no_answer = start[:, 0] + end[:, 0]
@@ -120,9 +121,7 @@ class QuestionAnswering(Kind):
             decoded.append(np.array([(-1, -1, no_answer[line]), *characters], dtype=SPAN))
         return decoded
 
-    def predictions(
-        self, decoded: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
-    ) -> NDArray[Any]:
+    def predictions(self, decoded: Sequence[Array], counts: Sequence[int], rows: Rows, task: TaskInfo) -> Array:
         """Return the best span of each row over its windows, and whether it is the answer (``prediction_fields``)."""
         lines: list[tuple[Any, ...]] = []
         ends = np.cumsum(counts)
@@ -135,11 +134,11 @@ class QuestionAnswering(Kind):
         width = max((len(line[0]) for line in lines), default=0)
         return self.apply_threshold(np.array(lines, dtype=prediction_fields(width)), task)
 
-    def has_threshold(self, rows: Sequence[Row]) -> bool:
+    def has_threshold(self, rows: Rows) -> bool:
         """Return whether any of these questions has no answer."""
         return any(not row["answers"] for row in rows)
 
-    def tune_threshold(self, predictions: NDArray[Any], gold: NDArray[Any], task: TaskInfo) -> TaskInfo:
+    def tune_threshold(self, predictions: Array, gold: Array, task: TaskInfo) -> TaskInfo:
         """Return the task with the best threshold for its metric on these rows; none where all have an answer."""
         if has_answer(gold).all():
             return task.model_copy(update={"threshold": None})
@@ -149,7 +148,7 @@ class QuestionAnswering(Kind):
         threshold = best_threshold(no_answer_margin(predictions), answered, dropped)
         return task.model_copy(update={"threshold": threshold})
 
-    def apply_threshold(self, predictions: NDArray[Any], task: TaskInfo) -> NDArray[Any]:
+    def apply_threshold(self, predictions: Array, task: TaskInfo) -> Array:
         """Return the same spans, answered or not by the task's threshold.
 
         The probability is the softmax over the best spans, and where there is a threshold also over no answer with its
@@ -167,14 +166,14 @@ class QuestionAnswering(Kind):
         decided["probability"] = np.exp(np.minimum(chosen - np.logaddexp(total, no_answer), 0.0))
         return decided
 
-    def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
+    def gold(self, rows: Rows) -> Array:
         """Return the accepted answers of each row as a JSON list in UTF-8, empty for none, and the first one's span."""
         accepted = [_accepted_json(row) for row in rows]
         ends = [row["start"] + len(row["answers"][0]) if row["answers"] else -1 for row in rows]
         dtype = [("answers", f"S{max(map(len, accepted), default=2)}"), ("start", np.int32), ("end", np.int32)]
         return np.array(list(zip(accepted, (row["start"] for row in rows), ends, strict=True)), dtype=dtype)
 
-    def row_scores(self, predictions: NDArray[Any], gold: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    def row_scores(self, predictions: Array, gold: Array) -> dict[str, Array]:
         """Return F1, exact match, and whether it was predicted rightly that there is an answer."""
         accepted = [json.loads(texts) for texts in gold["answers"]]
         matches = [match_answers(text, texts) for text, texts in zip(answer_texts(predictions), accepted, strict=True)]
@@ -182,27 +181,26 @@ class QuestionAnswering(Kind):
         answerable = (predictions["answered"] == has_answer(gold)).astype(np.float64)
         return {"f1": shared, "exact_match": exact, "answerable": answerable}
 
-    def correct(self, predictions: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_]:
+    def correct(self, predictions: Array, gold: Array) -> NDArray[np.bool_]:
         """Return whether the answer is exactly one of the accepted ones."""
-        right: NDArray[np.bool_] = self.row_scores(predictions, gold)["exact_match"] > 0
-        return right
+        return self.row_scores(predictions, gold)["exact_match"] > 0
 
-    def same_decision(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:
+    def same_decision(self, predictions: Array, others: Array) -> NDArray[np.bool_]:
         """Return where both give the same answer by SQuAD's comparison, or none."""
         pairs = zip(answer_texts(predictions), answer_texts(others), strict=True)
         return np.array([match_answers(ours, [theirs])[0] for ours, theirs in pairs], dtype=np.bool_)
 
-    def distance(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64]:
+    def distance(self, predictions: Array, others: Array) -> NDArray[np.float64]:
         """Return one minus the F1 of the two answers."""
         pairs = zip(answer_texts(predictions), answer_texts(others), strict=True)
         return np.array([1.0 - word_f1(ours, theirs) for ours, theirs in pairs], dtype=np.float64)
 
-    def confidence(self, predictions: NDArray[Any], gold: NDArray[Any]) -> Confidence:
+    def confidence(self, predictions: Array, gold: Array) -> Confidence:
         """Return one decision per row: the answer, right where it matches exactly."""
         stated = predictions["probability"].astype(np.float64)
         return Confidence(np.arange(len(gold)), stated, self.correct(predictions, gold))
 
-    def to_json(self, predictions: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+    def to_json(self, predictions: Array, task: TaskInfo) -> list[dict[str, Any]]:
         """Return the answer with its characters in the text, all null where there is none, and its probability."""
         return [
             {
@@ -214,12 +212,12 @@ class QuestionAnswering(Kind):
             for line in predictions
         ]
 
-    def describe(self, predictions: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe(self, predictions: Array, task: TaskInfo) -> list[str]:
         """Return `characters 17-29 (83 %)`, `no answer (61 %)`."""
         spans = [_describe_span(line["start"], line["end"], line["answered"]) for line in predictions]
         return [f"{span} ({100 * line['probability']:.0f} %)" for span, line in zip(spans, predictions, strict=True)]
 
-    def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe_gold(self, gold: Array, task: TaskInfo) -> list[str]:
         """Return `characters 17-29`."""
         return [_describe_span(line["start"], line["end"], line["start"] >= 0) for line in gold]
 
@@ -263,25 +261,22 @@ def label_span(row: Row, window: Encoding, is_first: bool, is_last: bool) -> tup
     return token_span(window.spans or (), characters, is_first, is_last)
 
 
-def has_answer(gold: NDArray[Any]) -> NDArray[np.bool_]:
+def has_answer(gold: Array) -> NDArray[np.bool_]:
     """Return which questions have an answer."""
-    answerable: NDArray[np.bool_] = gold["answers"] != b"[]"
-    return answerable
+    return gold["answers"] != b"[]"
 
 
-def no_answer_margin(predictions: NDArray[Any]) -> NDArray[np.float64]:
+def no_answer_margin(predictions: Array) -> NDArray[np.float64]:
     """Return by how much no answer scores higher than the best span."""
-    margin: NDArray[np.float64] = predictions["null"].astype(np.float64) - predictions["score"]
-    return margin
+    return predictions["null"].astype(np.float64) - predictions["score"]
 
 
-def answer_texts(predictions: NDArray[Any]) -> list[str]:
+def answer_texts(predictions: Array) -> list[str]:
     """Return the text of each answer, empty where there is none."""
-    texts: list[str] = np.where(predictions["answered"], predictions["text"], "").tolist()
-    return texts
+    return np.where(predictions["answered"], predictions["text"], "").tolist()
 
 
-def _answer_all(predictions: NDArray[Any], answer: bool) -> NDArray[Any]:
+def _answer_all(predictions: Array, answer: bool) -> Array:
     """Return the same spans, all of them or none of them as the answer."""
     decided = predictions.copy()
     decided["answered"] = answer & (predictions["start"] >= 0)

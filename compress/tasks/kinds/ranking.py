@@ -8,7 +8,6 @@ same score has ranked nothing, whatever the order of the file.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import chain, groupby
@@ -20,10 +19,18 @@ from numpy.typing import NDArray
 from compress.errors import DataError, pluralize
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks.base import Metric, RawRow, Row
+from compress.tasks.base import Array, Metric, RawRow, Row, Rows
 from compress.tasks.kinds.candidate_kind import CandidateKind, check_list, pad_lists, split_rows_scores
 from compress.tasks.metrics.ir_metrics import ndcg, reciprocal_ranks
-from compress.tasks.parsing.columns import SKIP_HINT, class_name, column_value, is_missing, label_columns, text_value
+from compress.tasks.parsing.columns import (
+    LABEL_HINT,
+    SKIP_HINT,
+    column_value,
+    invalid_value,
+    label_columns,
+    parse_number,
+    text_value,
+)
 
 NO_CANDIDATE = float(np.finfo(np.float32).min)
 """Pads predictions after the last candidate of a row; no score is as low."""
@@ -71,7 +78,9 @@ class Ranking(CandidateKind):
             counts = f"{pluralize(len(texts), 'candidate')} and {pluralize(len(values), 'label')}"
             raise DataError(f"{where}: the row has {counts}.")
         candidates = check_list(texts, "candidate", self.min_texts, where)
-        marks = [_parse_relevance(value, f"{where}: candidate {number}") for number, value in enumerate(values, 1)]
+        marks = [
+            _parse_relevance(value, f"the label of candidate {number}", where) for number, value in enumerate(values, 1)
+        ]
         if not any(marks):
             raise DataError(f"{where}: no candidate of {len(candidates)} is right.", hint=SKIP_HINT)
         return {"text": text_value(raw, task.text[0], task, where), "candidates": candidates, "label": marks}
@@ -87,20 +96,17 @@ class Ranking(CandidateKind):
 
     def relevance(self, row: Row) -> Sequence[float]:
         """Return the labels as given."""
-        labels: list[float] = row["label"]
-        return labels
+        return row["label"]
 
-    def predictions(
-        self, decoded: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
-    ) -> NDArray[Any]:
+    def predictions(self, decoded: Sequence[Array], counts: Sequence[int], rows: Rows, task: TaskInfo) -> Array:
         """Return the scores of each row's candidates."""
         return pad_scores(split_rows_scores(decoded, counts))
 
-    def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
+    def gold(self, rows: Rows) -> Array:
         """Return the labels (rows, most candidates), float32, -1 after the last candidate of a row."""
         return pad_lists([np.asarray(row["label"]) for row in rows], NO_LABEL).astype(np.float32)
 
-    def row_scores(self, predictions: NDArray[Any], gold: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    def row_scores(self, predictions: Array, gold: Array) -> dict[str, Array]:
         """Return every metric of each question; 0 for one without a right candidate."""
         labels = ranked_labels(predictions, gold)
         relevant, ranks = labels > 0, np.arange(1, labels.shape[1] + 1)
@@ -112,19 +118,17 @@ class Ranking(CandidateKind):
             "precision_at_1": relevant[:, 0],
         }
 
-    def correct(self, predictions: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_]:
+    def correct(self, predictions: Array, gold: Array) -> NDArray[np.bool_]:
         """Return whether the first candidate is a right one."""
-        right: NDArray[np.bool_] = ranked_labels(predictions, gold)[:, 0] > 0
-        return right
+        return ranked_labels(predictions, gold)[:, 0] > 0
 
-    def distance(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64]:
+    def distance(self, predictions: Array, others: Array) -> NDArray[np.float64]:
         """Return how far candidates moved: Spearman's footrule, from 0 for the same order to 1 for the reverse."""
         moved = np.abs(_ranks(predictions) - _ranks(others)).sum(axis=-1)
         largest = (predictions > NO_CANDIDATE).sum(axis=-1) ** 2 // 2
-        share: NDArray[np.float64] = moved / np.maximum(1, largest)
-        return share
+        return moved / np.maximum(1, largest)
 
-    def to_json(self, predictions: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+    def to_json(self, predictions: Array, task: TaskInfo) -> list[dict[str, Any]]:
         """Return the indices of the candidates, best first; and the score of each in the order given."""
         rows = []
         for line in predictions:
@@ -133,29 +137,28 @@ class Ranking(CandidateKind):
             rows.append({"order": order.tolist(), "scores": [float(score) for score in scores]})
         return rows
 
-    def describe(self, predictions: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe(self, predictions: Array, task: TaskInfo) -> list[str]:
         """Return `candidates 3, 1, 2 …`, best first and counted from 1."""
         return [f"candidates {_numbers(row['order'])}" for row in self.to_json(predictions, task)]
 
-    def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe_gold(self, gold: Array, task: TaskInfo) -> list[str]:
         """Return `candidates 2, 5`: the right ones, the best first."""
         orders = (np.argsort(-line, kind="stable")[: int((line > 0).sum())] for line in gold)
         return [f"candidates {_numbers(order.tolist())}" for order in orders]
 
 
-def pad_scores(scores: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
+def pad_scores(scores: Sequence[Array]) -> NDArray[np.float32]:
     """Return each row's scores (rows, most candidates), padded with the lowest float32."""
     return pad_lists(scores, NO_CANDIDATE).astype(np.float32)
 
 
-def ranked_labels(predictions: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.float64]:
+def ranked_labels(predictions: Array, gold: Array) -> NDArray[np.float64]:
     """Return the labels of each row's candidates, best score first, wrong ones first among equals; -1 at the end."""
     order = np.lexsort((gold, -predictions.astype(np.float64)), axis=-1)
-    labels: NDArray[np.float64] = np.take_along_axis(gold, order, axis=-1).astype(np.float64)
-    return labels
+    return np.take_along_axis(gold, order, axis=-1).astype(np.float64)
 
 
-def _ranks(predictions: NDArray[Any]) -> NDArray[np.intp]:
+def _ranks(predictions: Array) -> NDArray[np.intp]:
     """Return the rank of each candidate in its row, from 0."""
     return np.argsort(np.argsort(-predictions.astype(np.float64), axis=-1, kind="stable"), axis=-1)
 
@@ -184,18 +187,14 @@ def _group_by_question(rows: Iterator[RawRow], task: Task, labelled: bool) -> It
 def _list_value(raw: Mapping[str, Any], name: str, task: Task, where: str) -> Sequence[Any]:
     value = column_value(raw, name, task, where)
     if not isinstance(value, (list, tuple)):
-        raise DataError(f"{where}: column '{name}' holds {str(value)[:40]!r} where other rows hold a list.")
+        raise invalid_value(value, f"column '{name}'", "a list, as in other rows,", where)
     return value
 
 
-def _parse_relevance(value: Any, where: str) -> float:
+def _parse_relevance(value: Any, what: str, where: str) -> float:
     """Return how right a candidate is: 0 or more."""
-    if is_missing(value):
-        raise DataError(f"{where} has no label.", hint="every row of train, select and test needs a label")
-    try:
-        mark = float(class_name(value)) if not isinstance(value, bool) else float(value)
-    except ValueError:
-        mark = math.nan
-    if not (math.isfinite(mark) and mark >= 0):
-        raise DataError(f"{where} has the label {str(value)[:40]!r} where 0 (wrong), 1 (right) or more is expected.")
+    expected = "0 (wrong), 1 (right) or more"
+    mark = parse_number(int(value) if isinstance(value, bool) else value, what, where, expected, LABEL_HINT)
+    if mark < 0:
+        raise invalid_value(value, what, expected, where)
     return mark

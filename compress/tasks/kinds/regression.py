@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,13 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.batch_arrays import BatchArray
-from compress.errors import DataError
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks.base import Metric, Row
+from compress.tasks.base import Array, Metric, Row, Rows
 from compress.tasks.kinds.text_kind import TextKind, label_column
 from compress.tasks.metrics.weighted_metrics import Scores, Weights, pearson, spearman, weighted_means
-from compress.tasks.parsing.columns import column_value, is_missing, label_columns, text_fields
+from compress.tasks.parsing.columns import LABEL_HINT, column_value, label_columns, parse_number, text_fields
 
 
 class Regression(TextKind):
@@ -34,67 +32,48 @@ class Regression(TextKind):
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
         """Return the texts, and the score as a finite number."""
         value = column_value(raw, label_columns(task)[0], task, where)
-        return {**text_fields(raw, task, where), "label": parse_score(value, where)}
+        return {**text_fields(raw, task, where), "label": parse_number(value, "the score", where, hint=LABEL_HINT)}
 
     def placeholder_label(self, row: Row, task: TaskInfo) -> Row:
         """Return zero."""
         return {"label": 0.0}
 
-    def predictions(
-        self, decoded: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
-    ) -> NDArray[Any]:
+    def predictions(self, decoded: Sequence[Array], counts: Sequence[int], rows: Rows, task: TaskInfo) -> Array:
         """Return scores (rows,)."""
-        scores: NDArray[Any] = self.logits(decoded, counts, task).reshape(-1).astype(np.float32)
-        return scores
+        return self.logits(decoded, counts, task).reshape(-1).astype(np.float32)
 
-    def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
+    def gold(self, rows: Rows) -> Array:
         """Return the true scores, float32."""
         return label_column(rows, np.float32)
 
-    def weighted_scores(
-        self, predictions: NDArray[Any], gold: NDArray[Any], task: TaskInfo, weights: Weights
-    ) -> dict[str, Scores]:
+    def weighted_scores(self, predictions: Array, gold: Array, task: TaskInfo, weights: Weights) -> dict[str, Scores]:
         """Return the correlation of ranks and of values, and the mean squared error."""
         predicted, true = predictions.astype(np.float64), gold.astype(np.float64)
         correlations = correlation_scores(predictions, gold, weights)
         return {**correlations, **weighted_means({"mse": (predicted - true) ** 2}, weights)}
 
-    def distance(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64]:
+    def distance(self, predictions: Array, others: Array) -> NDArray[np.float64]:
         """Return the difference between the two scores."""
-        difference: NDArray[np.float64] = np.abs(predictions.astype(np.float64) - others)
-        return difference
+        return np.abs(predictions.astype(np.float64) - others)
 
-    def label_spread(self, gold: NDArray[Any], task: TaskInfo) -> float:
+    def label_spread(self, gold: Array, task: TaskInfo) -> float:
         """Return the standard deviation of the true scores."""
         return float(np.std(gold))
 
-    def to_json(self, predictions: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+    def to_json(self, predictions: Array, task: TaskInfo) -> list[dict[str, Any]]:
         """Return the score."""
         return [{"score": float(value)} for value in predictions]
 
-    def describe(self, predictions: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe(self, predictions: Array, task: TaskInfo) -> list[str]:
         """Return `3.82`."""
         return [f"{value:.3g}" for value in predictions]
 
-    def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe_gold(self, gold: Array, task: TaskInfo) -> list[str]:
         """Return `4`."""
         return self.describe(gold, task)
 
 
-def correlation_scores(predictions: NDArray[Any], gold: NDArray[Any], weights: Weights) -> dict[str, Scores]:
+def correlation_scores(predictions: Array, gold: Array, weights: Weights) -> dict[str, Scores]:
     """Return Spearman's and Pearson's correlation; neither depends on the scale of either side."""
     predicted, true = predictions.astype(np.float64), gold.astype(np.float64)
     return {"spearman": spearman(predicted, true, weights), "pearson": pearson(predicted, true, weights)}
-
-
-def parse_score(value: Any, where: str) -> float:
-    """Return a raw score as a finite number, or raise a DataError that starts with ``where``."""
-    if is_missing(value):
-        raise DataError(f"{where}: the score is empty.", hint="every row of train, select and test needs a label")
-    try:
-        score = float("x") if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"{where}: the score is {str(value)[:40]!r} where a number is expected.") from error
-    if not math.isfinite(score):
-        raise DataError(f"{where}: the score is {score} where a finite number is expected.")
-    return score

@@ -17,7 +17,7 @@ from compress.batch_arrays import BatchArray
 from compress.errors import DataError, UsageError
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks.base import Encode, Example, Metric, Row, TaskInput
+from compress.tasks.base import Array, Encode, Example, Metric, Row, Rows, TaskInput
 from compress.tasks.decoding.nearest_neighbours import nearest_documents
 from compress.tasks.kinds.embedding_kind import EmbeddingKind, embeddings_to_json, text_example
 from compress.tasks.kinds.text_kind import as_tuple
@@ -117,18 +117,16 @@ class Retrieval(EmbeddingKind):
         scores = [0.0, *map(float, row["scores"])]
         return [{**example, "scores": score} for example, score in zip(examples, scores, strict=True)]
 
-    def predictions(
-        self, decoded: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
-    ) -> NDArray[Any]:
+    def predictions(self, decoded: Sequence[Array], counts: Sequence[int], rows: Rows, task: TaskInfo) -> Array:
         """Return the embedding of each query (rows, D), which `search` takes."""
         firsts = np.cumsum([0, *counts[:-1]])
         return np.stack([decoded[int(first)] for first in firsts])
 
-    def search(self, queries: NDArray[Any], documents: NDArray[Any], task: TaskInfo) -> NDArray[Any]:
+    def search(self, queries: Array, documents: Array, task: TaskInfo) -> Array:
         """Return the hundred nearest documents of each query, exactly."""
         return retrieved_documents(*nearest_documents(queries, documents, MAX_RETRIEVED))
 
-    def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
+    def gold(self, rows: Rows) -> Array:
         """Return the numbers of the documents that answer each row's query, in whichever row they are named.
 
         int32 (rows, most of them), -1 after the last.
@@ -142,7 +140,7 @@ class Retrieval(EmbeddingKind):
             line[: len(numbers)] = numbers
         return gold
 
-    def row_scores(self, predictions: NDArray[Any], gold: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    def row_scores(self, predictions: Array, gold: Array) -> dict[str, Array]:
         """Return all metrics of each query; `mrr` covers the hundred documents of a prediction."""
         relevant, true = is_relevant(predictions["found"], gold), (gold != NO_DOCUMENT).sum(axis=1)
         ideal = np.arange(10) < true[:, None]
@@ -152,22 +150,19 @@ class Retrieval(EmbeddingKind):
             "ndcg_at_10": ndcg(relevant, ideal, 10),
         }
 
-    def correct(self, predictions: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_]:
+    def correct(self, predictions: Array, gold: Array) -> NDArray[np.bool_]:
         """Return whether the first document retrieved is relevant."""
-        right: NDArray[np.bool_] = is_relevant(predictions["found"][:, :1], gold)[:, 0]
-        return right
+        return is_relevant(predictions["found"][:, :1], gold)[:, 0]
 
-    def same_decision(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:
+    def same_decision(self, predictions: Array, others: Array) -> NDArray[np.bool_]:
         """Return whether both retrieved the same document first."""
-        same: NDArray[np.bool_] = predictions["found"][:, 0] == others["found"][:, 0]
-        return same
+        return predictions["found"][:, 0] == others["found"][:, 0]
 
-    def distance(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64]:
+    def distance(self, predictions: Array, others: Array) -> NDArray[np.float64]:
         """Return how little the first ten documents overlap, from 0 for the same order to 1 where none is the same."""
-        distance: NDArray[np.float64] = 1.0 - list_overlap(predictions["found"][:, :SHOWN], others["found"][:, :SHOWN])
-        return distance
+        return 1.0 - list_overlap(predictions["found"][:, :SHOWN], others["found"][:, :SHOWN])
 
-    def to_json(self, predictions: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+    def to_json(self, predictions: Array, task: TaskInfo) -> list[dict[str, Any]]:
         """Return the ten nearest documents by number and their scores; or the embedding where nothing is searched."""
         if predictions.dtype.names is None:
             return embeddings_to_json(predictions)
@@ -176,16 +171,16 @@ class Retrieval(EmbeddingKind):
             for line in predictions
         ]
 
-    def describe(self, predictions: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe(self, predictions: Array, task: TaskInfo) -> list[str]:
         """Return `documents 17, 4, 90`, the nearest first."""
         return [_document_list(line) for line in predictions["found"][:, :SHOWN_IN_TEXT].tolist()]
 
-    def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe_gold(self, gold: Array, task: TaskInfo) -> list[str]:
         """Return `document 17`."""
         return [_document_list([number for number in line if number != NO_DOCUMENT]) for line in gold.tolist()]
 
 
-def retrieved_documents(numbers: NDArray[Any], scores: NDArray[Any]) -> NDArray[Any]:
+def retrieved_documents(numbers: Array, scores: Array) -> Array:
     """Return document numbers (rows, K) and their scores as one array of predictions."""
     width = numbers.shape[1]
     predictions = np.zeros(len(numbers), dtype=[("found", np.int32, (width,)), ("score", np.float32, (width,))])

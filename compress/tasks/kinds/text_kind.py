@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from compress.errors import ModelError, UsageError
 from compress.model_info import TaskInfo
-from compress.tasks.base import Arrays, Encode, Encoding, Example, Kind, Row, TaskInput
+from compress.tasks.base import Array, Arrays, Encode, Encoding, Example, Row, Rows, TaskInput
 from compress.tasks.decoding.window_pooling import pool_window_logits
+from compress.tasks.kind import Kind
 
 
 class TextKind(Kind):
@@ -53,11 +53,11 @@ class TextKind(Kind):
         windows = encode.windows(text, pair, task.max_length, task.overlap, task.max_windows)
         return [labelled_example(window, row) for window in windows]
 
-    def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[NDArray[Any]]:
+    def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[Array]:
         """Return the logits of each example."""
         return list(check_logits(outputs, width=self.output_count(task)))
 
-    def logits(self, decoded: Sequence[NDArray[Any]], counts: Sequence[int], task: TaskInfo) -> NDArray[np.float64]:
+    def logits(self, decoded: Sequence[Array], counts: Sequence[int], task: TaskInfo) -> NDArray[np.float64]:
         """Return the logits of each row (rows, labels)."""
         return pool_window_logits(np.stack(decoded), counts, task.long)
 
@@ -95,7 +95,7 @@ def check_logits(outputs: Arrays, width: int | None = None) -> NDArray[np.float6
 
     A NaN would otherwise win every argmax unnoticed.
     """
-    logits: NDArray[Any] = np.asarray(outputs["logits"], dtype=np.float64)
+    logits: Array = np.asarray(outputs["logits"], dtype=np.float64)
     if logits.ndim != 2:
         raise ModelError(f"the model has outputs of shape {logits.shape} where this task expects outputs per row.")
     if width is not None and logits.shape[-1] != width:
@@ -104,26 +104,24 @@ def check_logits(outputs: Arrays, width: int | None = None) -> NDArray[np.float6
     return logits
 
 
-def check_finite(values: NDArray[Any], unit: str) -> None:
+def check_finite(values: Array, unit: str) -> None:
     """Raise a ModelError if any line of ``values`` (n, ...) holds NaN or infinity."""
     broken = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
     if broken.any():
         raise ModelError(f"the model's output is NaN or infinite for {broken.sum()} of {len(values)} {unit}.")
 
 
-def same_argmax(predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:
+def same_argmax(predictions: Array, others: Array) -> NDArray[np.bool_]:
     """Return in which rows the same column is the largest."""
-    same: NDArray[np.bool_] = predictions.argmax(axis=-1) == others.argmax(axis=-1)
-    return same
+    return predictions.argmax(axis=-1) == others.argmax(axis=-1)
 
 
 def softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the softmax over the last axis; -inf has probability 0."""
     odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    probabilities: NDArray[np.float64] = odds / odds.sum(axis=-1, keepdims=True)
-    return probabilities
+    return odds / odds.sum(axis=-1, keepdims=True)
 
 
-def label_column(rows: Sequence[Row], dtype: type[np.generic]) -> NDArray[Any]:
+def label_column(rows: Rows, dtype: type[np.generic]) -> Array:
     """Return the labels of rows that have one number each."""
     return np.fromiter((row["label"] for row in rows), dtype=dtype, count=len(rows))

@@ -16,12 +16,12 @@ from compress.batch_arrays import BatchArray
 from compress.errors import DataError, Problem, UsageError
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks.base import Encode, Example, Metric, Row, TaskInput
+from compress.tasks.base import Array, Encode, Example, Metric, Row, Rows, TaskInput
 from compress.tasks.kinds.embedding_kind import EmbeddingKind, embeddings_to_json, text_example
-from compress.tasks.kinds.regression import correlation_scores, parse_score
+from compress.tasks.kinds.regression import correlation_scores
 from compress.tasks.kinds.text_kind import as_tuple, label_column
 from compress.tasks.metrics.weighted_metrics import Scores, Weights
-from compress.tasks.parsing.columns import column_value, label_columns, text_fields
+from compress.tasks.parsing.columns import LABEL_HINT, column_value, label_columns, parse_number, text_fields
 
 
 class Similarity(EmbeddingKind):
@@ -48,13 +48,12 @@ class Similarity(EmbeddingKind):
         for name, field in zip(task.text, ("text", "text_pair"), strict=True):
             if not fields[field].strip():
                 raise DataError(f"{where}: column '{name}' is empty, and nothing is similar to an empty text.")
-        label = parse_score(column_value(raw, label_columns(task)[0], task, where), where)
+        value = column_value(raw, label_columns(task)[0], task, where)
+        label = parse_number(value, "the score", where, hint=LABEL_HINT)
         low, high = task.range
         if not low <= label <= high:
-            raise DataError(
-                f"{where}: the score {label:g} is not between {low:g} and {high:g}.",
-                hint="task.range gives the least and the greatest score, e.g. [0, 5]",
-            )
+            hint = "task.range gives the least and the greatest score, e.g. [0, 5]"
+            raise DataError(f"{where}: the score {label:g} is not between {low:g} and {high:g}.", hint=hint)
         return {**fields, "label": label}
 
     def to_input(self, row: Row) -> TaskInput:
@@ -81,48 +80,42 @@ class Similarity(EmbeddingKind):
         texts = [text for text in (row["text"], row.get("text_pair")) if text is not None]
         return [text_example(text, task, encode, **numbers) for text in texts]
 
-    def predictions(
-        self, decoded: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
-    ) -> NDArray[Any]:
+    def predictions(self, decoded: Sequence[Array], counts: Sequence[int], rows: Rows, task: TaskInfo) -> Array:
         """Return the cosine of each pair; where all rows are single texts, their embeddings."""
         embeddings = np.stack(decoded)
         if set(counts) == {1}:
             return embeddings
         if set(counts) != {2}:
             raise UsageError(f"{task.name} compares pairs or embeds single texts, but not both in one batch.")
-        cosines: NDArray[Any] = np.einsum("ij,ij->i", embeddings[0::2], embeddings[1::2]).astype(np.float32)
-        return cosines
+        return np.einsum("ij,ij->i", embeddings[0::2], embeddings[1::2]).astype(np.float32)
 
-    def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
+    def gold(self, rows: Rows) -> Array:
         """Return the true labels on their own scale, float32."""
         return label_column(rows, np.float32)
 
-    def weighted_scores(
-        self, predictions: NDArray[Any], gold: NDArray[Any], task: TaskInfo, weights: Weights
-    ) -> dict[str, Scores]:
+    def weighted_scores(self, predictions: Array, gold: Array, task: TaskInfo, weights: Weights) -> dict[str, Scores]:
         """Return the correlation of ranks and of values."""
         return correlation_scores(predictions, gold, weights)
 
-    def distance(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64]:
+    def distance(self, predictions: Array, others: Array) -> NDArray[np.float64]:
         """Return the difference between the two cosines."""
-        difference: NDArray[np.float64] = np.abs(predictions.astype(np.float64) - others)
-        return difference
+        return np.abs(predictions.astype(np.float64) - others)
 
-    def label_spread(self, gold: NDArray[Any], task: TaskInfo) -> float:
+    def label_spread(self, gold: Array, task: TaskInfo) -> float:
         """Return the standard deviation of the true labels scaled to 0 to 1, the scale of cosines."""
         return float(np.std(gold)) / (task.range[1] - task.range[0])
 
-    def to_json(self, predictions: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+    def to_json(self, predictions: Array, task: TaskInfo) -> list[dict[str, Any]]:
         """Return the cosine of a pair as its score, or the embedding of a text."""
         if predictions.ndim > 1:
             return embeddings_to_json(predictions)
         return [{"score": float(value)} for value in predictions]
 
-    def describe(self, predictions: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe(self, predictions: Array, task: TaskInfo) -> list[str]:
         """Return `0.83`."""
         return [f"{value:.2f}" for value in predictions]
 
-    def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe_gold(self, gold: Array, task: TaskInfo) -> list[str]:
         """Return the true label scaled to 0 to 1, the scale of cosines."""
         return self.describe(np.array([scale_label(value, task) for value in gold.tolist()]), task)
 

@@ -18,9 +18,10 @@ from compress.batch_arrays import IGNORED_LABEL, BatchArray
 from compress.errors import DataError, ModelError, Problem, UsageError, nearest
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks.base import Arrays, ClassCounts, Confidence, Encode, Example, Kind, Metric, Row, TaskInput
+from compress.tasks.base import Array, Arrays, Confidence, Encode, Example, Metric, Row, Rows, TaskInput
+from compress.tasks.kind import Kind
 from compress.tasks.kinds.text_kind import as_tuple
-from compress.tasks.metrics.f1_mcc import macro_f1, micro_f1
+from compress.tasks.metrics.f1_mcc import ClassCounts, macro_f1, micro_f1
 from compress.tasks.metrics.weighted_metrics import Scores, Weights, safe_divide, weighted_means
 from compress.tasks.parsing.bio_tags import (
     BEGIN,
@@ -116,8 +117,7 @@ class TokenClassification(Kind):
 
     def targets(self, row: Row) -> Iterable[Hashable]:
         """Return the tags of its words."""
-        tags: list[int] = row["label"]
-        return tags
+        return row["label"]
 
     def row_classes(self, row: Row) -> Sequence[int]:
         """Return the distinct types of its entities."""
@@ -150,7 +150,7 @@ class TokenClassification(Kind):
             examples.append(example)
         return examples
 
-    def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[NDArray[Any]]:
+    def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[Array]:
         """Return the most probable tag of each word's first token, with its probability."""
         line, position = np.nonzero(batch["word"] >= 0)
         logits = _check_token_logits(outputs["logits"], line, position, self.output_count(task))
@@ -161,9 +161,7 @@ class TokenClassification(Kind):
         words["margin"] = np.minimum(position, batch["attention_mask"].sum(axis=1)[line] - 1 - position)
         return np.split(words, np.searchsorted(line, np.arange(1, len(batch["word"]))))
 
-    def predictions(
-        self, decoded: Sequence[NDArray[Any]], counts: Sequence[int], rows: Sequence[Row], task: TaskInfo
-    ) -> NDArray[Any]:
+    def predictions(self, decoded: Sequence[Array], counts: Sequence[int], rows: Rows, task: TaskInfo) -> Array:
         """Return tags and probabilities (rows, most words); words that the model did not see are O."""
         predictions = np.zeros((len(rows), _most_words(rows)), PREDICTION)
         parts = iter(decoded)
@@ -176,20 +174,18 @@ class TokenClassification(Kind):
                 line[field][words["word"]] = words[field]
         return predictions
 
-    def gold(self, rows: Sequence[Row]) -> NDArray[Any]:
+    def gold(self, rows: Rows) -> Array:
         """Return the true tags (rows, most words), -1 after each row's end."""
         gold = np.full((len(rows), _most_words(rows)), PAD_TAG, np.int16)
         for line, row in zip(gold, rows, strict=True):
             line[: len(row["label"])] = row["label"]
         return gold
 
-    def has_varied_labels(self, gold: NDArray[Any]) -> bool:
+    def has_varied_labels(self, gold: Array) -> bool:
         """Return whether there is any entity: sentences without one have the same label, however long they are."""
         return bool((gold > 0).any())
 
-    def weighted_scores(
-        self, predictions: NDArray[Any], gold: NDArray[Any], task: TaskInfo, weights: Weights
-    ) -> dict[str, Scores]:
+    def weighted_scores(self, predictions: Array, gold: Array, task: TaskInfo, weights: Weights) -> dict[str, Scores]:
         """Return F1, precision and recall over all entities, the mean F1 of types, the shares of words and rows right.
 
         Undefined scores are 0.
@@ -206,35 +202,32 @@ class TokenClassification(Kind):
             **weighted_means({"sentence_accuracy": self.correct(predictions, gold)}, weights),
         }
 
-    def weighted_class_counts(
-        self, predictions: NDArray[Any], gold: NDArray[Any], task: TaskInfo, weights: Weights
-    ) -> ClassCounts:
+    def weighted_class_counts(self, predictions: Array, gold: Array, task: TaskInfo, weights: Weights) -> ClassCounts:
         """Return the entities of each type."""
         counts = entity_counts(predictions["tag"], gold, len(task.labels) // 2)
         return ClassCounts(*(weights @ each for each in counts))
 
-    def correct(self, predictions: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_]:
+    def correct(self, predictions: Array, gold: Array) -> NDArray[np.bool_]:
         """Return whether every tag of a row is right."""
-        right: NDArray[np.bool_] = (predictions["tag"] == gold).all(axis=-1)
-        return right
+        return (predictions["tag"] == gold).all(axis=-1)
 
-    def same_decision(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:
+    def same_decision(self, predictions: Array, others: Array) -> NDArray[np.bool_]:
         """Return where all words of a row have the same tags."""
         return self.correct(predictions, others["tag"])
 
-    def distance(self, predictions: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64]:
+    def distance(self, predictions: Array, others: Array) -> NDArray[np.float64]:
         """Return the mean over a row's words of the difference in probability, 1 where the tags differ; 0 to 1."""
         moved = np.abs(predictions["probability"].astype(np.float64) - others["probability"])
         distance = np.where(predictions["tag"] == others["tag"], moved, 1.0)
         return safe_divide(distance.sum(axis=1), (predictions["tag"] >= 0).sum(axis=1))
 
-    def confidence(self, predictions: NDArray[Any], gold: NDArray[Any]) -> Confidence:
+    def confidence(self, predictions: Array, gold: Array) -> Confidence:
         """Return a decision for each word that the model saw."""
         row, word = np.nonzero((gold >= 0) & (predictions["probability"] > 0))
         seen = predictions[row, word]
         return Confidence(row, seen["probability"].astype(np.float64), seen["tag"] == gold[row, word])
 
-    def to_json(self, predictions: NDArray[Any], task: TaskInfo) -> list[dict[str, Any]]:
+    def to_json(self, predictions: Array, task: TaskInfo) -> list[dict[str, Any]]:
         """Return each word's tag; and the entities by word, counted from 0, with their least word probability."""
         lines = zip(predictions, _row_entities(predictions["tag"], task), strict=True)
         return [
@@ -253,11 +246,11 @@ class TokenClassification(Kind):
             for line, spans in lines
         ]
 
-    def describe(self, predictions: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe(self, predictions: Array, task: TaskInfo) -> list[str]:
         """Return `artist 2-3, album 5`: the words of each entity, counted from 1."""
         return self.describe_gold(predictions["tag"], task)
 
-    def describe_gold(self, gold: NDArray[Any], task: TaskInfo) -> list[str]:
+    def describe_gold(self, gold: Array, task: TaskInfo) -> list[str]:
         """Return `artist 2-3, album 5`."""
         return [", ".join(map(_describe_entity, spans)) or "none" for spans in _row_entities(gold, task)]
 
@@ -298,7 +291,7 @@ def _word_index(spans: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArr
 
 
 def _check_token_logits(
-    logits: NDArray[Any], line: NDArray[np.intp], position: NDArray[np.intp], width: int
+    logits: Array, line: NDArray[np.intp], position: NDArray[np.intp], width: int
 ) -> NDArray[np.float64]:
     """Return the logits of the words' first tokens; those of other tokens are not used."""
     if logits.ndim != 3:
@@ -318,7 +311,7 @@ def _indices(labels: tuple[str, ...]) -> dict[str, int]:
     return {label: index for index, label in enumerate(labels)}
 
 
-def _most_words(rows: Sequence[Row]) -> int:
+def _most_words(rows: Rows) -> int:
     return max((len(row["words"]) for row in rows), default=1)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from compress.tasks.base import Array
 from compress.tasks.metrics.weighted_metrics import Scores, safe_divide
 
 
@@ -15,16 +15,16 @@ from compress.tasks.metrics.weighted_metrics import Scores, safe_divide
 class ClassCounts:
     """For each class, in the order of the labels: true positives, predicted and true occurrences, (draws, classes)."""
 
-    hits: NDArray[Any]
-    predicted: NDArray[Any]
-    true: NDArray[Any]
+    hits: Array
+    predicted: Array
+    true: Array
 
     def once(self) -> ClassCounts:
         """Return the counts of the first draw as integers (classes,)."""
         return ClassCounts(*(counts[0].astype(np.int64) for counts in (self.hits, self.predicted, self.true)))
 
 
-def f1(hits: NDArray[Any], predicted: NDArray[Any], true: NDArray[Any]) -> NDArray[np.float64]:
+def f1(hits: Array, predicted: Array, true: Array) -> NDArray[np.float64]:
     """Return F1, 2·hits / (predicted + true); 0 for classes that are neither predicted nor true."""
     return safe_divide(2.0 * hits, predicted + true)
 
@@ -53,7 +53,6 @@ def matthews(counts: ClassCounts, rows: NDArray[np.float64]) -> Scores:
     return safe_divide(hits.sum(axis=1) * rows - by_chance, spread)
 
 
-def total_variation(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
+def total_variation(first: Array, second: Array) -> NDArray[np.float64]:
     """Return the total variation distance of two distributions per row: the probability that moved, 0 to 1."""
-    moved: NDArray[np.float64] = 0.5 * np.abs(first.astype(np.float64) - second).sum(axis=-1)
-    return moved
+    return 0.5 * np.abs(first.astype(np.float64) - second).sum(axis=-1)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from compress.tasks.base import Array
 from compress.tasks.metrics.weighted_metrics import safe_divide
 
 Relevant = NDArray[np.bool_]
@@ -15,7 +14,7 @@ QueryScores = NDArray[np.float64]
 """One number per query."""
 
 
-def is_relevant(retrieved: NDArray[Any], true: NDArray[Any]) -> Relevant:
+def is_relevant(retrieved: Array, true: Array) -> Relevant:
     """Return which of the numbers ``retrieved`` (queries, ranks) are among the ``true`` ones (queries, any)."""
     relevant = np.zeros(retrieved.shape, np.bool_)
     for column in true.T:
@@ -26,17 +25,15 @@ def is_relevant(retrieved: NDArray[Any], true: NDArray[Any]) -> Relevant:
 def reciprocal_ranks(relevant: Relevant) -> QueryScores:
     """Return 1 / the rank of the first right item, counted from 1; 0 where there is none."""
     first = relevant.argmax(axis=1) + 1
-    ranks: QueryScores = np.where(relevant.any(axis=1), 1.0 / first, 0.0)
-    return ranks
+    return np.where(relevant.any(axis=1), 1.0 / first, 0.0)
 
 
-def recall_at(relevant: Relevant, true: NDArray[Any], depth: int) -> QueryScores:
+def recall_at(relevant: Relevant, true: Array, depth: int) -> QueryScores:
     """Return the share of the ``true`` (queries,) number of right items that is among the first ``depth``."""
-    shares: QueryScores = relevant[:, :depth].sum(axis=1) / true
-    return shares
+    return relevant[:, :depth].sum(axis=1) / true
 
 
-def ndcg(gains: NDArray[Any], ideal: NDArray[Any], depth: int) -> QueryScores:
+def ndcg(gains: Array, ideal: Array, depth: int) -> QueryScores:
     """Return nDCG of the first ``depth`` ranks: gains divided by log2(rank + 1), relative to the ideal order's.
 
     Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR techniques" (2002).
@@ -51,7 +48,7 @@ def ndcg(gains: NDArray[Any], ideal: NDArray[Any], depth: int) -> QueryScores:
     return safe_divide(reached, possible)
 
 
-def list_overlap(retrieved: NDArray[Any], others: NDArray[Any]) -> QueryScores:
+def list_overlap(retrieved: Array, others: Array) -> QueryScores:
     """Return the share of items that two lists (queries, ranks) have in common, as the mean over all depths.
 
     Fagin, Kumar and Sivakumar, "Comparing top k lists" (2003): 1 for the same order, 0 where they share nothing; top
@@ -59,5 +56,4 @@ def list_overlap(retrieved: NDArray[Any], others: NDArray[Any]) -> QueryScores:
     """
     depths = range(1, retrieved.shape[1] + 1)
     shares = [is_relevant(retrieved[:, :depth], others[:, :depth]).mean(axis=1) for depth in depths]
-    overlap: QueryScores = np.mean(shares, axis=0)
-    return overlap
+    return np.mean(shares, axis=0)

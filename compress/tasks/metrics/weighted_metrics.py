@@ -7,10 +7,11 @@ sorting, copying or counting again for each draw.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from compress.tasks.base import Array
 
 Weights = NDArray[np.float64]
 """How often each row counts (draws, rows)."""
@@ -18,14 +19,13 @@ Scores = NDArray[np.float64]
 """A metric of each draw (draws,)."""
 
 
-def safe_divide(part: NDArray[Any], total: NDArray[Any]) -> NDArray[np.float64]:
+def safe_divide(part: Array, total: Array) -> NDArray[np.float64]:
     """Return ``part / total``, and 0 where ``total`` is not positive."""
     zeros = np.zeros(np.broadcast_shapes(np.shape(part), np.shape(total)), np.float64)
-    shares: NDArray[np.float64] = np.divide(part, total, out=zeros, where=np.asarray(total) > 0)
-    return shares
+    return np.divide(part, total, out=zeros, where=np.asarray(total) > 0)
 
 
-def weighted_means(values: Mapping[str, NDArray[Any]], weights: Weights) -> dict[str, Scores]:
+def weighted_means(values: Mapping[str, Array], weights: Weights) -> dict[str, Scores]:
     """Return the weighted mean of each metric's per-row values (rows,)."""
     rows = weights.sum(axis=1)
     return {name: safe_divide(weights @ each, rows) for name, each in values.items()}
@@ -50,8 +50,7 @@ def spearman(left: NDArray[np.float64], right: NDArray[np.float64], weights: Wei
 def _ranks(value_index: NDArray[np.intp], line: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the rank of each row in one draw; ``value_index`` is its value's index among the sorted distinct ones."""
     counts = np.bincount(value_index, weights=line)
-    shared: NDArray[np.float64] = (np.cumsum(counts) - (counts - 1.0) / 2.0)[value_index]
-    return shared
+    return (np.cumsum(counts) - (counts - 1.0) / 2.0)[value_index]
 
 
 def _pearson(left: NDArray[np.float64], right: NDArray[np.float64], line: NDArray[np.float64]) -> float:

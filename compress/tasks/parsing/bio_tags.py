@@ -83,5 +83,4 @@ def entity_counts(predicted: Tags, true: Tags, types: int) -> tuple[Counts, Coun
 
 
 def _count_by_type(row: NDArray[np.intp], kind: Counts, rows: int, types: int) -> Counts:
-    counts: Counts = np.bincount(row * types + kind, minlength=rows * types).reshape(rows, types)
-    return counts
+    return np.bincount(row * types + kind, minlength=rows * types).reshape(rows, types)

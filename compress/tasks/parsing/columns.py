@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,9 +11,10 @@ from compress.errors import DataError, nearest
 from compress.recipe.schema import Task
 
 SHOWN_CHARS, SHOWN_COLUMNS = 40, 20
-"""How much of a column's name, and how many columns, a message shows."""
+"""How much of a column's name or of a value, and how many columns, a message shows."""
 
 SKIP_HINT = "task.data.bad_rows: skip leaves such rows out and counts them"
+LABEL_HINT = "every row of train, select and test needs a label"
 
 EMPTY_VALUE = "(empty)"
 """The name of the slice of rows whose cell is empty."""
@@ -20,19 +22,19 @@ EMPTY_VALUE = "(empty)"
 
 def column_value(raw: Mapping[str, Any], name: str, task: Task, where: str) -> Any:
     """Return the value of column ``name``, or of the first of its aliases that this row has."""
-    if name in raw:
-        return raw[name]
     aliases = task.aliases.get(name, ())
-    for alias in aliases:
-        if alias in raw:
-            return raw[alias]
+    for column in (name, *aliases):
+        if column in raw:
+            return raw[column]
     other = f" (nor {', '.join(aliases)})" if aliases else ""
     listing = ", ".join(repr(str(column)[:SHOWN_CHARS]) for column in list(raw)[:SHOWN_COLUMNS])
     listing += f" and {len(raw) - SHOWN_COLUMNS} more" if len(raw) > SHOWN_COLUMNS else ""
     guess = nearest(name, raw).partition(" (known")[0]
+    named_by = {"text": task.text, "label": label_columns(task), "soft_labels": soft_label_columns(task)}
+    key = next((key for key, columns in named_by.items() if name in columns), "slices")
     raise DataError(
         f"{where}: there is no column '{name}'{other}; the columns are {listing}{guess}",
-        hint=f"{_key_hint(name, task)}; for a file without a header, set task.data.header: false",
+        hint=f"task.{key} names the column; for a file without a header, set task.data.header: false",
     )
 
 
@@ -41,27 +43,34 @@ def has_column(raw: Mapping[str, Any], name: str, task: Task) -> bool:
     return any(column in raw for column in (name, *task.aliases.get(name, ())))
 
 
-def _key_hint(name: str, task: Task) -> str:
-    """Return which key of the recipe names the column."""
-    if name in task.slices and name not in (*task.text, *label_columns(task)):
-        return "task.slices names the columns by which scores are broken down"
-    if name in soft_label_columns(task):
-        return "task.soft_labels names the columns of probabilities"
-    return "name the columns with task.text and task.label"
-
-
 def text_value(raw: Mapping[str, Any], name: str, task: Task, where: str) -> str:
     """Return a column's text; it may be empty, but not missing."""
     value = column_value(raw, name, task, where)
     if not isinstance(value, str):
-        content = "nothing" if value is None else f"{type(value).__name__} {str(value)[:40]!r}"
-        raise DataError(f"{where}: column '{name}' holds {content} where text is expected.")
+        raise invalid_value(value, f"column '{name}'", "text", where)
     if not value.isascii():
         try:
             value.encode("utf-8")
         except UnicodeEncodeError as error:
             raise DataError(f"{where}: column '{name}' holds half a character ({error.reason}).") from error
     return value
+
+
+def parse_number(value: Any, what: str, where: str, expected: str = "a number", hint: str | None = None) -> float:
+    """Return a finite number, or raise a DataError about ``what`` (`the score`)."""
+    try:
+        number = math.nan if value is None or isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise invalid_value(value, what, expected, where, hint)
+    return number
+
+
+def invalid_value(value: Any, what: str, expected: str, where: str, hint: str | None = None) -> DataError:
+    """Return `train.tsv, row 17: the score is 'high' where a number is expected.`."""
+    content = "empty" if is_missing(value) else repr(value)[:SHOWN_CHARS]
+    return DataError(f"{where}: {what} is {content} where {expected} is expected.", hint=hint)
 
 
 def parse_list(cell: Any, *items: type) -> list[Any] | None:
@@ -82,9 +91,8 @@ def parse_list(cell: Any, *items: type) -> list[Any] | None:
 
 def text_fields(raw: Mapping[str, Any], task: Task, where: str) -> dict[str, Any]:
     """Return the canonical text fields of every kind that reads one text or a pair."""
-    first = text_value(raw, task.text[0], task, where)
-    second = text_value(raw, task.text[1], task, where) if len(task.text) > 1 else None
-    return {"text": first, "text_pair": second}
+    texts = [text_value(raw, name, task, where) for name in task.text]
+    return {"text": texts[0], "text_pair": texts[1] if len(texts) > 1 else None}
 
 
 def label_columns(task: Task) -> tuple[str, ...]:
@@ -99,9 +107,7 @@ def soft_label_columns(task: Task) -> tuple[str, ...]:
 
 def is_missing(value: Any) -> bool:
     """Return whether a cell is empty: null, NaN, or blank."""
-    return (
-        value is None or (isinstance(value, str) and not value.strip()) or (isinstance(value, float) and value != value)
-    )
+    return value is None or value != value or (isinstance(value, str) and not value.strip())
 
 
 def class_name(value: Any) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import overload
+from typing import Any
 
-from compress.tasks.example_types import Row
+from compress.tasks.base import Row
 
 
 class LazyRows(Sequence[Row]):
@@ -16,14 +16,7 @@ class LazyRows(Sequence[Row]):
     def row(self, index: int) -> Row:
         """Return the row at an index from 0."""
 
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Row]: ...
-    def __getitem__(self, index: int | slice) -> Row | list[Row]:
-        if isinstance(index, slice):
-            return [self.row(number) for number in range(*index.indices(len(self)))]
-        number = index + len(self) if index < 0 else index
-        if not 0 <= number < len(self):
-            raise IndexError(index)
-        return self.row(number)
+    def __getitem__(self, index: Any) -> Any:
+        """Return the row at an index, or a list of those of a slice."""
+        indices = range(len(self))[index]
+        return [self.row(number) for number in indices] if isinstance(indices, range) else self.row(indices)

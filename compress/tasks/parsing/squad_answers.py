@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from compress.errors import DataError
 from compress.recipe.schema import Task
-from compress.tasks.parsing.columns import SKIP_HINT, column_value, is_missing, label_columns
+from compress.tasks.parsing.columns import (
+    SKIP_HINT,
+    column_value,
+    invalid_value,
+    is_missing,
+    label_columns,
+    parse_number,
+)
 
 IMPOSSIBLE = "is_impossible"
 """The column in which SQuAD 2.0 marks questions without an answer."""
@@ -15,15 +22,6 @@ OFFSET = "answer_start"
 """SQuAD's name for an answer's offset; where rows hold one answer in a column of its own, by default a column too."""
 MAX_ANSWERS = 100
 """Accepted answers of a question: those of all questions are stored in one array."""
-SHOWN_CHARS = 60
-"""How much of an answer a message shows."""
-
-
-class AnswerSpan(NamedTuple):
-    """An answer's text and its start in the context; None where the file does not give it."""
-
-    text: str
-    start: int | None
 
 
 def parse_answers(raw: Mapping[str, Any], context: str, task: Task, where: str) -> tuple[list[str], int]:
@@ -31,85 +29,49 @@ def parse_answers(raw: Mapping[str, Any], context: str, task: Task, where: str) 
 
     A text that is not at its offset, but elsewhere in the context, is taken at the nearest occurrence.
     """
-    spans = [] if _is_impossible(raw.get(IMPOSSIBLE)) else _read_spans(raw, task, where)
-    if len({span.text for span in spans}) > MAX_ANSWERS:
-        raise DataError(
-            f"{where}: there are more than {MAX_ANSWERS} different answers to one question.", hint=SKIP_HINT
-        )
-    located = [_locate(span, context, where) for span in spans]
-    return [span.text for span in located], located[0].start if located and located[0].start is not None else -1
+    is_impossible = str(raw.get(IMPOSSIBLE)).strip().lower() in ("true", "1", "1.0")
+    answers = [] if is_impossible else _read_answers(raw, task, where)
+    if len({str(text) for text, _ in answers}) > MAX_ANSWERS:
+        raise DataError(f"{where}: there are more than {MAX_ANSWERS} different answers.", hint=SKIP_HINT)
+    located = [_locate(text, start, context, where) for text, start in answers]
+    return [text for text, _ in located], located[0][1] if located else -1
 
 
-def _is_impossible(value: Any) -> bool:
-    return value is True or str(value).strip().lower() in ("true", "1", "1.0")
-
-
-def _read_spans(raw: Mapping[str, Any], task: Task, where: str) -> list[AnswerSpan]:
-    """Return the answers of a list of objects, an object of lists, a list of texts, or a text and its offset."""
+def _read_answers(raw: Mapping[str, Any], task: Task, where: str) -> list[tuple[Any, Any]]:
+    """Return text and offset of an object of lists, a list of objects or of texts, or a text and its offset."""
     column, *offset = label_columns(task)
     value = column_value(raw, column, task, where)
     if isinstance(value, Mapping):
-        return _from_lists(value, column, where)
+        texts = value.get("text")
+        if not isinstance(texts, Sequence) or isinstance(texts, str):
+            raise DataError(f"{where}: column '{column}' holds an object without a list of 'text'.")
+        starts = [None] * len(texts) if value.get(OFFSET) is None else value[OFFSET]
+        if not isinstance(starts, Sequence) or len(starts) != len(texts):
+            raise DataError(f"{where}: column '{column}' has {len(texts)} texts, and its '{OFFSET}' does not fit them.")
+        return list(zip(texts, starts, strict=True))
     if isinstance(value, (list, tuple)):
-        return [_from_entry(entry, column, where) for entry in value]
+        objects = [entry if isinstance(entry, Mapping) else {"text": entry} for entry in value]
+        return [(entry.get("text"), entry.get(OFFSET)) for entry in objects]
     start = column_value(raw, offset[0], task, where) if offset else raw.get(OFFSET)
     # An empty cell is a question without an answer.
-    return [] if is_missing(value) else [_parse_span(value, start, column, where)]
+    return [] if is_missing(value) else [(value, start)]
 
 
-def _from_lists(value: Mapping[str, Any], column: str, where: str) -> list[AnswerSpan]:
-    texts = value.get("text")
-    starts = value.get(OFFSET)
-    if not isinstance(texts, Sequence) or isinstance(texts, str):
-        raise DataError(f"{where}: column '{column}' holds an object without a list of 'text'.")
-    if starts is None:
-        starts = [None] * len(texts)
-    if not isinstance(starts, Sequence) or len(starts) != len(texts):
-        raise DataError(f"{where}: column '{column}' has {len(texts)} texts, and its '{OFFSET}' does not fit them.")
-    return [_parse_span(text, start, column, where) for text, start in zip(texts, starts, strict=True)]
-
-
-def _from_entry(entry: Any, column: str, where: str) -> AnswerSpan:
-    if not isinstance(entry, Mapping):
-        return _parse_span(entry, None, column, where)
-    if "text" not in entry:
-        raise DataError(f"{where}: an answer in column '{column}' has no 'text'.")
-    return _parse_span(entry["text"], entry.get(OFFSET), column, where)
-
-
-def _parse_span(text: Any, start: Any, column: str, where: str) -> AnswerSpan:
-    """Return a checked answer without surrounding spaces, its offset moved accordingly."""
+def _locate(text: Any, start: Any, context: str, where: str) -> tuple[str, int]:
+    """Return an answer without surrounding spaces, and its occurrence nearest to the offset, or the first one."""
     if not isinstance(text, str) or not text.strip():
-        raise DataError(
-            f"{where}: an answer in column '{column}' is {str(text)[:SHOWN_CHARS]!r} where text is expected.",
-            hint="a question without an answer has an empty list of answers",
-        )
-    stripped = text.strip()
-    offset = None if is_missing(start) else _parse_offset(start, where)
-    return AnswerSpan(stripped, None if offset is None else offset + text.index(stripped))
-
-
-def _parse_offset(value: Any, where: str) -> int:
-    try:
-        if isinstance(value, bool) or float(value) != int(value):
-            raise ValueError
-        return int(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        message = f"an answer's offset is {str(value)[:SHOWN_CHARS]!r} where a number is expected"
-        raise DataError(f"{where}: {message}.") from error
-
-
-def _locate(span: AnswerSpan, context: str, where: str) -> AnswerSpan:
-    """Return the occurrence of the answer nearest to its offset; the first one where there is no offset."""
-    offset = 0 if span.start is None else span.start
-    if offset >= 0 and context.startswith(span.text, offset) and span.start is not None:
-        return span
-    before = context.rfind(span.text, 0, max(0, offset) + len(span.text))
-    after = context.find(span.text, max(0, offset))
-    occurrences = [start for start in (before, after) if start >= 0]
+        hint = "a question without an answer has an empty list of answers"
+        raise invalid_value(text, "an answer", "text", where, hint)
+    answer = text.strip()
+    given = 0.0 if is_missing(start) else parse_number(start, "an answer's offset", where)
+    if not given.is_integer():
+        raise invalid_value(start, "an answer's offset", "a whole number", where)
+    offset = max(0, int(given) + text.index(answer))
+    ends = context.rfind(answer, 0, offset + len(answer)), context.find(answer, offset)
+    occurrences = [occurrence for occurrence in ends if occurrence >= 0]
     if not occurrences:
         raise DataError(
-            f"{where}: the answer {span.text[:SHOWN_CHARS]!r} does not occur in its context.",
+            f"{where}: the answer {answer[:60]!r} does not occur in its context.",
             hint=f"answers are spans of the context; {SKIP_HINT}",
         )
-    return AnswerSpan(span.text, min(occurrences, key=lambda start: abs(start - offset)))
+    return answer, min(occurrences, key=lambda occurrence: abs(occurrence - offset))

@@ -8,12 +8,15 @@ from typing import Any
 from compress.errors import DataError, pluralize
 from compress.recipe.schema import Task
 from compress.tasks.parsing.bio_tags import is_tag
-from compress.tasks.parsing.columns import is_missing, parse_list
+from compress.tasks.parsing.columns import invalid_value, parse_list
 
 
 def parse_tagged_words(words: Any, tags: Any, task: Task, where: str) -> tuple[list[str], list[str]]:
     """Return the words and tags of a row, equally many, or raise a DataError that starts with ``where``."""
-    texts, names = parse_words(words, where), parse_tags(tags, task, where)
+    texts, values = parse_words(words, where), _cell_entries(tags, str, int)
+    if values is None:
+        raise invalid_value(tags, "the list of tags", "a list, or tags with spaces,", where)
+    names = [_parse_tag(value, task, where) for value in values]
     if len(texts) != len(names):
         raise DataError(
             f"{where}: {pluralize(len(texts), 'word')} and {pluralize(len(names), 'tag')}.",
@@ -25,23 +28,14 @@ def parse_tagged_words(words: Any, tags: Any, task: Task, where: str) -> tuple[l
 def parse_words(cell: Any, where: str) -> list[str]:
     """Return the words of a cell."""
     words = _cell_entries(cell, str)
-    if words is None or not all(isinstance(word, str) for word in words):
-        raise DataError(f"{where}: the words are {_describe(cell)} where a list of texts, or a text, is expected.")
+    if words is None:
+        raise invalid_value(cell, "the list of words", "a list of texts, or a text,", where)
     if not words:
         raise DataError(f"{where}: the sentence has no words.")
     for number, word in enumerate(words, 1):
         if not is_word(word):
-            fault = "is empty" if not word else f"is {word[:40]!r}, with white space or half a character in it"
-            raise DataError(f"{where}: word {number} {fault}.", hint="a word is a text without white space")
+            raise invalid_value(word, f"word {number}", "a text without white space or half a character", where)
     return words
-
-
-def parse_tags(cell: Any, task: Task, where: str) -> list[str]:
-    """Return the tags of a cell by name."""
-    values = _cell_entries(cell, str, int)
-    if values is None:
-        raise DataError(f"{where}: the tags are {_describe(cell)} where a list, or tags with spaces, is expected.")
-    return [_parse_tag(value, task, where) for value in values]
 
 
 def cell_tags(cell: Any, task: Task) -> Iterator[str]:
@@ -59,11 +53,11 @@ def _parse_tag(value: Any, task: Task, where: str) -> str:
     name = _tag_by_number(value, task) or value
     if isinstance(name, str) and is_tag(name):
         return name
-    is_number = isinstance(value, int) or (isinstance(value, str) and value.isdigit())
-    hint = "B- begins an entity and I- continues it; in other schemes, write S- as B- and E- or L- as I-"
-    if is_number:
-        hint = "task.labels names the tags in the order of their numbers, task.first_label the number of the first"
-    raise DataError(f"{where}: the tag {str(value)[:40]!r} is neither O nor B- or I- with a type.", hint=hint)
+    raise DataError(
+        f"{where}: the tag {str(value)[:40]!r} is neither O nor B- or I- with a type.",
+        hint="task.labels names the tags of numbers in order, from task.first_label on; other schemes: write S- as B- "
+        "and E- or L- as I-",
+    )
 
 
 def _tag_by_number(value: Any, task: Task) -> str | None:
@@ -78,7 +72,3 @@ def _cell_entries(cell: Any, *items: type) -> list[Any] | None:
     """Return a list as it is, a text's JSON list of ``items``, else its words; None for neither list nor text."""
     entries = parse_list(cell, *items)  # a sentence may begin with a bracket too, even with [ 1 ]
     return cell.split() if entries is None and isinstance(cell, str) else entries
-
-
-def _describe(cell: Any) -> str:
-    return "missing" if is_missing(cell) else f"{type(cell).__name__} {str(cell)[:40]!r}"

@@ -99,6 +99,12 @@ def test_bytes_that_are_not_utf8_name_line_and_byte(write):
         read(write("b.tsv", "text\tlabel\nx\ta\n".encode("utf-16")))
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_nul_bytes_name_their_line(write, name):
+    with pytest.raises(DataError, match="line 2 holds a NUL byte"):
+        read(write(name, b"text,label\nfi\x00ne,a\n".replace(b",", b"," if name == "a.csv" else b"\t")))
+
+
 def test_a_cut_wide_encoding(write):
     with pytest.raises(DataError, match="is not utf-16"):
         read(write("a.tsv", "text\tlabel\nx\ta\n".encode("utf-16")[:-1]), encoding="utf-16")

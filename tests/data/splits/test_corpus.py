@@ -85,8 +85,8 @@ def test_the_corpus_is_part_of_the_contents(files, task_of, write):
     ("rows", "told"),
     [
         ([{"text": "a"}, {"text": " "}], "c.jsonl, row 2 (line 2): the document is empty"),
-        ([{"body": "a"}], "there is no column 'answers' (nor text); the columns are 'body'"),
-        ([{"text": 3}], "column 'text' holds int '3' where text is expected"),
+        ([{"body": "a"}], "there is no column 'text'; the columns are 'body'"),
+        ([{"text": 3}], "column 'text' is 3 where text is expected"),
     ],
 )
 def test_a_broken_corpus_is_refused_with_its_location(files, task_of, write, tmp_path, rows, told):

@@ -148,14 +148,14 @@ def test_duplicates_and_empty_texts_are_reported(write, task_of, tmp_path, capsy
     prepare_splits(task_of(train=train, select=train, test=train), 0, tmp_path, Console("human"))
     told = capsys.readouterr().err
     assert "11 of 11 test rows have a text that is also in train" in told
-    assert "3 rows have an empty text" in told
+    assert "3 rows with an empty text" in told
 
 
 def test_an_empty_second_text_is_reported_too(write, task_of, tmp_path, capsys):
     path = write("p.tsv", "one\ttwo\tlabel\nx\t\ta\ny\tz\tb\n")
     task = task_of(train=path, select=path, test=path, text=("one", "two"))
     prepare_splits(task, 0, tmp_path, Console("human"))
-    assert "3 rows have an empty text" in capsys.readouterr().err
+    assert "3 rows with an empty text" in capsys.readouterr().err
 
 
 def test_multi_label_and_regression(write, task_of, tmp_path):
@@ -237,9 +237,9 @@ def test_skipping_every_row_is_an_error_with_count_and_first_fault(write, task_o
         train=tmp_path / "s.tsv", test=tmp_path / test, kind="classification", labels=("a", "b"), bad_rows="skip"
     )
     if test == "e.tsv":
-        with pytest.raises(DataError, match=r"test .*no rows left: the 3 rows of test .*: .*e\.tsv, row 1.*label 'c'"):
+        with pytest.raises(DataError, match=r"test .*no rows left: 3 rows of test .*: .*e\.tsv, row 1.*label 'c'"):
             prepare_splits(task, 0, tmp_path)
     else:
         task = task.model_copy(update={"labels": ("x", "y")})
-        with pytest.raises(DataError, match=r"train .*no rows left: the 10 rows of train .*: .*s\.tsv, row 1"):
+        with pytest.raises(DataError, match=r"train .*no rows left: 10 rows of train .*: .*s\.tsv, row 1"):
             prepare_splits(task, 0, tmp_path)

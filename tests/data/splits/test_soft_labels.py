@@ -114,22 +114,22 @@ def test_columns_of_classes_without_labels(write, task_of, tmp_path):
     ("cell", "told"),
     [
         ([0.5, 0.4], r"row 2 \(line 2\): the probabilities of all classes sum to 0.9, expected 1"),
-        ([-0.1, 1.1], "the probability of 'x' is -0.1, which is not between 0 and 1"),
-        ([0.0, 1.5], "the probability of 'y' is 1.5, which is not between 0 and 1"),
+        ([-0.1, 1.1], "the probability of 'x' is -0.1 where a number between 0 and 1"),
+        ([0.0, 1.5], "the probability of 'y' is 1.5 where a number between 0 and 1"),
         ([1.0], "column 'p' holds 1 number where a probability for each of 2 classes is expected .x, y."),
         (0.7, "holds 1 number where"),
         ([0.2, 0.3, 0.5], "holds 3 numbers where"),
-        ({"x": 1.0}, "column 'p' has no probability of 'y'"),
-        ({"x": 0.5, "y": 0.4, "z": 0.1}, "column 'p' names 'z', which is no class"),
+        ({"x": 1.0}, "column 'p' names the classes x where x, y are expected"),
+        ({"x": 0.5, "y": 0.4, "z": 0.1}, "column 'p' names the classes x, y, z where x, y are"),
         (["much", 0.5], "the probability of 'x' is 'much' where a number is expected"),
-        ([True, False], "the probability of 'x' is 'True' where a number is expected"),
-        ([None, 1.0], "the probability of 'x' is missing"),
-        ([float("nan"), 1.0], "the probability of 'x' is missing"),
-        ([float("inf"), 1.0], "the probability of 'x' is 'inf' where a number"),
+        ([True, False], "the probability of 'x' is True where a number is expected"),
+        ([None, 1.0], "the probability of 'x' is empty"),
+        ([float("nan"), 1.0], "the probability of 'x' is empty"),
+        ([float("inf"), 1.0], "the probability of 'x' is inf where a number"),
         (None, "column 'p' is empty where a probability for each class is expected"),
         ("  ", "column 'p' is empty"),
         ("[0.5, 0.5", "column 'p' holds '.0.5, 0.5', which is no JSON"),
-        ([[0.5], 0.5], "the probability of 'x' is '.0.5.' where a number is expected"),
+        ([[0.5], 0.5], "the probability of 'x' is .0.5. where a number is expected"),
     ],
 )
 def test_invalid_distributions_are_refused_with_their_location(prepared, cell, told):
@@ -148,7 +148,7 @@ def test_bad_rows_can_be_left_out(prepared):
 def test_a_missing_column_is_named(prepared):
     with pytest.raises(DataError, match="there is no column 'q'") as refused:
         prepared(two([0.5, 0.5], [1, 0]), soft_labels="q")
-    assert "task.soft_labels names the columns of probabilities" in refused.value.hint
+    assert "task.soft_labels names the column" in refused.value.hint
 
 
 def test_an_empty_label_with_soft_labels_is_an_error(prepared):

@@ -155,7 +155,7 @@ def test_texts_shared_with_test_are_reported(prepared, kind, known, write, task_
     prepare_unlabelled(task, roles, 0, tmp_path, Console("quiet"))
     told = capsys.readouterr().err
     assert f"1 of {roles.info.counts['test']} test rows have a text that is also in unlabelled." in told
-    assert ("1 row has an empty text" in told) == (kind == "classification")
+    assert ("1 row with an empty text" in told) == (kind == "classification")
 
 
 EMPTY = {"classification": {"text": ""}, "retrieval": {"query": "e"}}
@@ -165,11 +165,11 @@ EMPTY = {"classification": {"text": ""}, "retrieval": {"query": "e"}}
     ("kind", "row", "told"),
     [
         ("classification", {"texts": "a"}, "more.jsonl, row 1 .*there is no column 'text'"),
-        ("classification", {"text": 5}, "row 1 .* column 'text' holds int '5' where text is expected"),
+        ("classification", {"text": 5}, "row 1 .* column 'text' is 5 where text is expected"),
         ("question_answering", {"question": "a", "context": " "}, "row 1 .* column 'context' is empty"),
         ("similarity", {"text": "a", "other": ""}, "row 1 .* nothing is similar to an empty text"),
         ("retrieval", {"query": " "}, "row 1 .* the query is empty"),
-        ("multiple_choice", {"text": "a", "choices": ["b"]}, "row 1 .* 1 choice where 2 or more"),
+        ("multiple_choice", {"text": "a", "choices": ["b"]}, "row 1 .* 1 choice; 2 to 1,000"),
         ("ranking", {"text": "a", "candidate": [" "]}, "row 1 .* candidate 1 of 1 is empty"),
         ("token_classification", {"words": []}, "row 1 .* has no words"),
         ("token_classification", {"words": ["a"] * 300}, "row 1 .* 300 words, more than the tokens of all its windows"),
@@ -183,7 +183,7 @@ def test_invalid_rows_are_refused_with_their_location(prepared, kind, row, told)
 def test_no_rows_are_an_error(prepared):
     with pytest.raises(DataError, match="has no rows"):
         prepared("classification", "\n")
-    with pytest.raises(DataError, match=r"unlabelled .* has no rows left: the one row"):
+    with pytest.raises(DataError, match=r"unlabelled .* has no rows left: 1 row"):
         prepared("classification", lines({"text": 5}), bad_rows="skip")
 
 
@@ -196,9 +196,9 @@ def test_a_missing_file_names_its_key(write, task_of):
 def test_no_unlabelled_texts_are_given(write, task_of, tmp_path):
     file = write("t.jsonl", LABELLED)
     prepare_splits(task_of(train=file, select=file, test=file), 0, tmp_path)
-    with pytest.raises(DataError, match="holds no unlabelled rows"):
+    with pytest.raises(DataError, match="holds no prepared data"):
         unlabelled_info(tmp_path)
-    with pytest.raises(DataError, match="names nothing to read"):
+    with pytest.raises(DataError, match="there is nothing in it"):
         prepare_unlabelled(task_of(train=file, select=file, test=file), load_prepared(tmp_path), 0, tmp_path)
     (tmp_path / "unlabelled.json").write_text("{}")
     with pytest.raises(DataError, match=r"unlabelled.json cannot be read: count"):

@@ -95,7 +95,7 @@ def test_a_cell_may_hold_a_json_list():
         ("3", CHOICES, "'3' is none of the choices"),
         (-1, CHOICES, "'-1' is none of the choices"),
         ("purple", CHOICES, "'purple' is none of the choices"),
-        ("A", ["red"], "the row has 1 choice where 2 or more are expected"),
+        ("A", ["red"], "the row has 1 choice; 2 to 1,000 are expected"),
         ("A", {"text": ["red", "green"], "label": ["A"]}, "the row has 2 choices and 1 label of them"),
         ("A", ["red", " "], "choice 2 of 2 is empty"),
         ("0", ["2", "0"], "the answer '0' may mean choice A or B"),
@@ -112,8 +112,8 @@ def test_a_row_that_does_not_fit_says_where_and_how_to_leave_it_out(answer, choi
     ("answer", "choices", "message"),
     [
         (None, CHOICES, "the answer is empty"),
-        ("A", ["red", None], "choice 2 of 2 is nothing where text"),
-        ("A", ["red", 5], "choice 2 of 2 is int '5'"),
+        ("A", ["red", None], "choice 2 of 2 is empty where text"),
+        ("A", ["red", 5], "choice 2 of 2 is 5 where text"),
         ("A", "red or green", "where a list of choices is expected"),
     ],
 )

@@ -90,16 +90,16 @@ def test_impossible_ones_have_none_whatever_else_they_hold(told):
     [
         ([{"text": "dull plot", "answer_start": 0}], "'dull plot' does not occur in its context"),
         (["good", "Good"], "'Good' does not occur"),
-        ([{"text": "", "answer_start": 0}], "'' where text is expected"),
-        ([{"text": 3, "answer_start": 0}], "'3' where text is expected"),
-        ([{"answer_start": 0}], "has no 'text'"),
+        ([{"text": "", "answer_start": 0}], "an answer is empty where text is expected"),
+        ([{"text": 3, "answer_start": 0}], "is 3 where text is expected"),
+        ([{"answer_start": 0}], "an answer is empty where text"),
         ([{"text": "good", "answer_start": "here"}], "offset is 'here' where a number"),
-        ([{"text": "good", "answer_start": 1.5}], "offset is '1.5'"),
-        ([{"text": "good", "answer_start": True}], "offset is 'True'"),
+        ([{"text": "good", "answer_start": 1.5}], "offset is 1.5"),
+        ([{"text": "good", "answer_start": True}], "offset is True"),
         ({"text": ["good"], "answer_start": []}, "does not fit them"),
         ({"text": "good"}, "without a list of 'text'"),
         ({"answer": "good"}, "without a list of 'text'"),
-        (5, "'5' where text is expected"),
+        (5, "is 5 where text is expected"),
     ],
 )
 def test_invalid_answers_are_refused_with_their_location(answers, told):
@@ -113,7 +113,7 @@ def test_missing_columns_and_texts():
         KIND.read_row({"question": "q", "answers": []}, task_of(), (), "x")
     with pytest.raises(DataError, match="no column 'answers'"):
         KIND.read_row({"question": "q", "context": "c"}, task_of(), (), "x")
-    with pytest.raises(DataError, match="holds nothing"):
+    with pytest.raises(DataError, match="column 'context' is empty where text"):
         read([], context=None)
 
 
@@ -127,7 +127,7 @@ def test_empty_texts_are_refused(empty, value):
 def test_contradictory_settings_are_refused():
     assert "does not fit into max_length" in str(task_problems(task_of(max_answer=32))[0])
     assert any("columns of text" in str(problem) for problem in task_problems(task_of(text=("question",))))
-    assert any("has no classes" in str(problem) for problem in task_problems(task_of(labels=("a", "b"))))
+    assert any("has no effect" in str(problem) for problem in task_problems(task_of(labels=("a", "b"))))
 
 
 def test_label_spans_are_within_the_window_or_zero(tokens):

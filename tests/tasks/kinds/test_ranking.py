@@ -99,13 +99,13 @@ def test_a_row_that_does_not_fit_says_where_and_how_to_leave_it_out(candidates, 
 @pytest.mark.parametrize(
     ("candidates", "labels", "message"),
     [
-        (["a", None], [1, 0], "candidate 2 of 2 is nothing"),
+        (["a", None], [1, 0], "candidate 2 of 2 is empty"),
         (["a", "b"], [1], "the row has 2 candidates and 1 label"),
-        (["a", "b"], [1, "yes"], "candidate 2 has the label 'yes' where 0"),
-        (["a", "b"], [1, -1], "candidate 2 has the label '-1'"),
-        (["a", "b"], [1, float("inf")], "candidate 2 has the label 'inf'"),
-        (["a", "b"], [1, None], "candidate 2 has no label"),
-        ("a", [1], "holds 'a' where other rows hold a list"),
+        (["a", "b"], [1, "yes"], "the label of candidate 2 is 'yes' where 0"),
+        (["a", "b"], [1, -1], "the label of candidate 2 is -1"),
+        (["a", "b"], [1, float("inf")], "the label of candidate 2 is inf"),
+        (["a", "b"], [1, None], "the label of candidate 2 is empty"),
+        ("a", [1], "is 'a' where a list, as in other rows"),
     ],
 )
 def test_what_is_no_row_at_all_is_refused(candidates, labels, message):
@@ -199,5 +199,5 @@ def test_orders_are_compared_from_the_same_to_the_reverse():
 
 def test_one_endless_list_is_refused():
     assert len(read(["text"] * 1000, [1] * 1000)["label"]) == 1000
-    with pytest.raises(DataError, match=r"row 17 \(line 18\): there are 1,001 candidates; at most 1,000 are read"):
+    with pytest.raises(DataError, match=r"row 17 \(line 18\): the row has 1,001 candidates; 1 to 1,000 are expected"):
         read(["text"] * 1001, [1] * 1001)
