@@ -38,6 +38,11 @@ class Encoding:
     """First and end character of each token in the last text, without surrounding white space; (-1, -1) for special
     tokens and those of the other text. Only `Encode.windows` sets them."""
 
+    def example(self, **fields: Any) -> Example:
+        """Return the tokens as an example with these ``fields``, without those that are None."""
+        given = {name: value for name, value in fields.items() if value is not None}
+        return {"input_ids": self.input_ids, "token_type_ids": self.token_type_ids, **given}
+
 
 class Encode(Protocol):
     """Text to tokens; implemented by `data/tokenizer.py`."""

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.batch_arrays import BatchArray
-from compress.errors import DataError, UsageError, pluralize
+from compress.errors import DataError, pluralize
 from compress.model_info import TaskInfo
 from compress.tasks.base import Array, Arrays, Encode, Example, Row, TaskInput
 from compress.tasks.kind import Kind
-from compress.tasks.kinds.text_kind import as_tuple, check_logits, labelled_example, same_argmax
+from compress.tasks.kinds.text_kind import check_texts, model_output, same_argmax
 from compress.tasks.parsing.columns import SKIP_HINT, invalid_value
 
 MAX_TEXTS = 1000
@@ -51,11 +51,9 @@ class CandidateKind(Kind):
 
     def from_input(self, given: TaskInput, task: TaskInfo) -> Row:
         """Return the first text as the question, the others as its list."""
-        texts = as_tuple(given)
-        if len(texts) <= self.min_texts or not all(isinstance(text, str) for text in texts):
-            expected = f"a question and {self.min_texts} or more {self.list_field}"
-            hint = "the question comes first; in a file, separate them with tabs"
-            raise UsageError(f"{task.name} reads {expected}; got {given!r}.", hint=hint)
+        expected = f"a question and {self.min_texts} or more {self.list_field}"
+        hint = "the question comes first; in a file, separate them with tabs"
+        texts = check_texts(given, task, self.min_texts + 1, MAX_TEXTS + 1, expected, hint)
         return {"text": texts[0], self.list_field: list(texts[1:])}
 
     def output_count(self, task: TaskInfo) -> int:
@@ -71,11 +69,11 @@ class CandidateKind(Kind):
         texts = row[self.list_field]
         labels: Sequence[float | None] = self.relevance(row) if "label" in row else [None] * len(texts)
         pairs = zip(texts, labels, strict=True)
-        return [labelled_example(encode(row["text"], text, task.max_length), {"label": label}) for text, label in pairs]
+        return [encode(row["text"], text, task.max_length).example(label=label) for text, label in pairs]
 
     def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[Array]:
         """Return the score of each example."""
-        return list(check_logits(outputs, width=1))
+        return list(model_output(outputs, "logits", (None, 1), "rows"))
 
     def same_decision(self, predictions: Array, others: Array) -> NDArray[np.bool_]:
         """Return where the same text has the highest score."""

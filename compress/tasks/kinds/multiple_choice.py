@@ -17,9 +17,11 @@ from compress.tasks.kinds.candidate_kind import CandidateKind, check_list, pad_l
 from compress.tasks.kinds.text_kind import label_column, softmax
 from compress.tasks.metrics.f1_mcc import total_variation
 from compress.tasks.parsing.columns import (
+    LABEL_HINT,
     SKIP_HINT,
     class_name,
     column_value,
+    invalid_value,
     is_missing,
     label_columns,
     parse_list,
@@ -129,27 +131,21 @@ def _choices(raw: Mapping[str, Any], task: Task, where: str) -> tuple[Sequence[A
     if len(task.text) > 2:
         return [column_value(raw, name, task, where) for name in task.text[1:]], None
     value = column_value(raw, task.text[1], task, where)
-    if isinstance(value, Mapping) and isinstance(value.get("text"), (list, tuple)):
-        names = value.get("label")
-        if not isinstance(names, (list, tuple)):
-            return value["text"], None
-        if len(names) != len(value["text"]):
-            count = f"{pluralize(len(value['text']), 'choice')} and {pluralize(len(names), 'label')} of them"
-            raise DataError(f"{where}: the row has {count}.", hint=SKIP_HINT)
-        return value["text"], [class_name(name) for name in names]
-    choices = parse_list(value)
-    if choices is not None:
-        return choices, None
-    raise DataError(
-        f"{where}: column '{task.text[1]}' holds {str(value)[:40]!r} where a list of choices is expected.",
-        hint='write a list (["one", "two"]), or name a column for each choice: text: [question, choice1, choice2]',
-    )
+    given = value if isinstance(value, Mapping) else {"text": value}
+    texts, names = parse_list(given.get("text")), given.get("label")
+    if texts is None:
+        hint = 'write a list (["one", "two"]), or name a column for each choice: text: [question, choice1, choice2]'
+        raise invalid_value(value, f"column '{task.text[1]}'", "a list of choices", where, hint)
+    if names is not None and len(names) != len(texts):
+        counts = f"{pluralize(len(texts), 'choice')} and {pluralize(len(names), 'label')} of them"
+        raise DataError(f"{where}: the row has {counts}.", hint=SKIP_HINT)
+    return texts, None if names is None else list(map(class_name, names))
 
 
 def _choice_index(value: Any, choices: Sequence[str], names: Sequence[str] | None, first: int, where: str) -> int:
     """Return the index of the right choice."""
     if is_missing(value):
-        raise DataError(f"{where}: the answer is empty.", hint="every row of train, select and test needs a label")
+        raise DataError(f"{where}: the answer is empty.", hint=LABEL_HINT)
     answer = class_name(value).strip()
     matches = _matching_choices(value, choices, names, first)
     if len(matches) == 1:

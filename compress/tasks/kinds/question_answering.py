@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.batch_arrays import BatchArray
-from compress.errors import DataError, ModelError, Problem
+from compress.errors import DataError, Problem
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.base import Array, Arrays, Confidence, Encode, Encoding, Example, Metric, Row, Rows, TaskInput
 from compress.tasks.decoding.answer_spans import SPAN, best_spans, merge_windows, token_span
 from compress.tasks.decoding.no_answer_threshold import best_threshold
 from compress.tasks.kind import Kind
-from compress.tasks.kinds.text_kind import check_finite, check_texts, truncate_text
+from compress.tasks.kinds.text_kind import column_texts, model_output, truncate_text
 from compress.tasks.metrics.squad_metrics import match_answers, word_f1
 from compress.tasks.parsing.columns import SKIP_HINT, text_value
 from compress.tasks.parsing.squad_answers import parse_answers
@@ -32,6 +32,7 @@ MAX_QUESTION = 64
 MAX_ANSWER_CHARS = 500
 """Characters of an answer and of each accepted one that are stored and compared: arrays are as wide as the longest, and
 a token of a word that the tokenizer does not know may be as long as the text."""
+NO_ANSWER = {"answer": None, "start": None, "end": None}
 NO_SPAN = np.float32(-1e30)
 """The score of a span where a text has no tokens at all: below every other."""
 
@@ -92,7 +93,7 @@ class QuestionAnswering(Kind):
 
     def from_input(self, given: TaskInput, task: TaskInfo) -> Row:
         """Return the question and the text by field."""
-        question, context = check_texts(given, task)
+        question, context = column_texts(given, task)
         return {"question": question, "context": context}
 
     def output_count(self, task: TaskInfo) -> int:
@@ -112,7 +113,10 @@ class QuestionAnswering(Kind):
 
     def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[Array]:
         """Return the score of no answer and the best spans of each window, by their characters."""
-        start, end = (_check_scores(outputs, name, batch) for name in ("start_logits", "end_logits"))
+        start, end = (
+            model_output(outputs, name, batch["input_ids"].shape, "windows", np.float32)
+            for name in ("start_logits", "end_logits")
+        )
         no_answer = start[:, 0] + end[:, 0]
         decoded = []
         for line, spans in enumerate(best_spans(start, end, batch["context"], task.max_answer)):
@@ -202,15 +206,12 @@ class QuestionAnswering(Kind):
 
     def to_json(self, predictions: Array, task: TaskInfo) -> list[dict[str, Any]]:
         """Return the answer with its characters in the text, all null where there is none, and its probability."""
-        return [
-            {
-                "answer": str(line["text"]) if line["answered"] else None,
-                "start": int(line["start"]) if line["answered"] else None,
-                "end": int(line["end"]) if line["answered"] else None,
-                "probability": float(line["probability"]),
-            }
-            for line in predictions
-        ]
+        rows = []
+        for line in predictions:
+            answer, start, end = str(line["text"]), int(line["start"]), int(line["end"])
+            span = {"answer": answer, "start": start, "end": end} if line["answered"] else NO_ANSWER
+            rows.append({**span, "probability": float(line["probability"])})
+        return rows
 
     def describe(self, predictions: Array, task: TaskInfo) -> list[str]:
         """Return `characters 17-29 (83 %)`, `no answer (61 %)`."""
@@ -222,35 +223,22 @@ class QuestionAnswering(Kind):
         return [_describe_span(line["start"], line["end"], line["start"] >= 0) for line in gold]
 
 
-def prediction_fields(width: int) -> list[tuple[str, Any]]:
+def prediction_fields(width: int) -> np.dtype[np.void]:
     """Return the fields of an array of predictions, for texts of up to ``width`` characters.
 
     The best span with its characters and score, whatever is decided, so that another threshold can be applied; the
     score of no answer; the logarithm of the sum of the best spans' exponentials; whether the span is the answer, and
     the probability of that decision.
     """
-    return [
-        ("text", f"U{max(1, width)}"),
-        ("start", np.int32),
-        ("end", np.int32),
-        ("score", np.float32),
-        ("null", np.float32),
-        ("total", np.float64),
-        ("answered", np.bool_),
-        ("probability", np.float64),
-    ]
+    names = ("text", "start", "end", "score", "null", "total", "answered", "probability")
+    return np.dtype(list(zip(names, (f"U{max(1, width)}", "i4", "i4", "f4", "f4", "f8", "?", "f8"), strict=True)))
 
 
 def window_example(window: Encoding) -> Example:
     """Return a window's tokens, which of them are the context's (1), and their characters (-1 elsewhere)."""
     spans = window.spans or ()
-    return {
-        "input_ids": window.input_ids,
-        "token_type_ids": window.token_type_ids,
-        "context": [int(end > start >= 0) for start, end in spans],
-        "first": [start for start, _ in spans],
-        "last": [end for _, end in spans],
-    }
+    first, last = [start for start, _ in spans], [end for _, end in spans]
+    return window.example(context=[int(end > start >= 0) for start, end in spans], first=first, last=last)
 
 
 def label_span(row: Row, window: Encoding, is_first: bool, is_last: bool) -> tuple[int, int]:
@@ -281,15 +269,6 @@ def _answer_all(predictions: Array, answer: bool) -> Array:
     decided = predictions.copy()
     decided["answered"] = answer & (predictions["start"] >= 0)
     return decided
-
-
-def _check_scores(outputs: Arrays, name: str, batch: Arrays) -> NDArray[np.float32]:
-    """Return a score for each token, or raise a ModelError: a NaN would otherwise win unnoticed."""
-    scores: NDArray[np.float32] = np.asarray(outputs[name], dtype=np.float32)
-    if scores.shape != batch["input_ids"].shape:
-        raise ModelError(f"the model's {name} are {scores.shape} for tokens {batch['input_ids'].shape}.")
-    check_finite(scores, "windows")
-    return scores
 
 
 def _accepted_json(row: Row) -> bytes:

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.batch_arrays import BatchArray
-from compress.errors import DataError, UsageError
+from compress.errors import DataError
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.base import Array, Encode, Example, Metric, Row, Rows, TaskInput
 from compress.tasks.decoding.nearest_neighbours import nearest_documents
-from compress.tasks.kinds.embedding_kind import EmbeddingKind, embeddings_to_json, text_example
-from compress.tasks.kinds.text_kind import as_tuple
+from compress.tasks.kinds.embedding_kind import EmbeddingKind, embeddings_to_json
+from compress.tasks.kinds.text_kind import check_texts
 from compress.tasks.metrics.ir_metrics import is_relevant, list_overlap, ndcg, recall_at, reciprocal_ranks
 from compress.tasks.parsing.columns import column_value, has_column, is_missing, label_columns, parse_list, text_value
 
@@ -99,23 +99,20 @@ class Retrieval(EmbeddingKind):
 
     def from_input(self, given: TaskInput, task: TaskInfo) -> Row:
         """Return one text, query or document: both are embedded in the same way."""
-        texts = as_tuple(given)
-        if len(texts) != 1 or not isinstance(texts[0], str):
-            raise UsageError(f"{task.name} embeds one text, a query or a document; got {given!r}.")
-        return {"query": texts[0]}
+        return {"query": check_texts(given, task, 1, 1, "one text, a query or a document")[0]}
 
     def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:
         """Return a document; or the query and, where the row has them, its documents with a cross-encoder's scores."""
         if "document" in row:
-            return [text_example(row["document"], task, encode, part=POSITIVE)]
+            return [encode(row["document"], None, task.max_length).example(part=POSITIVE)]
         positives, negatives = row.get("positives", ()), row.get("negatives", ())
         texts = [row["query"], *positives, *negatives]
         parts = [QUERY, *[POSITIVE] * len(positives), *[NEGATIVE] * len(negatives)]
-        examples = [text_example(text, task, encode, part=part) for text, part in zip(texts, parts, strict=True)]
-        if row.get("scores") is None:
-            return examples
-        scores = [0.0, *map(float, row["scores"])]
-        return [{**example, "scores": score} for example, score in zip(examples, scores, strict=True)]
+        scores = [None] * len(texts) if row.get("scores") is None else [0.0, *map(float, row["scores"])]
+        return [
+            encode(text, None, task.max_length).example(part=part, scores=score)
+            for text, part, score in zip(texts, parts, scores, strict=True)
+        ]
 
     def predictions(self, decoded: Sequence[Array], counts: Sequence[int], rows: Rows, task: TaskInfo) -> Array:
         """Return the embedding of each query (rows, D), which `search` takes."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from compress.errors import ModelError, UsageError
 from compress.model_info import TaskInfo
-from compress.tasks.base import Array, Arrays, Encode, Encoding, Example, Row, Rows, TaskInput
+from compress.tasks.base import Array, Arrays, Encode, Example, Row, Rows, TaskInput
 from compress.tasks.decoding.window_pooling import pool_window_logits
 from compress.tasks.kind import Kind
 
@@ -29,7 +29,7 @@ class TextKind(Kind):
 
     def from_input(self, given: TaskInput, task: TaskInfo) -> Row:
         """Return the texts by field."""
-        texts = check_texts(given, task)
+        texts = column_texts(given, task)
         return {"text": texts[0], "text_pair": texts[1] if len(texts) > 1 else None}
 
     def output_count(self, task: TaskInfo) -> int:
@@ -47,15 +47,15 @@ class TextKind(Kind):
         """
         text, pair = row["text"], row.get("text_pair")
         if not self.in_windows(task):
-            return [labelled_example(encode(text, pair, task.max_length), row)]
+            return [encode(text, pair, task.max_length).example(label=row.get("label"))]
         if pair is not None:
             text = truncate_text(text, task.max_length // 2, encode)
         windows = encode.windows(text, pair, task.max_length, task.overlap, task.max_windows)
-        return [labelled_example(window, row) for window in windows]
+        return [window.example(label=row.get("label")) for window in windows]
 
     def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[Array]:
         """Return the logits of each example."""
-        return list(check_logits(outputs, width=self.output_count(task)))
+        return list(model_output(outputs, "logits", (None, self.output_count(task)), "rows"))
 
     def logits(self, decoded: Sequence[Array], counts: Sequence[int], task: TaskInfo) -> NDArray[np.float64]:
         """Return the logits of each row (rows, labels)."""
@@ -67,21 +67,21 @@ def as_tuple(given: TaskInput) -> tuple[str, ...]:
     return tuple(given) if isinstance(given, (tuple, list)) else (given,)
 
 
-def check_texts(given: TaskInput, task: TaskInfo) -> tuple[str, ...]:
-    """Return the texts of an input, or raise a UsageError unless there are as many as the task has columns."""
+def check_texts(
+    given: TaskInput, task: TaskInfo, least: int, most: int, expected: str, hint: str | None = None
+) -> tuple[str, ...]:
+    """Return the texts of an input, or raise a UsageError unless there are ``least`` to ``most`` of them."""
     texts = as_tuple(given)
-    if len(texts) != len(task.text) or not all(isinstance(text, str) for text in texts):
-        expected = "one text" if len(task.text) == 1 else f"{len(task.text)} texts ({', '.join(task.text)})"
-        raise UsageError(f"{task.name} reads {expected}; got {given!r}.")
+    if not least <= len(texts) <= most or not all(isinstance(text, str) for text in texts):
+        raise UsageError(f"{task.name} reads {expected}; got {given!r}.", hint=hint)
     return texts
 
 
-def labelled_example(encoding: Encoding, row: Row) -> Example:
-    """Return an example with the row's label where it has one (a row to predict has none)."""
-    example: Example = {"input_ids": encoding.input_ids, "token_type_ids": encoding.token_type_ids}
-    if row.get("label") is not None:
-        example["label"] = row["label"]
-    return example
+def column_texts(given: TaskInput, task: TaskInfo) -> tuple[str, ...]:
+    """Return the texts of an input, one for each column of the task."""
+    count = len(task.text)
+    expected = "one text" if count == 1 else f"{count} texts ({', '.join(task.text)})"
+    return check_texts(given, task, count, count, expected)
 
 
 def truncate_text(text: str, max_tokens: int, encode: Encode) -> str:
@@ -90,18 +90,22 @@ def truncate_text(text: str, max_tokens: int, encode: Encode) -> str:
     return text[: max(end for _, end in window.spans or ())] if window.truncated else text
 
 
-def check_logits(outputs: Arrays, width: int | None = None) -> NDArray[np.float64]:
-    """Return the model's logits in double precision, or raise a ModelError for a wrong width or non-finite values.
+def model_output(
+    outputs: Arrays, name: str, shape: tuple[int | None, ...], unit: str | None, dtype: type[np.generic] = np.float64
+) -> Array:
+    """Return an output of the model, or raise a ModelError for another shape (None: any size) or non-finite values.
 
     A NaN would otherwise win every argmax unnoticed.
     """
-    logits: Array = np.asarray(outputs["logits"], dtype=np.float64)
-    if logits.ndim != 2:
-        raise ModelError(f"the model has outputs of shape {logits.shape} where this task expects outputs per row.")
-    if width is not None and logits.shape[-1] != width:
-        raise ModelError(f"the model has {logits.shape[-1]} outputs per row where this task expects {width}.")
-    check_finite(logits, "rows")
-    return logits
+    if name not in outputs:
+        raise ModelError(f"the model returns {', '.join(outputs)} where this task expects {name}.")
+    values = np.asarray(outputs[name], dtype=dtype)
+    if len(shape) != values.ndim or any(size not in (None, own) for size, own in zip(shape, values.shape, strict=True)):
+        sizes = ", ".join("any" if size is None else str(size) for size in shape)
+        raise ModelError(f"the model's {name} have the shape {values.shape} where this task expects ({sizes}).")
+    if unit is not None:
+        check_finite(values, unit)
+    return values
 
 
 def check_finite(values: Array, unit: str) -> None:

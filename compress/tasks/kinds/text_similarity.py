@@ -17,9 +17,9 @@ from compress.errors import DataError, Problem, UsageError
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.base import Array, Encode, Example, Metric, Row, Rows, TaskInput
-from compress.tasks.kinds.embedding_kind import EmbeddingKind, embeddings_to_json, text_example
+from compress.tasks.kinds.embedding_kind import EmbeddingKind, embeddings_to_json
 from compress.tasks.kinds.regression import correlation_scores
-from compress.tasks.kinds.text_kind import as_tuple, label_column
+from compress.tasks.kinds.text_kind import check_texts, label_column
 from compress.tasks.metrics.weighted_metrics import Scores, Weights
 from compress.tasks.parsing.columns import LABEL_HINT, column_value, label_columns, parse_number, text_fields
 
@@ -62,10 +62,8 @@ class Similarity(EmbeddingKind):
 
     def from_input(self, given: TaskInput, task: TaskInfo) -> Row:
         """Return two texts to compare, or one to embed."""
-        texts = as_tuple(given)
-        if not 1 <= len(texts) <= 2 or not all(isinstance(text, str) for text in texts):
-            expected = f"two texts ({', '.join(task.text)}) to compare, or one to embed"
-            raise UsageError(f"{task.name} reads {expected}; got {given!r}.")
+        expected = f"two texts ({', '.join(task.text)}) to compare, or one to embed"
+        texts = check_texts(given, task, 1, 2, expected)
         if not all(text.strip() for text in texts):
             raise UsageError(f"nothing is similar to an empty text; got {given!r}.")
         return {"text": texts[0], "text_pair": texts[1] if len(texts) > 1 else None}
@@ -76,9 +74,9 @@ class Similarity(EmbeddingKind):
 
     def examples(self, row: Row, task: TaskInfo, encode: Encode) -> list[Example]:
         """Return one example per text; both have the label, scaled to 0 to 1."""
-        numbers = {} if row.get("label") is None else {"label": scale_label(row["label"], task)}
+        label = None if row.get("label") is None else scale_label(row["label"], task)
         texts = [text for text in (row["text"], row.get("text_pair")) if text is not None]
-        return [text_example(text, task, encode, **numbers) for text in texts]
+        return [encode(text, None, task.max_length).example(label=label) for text in texts]
 
     def predictions(self, decoded: Sequence[Array], counts: Sequence[int], rows: Rows, task: TaskInfo) -> Array:
         """Return the cosine of each pair; where all rows are single texts, their embeddings."""

@@ -7,7 +7,6 @@ the prediction of the one in which it is farther from the edge.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -15,27 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.batch_arrays import IGNORED_LABEL, BatchArray
-from compress.errors import DataError, ModelError, Problem, UsageError, nearest
+from compress.errors import DataError, Problem, UsageError, nearest
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.base import Array, Arrays, Confidence, Encode, Example, Metric, Row, Rows, TaskInput
 from compress.tasks.kind import Kind
-from compress.tasks.kinds.text_kind import as_tuple
+from compress.tasks.kinds.text_kind import as_tuple, check_finite, model_output
 from compress.tasks.metrics.f1_mcc import ClassCounts, macro_f1, micro_f1
 from compress.tasks.metrics.weighted_metrics import Scores, Weights, safe_divide, weighted_means
-from compress.tasks.parsing.bio_tags import (
-    BEGIN,
-    OUTSIDE,
-    PAD_TAG,
-    Tags,
-    entities,
-    entity_counts,
-    from_iob1,
-    is_tag,
-    tag_names,
-    type_names,
-)
+from compress.tasks.parsing import bio_tags
+from compress.tasks.parsing.bio_tags import OUTSIDE, PAD_TAG, Tags, is_tag
 from compress.tasks.parsing.columns import SKIP_HINT, column_value, label_columns
+from compress.tasks.parsing.labels import label_indices
 from compress.tasks.parsing.tagged_sentences import cell_tags, is_word, parse_tagged_words, parse_words
 
 WORD = np.dtype([("word", np.int32), ("tag", np.int16), ("probability", np.float32), ("margin", np.int16)])
@@ -82,12 +72,12 @@ class TokenClassification(Kind):
         if not tags and seen <= {OUTSIDE}:
             raise DataError("no word of train is tagged as anything but O: there is nothing to learn.")
         # Invalid tags are reported with their row and line when the rows are read.
-        if tags and task.scheme == "bio" and not any(tag.startswith(BEGIN) for tag in tags):
+        if tags and task.scheme == "bio" and not any(tag.startswith(bio_tags.BEGIN) for tag in tags):
             raise DataError(
                 "no tag of train begins with B-, so adjacent entities cannot be separated.",
                 hint="task.scheme: iob1 reads files that write B- only between two entities of one type",
             )
-        return tag_names(sorted({tag[2:] for tag in tags}))
+        return bio_tags.tag_names(sorted({tag[2:] for tag in tags}))
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
         """Return the words, and each one's tag as its index in ``labels``.
@@ -97,12 +87,12 @@ class TokenClassification(Kind):
         answer = column_value(raw, label_columns(task)[0], task, where)
         words, tags = parse_tagged_words(column_value(raw, task.text[0], task, where), answer, task, where)
         _check_length(words, task, where)
-        known = _indices(labels)
+        known = label_indices(labels)
         unknown = next((tag for tag in tags if tag not in known), None)
         if unknown is not None:
             source = "train" if task.labels is None else "the recipe's labels"
             raise DataError(f"{where}: the tag '{unknown}' is not among those of {source}{nearest(unknown, labels)}.")
-        tags = from_iob1(tags) if task.scheme == "iob1" else tags
+        tags = bio_tags.from_iob1(tags) if task.scheme == "iob1" else tags
         return {"words": words, "label": [known[tag] for tag in tags]}
 
     def parse_input(self, raw: Mapping[str, Any], task: Task, where: str) -> tuple[str, ...]:
@@ -125,7 +115,7 @@ class TokenClassification(Kind):
 
     def class_names(self, labels: tuple[str, ...]) -> tuple[str, ...]:
         """Return the entity types."""
-        return type_names(labels)
+        return bio_tags.type_names(labels)
 
     def to_input(self, row: Row) -> TaskInput:
         """Return the words, separated by spaces."""
@@ -144,16 +134,17 @@ class TokenClassification(Kind):
         spans = [np.asarray(window.spans, np.int64).reshape(-1, 2) for window in windows]
         examples: list[Example] = []
         for window, word in zip(windows, first_tokens(spans, row["words"]), strict=True):
-            example = {"input_ids": window.input_ids, "token_type_ids": window.token_type_ids, "word": word}
-            if row.get("label") is not None:
-                example["label"] = [IGNORED_LABEL if index < 0 else row["label"][index] for index in word]
-            examples.append(example)
+            tags = row.get("label")
+            label = None if tags is None else [IGNORED_LABEL if index < 0 else tags[index] for index in word]
+            examples.append(window.example(word=word, label=label))
         return examples
 
     def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[Array]:
         """Return the most probable tag of each word's first token, with its probability."""
         line, position = np.nonzero(batch["word"] >= 0)
-        logits = _check_token_logits(outputs["logits"], line, position, self.output_count(task))
+        every = model_output(outputs, "logits", (None, None, self.output_count(task)), None)
+        check_finite(np.where(batch["word"][..., None] >= 0, every, 0.0), "rows")
+        logits = every[line, position]
         words = np.zeros(len(line), WORD)
         words["word"] = batch["word"][line, position]
         words["tag"] = logits.argmax(axis=-1)
@@ -204,7 +195,7 @@ class TokenClassification(Kind):
 
     def weighted_class_counts(self, predictions: Array, gold: Array, task: TaskInfo, weights: Weights) -> ClassCounts:
         """Return the entities of each type."""
-        counts = entity_counts(predictions["tag"], gold, len(task.labels) // 2)
+        counts = bio_tags.entity_counts(predictions["tag"], gold, len(task.labels) // 2)
         return ClassCounts(*(weights @ each for each in counts))
 
     def correct(self, predictions: Array, gold: Array) -> NDArray[np.bool_]:
@@ -229,22 +220,15 @@ class TokenClassification(Kind):
 
     def to_json(self, predictions: Array, task: TaskInfo) -> list[dict[str, Any]]:
         """Return each word's tag; and the entities by word, counted from 0, with their least word probability."""
-        lines = zip(predictions, _row_entities(predictions["tag"], task), strict=True)
-        return [
-            {
-                "tags": [task.labels[tag] for tag in line["tag"] if tag >= 0],
-                "entities": [
-                    {
-                        "type": kind,
-                        "start": start,
-                        "end": end,
-                        "probability": float(line["probability"][start:end].min()),
-                    }
-                    for kind, start, end in spans
-                ],
-            }
-            for line, spans in lines
-        ]
+        rows = []
+        for line, spans in zip(predictions, _row_entities(predictions["tag"], task), strict=True):
+            least = [float(line["probability"][start:end].min()) for _, start, end in spans]
+            entities = [
+                {"type": kind, "start": start, "end": end, "probability": probability}
+                for (kind, start, end), probability in zip(spans, least, strict=True)
+            ]
+            rows.append({"tags": [task.labels[tag] for tag in line["tag"] if tag >= 0], "entities": entities})
+        return rows
 
     def describe(self, predictions: Array, task: TaskInfo) -> list[str]:
         """Return `artist 2-3, album 5`: the words of each entity, counted from 1."""
@@ -290,35 +274,14 @@ def _word_index(spans: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArr
     return np.where((spans[:, 1] > spans[:, 0]) & (starts[word] <= last), word, PAD_TAG)
 
 
-def _check_token_logits(
-    logits: Array, line: NDArray[np.intp], position: NDArray[np.intp], width: int
-) -> NDArray[np.float64]:
-    """Return the logits of the words' first tokens; those of other tokens are not used."""
-    if logits.ndim != 3:
-        raise ModelError(f"the model has outputs of shape {logits.shape} where this task expects outputs per token.")
-    if logits.shape[-1] != width:
-        raise ModelError(f"the model has {logits.shape[-1]} outputs per token where this task expects {width}.")
-    chosen = logits[line, position].astype(np.float64)
-    broken = ~np.isfinite(chosen).all(axis=-1)
-    if broken.any():
-        count = len(np.unique(line[broken]))
-        raise ModelError(f"the model's output is NaN or infinite for {count} of {len(logits)} rows.")
-    return chosen
-
-
-@lru_cache(maxsize=8)
-def _indices(labels: tuple[str, ...]) -> dict[str, int]:
-    return {label: index for index, label in enumerate(labels)}
-
-
 def _most_words(rows: Rows) -> int:
     return max((len(row["words"]) for row in rows), default=1)
 
 
 def _row_entities(tags: Tags, task: TaskInfo) -> list[list[tuple[str, int, int]]]:
     """Return the entities of each row: type, first word and end."""
-    types, rows = type_names(task.labels), [list[tuple[str, int, int]]() for _ in tags]
-    for row, start, end, kind in zip(*(field.tolist() for field in entities(tags)), strict=True):
+    types, rows = bio_tags.type_names(task.labels), [list[tuple[str, int, int]]() for _ in tags]
+    for row, start, end, kind in zip(*(field.tolist() for field in bio_tags.entities(tags)), strict=True):
         rows[row].append((types[kind], start, end))
     return rows
 

@@ -319,7 +319,7 @@ def test_outputs_that_are_no_numbers(tokens, broken):
     scores[0, 1] = broken
     with pytest.raises(ModelError, match="NaN or infinite for 1 of 1"):
         KIND.decode({"start_logits": scores, "end_logits": scores}, batch, info())
-    with pytest.raises(ModelError, match="start_logits are"):
+    with pytest.raises(ModelError, match="start_logits have the shape"):
         KIND.decode({"start_logits": scores[:, 1:], "end_logits": scores}, batch, info())
 
 

@@ -91,7 +91,7 @@ def test_queries_and_documents_are_one_example_each():
     assert len(KIND.examples({"query": "q", "relevant": [4]}, INFO, encode)) == 1
     assert len(KIND.examples({"document": "d"}, INFO, encode)) == 1
     assert len(KIND.examples(KIND.from_input("text", INFO), INFO, encode)) == 1
-    with pytest.raises(UsageError, match="embeds one text"):
+    with pytest.raises(UsageError, match="reads one text, a query or a document"):
         KIND.from_input(("a", "b"), INFO)
 
 
