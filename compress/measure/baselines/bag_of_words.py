@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.environment import require
-from compress.errors import UsageError
 from compress.model_info import TaskInfo
 from compress.tasks import kind_of
 from compress.tasks.base import Row
@@ -46,18 +45,14 @@ def bag_of_words(
 
     The second text of a pair has features of its own, as have the words that both texts share and their proportion.
     """
-    fit = FITS.get(kind_of(task).problem)
-    if fit is None:
-        raise UsageError(f"there is no bag of words for the kind '{task.kind}'.")
     require("sklearn", "train")
     from sklearn.feature_extraction.text import TfidfTransformer
 
-    chosen = sample_rows(len(train_rows), seed)
-    rows = [train_rows[int(index)] for index in chosen]
+    rows = sample_rows(train_rows, seed, MAX_ROWS)
     weigh = TfidfTransformer(sublinear_tf=True)
     features = _with_overlap(weigh.fit_transform(_hashed(rows)), rows)
     labels = np.asarray([row["label"] for row in rows])
-    predict = fit(features, labels, len(task.labels), seed)
+    predict = FITS[kind_of(task).problem](features, labels, len(task.labels), seed)
     parts = [predict(_with_overlap(weigh.transform(_hashed(part)), part)) for part in _parts(test_rows)]
     return np.concatenate(parts)
 
@@ -82,11 +77,12 @@ def _grams(words: list[str]) -> list[str]:
     return [*words, *(f"{one} {other}" for one, other in pairwise(words))]
 
 
-def sample_rows(rows: int, seed: int) -> NDArray[np.intp]:
-    """Return all row numbers, or `MAX_ROWS` of them by seed."""
-    if rows <= MAX_ROWS:
-        return np.arange(rows)
-    return np.sort(np.random.default_rng(seed).choice(rows, MAX_ROWS, replace=False))
+def sample_rows(rows: Sequence[Row], seed: int, most: int) -> list[Row]:
+    """Return all rows, or ``most`` of them by seed, in their order."""
+    if len(rows) <= most:
+        return list(rows)
+    chosen = np.sort(np.random.default_rng(seed).choice(len(rows), most, replace=False))
+    return [rows[int(index)] for index in chosen]
 
 
 def _parts(rows: Sequence[Row]) -> Iterator[list[Row]]:

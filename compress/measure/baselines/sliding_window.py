@@ -12,11 +12,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from compress.measure.baselines.bag_of_words import sample_rows
 from compress.model_info import TaskInfo
 from compress.tasks import kind_of
 from compress.tasks.base import Row
@@ -52,7 +54,7 @@ def sliding_window(
     train_rows: Sequence[Row], test_rows: Sequence[Row], task: TaskInfo, seed: int = 0, documents: Sequence[Row] = ()
 ) -> NDArray[Any]:
     """Return predictions on ``test_rows``."""
-    kind, chosen = kind_of(task), _sample(train_rows, seed)
+    kind, chosen = kind_of(task), sample_rows(train_rows, seed, TUNED_ON)
     weights = word_weights(row["context"] for row in chosen)
     tried = _answers(chosen, weights)
     tuned = kind.tune_threshold(tried, kind.gold(chosen), task)
@@ -61,11 +63,11 @@ def sliding_window(
 
 def word_weights(contexts: Iterator[str]) -> Mapping[str, float]:
     """Return the weight of each word, its logarithmic inverse document frequency; `""` for words of no context."""
-    found, total = Counter[str](), 0
+    counts = Counter[str]()
     for context in contexts:
-        total += 1
-        found.update({word.lower() for word in WORD.findall(context)})
-    return {"": math.log(1 + total), **{word: math.log((1 + total) / count) for word, count in found.items()}}
+        counts.update({"", *(word.lower() for word in WORD.findall(context))})
+    total = 1 + counts.pop("", 0)
+    return {"": math.log(total), **{word: math.log(total / count) for word, count in counts.items()}}
 
 
 def best_passage(question: str, context: str, weights: Mapping[str, float]) -> Passage:
@@ -74,10 +76,8 @@ def best_passage(question: str, context: str, weights: Mapping[str, float]) -> P
     sentences = list(_sentences(context))
     if not sentences:
         return Passage(-1, -1, 0.0)
-    shares = [
-        sum(question_words[word] for word in {each.text.lower() for each in words} & question_words.keys())
-        for words in sentences
-    ]
+    texts = [{word.text.lower() for word in words} for words in sentences]
+    shares = [sum(weight for word, weight in question_words.items() if word in text) for text in texts]
     best = max(range(len(sentences)), key=shares.__getitem__)
     words = max(
         _candidates(sentences[best], question_words), key=lambda span: _closeness(span, sentences[best], question_words)
@@ -87,13 +87,10 @@ def best_passage(question: str, context: str, weights: Mapping[str, float]) -> P
 
 
 def _sentences(context: str) -> Iterator[list[Word]]:
-    ends = [*(match.end() for match in SENTENCE_END.finditer(context)), len(context)]
-    start = 0
-    for end in ends:
-        words = [Word(found.group(), found.start(), found.end()) for found in WORD.finditer(context, start, end)]
-        if words:
+    ends = [0, *(match.end() for match in SENTENCE_END.finditer(context)), len(context)]
+    for start, end in pairwise(ends):
+        if words := [Word(word.group(), word.start(), word.end()) for word in WORD.finditer(context, start, end)]:
             yield words
-        start = end
 
 
 def _candidates(words: Sequence[Word], question_words: Mapping[str, float]) -> list[tuple[int, int]]:
@@ -106,29 +103,27 @@ def _candidates(words: Sequence[Word], question_words: Mapping[str, float]) -> l
         return looks and text.lower() not in question_words and (position > 0 or text[0].isdigit() or len(text) > 3)
 
     marks = [fits(position) for position in range(len(words))]
-    runs = list(_runs(marks))
     others = [(position, position) for position, word in enumerate(words) if word.text.lower() not in question_words]
-    return runs or others or [(0, min(len(words), LONGEST) - 1)]
+    return _runs(marks) or others or [(0, min(len(words), LONGEST) - 1)]
 
 
-def _runs(marks: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """Yield runs of marked positions, of at most `LONGEST`."""
-    start = None
-    for position, marked in enumerate([*marks, False]):
-        if start is not None and (not marked or position - start == LONGEST):
-            yield start, position - 1
-            start = None
-        if marked and start is None:
-            start = position
+def _runs(marks: Sequence[bool]) -> list[tuple[int, int]]:
+    """Return first and last position of runs of marked positions, of at most `LONGEST`."""
+    runs: list[tuple[int, int]] = []
+    for position in np.flatnonzero(marks).tolist():
+        start = runs[-1][0] if runs and runs[-1][1] == position - 1 else position
+        if start < position and position - start < LONGEST:
+            runs[-1] = (start, position)
+        else:
+            runs.append((position, position))
+    return runs
 
 
 def _closeness(span: tuple[int, int], words: Sequence[Word], question_words: Mapping[str, float]) -> float:
     """Return the weight of the question's words in the sentence, divided by their distance from the candidate."""
     near = 0.0
     for position, word in enumerate(words):
-        weight = question_words.get(word.text.lower())
-        if weight is not None:
-            near += weight / max(1, span[0] - position, position - span[1])
+        near += question_words.get(word.text.lower(), 0.0) / max(1, span[0] - position, position - span[1])
     return near
 
 
@@ -141,11 +136,3 @@ def _answers(rows: Sequence[Row], weights: Mapping[str, float]) -> NDArray[Any]:
         for context, at in found
     ]
     return np.array(lines, dtype=prediction_fields(width))
-
-
-def _sample(rows: Sequence[Row], seed: int) -> list[Row]:
-    """Return all rows, or `TUNED_ON` of them by seed, in their order."""
-    if len(rows) <= TUNED_ON:
-        return list(rows)
-    chosen = np.sort(np.random.default_rng(seed).choice(len(rows), TUNED_ON, replace=False))
-    return [rows[int(index)] for index in chosen]

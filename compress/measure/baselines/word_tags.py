@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.measure.baselines.bag_of_words import sample_rows
+from compress.measure.baselines.bag_of_words import MAX_ROWS, sample_rows
 from compress.model_info import TaskInfo
 from compress.tasks.base import Row
 from compress.tasks.kinds.token_classification import WORD, TokenClassification
@@ -22,24 +22,18 @@ def word_tags(
 ) -> NDArray[Any]:
     """Return predictions on ``test_rows``; a tag's probability is its share among the word's, 0 for unknown words."""
     known = _most_frequent(train_rows, seed)
-    decided = [_look_up(row["words"], known) for row in test_rows]
+    decided = [
+        np.array([(index, *known[word], NO_MARGIN) for index, word in enumerate(row["words"]) if word in known], WORD)
+        for row in test_rows
+    ]
     return TokenClassification().predictions(decided, [1] * len(decided), test_rows, task)
 
 
 def _most_frequent(rows: Sequence[Row], seed: int) -> dict[str, tuple[int, float]]:
     """Return each word's most frequent tag and its share; of equally frequent ones the first label."""
     tags: dict[str, Counter[int]] = defaultdict(Counter)
-    for index in sample_rows(len(rows), seed):
-        row = rows[int(index)]
+    for row in sample_rows(rows, seed, MAX_ROWS):
         for word, tag in zip(row["words"], row["label"], strict=True):
             tags[word][tag] += 1
-    frequent = {}
-    for word, counts in tags.items():
-        tag, often = max(counts.items(), key=lambda item: (item[1], -item[0]))
-        frequent[word] = (tag, often / counts.total())
-    return frequent
-
-
-def _look_up(words: Sequence[str], known: dict[str, tuple[int, float]]) -> NDArray[Any]:
-    """Return the known words in the form of a model's decisions."""
-    return np.array([(index, *known[word], NO_MARGIN) for index, word in enumerate(words) if word in known], WORD)
+    frequent = {word: max(counts, key=lambda tag: (counts[tag], -tag)) for word, counts in tags.items()}
+    return {word: (tag, tags[word][tag] / tags[word].total()) for word, tag in frequent.items()}

@@ -64,18 +64,10 @@ class BootstrapScorer:
 
     def resample_counts(self, rows: int) -> Iterator[NDArray[np.float64]]:
         """Yield how often each of ``rows`` was drawn, several resamples at a time: (resamples, rows)."""
-        if rows in self._counts:
-            yield from (counts.astype(np.float64) for counts in self._counts[rows])
-            return
-        cached: list[NDArray[np.uint8]] = []
-        free = CACHED_BYTES - sum(counts.nbytes for blocks in self._counts.values() for counts in blocks)
-        fits = rows * self._resampling <= free
-        for counts in draw_counts(rows, self._resampling, self._seed):
-            if fits:
-                cached.append(counts)
-            yield counts.astype(np.float64)
-        if fits:
-            self._counts[rows] = cached
+        if rows not in self._counts and (rows + sum(self._counts)) * self._resampling <= CACHED_BYTES:
+            self._counts[rows] = list(draw_counts(rows, self._resampling, self._seed))
+        blocks = self._counts.get(rows) or draw_counts(rows, self._resampling, self._seed)
+        yield from (counts.astype(np.float64) for counts in blocks)
 
     def _score(self, answers: Predictions, gold: NDArray[Any]) -> dict[str, Interval]:
         values = self.kind.score(answers, gold, self.task)
@@ -106,11 +98,10 @@ def check_predictions(answers: Predictions, gold: NDArray[Any]) -> None:
 
 
 def _metric(kind: Kind, name: str) -> Metric:
-    for known in kind.metrics:
-        if known.name == name:
-            return known
-    names = [known.name for known in kind.metrics]
-    raise UsageError(f"{kind.name} has no metric called '{name}'{nearest(name, names)}")
+    metrics = {metric.name: metric for metric in kind.metrics}
+    if name not in metrics:
+        raise UsageError(f"{kind.name} has no metric called '{name}'{nearest(name, metrics)}")
+    return metrics[name]
 
 
 def _digest(*arrays: NDArray[Any]) -> bytes:

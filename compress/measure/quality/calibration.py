@@ -28,14 +28,11 @@ def calibrate(scorer: BootstrapScorer, answers: Predictions, gold: NDArray[Any])
         return None
     bins_of = assign_bins(confidences.stated)
     counts = np.bincount(bins_of)
-    confidence, correct = (
-        np.bincount(bins_of, weights=values) / counts
-        for values in (confidences.stated, confidences.right.astype(np.float64))
-    )
-    error = expected_error(confidences, bins_of)
-    resampled = _resampled(scorer, confidences, bins_of, len(gold))
+    confidence = np.bincount(bins_of, weights=confidences.stated) / counts
+    correct = np.bincount(bins_of, weights=confidences.right) / counts
+    error = _error(bins_of, confidences.right - confidences.stated)
     calibration = Calibration(
-        error=to_score(basic_interval(error, resampled)),
+        error=to_score(basic_interval(error, _resampled(scorer, confidences, bins_of, len(gold)))),
         by_chance=_by_chance(confidences, bins_of),
         bins=tuple(
             Bin(confidence=float(stated), correct=float(right), rows=int(rows))
@@ -45,27 +42,22 @@ def calibrate(scorer: BootstrapScorer, answers: Predictions, gold: NDArray[Any])
     return calibration.model_copy(update={"over_confident": calibration.lean == "overconfident"})
 
 
-def assign_bins(stated: NDArray[np.float64], bins: int = BINS) -> NDArray[np.intp]:
+def assign_bins(stated: NDArray[np.float64]) -> NDArray[np.intp]:
     """Return the bin of each decision, from 0: about equally many in each, equal confidences together, none empty."""
-    edges = np.unique(np.quantile(stated, np.arange(1, bins) / bins))
-    bins_of = np.searchsorted(edges, stated, side="left")
-    packed: NDArray[np.intp] = np.unique(bins_of, return_inverse=True)[1]
+    edges = np.unique(np.quantile(stated, np.arange(1, BINS) / BINS))
+    packed: NDArray[np.intp] = np.unique(np.searchsorted(edges, stated, side="left"), return_inverse=True)[1]
     return packed
 
 
-def expected_error(confidences: Confidence, bins_of: NDArray[np.intp]) -> float:
-    """Return the mean distance between confidence and correctness over the bins, weighted by their decisions."""
-    return _error(bins_of, confidences.right - confidences.stated)
-
-
 def _error(bins_of: NDArray[np.intp], surplus: NDArray[np.float64]) -> float:
+    """Return the mean distance between confidence and correctness over the bins, weighted by their decisions."""
     return float(np.abs(np.bincount(bins_of, weights=surplus)).sum() / len(surplus))
 
 
 def _resampled(
     scorer: BootstrapScorer, confidences: Confidence, bins_of: NDArray[np.intp], rows: int
 ) -> NDArray[np.float64]:
-    """Return the error in every resample of rows: all decisions of a row are scorer together."""
+    """Return the error in every resample of rows: all decisions of a row are drawn together."""
     bins = int(bins_of.max()) + 1
     flat = np.bincount(
         confidences.row * bins + bins_of, weights=confidences.right - confidences.stated, minlength=rows * bins

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from compress.errors import UsageError, nearest
+from compress.errors import UsageError
 from compress.tasks.base import Row
 from compress.tasks.kind import Kind
 from compress.tasks.parsing.lazy_rows import LazyRows
@@ -72,8 +72,6 @@ class PerturbedRows(LazyRows):
     """The rows with the texts of ``kind.perturbable`` changed, lazily and with a seed of its own for each."""
 
     def __init__(self, rows: Sequence[Row], kind: Kind, name: str, seed: int) -> None:
-        if name not in PERTURBATIONS:
-            raise UsageError(f"no perturbation is called '{name}'{nearest(name, PERTURBATIONS)}.")
         if not kind.perturbable:
             raise UsageError(f"{kind.name} has no text that could change without changing its answer.")
         self._rows, self._fields, self._seed = rows, kind.perturbable, f"{seed} {name}"
@@ -106,9 +104,8 @@ def _mistyped(word: str, random: Random) -> str:
         return word[:index] + word[index + 1] + word[index] + word[index + 2 :]
     if kind == "drop":
         return word[:index] + word[index + 1 :]
-    if kind == "miss":
-        return word[:index] + _neighbour(word[index], random) + word[index + 1 :]
-    return word[: index + 1] + word[index] + word[index + 1 :]
+    added = _neighbour(word[index], random) if kind == "miss" else word[index] * 2
+    return word[:index] + added + word[index + 1 :]
 
 
 def _neighbour(letter: str, random: Random) -> str:

@@ -43,7 +43,7 @@ def score_model(
     """
     scorer = scorer or BootstrapScorer(kind, task, resampling, seed)
     scores, teacher, parent = scorer.intervals(answers, gold), teacher_answers, unquantized_answers
-
+    same = None if teacher is None else kind.same_decision(answers, teacher)
     quality = Quality(
         role=role,
         rows=len(gold),
@@ -54,19 +54,26 @@ def score_model(
         per_class=class_scores(kind, task, answers, gold),
         versus_teacher=None if teacher is None else scorer.difference(answers, teacher, gold),
         versus_unquantized=None if parent is None else scorer.difference(answers, parent, gold),
-        agreement_with_teacher=None if teacher is None else agreement(kind, answers, teacher),
+        agreement_with_teacher=None if same is None else float(same.mean()),
         truncated=truncated,
         batch=batch,
     )
     if role != "test":
         return quality
-    columns = {} if slices is None else {name: by_column(name, values) for name, values in slices.items()}
+    columns = {name: by_column(name, values) for name, values in (slices or {}).items()}
     return quality.model_copy(
         update={
             "calibration": calibrate(scorer, answers, gold),
             "by_length": () if lengths is None else score_groups(scorer, by_length(lengths), answers, gold, teacher),
             "slices": {name: score_groups(scorer, groups, answers, gold, teacher) for name, groups in columns.items()},
-            "robustness": robustness(scorer, answers, gold, perturbed or {}),
+            "robustness": tuple(
+                Perturbed(
+                    name=name,
+                    primary=to_score(scorer.primary(given, gold)),
+                    change=scorer.difference(given, answers, gold),
+                )
+                for name, given in (perturbed or {}).items()
+            ),
             "disagreements": () if teacher is None else largest_disagreements(kind, task, answers, teacher, gold),
         }
     )
@@ -89,23 +96,3 @@ def class_scores(kind: Kind, task: TaskInfo, answers: Predictions, gold: NDArray
         for label, hits, predicted, true in lines
         if true
     }
-
-
-def agreement(kind: Kind, answers: Predictions, others: Predictions) -> float | None:
-    """Return the share of rows on which two models decide the same; None for kinds without decisions."""
-    same = kind.same_decision(answers, others)
-    return None if same is None else float(same.mean())
-
-
-def robustness(
-    scorer: BootstrapScorer, answers: Predictions, gold: NDArray[Any], perturbed: Mapping[str, Predictions]
-) -> tuple[Perturbed, ...]:
-    """Return the scores of the same model on the same rows with perturbed texts."""
-    return tuple(
-        Perturbed(
-            name=name,
-            primary=to_score(scorer.primary(given, gold)),
-            change=scorer.difference(given, answers, gold),
-        )
-        for name, given in perturbed.items()
-    )

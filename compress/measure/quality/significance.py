@@ -7,7 +7,7 @@ although their own intervals overlap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import comb, erfc, sqrt
 
@@ -19,9 +19,6 @@ BLOCK = 1 << 20
 """Row numbers of a block of ``draw_counts``: large enough for numpy to be fast, small enough for flat memory."""
 EXACT_UP_TO = 1000
 """Rows of disagreement up to which McNemar's test sums the binomial instead of taking the chi-square."""
-
-Statistic = Callable[[NDArray[np.intp]], float]
-"""Returns the value of a score on the rows with these indices."""
 
 
 @dataclass(frozen=True)
@@ -56,29 +53,22 @@ def draw_counts(rows: int, count: int, seed: int) -> Iterator[NDArray[np.uint8]]
         yield np.stack(pending)
 
 
-def percentile_interval(value: float, resampled: NDArray[np.float64], level: float = LEVEL) -> Interval:
-    """Return the interval that contains ``level`` of the resampled values."""
-    outside = (1.0 - level) / 2.0
+def percentile_interval(value: float, resampled: NDArray[np.float64]) -> Interval:
+    """Return the interval that contains `LEVEL` of the resampled values."""
+    outside = (1.0 - LEVEL) / 2.0
     low, high = np.quantile(resampled, [outside, 1.0 - outside])
     return Interval(value, float(low), float(high), resampled)
 
 
-def basic_interval(value: float, resampled: NDArray[np.float64], level: float = LEVEL) -> Interval:
+def basic_interval(value: float, resampled: NDArray[np.float64]) -> Interval:
     """Return the basic bootstrap interval, for a value that resampling biases upwards, such as a mean of distances.
 
     The resampled values exceed the value by about as much as the value exceeds the truth, so their distances from it
     are reflected (Davison and Hinkley, 1997). Clipped at zero, and it always contains the value itself.
     """
-    above = percentile_interval(value, resampled, level)
+    above = percentile_interval(value, resampled)
     low, high = 2.0 * value - above.high, 2.0 * value - above.low
     return Interval(value, max(0.0, min(low, value)), max(high, value), resampled)
-
-
-def bootstrap(statistic: Statistic, rows: int, count: int = 1000, seed: int = 0) -> Interval:
-    """Return the statistic on all rows with its interval; more resamples make the ends more stable, not narrower."""
-    everything = statistic(np.arange(rows, dtype=np.intp))
-    values = np.fromiter((statistic(drawn) for drawn in resamples(rows, count, seed)), np.float64, count)
-    return percentile_interval(everything, values)
 
 
 def paired_p_value(differences: NDArray[np.float64]) -> float:

@@ -12,7 +12,7 @@ def environment_facts(report: Report) -> list[tuple[str, str]]:
     """Names and values of what is known about the machine."""
     machine, seen = report.machine, report.surroundings
     memory = f"{fmt.size(machine.memory)} memory" if machine.memory else None
-    facts = {
+    facts: dict[str, list[str | None]] = {
         "Machine": [machine.name, f"{machine.cores} cores", memory],
         "System": [machine.system],
         "Instructions": [" ".join(machine.instructions)],

@@ -48,9 +48,7 @@ def test_pairs_are_each_question_with_each_choice():
     ]
     assert list(pairs) == expected
     assert pairs[3:7] == expected[3:7]
-    assert [pairs[start] for start in pairs.starts] == [
-        {"text": row["text"], "text_pair": row["choices"][0], "label": int(row["label"] == 0)} for row in rows
-    ]
+    assert [pairs[end - 1]["text_pair"] for end in pairs.ends] == [row["choices"][-1] for row in rows]
 
 
 def test_candidates_that_share_rare_words_with_their_question_come_first():

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from compress.measure.baselines import bag_of_words as module
-from compress.measure.baselines import baseline_for, baseline_predictions
+from compress.measure.baselines import baseline_for, baseline_predictions, word_tags
 from compress.model_info import TaskInfo
 from compress.tasks.parsing.bio_tags import tag_names
 
@@ -32,6 +31,6 @@ def test_row_of_unknown_words():
 
 
 def test_large_training_sets_are_sampled(monkeypatch):
-    monkeypatch.setattr(module, "MAX_ROWS", 2)
+    monkeypatch.setattr(word_tags, "MAX_ROWS", 2)
     one, same = (baseline_predictions(TRAIN, TRAIN, TASK, seed=3) for _ in range(2))
     assert (one == same).all()

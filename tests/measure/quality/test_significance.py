@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from compress.measure.quality.significance import (
+    Interval,
     basic_interval,
-    bootstrap,
     draw_counts,
     mcnemar,
     paired_p_value,
@@ -12,12 +12,18 @@ from compress.measure.quality.significance import (
 )
 
 
+def bootstrap(sample: np.ndarray, count: int = 1000, seed: int = 0) -> Interval:
+    """The mean with its interval."""
+    means = [float(sample[drawn].mean()) for drawn in resamples(len(sample), count, seed)]
+    return percentile_interval(float(sample.mean()), np.array(means))
+
+
 def test_interval_covers_the_true_value_about_as_often_as_it_says():
     random = np.random.default_rng(1)
     covered = 0
     for trial in range(100):
         sample = random.random(200) < 0.8
-        found = bootstrap(lambda rows, sample=sample: float(sample[rows].mean()), 200, count=200, seed=trial)
+        found = bootstrap(sample, count=200, seed=trial)
         covered += found.low <= 0.8 <= found.high
     assert 88 <= covered <= 100
 
@@ -31,7 +37,7 @@ def test_same_seed_gives_same_resamples():
 def test_interval_narrows_with_rows_not_with_resamples():
     def width(rows: int, count: int) -> float:
         sample = np.arange(rows) % 2
-        found = bootstrap(lambda drawn: float(sample[drawn].mean()), rows, count)
+        found = bootstrap(sample, count)
         return found.high - found.low
 
     assert width(3200, 400) < width(100, 400) / 3
