@@ -33,9 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parsed(arguments)
     console = Console(options.format)
     try:
-        from compress.command_handlers import COMMANDS
+        from compress import command_handlers
 
-        return COMMANDS[options.command](options, console) or 0
+        getattr(command_handlers, options.command)(options, console)
+        return 0
     except KeyboardInterrupt:
         console.warn(INTERRUPTED_RUN if options.command == "run" else "interrupted")
         return INTERRUPTED
@@ -43,16 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output was closed (`| head`): nothing more can be written, nor flushed at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except CompressError as error:
-        if os.environ.get("COMPRESS_DEBUG") == "1":
-            raise
-        console.error(error)
-        return error.exit_code
     except Exception as error:
         if os.environ.get("COMPRESS_DEBUG") == "1":
             raise
-        console.error(unexpected(error))
-        return 1
+        failure = error if isinstance(error, CompressError) else unexpected(error)
+        console.error(failure)
+        return failure.exit_code
 
 
 REPEATED = {"predict": "texts", "bench": "models"}
@@ -78,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--format", choices=("human", "json", "quiet"), default="human", help="format of the output")
     shared.add_argument(
-        "--cards", action="append", type=Path, default=[], metavar="DIR", help="a folder of your own cards"
+        "--cards", action="append", type=Path, default=[], metavar="DIR", help="folder of your own cards"
     )
     shared.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder of runs (runs/)")
     top = argparse.ArgumentParser(
@@ -103,9 +100,7 @@ Command = Callable[[str, str], argparse.ArgumentParser]
 
 def _recipe(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("recipe", help="a recipe file, or the name of a shipped one (compress ls recipes)")
-    sub.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="e.g. distill.epochs=5"
-    )
+    sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="such as seed=5")
 
 
 def _smoke(sub: argparse.ArgumentParser) -> None:
@@ -138,9 +133,7 @@ def _plan(command: Command) -> None:
     sub = command("plan", "print the recipe with every default, its steps, and the estimated cost of those to run")
     _recipe(sub)
     _smoke(sub)
-    sub.add_argument(
-        "--calibrate", action="store_true", help="prepare the data and run a few updates of each training first"
-    )
+    sub.add_argument("--calibrate", action="store_true", help="prepare the data and try a few updates of each training")
 
 
 def _run(command: Command) -> None:
@@ -165,33 +158,24 @@ def _report(command: Command) -> None:
 
 def _bench(command: Command) -> None:
     sub = command("bench", f"time any models side by side: folders, hub ids, {describe_bare_files()} files")
+    sub.add_argument("models", nargs="+", metavar="MODEL[:VARIANT]", help="such as teacher:torch-bf16; the first is 1×")
+    target = "DEVICE[,threads=N][,batch=N][,length=N]"
     sub.add_argument(
-        "models", nargs="+", metavar="MODEL[:VARIANT]", help="ratios are to the first; e.g. teacher:torch-bf16 x.onnx"
-    )
-    place = "DEVICE[,threads=N][,batch=N][,length=N]"
-    sub.add_argument(
-        "--target",
-        action="append",
-        default=[],
-        dest="targets",
-        metavar=place,
-        help="device and settings; may be repeated (cpu)",
+        "--target", action="append", default=[], dest="targets", metavar=target, help="may be repeated (cpu)"
     )
     sub.add_argument("--against", metavar="MODEL", help="compute ratios to this model")
     sub.add_argument(
         "--texts", type=Path, metavar="FILE", help="one text a line: times at these lengths, and end to end"
     )
     sub.add_argument(
-        "--grid", action="append", default=[], metavar="KEY=N,N,…", help="also at batch=1,8,32 and length=32,128"
+        "--grid", action="append", default=[], metavar="KEY=N,N,…", help="such as batch=1,8 or length=32,128"
     )
     sub.add_argument("--callers", metavar="N,N,…", help="throughput and latency with this many concurrent callers")
     sub.add_argument("--budget", metavar="30s", help="time limit of a session; the precision reached is reported")
-    sub.add_argument(
-        "--rounds", type=_integer, metavar="N", help="rounds of a session, at least 3, instead of a budget"
-    )
+    sub.add_argument("--rounds", type=int, metavar="N", help="rounds of a session, at least 3, instead of a budget")
     sub.add_argument("--seconds", type=float, metavar="S", help="length of each model's turn in a round, above 0")
     sub.add_argument(
-        "--limits", action="store_true", help="compare with the limits of this machine (measured once, in ten seconds)"
+        "--limits", action="store_true", help="compare with this machine's limits (measured in ten seconds)"
     )
     sub.add_argument("--output", type=Path, metavar="FILE.json", help="also write every figure to this file")
 
@@ -227,16 +211,10 @@ def _verify(command: Command) -> None:
 def _predict(command: Command) -> None:
     sub = command("predict", "predict texts with any model folder or variant")
     sub.add_argument("model", type=Path)
+    texts = "pairs two by two, a question before all its choices or candidates; none: lines of --file or stdin"
+    sub.add_argument("texts", nargs="*", metavar="TEXT", help=texts)
     sub.add_argument(
-        "texts",
-        nargs="*",
-        metavar="TEXT",
-        help="texts; pairs two by two, a question before all its choices or candidates; none: lines of --file or stdin",
-    )
-    sub.add_argument(
-        "--file",
-        type=Path,
-        help="one text a line; parts of a row separated by tabs; empty lines have no prediction",
+        "--file", type=Path, help="one row a line, texts separated by tabs; empty lines have no prediction"
     )
     sub.add_argument("--batch", type=_count_up_to(MAX_BATCH), default=16, metavar="N")
     _device(sub)
@@ -248,18 +226,11 @@ def _doctor(command: Command) -> None:
 
 def _count_up_to(most: int) -> Callable[[str], int]:
     def count(text: str) -> int:
-        if not text.isdecimal() or len(text) > 20 or not 1 <= int(text) <= most:
+        if not text.isdecimal() or not 1 <= int(text[:20]) <= most:
             raise argparse.ArgumentTypeError(f"expected a whole number from 1 to {most}, got '{text[:40]}'")
         return int(text)
 
     return count
-
-
-def _integer(text: str) -> int:
-    """Parse a whole number; its limits depend on other options and are checked later."""
-    if not text.removeprefix("-").isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a whole number, got '{text}'")
-    return int(text)
 
 
 if __name__ == "__main__":

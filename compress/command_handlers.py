@@ -6,7 +6,7 @@ Imports are inside the handlers, so that every command loads only what it needs.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,17 +22,8 @@ def init(options: argparse.Namespace, console: Console) -> None:
     """Write a recipe to fill in."""
     from compress.pipeline.commands.init_template import write_starter
 
-    path = write_starter(
-        options.path,
-        task=options.task,
-        train=options.train,
-        text=options.text,
-        label=options.label,
-        kind=options.kind,
-        teacher=options.teacher,
-        student=options.student,
-        cards=options.cards,
-    )
+    names = ("task", "train", "text", "label", "kind", "teacher", "student", "cards")
+    path = write_starter(options.path, **{name: getattr(options, name) for name in names})
     console.data({"recipe": str(path)}, f"{path} is written; next: compress plan {path}")
 
 
@@ -169,13 +160,11 @@ def predict(options: argparse.Namespace, console: Console) -> None:
     predict_and_show(options.model, options.texts, console, file=options.file, batch=options.batch, placement=placement)
 
 
-def doctor(options: argparse.Namespace, console: Console) -> int:
+def doctor(options: argparse.Namespace, console: Console) -> None:
     """Check what works on this machine."""
     from compress.environment.doctor import doctor_rows
 
-    rows = doctor_rows(options.runs)
-    console.table([{"check": row.check, "value": row.value, "ok": row.ok, "remedy": row.remedy} for row in rows])
-    return 0
+    console.table([asdict(row) for row in doctor_rows(options.runs)])
 
 
 def _show(report: Report, folder: Path, console: Console) -> None:
@@ -203,28 +192,6 @@ def _show(report: Report, folder: Path, console: Console) -> None:
 def _options(options: argparse.Namespace) -> Options:
     from compress.pipeline.run import Options
 
-    return Options(
-        runs=options.runs,
-        cards=tuple(options.cards),
-        begin=getattr(options, "begin", None),
-        until=getattr(options, "until", None),
-        force=getattr(options, "force", False),
-        smoke=options.smoke,
-    )
-
-
-COMMANDS: dict[str, Callable[[argparse.Namespace, Console], int | None]] = {
-    "init": init,
-    "ls": ls,
-    "plan": plan,
-    "run": run,
-    "clean": clean,
-    "report": report,
-    "bench": bench,
-    "export": export,
-    "publish": publish,
-    "pull": pull,
-    "verify": verify,
-    "predict": predict,
-    "doctor": doctor,
-}
+    names = ("runs", "begin", "until", "force", "smoke")
+    given = {name: getattr(options, name) for name in names if hasattr(options, name)}
+    return Options(cards=tuple(options.cards), **given)

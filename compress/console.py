@@ -6,10 +6,7 @@ first needed.
 
 from __future__ import annotations
 
-import dataclasses
 import io
-import json
-import math
 import os
 import sys
 import time
@@ -18,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from compress.errors import CompressError, UsageError
-from compress.terminal.progress_line import LiveLine, LogLines, Progress, Silent, duration, live_line, throughput
+from compress.terminal.progress_line import LOG_INTERVAL, LiveLine, Progress, duration, live_line, throughput
 from compress.terminal.terminal_table import PIPE_WIDTH, as_blocks, as_table, cell, fits, plain, rich_console
 
 if TYPE_CHECKING:
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
 
 Format = Literal["human", "json", "quiet"]
 
-__all__ = ["Console", "Format", "Progress", "duration", "jsonable", "throughput"]
+__all__ = ["Console", "Format", "Progress", "duration", "throughput"]
 
 
 class Console:
@@ -72,7 +69,7 @@ class Console:
         if self.format == "json":
             code = exc.exit_code if isinstance(exc, CompressError) else 1
             content = {"kind": type(exc).__name__, "message": message, "hint": hint, "exit_code": code}
-            self._write_line(json.dumps({"error": content}, ensure_ascii=False))
+            self._write_line(to_json({"error": content}))
             return
         self._write_line(f"error: {message}")
         if hint:
@@ -86,13 +83,13 @@ class Console:
     def data(self, payload: Any, text: str | None = None) -> None:
         """Write a result: as ``text`` where it is given and the format is not json, else as json."""
         if self.format == "json" or text is None:
-            self.line(json.dumps(jsonable(payload), indent=2, ensure_ascii=False))
+            self.line(to_json(payload, indent=2))
         else:
             self.line(text)
 
     def jsonl(self, payload: Any) -> None:
         """Write one result of a stream as one line of json."""
-        self.line(json.dumps(jsonable(payload), ensure_ascii=False))
+        self.line(to_json(payload))
 
     def table(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, title: str = "") -> None:
         """Write rows: drawn for people, a list of objects in json, tab-separated without a head in quiet."""
@@ -137,18 +134,17 @@ class Console:
     @contextmanager
     def progress(self, total: float | None, label: str, unit: str = "steps") -> Iterator[Progress]:
         """Show the progress of a piece of work: on a terminal's live line, else in a plain line every ten seconds."""
-        if self.format == "quiet":
-            yield Silent()
-        elif self._line is not None and not self._line.is_busy:
-            with self._line.work(total, label, unit) as line:
-                yield line
+        if self._line is not None and not self._line.is_busy:
+            with self._line.work(total, label, unit) as work:
+                yield work
         elif self._is_terminal and self._line is None:
-            with self._live(label) as line, line.work(total, label, unit):
-                yield line
+            with self._live(label) as line, line.work(total, label, unit) as work:
+                yield work
         else:
-            lines = LogLines(self._write_line, total, label, unit)
-            yield lines
-            lines.close()
+            work = Progress(lambda state: self.note(f"{label}: {state}"), total, unit, LOG_INTERVAL)
+            yield work
+            if work.elapsed >= LOG_INTERVAL:
+                self.note(f"{label}: {work.done:g} {unit} in {duration(work.elapsed)}")
 
     @property
     def _is_terminal(self) -> bool:
@@ -172,26 +168,13 @@ class Console:
         self.err.flush()
 
 
-def jsonable(value: Any) -> Any:
-    """Convert a value to JSON types; NaN and infinity become null."""
-    if value is None or isinstance(value, (str, int)):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): jsonable(entry) for key, entry in value.items()}
-    if isinstance(value, (set, frozenset)):
-        return sorted(map(jsonable, value), key=str)
-    if isinstance(value, (list, tuple)):
-        return [jsonable(entry) for entry in value]
-    return _from_object(value)
+def to_json(value: Any, indent: int | None = None) -> str:
+    """Serialise any result as JSON; NaN and infinity become null."""
+    import pydantic_core
+
+    return pydantic_core.to_json(value, indent=indent, inf_nan_mode="null", fallback=_plain_value).decode()
 
 
-def _from_object(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: jsonable(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    for converter in ("model_dump", "tolist"):  # a pydantic model; a numpy array or scalar
-        convert = getattr(value, converter, None)
-        if convert is not None:
-            return jsonable(convert())
-    return str(value)
+def _plain_value(value: Any) -> Any:
+    """Convert an array of numpy to lists, and what has no JSON type to text."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)

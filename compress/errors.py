@@ -99,14 +99,19 @@ class Problem:
         return f"line {self.line}, {key}: {self.message}" if self.line else f"{key}: {self.message}"
 
 
+MAX_SHOWN = 20
+"""Problems of a recipe that are printed; after a misplaced indentation there may be thousands."""
+
+
 class RecipeError(UsageError):
     """All problems of a recipe at once."""
 
     def __init__(self, source: str, problems: Iterable[Problem]) -> None:
         self.problems = list(problems)
         count = len(self.problems)
-        head = f"{source}: {count} problem{'s' if count != 1 else ''}"
-        super().__init__("\n  ".join([head, *map(str, self.problems)]))
+        head = f"{source}: {pluralize(count, 'problem')}"
+        further = [f"… and {count - MAX_SHOWN:,} more"] if count > MAX_SHOWN else []
+        super().__init__("\n  ".join([head, *map(str, self.problems[:MAX_SHOWN]), *further]))
 
 
 def first_error(error: Any) -> str:

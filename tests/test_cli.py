@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from compress import command_handlers
 from compress.cli import main
 from compress.errors import GateMissed
 
@@ -32,7 +33,7 @@ def test_unexpected_failures_are_one_message_too(
     def burst(options: object, console: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setitem(commands_table(), "doctor", burst)
+    monkeypatch.setattr(command_handlers, "doctor", burst)
     monkeypatch.delenv("COMPRESS_DEBUG", raising=False)
     assert main(["doctor"]) == 1
     assert "ZeroDivisionError: oh" in capsys.readouterr().err
@@ -46,14 +47,8 @@ def test_exit_codes(monkeypatch: pytest.MonkeyPatch, failure: BaseException, cod
     def fail(options: object, console: object) -> None:
         raise failure
 
-    monkeypatch.setitem(commands_table(), "doctor", fail)
+    monkeypatch.setattr(command_handlers, "doctor", fail)
     assert main(["doctor"]) == code
-
-
-def commands_table() -> dict[str, object]:
-    from compress import command_handlers
-
-    return command_handlers.COMMANDS  # type: ignore[return-value]
 
 
 def test_json_goes_to_stdout_alone(capsys: pytest.CaptureFixture[str]) -> None:

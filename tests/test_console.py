@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compress.console import Console, duration, jsonable
+from compress.console import Console, duration
 from compress.errors import UsageError
-from compress.terminal.progress_line import LogLines
+from compress.terminal.progress_line import LOG_INTERVAL, Progress
 
 
 class Terminal(io.StringIO):
@@ -134,7 +134,7 @@ def test_jsonl_is_one_line_a_result():
     console, out, _ = make("json")
     console.jsonl({"label": "a"})
     console.jsonl({"label": "b"})
-    assert out.getvalue() == '{"label": "a"}\n{"label": "b"}\n'
+    assert out.getvalue() == '{"label":"a"}\n{"label":"b"}\n'
 
 
 @dataclass
@@ -143,19 +143,21 @@ class Point:
     values: tuple
 
 
-def test_jsonable_converts_dataclasses_arrays_and_sets():
-    point = Point(Path("a/b"), (np.float32(0.5), math.nan, np.arange(2), {"b", "a"}, math.inf))
-    assert jsonable({1: point}) == {"1": {"path": "a/b", "values": [0.5, None, [0, 1], ["a", "b"], None]}}
+def test_json_of_dataclasses_arrays_and_sets():
+    console, out, _ = make("json")
+    console.data({1: Point(Path("a/b"), (np.float32(0.5), math.nan, np.arange(2), np.array([math.nan]), {"a"}))})
+    assert json.loads(out.getvalue()) == {"1": {"path": "a/b", "values": [0.5, None, [0, 1], [None], ["a"]]}}
 
 
 def test_log_progress_is_a_line_every_ten_seconds(monkeypatch):
-    written, now = [], [0.0]
-    lines = LogLines(written.append, 100, "train", "rows", clock=lambda: now[0])
-    for _ in range(30):
-        now[0] += 1
-        lines.advance(1, "loss 0.5")
-    lines.close()
-    assert written == [
+    now = [0.0]
+    monkeypatch.setattr(Progress.__init__, "__defaults__", (0.0, lambda: now[0]))
+    console, _, err = make()
+    with console.progress(100, "train", "rows") as work:
+        for _ in range(30):
+            now[0] += 1
+            work.advance(1, "loss 0.5")
+    assert err.getvalue().splitlines() == [
         "train: 10/100 rows, 1.0 rows/s, 1 min 30 s left, loss 0.5",
         "train: 20/100 rows, 1.0 rows/s, 1 min 20 s left, loss 0.5",
         "train: 30/100 rows, 1.0 rows/s, 1 min 10 s left, loss 0.5",
@@ -165,13 +167,13 @@ def test_log_progress_is_a_line_every_ten_seconds(monkeypatch):
 
 def test_caller_may_give_the_remaining_time():
     written, now = [], [0.0]
-    lines = LogLines(written.append, 100, "train", "rows", clock=lambda: now[0])
+    work = Progress(written.append, 100, "rows", LOG_INTERVAL, clock=lambda: now[0])
     for left in ("2 s left in phase 1 of 2", ""):
         now[0] += 10
-        lines.advance(10, "loss 0.5", left)
+        work.advance(10, "loss 0.5", left)
     assert written == [
-        "train: 10/100 rows, 1.0 rows/s, 2 s left in phase 1 of 2, loss 0.5",
-        "train: 20/100 rows, 1.0 rows/s, loss 0.5",
+        "10/100 rows, 1.0 rows/s, 2 s left in phase 1 of 2, loss 0.5",
+        "20/100 rows, 1.0 rows/s, loss 0.5",
     ]
 
 

@@ -20,15 +20,16 @@ from compress.train.distill import distill_from_model
 from compress.train.precision import choose_precision
 
 
-class Ticker:
+class Ticker(Progress):
     """Progress that moves the clock."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+        super().__init__(lambda state: None, None, "rows")
+        self._job_clock = clock
 
     def advance(self, amount: float = 1, note: str = "", left: str | None = None) -> None:
         """So many rows more."""
-        self._clock.step(int(amount))
+        self._job_clock.step(int(amount))
 
 
 class Timed(Console):

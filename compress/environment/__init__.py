@@ -12,24 +12,19 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from compress.environment.cgroup_limits import cgroup_folders, core_quota, memory_limit, usable_cores
-from compress.environment.cpu import Cpu, describe_cpu, read_cpuinfo, read_sysctl
+from compress.environment.cgroup_limits import core_quota, memory_limit, usable_cores
+from compress.environment.cpu import Cpu, describe_cpu
 from compress.environment.cpu_state import CpuState, describe_cpu_state
 from compress.environment.cuda_info import Gpu, cuda_devices, cuda_version, driver_version
-from compress.environment.hub_status import HUB, hub_state
-from compress.environment.libraries import BY_HAND, LIBRARIES, require, unmet_minimum, versions
-from compress.environment.os_probe import UNKNOWN
+from compress.environment.hub_status import hub_state
+from compress.environment.libraries import LIBRARIES, require, unmet_minimum, versions
 
 __all__ = [
-    "BY_HAND",
-    "HUB",
     "LIBRARIES",
-    "UNKNOWN",
     "Cpu",
     "CpuState",
     "Environment",
     "Gpu",
-    "cgroup_folders",
     "core_quota",
     "cuda_devices",
     "cuda_version",
@@ -39,8 +34,6 @@ __all__ = [
     "driver_version",
     "hub_state",
     "memory_limit",
-    "read_cpuinfo",
-    "read_sysctl",
     "require",
     "unmet_minimum",
     "usable_cores",

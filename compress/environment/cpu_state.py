@@ -6,7 +6,6 @@ Linux reports most of them under /sys and /proc; elsewhere, and in containers th
 from __future__ import annotations
 
 import os
-import platform
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,25 +14,6 @@ from compress.environment.os_probe import read_int, read_text
 
 SYS = Path("/sys")
 PROC = Path("/proc")
-
-VENDORS = {
-    "qemu": "qemu",
-    "kvm": "kvm",
-    "amazon ec2": "amazon ec2",
-    "google": "google compute engine",
-    "vmware": "vmware",
-    "virtualbox": "virtualbox",
-    "innotek": "virtualbox",
-    "microsoft": "hyper-v",
-    "xen": "xen",
-    "parallels": "parallels",
-    "alibaba": "alibaba cloud",
-    "openstack": "openstack",
-    "digitalocean": "digitalocean",
-    "firecracker": "firecracker",
-}
-"""Vendor names of virtual machines, and what we call them. Physical machines have some of them too (Microsoft's), so
-they count only where the processor reports a hypervisor."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +30,7 @@ class CpuState:
     load: float | None = None
     """Load average of the last minute, over all cores of the machine."""
     hypervisor: str | None = None
-    """Its name, or `unnamed`; None where none is detected."""
+    """Its name or vendor, or `unnamed`; None where none is detected."""
     last_level_cache: int | None = None
     """Bytes."""
     threads_per_core: int | None = None
@@ -110,31 +90,18 @@ def _power() -> str | None:
 
 
 def _load() -> float | None:
-    """Return the load average; None on Windows, which has none."""
-    if sys.platform == "win32":
-        return None
-
     try:
         return os.getloadavg()[0]
-    except OSError:
+    except (OSError, AttributeError):  # Windows has none
         return None
 
 
 def _hypervisor(sys_root: Path, proc_root: Path) -> str | None:
-    if "microsoft" in platform.release().lower():
-        return "hyper-v"  # Linux within Windows
     if name := read_text(sys_root / "hypervisor/type"):
         return name
-    if "hypervisor" not in _flags(proc_root):
+    if " hypervisor" not in read_text(proc_root / "cpuinfo"):
         return None
-    dmi = sys_root / "class/dmi/id"
-    vendor = " ".join(read_text(dmi / name) for name in ("sys_vendor", "product_name", "bios_vendor")).lower()
-    return next((name for word, name in VENDORS.items() if word in vendor), "unnamed")
-
-
-def _flags(proc_root: Path) -> set[str]:
-    lines = read_text(proc_root / "cpuinfo").splitlines()
-    return set(next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), []))
+    return read_text(sys_root / "class/dmi/id/sys_vendor") or "unnamed"
 
 
 def _last_level_cache(cache: Path) -> int | None:

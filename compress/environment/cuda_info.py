@@ -43,15 +43,9 @@ def driver_version() -> str | None:
 
 
 def cuda_version() -> str | None:
-    """Return the CUDA version that torch was built for; without torch, the newest that the driver supports."""
+    """Return the CUDA version that torch was built for."""
     if importlib.util.find_spec("torch") is None:
-        return read_cuda_version(command_output(["nvidia-smi"]))
+        return None
     import torch
 
     return torch.version.cuda
-
-
-def read_cuda_version(text: str) -> str | None:
-    """Parse the CUDA version in the header of nvidia-smi's table."""
-    found = re.search(r"CUDA Version:\s*([\d.]+)", text)
-    return found.group(1) if found else None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from compress.environment import BY_HAND, LIBRARIES, Cpu, CpuState, Environment, describe, versions
+from compress.environment import LIBRARIES, Cpu, CpuState, Environment, describe, versions
+from compress.environment.libraries import BY_HAND
 
 MEMORY_WANTED = 4 * 2**30
 DISK_WANTED = 5 * 2**30
@@ -65,15 +66,11 @@ def _condition(found: Environment) -> list[Row]:
     seen = found.condition
     rows = [_frequency(seen), _load(seen, found.cpu.cores_of_machine)]
     if seen.power == "battery":
-        rows.append(
-            Row("power", "battery", None, "timings on battery are of a slowed processor: plug it in to measure")
-        )
+        rows.append(Row("power", "battery", None, "batteries slow the processor: plug it in to measure"))
     if seen.hypervisor is not None:
         rows.append(Row("virtual machine", seen.hypervisor, None))
     if found.cpu.cores == 1:
-        rows.append(
-            Row("cores to measure on", "1", None, "the session shares it with what it times; two cores are better")
-        )
+        rows.append(Row("cores to measure on", "1", None, "the session shares it with what it times; better two"))
     return rows
 
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from compress.errors import ModelError, first_error
-from compress.model_info import combined_digest, digests
+from compress.model_info import Info, combined_digest, digests
 from compress.storage.schema_version import up_to
 
 DIGESTS_FILE = "digests.json"
@@ -27,19 +27,15 @@ def _check_relative_path(path: str) -> str:
     return path
 
 
-class FileDigest(BaseModel):
+class FileDigest(Info):
     """Checksum and size of one published file."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     bytes: int = Field(ge=0)
 
 
-class Digests(BaseModel):
+class Digests(Info):
     """The content of digests.json."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     schema_version: Annotated[int, up_to(1)] = 1
     files: Mapping[Annotated[str, AfterValidator(_check_relative_path)], FileDigest] = Field(min_length=1)
@@ -66,15 +62,11 @@ def read_digests(folder: Path) -> Digests:
     """Read digests.json of a published entry's folder."""
     path = folder / DIGESTS_FILE
     try:
-        if not folder.is_dir():
-            raise ModelError(f"there is no folder {folder}.")
-        if not path.is_file():
-            raise ModelError(
-                f"{folder} has no {DIGESTS_FILE}, so there is nothing to check against.",
-                hint="compress publish writes one with every entry of a zoo",
-            )
         with path.open("rb") as stream:
             content = stream.read(MAX_DIGESTS_BYTES + 1)
+    except FileNotFoundError as error:
+        hint = "compress publish writes one with every entry of a zoo"
+        raise ModelError(f"{folder} has no {DIGESTS_FILE}, so there is nothing to check against.", hint) from error
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
     return parse_digests(content, str(path))

@@ -7,26 +7,23 @@ see the old entry or the new one.
 from __future__ import annotations
 
 import json
-import os
-import re
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import AcquireReturnProxy, BaseFileLock, FileLock, Timeout
 
 from compress.errors import CompressError, ModelError, UsageError
 from compress.measure.resources.footprint import needed_files
 from compress.model_info import INFO_FILE
 from compress.publish.checksums import DIGESTS_FILE, Digests, read_digests, write_digests
-from compress.publish.entry import VARIANTS_FOLDER, Entry, PublishedVariant, make_entry
+from compress.publish.entry import Entry, PublishedVariant, make_entry
 from compress.publish.model_card import model_card
 from compress.report.pages.render import write_pages
 from compress.report.report_schema import REPORT_FILE, Report, report_json
-from compress.storage.atomic_write import atomic_replace_folder, atomic_write
+from compress.storage.atomic_write import atomic_write, new_folder
 from compress.storage.file_names import check_file_name
 
 INDEX_FILE = "index.json"
@@ -35,8 +32,6 @@ REPORT_FOLDER = "report"
 LOCK_FILE = ".lock"
 LOCK_SECONDS = 600.0
 """How long to wait for another process that publishes into the same zoo."""
-_UNFINISHED = re.compile(r"\.(?P<name>.+)\.(?P<state>new|old)-\d+")
-"""Folders of a publication that runs, or that was killed."""
 
 
 def publish_entry(winners: Mapping[str, Path], report: Report, zoo: Path, name: str) -> Path:
@@ -57,14 +52,8 @@ def publish_entry(winners: Mapping[str, Path], report: Report, zoo: Path, name: 
     with _locked(zoo):
         _check_replaceable(zoo / name)
         entries = read_index(zoo)
-        _remove_unfinished(zoo)
-        work = zoo / f".{name}.new-{os.getpid()}"
-        work.mkdir()
-        try:
+        with new_folder(zoo / name) as work:
             listed = _write_entry(work, entry)
-            atomic_replace_folder(work, zoo / name)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
         _write_index(zoo, {**entries, name: _index_entry(entry, listed)})
     return zoo / name
 
@@ -73,22 +62,17 @@ def is_published(winners: Mapping[str, Path], report: Report, zoo: Path, name: s
     """Whether ``zoo/name`` already holds exactly these winners with this report, and the index lists it."""
     folder = zoo / name
     try:
-        if (folder / REPORT_FOLDER / REPORT_FILE).read_text(encoding="utf-8") != report_json(report):
+        indexed = read_index(zoo)[name]
+        same_report = (folder / REPORT_FOLDER / REPORT_FILE).read_text(encoding="utf-8") == report_json(report)
+        if not same_report or indexed["digest"] != read_digests(folder).combined:
             return False
-        indexed = read_index(zoo).get(name, {}).get("digest") == read_digests(folder).combined
-    except (OSError, UnicodeDecodeError, ModelError):
-        return False
-    variants = make_entry(winners, report, name).variants
-    present = {f"{VARIANTS_FOLDER}/{path.name}" for path in (folder / VARIANTS_FOLDER).glob("*")}
-    return (
-        indexed
-        and present == {variant.path for variant in variants[1:]}
-        and all(
-            (folder / variant.path / INFO_FILE).is_file()
-            and (folder / variant.path / INFO_FILE).read_bytes() == (variant.source / INFO_FILE).read_bytes()
-            for variant in variants
+        sources = {variant.path or ".": variant.source for variant in make_entry(winners, report, name).variants}
+        return sources.keys() == {variant["path"] for variant in indexed["variants"]} and all(
+            (folder / path / INFO_FILE).read_bytes() == (source / INFO_FILE).read_bytes()
+            for path, source in sources.items()
         )
-    )
+    except (OSError, UnicodeDecodeError, KeyError, ModelError):
+        return False
 
 
 def read_index(zoo: Path) -> dict[str, Any]:
@@ -101,7 +85,7 @@ def read_index(zoo: Path) -> dict[str, Any]:
         return {name: entry for name, entry in models.items() if (zoo / name / DIGESTS_FILE).is_file()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(
-            f"{path} is not a zoo's index: {error!r}", hint="move it away; publishing writes a new one"
+            f"{path} is not a zoo's index: {error!r}", "publishing writes a new one if it is moved away"
         ) from error
 
 
@@ -127,33 +111,15 @@ def _check_replaceable(folder: Path) -> None:
         )
 
 
-@contextmanager
-def _locked(zoo: Path) -> Iterator[None]:
-    """Create the zoo's folder if needed and hold its lock."""
-    lock = FileLock(zoo / LOCK_FILE, timeout=LOCK_SECONDS)
+def _locked(zoo: Path) -> AcquireReturnProxy[BaseFileLock]:
+    """Create the zoo's folder if needed and acquire its lock, which the returned context manager releases."""
     try:
         zoo.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
+        return FileLock(zoo / LOCK_FILE, timeout=LOCK_SECONDS).acquire()
     except Timeout as error:
         raise CompressError(f"another process has been publishing into {zoo} for {LOCK_SECONDS:.0f} s.") from error
     except OSError as error:
         raise UsageError(f"{zoo} cannot be used as a zoo: {error.strerror}.", hint="--to names a folder") from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _remove_unfinished(zoo: Path) -> None:
-    """Remove what a killed publication left; an entry that it had moved aside without a replacement comes back."""
-    for path in zoo.glob(".*"):
-        match = _UNFINISHED.fullmatch(path.name)
-        if match is None:
-            continue
-        if match["state"] == "old" and not (zoo / match["name"]).exists():
-            path.rename(zoo / match["name"])
-        else:
-            shutil.rmtree(path, ignore_errors=True)
 
 
 def _write_entry(work: Path, entry: Entry) -> Digests:

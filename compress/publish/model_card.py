@@ -19,13 +19,10 @@ from compress.report.retention import quality_on_test, winner_above_baseline
 from compress.report.tables import ledger_tables
 from compress.report.tables.machine_facts import describe_target, row_counts, truncation
 from compress.report.tables.speed_tables import format_p50, unstable_reasons
-from compress.report.tables.table_type import Table
+from compress.report.tables.table_type import make_table
 from compress.report.tables.throughput_unit import describe_call, per_call_suffix, timed_unit
 from compress.runtime import runtime_of
 from compress.tasks import kind_of
-
-QUESTION_AND_CONTEXT = '("a question", "the text that answers it")'
-QUESTION_AND_TEXTS = '("a question", "a text", "another text")'
 
 
 def model_card(entry: Entry) -> str:
@@ -47,11 +44,15 @@ def model_card(entry: Entry) -> str:
 def front_matter(entry: Entry) -> dict[str, Any]:
     """Return the metadata that the hub reads; unknown facts are left out."""
     report, teacher = entry.report, teacher_card(entry.report)
+    pipeline = kind_of(report.task).hub_pipeline
+    library = each.hub_library if (each := FORMATS.get(entry.main.row.variant.format)) else None
+    if library == "transformers" and pipeline == "sentence-similarity":
+        library = "sentence-transformers"
     fields = {
         "license": teacher.licence.name if teacher and teacher.licence else None,
         "language": [name for name in teacher.languages if name != "multilingual"] if teacher else None,
-        "library_name": _library(entry),
-        "pipeline_tag": kind_of(report.task).hub_pipeline,
+        "library_name": library,
+        "pipeline_tag": pipeline,
         "base_model": base_model(report),
         "datasets": hub_data(report),
         "tags": ["compress", "encoder", *_tags(entry)],
@@ -59,14 +60,6 @@ def front_matter(entry: Entry) -> dict[str, Any]:
         "model-index": [{"name": entry.name, "results": _results(entry)}],
     }
     return {key: value for key, value in fields.items() if value}
-
-
-def _library(entry: Entry) -> str | None:
-    """The library that loads the root folder; sentence-transformers reads embedding models in PyTorch's format."""
-    each = FORMATS.get(entry.main.row.variant.format)
-    library = each.hub_library if each else None
-    embeds = kind_of(entry.report.task).hub_pipeline == "sentence-similarity"
-    return "sentence-transformers" if library == "transformers" and embeds else library
 
 
 def teacher_card(report: Report) -> TeacherCard | None:
@@ -119,60 +112,55 @@ def _headline(entry: Entry) -> str:
     shape = f", {row.shape}" if row.shape else ""
     if versus is None or versus.speedup is None:
         return f"{what}{shape}, {row.variant.name}."
-    unit = per_call_suffix(report, report.target(verdict.target))
-    text = f"{what}{shape}, {row.variant.name}: {fmt.ratio(versus.speedup.value)} faster{unit}"
-    text += f" and {fmt.ratio(versus.smaller)} smaller than its teacher in PyTorch fp32"
-    if versus.kept:
-        text += f", with {fmt.percent(versus.kept)} of its {fmt.metric(report.task.metric)}"
-    above = winner_above_baseline(report, verdict)
-    if above is not None:
-        text += f" ({fmt.percent(above)} above {report.floor_name})"
-    return f"{text}."
+    kept, above = versus.kept, winner_above_baseline(report, verdict)
+    parts = [
+        f"{what}{shape}, {row.variant.name}: {fmt.ratio(versus.speedup.value)} faster",
+        per_call_suffix(report, report.target(verdict.target)),
+        f" and {fmt.ratio(versus.smaller)} smaller than its teacher in PyTorch fp32",
+        f", with {fmt.percent(kept)} of its {fmt.metric(report.task.metric)}" if kept else "",
+        f" ({fmt.percent(above)} above {report.floor_name})" if above is not None else "",
+    ]
+    return f"{''.join(parts)}."
 
 
 def _usage(entry: Entry) -> str:
     """Return the code that opens the root folder on the target that it won."""
-    task = entry.report.task
-    sample = '("a text", "another text")' if len(task.text) == 2 else '"a text"'
-    if kind_of(task).is_variadic:
-        sample = QUESTION_AND_TEXTS
-    elif task.kind == "question_answering":
-        sample = QUESTION_AND_CONTEXT
-    runtime, target = runtime_of(entry.main.row.variant), entry.report.target(entry.main.verdicts[0].target)
+    task, target = entry.report.task, entry.report.target(entry.main.verdicts[0].target)
+    count = 3 if kind_of(task).is_variadic else len(task.text)
+    sample = '"a text"' if count == 1 else str(("a text", "another text", "a third text")[:count]).replace("'", '"')
+    runtime = runtime_of(entry.main.row.variant)
     package = f"compress-encoders[{runtime.extra}]" if runtime.extra else "compress-encoders"
-    lines = [f"# pip install '{package}'"]
+    lines, placement = [f"# pip install '{package}'"], ""
     if runtime.extra is not None or target.device != "cpu":
         lines.append(f"# It needs {runtime.needs}.")
     lines.append("import compress")
-    placement = ""
     if (target.device, target.threads) != ("cpu", 1):
         lines.append("from compress.runtime import Placement")
-        threads = f", threads={target.threads}" if target.threads != 1 else ""
-        placement = f', Placement("{target.device}"{threads})'
+        placement = f', Placement("{target.device}", threads={target.threads})'
     lines.append(f'compress.open("{entry.name}"{placement}).predict([{sample}])')
     return "\n".join(["```python", *lines, "```"])
 
 
 def _variants(entry: Entry) -> str:
     """Return the table of variants with their targets; empty for an entry that won on one target only."""
-    columns = ("variant", "folder", "fastest on", "p50", "size")
-    rows = tuple(
+    if len(entry.variants) == len(entry.main.verdicts) == 1:
+        return ""
+
+    target = entry.report.target
+    rows = [
         {
             "variant": variant.row.key,
             "folder": f"{entry.name}/{variant.path}".rstrip("/"),
             "fastest on": ", ".join(
-                f"{verdict.target} ({describe_target(entry.report.target(verdict.target))})"
-                for verdict in variant.verdicts
+                f"{won.target} ({describe_target(target(won.target))})" for won in variant.verdicts
             ),
-            "p50": ", ".join(format_p50(variant.row.targets[verdict.target].latency) for verdict in variant.verdicts),
+            "p50": ", ".join(format_p50(variant.row.targets[won.target].latency) for won in variant.verdicts),
             "size": fmt.size(variant.row.footprint.bytes_total if variant.row.footprint else None),
         }
         for variant in entry.variants
-    )
-    if len(rows) == 1 and len(entry.main.verdicts) == 1:
-        return ""
+    ]
     note = "Each folder opens on its own; the scores below are those of the first."
-    return f"## Variants\n\n{note}\n\n{markdown_table(Table(columns, rows, frozenset(columns[3:])))}"
+    return f"## Variants\n\n{note}\n\n{markdown_table(make_table(rows, names=3))}"
 
 
 def _scores(entry: Entry) -> str:
@@ -181,27 +169,25 @@ def _scores(entry: Entry) -> str:
         return ""
     teacher = quality_on_test(report, report.teacher, title)
     directions = {metric.name: metric.larger_is_better for metric in kind_of(report.task).metrics}
-    baseline = fmt.drop_article(report.floor_name)
-
-    def cell(quality: Quality | None, name: str) -> str:
-        score = quality.scores.get(name) if quality else None
-        return fmt.score(score.value if score else None, directions[name])
-
-    rows = tuple(
+    rows = [
         {
             "metric": fmt.metric(name),
-            "score": cell(test, name),
+            "score": fmt.score(score.value, directions[name]),
             "95 % interval": fmt.interval(score, directions[name]),
-            "teacher": cell(teacher, name),
-            baseline: cell(report.floor, name),
+            "teacher": _score(teacher, name, directions[name]),
+            fmt.drop_article(report.floor_name): _score(report.floor, name, directions[name]),
         }
         for name, score in test.scores.items()
-    )
-    columns = ("metric", "score", "95 % interval", "teacher", baseline)
-    table = Table(columns, rows, frozenset({"score", *columns[3:]}))
+    ]
+    table = make_table(rows, names=1, left=["95 % interval"])
     where = f"{test.rows:,} test rows of {markdown_cell(report.data.source)}"
     batch = f", scored in batches of {test.batch} as its target uses it" if test.batch else ""
     return f"## Scores\n\nOn {where}{batch}.\n\n{markdown_table(table)}"
+
+
+def _score(quality: Quality | None, name: str, larger_is_better: bool) -> str:
+    score = quality.scores.get(name) if quality else None
+    return fmt.score(score.value if score else None, larger_is_better)
 
 
 def _speed(entry: Entry, variant: PublishedVariant, verdict: Verdict) -> str:
@@ -246,10 +232,9 @@ def _requirements(entry: Entry) -> str:
 def _origin(entry: Entry) -> str:
     report, card = entry.report, teacher_card(entry.report)
     lines = ["## Origin", ""]
-    if card is not None:
-        lines.append(f"- Teacher: {markdown_cell(card.title)} (`{card.name}`)")
-    elif base_model(report):
-        lines.append(f"- Teacher: `{base_model(report)}`")
+    teacher = f"{markdown_cell(card.title)} (`{card.name}`)" if card else f"`{base_model(report)}`"
+    if card is not None or base_model(report):
+        lines.append(f"- Teacher: {teacher}")
     if card is not None and card.licence is not None:
         lines.append(f"- Licence of the teacher's weights: {card.licence.name} ({markdown_cell(card.licence.source)})")
     lines.append(f"- Data: {markdown_cell(report.data.source)}; rows: {row_counts(report)}")

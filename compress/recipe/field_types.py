@@ -6,8 +6,8 @@ Scalars are strict: a quoted number, or true where a number is expected, is an e
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from math import isfinite
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -42,10 +42,10 @@ Part = Literal["train", "select", "test", "corpus", "unlabelled"]
 
 def check_path(value: str) -> str:
     """Return ``value``, or raise a ValueError where no file system can hold a file of that name."""
-    if "\0" in value or len(value.encode(errors="surrogatepass")) > 4_096:
-        raise ValueError("is no file name: it holds a NUL character or is longer than 4,096 bytes")
-    if any(len(part.encode(errors="surrogatepass")) > 255 for part in value.split("/")):
-        raise ValueError(f"'{value[:40]}…' is no file name: the name of a file or folder has at most 255 bytes")
+    if "\0" in value or any(len(part.encode(errors="surrogatepass")) > 255 for part in value.split("/")):
+        raise ValueError(
+            f"'{value[:40]}…' is no file name: the name of a file or folder has at most 255 bytes and no NUL"
+        )
     return value
 
 
@@ -53,24 +53,16 @@ PathText = Annotated[str, AfterValidator(check_path)]
 """A path, or a name that may be a path."""
 
 
-@dataclass(frozen=True)
-class NameIn:
-    """Checks that a name is in ``table`` of the validation context; without a context every name passes."""
+def name_in(table: str) -> AfterValidator:
+    """Return the validator of names in ``table`` of the validation context; without a context every name passes."""
 
-    table: str
-
-    def __call__(self, value: str, info: ValidationInfo) -> str:
-        """Return the name, or raise a ValueError with the nearest valid one."""
-        known: Collection[str] | None = (info.context or {}).get(self.table)
+    def check(value: str, info: ValidationInfo) -> str:
+        known: Collection[str] | None = (info.context or {}).get(table)
         if known is not None and value not in known:
-            singular = self.table.removesuffix("es") if self.table.endswith("sses") else self.table.removesuffix("s")
-            raise ValueError(f"no {singular} is called '{value[:60]}'{nearest(value, known)}")
+            raise ValueError(f"no {table.removesuffix('s')} is called '{value[:60]}'{nearest(value, known)}")
         return value
 
-
-def name_in(table: str) -> AfterValidator:
-    """Return the validator of names in ``table`` of the validation context."""
-    return AfterValidator(NameIn(table))
+    return AfterValidator(check)
 
 
 def _as_list(value: Any) -> Any:
@@ -81,17 +73,23 @@ as_list = BeforeValidator(_as_list)
 """A list of one item may be written without brackets: `text: sentence`, `targets: cpu`."""
 
 
+def _with_unit(value: Any, units: Mapping[str, float], example: str) -> Any:
+    """Convert a text that may end in one of ``units`` to a number; other values stay as they are."""
+    if not isinstance(value, str):
+        return value
+    unit = next((unit for unit in units if value.endswith(unit)), "")
+    try:
+        return float(value.removesuffix(unit)) * units.get(unit, 1.0)
+    except ValueError:
+        raise ValueError(f"expected {example}, got '{value[:60]}'") from None
+
+
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def seconds_of(value: Any) -> Any:
     """Convert `30s`, `5m` or `1h` to seconds; numbers are seconds already."""
-    if isinstance(value, str) and value[-1:] in UNITS:
-        try:
-            return float(value[:-1]) * UNITS[value[-1]]
-        except ValueError:
-            raise ValueError(f"expected a duration such as 30s or 5m, got '{value[:60]}'") from None
-    return value
+    return _with_unit(value, UNITS, "a duration such as 30s or 5m")
 
 
 duration = BeforeValidator(seconds_of)
@@ -103,13 +101,8 @@ SIZES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB
 
 def bytes_of(value: Any) -> Any:
     """Convert `500MB` or `2GiB` to bytes; numbers are bytes already."""
-    unit = next((unit for unit in SIZES if isinstance(value, str) and value.endswith(unit)), None)
-    if unit is None:
-        return value
-    try:
-        return round(float(value.removesuffix(unit)) * SIZES[unit])
-    except (ValueError, OverflowError):
-        raise ValueError(f"expected a size such as 500MB or 2GiB, got '{value[:60]}'") from None
+    count = _with_unit(value, SIZES, "a size such as 500MB or 2GiB")
+    return round(count) if isinstance(value, str) and isinstance(count, float) and isfinite(count) else count
 
 
 size = BeforeValidator(bytes_of)
@@ -133,13 +126,10 @@ class Frozen(BaseModel):
 class ShortForm(Frozen):
     """A section that may also be written as one scalar: the value of its short key."""
 
-    @classmethod
-    def short_key(cls) -> str:
-        """Return the key that a bare scalar is the value of."""
-        raise NotImplementedError
+    short_key: ClassVar[str]
 
     @model_validator(mode="before")
     @classmethod
     def _read_short_form(cls, value: Any) -> Any:
         is_scalar = isinstance(value, (str, int, float)) and not isinstance(value, bool)
-        return {cls.short_key(): value} if is_scalar else value
+        return {cls.short_key: value} if is_scalar else value

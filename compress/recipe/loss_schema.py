@@ -8,33 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    SerializerFunctionWrapHandler,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from compress.recipe.field_types import Count, Frozen, Index, Number, Positive, ShortForm, Weight, as_list
+from compress.recipe.field_types import Count, Frozen, Index, Positive, ShortForm, Weight, as_list
 
 Side = Literal["query", "key", "value"]
 
 SIDES: dict[str, Side] = {"q": "query", "k": "key", "v": "value"}
 """The letters of relations."""
-
-RAMP_SYNTAX = "a weight that changes is written with two keys, {start: 1.0, end: 0.0}"
-
-
-def _refuse_ramp(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        raise ValueError("the weight of the true labels is one number; only weights of losses may change")
-    return value
-
-
-ConstantWeight = Annotated[Weight, BeforeValidator(_refuse_ramp)]
-"""A weight that stays the same throughout training."""
 
 
 class Ramp(Frozen):
@@ -43,44 +24,14 @@ class Ramp(Frozen):
     start: Weight
     end: Weight
 
-    @model_validator(mode="before")
-    @classmethod
-    def _check_keys(cls, value: Any) -> Any:
-        if isinstance(value, Mapping) and set(value) != {"start", "end"}:
-            raise ValueError(f"{RAMP_SYNTAX}; got {', '.join(map(str, value))[:100] or 'nothing'}")
-        return value
-
-    @model_validator(mode="after")
-    def _check_not_zero(self) -> Ramp:
-        if self.start == self.end == 0.0:
-            raise ValueError("a weight that changes from 0 to 0 has no effect")
-        return self
-
 
 class Loss(ShortForm):
     """Base of every loss's section."""
 
-    weight: Number | Ramp = 1.0
+    short_key = "weight"
+    """`soft_label: 1.0`"""
+    weight: Weight | Ramp = 1.0
     """A number, or `{start: 1.0, end: 0.0}` for a weight that changes linearly."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_ramp_keys_beside_weight(cls, value: Any) -> Any:
-        if isinstance(value, Mapping) and {"start", "end", "from", "to"} & set(value):
-            raise ValueError(f"{RAMP_SYNTAX}, below weight: {{weight: {{start: 1.0, end: 0.0}}}}")
-        return value
-
-    @field_validator("weight")
-    @classmethod
-    def _check_weight(cls, weight: float | Ramp) -> float | Ramp:
-        if isinstance(weight, float) and not 0 <= weight <= 1e6:
-            raise ValueError(f"the weight of a loss is between 0 and 1,000,000, got {weight:g}")
-        return weight
-
-    @classmethod
-    def short_key(cls) -> str:
-        """`soft_label: 1.0`."""
-        return "weight"
 
     def weight_at(self, progress: float) -> float:
         """Return the weight at this fraction (0..1) of its phase."""
@@ -111,8 +62,6 @@ class SoftLabel(Loss):
             raise ValueError("form: mse compares logits as they are and has no temperature")
         if self.form != "decoupled" and (self.target, self.others) != (TARGET, OTHERS):
             raise ValueError(f"target and others are parts of form: decoupled; {self.form} has none")
-        if self.form == "decoupled" and self.target == self.others == 0.0:
-            raise ValueError("target and others are both 0; leave soft_label out to switch it off")
         return self
 
 
@@ -145,13 +94,6 @@ class Relation(Loss):
     layer: Index | None = None
     """The teacher's layer, from 0, that the student's last one follows; by default the last."""
 
-    @field_validator("pairs")
-    @classmethod
-    def _check_unique(cls, pairs: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(pairs)) < len(pairs):
-            raise ValueError("names a pair twice")
-        return pairs
-
     @property
     def sides(self) -> tuple[Side, ...]:
         """The projections that the pairs name."""
@@ -165,12 +107,6 @@ class Similarity(Loss):
     angle: Weight = 2.0
     pool: Literal["cls", "mean"] = "cls"
     """What represents a row: its first token's vector, or the mean of all."""
-
-    @model_validator(mode="after")
-    def _check_not_zero(self) -> Similarity:
-        if self.distance == self.angle == 0.0:
-            raise ValueError("distance and angle are both 0; leave similarity out to switch it off")
-        return self
 
 
 class Contrast(Loss):
@@ -208,16 +144,14 @@ class Losses(Frozen):
 
 def collect_losses(value: Any) -> Any:
     """Move losses written directly in a section into `losses`: `{soft_label: 1.0}` → `{losses: {soft_label: 1.0}}`."""
-    if not isinstance(value, dict):
-        return value
-    written = value.get("losses") or {}
-    if isinstance(written, Losses):
-        written = written.model_dump(exclude_none=True)
-    if not isinstance(written, Mapping):
-        raise ValueError(f"losses: expected a section with the names of losses as keys, got {str(written)[:60]}")
-    direct = {key: entry for key, entry in value.items() if key in Losses.model_fields}
+    direct = (
+        {key: entry for key, entry in value.items() if key in Losses.model_fields} if isinstance(value, dict) else {}
+    )
     if not direct:
         return value
+    written = value.get("losses") or {}
+    if not isinstance(written, Mapping):
+        raise ValueError(f"losses: expected a section with the names of losses as keys, got {str(written)[:60]}")
     if twice := sorted(direct.keys() & written.keys()):
         raise ValueError(f"{', '.join(twice)}: is given both in losses and directly; leave one of them out")
     rest = {key: entry for key, entry in value.items() if key not in direct}

@@ -26,17 +26,14 @@ Batch = Annotated[Natural, Field(le=MAX_BATCH)]
 class Target(ShortForm):
     """Where the model will run; every variant that runs on this device competes."""
 
+    short_key = "device"
+    """`targets: [cpu]`"""
     name: FileName | None = None
     device: Literal["cpu", "cuda"]
     threads: Natural = Field(1, le=MAX_THREADS)
     batch: Batch = 1
     length: Length | Literal["data"] = "data"
     """Word pieces of every input, or `data`: the lengths of the test set."""
-
-    @classmethod
-    def short_key(cls) -> str:
-        """`targets: [cpu]`."""
-        return "device"
 
     @property
     def title(self) -> str:

@@ -7,11 +7,14 @@ that the caller passes as validation context, so that adding a method never edit
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from compress.errors import nearest
 from compress.recipe.field_types import (
     Count,
     Flag,
@@ -37,6 +40,12 @@ from compress.recipe.yaml_lines import KeyPath
 from compress.storage.file_names import FileName
 
 Files = PathText | tuple[PathText, ...]
+
+TASKS, KINDS = "named tasks", "defaults of kinds"
+"""Keys of the validation context: the keys of a recipe's task by the name of a task, and by its kind."""
+
+SOURCES = ("hub", "revision", "builtin", "train", "select", "test", "corpus")
+"""Keys of task.data that name sources of rows. They belong together: a recipe that gives one replaces them all."""
 
 
 class Data(Frozen):
@@ -73,10 +82,22 @@ class Data(Frozen):
     limit: Count | None = None
     """Use at most this many rows of each role."""
 
+    @field_validator("train", "select", "test", "corpus", "unlabelled")
+    @classmethod
+    def _expand_variables(cls, files: Files | None, info: ValidationInfo) -> Files | None:
+        """Expand environment variables and `~` in paths; the splits of a hub set are names."""
+        if files is None or info.data.get("hub") is not None:
+            return files
+        if isinstance(files, str):
+            return str(Path(os.path.expandvars(files)).expanduser())
+        return tuple(str(Path(os.path.expandvars(file)).expanduser()) for file in files)
+
 
 class Task(ShortForm):
     """What the model predicts: a named task (`sst2`), or a kind with its columns."""
 
+    short_key = "name"
+    """`task: sst2`"""
     name: str = "task"
     kind: Annotated[str, name_in("task kinds")]
     data: Data
@@ -119,34 +140,52 @@ class Task(ShortForm):
     hard_negatives: Index = 0
     """For rows without such texts: this many answers of other rows, those nearest to the question by BM25."""
 
+    @model_validator(mode="before")
     @classmethod
-    def short_key(cls) -> str:
-        """`task: sst2`."""
-        return "name"
+    def _fill_in(cls, value: Any, info: ValidationInfo) -> Any:
+        """Fill in the keys of a named task, and the defaults of its kind, below the recipe's own."""
+        given = {"name": value} if isinstance(value, str) else value
+        if not isinstance(given, Mapping):
+            return value
+        context, name = info.context or {}, given.get("name")
+        tasks: Mapping[str, Mapping[str, Any]] = context.get(TASKS, {})
+        if str(name) in tasks:
+            given = merged(tasks[str(name)], given)
+        elif isinstance(name, str) and "kind" not in given:
+            guess = nearest(name, tasks)
+            raise ValueError(f"no task is called '{name[:60]}'{guess}; a task of your own needs kind and data")
+        return {**context.get(KINDS, {}).get(str(given.get("kind")), {}), **given}
+
+
+def merged(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge a recipe's keys into a named task; sources of data are replaced together, the rest by key."""
+    result = {**base, **given}
+    data = given.get("data")
+    if isinstance(data, Mapping):
+        own = any(data.get(key) is not None for key in SOURCES)
+        below = {key: value for key, value in base["data"].items() if not (own and key in SOURCES)}
+        result["data"] = {**below, **data}
+    if isinstance(given.get("aliases"), Mapping):
+        result["aliases"] = {**base.get("aliases", {}), **given["aliases"]}
+    return result
 
 
 class Teacher(ShortForm):
     """The model to learn from: a card, a local folder or a hub id (`owner/name@revision`)."""
 
+    short_key = "source"
+    """`teacher: minilm-l6`"""
     source: PathText
     revision: PathText | None = None
-
-    @classmethod
-    def short_key(cls) -> str:
-        """`teacher: minilm-l6`."""
-        return "source"
 
 
 class Quantize(ShortForm):
     """INT8 variants, and the quality they may lose against their own unquantized model."""
 
+    short_key = "method"
+    """`quantize: int8`"""
     method: Annotated[str, name_in("quantizers")] = "int8"
     max_drop: Weight = 0.005
-
-    @classmethod
-    def short_key(cls) -> str:
-        """`quantize: int8`."""
-        return "method"
 
 
 class Gate(Frozen):
@@ -162,14 +201,11 @@ class Gate(Frozen):
 class Publish(ShortForm):
     """The zoo that winners go to: a local folder."""
 
+    short_key = "to"
+    """`publish: zoo/`"""
     to: PathText
     name: FileName | None = None
     """By default the recipe's name."""
-
-    @classmethod
-    def short_key(cls) -> str:
-        """`publish: zoo/`."""
-        return "to"
 
 
 class Recipe(Frozen):

@@ -18,6 +18,7 @@ from compress.recipe.field_types import (
     PositiveFloat,
     Share,
     ShortForm,
+    Weight,
     Width,
     as_list,
     name_in,
@@ -25,12 +26,13 @@ from compress.recipe.field_types import (
     switched,
 )
 from compress.recipe.limits import MAX_BATCH, MAX_LAYERS
-from compress.recipe.loss_schema import Attention, ConstantWeight, HiddenState, Losses, SoftLabel, collect_losses
+from compress.recipe.loss_schema import Attention, HiddenState, Losses, SoftLabel, collect_losses
 
 DEFAULT_CACHE_BYTES = 2 * 2**30
 """Size of the teacher cache on disk where the recipe gives none."""
 
 Layer = Annotated[int, Field(strict=True, ge=0, le=MAX_LAYERS)]
+LayerPairs = Annotated[tuple[tuple[Layer, Layer], ...], Field(min_length=1)]
 
 
 class Checkpoints(Frozen):
@@ -81,9 +83,11 @@ class Finetune(Training):
 class Student(ShortForm):
     """The smaller model: a card, a folder or hub id to start from, or a shape."""
 
+    short_key = "source"
+    """`student: half-depth`"""
     source: PathText | None = None
     revision: PathText | None = None
-    layers: Number | tuple[Layer, ...] | None = None
+    layers: Number | Annotated[tuple[Layer, ...], Field(min_length=1)] | None = None
     """A number of layers, a share of the teacher's (0.5), or which of the teacher's layers to take ([1, 3, 5])."""
     choose: Literal["spread", "first", "last", "ends"] = "spread"
     """Which layers a number takes: evenly spread up to the last one, the lowest, the highest, or spread from the first
@@ -100,18 +104,11 @@ class Student(ShortForm):
     parts (`slice`, the default where the student is narrower and its family allows it); the hidden size by principal
     directions instead (`svd`); or random (`random`, the default elsewhere)."""
 
-    @classmethod
-    def short_key(cls) -> str:
-        """`student: half-depth`."""
-        return "source"
-
     @field_validator("layers")
     @classmethod
     def _check_layers(cls, layers: float | tuple[int, ...] | None) -> float | tuple[int, ...] | None:
         if isinstance(layers, float) and not (0 < layers < 1 or (1 <= layers <= MAX_LAYERS and layers == int(layers))):
             raise ValueError(f"expected a number of layers up to {MAX_LAYERS} or a share below 1, got {layers:g}")
-        if layers == ():
-            raise ValueError("names no layer; give some, [1, 3, 5], or leave layers out")
         return layers
 
     @model_validator(mode="after")
@@ -135,7 +132,7 @@ class Phase(Frozen):
     share: Number = Field(gt=0.0, le=1.0)
     """Of all updates; the shares of all phases add up to 1."""
     losses: Losses = Losses()
-    hard_label: ConstantWeight = 0.0
+    hard_label: Weight = 0.0
 
     _losses = model_validator(mode="before")(collect_losses)
 
@@ -143,20 +140,19 @@ class Phase(Frozen):
 class FurtherTeacher(ShortForm):
     """A model folder or hub id trained on the same task; its outputs are averaged with the teacher's."""
 
+    short_key = "source"
+    """`teachers: [folder]`"""
     source: PathText
     revision: PathText | None = None
     weight: Positive = 1.0
     """The recipe's own teacher has weight 1."""
 
-    @classmethod
-    def short_key(cls) -> str:
-        """`teachers: [folder]`."""
-        return "source"
-
 
 class Cache(ShortForm):
     """The teacher's outputs, stored on disk between epochs."""
 
+    short_key = "disk"
+    """`cache: 20GiB`"""
     disk: Annotated[int, Field(strict=True, ge=0, le=2**50), size] | None = None
     """Largest size in bytes; `2GiB`, `500MB`. By default 2 GiB, and on a GPU for outputs alone, without layers."""
 
@@ -164,11 +160,6 @@ class Cache(ShortForm):
     def limit(self) -> int:
         """The largest size in bytes, given or by default."""
         return DEFAULT_CACHE_BYTES if self.disk is None else self.disk
-
-    @classmethod
-    def short_key(cls) -> str:
-        """`cache: 20GiB`."""
-        return "disk"
 
 
 class Augment(Frozen):
@@ -194,14 +185,14 @@ class Distill(Training):
     epochs: PositiveFloat = Field(3.0, le=10_000)
     losses: Losses = DEFAULT_LOSSES
     """The weight and settings of each loss."""
-    hard_label: ConstantWeight = 0.5
+    hard_label: Weight = 0.5
     """The weight of the task's own loss on the true labels."""
     temperature: Positive = 4.0
     phases: tuple[Phase, ...] = ()
     """Phases in order, instead of `losses` and `hard_label` for the whole training."""
     cross_encoder: PathText | None = None
     """A folder with a model that ranks pairs of texts, whose margins the loss `margin` learns (retrieval)."""
-    layer_map: Literal["uniform", "last", "first", "measured"] | tuple[tuple[Layer, Layer], ...] = "uniform"
+    layer_map: Literal["uniform", "last", "first", "measured"] | LayerPairs = "uniform"
     """Which teacher layer each student layer follows, or pairs [student, teacher] counted from 0; `measured` takes the
     layers that are most alike on a sample of train."""
     teachers: Annotated[tuple[FurtherTeacher, ...], as_list] = ()
@@ -215,12 +206,12 @@ class Distill(Training):
         value = collect_losses(value)
         if not isinstance(value, Mapping):
             return value
-        outside = _losses_outside_phases(value)
-        if value.get("phases") and outside:
-            removals = dict.fromkeys("hard_label=null" if name == "hard_label" else "losses=null" for name in outside)
+        losses = value.get("losses")
+        has_losses = isinstance(losses, Mapping) and any(loss is not None for loss in losses.values())
+        if value.get("phases") and (has_losses or "hard_label" in value):
             raise ValueError(
-                f"phases have losses of their own, so {', '.join(outside)} cannot be given outside them. Move them "
-                f"into the phases, or leave phases out (--set of this section's {' and '.join(removals)} removes them)"
+                "phases have losses of their own, so losses and hard_label cannot be given outside them. Move them into"
+                " the phases, or leave phases out (--set of this section's losses=null and hard_label=null)"
             )
         if value.get("losses", DEFAULT_LOSSES) is None or value.get("phases"):
             return {key: entry for key, entry in value.items() if key != "losses"}
@@ -241,17 +232,6 @@ class Distill(Training):
             raise ValueError(f"the shares of all phases should add up to 1; they make {total:g}")
         return phases
 
-    @field_validator("layer_map")
-    @classmethod
-    def _check_layer_map(cls, layer_map: str | tuple[tuple[int, int], ...]) -> str | tuple[tuple[int, int], ...]:
-        if not layer_map:
-            raise ValueError("no pair is named: give some, [[0, 1], [1, 3]], or leave layer_map out")
-        if isinstance(layer_map, str):
-            return layer_map
-        if twice := next((pair for pair in layer_map if layer_map.count(pair) > 1), None):
-            raise ValueError(f"names the pair {list(twice)} twice, which would count twice")
-        return layer_map
-
     @model_serializer(mode="wrap")
     def _omit_what_phases_replace(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         replaced = ("losses", "hard_label") if self.phases else ()
@@ -264,14 +244,6 @@ class Distill(Training):
     def phases_or_default(self) -> tuple[Phase, ...]:
         """Return the phases in order; a single one where the recipe gives none."""
         return self.phases or (Phase(share=1.0, losses=self.losses, hard_label=self.hard_label),)
-
-
-def _losses_outside_phases(value: Mapping[str, Any]) -> list[str]:
-    """Return the keys of losses that are given for the whole training."""
-    losses = value.get("losses") or {}
-    chosen = losses.chosen() if isinstance(losses, Losses) else losses
-    names = [name for name, loss in chosen.items() if loss is not None]
-    return [*names, *(["hard_label"] if "hard_label" in value else [])]
 
 
 class Recover(Distill):

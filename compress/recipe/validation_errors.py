@@ -1,8 +1,8 @@
-"""Pydantic's errors as problems of a recipe: key path, line, what was given, what is expected."""
+"""Pydantic's errors as problems of a recipe: key path, what was given, what is expected."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,121 +12,7 @@ from compress.recipe import schema_lookup
 from compress.recipe.schema import Recipe
 from compress.recipe.yaml_lines import KeyPath
 
-Names = Mapping[str, Collection[str]]
-
-
-def schema_problems(error: ValidationError, raw: Any, names: Names) -> list[Problem]:
-    """Return one problem a key path; where all members of a union refused a value, one for the union."""
-    by_path: dict[KeyPath, list[Any]] = {}
-    for fault in error.errors(include_url=False):
-        by_path.setdefault(_written_path(fault, raw), []).append(fault)
-    relevant = {path: faults for path, faults in by_path.items() if not _is_noise(path, faults, by_path, raw)}
-    return [Problem(path, _message(path, faults, raw, names)) for path, faults in relevant.items()]
-
-
-def _written_path(fault: Any, raw: Any) -> KeyPath:
-    """Return the path as written in the recipe: pydantic's own also names union members and omitted sections."""
-    path: KeyPath = ()
-    current = raw
-    for part in fault["loc"]:
-        if (isinstance(current, Mapping) and part in current) or (
-            isinstance(current, list) and isinstance(part, int) and part < len(current)
-        ):
-            path, current = (*path, part), current[part]
-        elif fault["type"] == "missing" and part == fault["loc"][-1]:
-            path = (*path, part)
-    return path
-
-
-def _is_noise(path: KeyPath, faults: list[Any], by_path: Mapping[KeyPath, Any], raw: Any) -> bool:
-    """Return whether another problem already explains these errors.
-
-    Where a section or list is written, union members of other types fail in addition to the errors inside it.
-    Where a section is missing, so are all its keys.
-    """
-    kinds = {fault["type"] for fault in faults}
-    if isinstance(_value_at(raw, path), (Mapping, list)):
-        deeper = any(len(other) > len(path) and other[: len(path)] == path for other in by_path)
-        return deeper and kinds <= {"literal_error", "too_short", *SHAPES}
-    return kinds == {"missing"} and path[:-1] in by_path and not isinstance(_value_at(raw, path[:-1]), Mapping)
-
-
-def _value_at(raw: Any, path: KeyPath) -> Any:
-    """Return the recipe's value at ``path``, None where there is none."""
-    for part in path:
-        if isinstance(raw, Mapping):
-            raw = raw.get(part)
-        elif isinstance(raw, list) and isinstance(part, int) and part < len(raw):
-            raw = raw[part]
-        else:
-            return None
-    return raw
-
-
-def _message(path: KeyPath, faults: list[Any], raw: Any, names: Names) -> str:
-    # Messages of our own validators come before type errors of other union members; so do limits.
-    own = [entry for entry in faults if entry["type"] == "value_error"]
-    specific = own or [entry for entry in faults if entry["type"].startswith(("greater_than", "less_than"))]
-    fault = (specific or faults)[0]
-    if fault["loc"][-1:] == ("[key]",) and fault["type"] == "literal_error":
-        return f"unknown key{nearest(str(path[-1])[:60], _allowed(fault))}"
-    annotation = schema_lookup.at(Recipe, path)
-    mixed = not specific and len({entry["type"] for entry in faults}) > 1 and annotation is not None
-    formatter = FORMATTERS.get(fault["type"])
-    if formatter is not None and not mixed:
-        return formatter(path, fault)
-    if mixed or fault["type"] in SHAPES:
-        expected = schema_lookup.described(annotation) if annotation is not None else SHAPES[fault["type"]]
-        return f"expected {expected}, got {shown(fault['input'])}{_choices(annotation, names)}"
-    message = fault["msg"].removeprefix("Value error, ").replace("Input should be", "should be")
-    return str(message) if fault["type"] == "value_error" else f"{message}, got {shown(fault['input'])}"
-
-
-def _choices(annotation: Any, names: Names) -> str:
-    """List the valid names, where they are those of a table."""
-    known = sorted(names.get(schema_lookup.table(annotation) or "", ()))
-    return f" (known: {', '.join(known)})" if known else ""
-
-
-def _unknown_key(path: KeyPath, fault: Any) -> str:
-    known = schema_lookup.known_keys(schema_lookup.at(Recipe, path[:-1]) if path[:-1] else Recipe)
-    return f"unknown key{nearest(str(path[-1])[:60], known)}"
-
-
-def _missing(path: KeyPath, fault: Any) -> str:
-    annotation = schema_lookup.at(Recipe, path)
-    return "is missing" if annotation is None else f"is missing; expected {schema_lookup.described(annotation)}"
-
-
-def _invalid_choice(path: KeyPath, fault: Any) -> str:
-    annotation = schema_lookup.at(Recipe, path)
-    words = schema_lookup.described(annotation) if annotation is not None else " or ".join(_allowed(fault))
-    guess = nearest(str(fault["input"])[:60], _allowed(fault)).partition(" (known")[0]
-    return f"expected {words}, got {shown(fault['input'])}{guess}"
-
-
-def _allowed(fault: Any) -> list[str]:
-    """Return the words of a Literal, parsed from pydantic's message."""
-    return [word.strip(" '") for word in str(fault["ctx"]["expected"]).replace(" or ", ",").split(",")]
-
-
-def _too_few(path: KeyPath, fault: Any) -> str:
-    return f"has {fault['ctx']['actual_length']} items; at least {fault['ctx']['min_length']} expected"
-
-
-def _too_many(path: KeyPath, fault: Any) -> str:
-    return f"has {fault['ctx']['actual_length']} items; at most {fault['ctx']['max_length']} expected"
-
-
-FORMATTERS: Mapping[str, Callable[[KeyPath, Any], str]] = {
-    "extra_forbidden": _unknown_key,
-    "missing": _missing,
-    "literal_error": _invalid_choice,
-    "too_short": _too_few,
-    "too_long": _too_many,
-}
-
-SHAPES: Mapping[str, str] = {
+EXPECTED: Mapping[str, str] = {
     "model_type": "a section of keys",
     "model_attributes_type": "a section of keys",
     "mapping_type": "a section of keys",
@@ -134,11 +20,75 @@ SHAPES: Mapping[str, str] = {
     "tuple_type": "a list",
     "string_type": "text",
     "int_type": "a whole number",
-    "int_parsing": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",
     "bool_type": "true or false",
+    "literal_error": "one of {expected}",
+    "too_short": "a list with at least {min_length} item",
 }
+"""What was expected, by the type of an error. A union has one error for each of its members."""
+
+
+def schema_problems(error: ValidationError, raw: Any) -> list[Problem]:
+    """Return one problem a key path; where all members of a union refused a value, one for the union."""
+    by_path: dict[KeyPath, list[Any]] = {}
+    for fault in error.errors(include_url=False):
+        by_path.setdefault(_written_path(fault, raw), []).append(fault)
+    return [
+        Problem(path, _message(path, faults))
+        for path, faults in by_path.items()
+        if not _is_noise(path, faults, by_path)
+    ]
+
+
+def _written_path(fault: Any, raw: Any) -> KeyPath:
+    """Return the path as written in the recipe: pydantic's own also names union members and omitted sections."""
+    path: KeyPath = ()
+    for part in fault["loc"]:
+        if schema_lookup.has(raw, part):
+            path, raw = (*path, part), raw[part]
+        elif fault["type"] == "missing" and part == fault["loc"][-1] and isinstance(raw, Mapping):
+            path = (*path, part)
+    return path
+
+
+def _is_noise(path: KeyPath, faults: list[Any], paths: Mapping[KeyPath, Any]) -> bool:
+    """Return whether these are errors of the other members of a union whose section or list has errors inside it."""
+    is_container = isinstance(faults[0]["input"], (Mapping, list))
+    deeper = any(len(other) > len(path) and other[: len(path)] == path for other in paths)
+    return is_container and deeper and all(fault["type"] in EXPECTED for fault in faults)
+
+
+def _message(path: KeyPath, faults: list[Any]) -> str:
+    # Messages of our own validators, and limits, come before errors of the other members of a union.
+    specific = [fault for fault in faults if fault["type"].startswith(("value_error", "greater_than", "less_than"))]
+    fault = (specific or [fault for fault in faults if fault["type"] != "missing"] or faults)[0]
+    if fault["type"] == "missing":
+        return "is missing"
+    if fault["type"] == "extra_forbidden":
+        return f"unknown key{nearest(str(path[-1])[:60], schema_lookup.keys(schema_lookup.at(Recipe, path[:-1])))}"
+    if fault["loc"][-1:] == ("[key]",):
+        return f"unknown key{nearest(str(path[-1])[:60], _expected(fault))}"
+    if fault["type"] in EXPECTED:
+        return _mismatch(faults)
+    message = str(fault["msg"]).removeprefix("Value error, ").replace("Input should be", "should be")
+    return message if fault["type"] == "value_error" else f"{message}, got {shown(fault['input'])}"
+
+
+def _mismatch(faults: list[Any]) -> str:
+    """Return `expected a number or data, got 'x'`, with what each member of a union expects."""
+    words = list(dict.fromkeys(word for fault in faults if fault["type"] in EXPECTED for word in _expected(fault)))
+    expected = " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+    value = faults[0]["input"]
+    return f"expected {expected}, got {shown(value)}{nearest(str(value)[:60], words).partition(' (known')[0]}"
+
+
+def _expected(fault: Any) -> list[str]:
+    """Return what one member of a union expects: the words of a Literal, parsed from pydantic's message, or a type."""
+    if fault["type"] != "literal_error":
+        return [EXPECTED[fault["type"]].format(**fault.get("ctx", {}))]
+    words = fault["ctx"]["expected"].replace(" or ", ",").replace("False", "false").split(",")
+    return [word.strip(" '") for word in words]
 
 
 def shown(value: Any) -> str:
@@ -150,5 +100,5 @@ def shown(value: Any) -> str:
     if isinstance(value, Mapping):
         return "a section of keys"
     if isinstance(value, (list, tuple)):
-        return "a list"
+        return "a list" if value else "an empty list"
     return f"'{value[:60]}'" if isinstance(value, str) else str(value)[:60]

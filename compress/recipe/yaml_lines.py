@@ -7,6 +7,7 @@ text. A key that is given twice is an error, and tags that would build anything 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import yaml
@@ -16,9 +17,8 @@ from compress.errors import Problem
 
 KeyPath = tuple[str | int, ...]
 
-MAX_NODES = 20_000
+MAX_VALUES = 20_000
 """Far above any recipe; aliases of aliases can otherwise expand to millions of values."""
-MAX_DEPTH = 50
 
 TAG = "tag:yaml.org,2002:"
 SCALARS = [
@@ -30,24 +30,17 @@ SCALARS = [
 """YAML 1.2's core schema, without infinities and octal and hexadecimal numbers, which no recipe needs."""
 
 
-class _TooLarge(yaml.YAMLError):
-    """More values, or more levels of nesting, than any recipe has."""
+CONVERTERS: Mapping[str, Callable[[str], Any]] = {
+    TAG + "str": str,
+    TAG + "null": lambda text: None,
+    TAG + "bool": lambda text: text.lower() == "true",
+    TAG + "int": int,
+    TAG + "float": lambda text: _whole(float(text)),
+}
 
 
 class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers = {None: SCALARS}  # noqa: RUF012  typed as an instance's by the stubs
-    _nodes = _depth = 0
-
-    def compose_node(self, parent: Node | None, index: int) -> Node | None:
-        self._nodes += 1
-        self._depth += 1
-        if self._nodes > MAX_NODES:
-            raise _TooLarge(f"holds more than {MAX_NODES:,} values, which no recipe does")
-        if self._depth > MAX_DEPTH:
-            raise _TooLarge("is nested too deeply to be a recipe")
-        node: Node | None = super().compose_node(parent, index)
-        self._depth -= 1
-        return node
 
 
 class _Dumper(yaml.SafeDumper):
@@ -63,13 +56,11 @@ class Document:
         self.value: Any = None
         self.lines: dict[KeyPath, int] = {}
         self.problems: list[Problem] = []
-        self._nodes = 0
+        self._count = 0
         try:
             node = _Loader(text).get_single_node()
-            self.value = None if node is None else self._read(node, (), ())
-        except _TooLarge as error:
-            self.problems.append(Problem((), str(error)))
-        except yaml.YAMLError as error:
+            self.value = None if node is None else self._read(node, ())
+        except (yaml.YAMLError, RecursionError) as error:
             self.problems.append(_syntax_problem(error, text))
 
     def line(self, path: KeyPath) -> int | None:
@@ -81,23 +72,25 @@ class Document:
     def _add_problem(self, path: KeyPath, node: Node, message: str) -> None:
         self.problems.append(Problem(path, message, node.start_mark.line + 1))
 
-    def _read(self, node: Node, path: KeyPath, above: tuple[Node, ...]) -> Any:
-        self._nodes += 1
+    def _read(self, node: Node, path: KeyPath) -> Any:
+        self._count += 1
+        if self._count > MAX_VALUES:
+            raise yaml.YAMLError(f"more than {MAX_VALUES:,} values, aliases included, which no recipe has")
         self.lines.setdefault(path, node.start_mark.line + 1)
-        if self._nodes > MAX_NODES or node in above or len(above) > MAX_DEPTH:
-            if not any("aliases" in problem.message for problem in self.problems):
-                self._add_problem(path, node, "aliases expand to too many values, or contain themselves")
-            return None
-        if isinstance(node, ScalarNode):
-            return self._scalar(node, path)
         if isinstance(node, SequenceNode) and node.tag == f"{TAG}seq":
-            return [self._read(item, (*path, index), (*above, node)) for index, item in enumerate(node.value)]
+            return [self._read(item, (*path, index)) for index, item in enumerate(node.value)]
         if isinstance(node, MappingNode) and node.tag == f"{TAG}map":
-            return self._mapping(node, path, (*above, node))
-        self._add_problem(path, node, f"the tag {_short_tag(node.tag)} is not supported; write plain values")
-        return None
+            return self._mapping(node, path)
+        if not isinstance(node, ScalarNode) or node.tag not in CONVERTERS:
+            self._add_problem(path, node, f"the tag {node.tag.replace(TAG, '!!')} is not supported; write plain values")
+            return None
+        try:
+            return CONVERTERS[node.tag](node.value)
+        except ValueError:
+            self._add_problem(path, node, f"'{node.value[:40]}' cannot be parsed as a number")
+            return None
 
-    def _mapping(self, node: MappingNode, path: KeyPath, above: tuple[Node, ...]) -> dict[str, Any]:
+    def _mapping(self, node: MappingNode, path: KeyPath) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for key, value in node.value:
             if not isinstance(key, ScalarNode):
@@ -107,25 +100,8 @@ class Document:
                 self._add_problem((*path, key.value), key, f"is given twice (first in line {first})")
             else:
                 self.lines[(*path, key.value)] = key.start_mark.line + 1
-                values[key.value] = self._read(value, (*path, key.value), above)
+                values[key.value] = self._read(value, (*path, key.value))
         return values
-
-    def _scalar(self, node: ScalarNode, path: KeyPath) -> Any:
-        text = node.value
-        kind = node.tag.removeprefix(TAG)
-        try:
-            if kind == "str":
-                return text
-            if kind == "null":
-                return None
-            if kind == "bool":
-                return {"true": True, "false": False}[text.lower()]
-            return _whole({"int": int, "float": float}[kind](text))
-        except KeyError:
-            self._add_problem(path, node, f"the tag {_short_tag(node.tag)} is not supported; write plain values")
-        except ValueError:
-            self._add_problem(path, node, f"'{text[:40]}' cannot be parsed as a number")
-        return None
 
 
 def _whole(number: Any) -> Any:
@@ -138,19 +114,12 @@ def dump_yaml(value: Any) -> str:
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110)
 
 
-def _short_tag(tag: str) -> str:
-    return tag.replace(TAG, "!!")
-
-
-def _syntax_problem(error: yaml.YAMLError, text: str) -> Problem:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        number = error.problem_mark.line
-        message = error.problem or error.context or "it cannot be parsed"
-        line = text.splitlines()[number] if number < len(text.splitlines()) else ""
-        if "\t" in line[: len(line) - len(line.lstrip())]:
-            message = "a tab indents this line; YAML is indented with spaces"
-        return Problem((), f"not YAML: {message}", number + 1)
+def _syntax_problem(error: yaml.YAMLError | RecursionError, text: str) -> Problem:
+    if isinstance(error, RecursionError):
+        return Problem((), "is nested too deeply to be a recipe, or an alias contains itself")
     if isinstance(error, yaml.reader.ReaderError):
-        line_number = text[: error.position].count("\n") + 1
-        return Problem((), f"not YAML: the character {error.character!r} is not allowed", line_number)
-    return Problem((), f"not YAML: {error}")
+        line = text.count("\n", 0, error.position) + 1
+        return Problem((), f"not YAML: {str(error).splitlines()[0]}", line)
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return Problem((), f"not YAML: {error.problem or error.context}", error.problem_mark.line + 1)
+    return Problem((), f"holds {error}")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import glob
 import os
 import shutil
 import sys
-from collections.abc import Collection
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from compress.errors import CompressError
+from compress.errors import CompressError, UsageError
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 """Constants of renameat2(2): paths are relative to the working directory; both paths exist and are swapped."""
@@ -31,23 +33,45 @@ def atomic_write(path: Path, content: str | bytes) -> None:
     sync(path.parent)
 
 
-def atomic_copy_folder(source: Path, target: Path, leave_out: Collection[str] = ()) -> None:
-    """Copy a folder to ``target``, replacing what is there; files called as in ``leave_out`` are not copied."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.new-{os.getpid()}")
-    shutil.rmtree(temporary, ignore_errors=True)
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """Yield an empty hidden folder that replaces ``target`` when the block ends, unless it raises.
+
+    Hidden folders of processes that were killed before that are removed too.
+    """
+    import psutil
+
+    target = target.absolute()
+    work = target.with_name(f".{target.name}.new-{os.getpid()}")
     try:
-        shutil.copytree(source, temporary, ignore=shutil.ignore_patterns(*leave_out))
-        atomic_replace_folder(temporary, target)
+        work.mkdir(parents=True)
+    except OSError as error:
+        raise UsageError(f"{target} cannot be created: {error.strerror}.") from error
+    try:
+        yield work
+        atomic_replace_folder(work, target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    for path in target.parent.glob(f".{glob.escape(target.name)}.*-*"):
+        state, process = path.name.removeprefix(f".{target.name}.").split("-", 1)
+        if state in ("new", "old") and process.isdecimal() and not psutil.pid_exists(int(process)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def atomic_copy_folder(source: Path, target: Path) -> None:
+    """Copy a folder to ``target``, replacing what is there."""
+    try:
+        with new_folder(target) as work:
+            shutil.copytree(source, work, dirs_exist_ok=True)
     except OSError as error:
         raise CompressError(f"{source} cannot be copied to {target}: {error}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def atomic_replace_folder(work: Path, target: Path) -> None:
     """Flush the complete folder ``work`` to disk and rename it to ``target``, whose old content is removed after."""
-    sync_tree(work)
+    for path in (*work.rglob("*"), work):
+        if not path.is_symlink():
+            sync(path)
     if target.exists() and _exchange(work, target):
         old = work
     else:
@@ -65,13 +89,6 @@ def _exchange(one: Path, other: Path) -> bool:
     if renameat2 is None:
         return False
     return bool(renameat2(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) == 0)
-
-
-def sync_tree(folder: Path) -> None:
-    """Flush every file and folder below ``folder`` to disk."""
-    for path in (*folder.rglob("*"), folder):
-        if not path.is_symlink():
-            sync(path)
 
 
 def sync(path: Path) -> None:

@@ -6,7 +6,7 @@ from pydantic import AfterValidator
 
 
 def up_to(version: int) -> AfterValidator:
-    """Return a validator for a ``schema_version`` field that accepts 1 to ``version``.
+    """Return a validator for a ``schema_version`` field that refuses those above ``version``.
 
     Example:
         >>> class Facts(BaseModel):
@@ -19,8 +19,6 @@ def up_to(version: int) -> AfterValidator:
                 f"written by a newer version of compress (schema version {number}, this one reads up to {version});"
                 " upgrade compress-encoders"
             )
-        if number < 1:
-            raise ValueError(f"expected a schema version from 1 to {version}, got {number}")
         return number
 
     return AfterValidator(check)

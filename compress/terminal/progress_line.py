@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import rich.console
@@ -15,37 +15,38 @@ LOG_INTERVAL = 10.0
 """Seconds between two lines of progress where there is no terminal."""
 
 
-class Progress(Protocol):
-    """What a long piece of work reports to."""
+class Progress:
+    """A long piece of work: how much of it is done."""
+
+    def __init__(
+        self,
+        show: Callable[[str], object],
+        total: float | None,
+        unit: str,
+        interval: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.total, self.unit, self.done, self.note = total, unit, 0.0, ""
+        self._show, self._interval, self._shown = show, interval, 0.0
+        self._clock, self._start = clock, clock()
 
     def advance(self, amount: float = 1, note: str = "", left: str | None = None) -> None:
         """Record that ``amount`` more is done; ``note`` (a loss, a score) is shown until the next one.
 
         ``left`` replaces the remaining time computed from the rate so far; an empty text shows none.
         """
-        ...
-
-
-class Silent:
-    """Progress that is not shown."""
-
-    def advance(self, amount: float = 1, note: str = "", left: str | None = None) -> None:
-        """Do nothing."""
-
-
-class Work:
-    """The state of a piece of work, and its description."""
-
-    def __init__(self, total: float | None, unit: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self.total, self.unit, self.done, self.note = total, unit, 0.0, ""
-        self._clock, self._start = clock, clock()
+        self.done += amount
+        self.note = note or self.note
+        if self.elapsed - self._shown >= self._interval:
+            self._shown = self.elapsed
+            self._show(self.describe(left))
 
     @property
     def elapsed(self) -> float:
         """Seconds since the start."""
         return self._clock() - self._start
 
-    def describe(self, left: str | None) -> str:
+    def describe(self, left: str | None = None) -> str:
         """Return `120/400 rows, 32 rows/s, 9 s left, loss 0.31`."""
         rate = self.done / self.elapsed if self.elapsed > 0 else 0.0
         count = f"{self.done:g}/{self.total:g} {self.unit}" if self.total else f"{self.done:g} {self.unit}"
@@ -54,68 +55,30 @@ class Work:
         return ", ".join(filter(None, [count, f"{throughput(rate)} {self.unit}/s", left, self.note]))
 
 
-class LogLines:
-    """Progress in a log: few enough lines to read, and never a silent hour."""
-
-    def __init__(
-        self,
-        write: Callable[[str], None],
-        total: float | None,
-        label: str,
-        unit: str,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._write, self._label, self._work = write, label, Work(total, unit, clock)
-        self._written = 0.0
-
-    def advance(self, amount: float = 1, note: str = "", left: str | None = None) -> None:
-        """Count, and write a line if the last one is old enough."""
-        work = self._work
-        work.done += amount
-        work.note = note or work.note
-        if work.elapsed - self._written >= LOG_INTERVAL:
-            self._written = work.elapsed
-            self._write(f"{self._label}: {work.describe(left)}")
-
-    def close(self) -> None:
-        """Write a last line for work that took long enough to have had others."""
-        if self._work.elapsed >= LOG_INTERVAL:
-            self._write(f"{self._label}: {self._work.done:g} {self._work.unit} in {duration(self._work.elapsed)}")
-
-
 class LiveLine:
     """The one line at the bottom of a terminal that is redrawn: a step, and the work inside it."""
 
     def __init__(self, display: rich.progress.Progress, label: str) -> None:
         self._display, self._label = display, label
         self._task = display.add_task(label, total=None, state="")
-        self._work: Work | None = None
+        self.is_busy = False
+        """Whether a piece of work is shown."""
 
     @contextmanager
-    def work(self, total: float | None, label: str, unit: str) -> Iterator[LiveLine]:
+    def work(self, total: float | None, label: str, unit: str) -> Iterator[Progress]:
         """Show a piece of work on this line until it ends."""
-        self._work = Work(total, unit)
+        self.is_busy = True
+        progress = Progress(
+            lambda state: self._display.update(self._task, completed=progress.done, state=state), total, unit
+        )
         name = label if self._label in ("", label) else f"{self._label}: {label}"
         self._display.update(self._task, description=name, total=total, completed=0, state="")
         try:
-            yield self
+            yield progress
         finally:
             self._display.refresh()  # short work too is drawn once
-            self._work = None
+            self.is_busy = False
             self._display.update(self._task, description=self._label, total=None, state="")
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a piece of work is shown."""
-        return self._work is not None
-
-    def advance(self, amount: float = 1, note: str = "", left: str | None = None) -> None:
-        """Redraw the line."""
-        if self._work is None:
-            return
-        self._work.done += amount
-        self._work.note = note or self._work.note
-        self._display.update(self._task, advance=amount, state=self._work.describe(left))
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 from dataclasses import replace
 
-from compress.environment import BY_HAND, LIBRARIES, Cpu, CpuState, Environment, Gpu, doctor
+from compress.environment import LIBRARIES, Cpu, CpuState, Environment, Gpu, doctor
 from compress.environment.doctor import rows_from
+from compress.environment.libraries import BY_HAND
 
 CPU = Cpu("Some Xeon", "x86_64", ("avx2", "avx512_vnni"), 2, 8)
 WHOLE = Environment("Linux", "3.11", CPU, 2**34, 2**35, dict.fromkeys(LIBRARIES, "1.0"), (), "reachable")

@@ -9,6 +9,7 @@ import pytest
 
 from compress import environment
 from compress.environment import Cpu, Environment, Gpu, cuda_info, describe, os_probe
+from compress.environment.cpu import read_cpuinfo, read_sysctl
 from compress.errors import MissingExtra
 
 X86 = """processor\t: 0
@@ -23,24 +24,24 @@ CPU part\t: 0xd40
 
 
 def test_cpuinfo_of_x86():
-    assert environment.read_cpuinfo(X86) == ("Some Xeon", ("avx2", "avx512", "avx512_vnni", "amx_int8"))
+    assert read_cpuinfo(X86) == ("Some Xeon", ("avx2", "avx512", "avx512_vnni", "amx_int8"))
 
 
 def test_cpuinfo_of_arm_names_maker_and_part():
-    model, found = environment.read_cpuinfo(ARM)
+    model, found = read_cpuinfo(ARM)
     assert model == "cpu implementer 0x41 cpu part 0xd40"
     assert found == ("neon", "dotprod", "i8mm", "bf16")
 
 
 def test_cpuinfo_that_tells_nothing_is_unknown():
-    assert environment.read_cpuinfo("processor: 0\n") == ("unknown", None)
+    assert read_cpuinfo("processor: 0\n") == ("unknown", None)
 
 
 def test_sysctl_of_macos():
     said = ["machdep.cpu.brand_string: Apple M2", "hw.optional.neon: 1", "hw.optional.arm.FEAT_DotProd: 1"]
     text = "\n".join([*said, "hw.optional.avx2_0: 0"])
-    assert environment.read_sysctl(text) == ("Apple M2", ("neon", "dotprod"))
-    assert environment.read_sysctl("") == ("unknown", None)
+    assert read_sysctl(text) == ("Apple M2", ("neon", "dotprod"))
+    assert read_sysctl("") == ("unknown", None)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def test_checksums_are_computed_once_per_file(folder, monkeypatch):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"weigh", "model.onnx has 5 bytes, published were 7"), (b"Weights", "another sha256"), (None, "is missing")],
+    [(b"weigh", "model.onnx has 5 bytes, 7 were published"), (b"Weights", "differs"), (None, "is missing")],
 )
 def test_changed_file_is_described(folder, content, message):
     assert find_damage(folder) is None
@@ -51,3 +51,9 @@ def test_unreadable_cache_and_list_of_digests(folder, tmp_path):
     assert find_damage(folder) is None
     (folder / "digests.json").write_text(json.dumps({"files": {"../x": {}}}))
     assert "not a list of digests" in find_damage(folder)
+
+
+def test_links_are_damage(folder, tmp_path):
+    (folder / "model.onnx").rename(tmp_path / "elsewhere")
+    (folder / "model.onnx").symlink_to(tmp_path / "elsewhere")
+    assert find_damage(folder).startswith("model.onnx is a symbolic link")

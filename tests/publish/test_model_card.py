@@ -105,7 +105,7 @@ def test_usage_on_cuda_names_its_requirements(winner, report, variant, package, 
     main = replace(entry.main, row=entry.main.row.model_copy(update={"variant": variant}))
     card = model_card(replace(entry, variants=(main,)))
     assert f"# pip install '{package}'\n# It needs {needs}.\nimport compress\n" in card
-    assert 'compress.open("a", Placement("cuda")).predict(["a text"])' in card
+    assert 'compress.open("a", Placement("cuda", threads=1)).predict(["a text"])' in card
 
 
 def test_the_usage_example_runs(winner, report, monkeypatch):

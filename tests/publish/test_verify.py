@@ -1,6 +1,7 @@
 """Verification and download, from folders and from an HTTP server on this machine."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -98,7 +99,7 @@ def test_pull_refuses_a_folder_with_other_content(published, tmp_path):
     with pytest.raises(UsageError, match="exists and holds something else"):
         pull(published, tmp_path / "mine")
     assert names_in(tmp_path / "mine") == ["thesis.txt"]
-    assert not [name for name in names_in(tmp_path) if "pull" in name]
+    assert not [name for name in names_in(tmp_path) if ".new-" in name]
 
 
 def test_pull_into_a_published_entry_is_refused(published, original, tmp_path):
@@ -112,6 +113,13 @@ def test_pull_to_a_path_that_cannot_be_created_is_refused(published, tmp_path):
     for to in (tmp_path / ("a" * 300), published.parent / "index.json" / "x"):
         with pytest.raises(UsageError, match="cannot be created"):
             pull(published, to)
+
+
+def test_pull_removes_what_killed_processes_left(published, tmp_path):
+    for process in (os.getppid(), 2**22 + 1):
+        (tmp_path / f".copy.new-{process}").mkdir()
+    pull(published, tmp_path / "copy")
+    assert [name for name in names_in(tmp_path) if "copy" in name] == [f".copy.new-{os.getppid()}", "copy"]
 
 
 def edit_digests(published, name, **changes):
@@ -128,14 +136,14 @@ def test_a_copy_that_differs_is_removed(published, served, tmp_path, changes):
         with pytest.raises(ModelError, match="published"):
             pull(source, tmp_path / "copy")
         assert not (tmp_path / "copy").exists()
-        assert not [name for name in names_in(tmp_path) if "pull" in name]
+        assert not [name for name in names_in(tmp_path) if ".new-" in name]
 
 
 def test_a_missing_file_is_named(published, served, tmp_path):
     (published / "tokenizer.json").unlink()
-    with pytest.raises(ModelError, match=r"tokenizer\.json: the server answered 404"):
+    with pytest.raises(ModelError, match=r"tokenizer\.json cannot be downloaded: HTTP Error 404"):
         pull(served, tmp_path / "copy")
-    with pytest.raises(ModelError, match=r"lacks tokenizer\.json"):
+    with pytest.raises(ModelError, match=r"tokenizer\.json is missing"):
         pull(published, tmp_path / "copy")
 
 

@@ -4,8 +4,7 @@ import pytest
 
 from compress.data.splits import prepare_splits
 from compress.measure.baselines import baseline_predictions
-from compress.recipe.load import merged
-from compress.recipe.schema import Task
+from compress.recipe.schema import Task, merged
 from compress.tasks import kind_of
 from compress.tasks.presets import NAMED_TASKS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 
@@ -111,18 +111,14 @@ def _losses(options: argparse.Namespace) -> Rows:
 
 def _settings(loss: str) -> list[str]:
     """Return a loss's settings with their choices or their default: `form: kl|mse|decoupled`, `others: 8`."""
-    section = next(
-        each
-        for each in schema_lookup.alternatives(Losses.model_fields[loss].annotation)
-        if schema_lookup.is_model(each)
-    )
+    (section,) = schema_lookup.sections(Losses.model_fields[loss].annotation)
     return [_setting(name, field) for name, field in section.model_fields.items() if name != "weight"]
 
 
 def _setting(name: str, field: FieldInfo) -> str:
     default = field.default
     if isinstance(default, str):
-        return f"{name}: {schema_lookup.described(field.annotation).replace(' or ', ', ').replace(', ', '|')}"
+        return f"{name}: {'|'.join(get_args(field.annotation))}"
     if isinstance(default, tuple):
         return f"{name}: [{', '.join(default)}]"
     return name if default is None else f"{name}: {default:g}"
