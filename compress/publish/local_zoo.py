@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from filelock import AcquireReturnProxy, BaseFileLock, FileLock, Timeout
+from filelock import FileLock, Timeout
 
 from compress.errors import CompressError, ModelError, UsageError
 from compress.measure.resources.footprint import needed_files
@@ -111,7 +112,7 @@ def _check_replaceable(folder: Path) -> None:
         )
 
 
-def _locked(zoo: Path) -> AcquireReturnProxy[BaseFileLock]:
+def _locked(zoo: Path) -> AbstractContextManager[object]:
     """Create the zoo's folder if needed and acquire its lock, which the returned context manager releases."""
     try:
         zoo.mkdir(parents=True, exist_ok=True)
