@@ -39,7 +39,7 @@ class LossEntry:
     @cached_property
     def function(self) -> Callable[..., Tensor]:
         """The loss function; its arguments are those its class documents."""
-        loss: Callable[..., Any] = resolve_name(self.path)
+        loss: Callable[..., Tensor] = resolve_name(self.path)
         return loss
 
 
@@ -47,7 +47,7 @@ class LossEntry:
 class BatchLoss(LossEntry):
     """Compares model outputs with arrays of the batch (labels, scores).
 
-    ``function(outputs, batch, task)`` returns the mean over rows.
+    ``function(outputs, batch, pooling)`` returns the mean over rows.
     """
 
     needs: tuple[str, ...] = ("labels",)
@@ -58,20 +58,20 @@ class BatchLoss(LossEntry):
 class OutputLoss(LossEntry):
     """Compares the outputs of student and teacher.
 
-    ``function(student outputs, teacher outputs, batch, task, problem, settings)`` returns the mean over rows.
+    ``function(student outputs, teacher outputs, batch, pooling, problem, settings)`` returns the mean over rows.
     """
 
     needs: tuple[str, ...] = ("outputs",)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class LayerLoss(LossEntry):
     """Compares a student layer with the teacher layer it is mapped to.
 
     ``function(student parts, teacher parts, batch, settings)`` returns the mean over rows.
     """
 
-    needs: tuple[Part, ...]
+    needs: tuple[Part, ...] = ("hidden",)
     """The parts of a layer that it reads."""
     at: Literal["mapped", "last", "embeddings"] = "mapped"
     """Where it applies: every pair of the layer map, the student's last layer, or the output of the embeddings."""
@@ -93,8 +93,7 @@ TASK_LOSSES: Mapping[str, BatchLoss] = {
     "regression": BatchLoss("compress.losses.task.mse:mse", "squared error of the number"),
     "token_classification": BatchLoss("compress.losses.task.token_ce:token_ce", "cross-entropy of each word's tag"),
     "question_answering": BatchLoss(
-        "compress.losses.task.span_ce:span_ce",
-        "cross-entropy of the answer's start and end",
+        "compress.losses.task.span_ce:span_ce", "cross-entropy of the answer's start and end"
     ),
     "choice": BatchLoss(
         "compress.losses.task.multiple_choice_ce:multiple_choice_ce", "cross-entropy of the right choice"
@@ -119,13 +118,11 @@ LOSSES: Mapping[str, OutputLoss | LayerLoss | BatchLoss] = {
     "hidden_state": LayerLoss(
         "compress.losses.distillation.hidden_state:hidden_state",
         "the outputs of the mapped layers",
-        needs=("hidden",),
         projected=True,
     ),
     "embedding": LayerLoss(
         "compress.losses.distillation.embedding:embedding",
         "the outputs of the embeddings",
-        needs=("hidden",),
         at="embeddings",
         projected=True,
     ),
@@ -144,13 +141,11 @@ LOSSES: Mapping[str, OutputLoss | LayerLoss | BatchLoss] = {
     "similarity": LayerLoss(
         "compress.losses.distillation.similarity:similarity",
         "distances and angles between the texts of a batch",
-        needs=("hidden",),
         at="last",
     ),
     "contrast": LayerLoss(
         "compress.losses.distillation.contrast:contrast",
         "a text's teacher vector among those of the whole batch",
-        needs=("hidden",),
         at="last",
         projected=True,
     ),

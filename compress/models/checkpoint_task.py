@@ -11,7 +11,7 @@ from transformers import PreTrainedConfig
 from compress.errors import CompressError, ModelError
 from compress.model_info import INFO_FILE, TaskInfo, find_info
 from compress.models.encoder_parts import family_of
-from compress.models.heads import HEADS, Head, head_named, head_of_class
+from compress.models.heads import HEADS, Head, head_for, head_of_class
 from compress.models.sentence_transformers_format import is_embedding_folder
 from compress.tasks import kind_of
 
@@ -54,7 +54,7 @@ def _recorded_task(folder: Path, task: TaskInfo, config: PreTrainedConfig) -> Ch
         kind = kind_of(task)
     except CompressError as error:
         raise ModelError(f"{path}: {error.message}", hint=error.hint) from error
-    head = head_named(kind.head)
+    head = HEADS[kind.head]
     for name in config.architectures or ():
         if head_of_class(name) not in (None, head, HEADS["encoder"]):
             raise ModelError(
@@ -67,7 +67,7 @@ def _recorded_task(folder: Path, task: TaskInfo, config: PreTrainedConfig) -> Ch
 def fits_task(saved: CheckpointTask, task: TaskInfo) -> bool:
     """Return whether a checkpoint's head fits the task: the same label names, or as many outputs of the same type."""
     kind = kind_of(task)
-    if saved.head is not head_named(kind.head):
+    if saved.head is not head_for(task):
         return False
     if saved.head in (EMBEDDING, SPANS):
         return True

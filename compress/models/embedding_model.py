@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from transformers import MODEL_MAPPING, AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
-CLASS_SUFFIX = "ForSentenceEmbedding"
 PROJECTION = "projection.weight"
 POOLINGS = ("mean", "cls")
 
@@ -81,7 +80,7 @@ class EmbeddingClasses(dict[type[PreTrainedConfig], type[PreTrainedModel]]):
 
     def __missing__(self, config: type[PreTrainedConfig]) -> type[PreTrainedModel]:
         plain: Any = MODEL_MAPPING[config]
-        name = plain.__name__.removesuffix("Model") + CLASS_SUFFIX
+        name = plain.__name__.removesuffix("Model") + "ForSentenceEmbedding"
         members = {"__module__": __name__, "__doc__": f"{plain.__name__}, with one vector per text as its output."}
         self[config] = type(name, (SentenceEmbedding, plain), members)
         return self[config]
@@ -90,18 +89,18 @@ class EmbeddingClasses(dict[type[PreTrainedConfig], type[PreTrainedModel]]):
 class AutoModelForSentenceEmbedding:
     """An Auto class like those of transformers: the model class follows from the config."""
 
-    classes = EmbeddingClasses()
+    _model_mapping = EmbeddingClasses()
 
     @classmethod
     def register(cls, config: type[PreTrainedConfig], model: type[PreTrainedModel]) -> None:
         """Register ``model`` as the class for configs of this class."""
-        cls.classes[config] = model
+        cls._model_mapping[config] = model
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, *, config: PreTrainedConfig | None = None, **kwargs: Any) -> Any:
         """Call ``from_pretrained`` of the model class that the folder's config selects."""
         config = config or AutoConfig.from_pretrained(folder)
-        return cls.classes[type(config)].from_pretrained(folder, config=config, **kwargs)
+        return cls._model_mapping[type(config)].from_pretrained(folder, config=config, **kwargs)
 
 
 def set_pooling(config: PreTrainedConfig, pooling: str, size: int | None = None) -> None:

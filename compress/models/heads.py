@@ -7,10 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from transformers import (
-    MODEL_FOR_QUESTION_ANSWERING_MAPPING,
-    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
-    MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
-    MODEL_MAPPING,
     AutoModel,
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
@@ -19,8 +15,10 @@ from transformers import (
     PreTrainedModel,
 )
 
-from compress.errors import ModelError, nearest
-from compress.models.embedding_model import CLASS_SUFFIX, AutoModelForSentenceEmbedding
+from compress.errors import ModelError
+from compress.model_info import TaskInfo
+from compress.models.embedding_model import AutoModelForSentenceEmbedding
+from compress.tasks import kind_of
 
 
 @dataclass(frozen=True)
@@ -30,59 +28,34 @@ class Head:
     name: str
     auto: Any
     """The AutoModel class that loads it (transformers gives these no common type)."""
-    classes: Any
-    """transformers' map from config class to model class."""
-    suffix: str
-    """Suffix of its model classes: `BertForSequenceClassification`."""
     outputs: tuple[str, ...]
+
+    @property
+    def suffix(self) -> str:
+        """Suffix of its model classes: `BertForSequenceClassification`, `BertModel`."""
+        return str(self.auto.__name__).removeprefix("AutoModel") or "Model"
 
     def model_class(self, config: type[PreTrainedConfig]) -> type[PreTrainedModel]:
         """Return the model class with this head for a config class."""
-        model: type[PreTrainedModel] = self.classes[config]
+        model: type[PreTrainedModel] = self.auto._model_mapping[config]
         return model
 
 
 HEADS: Mapping[str, Head] = {
     head.name: head
     for head in (
-        Head(
-            "sequence-classification",
-            AutoModelForSequenceClassification,
-            MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
-            "ForSequenceClassification",
-            ("logits",),
-        ),
-        Head(
-            "token-classification",
-            AutoModelForTokenClassification,
-            MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
-            "ForTokenClassification",
-            ("logits",),
-        ),
-        Head(
-            "question-answering",
-            AutoModelForQuestionAnswering,
-            MODEL_FOR_QUESTION_ANSWERING_MAPPING,
-            "ForQuestionAnswering",
-            ("start_logits", "end_logits"),
-        ),
-        Head(
-            "sentence-embedding",
-            AutoModelForSentenceEmbedding,
-            AutoModelForSentenceEmbedding.classes,
-            CLASS_SUFFIX,
-            ("sentence_embedding",),
-        ),
-        Head("encoder", AutoModel, MODEL_MAPPING, "Model", ("last_hidden_state",)),
+        Head("sequence-classification", AutoModelForSequenceClassification, ("logits",)),
+        Head("token-classification", AutoModelForTokenClassification, ("logits",)),
+        Head("question-answering", AutoModelForQuestionAnswering, ("start_logits", "end_logits")),
+        Head("sentence-embedding", AutoModelForSentenceEmbedding, ("sentence_embedding",)),
+        Head("encoder", AutoModel, ("last_hidden_state",)),
     )
 }
 
 
-def head_named(name: str) -> Head:
-    """Return the head called ``name``."""
-    if name not in HEADS:
-        raise ModelError(f"there is no head '{name}'{nearest(name, HEADS)}.")
-    return HEADS[name]
+def head_for(task: TaskInfo) -> Head:
+    """Return the head of a task's kind."""
+    return HEADS[kind_of(task).head]
 
 
 def head_of_class(class_name: str) -> Head | None:

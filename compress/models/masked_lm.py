@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.errors import ModelError
-from compress.models.fetch import SAFE_WEIGHTS, fetch
+from compress.models.fetch import fetch
 from compress.models.load_save import load_tokenizer
+from compress.models.read_checkpoint import read_checkpoint
 from compress.models.silence_transformers import quiet
 
 CONTEXT = 128
@@ -55,7 +52,12 @@ class MaskedModel:
     def load(cls, source: str, device: torch.device | str = "cpu") -> MaskedModel:
         """Load a folder or hub id; raise `ModelError` if it has no such head or is not available."""
         folder = fetch(source)
-        model = _read(folder, source)
+        model, report = read_checkpoint(AutoModelForMaskedLM, folder)
+        if report["missing_keys"]:
+            raise ModelError(
+                f"{source} is not a masked language model: it has no weights for {min(report['missing_keys'])}.",
+                hint="use a checkpoint that was saved with its pretraining head, such as bert-base-uncased",
+            )
         nn.Module.to(model, device)
         return cls(model, load_tokenizer(folder), source)
 
@@ -95,13 +97,14 @@ class MaskedModel:
         Logits of other positions are not computed where the output layer is a module whose input a hook can narrow.
         """
         device, rows = self._model.device, torch.arange(len(ids))
-
-        def at_position(module: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
-            return (inputs[0][rows, position][:, None],)
-
-        last = self._model.get_output_embeddings()
-        with torch.no_grad(), replace_input(last, at_position):
-            logits: Tensor = self._model(input_ids=ids.to(device), attention_mask=attention_mask.to(device)).logits
+        handle = self._model.get_output_embeddings().register_forward_pre_hook(
+            lambda module, inputs: (inputs[0][rows, position][:, None],)
+        )
+        try:
+            with torch.no_grad():
+                logits: Tensor = self._model(input_ids=ids.to(device), attention_mask=attention_mask.to(device)).logits
+        finally:
+            handle.remove()
         return (logits[:, 0] if logits.shape[1] == 1 else logits[rows, position]).float()
 
     def _complete_words(self, size: int) -> Tensor:
@@ -117,40 +120,3 @@ class MaskedModel:
         if not words.any():
             raise ModelError("the vocabulary of the masked language model has no complete words.")
         return words
-
-
-@contextmanager
-def replace_input(module: nn.Module, hook: Callable[[nn.Module, tuple[Tensor]], tuple[Tensor]]) -> Iterator[None]:
-    """Replace a module's input within the block."""
-    handle = module.register_forward_pre_hook(hook)
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
-def _read(folder: Path, source: str) -> PreTrainedModel:
-    try:
-        with quiet():
-            model, report = AutoModelForMaskedLM.from_pretrained(
-                folder,
-                dtype=torch.float32,
-                use_safetensors=(folder / SAFE_WEIGHTS).is_file(),
-                weights_only=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-            )
-    except pickle.UnpicklingError as error:
-        raise ModelError(f"the weights of {source} contain more than plain tensors, so they are not loaded.") from error
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise ModelError(f"{source} cannot be read as a masked language model: {lines[0]}") from error
-    missing = sorted(report["missing_keys"])
-    if missing:
-        raise ModelError(
-            f"{source} is not a masked language model: it has no weights for {missing[0]}.",
-            hint="use a checkpoint that was saved with its pretraining head, such as bert-base-uncased",
-        )
-    module: nn.Module = model
-    assert isinstance(module, PreTrainedModel)
-    return module

@@ -16,7 +16,6 @@ from compress.errors import ModelError
 from compress.model_info import TaskInfo
 from compress.models.fetch import fetch
 from compress.models.load_save import (
-    describe_other_task,
     fit_head,
     has_task_head,
     load_model,
@@ -62,10 +61,6 @@ def finetune(
     if settings is False or (fits and settings.reuse):
         console.note(f"{source} already has a head for this task: used unchanged")
         return save_trained_model(load_model(folder, task, console=console), tokenizer, work, "finetune", data)
-    if other := describe_other_task(folder, task):
-        console.note(
-            f"{source} was trained for another task ({other}): its head is discarded; a new one is randomly initialised"
-        )
     model, result = train_best(
         lambda seed: load_model(folder, task, seed=seed, console=console),
         make_task_objective(task),

@@ -119,7 +119,7 @@ class TaskObjective:
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """Compute the task's loss."""
-        return {TASK: self.loss.function(forward(model, batch), batch, self.task)}
+        return {TASK: self.loss.function(forward(model, batch), batch, self.task.long)}
 
 
 def forward(model: PreTrainedModel, batch: Batch) -> Mapping[str, Tensor]:

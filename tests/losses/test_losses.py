@@ -7,7 +7,7 @@ import torch
 
 from compress.losses import LOSSES, TASK_LOSSES, LayerLoss
 from compress.recipe.loss_schema import Losses
-from tests.losses.layers import CASES, EXAMPLES, LAYERS, LENGTHS, OF_BATCH, batch_of, padded, section, states, value
+from tests.losses.layers import CASES, EXAMPLES, LAYERS, LENGTHS, OF_BATCH, batch_of, padded, states, value
 
 OF_ROWS = [(name, options) for name, options in CASES if name not in OF_BATCH]
 
@@ -162,9 +162,3 @@ def test_vectors_of_zeros_are_finite(name, options):
     loss.backward()
     assert loss.isfinite()
     assert all(each.grad.isfinite().all() for each in ours.values() if each.grad is not None)
-
-
-@pytest.mark.parametrize("name", ["hidden_state", "embedding", "contrast"])
-def test_different_widths_are_refused(name):
-    with pytest.raises(ValueError, match="project"):
-        LOSSES[name].function(states(), states(width=6), batch_of(), section(name))

@@ -153,7 +153,7 @@ POOLED = ["single_label_classification", "multi_label_classification", "regressi
 
 
 def value(problem, outputs, batch, about):
-    return TASK_LOSSES[problem].function(outputs, batch, about)
+    return TASK_LOSSES[problem].function(outputs, batch, about.long)
 
 
 @pytest.mark.parametrize("problem", TASK_LOSSES)

@@ -11,13 +11,12 @@ import torch
 
 from compress.batch_arrays import BATCH_POSITIONS, EXTRA_COLUMNS
 from compress.losses import LOSSES, TASK_LOSSES
-from compress.losses.tensor_ops.row_groups import RowGroups
-from compress.losses.tensor_ops.row_subset import loss_on_subset
+from compress.losses.tensor_ops.row_groups import RowGroups, loss_on_subset
 from compress.losses.tensor_ops.soft_targets import select_soft_targets
 from compress.recipe.loss_schema import SoftLabel
 from tests.losses import test_task_losses
 from tests.losses.distillation import test_soft_label
-from tests.losses.helpers import drawn, task
+from tests.losses.helpers import drawn
 from tests.losses.layers import CASES, batch_of, section, states
 
 PROBLEMS = sorted(TASK_LOSSES)
@@ -65,7 +64,7 @@ def test_answers(problem, form):
 def test_true_answers(problem, long):
     """But for retrieval's, which looks for texts that are the same."""
     outputs, batch, about = test_task_losses.cases(long)[problem]
-    TASK_LOSSES[problem].function(away(outputs, learns=True), away(batch), about).backward()
+    TASK_LOSSES[problem].function(away(outputs, learns=True), away(batch), about.long).backward()
 
 
 def test_true_answers_of_some_rows():
@@ -74,7 +73,7 @@ def test_true_answers_of_some_rows():
 
     def loss(ours, few):
         assert RowGroups.from_batch(few).num_rows == 2
-        return TASK_LOSSES["single_label_classification"].function(ours, few, about)
+        return TASK_LOSSES["single_label_classification"].function(ours, few, about.long)
 
     loss_on_subset(chosen, away(outputs, learns=True), away(batch), loss).backward()
 
@@ -82,6 +81,6 @@ def test_true_answers_of_some_rows():
 def test_soft_labels():
     brought = torch.tensor([[0.5, 0.5], [torch.nan, torch.nan], [0.9, 0.1]])
     batch = away({**batch_of(), "soft_labels": brought})
-    theirs = select_soft_targets(away({"logits": drawn(3, 2)}), batch, task(), "single_label_classification")
+    theirs = select_soft_targets(away({"logits": drawn(3, 2)}), batch, "cut", "single_label_classification")
     ours = away({"logits": drawn(3, 2, seed=1)}, learns=True)
-    LOSSES["soft_label"].function(ours, theirs, batch, task(), "single_label_classification", SoftLabel()).backward()
+    LOSSES["soft_label"].function(ours, theirs, batch, "cut", "single_label_classification", SoftLabel()).backward()

@@ -46,23 +46,6 @@ def test_reuse_can_be_refused(tiny_model, tiny_folder, prepared, tmp_path, same_
     assert not same_weights(load(tmp_path), model)
 
 
-def test_head_of_another_task_is_discarded_with_a_note(tiny_model, tiny_folder, tiny_task, prepared, tmp_path):
-    def told(source):
-        said = io.StringIO()
-        settings = Finetune(**{**SETTINGS, "epochs": 1}, max_steps=1)
-        finetune(str(source), prepared, settings, 0, tmp_path / source.name, console=Console("human", err=said))
-        return said.getvalue()
-
-    plain = tiny_folder(tiny_model("bert", head="Model"), task=None)
-    assert "its head is discarded" not in told(plain)
-    other = tiny_folder(tiny_model("bert", labels=("no", "yes")), task=None)
-    assert f"{other} was trained for another task (sequence-classification: no, yes): its head is discarded" in told(
-        other
-    )
-    ours = tiny_folder(tiny_model("bert", labels=("no", "yes")), tiny_task.model_copy(update={"name": "plots"}))
-    assert "was trained for another task (plots): its head" in told(ours)
-
-
 def test_no_finetuning_needs_a_head(tiny_model, tiny_folder, prepared, tmp_path):
     finetune(str(tiny_folder("bert")), prepared, False, 0, tmp_path)
     assert (tmp_path / "model.safetensors").is_file()

@@ -6,7 +6,7 @@ import torch
 from compress.data.encode import encode_rows, training_examples
 from compress.errors import UsageError
 from compress.model_info import TaskInfo
-from compress.models.heads import head_named
+from compress.models.heads import HEADS
 from compress.recipe.training_schema import Distill
 from compress.tasks import KINDS, kind_of
 from compress.train.core.training_data import fast_tokenizer
@@ -54,7 +54,7 @@ def made(tiny_model, tiny_tokenizer):
     """(a model for a task, a batch of its rows)."""
 
     def make(kind, long="cut", **changes):
-        task, head = task_of(kind, long), head_named(KINDS[kind].head)
+        task, head = task_of(kind, long), HEADS[KINDS[kind].head]
         names = [str(place) for place in range(KINDS[kind].output_count(task))]
         pooling = {"pooling": "mean"} if head.name == "sentence-embedding" else {}
         model = tiny_model("bert", labels=names, head=head.suffix, **pooling, **changes)

@@ -5,13 +5,12 @@ Maps are computed from queries and keys, so that models keep their fast attentio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from compress.losses.tensor_ops.row_groups import RowGroups
+from compress.losses.tensor_ops.row_groups import RowGroups, Tensors
 from compress.losses.tensor_ops.token_maps import (
     MAX_ELEMENTS,
     attention_scores,
@@ -28,9 +27,7 @@ MATCHING_EXAMPLES = 8
 """Examples of a batch from which similar heads are determined."""
 
 
-def attention(
-    student: Mapping[str, Tensor], teacher: Mapping[str, Tensor], batch: Mapping[str, Tensor], settings: Attention
-) -> Tensor:
+def attention(student: Tensors, teacher: Tensors, batch: Tensors, settings: Attention) -> Tensor:
     """Return the distance of two layers' attention, over heads and real tokens, as a mean over rows.
 
     - `kl`: ``KL(softmax(t) | softmax(s))`` of each line of attention. Wang et al., "MiniLM: Deep Self-Attention
@@ -58,9 +55,7 @@ def attention(
 
 
 @torch.no_grad()
-def match_heads(
-    query: Tensor, key: Tensor, teacher_query: Tensor, teacher_key: Tensor, batch: Mapping[str, Tensor]
-) -> Tensor:
+def match_heads(query: Tensor, key: Tensor, teacher_query: Tensor, teacher_key: Tensor, batch: Tensors) -> Tensor:
     """Return the teacher head for each student head (student heads,), by the KL divergence of their maps."""
     tokens, heads = query.shape[2], query.shape[1] + teacher_query.shape[1]
     sample = slice(max(1, min(MATCHING_EXAMPLES, MAX_ELEMENTS["cpu"] // (heads * tokens**2))))

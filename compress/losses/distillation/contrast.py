@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from compress.losses.tensor_ops.masked_mean import mean_over_examples
-from compress.losses.tensor_ops.vector_ops import check_same_shape, text_vectors, unit
+from compress.losses.tensor_ops.row_groups import Tensors, mean_over_examples
+from compress.losses.tensor_ops.vector_ops import text_vectors, unit
 
 if TYPE_CHECKING:
     from compress.recipe.loss_schema import Contrast
 
 
-def contrast(
-    student: Mapping[str, Tensor], teacher: Mapping[str, Tensor], batch: Mapping[str, Tensor], settings: Contrast
-) -> Tensor:
+def contrast(student: Tensors, teacher: Tensors, batch: Tensors, settings: Contrast) -> Tensor:
     """Return ``-log softmax_j(cos(s_i, t_j) / temperature)[i]`` of each text i among all texts j, as a mean over rows.
 
     van den Oord et al., "Representation Learning with Contrastive Predictive Coding", 2018 (arXiv:1807.03748),
@@ -34,7 +31,7 @@ def contrast(
         settings: `temperature`: a smaller one concentrates on the most similar texts, and the gradient grows with its
             inverse; `pool`: the vector of a text, that of its first token or the mean of all.
     """
-    ours, theirs = check_same_shape(student["hidden"], teacher["hidden"])
+    ours, theirs = student["hidden"], teacher["hidden"].detach()
     ours, theirs = (unit(text_vectors(hidden, batch, settings.pool)) for hidden in (ours, theirs))
     with torch.autocast(ours.device.type, enabled=False):  # a bf16 product is too coarse once divided by 0.05
         scores = ours @ theirs.T / settings.temperature

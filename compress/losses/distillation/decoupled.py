@@ -5,14 +5,12 @@ Zhao et al., "Decoupled Knowledge Distillation", 2022 (arXiv:2203.08679).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from compress.batch_arrays import LABELLED
-from compress.losses.tensor_ops.row_groups import MASKED_LOGIT, RowGroups
+from compress.losses.tensor_ops.row_groups import MASKED_LOGIT, RowGroups, Tensors
 
 PROBLEMS_WITH_TARGET = ("single_label_classification", "choice")
 """Problems in which a row has one true class."""
@@ -43,7 +41,7 @@ def decoupled_distance(
     return temperature**2 * (target * binary + others * rest)
 
 
-def target_classes(problem: str, teacher: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
+def target_classes(problem: str, teacher: Tensor, batch: Tensors) -> Tensor:
     """Return the target class (items,): the row's label if it has one, else the teacher's most likely class.
 
     Rows have one where one class or one choice is right, unless `labelled` (examples,) is zero. Tags, answer positions

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from compress.losses.tensor_ops.masked_mean import mean_over_tokens
-from compress.losses.tensor_ops.vector_ops import check_same_shape, squared_norm
+from compress.losses.tensor_ops.row_groups import Tensors, mean_over_tokens
+from compress.losses.tensor_ops.vector_ops import squared_norm
 
 if TYPE_CHECKING:
     from compress.recipe.loss_schema import Embedding
 
 
-def embedding(
-    student: Mapping[str, Tensor], teacher: Mapping[str, Tensor], batch: Mapping[str, Tensor], settings: Embedding
-) -> Tensor:
+def embedding(student: Tensors, teacher: Tensors, batch: Tensors, settings: Embedding) -> Tensor:
     """Return ``|s - t|² / width`` of each real token's embedding (word, position and type), as a mean over rows.
 
     Jiao et al., "TinyBERT: Distilling BERT for Natural Language Understanding", 2020 (arXiv:1909.10351).
@@ -28,5 +25,5 @@ def embedding(
         batch: `attention_mask` (examples, tokens), one for real tokens; `group` where rows are several examples.
         settings: nothing but the weight.
     """
-    ours, theirs = check_same_shape(student["hidden"], teacher["hidden"])
+    ours, theirs = student["hidden"], teacher["hidden"].detach()
     return mean_over_tokens(squared_norm(ours - theirs) / ours.shape[-1], batch)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from compress.losses.tensor_ops.masked_mean import mean_over_examples, mean_over_tokens
-from compress.losses.tensor_ops.vector_ops import check_same_shape, squared_norm, unit
+from compress.losses.tensor_ops.row_groups import Tensors, mean_over_examples, mean_over_tokens
+from compress.losses.tensor_ops.vector_ops import squared_norm, unit
 
 if TYPE_CHECKING:
     from compress.recipe.loss_schema import HiddenState
 
 
-def hidden_state(
-    student: Mapping[str, Tensor], teacher: Mapping[str, Tensor], batch: Mapping[str, Tensor], settings: HiddenState
-) -> Tensor:
+def hidden_state(student: Tensors, teacher: Tensors, batch: Tensors, settings: HiddenState) -> Tensor:
     """Return the distance between the outputs of two layers, over real tokens, as a mean over rows.
 
     - `mse`: ``|s - t|² / width`` of each token's vector. It grows with the square of the vectors' lengths, so a
@@ -33,7 +30,7 @@ def hidden_state(
         batch: `attention_mask` (examples, tokens), one for real tokens; `group` where rows are several examples.
         settings: its `form`.
     """
-    ours, theirs = check_same_shape(student["hidden"], teacher["hidden"])
+    ours, theirs = student["hidden"], teacher["hidden"].detach()
     if settings.form == "mse":
         return mean_over_tokens(squared_norm(ours - theirs) / ours.shape[-1], batch)
     if settings.form == "cosine":

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 from torch import Tensor
 
 from compress.losses.task.in_batch_negatives import NEGATIVE, POSITIVE, QUERY, SCALE
-from compress.losses.tensor_ops.row_groups import RowGroups
-
-if TYPE_CHECKING:
-    from compress.model_info import TaskInfo
+from compress.losses.tensor_ops.row_groups import RowGroups, Tensors
 
 
-def margin(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
+def margin(outputs: Tensors, batch: Tensors, pooling: str) -> Tensor:
     """Return ``(20 (q·p - q·n) - (s(q, p) - s(q, n)))²`` as a mean over a row's negatives n, then over rows.
 
     Hofstätter et al., "Improving Efficient Neural Ranking Models with Cross-Architecture Knowledge Distillation", 2020
@@ -26,7 +20,7 @@ def margin(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: Tas
         outputs: `sentence_embedding` (examples, width), of length one.
         batch: `scores` (examples,) float32 of each document with its row's query; `part` (examples,): 0 query,
             1 positive (one each per row), 2 negatives; `group`.
-        task: not used.
+        pooling: not used.
     """
     embeddings, part, groups = outputs["sentence_embedding"].float(), batch["part"], RowGroups.from_batch(batch)
     queries = embeddings[part == QUERY][groups.row]

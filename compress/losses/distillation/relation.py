@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from compress.errors import UsageError
+from compress.losses.tensor_ops.row_groups import Tensors
 from compress.losses.tensor_ops.token_maps import kl_distance, token_map_loss
 
 if TYPE_CHECKING:
     from compress.recipe.loss_schema import Relation
 
 
-def relation(
-    student: Mapping[str, Tensor], teacher: Mapping[str, Tensor], batch: Mapping[str, Tensor], settings: Relation
-) -> Tensor:
+def relation(student: Tensors, teacher: Tensors, batch: Tensors, settings: Relation) -> Tensor:
     """Return ``KL(softmax(t) | softmax(s))`` of self-attention relations, as a mean over heads, tokens and rows.
 
     The relation of queries, say, is ``a·b / √size`` of each token's query with all others'. Vectors of all heads are

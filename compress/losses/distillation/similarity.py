@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 from torch.utils.checkpoint import checkpoint
 
+from compress.losses.tensor_ops.row_groups import Tensors
 from compress.losses.tensor_ops.vector_ops import text_vectors
 
 if TYPE_CHECKING:
@@ -22,9 +22,7 @@ COINCIDENT = 1e-6
 """Texts whose squared distance is below this share of the mean coincide; there is no direction between them."""
 
 
-def similarity(
-    student: Mapping[str, Tensor], teacher: Mapping[str, Tensor], batch: Mapping[str, Tensor], settings: Similarity
-) -> Tensor:
+def similarity(student: Tensors, teacher: Tensors, batch: Tensors, settings: Similarity) -> Tensor:
     """Return the differences of distances between two texts and of angles between three, over the texts of the batch.
 
     ``distance * mean_ij h(d_ij(s) - d_ij(t)) + angle * mean_ijk h(c_ijk(s) - c_ijk(t))``, where d is the distance of

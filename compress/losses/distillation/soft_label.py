@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,24 +9,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from compress.losses.distillation.decoupled import decoupled_distance, target_classes
-from compress.losses.tensor_ops.logit_views import LogitView, logit_views
-from compress.losses.tensor_ops.row_groups import MASKED_LOGIT
+from compress.losses.tensor_ops.logit_views import VIEWS
+from compress.losses.tensor_ops.row_groups import MASKED_LOGIT, Tensors
 
 if TYPE_CHECKING:
-    from compress.model_info import TaskInfo
     from compress.recipe.loss_schema import SoftLabel
-
-Distance = Callable[[Tensor, Tensor], Tensor]
-"""(student logits, teacher logits), each (items, classes) -> (items,)."""
 
 
 def soft_label(
-    student: Mapping[str, Tensor],
-    teacher: Mapping[str, Tensor],
-    batch: Mapping[str, Tensor],
-    task: TaskInfo,
-    problem: str,
-    settings: SoftLabel,
+    student: Tensors, teacher: Tensors, batch: Tensors, pooling: str, problem: str, settings: SoftLabel
 ) -> Tensor:
     """Return the distance between student and teacher outputs as a mean over rows; zero where they are equal.
 
@@ -52,39 +42,33 @@ def soft_label(
         teacher: the teacher's, of the same shapes; they get no gradient. Probabilities of the data set are turned into
             outputs by `soft_targets.py`; a logit of minus infinity (a probability of zero) is allowed.
         batch: the models' inputs, and the mask of possible answers.
-        task: how windows are pooled.
+        pooling: how windows are pooled (the task's `long`).
         problem: the task kind's; see `TASK_LOSSES`.
         settings: `form`; `temperature`: above one, small probabilities of the teacher count more. The result is
             multiplied by its square, so that the size of the gradient hardly depends on it. Numbers, embeddings and
             `mse` have none; `target` and `others` are for `decoupled`.
     """
     detached = {name: output.detach() for name, output in teacher.items()}
-    losses = []
-    pairs = zip(logit_views(problem, student, batch, task), logit_views(problem, detached, batch, task), strict=True)
-    for ours, theirs in pairs:
-        if ours.logits.shape != theirs.logits.shape:
-            shapes = f"{tuple(ours.logits.shape)} and teacher {tuple(theirs.logits.shape)}"
-            raise ValueError(f"logits of student {shapes} differ in shape")
-        distance = _distance(problem, theirs, batch, settings)
-        losses.append((distance(ours.logits, theirs.logits) * ours.weight).sum())
+    views = zip(*(VIEWS[problem](outputs, batch, pooling) for outputs in (student, detached)), strict=True)
+    losses = [
+        (_distance(problem, ours.logits, theirs.logits, batch, settings) * ours.weight).sum() for ours, theirs in views
+    ]
     return torch.stack(losses).mean()
 
 
-def _distance(problem: str, teacher: LogitView, batch: Mapping[str, Tensor], settings: SoftLabel) -> Distance:
-    """Return the distance of this problem and form."""
+def _distance(problem: str, student: Tensor, teacher: Tensor, batch: Tensors, settings: SoftLabel) -> Tensor:
+    """Return the distance of this problem and form between logits (items, classes), as (items,)."""
     temperature = settings.temperature or 1.0
     if problem in VECTORS:
-        return squared_distance
+        return squared_distance(student, teacher)
     if settings.form == "mse":
-        return logit_distance
+        return logit_distance(student, teacher)
     if problem == "multi_label_classification":
-        return lambda ours, theirs: sigmoid_distance(ours, theirs, temperature)
+        return sigmoid_distance(student, teacher, temperature)
     if settings.form == "decoupled":
-        target = target_classes(problem, teacher.logits, batch)
-        return lambda ours, theirs: decoupled_distance(
-            ours, floored(theirs), target, temperature, settings.target, settings.others
-        )
-    return lambda ours, theirs: softmax_distance(ours, theirs, temperature)
+        target = target_classes(problem, teacher, batch)
+        return decoupled_distance(student, floored(teacher), target, temperature, settings.target, settings.others)
+    return softmax_distance(student, teacher, temperature)
 
 
 VECTORS = ("regression", "similarity", "retrieval")

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 import torch.nn.functional as F
 from torch import Tensor
 
-from compress.losses.tensor_ops.row_groups import RowGroups
-
-if TYPE_CHECKING:
-    from compress.model_info import TaskInfo
+from compress.losses.tensor_ops.row_groups import RowGroups, Tensors
 
 
-def cosine_mse(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
+def cosine_mse(outputs: Tensors, batch: Tensors, pooling: str) -> Tensor:
     """Return ``(u·v - y)²`` of a row's two embeddings and its similarity y, as a mean over rows.
 
     Reimers and Gurevych, "Sentence-BERT: Sentence Embeddings using Siamese BERT-Networks", 2019 (arXiv:1908.10084),
@@ -23,7 +17,7 @@ def cosine_mse(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task:
     Args:
         outputs: `sentence_embedding` (examples, width), two examples per row.
         batch: `labels` (examples,) float32 from 0 to 1, the same for both; `group` (examples,).
-        task: not used.
+        pooling: not used.
     """
     groups = RowGroups.from_batch(batch)
     first, second = groups.pad(outputs["sentence_embedding"].float()).unbind(dim=1)

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 import torch.nn.functional as F
 from torch import Tensor
 
-from compress.losses.tensor_ops.pool_window_logits import pool_window_logits
-from compress.losses.tensor_ops.row_groups import RowGroups
-
-if TYPE_CHECKING:
-    from compress.model_info import TaskInfo
+from compress.losses.tensor_ops.logit_views import row_view
+from compress.losses.tensor_ops.row_groups import RowGroups, Tensors
 
 
-def cross_entropy(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
+def cross_entropy(outputs: Tensors, batch: Tensors, pooling: str) -> Tensor:
     """Return ``-log softmax(z)[y]`` of each row's pooled logits z and class y, as a mean over rows.
 
     Bridle, "Probabilistic Interpretation of Feedforward Classification Network Outputs", 1990.
@@ -23,8 +17,8 @@ def cross_entropy(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], ta
     Args:
         outputs: `logits` (examples, classes), with one more output for attention pooling of windows.
         batch: `labels` (examples,) int64, the same for all windows of a row; `group` where rows are several windows.
-        task: how windows are pool_window_logits (`long`).
+        pooling: how windows are pooled (the task's `long`).
     """
-    groups = RowGroups.from_batch(batch)
-    logits = pool_window_logits(outputs["logits"].float(), groups, task.long)
-    return F.cross_entropy(logits, groups.first(batch["labels"]))
+    (view,) = row_view(outputs, batch, pooling)
+    labels = RowGroups.from_batch(batch).first(batch["labels"])
+    return F.cross_entropy(view.logits, labels)

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
-from compress.losses.tensor_ops.row_groups import MASKED_LOGIT, RowGroups
-
-if TYPE_CHECKING:
-    from compress.model_info import TaskInfo
+from compress.losses.tensor_ops.row_groups import MASKED_LOGIT, RowGroups, Tensors
 
 QUERY, POSITIVE, NEGATIVE = 0, 1, 2
 """Values of a batch's `part`: the role of each example."""
@@ -20,7 +14,7 @@ SCALE = 20.0
 """Cosines between -1 and 1 are too close for a softmax; this scale is a temperature of 0.05."""
 
 
-def in_batch_negatives(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
+def in_batch_negatives(outputs: Tensors, batch: Tensors, pooling: str) -> Tensor:
     """Return ``-log softmax(20 q·d)[positive]`` of each query q over all documents d of the batch, as a mean over rows.
 
     Henderson et al., "Efficient Natural Language Response Suggestion for Smart Reply", 2017 (arXiv:1705.00652), for
@@ -34,7 +28,7 @@ def in_batch_negatives(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor
     Args:
         outputs: `sentence_embedding` (examples, width), of length one.
         batch: `part` (examples,): 0 query, 1 positive (one each per row), 2 negatives; `group` and `input_ids`.
-        task: not used.
+        pooling: not used.
     """
     embeddings, part, row = outputs["sentence_embedding"].float(), batch["part"], RowGroups.from_batch(batch).row
     queries, documents = part == QUERY, part != QUERY

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
 from compress.losses.tensor_ops.logit_views import choice_view
-from compress.losses.tensor_ops.row_groups import RowGroups
-
-if TYPE_CHECKING:
-    from compress.model_info import TaskInfo
+from compress.losses.tensor_ops.row_groups import RowGroups, Tensors
 
 TINY = torch.finfo(torch.float32).tiny
 
 
-def listwise_ce(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
+def listwise_ce(outputs: Tensors, batch: Tensors, pooling: str) -> Tensor:
     """Return ``-sum_i p_i log softmax(z)_i`` over each row's candidates i, ``p = y / sum y``, as a mean over rows.
 
     Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", ICML 2007, where p is a softmax of the
@@ -27,9 +21,9 @@ def listwise_ce(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task
     Args:
         outputs: `logits` (examples, 1): an example is a query with one of its candidates.
         batch: `labels` (examples,) float32, 0 for irrelevant candidates, 1 or more for others; `group` (examples,).
-        task: not used.
+        pooling: not used.
     """
-    (view,) = choice_view(outputs, batch, task)
+    (view,) = choice_view(outputs, batch, pooling)
     groups = RowGroups.from_batch(batch)
     relevance = groups.pad(batch["labels"].float())
     loss = -(view.logits.log_softmax(dim=1) * relevance).sum(dim=1) / relevance.sum(dim=1).clamp(min=TINY)

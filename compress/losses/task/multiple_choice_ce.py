@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 from torch import Tensor
 
 from compress.losses.tensor_ops.logit_views import choice_view
-from compress.losses.tensor_ops.row_groups import RowGroups
-
-if TYPE_CHECKING:
-    from compress.model_info import TaskInfo
+from compress.losses.tensor_ops.row_groups import RowGroups, Tensors
 
 
-def multiple_choice_ce(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
+def multiple_choice_ce(outputs: Tensors, batch: Tensors, pooling: str) -> Tensor:
     """Return ``-log softmax(z)[right]`` over the scores z of each row's choices, as a mean over rows.
 
     Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", 2018
@@ -24,8 +18,8 @@ def multiple_choice_ce(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor
     Args:
         outputs: `logits` (examples, 1): an example is a question with one of its choices.
         batch: `labels` (examples,) float32, 1 for the right choice and 0 for others; `group` (examples,).
-        task: not used.
+        pooling: not used.
     """
-    (view,) = choice_view(outputs, batch, task)
+    (view,) = choice_view(outputs, batch, pooling)
     right = RowGroups.from_batch(batch).pad(batch["labels"].float())
     return -(view.logits.log_softmax(dim=1) * right).sum(dim=1).mean()

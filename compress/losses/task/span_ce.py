@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from compress.losses.tensor_ops.logit_views import span_views
-
-if TYPE_CHECKING:
-    from compress.model_info import TaskInfo
+from compress.losses.tensor_ops.row_groups import Tensors
 
 
-def span_ce(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
+def span_ce(outputs: Tensors, batch: Tensors, pooling: str) -> Tensor:
     """Return the mean of ``-log softmax(s)[start]`` and ``-log softmax(e)[end]``, as a mean over windows, then rows.
 
     Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", 2018
@@ -25,10 +20,10 @@ def span_ce(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: Ta
     Args:
         outputs: `start_logits` and `end_logits` (examples, tokens).
         batch: `start` and `end` (examples,) int64, 0 for no answer; `context` (examples, tokens), one for its pieces.
-        task: not used.
+        pooling: not used.
     """
     losses = [
         (F.cross_entropy(view.logits, batch[name], reduction="none") * view.weight).sum()
-        for name, view in zip(("start", "end"), span_views(outputs, batch, task), strict=True)
+        for name, view in zip(("start", "end"), span_views(outputs, batch, pooling), strict=True)
     ]
     return torch.stack(losses).mean()

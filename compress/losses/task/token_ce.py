@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 import torch.nn.functional as F
 from torch import Tensor
 
 from compress.batch_arrays import IGNORED_LABEL
-from compress.losses.tensor_ops.row_groups import RowGroups
-
-if TYPE_CHECKING:
-    from compress.model_info import TaskInfo
+from compress.losses.tensor_ops.row_groups import RowGroups, Tensors
 
 
-def token_ce(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo) -> Tensor:
+def token_ce(outputs: Tensors, batch: Tensors, pooling: str) -> Tensor:
     """Return ``-log softmax(z)[y]`` at each word's first piece, as a mean over a row's words, then over rows.
 
     Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", 2018
@@ -26,7 +20,7 @@ def token_ce(outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: T
         outputs: `logits` (examples, tokens, tags).
         batch: `labels` (examples, tokens) int64, -100 for special pieces, padding, and every piece of
             a word but its first.
-        task: not used.
+        pooling: not used.
     """
     labels = batch["labels"]
     weight = RowGroups.from_batch(batch).item_weights(labels != IGNORED_LABEL)

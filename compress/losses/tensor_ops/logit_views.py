@@ -7,19 +7,13 @@ a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from compress.losses.tensor_ops.pool_window_logits import pool_window_logits
-from compress.losses.tensor_ops.row_groups import MASKED_LOGIT, RowGroups
+from compress.losses.tensor_ops.row_groups import MASKED_LOGIT, RowGroups, Tensors
 from compress.losses.tensor_ops.vector_ops import to_float32
-
-if TYPE_CHECKING:
-    from compress.model_info import TaskInfo
-
-Tensors = Mapping[str, Tensor]
 
 
 class LogitView(NamedTuple):
@@ -31,26 +25,37 @@ class LogitView(NamedTuple):
     """(items,): the weighted sum is a mean over each row's items, then over rows."""
 
 
-def logit_views(problem: str, outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[LogitView, ...]:
-    """Return the views of a model's outputs for one problem; where there are several, their losses are averaged."""
-    if problem not in VIEWS:
-        raise ValueError(f"expected one of the problems {', '.join(VIEWS)}; got {problem}")
-    return VIEWS[problem](outputs, batch, task)
-
-
-def row_view(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[LogitView, ...]:
+def row_view(outputs: Tensors, batch: Tensors, pooling: str) -> tuple[LogitView, ...]:
     """Return one item per row: its logits pooled over windows (rows, classes)."""
-    logits = pool_window_logits(to_float32(outputs["logits"]), RowGroups.from_batch(batch), task.long)
+    logits = pool_window_logits(to_float32(outputs["logits"]), RowGroups.from_batch(batch), pooling)
     return (LogitView(logits, _equal_weights(logits)),)
 
 
-def token_view(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[LogitView, ...]:
+def pool_window_logits(logits: Tensor, groups: RowGroups, how: str) -> Tensor:
+    """Return the logits of each row (rows, labels) from those of its windows (windows, outputs), with gradients.
+
+    In numpy, `tasks/decoding/window_pooling.py` does the same.
+
+    `mean` and `max` apply to each label separately. `attention` takes the last output of each window as its score and
+    averages the other outputs with the softmax of these scores. `cut` has one window per row.
+    """
+    if how == "cut":
+        return logits
+    if how == "mean":
+        return groups.mean(logits)
+    if how == "max":
+        return groups.pad(logits, MASKED_LOGIT).amax(dim=1)
+    window_weights = groups.pad(logits[:, -1], MASKED_LOGIT).softmax(dim=1)
+    return (groups.pad(logits[:, :-1]) * window_weights[:, :, None]).sum(dim=1)
+
+
+def token_view(outputs: Tensors, batch: Tensors, pooling: str) -> tuple[LogitView, ...]:
     """Return one item per token (examples x tokens, classes); padding has weight zero."""
     weight = RowGroups.from_batch(batch).item_weights(batch["attention_mask"])
     return (LogitView(to_float32(outputs["logits"]).flatten(0, 1), weight.flatten()),)
 
 
-def span_views(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[LogitView, ...]:
+def span_views(outputs: Tensors, batch: Tensors, pooling: str) -> tuple[LogitView, ...]:
     """Return start and end logits (examples, tokens), possible in the context, or at [CLS] for no answer."""
     possible = batch["context"].bool()
     possible = torch.cat([torch.ones_like(possible[:, :1]), possible[:, 1:]], dim=1)
@@ -61,13 +66,13 @@ def span_views(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[LogitV
     return LogitView(starts, weight), LogitView(ends, weight)
 
 
-def choice_view(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[LogitView, ...]:
+def choice_view(outputs: Tensors, batch: Tensors, pooling: str) -> tuple[LogitView, ...]:
     """Return the scores of each row's choices (rows, largest number of choices)."""
     scores = RowGroups.from_batch(batch).pad(to_float32(outputs["logits"]).squeeze(-1), MASKED_LOGIT)
     return (LogitView(scores, _equal_weights(scores)),)
 
 
-def embedding_view(outputs: Tensors, batch: Tensors, task: TaskInfo) -> tuple[LogitView, ...]:
+def embedding_view(outputs: Tensors, batch: Tensors, pooling: str) -> tuple[LogitView, ...]:
     """Return the embedding of each text (examples, width)."""
     return (LogitView(to_float32(outputs["sentence_embedding"]), RowGroups.from_batch(batch).example_weights()),)
 
@@ -77,7 +82,7 @@ def _equal_weights(rows: Tensor) -> Tensor:
     return rows.new_full((len(rows),), 1 / len(rows))
 
 
-VIEWS: Mapping[str, Callable[[Tensors, Tensors, TaskInfo], tuple[LogitView, ...]]] = {
+VIEWS: Mapping[str, Callable[[Tensors, Tensors, str], tuple[LogitView, ...]]] = {
     "single_label_classification": row_view,
     "multi_label_classification": row_view,
     "regression": row_view,
@@ -88,3 +93,4 @@ VIEWS: Mapping[str, Callable[[Tensors, Tensors, TaskInfo], tuple[LogitView, ...]
     "similarity": embedding_view,
     "retrieval": embedding_view,
 }
+"""By problem; where a problem has several views, their losses are averaged."""

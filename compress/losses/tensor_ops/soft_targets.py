@@ -2,44 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from compress.batch_arrays import SOFT_LABELS
-
-if TYPE_CHECKING:
-    from compress.model_info import TaskInfo
+from compress.losses.tensor_ops.row_groups import Tensors
 
 
-def has_soft_labels(batch: Mapping[str, Tensor]) -> Tensor:
+def has_soft_labels(batch: Tensors) -> Tensor:
     """Return which examples (examples,) have probabilities of the data set, on the device of `soft_labels`."""
     return batch[SOFT_LABELS].isfinite().all(dim=-1)
 
 
-def select_soft_targets(
-    teacher: Mapping[str, Tensor], batch: Mapping[str, Tensor], task: TaskInfo, problem: str
-) -> Mapping[str, Tensor]:
+def select_soft_targets(teacher: Tensors, batch: Tensors, pooling: str, problem: str) -> Tensors:
     """Return the target outputs: logits of the data set's probabilities for rows that have them, else the teacher's.
 
     Args:
         teacher: the teacher's outputs; empty where every row has probabilities.
         batch: with `soft_labels`, float32 (examples, classes), equal for all windows of a row; NaN in rows without.
-        task: how windows are pooled.
+        pooling: how windows are pooled.
         problem: the task kind's.
     """
     device = batch["input_ids"].device
-    given = logits_from_probabilities(batch[SOFT_LABELS].to(device, non_blocking=True), task, problem)
+    given = logits_from_probabilities(batch[SOFT_LABELS].to(device, non_blocking=True), pooling, problem)
     own = has_soft_labels(batch)[:, None].to(device, non_blocking=True)
     return {
         name: torch.where(own, logits, teacher[name].float()) if teacher else logits for name, logits in given.items()
     }
 
 
-def logits_from_probabilities(probabilities: Tensor, task: TaskInfo, problem: str) -> Mapping[str, Tensor]:
+def logits_from_probabilities(probabilities: Tensor, pooling: str, problem: str) -> Tensors:
     """Return the model outputs that correspond to these probabilities, for `soft_label`.
 
     Logits are ``log p``, for multi-label problems ``log p - log(1 - p)``; a softmax (or logistic function) turns them
@@ -48,10 +41,10 @@ def logits_from_probabilities(probabilities: Tensor, task: TaskInfo, problem: st
 
     Args:
         probabilities: (examples, classes) float32, those of a row for each of its windows.
-        task: how windows are pooled. With attention pooling there is one more output, zero for all windows.
+        pooling: how windows are pooled. With attention pooling there is one more output, zero for all windows.
         problem: the task kind's.
     """
     logits = probabilities.log()
     if problem == "multi_label_classification":
         logits = logits - (1 - probabilities).log()
-    return {"logits": pad(logits, (0, 1)) if task.long == "attention" else logits}
+    return {"logits": pad(logits, (0, 1)) if pooling == "attention" else logits}

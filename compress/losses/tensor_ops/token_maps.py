@@ -8,15 +8,15 @@ size of those vectors are stored until the backward pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
 
-from compress.losses.tensor_ops.row_groups import MASKED_LOGIT, RowGroups
-from compress.losses.tensor_ops.softmax import softmax
+from compress.losses.tensor_ops.row_groups import MASKED_LOGIT, RowGroups, Tensors
 from compress.losses.tensor_ops.vector_ops import to_float32
 
 VectorPair = tuple[Tensor, Tensor]
@@ -28,9 +28,11 @@ Scores are (examples, heads, tokens, tokens); the mask (examples, 1, 1, tokens) 
 
 MAX_ELEMENTS = {"cpu": 1 << 18, "cuda": 1 << 26}
 """Map elements per chunk: on a CPU what fits its cache, on a GPU enough to keep it busy."""
+VECTOR_WIDTH = 16
+"""Single-precision numbers in the widest vector registers of today's CPUs."""
 
 
-def token_map_loss(student: VectorPair, teacher: VectorPair, batch: Mapping[str, Tensor], distance: Distance) -> Tensor:
+def token_map_loss(student: VectorPair, teacher: VectorPair, batch: Tensors, distance: Distance) -> Tensor:
     """Return the distance of maps as a mean over heads and each row's real tokens, then over rows.
 
     A line of a map holds the scores ``a·b / √size`` of one token with all others; lines and columns of padding do not
@@ -55,6 +57,18 @@ def attention_scores(queries: Tensor, keys: Tensor) -> Tensor:
     Products of 16-bit vectors are rounded to 16 bits first: in bf16 by up to 0.4 % of a score.
     """
     return to_float32(queries @ keys.transpose(-1, -2)).mul_(queries.shape[-1] ** -0.5)
+
+
+def softmax(scores: Tensor) -> Tensor:
+    """Return the softmax over the last dimension.
+
+    On a CPU, torch processes lines shorter than a vector register one number at a time: a softmax over 14 numbers takes
+    ten times as long as one over 16. Texts are often that short, so their lines are padded to the register width first.
+    """
+    missing = VECTOR_WIDTH - scores.shape[-1]
+    if missing <= 0 or scores.device.type != "cpu":
+        return scores.softmax(dim=-1)
+    return pad(scores, (0, missing), value=-torch.inf).softmax(dim=-1)[..., :-missing].contiguous()
 
 
 def masked_softmax(scores: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:

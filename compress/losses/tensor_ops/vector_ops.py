@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 import torch
 from torch import Tensor
+
+from compress.losses.tensor_ops.row_groups import Tensors
 
 
 def to_float32(values: Tensor) -> Tensor:
@@ -27,17 +28,7 @@ def unit(vectors: Tensor) -> Tensor:
     return torch.nn.functional.normalize(vectors, dim=-1)
 
 
-def check_same_shape(student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both, the teacher's detached; raises ValueError if their shapes differ."""
-    if student.shape != teacher.shape:
-        raise ValueError(
-            f"hidden states of student {tuple(student.shape)} and teacher {tuple(teacher.shape)} differ: "
-            "project the student's"
-        )
-    return student, teacher.detach()
-
-
-def text_vectors(hidden: Tensor, batch: Mapping[str, Tensor], pool: Literal["cls", "mean"]) -> Tensor:
+def text_vectors(hidden: Tensor, batch: Tensors, pool: Literal["cls", "mean"]) -> Tensor:
     """Return one vector per text (examples, width), at least in float32.
 
     Args:

@@ -13,8 +13,7 @@ from transformers import PreTrainedModel
 from compress.batch_arrays import LABELLED, SOFT_LABELS
 from compress.errors import ModelError
 from compress.losses import LOSSES, TASK_LOSSES, BatchLoss, LayerLoss, OutputLoss
-from compress.losses.tensor_ops.row_groups import GroupedBatch
-from compress.losses.tensor_ops.row_subset import loss_on_subset
+from compress.losses.tensor_ops.row_groups import GroupedBatch, loss_on_subset
 from compress.losses.tensor_ops.soft_targets import has_soft_labels, select_soft_targets
 from compress.model_info import TaskInfo
 from compress.models.encoder_parts import layers_of
@@ -140,22 +139,22 @@ class DistillObjective:
         layers: Captured = {}
         if self.teacher_parts or (needs_outputs and not (given and bool(has_soft_labels(batch).all()))):
             outputs, layers = self.teacher(batch, self.teacher_parts)
-        return (select_soft_targets(outputs, batch, self.task, self.problem) if given else outputs), layers
+        return (select_soft_targets(outputs, batch, self.task.long, self.problem) if given else outputs), layers
 
     def _loss(self, name: str, view: BatchView) -> Tensor:
         loss, section = self.losses[name], self.phases[self.phase].sections.get(name)
         if isinstance(loss, LayerLoss):
             return self._mean_over_pairs(name, loss, view)
         if isinstance(loss, OutputLoss):
-            return loss.function(view.outputs, view.targets, view.batch, self.task, self.problem, section)
+            return loss.function(view.outputs, view.targets, view.batch, self.task.long, self.problem, section)
         if name == HARD_LABEL and LABELLED in view.batch:
             return loss_on_subset(
                 view.batch[LABELLED] > 0,
                 view.outputs,
                 view.batch,
-                lambda outputs, batch: loss.function(outputs, batch, self.task),
+                lambda outputs, batch: loss.function(outputs, batch, self.task.long),
             )
-        return loss.function(view.outputs, view.batch, self.task)
+        return loss.function(view.outputs, view.batch, self.task.long)
 
     def _mean_over_pairs(self, name: str, loss: LayerLoss, view: BatchView) -> Tensor:
         """Return a layer loss averaged over its layer pairs, so that its weight does not depend on the depth."""

@@ -20,10 +20,9 @@ from compress.models.checkpoint_task import CheckpointTask, checkpoint_task, fit
 from compress.models.embedding_model import SentenceEmbedding, embedding_size
 from compress.models.fetch import fetch
 from compress.models.forward_hooks import Captured, LayerParts, capture_parts
-from compress.models.heads import Head, head_named
+from compress.models.heads import Head, head_for
 from compress.models.load_save import load_model, load_tokenizer, read_config
 from compress.recipe.training_schema import Distill, FurtherTeacher
-from compress.tasks import kind_of
 from compress.train.distillation.tokenizer_checks import TEACHERS_HINT, check_same_vocabulary
 from compress.train.objective import Batch, forward
 
@@ -189,7 +188,7 @@ def check_teacher_labels(who: str, saved: CheckpointTask, task: TaskInfo) -> Non
     """Refuse a checkpoint with another head, or with other labels."""
     if fits_task(saved, task):
         return
-    check_teacher_head(who, saved, head_named(kind_of(task).head))
+    check_teacher_head(who, saved, head_for(task))
     raise ModelError(
         f"{who} does not fit {task.name}: its labels are {', '.join(saved.names)}; "
         f"expected {', '.join(output_names(task))}, in any order.",

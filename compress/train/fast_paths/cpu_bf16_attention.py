@@ -17,7 +17,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from compress.losses.tensor_ops.softmax import VECTOR_WIDTH, softmax
+from compress.losses.tensor_ops.token_maps import VECTOR_WIDTH, softmax
 from compress.train.fast_paths.fast_dropout import keep_mask
 
 NAME = "compress-products"

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from compress.losses.tensor_ops.pool_window_logits import pool_window_logits
+from compress.losses.tensor_ops.logit_views import pool_window_logits
 from compress.losses.tensor_ops.row_groups import GroupedBatch, RowGroups
 from compress.tasks.decoding.window_pooling import pool_window_logits as pooled_by_numpy
 from tests.losses.helpers import drawn, grouped, slope_of
@@ -11,7 +11,7 @@ COUNTS = [2, 1, 3]
 
 
 def rows_of(counts):
-    return RowGroups.from_ids(grouped(counts), torch.device("cpu"))
+    return RowGroups.from_batch({"input_ids": torch.zeros(sum(counts), 1), "group": grouped(counts)})
 
 
 def test_pad_arranges_examples_by_row():

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from compress.losses.tensor_ops.row_groups import RowGroups
-from compress.losses.tensor_ops.row_subset import loss_on_subset
+from compress.losses.tensor_ops.row_groups import RowGroups, loss_on_subset
 
 
 def mean(outputs, batch):

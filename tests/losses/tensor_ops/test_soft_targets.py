@@ -14,8 +14,8 @@ COUNTS = [2, 1, 3]
 
 def followed(ours, problem="single_label_classification", rows=GIVEN, about=None, **options):
     about, batch = about or task(), pieces(len(ours), 2)
-    theirs = logits_from_probabilities(torch.tensor(rows), about, problem)
-    return soft_label({"logits": ours}, theirs, batch, about, problem, SoftLabel(**options))
+    theirs = logits_from_probabilities(torch.tensor(rows), about.long, problem)
+    return soft_label({"logits": ours}, theirs, batch, about.long, problem, SoftLabel(**options))
 
 
 def by_hand(ours, given, temperature):
@@ -70,9 +70,9 @@ def test_probabilities_of_zero_give_finite_loss(form, problem):
 def test_windows_of_a_row_share_its_probabilities(long):
     about, batch = task(long=long), {**pieces(6, 2), "group": grouped(COUNTS)}
     rows = torch.tensor(GIVEN).repeat_interleave(torch.tensor(COUNTS), dim=0)
-    theirs = logits_from_probabilities(rows, about, "single_label_classification")
+    theirs = logits_from_probabilities(rows, about.long, "single_label_classification")
     student = drawn(3, 3).repeat_interleave(torch.tensor(COUNTS), dim=0)
     if long == "attention":
         student = torch.nn.functional.pad(student, (0, 1))
-    found = soft_label({"logits": student}, theirs, batch, about, "single_label_classification", SoftLabel())
+    found = soft_label({"logits": student}, theirs, batch, about.long, "single_label_classification", SoftLabel())
     assert found.item() == pytest.approx(followed(drawn(3, 3)).item(), rel=1e-5)

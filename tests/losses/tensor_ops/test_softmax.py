@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from compress.losses.tensor_ops.softmax import VECTOR_WIDTH, softmax
+from compress.losses.tensor_ops.token_maps import VECTOR_WIDTH, softmax
 
 LINES = [1, 2, 5, VECTOR_WIDTH - 1, VECTOR_WIDTH, VECTOR_WIDTH + 1, 40]
 
