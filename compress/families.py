@@ -16,7 +16,7 @@ NONUNIFORM_PREFIX = "compress-"
 """Prefix of the model_type of our non-uniform shapes (`compress-bert`)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Family:
     """One architecture. Module paths are relative to a layer; None where a part is fused with others or absent."""
 
@@ -24,22 +24,21 @@ class Family:
     """transformers' model_type."""
     layers: str
     """Path from the base model to the list of layers."""
-    query: str | None
-    key: str | None
-    value: str | None
+    query: str | None = None
+    key: str | None = None
+    value: str | None = None
+    query_key_value: str | None = None
+    """The linear layer that computes query, key and value together, where they are fused."""
     attention_output: str
     ffn_in: str
     ffn_out: str
     attention: str
     """The module that splits heads by `attention_head_size`."""
-    head_count_attributes: tuple[str, ...]
-    """Attributes of `attention` that hold the number of heads and must be updated when heads are removed."""
-    query_key_value: str | None = None
-    """The linear layer that computes query, key and value together, where they are fused."""
 
     hidden_key: str = "hidden_size"
     layers_key: str = "num_hidden_layers"
     heads_key: str = "num_attention_heads"
+    """Also the attribute of `attention` that must be updated when heads are removed."""
     ffn_key: str = "intermediate_size"
     attention_width_key: str = "hidden_size"
     """Config key of the width that the heads of a layer share."""
@@ -62,8 +61,8 @@ class Family:
     """Whether heads and FFN neurons of a layer can be removed."""
     resizable: bool = True
     """Whether hidden size, heads and FFN width describe the whole shape (MobileBERT's bottlenecks need more)."""
-    factorisable: bool = True
-    """Whether non-uniform configs of this family are registered, so that word vectors can be factorised."""
+    nonuniform: bool = True
+    """Whether configs of our own (`compress-<name>`) exist for it, so that word vectors can be factorised."""
     choice_head_is_sequence_head: bool = True
     """Its multiple-choice class has the weights of its sequence-classification class, under the same names."""
 
@@ -87,14 +86,9 @@ class Family:
             )
         return path
 
-    @property
-    def nonuniform(self) -> bool:
-        """Whether configs of our own (`compress-<name>`) exist for this family."""
-        return self.prunable or self.factorisable
-
 
 BERT = Family(
-    "bert",
+    name="bert",
     layers="encoder.layer",
     attention="attention.self",
     query="attention.self.query",
@@ -103,13 +97,12 @@ BERT = Family(
     attention_output="attention.output.dense",
     ffn_in="intermediate.dense",
     ffn_out="output.dense",
-    head_count_attributes=("num_attention_heads",),
 )
 ROBERTA = replace(
     BERT, name="roberta", token_types=False, positions_after_padding=True, choice_head_is_sequence_head=False
 )
 DISTILBERT = Family(
-    "distilbert",
+    name="distilbert",
     layers="transformer.layer",
     attention="attention",
     query="attention.q_lin",
@@ -118,7 +111,6 @@ DISTILBERT = Family(
     attention_output="attention.out_lin",
     ffn_in="ffn.lin1",
     ffn_out="ffn.lin2",
-    head_count_attributes=("n_heads",),
     hidden_key="dim",
     layers_key="n_layers",
     heads_key="n_heads",
@@ -127,7 +119,7 @@ DISTILBERT = Family(
     token_types=False,
 )
 ALBERT = Family(
-    "albert",
+    name="albert",
     layers="encoder.albert_layer_groups.0.albert_layers",
     attention="attention",
     query="attention.query",
@@ -136,25 +128,20 @@ ALBERT = Family(
     attention_output="attention.dense",
     ffn_in="ffn",
     ffn_out="ffn_output",
-    head_count_attributes=("num_attention_heads",),
     tiny_sizes={"embedding_size": 16},
     own_embedding_size=True,
     shared_layers=True,
     prunable=False,
-    factorisable=False,
+    nonuniform=False,
 )
 MODERNBERT = Family(
-    "modernbert",
+    name="modernbert",
     layers="layers",
     attention="attn",
-    query=None,
-    key=None,
-    value=None,
     query_key_value="attn.Wqkv",
     attention_output="attn.Wo",
     ffn_in="mlp.Wi",
     ffn_out="mlp.Wo",
-    head_count_attributes=(),
     token_types=False,
     gated_ffn=True,
     prunable=False,
@@ -175,7 +162,7 @@ MOBILEBERT = replace(
     own_embedding_size=True,
     prunable=False,
     resizable=False,
-    factorisable=False,
+    nonuniform=False,
 )
 
 FAMILIES: Mapping[str, Family] = {

@@ -19,7 +19,6 @@ from compress.storage.atomic_write import atomic_write
 from compress.storage.schema_version import up_to
 
 INFO_FILE = "compress.json"
-CHUNK = 1 << 20
 NUMBERS = re.compile(r"\[\n\s+([^\[\]{}\"]*?)\n\s*\]")
 
 COMPANIONS = (
@@ -260,12 +259,9 @@ def write_model(path: Path, content: BaseModel) -> None:
 
 
 def file_digest(path: Path) -> str:
-    """The sha256 of a file, read in chunks."""
-    digest = hashlib.sha256()
+    """The sha256 of a file."""
     with path.open("rb") as stream:
-        while chunk := stream.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def digests(folder: Path) -> dict[str, str]:

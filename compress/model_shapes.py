@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from compress.errors import CompressError, ModelError
 from compress.families import Family, family_named
@@ -24,8 +24,7 @@ SHAPE_KEYS = ("layers", "hidden", "heads", "ffn", "factors")
 """The keys of a student that change a checkpoint's shape."""
 
 
-@dataclass(frozen=True)
-class Widths:
+class Widths(NamedTuple):
     """The widths of an encoder, apart from its depth."""
 
     hidden: int
@@ -152,8 +151,15 @@ def plan_student_shape(origin: ShapeInfo, student: Student) -> StudentShape:
     shapes = [(min(widths.heads, layers[index][0]), min(widths.ffn, layers[index][1])) for index in chosen]
     if start == "random" and widths != own:
         shapes, size = [(widths.heads, widths.ffn)] * len(chosen), widths.hidden // widths.heads
-    if student.factors is not None:
-        _check_factors(family, origin, student.factors, widths.hidden)
+    if student.factors is not None and family.own_embedding_size:
+        size_of_vectors = origin.embedding_size or origin.hidden
+        raise ModelError(
+            f"factors: the word vectors of {family.name} already have a size of their own, {size_of_vectors}."
+        )
+    if student.factors is not None and student.factors > widths.hidden:
+        raise ModelError(
+            f"factors: {student.factors} numbers per token are more than the student's hidden size, {widths.hidden}."
+        )
     inherited = None if family.own_embedding_size else origin.embedding_size
     return StudentShape(start, chosen, widths.hidden, shapes, size, student.factors or inherited)
 
@@ -167,8 +173,12 @@ def choose_layers(layers: float | tuple[int, ...] | None, depth: int, choose: La
     if layers is None:
         return list(range(depth))
     if isinstance(layers, tuple):
-        return _listed_layers(layers, depth)
-    count = _layer_count(layers, depth)
+        if max(layers) >= depth or len(set(layers)) != len(layers):
+            raise ModelError(f"layers: {list(layers)} should name different layers between 0 and {depth - 1}.")
+        return list(layers)
+    count = max(1, round(layers * depth)) if layers < 1 else int(layers)
+    if count > depth:
+        raise ModelError(f"a student of {layers:g} layers cannot be taken from {depth} layers; the most is {depth}.")
     if choose == "first":
         return list(range(count))
     if choose == "last":
@@ -176,22 +186,6 @@ def choose_layers(layers: float | tuple[int, ...] | None, depth: int, choose: La
     if choose == "ends" and count > 1:
         return [(2 * index * (depth - 1) + count - 1) // (2 * (count - 1)) for index in range(count)]
     return [math.ceil((index + 1) * depth / count) - 1 for index in range(count)]
-
-
-def _listed_layers(layers: tuple[int, ...], depth: int) -> list[int]:
-    outside = [index for index in layers if not 0 <= index < depth]
-    if outside or not layers or len(set(layers)) != len(layers):
-        raise ModelError(f"layers: {list(layers)} should name different layers between 0 and {depth - 1}.")
-    return list(layers)
-
-
-def _layer_count(layers: float, depth: int) -> int:
-    if not 0 < layers < math.inf or (layers >= 1 and layers != int(layers)):
-        raise ModelError(f"layers: {layers:g} is neither a number of layers nor a share between 0 and 1.")
-    count = max(1, round(layers * depth)) if layers < 1 else int(layers)
-    if count > depth:
-        raise ModelError(f"a student of {layers:g} layers cannot be taken from {depth} layers; the most is {depth}.")
-    return count
 
 
 def _student_widths(student: Student, own: Widths, head_size: int) -> Widths:
@@ -210,63 +204,33 @@ def _choose_start(
     """Return where the weights come from: as the settings say, or the best that the widths allow."""
     if widths == own:
         return "random" if student.start == "random" else "teacher"
-    if student.start == "teacher":
-        raise ModelError(
-            f"the teacher's weights cannot start a student of {widths}: the teacher has {own}.",
-            hint="start: slice takes the most important part of them; or name a checkpoint of this shape as the source",
-        )
+    unsliceable = _slicing_problem(family, origin, widths, own, head_size)
+    start = student.start or ("random" if unsliceable else "slice")
+    problem = unsliceable
     if not family.resizable:
+        problem = "only its number of layers can be chosen"
+    elif start == "teacher":
+        problem = "the widths differ; start: slice takes the most important part of the weights"
+    elif start == "random":
+        uneven = widths.hidden % widths.heads
+        problem = f"hidden {widths.hidden} cannot be split evenly into {widths.heads} heads" if uneven else None
+    if problem:
         raise ModelError(
-            f"a student of {widths} cannot be made from this {family.name}: only its number of layers can be chosen.",
-            hint="name a checkpoint as the source, or a teacher of another family",
-        )
-    error = _slicing_error(family, origin, widths, own, head_size)
-    if student.start in ("slice", "svd") and error:
-        raise error
-    start = student.start or ("random" if error else "slice")
-    if start == "random" and widths.hidden % widths.heads:
-        raise ModelError(
-            f"hidden {widths.hidden} cannot be split evenly into {widths.heads} heads.",
-            hint="give a number of heads that divides it: hidden: 312, heads: 12",
+            f"a student of {widths} cannot be made from this {family.name} of {own}: {problem}.",
+            hint="choose other widths, another start, or name a checkpoint as the source",
         )
     return start
 
 
-def _slicing_error(family: Family, origin: ShapeInfo, widths: Widths, own: Widths, head_size: int) -> ModelError | None:
+def _slicing_problem(family: Family, origin: ShapeInfo, widths: Widths, own: Widths, head_size: int) -> str | None:
     """Return why a student of these widths cannot be sliced from a model of this shape; None if it can."""
-    if widths.hidden > own.hidden or widths.heads > own.heads or widths.ffn > own.ffn:
-        return ModelError(
-            f"a student of {widths} cannot be cut out of a teacher of {own}: it would be wider.",
-            hint="start: random, or smaller widths",
-        )
+    if any(wanted > given for wanted, given in zip(widths, own, strict=True)):
+        return "it would be wider, which only start: random allows"
     if not family.prunable and widths.heads * head_size != widths.hidden:
-        return ModelError(
-            f"a student of {widths} cannot be cut out of this {family.name}: its heads of {head_size} must make up the"
-            " hidden size.",
-            hint=f"hidden: {head_size * widths.heads} fits {widths.heads} heads; or start: random",
-        )
+        return f"its heads of {head_size} must make up the hidden size"
     if family.projection_if_narrower and origin.embedding_size == widths.hidden:
-        return ModelError(
-            f"a student of {widths} cannot be cut out of this {family.name}: its word vectors have"
-            f" {origin.embedding_size} dimensions too, so it would lack the projection from them to the hidden states.",
-            hint="another hidden size, or start: random",
-        )
+        return f"its word vectors have {widths.hidden} dimensions too, so their projection would be missing"
     return None
-
-
-def _check_factors(family: Family, origin: ShapeInfo, factors: int, hidden: int) -> None:
-    """Refuse to factorise word vectors that have a size of their own, or with more factors than dimensions."""
-    if family.own_embedding_size:
-        raise ModelError(
-            f"factors: the word vectors of {family.name} already have a size of their own,"
-            f" {origin.embedding_size or origin.hidden}.",
-            hint="leave student.factors out, or take a teacher of another family",
-        )
-    if factors > hidden:
-        raise ModelError(
-            f"factors: {factors} numbers per token are more than the student's hidden size, {hidden}.",
-            hint=f"student.factors: {hidden} or less; the fewer, the smaller the model",
-        )
 
 
 def _with_parameters(shape: ShapeInfo) -> ShapeInfo:

@@ -132,6 +132,5 @@ def refuse_exported(folder: Path) -> None:
     if info is not None and info.variant is not None and info.variant.format != "torch":
         raise ModelError(
             f"{folder} holds an exported model ({info.variant.name}): it can be run, but not loaded or trained.",
-            hint="lock.json in its run's folder names the steps it was made by: those of finetune, distill and prune"
-            " are models, in .steps beside that folder",
+            hint="the finetune, distill and prune steps of its run are models, in .steps beside the run's folder",
         )

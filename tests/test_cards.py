@@ -60,7 +60,7 @@ def folder(tmp_path):
 def test_the_cards_that_come_with_the_package():
     assert {card.name for card in cards.list_teachers()} >= TEACHERS
     assert {card.name for card in cards.list_students()} >= STUDENTS
-    assert "quickstart" in {path.stem for path in cards.list_recipes()}
+    assert "quickstart" in cards.available("recipes")
 
 
 @pytest.mark.parametrize("card", cards.list_teachers(), ids=lambda card: card.name)

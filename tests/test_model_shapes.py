@@ -4,7 +4,6 @@ from compress.errors import ModelError
 from compress.families import FAMILIES
 from compress.model_info import ShapeInfo
 from compress.model_shapes import (
-    choose_layers,
     plan_student_shape,
     pruned_shape,
     shape_of_config,
@@ -91,9 +90,3 @@ def test_folder_without_a_readable_config_has_no_shape(tmp_path):
     assert shape_of_folder(tmp_path) is None
     (tmp_path / "config.json").write_text("[1, 2")
     assert shape_of_folder(tmp_path) is None
-
-
-@pytest.mark.parametrize("layers", [1e308, float("inf"), float("nan"), -1.0])
-def test_impossible_number_of_layers_is_a_model_error(layers):
-    with pytest.raises(ModelError, match=r"layers"):
-        choose_layers(layers, 12)

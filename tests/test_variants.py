@@ -7,7 +7,6 @@ from compress.errors import UsageError
 from compress.formats import EXPORTS, RUNTIMES
 from compress.runtime import RUN_MODES
 from compress.variants import QUANTIZERS, VARIANTS, variant_named, variants_for
-from tests.variant_builder import build
 
 
 def names(*arguments):
@@ -86,11 +85,6 @@ def test_unknown_names_get_the_nearest():
         variants_for(["onnx"], ["int"], ["cpu"])
     with pytest.raises(UsageError, match="did you mean onnx-int8"):
         variant_named("onnx-int")
-
-
-def test_a_model_folder_is_not_built(tmp_path):
-    with pytest.raises(UsageError, match="as it is"):
-        build("torch-bf16", tmp_path, tmp_path)
 
 
 def test_devices():

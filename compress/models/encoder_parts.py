@@ -23,14 +23,22 @@ def base_of(model: PreTrainedModel) -> PreTrainedModel:
     return base
 
 
+def word_embeddings(model: PreTrainedModel) -> nn.Embedding:
+    """Return the embedding module of the word vectors."""
+    vectors = base_of(model).get_input_embeddings()
+    assert isinstance(vectors, nn.Embedding)
+    return vectors
+
+
 def layers_of(model: PreTrainedModel) -> list[nn.Module]:
     """Return the layers in order of depth; a shared layer is listed once for each depth."""
     family = family_of(model)
+    layers = list(base_of(model).get_submodule(family.layers).children())
     if not family.shared_layers:
-        return list(base_of(model).get_submodule(family.layers).children())
+        return layers
     if model.config.num_hidden_groups != 1 or model.config.inner_group_num != 1:
         raise ModelError(f"{family.name} with several layer groups is not supported; got a config with more than one.")
-    return list(base_of(model).get_submodule(family.layers).children()) * int(model.config.num_hidden_layers)
+    return layers * int(model.config.num_hidden_layers)
 
 
 def part(layer: nn.Module, path: str) -> nn.Linear:
@@ -60,7 +68,7 @@ def shape_of(model: PreTrainedModel) -> ShapeInfo:
     """Return the model's size as it is recorded in compress.json."""
     shapes = layer_shapes(model)
     embeddings = base_of(model).get_submodule("embeddings")
-    hidden, width = int(model.config.hidden_size), _vector_width(model)
+    hidden, width = int(model.config.hidden_size), word_embeddings(model).embedding_dim
     return ShapeInfo(
         family=family_of(model).name,
         hidden=hidden,
@@ -72,10 +80,3 @@ def shape_of(model: PreTrainedModel) -> ShapeInfo:
         head_size=head_size(model),
         embedding_size=width if width != hidden else None,
     )
-
-
-def _vector_width(model: PreTrainedModel) -> int:
-    """Return the width of a word vector, read from the embedding module."""
-    vectors = model.get_input_embeddings()
-    assert isinstance(vectors, nn.Embedding)
-    return vectors.embedding_dim

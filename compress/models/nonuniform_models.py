@@ -84,8 +84,7 @@ def _resize_layers(model: PreTrainedModel) -> None:
 def set_head_count(layer: nn.Module, family: Family, heads: int, size: int) -> None:
     """Set the number of heads and their width in a layer's attention module, after its linear parts."""
     attention = layer.get_submodule(family.attention)
-    values = dict.fromkeys(family.head_count_attributes, heads) | {"attention_head_size": size, "scaling": size**-0.5}
-    for name, value in values.items():
+    for name, value in {family.heads_key: heads, "attention_head_size": size, "scaling": size**-0.5}.items():
         setattr(attention, name, value)
 
 
@@ -110,11 +109,12 @@ def match_config_to_weights(model: PreTrainedModel) -> PreTrainedModel:
     Pruning changes layers in place, so that config and class no longer fit. Weights are copied into a new model, unless
     nothing has to change.
     """
-    shapes, config, factors = layer_shapes(model), model.config, factor_count(model)
-    plain = fits_plain_config(config, int(config.hidden_size), shapes, head_size(model), factors)
-    if config_layer_shapes(config) == shapes and plain != config.model_type.startswith(NONUNIFORM_PREFIX):
+    config = model.config
+    changed = reshape_config(
+        config, int(config.hidden_size), layer_shapes(model), head_size(model), factor_count(model)
+    )
+    if changed.to_dict() == config.to_dict():
         return model
-    changed = reshape_config(config, int(config.hidden_size), shapes, head_size(model), factors)
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are overwritten
         fresh = from_config(head_of(model).model_class(type(changed)), changed, config._attn_implementation)
     fresh.load_state_dict(model.state_dict())
@@ -129,23 +129,8 @@ def from_config(cls: type[PreTrainedModel], config: PreTrainedConfig, attention:
     return model
 
 
-def fits_plain_config(
-    config: PreTrainedConfig, hidden: int, shapes: Sequence[tuple[int, int]], size: int, factors: int | None = None
-) -> bool:
-    """Return whether a plain config can describe a shape: heads filling the hidden size, one FFN width, one table."""
-    even = not family_of(config).prunable or (len(set(shapes)) == 1 and shapes[0][0] * size == hidden)
-    return even and factors is None
-
-
-def config_layer_shapes(config: PreTrainedConfig) -> list[tuple[int, int]]:
-    """Return (heads, FFN width) of each layer as the config describes them."""
-    if config.model_type.startswith(NONUNIFORM_PREFIX) and config.layer_shapes:
-        return [(shape["heads"], shape["ffn"]) for shape in config.layer_shapes]
-    ffn = int(getattr(config, family_of(config).ffn_key))
-    return [(int(config.num_attention_heads), ffn)] * int(config.num_hidden_layers)
-
-
 REPLACED = ("model_type", "layer_shapes", "head_size", "factors", "architectures")
+"""Keys that are not carried over between plain and non-uniform configs."""
 
 
 def reshape_config(
@@ -161,8 +146,12 @@ def reshape_config(
         factors: rank of factorised word vectors.
     """
     family = family_of(config)
-    plain = fits_plain_config(config, hidden, shapes, size, factors)
-    changed = _convert(config, (PLAIN_CONFIGS if plain else NONUNIFORM_CONFIGS).get(family.name, type(config)))
+    even = not family.prunable or (len(set(shapes)) == 1 and shapes[0][0] * size == hidden)
+    plain = even and factors is None
+    target = (PLAIN_CONFIGS if plain else NONUNIFORM_CONFIGS).get(family.name, type(config))
+    changed: PreTrainedConfig = copy.deepcopy(config)
+    if type(config) is not target:
+        changed = target.from_dict({key: value for key, value in config.to_dict().items() if key not in REPLACED})
     heads, ffn = max(heads for heads, _ in shapes), max(ffn for _, ffn in shapes)
     changed.hidden_size, changed.num_hidden_layers = hidden, len(shapes)
     setattr(changed, family.ffn_key, ffn)
@@ -173,11 +162,3 @@ def reshape_config(
         changed.head_size = size
         changed.layer_shapes = [{"heads": heads, "ffn": ffn} for heads, ffn in shapes] if family.prunable else None
     return changed
-
-
-def _convert(config: PreTrainedConfig, target: type[PreTrainedConfig]) -> PreTrainedConfig:
-    if type(config) is target:
-        return copy.deepcopy(config)
-    kept = {key: value for key, value in config.to_dict().items() if key not in REPLACED}
-    converted: PreTrainedConfig = target.from_dict(kept)
-    return converted

@@ -7,10 +7,8 @@ normalisation. https://sbert.net describes the files.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -29,8 +27,7 @@ LINEAR = "torch.nn.modules.linear.Identity"
 WEIGHTS, WEIGHT = "model.safetensors", "linear.weight"
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """How a folder of sentence-transformers pools and projects the encoder's outputs."""
 
     pooling: str
@@ -45,20 +42,20 @@ class Layout:
 
 def is_embedding_folder(folder: Path) -> bool:
     """Return whether the folder is an embedding model (cross-encoders have modules.json too)."""
-    return "Pooling" in [_kind(module) for module in _modules(folder)]
+    return "Pooling" in dict(_modules(folder))
 
 
 def read_layout(folder: Path) -> Layout:
     """Return the layout in modules.json and the folders it names; raise `ModelError` if it is not supported."""
     modules = _modules(folder)
-    kinds = [_kind(module) for module in modules]
+    kinds, folders = [kind for kind, _ in modules], dict(modules)
     if (kinds[:-1] if kinds[-1:] == [NORMALIZE] else kinds) not in KNOWN:
         raise ModelError(
             f"{folder / MODULES} lists the modules {', '.join(kinds)}; supported are Transformer, Pooling and,"
             " after them, Dense and Normalize."
         )
-    pooling = _pooling(folder / str(modules[1].get("path")) / "config.json")
-    return _dense(folder / str(modules[2].get("path")), pooling) if "Dense" in kinds else Layout(pooling)
+    pooling = _pooling(folders["Pooling"] / "config.json")
+    return _dense(folders["Dense"], pooling) if "Dense" in folders else Layout(pooling)
 
 
 def write_layout(folder: Path, model: PreTrainedModel, max_length: int | None) -> None:
@@ -88,13 +85,10 @@ def write_layout(folder: Path, model: PreTrainedModel, max_length: int | None) -
         save_file({WEIGHT: projection.contiguous()}, folder / DENSE / WEIGHTS, {"format": "pt"})
 
 
-def _modules(folder: Path) -> list[Mapping[str, Any]]:
-    return list(_read(folder / MODULES)) if (folder / MODULES).is_file() else []
-
-
-def _kind(module: Mapping[str, Any]) -> str:
-    """Return the class name, `Pooling` of `sentence_transformers.models.Pooling`: packages differ between versions."""
-    return str(module.get("type")).rpartition(".")[2]
+def _modules(folder: Path) -> list[tuple[str, Path]]:
+    """Return each module's class name, whose package differs between versions, and its folder."""
+    listed = _read(folder / MODULES) if (folder / MODULES).is_file() else []
+    return [(str(module.get("type")).rpartition(".")[2], folder / str(module.get("path"))) for module in listed]
 
 
 def _pooling(path: Path) -> str:

@@ -46,16 +46,3 @@ def max_removable(counts: Sequence[int], block: int = 1, even: bool = False) -> 
     if even:
         return min(1.0 - min(block, count) / count for count in counts)
     return 1.0 - sum(min(block, count) for count in counts) / sum(counts)
-
-
-def ratio_for_parameters(remaining: float, removable: int, fixed: int) -> float:
-    """Return the share of heads and neurons to remove so that ``remaining`` of the layers' parameters are left.
-
-    Args:
-        remaining: share of parameters that is left, fixed ones included.
-        removable: parameters that belong to a head or a neuron.
-        fixed: parameters that no removal changes (biases of the outputs, normalization).
-
-    A result above 1 means that the fixed parameters alone are more than that.
-    """
-    return (1.0 - remaining) * (removable + fixed) / removable

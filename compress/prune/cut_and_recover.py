@@ -1,4 +1,4 @@
-"""The two steps of pruning: `cut` scores and removes heads and neurons, `recover` trains what remains."""
+"""The two steps of pruning: cut scores and removes heads and neurons, recover distils what remains."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import copy
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,10 +25,10 @@ from compress.prune.criteria import criterion_named
 from compress.prune.mask_gradients import Loss, collect_mask_gradients
 from compress.prune.prune_ratios import layer_parameters, resolve_ratios
 from compress.prune.surgery import remove_units
-from compress.recipe.training_schema import Distill, Prune, Student
+from compress.recipe.training_schema import Distill, Prune
 from compress.tasks.base import Row
 from compress.train.core.training_data import fast_tokenizer
-from compress.train.distill import distill, distill_from_model, make_distill_objective
+from compress.train.distill import distill_from_model, make_distill_objective
 from compress.train.distillation.embedding_projection import match_embedding_width
 from compress.train.objective import Batch, Objective, TaskObjective
 from compress.train.save_trained import TrainedModel, save_trained_model
@@ -64,7 +65,6 @@ def cut(
         work: receives the result; the files of a killed attempt are removed first.
         console: where progress is shown.
     """
-    console = console or Console("quiet")
     shutil.rmtree(work, ignore_errors=True)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     roles = load_prepared(data)
@@ -79,36 +79,6 @@ def cut(
     return save_trained_model(pruned, load_tokenizer(student), work, "cut", data, pruning=pruning)
 
 
-def recover(
-    pruned: Path,
-    teacher: Path,
-    data: Path,
-    settings: Distill,
-    seed: int,
-    work: Path,
-    *,
-    console: Console | None = None,
-    track: str | None = None,
-    unlabelled_rows: Sequence[Row] = (),
-) -> TrainedModel:
-    """Write the model folder of ``pruned``, distilled from ``teacher`` on ``data``, to ``work``.
-
-    This is distillation with a finished student; see `train.distill.distill` for the arguments.
-    """
-    return distill(
-        teacher,
-        Student(source=str(pruned)),
-        data,
-        settings,
-        seed,
-        work,
-        step="recover",
-        console=console,
-        track=track,
-        unlabelled_rows=unlabelled_rows,
-    )
-
-
 def prune_from_model(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -119,13 +89,13 @@ def prune_from_model(
     *,
     teacher: PreTrainedModel | None = None,
     seed: int = 0,
-    work: Path | None = None,
     console: Console | None = None,
-    track: str | None = None,
-    unlabelled_rows: Sequence[Row] = (),
+    **recovery: Any,
 ) -> PreTrainedModel:
-    """Return a pruned copy of ``model``, recovered on canonical rows from ``teacher`` (or from ``model`` itself)."""
-    console = console or Console("quiet")
+    """Return a pruned copy of ``model``, recovered on canonical rows from ``teacher`` (or from ``model`` itself).
+
+    ``recovery``: further arguments of `distill_from_model` (`work`, `track`, `unlabelled_rows`).
+    """
     tokens = fast_tokenizer(model.config, tokenizer)
     if teacher is not None:
         teacher = match_embedding_width(model, teacher, train_rows, task, tokens)
@@ -142,10 +112,8 @@ def prune_from_model(
         task,
         settings.recover,
         seed=seed,
-        work=work,
         console=console,
-        track=track,
-        unlabelled_rows=unlabelled_rows,
+        **recovery,
     )
 
 
@@ -159,7 +127,6 @@ def cut_from_model(
     console: Console | None = None,
 ) -> tuple[PreTrainedModel, PruningInfo]:
     """Return a copy of ``model`` without the heads and neurons that matter least on these batches, and what it kept."""
-    console = console or Console("quiet")
     require_prunable(family_of(model))
     heads_ratio, ffn_ratio = resolve_ratios(model, settings)
     gradients = collect_mask_gradients(model, batches, _scoring_loss(model, teacher, task), console)
@@ -170,15 +137,15 @@ def cut_from_model(
     pruned = remove_units(copy.deepcopy(model), kept_heads, kept_ffn)
     remaining = layer_parameters(pruned) / layer_parameters(model)
     shapes = f"{shape_of(model).text} → {shape_of(pruned).text}"
-    console.note(f"cut: {shapes}, {remaining:.1%} of the layers' parameters remain")
+    (console or Console("quiet")).note(f"cut: {shapes}, {remaining:.1%} of the layers' parameters remain")
     layers = [
         PrunedLayer(
-            heads=tuple(kept_heads[index]),
-            ffn=tuple(kept_ffn[index]),
-            heads_importance=_rounded(heads[index], kept_heads[index]),
-            ffn_importance=_rounded(ffn[index], kept_ffn[index]),
+            heads=tuple(kept),
+            ffn=tuple(neurons),
+            heads_importance=_rounded(heads[index], kept),
+            ffn_importance=_rounded(ffn[index], neurons),
         )
-        for index in range(len(heads))
+        for index, (kept, neurons) in enumerate(zip(kept_heads, kept_ffn, strict=True))
     ]
     return pruned, PruningInfo(criterion=settings.criterion, layers=tuple(layers))
 

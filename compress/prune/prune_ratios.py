@@ -5,9 +5,8 @@ from __future__ import annotations
 from transformers import PreTrainedModel
 
 from compress.errors import ModelError
-from compress.families import Family
 from compress.models.encoder_parts import family_of, layer_shapes, layers_of, part
-from compress.prune.allocation import max_removable, ratio_for_parameters
+from compress.prune.allocation import max_removable
 from compress.recipe.training_schema import Prune
 
 
@@ -39,9 +38,8 @@ def _check(key: str, ratio: float, maximum: float, minimum_kept: str) -> None:
 
 def _ratio_for_goal(model: PreTrainedModel, remaining: float, maximum: float) -> float:
     """Return the share of heads and neurons to remove so that ``remaining`` of the layers' parameters are left."""
-    family, total = family_of(model), layer_parameters(model)
-    removable = sum(_removable_parameters(model, family))
-    ratio = ratio_for_parameters(remaining, removable, total - removable)
+    total, removable = layer_parameters(model), _removable_parameters(model)
+    ratio = (1.0 - remaining) * total / removable
     if ratio > maximum:
         minimum = 1 - maximum * removable / total
         raise ModelError(
@@ -52,11 +50,12 @@ def _ratio_for_goal(model: PreTrainedModel, remaining: float, maximum: float) ->
     return ratio
 
 
-def _removable_parameters(model: PreTrainedModel, family: Family) -> list[int]:
-    """Return by layer the parameters that belong to a head or neuron: all but output biases and normalization."""
+def _removable_parameters(model: PreTrainedModel) -> int:
+    """Return the number of parameters that belong to a head or neuron: all but output biases and normalization."""
+    family = family_of(model)
     inputs = [path for path in (family.query, family.key, family.value, family.ffn_in) if path is not None]
-    return [
+    return sum(
         sum(parameter.numel() for path in inputs for parameter in part(layer, path).parameters())
         + sum(part(layer, path).weight.numel() for path in (family.attention_output, family.ffn_out))
         for layer in layers_of(model)
-    ]
+    )

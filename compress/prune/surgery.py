@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -17,14 +16,11 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from compress.errors import ModelError
-from compress.families import Family, require_prunable
-from compress.models.encoder_parts import family_of, head_size, layer_shapes, layers_of, part
+from compress.models.encoder_parts import family_of, head_size, layers_of, part
 from compress.models.nonuniform_models import match_config_to_weights, set_head_count
 
-ROOTS = MappingProxyType({"heads": "query", "neurons": "ffn_in"})
-"""The part of a family from which a group of dependent modules is traced."""
-EXPECTED = MappingProxyType({"heads": {"query", "key", "value", "attention_output"}, "neurons": {"ffn_in", "ffn_out"}})
-"""The parts that such a group must consist of."""
+ATTENTION, FFN = ("query", "key", "value", "attention_output"), ("ffn_in", "ffn_out")
+"""Parts of a layer that lose the same channels, the one from which they are traced first."""
 
 
 def remove_units(
@@ -40,61 +36,40 @@ def remove_units(
         ffn: likewise for FFN neurons.
     """
     family, size = family_of(model), head_size(model)
-    require_prunable(family)
-    _check_indices(model, heads, ffn)
     graph = _dependency_graph(model)
     for layer, kept_heads, kept_neurons in zip(layers_of(model), heads, ffn, strict=True):
         channels = [head * size + offset for head in kept_heads for offset in range(size)]
-        _keep_channels(graph, layer, family, "heads", channels)
-        _keep_channels(graph, layer, family, "neurons", kept_neurons)
+        for names, kept in ((ATTENTION, channels), (FFN, kept_neurons)):
+            _keep_channels(graph, [part(layer, getattr(family, name)) for name in names], kept)
         set_head_count(layer, family, len(kept_heads), size)
     return match_config_to_weights(model)
 
 
-def _check_indices(model: PreTrainedModel, heads: Sequence[Sequence[int]], ffn: Sequence[Sequence[int]]) -> None:
-    shapes = layer_shapes(model)
-    if not len(heads) == len(ffn) == len(shapes):
-        raise ModelError(f"expected indices for {len(shapes)} layers, got {len(heads)} (heads) and {len(ffn)} (FFN).")
-    for index, (shape, chosen) in enumerate(zip(shapes, zip(heads, ffn, strict=True), strict=True)):
-        for what, count, kept in zip(("heads", "neurons"), shape, chosen, strict=True):
-            if not kept or len(set(kept)) != len(kept) or not all(0 <= unit < count for unit in kept):
-                raise ModelError(
-                    f"layer {index} has {count} {what}; expected at least one index between 0 and {count - 1} to keep,"
-                    " each once."
-                )
-
-
 def _dependency_graph(model: PreTrainedModel) -> Any:
     """Return torch-pruning's dependency graph, traced in eager attention, whose operations it knows."""
-    attention = model.config._attn_implementation
-    training = model.training
+    attention, training = model.config._attn_implementation, model.training
     example = {name: torch.ones(1, 4, dtype=torch.long, device=model.device) for name in family_of(model).inputs}
     model.set_attn_implementation("eager")
     model.train(False)
-    try:
-        with torch.enable_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about parameters outside of modules, which are not changed
-            return torch_pruning.DependencyGraph().build_dependency(model, example_inputs=example)
-    finally:
-        model.set_attn_implementation(attention)
-        model.train(training)
+    with torch.enable_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about parameters outside of modules, which are not changed
+        graph = torch_pruning.DependencyGraph().build_dependency(model, example_inputs=example)
+    model.set_attn_implementation(attention)
+    model.train(training)
+    return graph
 
 
-def _keep_channels(graph: Any, layer: nn.Module, family: Family, what: str, kept: Sequence[int]) -> None:
-    """Keep these output channels of the group's root, and the matching channels of the other parts."""
-    parts = {name: part(layer, getattr(family, name)) for name in EXPECTED[what]}
-    root = parts[ROOTS[what]]
-    removed = sorted(set(range(root.out_features)) - set(kept))
+def _keep_channels(graph: Any, parts: Sequence[nn.Linear], kept: Sequence[int]) -> None:
+    """Keep these output channels of the first part, and the matching channels of the others."""
+    removed = sorted(set(range(parts[0].out_features)) - set(kept))
     if not removed:
         return
-    group = graph.get_pruning_group(root, torch_pruning.prune_linear_out_channels, idxs=removed)
+    group = graph.get_pruning_group(parts[0], torch_pruning.prune_linear_out_channels, idxs=removed)
     # The tracer must agree with the table of families: a part that it missed would be cut wrongly, and one that it
     # added unexpectedly too.
     members = {id(member.dep.target.module): list(member.idxs) for member in group if _has_weights(member)}
-    if members != {id(module): removed for module in parts.values()}:
-        raise ModelError(
-            f"{family.name}: the {what} of a layer depend on other parts than expected, so nothing is removed."
-        )
+    if members != {id(module): removed for module in parts}:
+        raise ModelError("the parts of a layer depend on others than the table of families states: nothing is removed.")
     group.prune()
 
 

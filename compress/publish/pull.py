@@ -12,12 +12,13 @@ from pathlib import Path
 
 from compress.environment import require
 from compress.errors import ModelError, UsageError
-from compress.model_info import CHUNK
 from compress.model_sources import HUB_ID
 from compress.publish.checksums import DIGESTS_FILE, MAX_DIGESTS_BYTES, parse_digests, read_digests
 from compress.publish.verify import verify
 from compress.storage.atomic_write import new_folder
 
+CHUNK = 1 << 20
+"""Bytes that are read at a time."""
 TIMEOUT = 30.0
 """Seconds without a byte after which a download fails."""
 

@@ -6,60 +6,36 @@ Adding a method is one file with a builder, one record in `QUANTIZERS`, a test a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from pkgutil import resolve_name
 
 from compress.console import Console
 from compress.errors import UsageError, nearest
 from compress.export.build_context import BuildContext
+from compress.export.variant_record import Variant
 from compress.formats import FORMATS
-from compress.model_info import VariantInfo, read_info
+from compress.model_info import read_info
 
-
-@dataclass(frozen=True)
-class Quantizer:
-    """A quantization method for one export format."""
-
-    name: str
-    """What a recipe's `quantize` and `--quantize` call it."""
-    variant: VariantInfo
-    """The variant it makes; its format is the one the method reads."""
-    builder: str
-    """`module:function`, imported when it is called."""
-    version: int = 1
-    """Raised when the method's output changes, so that existing results are rebuilt."""
-    source: str = ""
-    """The variant it quantizes."""
-    devices: tuple[str, ...] = ("cpu",)
-    absent: Mapping[str, str] = field(default_factory=dict)
-    """Devices on which readers would expect the variant, and why it does not run there."""
-    build_modules: Mapping[str, str] = field(default_factory=dict)
-    """Modules that the method imports, and the extra that provides each."""
-
-
-QUANTIZERS: Mapping[str, Mapping[str, Quantizer]] = {
+QUANTIZERS: Mapping[str, Mapping[str, Variant]] = {
     "int8": {
-        "onnx": Quantizer(
-            name="int8",
-            variant=VariantInfo(
-                name="onnx-int8",
-                format="onnx",
-                precision="int8",
-                method="dynamic",
-                runtime="onnxruntime",
-                libraries=FORMATS["onnx"].minimum,
-                batch_sensitive=True,
-            ),
+        "onnx": Variant(
+            name="onnx-int8",
+            format="onnx",
+            precision="int8",
+            method="dynamic",
+            runtime="onnxruntime",
+            libraries=FORMATS["onnx"].minimum,
+            batch_sensitive=True,
+            devices=("cpu",),
+            needs="onnx-fp32",
             builder="compress.quantize.int8_dynamic:quantize_int8_dynamic",
-            source="onnx-fp32",
+            quantizer="int8",
             # On CUDA every product would travel to the CPU and back.
             absent={"cuda": "ONNX Runtime has no kernels for dynamic INT8 on CUDA"},
             build_modules={"onnx": "train"},
         )
     }
 }
-"""By the name in a recipe's `quantize` and by the export format that is quantized."""
+"""By the name in a recipe's `quantize` and by the export format that is quantized: the variant it makes."""
 
 
 def quantize_folder(
@@ -81,7 +57,6 @@ def quantize_folder(
         raise UsageError(f"{method} quantizes an exported model ({readable}), and {exported} holds none.")
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    quantizer = QUANTIZERS[method][variant.format]
-    context = BuildContext(quantizer.variant, Path(exported), target, console=console or Console("quiet"))
-    resolve_name(quantizer.builder)(context)
+    quantized = QUANTIZERS[method][variant.format]
+    quantized.make(BuildContext(quantized.info, Path(exported), target, console=console or Console("quiet")))
     return target

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from compress.prune.allocation import max_removable, ratio_for_parameters, select_units
+from compress.prune.allocation import max_removable, select_units
 
 
 def test_least_important_units_are_removed_from_any_layer():
@@ -47,9 +47,3 @@ def test_max_removable_keeps_one_block_per_layer():
     assert max_removable([64, 32], block=16) == pytest.approx(1 - 32 / 96)
     assert max_removable([64, 32], block=16, even=True) == 0.5
     assert max_removable([8], block=16) == 0
-
-
-def test_ratio_for_parameters_reaches_the_goal():
-    removed = ratio_for_parameters(0.3, removable=900, fixed=100)
-    assert 100 + 900 * (1 - removed) == pytest.approx(300)
-    assert ratio_for_parameters(0.05, 900, 100) > 1

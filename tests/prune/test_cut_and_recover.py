@@ -17,10 +17,11 @@ from compress.errors import ModelError
 from compress.model_info import digests, read_info
 from compress.models.encoder_parts import family_of, layer_shapes, layers_of, part
 from compress.models.load_save import load
-from compress.prune.cut_and_recover import cut, prune_from_model, recover
+from compress.prune.cut_and_recover import cut, prune_from_model
 from compress.recipe.schema import Task
-from compress.recipe.training_schema import Prune
+from compress.recipe.training_schema import Prune, Student
 from compress.train.core.checkpoints import training_identity
+from compress.train.distill import distill
 
 GOOD, BAD = ("good", "great", "fine"), ("bad", "dull", "not")
 CLOSING = ("film", "plot", "it was so", "the bit of plot")
@@ -52,6 +53,10 @@ def data(tmp_path_factory):
 
 
 RECOVER = {"epochs": 1, "batch_size": 16, "learning_rate": 1e-3, "precision": "fp32"}
+
+
+def recover(pruned, teacher, data, settings, seed, work):
+    return distill(teacher, Student(source=str(pruned)), data, settings, seed, work, step="recover")
 
 
 def settings(**changes):
@@ -154,10 +159,11 @@ from pathlib import Path
 from types import SimpleNamespace
 import torch
 torch.set_num_threads(1)
-from compress.prune.cut_and_recover import recover
-from compress.recipe.training_schema import Distill
+from compress.recipe.training_schema import Distill, Student
+from compress.train.distill import distill
 pruned, teacher, data, work, settings = sys.argv[1:]
-recover(Path(pruned), Path(teacher), Path(data), Distill.model_validate_json(settings), 0, Path(work))
+settings = Distill.model_validate_json(settings)
+distill(Path(teacher), Student(source=pruned), Path(data), settings, 0, Path(work), step="recover")
 """
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from compress.models.encoder_parts import base_of
+from compress.models.encoder_parts import base_of, word_embeddings
 
 
 class FactoredEmbedding(nn.Embedding):
@@ -25,13 +25,6 @@ class FactoredEmbedding(nn.Embedding):
         """Return vectors of the full width."""
         widened: Tensor = self.widen(super().forward(input))
         return widened
-
-
-def word_embeddings(model: PreTrainedModel) -> nn.Embedding:
-    """Return the embedding module of the word vectors."""
-    vectors = base_of(model).get_input_embeddings()
-    assert isinstance(vectors, nn.Embedding)
-    return vectors
 
 
 def factor_count(model: PreTrainedModel) -> int | None:

@@ -19,17 +19,18 @@ from transformers import PreTrainedModel
 from compress.errors import ModelError
 from compress.families import Family
 from compress.models.embedding_model import SentenceEmbedding
-from compress.models.encoder_parts import base_of, family_of, head_size, layer_shapes, layers_of, part
+from compress.models.encoder_parts import base_of, family_of, head_size, layer_shapes, layers_of, part, word_embeddings
 from compress.models.student.factorised_embeddings import (
     FactoredEmbedding,
     embedding_table,
     factor_count,
     set_table,
-    word_embeddings,
 )
 
 Narrow = Callable[[Tensor, int], Tensor]
 """Narrows a tensor in one of its dimensions."""
+Axes = tuple[Narrow, Narrow]
+"""How the rows and columns of a module's weight are narrowed; its bias is narrowed as the rows."""
 
 
 @dataclass(frozen=True)
@@ -153,51 +154,41 @@ def copy_weights(
 
     Every parameter is narrowed to the shape it has in ``fresh``.
     """
-    done = {id(module) for layer in layers_of(fresh) for module in layer.modules()}
-    done |= {id(module) for module in _set_vectors(origin, fresh, stream)}
+    done = {module for layer in layers_of(fresh) for module in layer.modules()}
+    done.update(_set_vectors(origin, fresh, stream))
     axes = _head_axes(origin, fresh, stream)
     for path, module in fresh.named_modules():
-        if id(module) not in done:
-            _copy_own(origin.get_submodule(path), module, axes.get(path) or _axes_of(module, stream))
+        if module not in done:
+            _copy_own(origin.get_submodule(path), module, axes.get(path), stream)
     family, size, theirs = family_of(origin), head_size(origin), layers_of(origin)
     for layer, index in zip(layers_of(fresh), chosen, strict=True):
         axes = _layer_axes(family, size, layer, importance.heads[index], importance.neurons[index], stream)
         for path, module in layer.named_modules():
-            _copy_own(theirs[index].get_submodule(path), module, axes.get(path) or _axes_of(module, stream))
-
-
-@dataclass(frozen=True)
-class _Axes:
-    """How the parameters of one module are narrowed."""
-
-    rows: Narrow
-    columns: Narrow
-    bias: Narrow
-
-
-def _axes_of(module: nn.Module, stream: HiddenMap) -> _Axes:
-    """Return the axes of a module whose inputs and outputs are hidden states."""
-    return _Axes(stream.norm if isinstance(module, nn.LayerNorm) else stream.states, stream.states, stream.states)
+            _copy_own(theirs[index].get_submodule(path), module, axes.get(path), stream)
 
 
 def _layer_axes(
     family: Family, size: int, layer: nn.Module, heads: Tensor, neurons: Tensor, stream: HiddenMap
-) -> dict[str, _Axes]:
+) -> dict[str, Axes]:
     """Return by path how the teacher's linear parts are narrowed to the shape of ``layer``."""
     width, ffn = part(layer, family.attention_output).in_features, part(layer, family.ffn_out).in_features
     channels = torch.arange(len(heads) * size).reshape(len(heads), size)
     head = partial(take, channels[top_indices(heads, width // size)].flatten(), channels.numel())
     neuron = partial(take, top_indices(neurons, ffn), len(neurons))
     readers = (family.query, family.key, family.value, family.query_key_value)
-    return {path: _Axes(head, stream.states, head) for path in readers if path is not None} | {
-        family.attention_output: _Axes(stream.states, head, stream.states),
-        family.ffn_in: _Axes(neuron, stream.states, neuron),
-        family.ffn_out: _Axes(stream.states, neuron, stream.states),
+    return {path: (head, stream.states) for path in readers if path is not None} | {
+        family.attention_output: (stream.states, head),
+        family.ffn_in: (neuron, stream.states),
+        family.ffn_out: (stream.states, neuron),
     }
 
 
-def _copy_own(theirs: nn.Module, ours: nn.Module, axes: _Axes) -> None:
-    """Copy a module's own parameters, narrowed in each dimension in which the target is smaller."""
+def _copy_own(theirs: nn.Module, ours: nn.Module, axes: Axes | None, stream: HiddenMap) -> None:
+    """Copy a module's own parameters, narrowed in each dimension in which the target is smaller.
+
+    Without ``axes``, the module's inputs and outputs are hidden states.
+    """
+    rows, columns = axes or (stream.states, stream.states)
     given = dict(theirs.named_parameters(recurse=False))
     for name, target in ours.named_parameters(recurse=False):
         if name not in given:
@@ -207,7 +198,8 @@ def _copy_own(theirs: nn.Module, ours: nn.Module, axes: _Axes) -> None:
                 hint="list the student's layers in the teacher's order",
             )
         value = given[name].detach()
-        for dim, narrow in enumerate([axes.bias] if name == "bias" else [axes.rows, axes.columns][: value.ndim]):
+        is_gain = axes is None and isinstance(ours, nn.LayerNorm) and name == "weight"
+        for dim, narrow in zip(range(value.ndim), (stream.norm if is_gain else rows, columns), strict=False):
             if value.shape[dim] != target.shape[dim]:
                 value = narrow(value, dim)
         with torch.no_grad():
@@ -224,43 +216,31 @@ def _set_vectors(origin: PreTrainedModel, fresh: PreTrainedModel, stream: Hidden
     return list(ours.modules())
 
 
-def _head_axes(origin: PreTrainedModel, fresh: PreTrainedModel, stream: HiddenMap) -> dict[str, _Axes]:
+def _head_axes(origin: PreTrainedModel, fresh: PreTrainedModel, stream: HiddenMap) -> dict[str, Axes]:
     """Return how a head with a dense layer of its own is narrowed.
 
     The outputs of that layer are features, not hidden states: those with the largest weights in the last layer are
     kept, independently of the kept hidden dimensions.
     """
-    pairs = _outer_linears(origin, fresh)
-    narrowed = {path: (_narrows(*pair, 0), _narrows(*pair, 1)) for path, pair in pairs.items()}
-    dense = [path for path, both in narrowed.items() if both == (True, True)]
-    readers = [path for path, both in narrowed.items() if both == (False, True)]
+    known = {module for outer in (*layers_of(fresh), word_embeddings(fresh)) for module in outer.modules()}
+    linears = {
+        path: (part(origin, path).weight.detach(), module.weight.shape)
+        for path, module in fresh.named_modules()
+        if isinstance(module, nn.Linear) and module not in known
+    }
+    narrowed = {path: [old.shape[dim] != new[dim] for dim in (0, 1)] for path, (old, new) in linears.items()}
+    dense = [path for path, both in narrowed.items() if both == [True, True]]
+    readers = [path for path, both in narrowed.items() if both == [False, True]]
     if not dense or not readers or isinstance(origin, SentenceEmbedding):
         return {}
-    weights = torch.cat([pairs[path][0].weight.detach().cpu() for path in readers])
-    kept = top_indices(weights.norm(dim=0), pairs[dense[0]][1].out_features)
-    features = partial(take, kept, weights.shape[1])
-    norms = [path for path, module in origin.named_modules() if isinstance(module, nn.LayerNorm)]
+    weights = torch.cat([linears[path][0].cpu() for path in readers])
+    features = partial(take, top_indices(weights.norm(dim=0), linears[dense[0]][1][0]), weights.shape[1])
+    encoder = set(base_of(origin).modules())
+    norms = [
+        path for path, module in origin.named_modules() if isinstance(module, nn.LayerNorm) and module not in encoder
+    ]
     return (
-        {path: _Axes(features, features, features) for path in norms if path not in _names_of_base(origin)}
-        | {path: _Axes(features, stream.states, features) for path in dense}
-        | {path: _Axes(stream.states, features, stream.states) for path in readers}
+        dict.fromkeys(norms, (features, features))
+        | dict.fromkeys(dense, (features, stream.states))
+        | dict.fromkeys(readers, (stream.states, features))
     )
-
-
-def _names_of_base(model: PreTrainedModel) -> set[str]:
-    inside = {id(module) for module in base_of(model).modules()}
-    return {path for path, module in model.named_modules() if id(module) in inside}
-
-
-def _outer_linears(origin: PreTrainedModel, fresh: PreTrainedModel) -> dict[str, tuple[nn.Linear, nn.Linear]]:
-    """Return the linear parts outside the layers and word vectors, of both models."""
-    known = {id(module) for outer in (*layers_of(fresh), word_embeddings(fresh)) for module in outer.modules()}
-    return {
-        path: (part(origin, path), module)
-        for path, module in fresh.named_modules()
-        if isinstance(module, nn.Linear) and id(module) not in known
-    }
-
-
-def _narrows(old: nn.Linear, new: nn.Linear, dim: int) -> bool:
-    return old.weight.shape[dim] != new.weight.shape[dim]

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 
-from compress.cards import HubCheckpoint, list_recipes, list_students, list_teachers
+from compress.cards import HubCheckpoint, available, list_students, list_teachers
 from compress.errors import CompressError, UsageError, nearest
 from compress.formats import RUNTIMES
 from compress.losses import LOSSES
@@ -92,7 +92,7 @@ def _students(options: argparse.Namespace) -> Rows:
 def _recipes(options: argparse.Namespace) -> Rows:
     return [
         {"name": path.stem, "about": path.read_text(encoding="utf-8").splitlines()[0].lstrip("# "), "file": str(path)}
-        for path in list_recipes(options.cards)
+        for path in available("recipes", options.cards).values()
     ]
 
 

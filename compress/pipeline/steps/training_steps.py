@@ -50,7 +50,12 @@ def finetune(
 
 
 def distill(
-    context: StepContext, teacher: str, student: Student, settings: Distill | Literal[False], seed: int
+    context: StepContext,
+    teacher: str,
+    student: Student,
+    settings: Distill | Literal[False],
+    seed: int,
+    step: str = "distill",
 ) -> StepResult:
     """Make a student of the teacher; it learns from unlabelled texts too where the plan has some."""
     from compress.train.distill import distill as train
@@ -62,6 +67,7 @@ def distill(
         settings,
         seed,
         context.work,
+        step=step,
         console=context.console,
         track=context.track,
         unlabelled_rows=_unlabelled(context),
@@ -80,21 +86,8 @@ def cut(context: StepContext, teacher: str, parent: str, settings: Prune, seed: 
 
 
 def recover(context: StepContext, teacher: str, pruned: str, settings: Distill, seed: int) -> StepResult:
-    """Train a model that was cut."""
-    from compress.prune.cut_and_recover import recover as train
-
-    trained = train(
-        context.inputs[pruned],
-        context.inputs[teacher],
-        context.inputs["data"],
-        settings,
-        seed,
-        context.work,
-        console=context.console,
-        track=context.track,
-        unlabelled_rows=_unlabelled(context),
-    )
-    return _result(context, trained, settings, teacher)
+    """Train a model that was cut: it is distilled as a finished student."""
+    return distill(context, teacher, Student(source=str(context.inputs[pruned])), settings, seed, step="recover")
 
 
 def _unlabelled(context: StepContext) -> Sequence[Row]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.errors import ModelError
-from compress.models.student.factorised_embeddings import word_embeddings
+from compress.models.encoder_parts import word_embeddings
 
 MAX_PADDING = 128
 """Embedding tables are padded to a multiple of at most this number, for fast kernels."""

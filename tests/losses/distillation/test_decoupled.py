@@ -6,7 +6,7 @@ import torch
 from compress.losses.distillation.decoupled import decoupled_distance, target_classes
 from compress.losses.distillation.soft_label import soft_label, softmax_distance
 from compress.recipe.loss_schema import SoftLabel
-from tests.losses.helpers import drawn, grouped, pieces, task
+from tests.losses.helpers import drawn, grouped, pieces
 
 ROWS, CLASSES, T = 4, 3, 2.0
 RIGHT = torch.tensor([2, 0, 1, 1])
@@ -82,6 +82,6 @@ def test_placeholder_labels_are_ignored():
     settings = SoftLabel(form="decoupled", temperature=T, target=1.0, others=2.0)
     likeliest = theirs["logits"].argmax(dim=-1)
     batch = {**pieces(ROWS, 2), "labels": torch.full((ROWS,), -100), "labelled": torch.zeros(ROWS)}
-    found = soft_label(ours, theirs, batch, task(), "single_label_classification", settings)
+    found = soft_label(ours, theirs, batch, "cut", "single_label_classification", settings)
     expected = decoupled_distance(ours["logits"], theirs["logits"], likeliest, T, 1.0, 2.0).mean()
     assert found.item() == pytest.approx(expected.item(), rel=1e-6)

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from compress.losses.distillation.margin import margin
-from tests.losses.helpers import pieces, slope_of, task, unit
+from tests.losses.helpers import pieces, slope_of, unit
 
 PART = [0, 1, 2, 0, 1, 2, 2, 2]
 GROUP = [0, 0, 0, 1, 1, 1, 1, 1]
@@ -28,7 +28,7 @@ def test_loss_is_squared_difference_of_margins():
             for other in negatives
         ]
         rows.append(sum(each**2 for each in apart) / len(apart))
-    assert margin(outputs, batch, task()).item() == pytest.approx(sum(rows) / 2, rel=1e-4)
+    assert margin(outputs, batch, "cut").item() == pytest.approx(sum(rows) / 2, rel=1e-4)
 
 
 def test_equal_margins_have_zero_loss():
@@ -36,25 +36,25 @@ def test_equal_margins_have_zero_loss():
     vectors = outputs["sentence_embedding"]
     query = vectors[torch.tensor([0, 0, 0, 3, 3, 3, 3, 3])]
     scores = 20 * (query * vectors).sum(dim=1) + 7.0  # the same for all documents: margins stay
-    assert margin(outputs, {**batch, "scores": scores}, task()).item() == pytest.approx(0.0, abs=1e-6)
+    assert margin(outputs, {**batch, "scores": scores}, "cut").item() == pytest.approx(0.0, abs=1e-6)
 
 
 def test_the_gradient_is_the_slope():
     outputs, batch = made(scores=[score / 10 for score in SCORES])
-    slope_of(lambda at: margin({"sentence_embedding": at}, batch, task()) / 100, outputs["sentence_embedding"])
+    slope_of(lambda at: margin({"sentence_embedding": at}, batch, "cut") / 100, outputs["sentence_embedding"])
 
 
 def test_gradient_reaches_queries_and_documents():
     outputs, batch = made()
     vectors = outputs["sentence_embedding"].requires_grad_(True)
-    margin(outputs, batch, task()).backward()
+    margin(outputs, batch, "cut").backward()
     assert (vectors.grad.abs().sum(dim=1) > 0).all()
 
 
 def test_row_without_negatives_has_zero_loss():
     outputs, batch = made([0, 1], [0, 0], [0.0, 3.0])
     vectors = outputs["sentence_embedding"].requires_grad_(True)
-    loss = margin(outputs, batch, task())
+    loss = margin(outputs, batch, "cut")
     loss.backward()
     assert loss.item() == 0.0
     assert torch.isfinite(vectors.grad).all()
@@ -64,6 +64,6 @@ def test_bf16_outputs_are_converted_to_float32():
     outputs, batch = made()
     half = outputs["sentence_embedding"].bfloat16()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = margin({"sentence_embedding": half}, batch, task())
+        found = margin({"sentence_embedding": half}, batch, "cut")
     assert found.dtype == torch.float32
-    assert found.item() == pytest.approx(margin({"sentence_embedding": half.float()}, batch, task()).item(), rel=1e-6)
+    assert found.item() == pytest.approx(margin({"sentence_embedding": half.float()}, batch, "cut").item(), rel=1e-6)

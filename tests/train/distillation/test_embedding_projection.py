@@ -14,7 +14,7 @@ from compress.model_info import read_info
 from compress.models.embedding_model import embedding_size, projection_of, with_projection
 from compress.models.load_save import load, load_model
 from compress.models.student.build_student import build_student
-from compress.prune.cut_and_recover import cut, prune_from_model, recover
+from compress.prune.cut_and_recover import cut, prune_from_model
 from compress.recipe.schema import Task
 from compress.recipe.training_schema import Distill, Prune, Student
 from compress.train.core.training_data import fast_tokenizer
@@ -148,7 +148,8 @@ def test_pruning_keeps_the_projection_and_the_space(data, given, tiny_model, tin
     student = tmp_path / "student"
     distill(teacher, Student(layers=2, embedding=8), data, Distill(**SETTINGS), 0, student)
     cut(student, teacher, data, Prune(heads=0.25, ffn=0.5, batches=2), 0, tmp_path / "cut")
-    recover(tmp_path / "cut", teacher, data, Distill(**SETTINGS), 0, tmp_path / "pruned")
+    pruned = Student(source=str(tmp_path / "cut"))
+    distill(teacher, pruned, data, Distill(**SETTINGS), 0, tmp_path / "pruned", step="recover")
     for name in ("pruned", "cut"):
         assert sum(read_info(tmp_path / name).shape.heads) == 6
         assert embedding_size(load(tmp_path / name)) == 8

@@ -1,0 +1,60 @@
+"""One line of the table of variants: how a model can run, and how the files for it are built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pkgutil import resolve_name
+
+from compress.export.build_context import BuildContext
+from compress.formats import RUNTIMES
+from compress.model_info import FolderInfo, VariantInfo
+
+
+class Variant(VariantInfo):
+    """One way to run a model: what compress.json says of it before anything is measured, and how it is built."""
+
+    devices: tuple[str, ...]
+    """Devices on which it can run."""
+    needs: str | None = None
+    """The variant it is made from; None: the model folder."""
+    default_on: tuple[str, ...] = ()
+    """Devices on which it competes without being requested. Exports and variants made of them compete where the recipe
+    requests their format and quantizer; the others where its `variants` names them."""
+    builder: str | None = None
+    """`module:function` that builds its folder; None where the model folder serves as it is."""
+    version: int = 1
+    """Raised when the builder's output changes, so that existing results are rebuilt."""
+    quantizer: str | None = None
+    """The key of `QUANTIZERS` that makes it; None where it is not quantized."""
+    on_request: bool = False
+    """Whether it is built only where a recipe's `variants` names it."""
+    absent: Mapping[str, str] = {}
+    """Devices on which readers would expect it, and why it does not run there."""
+    build_modules: Mapping[str, str] = {}
+    """Modules that building imports, and the extra that provides each."""
+
+    @property
+    def info(self) -> VariantInfo:
+        """The part that is stored in compress.json."""
+        return VariantInfo.model_validate(dict(self))
+
+    @property
+    def tuner(self) -> str | None:
+        """`module:function` that chooses its session options by timing; None where it has none."""
+        return RUNTIMES[self.runtime].tuner if self.builder else None
+
+    @property
+    def run_modules(self) -> Mapping[str, str]:
+        """Modules that running it imports beyond the base install, and the extra that provides each."""
+        runtime = RUNTIMES[self.runtime]
+        return {name.partition(".")[0]: runtime.extra for name in runtime.modules} if runtime.extra else {}
+
+    def runs_on(self, device: str) -> bool:
+        """Whether it can run on ``device``."""
+        return device in self.devices
+
+    def make(self, context: BuildContext) -> FolderInfo:
+        """Build it into ``context.work``."""
+        assert self.builder is not None, f"a model folder runs as {self.name} as it is"
+        info: FolderInfo = resolve_name(self.builder)(context)
+        return info
