@@ -14,7 +14,7 @@ from compress.formats import EXPORTS, FORMATS, RUNTIMES
 from compress.quantize import QUANTIZERS
 from compress.runtime.model_formats import RUN_MODES, export_variant
 
-__all__ = ["EXPORTS", "QUANTIZERS", "VARIANTS", "Variant", "variant_named", "variants_for"]
+__all__ = ["EXPORTS", "QUANTIZERS", "VARIANTS", "Variant", "variants_for"]
 
 
 def _variants() -> Iterator[Variant]:
@@ -49,12 +49,6 @@ def _variants() -> Iterator[Variant]:
 VARIANTS: dict[str, Variant] = {variant.name: variant for variant in _variants()}
 
 
-def variant_named(name: str) -> Variant:
-    """Return the variant of this name."""
-    _check_name("variant", name, VARIANTS)
-    return VARIANTS[name]
-
-
 def variants_for(
     formats: Iterable[str], quantizers: Iterable[str], devices: Iterable[str], also: Iterable[str] = ()
 ) -> list[Variant]:
@@ -76,7 +70,7 @@ def variants_for(
         if not set(QUANTIZERS[name]) & set(exports):
             readable = ", ".join(QUANTIZERS[name])
             raise UsageError(f"quantize: {name} works on an exported model; add one of these to export: {readable}.")
-    requested = {name: variant_named(name) for name in also}
+    requested = {name: VARIANTS[name] for name in also}
     for variant in requested.values():
         if present and present.isdisjoint(variant.devices):
             able, wanted = " and ".join(variant.devices), " and ".join(sorted(present))

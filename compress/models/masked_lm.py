@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.errors import ModelError
@@ -76,17 +77,13 @@ class MaskedModel:
 
     def candidates(self, encoded: Sequence[list[int]], most: int) -> list[list[str]]:
         """Return the most likely complete words for the masked one of each text, most likely first."""
-        width = max(map(len, encoded))
-        ids = torch.tensor([tokens + [self._pad] * (width - len(tokens)) for tokens in encoded])
-        lengths = torch.tensor([len(tokens) for tokens in encoded])
-        attention_mask = (torch.arange(width) < lengths[:, None]).long()
+        texts = [torch.tensor(tokens) for tokens in encoded]
+        ids = pad_sequence(texts, batch_first=True, padding_value=self._pad)
+        attention_mask = pad_sequence([torch.ones_like(text) for text in texts], batch_first=True)
         logits = self._logits(ids, attention_mask, (ids == self._mask).int().argmax(dim=1))
-        best = (
-            logits.masked_fill(~self._words.to(logits.device), -torch.inf)
-            .topk(min(most, int(self._words.sum())), dim=-1)
-            .indices.tolist()
-        )
-        return [[self._word(token) for token in row] for row in best]
+        words = logits.masked_fill(~self._words.to(logits.device), -torch.inf)
+        best = words.topk(min(most, int(self._words.sum())), dim=-1).indices
+        return [[self._word(token) for token in row] for row in best.tolist()]
 
     def _word(self, token: int) -> str:
         return str(self._tokenizer.decode([token])).strip()

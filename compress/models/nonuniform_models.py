@@ -19,7 +19,6 @@ import torch
 from torch import nn
 from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig, PreTrainedModel
 
-from compress.errors import ModelError
 from compress.families import FAMILIES, NONUNIFORM_PREFIX, Family
 from compress.models.encoder_parts import family_of, head_size, layer_shapes, layers_of, part
 from compress.models.heads import HEADS, head_of
@@ -62,9 +61,6 @@ class NonUniform:
 def _resize_layers(model: PreTrainedModel) -> None:
     """Give every layer new linear parts of the listed shape; their weights are loaded or set afterwards."""
     config, family = model.config, family_of(model)
-    if not config.layer_shapes or len(config.layer_shapes) != config.num_hidden_layers:
-        listed = len(config.layer_shapes or ())
-        raise ModelError(f"the config lists shapes for {listed} layers, expected {config.num_hidden_layers}.")
     size, hidden = head_size(model), int(config.hidden_size)
     for layer, shape in zip(layers_of(model), config.layer_shapes, strict=True):
         width, ffn = shape["heads"] * size, shape["ffn"]

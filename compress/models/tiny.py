@@ -6,12 +6,14 @@ import string
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
-from tokenizers.normalizers import BertNormalizer
-from tokenizers.pre_tokenizers import BertPreTokenizer
-from tokenizers.processors import TemplateProcessing
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrainedConfig, PreTrainedTokenizerFast
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    BertTokenizer,
+    PreTrainedConfig,
+    PreTrainedTokenizerBase,
+)
 
 from compress.families import family_named
 from compress.models.silence_transformers import quiet
@@ -31,28 +33,12 @@ def write_tiny_model(folder: Path, family: str, seed: int = 0, *, masked: bool =
         tokenizer.save_pretrained(folder)
 
 
-def tiny_tokenizer(family: str) -> PreTrainedTokenizerFast:
+def tiny_tokenizer(family: str) -> PreTrainedTokenizerBase:
     """Return a WordPiece tokenizer over letters and digits, with the inputs of the family."""
     letters = string.ascii_lowercase + string.digits + string.punctuation
     pieces = [*SPECIAL, *letters, *(f"##{letter}" for letter in letters)]
     vocabulary = {piece: index for index, piece in enumerate(pieces)}
-    tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
-    tokenizer.normalizer = BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = BertPreTokenizer()
-    tokenizer.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])],
-    )
-    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
-        tokenizer_object=tokenizer,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        mask_token="[MASK]",
-        model_input_names=list(family_named(family).inputs),
-    )
+    return BertTokenizer(vocab=vocabulary, model_input_names=list(family_named(family).inputs))
 
 
 def tiny_config(family: str, vocabulary: int) -> PreTrainedConfig:

@@ -20,7 +20,7 @@ from compress.export.build_context import BuildContext
 from compress.export.write_variant import variant_folder_info, write_variant
 from compress.model_info import FolderInfo, read_info
 from compress.runtime import open_predictor
-from compress.runtime.onnx_runtime import ONNX_FILE, find_onnx
+from compress.runtime.onnx_runtime import ONNX_FILE, existing_onnx
 
 QUANTIZED = ["MatMul", "Gemm", "Gather"]
 """Matrix products and embeddings: INT8 embeddings with one scale per table added a tenth to the error of MiniLM's
@@ -42,11 +42,9 @@ def quantize_int8_dynamic(context: BuildContext) -> FolderInfo:
         ModelError: the source is no fp32 ONNX folder, or the result is broken (not a number, most decisions changed).
     """
     source, variant = context.source, context.variant
-    base, file = read_info(source), find_onnx(source)
-    if file is None or base.variant is None or base.variant.precision != "fp32":
-        held = base.variant.name if base.variant else "a model folder"
-        raise ModelError(f"{source} holds {held}; INT8 is made from an fp32 ONNX export.", hint="compress export first")
-    original = onnx.load(file)
+    base, original = read_info(source), onnx.load(existing_onnx(source))
+    if base.variant is None or base.variant.precision != "fp32":
+        raise ModelError(f"{source} holds no fp32 ONNX export, which INT8 is made from.", hint="compress export first")
     if shares_weights(original):
         variant = variant.model_copy(update={"session": {"guard_overflow": False}})
     proto = quantize_int8_dynamic_model(original)

@@ -59,10 +59,9 @@ def relation_heads(student: int, teacher: int, default: int, requested: int | No
     if requested is None:
         return max(heads for heads in divisors if heads <= default)
     if requested not in divisors:
-        near = sorted(sorted(divisors, key=lambda heads: abs(heads - requested))[:6])
         raise UsageError(
             f"relation.heads: {requested} does not divide query widths {student} (student) and {teacher} (teacher).",
-            hint=f"set relation.heads to one of {', '.join(map(str, near))}, or leave it out",
+            hint=f"set relation.heads to one of {', '.join(map(str, divisors))}, or leave it out",
         )
     return requested
 
