@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from compress.measure.result_base import Score
-from compress.measure.timing.latency import ratio
+from compress.measure.timing.latency import Part, ratio
 from compress.report.report_schema import LedgerRow, Report
 
 
@@ -58,11 +58,11 @@ def _stage(before: LedgerRow, after: LedgerRow, title: str) -> Stage:
     )
 
 
-def speedup(before: LedgerRow, after: LedgerRow, title: str) -> Score | None:
+def speedup(before: LedgerRow, after: LedgerRow, title: str, part: Part = "model") -> Score | None:
     """Return how many times faster ``after`` is on a target; None if one of them was not timed."""
     if title not in before.targets or title not in after.targets:
         return None
-    return ratio(before.targets[title].latency, after.targets[title].latency)
+    return ratio(before.targets[title].latency, after.targets[title].latency, part)
 
 
 def times_smaller(before: LedgerRow, after: LedgerRow) -> float | None:

@@ -7,12 +7,9 @@ from collections.abc import Sequence
 
 from compress.report import format_numbers as fmt
 from compress.report.charts.svg import LETTER_WIDTH, Frame, line, marker, rect, text
-from compress.report.charts.waterfall import Factor, waterfall
 from compress.report.charts.xy_chart import Point, Series, xy_chart
 from compress.report.report_schema import LedgerRow, Report, TargetResult
 from compress.report.retention import larger_is_better, quality_on_test
-from compress.report.speedup_breakdown import speedup, speedup_stages
-from compress.report.tables.throughput_unit import timed_units
 
 WIDE, NARROW = 680, 324
 """Pixels: next to another column on a desktop, and on a phone."""
@@ -62,27 +59,7 @@ def speed_chart(report: Report, title: str, width: int) -> str | None:
     return xy_chart(series, frame, "milliseconds a call, p50", metric, background)
 
 
-def stage_chart(report: Report, title: str, key: str, width: int) -> str | None:
-    """The factor of each stage from the teacher to ``key``; None if one of them was not timed."""
-    stages, larger = speedup_stages(report, key, title), larger_is_better(report, title)
-    total = speedup(stages[0].before, stages[-1].after, title) if stages else None
-    if total is None or any(stage.speedup is None for stage in stages):
-        return None
-    factors = [
-        Factor(
-            stage.name,
-            f"{fmt.signed(stage.score_change, larger)} {fmt.metric(report.task.metric)}, {fmt.seconds(stage.seconds)}",
-            stage.speedup.value,
-            fmt.ratio(stage.speedup.value),
-            "lost" if stage.speedup.value < 1 else f"s{colour_of(report, stage.after.model)}",
-        )
-        for stage in stages
-        if stage.speedup
-    ]
-    return waterfall([*factors, Factor("all together", "", total.value, fmt.ratio(total.value), "total")], width)
-
-
-def reliability_chart(report: Report, title: str, key: str, width: int) -> str | None:
+def reliability_chart(report: Report, title: str, key: str) -> str | None:
     """Confidence against the share of correct predictions, of the teacher and ``key``; None without confidences."""
     series = []
     for name in dict.fromkeys((report.teacher, key)):
@@ -104,36 +81,9 @@ def reliability_chart(report: Report, title: str, key: str, width: int) -> str |
         return None
     lowest = min(value for one in series for point in one.points for value in (point.x, point.y))
     low = max(0.0, math.floor(lowest / 10) * 10 - 2.0)
-    frame = Frame(width, width, (low, 102.0), (low, 102.0), x_log=False)
+    frame = Frame(NARROW, NARROW, (low, 102.0), (low, 102.0), x_log=False)
     diagonal = line(frame.x(low), frame.y(low), frame.x(100), frame.y(100), "diagonal")
     return xy_chart(series, frame, "confidence, %", "correct, %", [diagonal])
-
-
-def load_chart(report: Report, title: str, width: int) -> str | None:
-    """Throughput against the p95 of a call as callers are added, of the winner and the models it is compared with."""
-    shown, series = compared_rows(report, title), []
-    for row, result in report.results(title):
-        points = tuple(
-            Point(load.rows_per_second, load.p95, f"{row.key}: {load.callers}", radius=5.0, note=str(load.callers))
-            for load in result.latency.under_load
-            if load.p95 is not None
-        )
-        if points and row.key in shown:
-            series.append(_series(report, row, points, labelled=True))
-    if not series:
-        return None
-    everything = [point for one in series for point in one.points]
-    x_range, y_range = _with_margin([point.x for point in everything]), _with_margin([point.y for point in everything])
-    frame = Frame(width, 320 if width > 500 else 300, x_range, y_range, y_log=True)
-    return xy_chart(series, frame, f"{timed_units(report)} a second", "p95, ms")
-
-
-def compared_rows(report: Report, title: str) -> set[str]:
-    """The winner, the teacher and the models of the verdict's comparisons; without a winner, the teacher's variant."""
-    verdict, teacher = report.verdict(title), report.row(report.teacher)
-    if verdict is None or verdict.winner is None:
-        return {row.key for row in report.rows if teacher and row.variant == teacher.variant}
-    return {verdict.winner, report.teacher, *(comparison.key for comparison in verdict.comparisons)}
 
 
 def _variants(report: Report) -> list[str]:
@@ -167,7 +117,3 @@ def _gate(frame: Frame, y: float, label: str) -> list[str]:
         line(frame.left, y, frame.right, y, "gate"),
         text(x, y + 15, label, "gate-label", "end"),
     ]
-
-
-def _with_margin(values: Sequence[float]) -> tuple[float, float]:
-    return min(values) / 1.35, max(values) * 1.35

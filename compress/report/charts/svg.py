@@ -69,7 +69,6 @@ class Frame:
     x_range: tuple[float, float]
     y_range: tuple[float, float]
     x_log: bool = True
-    y_log: bool = False
     left: float = 48.0
     top: float = 24.0
 
@@ -85,18 +84,18 @@ class Frame:
 
     def x(self, value: float) -> float:
         """The horizontal position of a value."""
-        return self.left + (self.right - self.left) * _fraction(value, self.x_range, self.x_log)
+        return self.left + (self.right - self.left) * _fraction(value, self.x_range, log=self.x_log)
 
     def y(self, value: float) -> float:
         """The vertical position of a value."""
-        return self.bottom - (self.bottom - self.top) * _fraction(value, self.y_range, self.y_log)
+        return self.bottom - (self.bottom - self.top) * _fraction(value, self.y_range, log=False)
 
     def axes(self, x_label: str, y_label: str) -> Iterable[str]:
         """Grid lines at round values, the horizontal axis and both labels."""
         for tick in ticks(*self.x_range, log=self.x_log, limit=int((self.right - self.left) / 48)):
             yield line(self.x(tick), self.top, self.x(tick), self.bottom, "grid")
             yield text(self.x(tick), self.bottom + 16, f"{tick:,g}", "tick", "middle")
-        for tick in ticks(*self.y_range, log=self.y_log, limit=6):
+        for tick in ticks(*self.y_range, log=False, limit=6):
             yield line(self.left, self.y(tick), self.right, self.y(tick), "grid")
             yield text(self.left - 8, self.y(tick) + 4, f"{tick:,g}", "tick", "end")
         yield line(self.left, self.bottom, self.right, self.bottom, "axis")
@@ -123,6 +122,6 @@ def _attribute(value: float | str) -> str:
     return f"{value:.1f}" if isinstance(value, float) else escape(str(value))
 
 
-def _fraction(value: float, ends: tuple[float, float], log: bool) -> float:
+def _fraction(value: float, ends: tuple[float, float], *, log: bool) -> float:
     low, high = (math.log(end) for end in ends) if log else ends
     return ((math.log(value) if log else value) - low) / (high - low)

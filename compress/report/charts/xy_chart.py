@@ -20,8 +20,6 @@ class Point:
     x_interval: tuple[float, float] | None = None
     y_interval: tuple[float, float] | None = None
     radius: float = 6.0
-    note: str = ""
-    """Printed above the marker."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +45,7 @@ def xy_chart(series: Sequence[Series], frame: Frame, x_label: str, y_label: str,
         if len(one.points) > 1:
             path = " ".join(f"{frame.x(point.x):.1f},{frame.y(point.y):.1f}" for point in one.points)
             parts.append(f'<polyline class="curve s{one.colour}" points="{path}"/>')
-        for point in one.points:
-            parts.append(with_tooltip(point.tooltip, *_marks(point, one, frame)))
-            parts.append(text(frame.x(point.x), frame.y(point.y) - 9, point.note, "tick", "middle"))
+        parts += (with_tooltip(point.tooltip, *_marks(point, one, frame)) for point in one.points)
     return svg([*parts, *_labels(series, frame)], frame.width, frame.height, f"{y_label} against {x_label}")
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
-from compress.report.charts.report_charts import load_chart, reliability_chart
+from compress.report.charts.report_charts import reliability_chart
 from compress.report.report_schema import Report, Verdict
 from compress.report.retention import quality_on_test
 from compress.report.tables import ledger_tables, quality_tables, size_tables, speed_tables, throughput_unit
@@ -22,12 +21,10 @@ class Block:
     heading: str
     note: str
     table: Table
-    draw: Callable[[int], str | None] | None = None
-    """From a width in pixels to a chart."""
+    chart: str | None = None
+    """As SVG; pages of Markdown have none."""
     chart_note: str = ""
     """How to read the chart."""
-    wide: bool = False
-    """Whether a desktop shows a wider chart than a phone."""
     open: bool = False
 
 
@@ -61,7 +58,7 @@ def _quality_blocks(report: Report, title: str, key: str, verdict: Verdict | Non
         " below “expected below” on 19 of 20 test sets of this size. The tendency is given where mean confidence and"
         " accuracy differ significantly.",
         quality_tables.calibration_table(report, title),
-        draw=partial(reliability_chart, report, title, key),
+        chart=reliability_chart(report, title, key),
         chart_note=f"{rows}. On the dashed line confidence equals accuracy; below it, a model is overconfident. The"
         " area of a marker is its share of the predictions.",
     )
@@ -114,9 +111,6 @@ def _speed_blocks(report: Report, title: str, key: str) -> Iterator[Block]:
         f" {units} a second, and the time within which 95 % of the predictions arrive."
         " ≈ marks unstable results: two passes differ by more than 10 %, or other processes interfered.",
         speed_tables.load_table(report, title),
-        draw=partial(load_chart, report, title),
-        chart_note="Right and down is better; the numbers are callers.",
-        wide=True,
     )
     yield Block(
         "Share of the machine's limits",

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from compress.environment import require
 from compress.report import format_numbers as fmt
 from compress.report.charts.layer_map_chart import layer_map_chart
-from compress.report.charts.report_charts import NARROW, WIDE, colour_of, legend, speed_chart, stage_chart
+from compress.report.charts.report_charts import NARROW, WIDE, colour_of, legend, speed_chart
+from compress.report.charts.stage_chart import stage_chart
 from compress.report.pages.markdown import markdown_cell, markdown_table
-from compress.report.pages.page_sections import Block, block_groups
+from compress.report.pages.page_sections import block_groups
 from compress.report.report_schema import LedgerRow, Report, TargetFacts, Verdict, write_report
 from compress.report.retention import winner_above_baseline
 from compress.report.tables import ledger_tables
@@ -54,17 +55,8 @@ def render_html(report: Report) -> str:
             for model, layers in report.layer_maps.items()
         },
         "legend": legend(report),
-        "chart": _block_charts,
     }
     return _environment(escape=True).get_template("report.html.j2").render(_context(report) | charts)
-
-
-def _block_charts(block: Block) -> tuple[str | None, str | None]:
-    """A block's chart for a desktop and for a phone."""
-    if block.draw is None:
-        return None, None
-    narrow = block.draw(NARROW)
-    return (block.draw(WIDE) if block.wide else narrow), narrow
 
 
 def _section(report: Report, target: TargetFacts) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from compress.measure.result_base import Score
-from compress.measure.timing.latency import ratio
 from compress.report import format_numbers as fmt
 from compress.report.report_schema import LedgerRow, Report, StepCost, TargetResult, Verdict
 from compress.report.retention import larger_is_better
@@ -99,31 +98,28 @@ def stage_table(report: Report, title: str, key: str) -> Table:
 
 def comparison_table(report: Report, verdict: Verdict) -> Table:
     """The winner compared with the teacher and with every model's best variant."""
+    winner, title = report.row(verdict.winner or ""), verdict.target
+    compared = [(comparison, report.row(comparison.key)) for comparison in verdict.comparisons]
     return make_table(
         {
             "compared with": comparison.against,
             "row": comparison.key,
             **_speedup_cells(comparison.speedup),
-            "end to end": fmt.ratio(_end_to_end_speedup(report, verdict, comparison.key)),
+            "end to end": _factor(speedup(other, winner, title, "end_to_end") if other and winner else None),
             "smaller": fmt.ratio(comparison.smaller),
             "score retained": fmt.percent(comparison.kept),
-            "above the baseline": format_above(report, verdict.target, comparison.kept_above_floor),
+            "above the baseline": format_above(report, title, comparison.kept_above_floor),
         }
-        for comparison in verdict.comparisons
+        for comparison, other in compared
     )
 
 
 def _speedup_cells(factor: Score | None) -> Cells:
-    return {"faster": fmt.ratio(factor.value if factor else None), "95 %": fmt.span(factor, fmt.ratio)}
+    return {"faster": _factor(factor), "95 %": fmt.span(factor, fmt.ratio)}
 
 
-def _end_to_end_speedup(report: Report, verdict: Verdict, key: str) -> float | None:
-    """Return the winner's speedup from text to prediction; None at a fixed length, which no text has."""
-    winner, other = report.row(verdict.winner or ""), report.row(key)
-    if winner is None or other is None or verdict.target not in other.targets:
-        return None
-    factor = ratio(other.targets[verdict.target].latency, winner.targets[verdict.target].latency, "end_to_end")
-    return factor.value if factor else None
+def _factor(factor: Score | None) -> str:
+    return fmt.ratio(factor.value if factor else None)
 
 
 def gate_table(report: Report, title: str) -> Table:

@@ -1,4 +1,3 @@
-import math
 import re
 from itertools import pairwise
 from xml.etree import ElementTree as ET
@@ -6,7 +5,6 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from compress.report.charts.svg import Frame, marker, ticks
-from compress.report.charts.waterfall import Factor, waterfall
 from compress.report.charts.xy_chart import Point, Series, xy_chart
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
@@ -63,26 +61,6 @@ def test_names_are_escaped():
     svg = xy_chart([series((1.0, 60.0), label="<script>&", labelled=True)], FRAME, "<", "&")
     assert "<script" not in svg
     ET.fromstring(svg)
-    ET.fromstring(waterfall([Factor("<i>", "&", 2.0, "<", "s0"), Factor("all", "", 2.0, "2", "total")], 324))
-
-
-def test_the_bars_of_a_waterfall_join():
-    factors = [Factor("a", "", 2.0, "2", "s0"), Factor("b", "", 0.8, "0.8", "lost"), Factor("c", "", 5.0, "5", "s1")]
-    svg = waterfall([*factors, Factor("all", "", 8.0, "8", "total")], 324)
-    bars = elements(svg, "rect", "fill")
-    begin = [float(bar["x"]) for bar in bars]
-    end = [float(bar["x"]) + float(bar["width"]) for bar in bars]
-    assert begin[0] == 0.0
-    assert end[1] == pytest.approx(end[0], abs=0.2)  # a loss goes back from the end of the bar before it
-    assert begin[2] == pytest.approx(begin[1], abs=0.2)
-    assert end[3] == pytest.approx(end[2], abs=0.2)
-    assert (end[0] - begin[0]) / (end[3] - begin[3]) == pytest.approx(math.log(2) / math.log(8), abs=0.01)
-    assert len(elements(svg, "rect", "lost")) == 1
-
-
-@pytest.mark.parametrize("factor", [0.5, 1.0])
-def test_a_waterfall_without_gain_has_no_nan(factor):
-    assert "nan" not in waterfall([Factor("a", "", factor, "", "s0"), Factor("all", "", factor, "", "total")], 324)
 
 
 def test_ticks_are_round():
@@ -94,7 +72,7 @@ def test_ticks_are_round():
 
 def test_a_logarithmic_axis_of_less_than_a_decade_has_linear_ticks():
     assert ticks(2500.0, 9000.0, log=True, limit=8) == [3000, 4000, 5000, 6000, 7000, 8000, 9000]
-    assert Frame(100, 100, (1, 100), (1, 100), y_log=True).y(10) == pytest.approx(40)
+    assert Frame(100, 100, (1, 100), (1, 100)).x(10) == pytest.approx(68)
 
 
 def test_four_markers_differ():
