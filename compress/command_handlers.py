@@ -99,8 +99,7 @@ def bench(options: argparse.Namespace, console: Console) -> None:
     """Compare the speed of models."""
     from compress.measure.bench.bench_command import bench_and_show
 
-    names = ("targets", "grid", "callers", "rounds", "seconds", "budget", "texts", "against", "output", "limits")
-    bench_and_show(options.models, console, **{name: getattr(options, name) for name in names})
+    bench_and_show(options, console)
 
 
 def export(options: argparse.Namespace, console: Console) -> None:

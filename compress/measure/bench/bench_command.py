@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -18,35 +18,21 @@ from compress.measure.bench.parse_options import read_grid, read_settings, read_
 from compress.storage.atomic_write import atomic_write
 
 
-def bench_and_show(
-    models: Sequence[str],
-    console: Console,
-    *,
-    targets: Sequence[str] = (),
-    grid: Sequence[str] = (),
-    callers: str | None = None,
-    rounds: int | None = None,
-    seconds: float | None = None,
-    budget: str | None = None,
-    texts: Path | None = None,
-    against: str | None = None,
-    output: Path | None = None,
-    limits: bool = False,
-) -> None:
+def bench_and_show(options: argparse.Namespace, console: Console) -> None:
     """Run a bench and show it in the console's format; fail if nothing could be timed or the file not be written.
 
     After an interruption the finished sessions are shown too, but not as json: half a document would look complete.
     """
-    written = BenchOutput(output, console)
+    written = BenchOutput(options.output, console)
     try:
         result = bench(
-            models,
-            read_targets(targets),
-            against=against,
-            grid=read_grid(grid),
-            texts=texts,
-            settings=read_settings(rounds, seconds, budget, callers),
-            limits=limits,
+            options.models,
+            read_targets(options.targets),
+            against=options.against,
+            grid=read_grid(options.grid),
+            texts=options.texts,
+            settings=read_settings(options.rounds, options.seconds, options.budget, options.callers),
+            limits=options.limits,
             console=console,
             on_session=written,
         )

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compress.errors import CompressError
 from compress.measure.quality.bootstrap_scorer import Predictions
 from compress.measure.quality.quality_result import Disagreement
 from compress.model_info import TaskInfo
@@ -38,41 +37,24 @@ def largest_disagreements(
     least = MIN_DISTANCE * kind.label_spread(gold, task)
     order = np.lexsort((-distances, ~flipped))[:most]  # stable: of equals the earlier ones
     rows = order[flipped[order] | (distances[order] > least)]
-    ours, theirs, true = (
-        kind.describe(answers[rows], task),
-        kind.describe(teachers[rows], task),
-        kind.describe_gold(gold[rows], task),
-    )
+    ours, theirs = kind.describe(answers[rows], task), kind.describe(teachers[rows], task)
     return tuple(
         Disagreement(row=int(row), distance=float(distances[row]), ours=our, teachers=their, gold=right)
-        for row, our, their, right in zip(rows, ours, theirs, true, strict=True)
+        for row, our, their, right in zip(rows, ours, theirs, kind.describe_gold(gold[rows], task), strict=True)
     )
 
 
 def write_disagreements(
-    path: Path,
-    rows: Sequence[Row],
-    found: Mapping[str, Sequence[Disagreement]],
-    label_fields: Sequence[str] = Kind.label_fields,
-) -> int:
-    """Write the disagreements of each model (by its key in the report) with the texts of the rows; return their number.
+    path: Path, rows: Sequence[Row], found: Mapping[str, Sequence[Disagreement]], label_fields: Sequence[str]
+) -> None:
+    """Write the disagreements of each model (by its key in the report) with the texts of the rows.
 
-    One JSON object a line, without the ``answer_fields`` of the rows, whose answers are included in words. The file has
+    One JSON object a line, without the ``label_fields`` of the rows, whose answers are included in words. The file has
     rows of the user's data: it stays in the run's folder and is never published.
     """
-    lines = [
-        {"model": model, **each.model_dump(mode="json"), **_texts(rows[each.row], label_fields)}
-        for model, disagreements in found.items()
-        for each in disagreements
-    ]
-    try:
-        with path.open("w", encoding="utf-8") as stream:
-            stream.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    except OSError as error:
-        raise CompressError(f"{path} cannot be written: {error.strerror or error}.") from error
-    return len(lines)
-
-
-def _texts(row: Row, label_fields: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of a row without its answer and empty ones."""
-    return {name: value for name, value in row.items() if name not in label_fields and value is not None}
+    with path.open("w", encoding="utf-8") as stream:
+        for model, each in ((model, each) for model, several in found.items() for each in several):
+            fields = rows[each.row].items()
+            texts = {name: value for name, value in fields if name not in label_fields and value is not None}
+            line = {"model": model, **each.model_dump(mode="json"), **texts}
+            stream.write(json.dumps(line, ensure_ascii=False) + "\n")

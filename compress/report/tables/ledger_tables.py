@@ -29,7 +29,6 @@ def ledger_table(report: Report, title: str) -> Table:
                 "variant": fmt.ABSENT,
                 metric: format_quality(report.floor),
                 "vs teacher": format_change(report.floor.versus_teacher, report.floor.larger_is_better),
-                **dict.fromkeys(("p50", "faster", "size", "cost"), fmt.ABSENT),
                 "gate": "baseline",
             }
         )
@@ -40,13 +39,12 @@ def _ledger_cells(report: Report, row: LedgerRow, title: str, metric: str, *, is
     result, teacher = row.targets.get(title), report.row(report.teacher)
     test = result.test if result else None
     faster = speedup(teacher, row, title) if teacher and teacher is not row else None
+    change = test.versus_teacher if test and row is not teacher else None
     untimed = _untimed(result)
     return {
         **row.names,
         metric: format_quality(test),
-        "vs teacher": format_change(test.versus_teacher, test.larger_is_better)
-        if test and row is not teacher
-        else fmt.ABSENT,
+        "vs teacher": format_change(change, larger_is_better(report)),
         "p50": format_p50(result.latency) if result and not untimed else untimed or fmt.ABSENT,
         "faster": fmt.ratio(faster.value) if faster else untimed or fmt.ABSENT,
         "size": fmt.size(row.bytes_total),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from compress.errors import pluralize
 from compress.report.report_schema import Report, TargetFacts
 from compress.tasks import kind_of
 
 ROW = "row"
-PLURALS = {"choice": "choices", "candidate": "candidates", "window": "windows", "text": "texts", ROW: "rows"}
 
 
 def timed_unit(report: Report) -> str:
@@ -16,7 +16,7 @@ def timed_unit(report: Report) -> str:
 
 def timed_units(report: Report) -> str:
     """The plural of the unit."""
-    return PLURALS[timed_unit(report)]
+    return f"{timed_unit(report)}s"
 
 
 def describe_call(report: Report) -> str:
@@ -32,4 +32,4 @@ def per_call_suffix(report: Report, target: TargetFacts) -> str:
     """What one call processed, unless it is rows: ` for 1 choice`, ` for 8 choices`."""
     if timed_unit(report) == ROW:
         return ""
-    return f" for {target.batch} {timed_unit(report) if target.batch == 1 else timed_units(report)}"
+    return f" for {pluralize(target.batch, timed_unit(report))}"

@@ -1,3 +1,4 @@
+import argparse
 import json
 import shutil
 
@@ -30,6 +31,13 @@ def asked(monkeypatch):
 
     monkeypatch.setattr(measure.bench, "time_jobs", stand_in)
     return seen
+
+
+def run(models, console, **given):
+    """Run the command with these options."""
+    defaults = {"targets": [], "grid": [], "limits": False}
+    names = ("callers", "rounds", "seconds", "budget", "texts", "against", "output")
+    bench_and_show(argparse.Namespace(models=models, **(dict.fromkeys(names) | defaults | given)), console)
 
 
 def timing(value):
@@ -167,11 +175,11 @@ def test_a_model_against_itself(small):
 class TestCommand:
     def test_nothing_timed_is_a_failure_after_the_rows(self, tmp_path, capsys):
         with pytest.raises(CompressError, match="nothing could be timed"):
-            bench_and_show([str(tmp_path / "gone.onnx")], Console("quiet"))
+            run([str(tmp_path / "gone.onnx")], Console("quiet"))
         assert "there is no file" in capsys.readouterr().out
 
     def test_json_is_one_object(self, asked, small, capsys):
-        bench_and_show([str(small)], Console("json"), grid=["batch=1,8"])
+        run([str(small)], Console("json"), grid=["batch=1,8"])
         told = json.loads(capsys.readouterr().out)
         assert told["schema_version"] == 1
         assert told["targets"][0]["models"][str(small)]["latency"]["status"] == "measured"
@@ -189,16 +197,14 @@ class TestCommand:
 
         monkeypatch.setattr(measure.bench, "time_jobs", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            bench_and_show(
-                [str(small)], Console(format), targets=["cpu", "cpu,batch=2"], output=tmp_path / "bench.json"
-            )
+            run([str(small)], Console(format), targets=["cpu", "cpu,batch=2"], output=tmp_path / "bench.json")
         assert ("measured" in capsys.readouterr().out) == shown
         assert len(Bench.model_validate_json((tmp_path / "bench.json").read_bytes()).targets) == 1
 
     def test_bench_command_equals_the_result(self, asked, small, capsys, tmp_path):
         path = tmp_path / "bench.json"
         for _ in range(2):  # an earlier bench is replaced
-            bench_and_show([str(small)], Console("json"), output=path)
+            run([str(small)], Console("json"), output=path)
             assert json.loads(path.read_text()) == json.loads(capsys.readouterr().out)
         assert [each.name for each in tmp_path.iterdir()] == ["bench.json"]
 
@@ -215,12 +221,12 @@ class TestCommand:
         (tmp_path / "folder.json").mkdir()
         (tmp_path / "config.json").write_text('{"model_type": "bert"}')
         with pytest.raises(UsageError, match=message):
-            bench_and_show([str(small)], Console("quiet"), output=tmp_path / name)
+            run([str(small)], Console("quiet"), output=tmp_path / name)
         assert not asked
         assert (tmp_path / "config.json").read_text() == '{"model_type": "bert"}'
 
     def test_total_budget_of_several_sessions_is_announced(self, asked, small, capsys):
-        bench_and_show([str(small)], Console(), grid=["batch=1,8,16"], budget="20s")
+        run([str(small)], Console(), grid=["batch=1,8,16"], budget="20s")
         assert "3 sessions of 20 s each: 1 min" in capsys.readouterr().err
 
     def test_full_disk_loses_only_the_bench_command(self, asked, small, capsys, monkeypatch, tmp_path):
@@ -229,7 +235,7 @@ class TestCommand:
 
         monkeypatch.setattr(bench_command, "atomic_write", full)
         with pytest.raises(CompressError, match=r"bench\.json cannot be written: No space left on device") as raised:
-            bench_and_show([str(small)], Console(), grid=["batch=1,8"], output=tmp_path / "bench.json")
+            run([str(small)], Console(), grid=["batch=1,8"], output=tmp_path / "bench.json")
         assert raised.value.exit_code == 1
         told = capsys.readouterr()
         assert "measured" in told.out
@@ -247,5 +253,5 @@ class TestCommand:
             write(path, content)
 
         monkeypatch.setattr(bench_command, "atomic_write", full_once)
-        bench_and_show([str(small)], Console("quiet"), grid=["batch=1,8"], output=tmp_path / "bench.json")
+        run([str(small)], Console("quiet"), grid=["batch=1,8"], output=tmp_path / "bench.json")
         assert len(Bench.model_validate_json((tmp_path / "bench.json").read_bytes()).grid) == 2

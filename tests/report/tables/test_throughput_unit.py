@@ -4,8 +4,7 @@ import pytest
 
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.tables.speed_tables import timing_table
-from compress.report.tables.throughput_unit import PLURALS, timed_unit
-from compress.tasks import KINDS
+from compress.report.tables.throughput_unit import timed_unit
 from tests.report.conftest import apply_gates
 
 
@@ -37,10 +36,6 @@ def report_of(make_report):
 )
 def test_the_unit_of_each_kind(report_of, task, name):
     assert timed_unit(report_of(**task)) == name
-
-
-def test_every_kind_has_a_unit_with_a_plural():
-    assert {kind.example for kind in KINDS.values()} <= set(PLURALS)
 
 
 def test_choices_are_not_called_rows(report_of):
