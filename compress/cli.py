@@ -14,7 +14,6 @@ from compress.errors import EXIT_CODES, CompressError, unexpected
 from compress.formats import EXPORTS, describe_bare_files
 from compress.recipe.limits import MAX_BATCH, MAX_THREADS
 
-INTERRUPTED = 130
 INTERRUPTED_RUN = "interrupted; finished steps are cached, and the same command resumes there"
 
 EPILOG = f"""\
@@ -39,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         console.warn(INTERRUPTED_RUN if options.command == "run" else "interrupted")
-        return INTERRUPTED
+        return 130
     except BrokenPipeError:
         # The reader of our output was closed (`| head`): nothing more can be written, nor flushed at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -74,9 +73,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--format", choices=("human", "json", "quiet"), default="human", help="format of the output")
-    shared.add_argument(
-        "--cards", action="append", type=Path, default=[], metavar="DIR", help="folder of your own cards"
-    )
+    shared.add_argument("--cards", action="append", type=Path, default=[], metavar="DIR", help="your own cards")
     shared.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder of runs (runs/)")
     top = argparse.ArgumentParser(
         prog="compress",
@@ -101,15 +98,7 @@ Command = Callable[[str, str], argparse.ArgumentParser]
 def _recipe(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("recipe", help="a recipe file, or the name of a shipped one (compress ls recipes)")
     sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help="such as seed=5")
-
-
-def _smoke(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--smoke", action="store_true", help="test every step on a random model and a few rows")
-
-
-def _device(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    sub.add_argument("--threads", type=_count_up_to(MAX_THREADS), default=1, metavar="N")
 
 
 def _init(command: Command) -> None:
@@ -132,7 +121,6 @@ def _ls(command: Command) -> None:
 def _plan(command: Command) -> None:
     sub = command("plan", "print the recipe with every default, its steps, and the estimated cost of those to run")
     _recipe(sub)
-    _smoke(sub)
     sub.add_argument("--calibrate", action="store_true", help="prepare the data and try a few updates of each training")
 
 
@@ -143,7 +131,6 @@ def _run(command: Command) -> None:
     sub.add_argument("--until", metavar="STEP", help="stop after this step")
     sub.add_argument("--force", action="store_true", help="run every step again")
     sub.add_argument("--dry-run", action="store_true", help="check everything and print the plan; run nothing")
-    _smoke(sub)
 
 
 def _clean(command: Command) -> None:
@@ -160,23 +147,15 @@ def _bench(command: Command) -> None:
     sub = command("bench", f"time any models side by side: folders, hub ids, {describe_bare_files()} files")
     sub.add_argument("models", nargs="+", metavar="MODEL[:VARIANT]", help="such as teacher:torch-bf16; the first is 1×")
     target = "DEVICE[,threads=N][,batch=N][,length=N]"
-    sub.add_argument(
-        "--target", action="append", default=[], dest="targets", metavar=target, help="may be repeated (cpu)"
-    )
+    sub.add_argument("--target", action="append", default=[], dest="targets", metavar=target, help="repeatable")
     sub.add_argument("--against", metavar="MODEL", help="compute ratios to this model")
-    sub.add_argument(
-        "--texts", type=Path, metavar="FILE", help="one text a line: times at these lengths, and end to end"
-    )
-    sub.add_argument(
-        "--grid", action="append", default=[], metavar="KEY=N,N,…", help="such as batch=1,8 or length=32,128"
-    )
+    sub.add_argument("--texts", type=Path, metavar="FILE", help="one text a line: time their lengths, and end to end")
+    sub.add_argument("--grid", action="append", default=[], metavar="KEY=N,N,…", help="such as batch=1,8,32")
     sub.add_argument("--callers", metavar="N,N,…", help="throughput and latency with this many concurrent callers")
     sub.add_argument("--budget", metavar="30s", help="time limit of a session; the precision reached is reported")
     sub.add_argument("--rounds", type=int, metavar="N", help="rounds of a session, at least 3, instead of a budget")
     sub.add_argument("--seconds", type=float, metavar="S", help="length of each model's turn in a round, above 0")
-    sub.add_argument(
-        "--limits", action="store_true", help="compare with this machine's limits (measured in ten seconds)"
-    )
+    sub.add_argument("--limits", action="store_true", help="compare with this machine's limits")
     sub.add_argument("--output", type=Path, metavar="FILE.json", help="also write every figure to this file")
 
 
@@ -213,11 +192,10 @@ def _predict(command: Command) -> None:
     sub.add_argument("model", type=Path)
     texts = "pairs two by two, a question before all its choices or candidates; none: lines of --file or stdin"
     sub.add_argument("texts", nargs="*", metavar="TEXT", help=texts)
-    sub.add_argument(
-        "--file", type=Path, help="one row a line, texts separated by tabs; empty lines have no prediction"
-    )
+    sub.add_argument("--file", type=Path, help="one row a line, with tabs between its texts")
     sub.add_argument("--batch", type=_count_up_to(MAX_BATCH), default=16, metavar="N")
-    _device(sub)
+    sub.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    sub.add_argument("--threads", type=_count_up_to(MAX_THREADS), default=1, metavar="N")
 
 
 def _doctor(command: Command) -> None:

@@ -38,9 +38,11 @@ class CpuState:
 
 def describe_cpu_state(sys_root: Path = SYS, proc_root: Path = PROC) -> CpuState:
     """Read the state from the system's files."""
+    import psutil
+
     cpu = sys_root / "devices/system/cpu"
     governors = {read_text(path) for path in cpu.glob("cpu[0-9]*/cpufreq/scaling_governor")} - {""}
-    siblings = read_text(cpu / "cpu0/topology/thread_siblings_list")
+    cores = psutil.cpu_count(logical=False)
     return CpuState(
         governor=", ".join(sorted(governors)) or None,
         frequency=_frequency(cpu),
@@ -49,17 +51,8 @@ def describe_cpu_state(sys_root: Path = SYS, proc_root: Path = PROC) -> CpuState
         load=_load(),
         hypervisor=_hypervisor(sys_root, proc_root),
         last_level_cache=_last_level_cache(cpu / "cpu0/cache"),
-        threads_per_core=count_cores(siblings) if siblings else None,
+        threads_per_core=(psutil.cpu_count() or cores) // cores if cores else None,
     )
-
-
-def count_cores(text: str) -> int:
-    """Count the entries of a kernel list: `0,32` and `0-1` are two."""
-    count = 0
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        count += int(last or first) - int(first) + 1
-    return count
 
 
 def _frequency(cpu: Path) -> tuple[float, float] | None:

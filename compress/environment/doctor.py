@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from compress.environment import LIBRARIES, Cpu, CpuState, Environment, describe, versions
+from compress.environment import LIBRARIES, Cpu, CpuState, Environment, describe
 from compress.environment.libraries import BY_HAND
 
 MEMORY_WANTED = 4 * 2**30
@@ -99,26 +99,18 @@ def _devices(found: Environment) -> list[Row]:
 
 def _libraries(found: Environment) -> list[Row]:
     rows = []
+    replaced = {"onnxruntime"} if "onnxruntime-gpu" in found.versions else set()
     for name, extra in LIBRARIES.items():
-        version = found.versions.get(name)
-        if version is None and name in BY_HAND:
-            continue
         wanted = f"pip install 'compress-encoders[{extra}]'" if extra else "pip install compress-encoders"
-        # Without an optional library some commands are missing; without one of the base install nothing works.
-        missing = None if extra else False
-        rows.append(Row(name, version or "not installed", True if version else missing, "" if version else wanted))
-    return [_onnxruntime(row) if row.check == "onnxruntime" else row for row in rows]
-
-
-def _onnxruntime(row: Row) -> Row:
-    """Refuse both onnxruntime packages: they write into one module, and the one installed last is used."""
-    gpu = versions(["onnxruntime-gpu"]).get("onnxruntime-gpu")
-    if gpu is None:
-        return row
-    if not row.ok:
-        return Row(row.check, f"{gpu} (onnxruntime-gpu)", True)
-    remedy = "keep one of them: pip uninstall onnxruntime onnxruntime-gpu, then install the one you want"
-    return Row(row.check, f"{row.value} and onnxruntime-gpu {gpu}", False, remedy)
+        if name in found.versions:
+            rows.append(Row(name, found.versions[name], True))
+        elif name not in BY_HAND | replaced:
+            # Without an optional library some commands are missing; without one of the base install nothing works.
+            rows.append(Row(name, "not installed", None if extra else False, wanted))
+    if replaced & found.versions.keys():  # both write into one module, and the one installed last is used
+        remedy = "pip uninstall onnxruntime onnxruntime-gpu, then install the one you want"
+        rows.append(Row("onnxruntime and onnxruntime-gpu", "both installed", False, remedy))
+    return rows
 
 
 def _hub(found: Environment) -> list[Row]:

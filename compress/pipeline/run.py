@@ -34,7 +34,6 @@ from compress.recipe.schema import Recipe
 from compress.recipe.yaml_lines import dump_yaml
 from compress.report.report_schema import REPORT_FILE, Report, read_report
 from compress.storage.atomic_write import atomic_write
-from compress.tasks.presets import KIND_DEFAULTS, NAMED_TASKS
 from compress.tasks.validate_task import task_problems
 
 RecipeSource = str | Path | Mapping[str, Any]
@@ -94,11 +93,11 @@ def read_recipe(source: RecipeSource, overrides: Sequence[str] = (), cards: Sequ
     """Read a recipe from a file, a shipped recipe's name, or a mapping."""
     checks = (lambda recipe: task_problems(recipe.task), unused_settings, partial(source_problems, cards=cards))
     if isinstance(source, Mapping):
-        return parse_recipe(dump_yaml(dict(source)), "recipe", overrides, NAMES, NAMED_TASKS, checks, KIND_DEFAULTS)
+        return parse_recipe(dump_yaml(dict(source)), "recipe", overrides, NAMES, checks)
     path = Path(source)
     if not path.is_file() and not path.suffix and path.name == str(source):
         path = find_recipe(str(source), cards)
-    return load_recipe(path, overrides, NAMES, NAMED_TASKS, checks, KIND_DEFAULTS)
+    return load_recipe(path, overrides, NAMES, checks)
 
 
 def prepare(source: RecipeSource, overrides: Sequence[str] = (), options: Options = Options()) -> Plan:

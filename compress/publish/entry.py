@@ -62,8 +62,6 @@ def make_entry(winners: Mapping[str, Path], report: Report, name: str) -> Entry:
         if verdict is None or verdict.winner is None:
             raise UsageError(f"report '{report.name}' names no winner on target '{title}'.")
         verdicts.setdefault(verdict.winner, []).append(verdict)
-    if not verdicts:
-        raise UsageError(f"report '{report.name}' names no winner.")
     variants: list[PublishedVariant] = []
     for key, won in verdicts.items():
         row, folder = report.row(key), winners[won[0].target]

@@ -24,6 +24,11 @@ from compress.report.tables.throughput_unit import describe_call, per_call_suffi
 from compress.runtime import runtime_of
 from compress.tasks import kind_of
 
+VERIFICATION = (
+    "## Verification\n\n`compress verify` compares every file with `digests.json`. `report/` holds the full report,"
+    " as a page (`report.html`), as text and as data (`report.json`)."
+)
+
 
 def model_card(entry: Entry) -> str:
     """Return the README.md of an entry."""
@@ -36,7 +41,7 @@ def model_card(entry: Entry) -> str:
         *(_speed(entry, variant, verdict) for variant in entry.variants for verdict in variant.verdicts),
         _requirements(entry),
         _origin(entry),
-        _verification(),
+        VERIFICATION,
     ]
     return "\n\n".join([f"---\n{front}---", f"# {entry.name}", *filter(None, parts)]) + "\n"
 
@@ -83,8 +88,7 @@ def hub_data(report: Report) -> list[str] | None:
 
 
 def _source(report: Report) -> str:
-    teacher = report.recipe.get("teacher")
-    return str(teacher.get("source", "")) if isinstance(teacher, dict) else str(teacher or "")
+    return str(report.recipe.get("teacher", {}).get("source", ""))
 
 
 def _tags(entry: Entry) -> list[str]:
@@ -217,10 +221,11 @@ def _requirements(entry: Entry) -> str:
             f"{fmt.count(size.parameters)} parameters, {fmt.count(size.encoder_parameters)} without embeddings"
         )
         lines += [f"{fmt.flop(count)} for a {unit} of {length} word pieces" for length, count in size.flops_at.items()]
-    for memory in result.serving:
-        if memory.peak is not None:
-            how = "one by one" if memory.batch == 1 else f"in batches of {memory.batch}"
-            lines.append(f"{fmt.size(memory.peak)} of memory at most for a process that serves {how}")
+    lines += [
+        f"{fmt.size(memory.peak)} of memory at most for a process that serves in batches of {memory.batch}"
+        for memory in result.serving
+        if memory.peak is not None
+    ]
     latency = result.latency
     if latency.first_answer_seconds is not None:
         lines.append(f"{fmt.seconds(latency.first_answer_seconds)} from process start to the first prediction")
@@ -242,10 +247,3 @@ def _origin(entry: Entry) -> str:
     lines += [f"- Built from: step {parent.step}, {parent.fingerprint[:16]}" for parent in entry.main.info.parents]
     lines += [f"- Note: {markdown_cell(remark)}" for remark in report.remarks]
     return "\n".join(lines)
-
-
-def _verification() -> str:
-    return (
-        "## Verification\n\n`compress verify` compares every file with `digests.json`. `report/` holds the full report,"
-        " as a page (`report.html`), as text and as data (`report.json`)."
-    )

@@ -10,14 +10,13 @@ from pydantic import ValidationError
 
 from compress.errors import Problem, RecipeError, nearest
 from compress.recipe.overrides import apply_overrides
-from compress.recipe.schema import KINDS, TASKS, Recipe
+from compress.recipe.schema import Recipe
 from compress.recipe.schema_lookup import as_written
 from compress.recipe.validation_errors import schema_problems
 from compress.recipe.yaml_lines import Document, KeyPath, dump_yaml
 
 Names = Mapping[str, Collection[str]]
-Tasks = Mapping[str, Mapping[str, Any]]
-"""Keys of a recipe's task by the name of a task, or of a kind."""
+"""The names that are valid, and the keys of tasks (`NAMED_TASKS`, `KIND_DEFAULTS`): the schema's validation context."""
 Check = Callable[[Recipe], Iterable[Problem]]
 """Finds problems of a recipe that the schema cannot see."""
 
@@ -29,12 +28,10 @@ def load_recipe(
     path: Path,
     overrides: Sequence[str] = (),
     names: Names | None = None,
-    tasks: Tasks | None = None,
     checks: Sequence[Check] = (),
-    kinds: Tasks | None = None,
 ) -> Recipe:
     """Load the recipe at ``path``; its name is the file's unless it has one. See ``parse_recipe``."""
-    return parse_recipe(_read(path), str(path), overrides, names, tasks, checks, kinds, default_name=path.stem)
+    return parse_recipe(_read(path), str(path), overrides, names, checks, default_name=path.stem)
 
 
 def parse_recipe(
@@ -42,9 +39,7 @@ def parse_recipe(
     source: str,
     overrides: Sequence[str] = (),
     names: Names | None = None,
-    tasks: Tasks | None = None,
     checks: Sequence[Check] = (),
-    kinds: Tasks | None = None,
     default_name: str | None = None,
 ) -> Recipe:
     """Parse a recipe and apply ``overrides`` to it.
@@ -53,10 +48,8 @@ def parse_recipe(
         text: the recipe as YAML.
         source: its name in messages.
         overrides: `KEY=VALUE` each.
-        names: the tables of valid names.
-        tasks: the long forms of named tasks.
+        names: tables of valid names, and of the keys of tasks.
         checks: further checks of a recipe that fits the schema.
-        kinds: defaults of a task by its kind.
         default_name: the recipe's name where it gives none.
 
     Raises:
@@ -74,7 +67,7 @@ def parse_recipe(
     raw = _with_names(raw, default_name)
     recipe, found = None, list[Problem]()
     try:
-        recipe = Recipe.model_validate(raw, context={**(names or {}), TASKS: tasks or {}, KINDS: kinds or {}})
+        recipe = Recipe.model_validate(raw, context=names or {})
     except ValidationError as error:
         found = schema_problems(error, raw)
     if recipe is not None and not problems:

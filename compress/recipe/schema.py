@@ -41,7 +41,7 @@ from compress.storage.file_names import FileName
 
 Files = PathText | tuple[PathText, ...]
 
-TASKS, KINDS = "named tasks", "defaults of kinds"
+NAMED_TASKS, KIND_DEFAULTS = "named tasks", "defaults of kinds"
 """Keys of the validation context: the keys of a recipe's task by the name of a task, and by its kind."""
 
 SOURCES = ("hub", "revision", "builtin", "train", "select", "test", "corpus")
@@ -148,13 +148,13 @@ class Task(ShortForm):
         if not isinstance(given, Mapping):
             return value
         context, name = info.context or {}, given.get("name")
-        tasks: Mapping[str, Mapping[str, Any]] = context.get(TASKS, {})
+        tasks: Mapping[str, Mapping[str, Any]] = context.get(NAMED_TASKS, {})
         if str(name) in tasks:
             given = merged(tasks[str(name)], given)
         elif isinstance(name, str) and "kind" not in given:
             guess = nearest(name, tasks)
             raise ValueError(f"no task is called '{name[:60]}'{guess}; a task of your own needs kind and data")
-        return {**context.get(KINDS, {}).get(str(given.get("kind")), {}), **given}
+        return {**context.get(KIND_DEFAULTS, {}).get(str(given.get("kind")), {}), **given}
 
 
 def merged(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ def prepared(folder, tmp_path, task, **data):
         f"task.data.{key}={folder / value if key in ('train', 'select', 'test') else value}"
         for key, value in data.items()
     ]
-    recipe = parse_recipe(f"task: {task}\nteacher: any\n", "recipe", settings, tasks=NAMED_TASKS)
+    recipe = parse_recipe(f"task: {task}\nteacher: any\n", "recipe", settings, names={"named tasks": NAMED_TASKS})
     return prepare_splits(recipe.task, 0, tmp_path)
 
 

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from compress.environment import cgroup_limits, cpu_state, cuda_info
-from compress.environment.cpu_state import count_cores, describe_cpu_state
+from compress.environment.cpu_state import describe_cpu_state
 
 
 def write(root, files):
@@ -26,7 +26,6 @@ def test_a_whole_machine(tmp_path):
         f"{CPU}/cpu1/cpufreq/scaling_min_freq": "400000",
         f"{CPU}/cpu1/cpufreq/scaling_max_freq": "2500000",
         f"{CPU}/intel_pstate/no_turbo": "0",
-        f"{CPU}/cpu0/topology/thread_siblings_list": "0,32",
         f"{CPU}/cpu0/cache/index2/level": "2",
         f"{CPU}/cpu0/cache/index2/size": "2048K",
         f"{CPU}/cpu0/cache/index3/level": "3",
@@ -40,13 +39,12 @@ def test_a_whole_machine(tmp_path):
     assert found.turbo is True
     assert found.hypervisor == "QEMU"
     assert found.last_level_cache == 32 * 2**20
-    assert found.threads_per_core == 2
 
 
 def test_a_system_that_tells_nothing(tmp_path):
     found = describe_cpu_state(tmp_path / "sys", tmp_path / "proc")
     assert (found.governor, found.frequency, found.turbo) == (None, None, None)
-    assert (found.hypervisor, found.last_level_cache, found.threads_per_core) == (None, None, None)
+    assert (found.hypervisor, found.last_level_cache) == (None, None)
 
 
 def test_a_real_machine_of_a_maker_that_also_makes_virtual_ones(tmp_path):
@@ -81,11 +79,6 @@ def test_power_is_known_where_there_is_a_battery(monkeypatch):
         assert cpu_state._power() == told
     monkeypatch.setattr(psutil, "sensors_battery", lambda: None, raising=False)
     assert cpu_state._power() is None
-
-
-@pytest.mark.parametrize(("text", "count"), [("0", 1), ("0,32", 2), ("0-3", 4), ("0-1,8-9", 4)])
-def test_lists_of_cores(text, count):
-    assert count_cores(text) == count
 
 
 def test_the_quota_of_a_container(tmp_path):

@@ -10,7 +10,6 @@ from compress.pipeline.preflight.unused_settings import unused_settings
 from compress.recipe.load import parse_recipe
 from compress.recipe.measure_schema import Measure
 from compress.tasks import KINDS
-from compress.tasks.presets import KIND_DEFAULTS, NAMED_TASKS
 from compress.tasks.validate_task import task_problems
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -31,7 +30,7 @@ def shown_sections(page: Path) -> list[str]:
 @pytest.mark.parametrize("section", [section for page in TRAINING_PAGES for section in shown_sections(page)])
 def test_sections_shown_in_training_docs_parse(section):
     required = "".join(f"{key}: {value}\n" for key, value in REQUIRED.items() if f"\n{key}:" not in f"\n{section}")
-    parse_recipe(f"{required}{section}", "docs", (), NAMES, NAMED_TASKS, kinds=KIND_DEFAULTS, checks=[unused_settings])
+    parse_recipe(f"{required}{section}", "docs", (), NAMES, checks=[unused_settings])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -46,13 +45,13 @@ def test_pages_are_short_and_their_links_exist(page):
 
 def test_documented_recipe_has_every_key_of_measure():
     text = PAGE.read_text(encoding="utf-8").partition("```yaml\n")[2].partition("```")[0]
-    recipe = parse_recipe(text, "docs/measuring.md", (), NAMES, NAMED_TASKS)
+    recipe = parse_recipe(text, "docs/measuring.md", (), NAMES)
     assert recipe.measure.model_fields_set == set(Measure.model_fields)
     assert (recipe.measure.budget, recipe.task.slices, recipe.variants) == (60.0, ("source",), ("torch-compiled",))
 
 
 def recipe_of(text: str):
-    return parse_recipe(f"{text}\nteacher: any\n", "docs/tasks.md", (), NAMES, NAMED_TASKS, kinds=KIND_DEFAULTS)
+    return parse_recipe(f"{text}\nteacher: any\n", "docs/tasks.md", (), NAMES)
 
 
 @pytest.mark.parametrize("shown", re.findall(r"```yaml\n(task: .*)\n", TASKS))

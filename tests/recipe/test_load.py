@@ -18,12 +18,13 @@ NAMES = {
     "formats": ("onnx",),
     "trackers": ("tensorboard", "wandb"),
     "perturbations": ("typos", "truncation"),
+    "named tasks": NAMED_TASKS,
 }
 MINIMAL = "task: sst2\nteacher: minilm-l6\n"
 
 
 def parse(text, *overrides, **settings):
-    return parse_recipe(text, "r.yaml", overrides, NAMES, NAMED_TASKS, **settings)
+    return parse_recipe(text, "r.yaml", overrides, NAMES, **settings)
 
 
 def problems_of(text, *overrides, **settings):
@@ -141,9 +142,9 @@ KIND_DEFAULTS = {"question_answering": {"text": ["question", "context"], "label"
 
 
 def of_kind(task, *overrides, **settings):
-    kinds = {"task kinds": (*KINDS, "question_answering")}
+    kinds = {"task kinds": (*KINDS, "question_answering"), "defaults of kinds": KIND_DEFAULTS}
     text = f"task: {task}\nteacher: m\n"
-    return parse_recipe(text, "r.yaml", overrides, {**NAMES, **kinds}, NAMED_TASKS, kinds=KIND_DEFAULTS, **settings)
+    return parse_recipe(text, "r.yaml", overrides, {**NAMES, **kinds}, **settings)
 
 
 def test_kind_provides_defaults():
@@ -159,8 +160,8 @@ def test_kind_without_defaults_has_those_of_the_schema():
 
 def test_named_task_overrides_defaults_of_its_kind():
     named = {"trivia": {"name": "trivia", "kind": "question_answering", "label": "found", "data": {"hub": "a/b"}}}
-    names = {"task kinds": ("question_answering",)}
-    task = parse_recipe("task: trivia\nteacher: m\n", "r.yaml", (), names, named, kinds=KIND_DEFAULTS).task
+    names = {"task kinds": ("question_answering",), "named tasks": named, "defaults of kinds": KIND_DEFAULTS}
+    task = parse_recipe("task: trivia\nteacher: m\n", "r.yaml", (), names).task
     assert (task.label, task.max_length) == ("found", 384)
 
 
@@ -492,15 +493,15 @@ def test_hub_splits_are_not_expanded():
 def test_default_name_is_that_of_the_file(tmp_path):
     path = tmp_path / "films.yaml"
     path.write_text(MINIMAL)
-    assert load_recipe(path, tasks=NAMED_TASKS).name == "films"
+    assert load_recipe(path, names=NAMES).name == "films"
     path.write_text(MINIMAL + "name: other\n")
-    assert load_recipe(path, tasks=NAMED_TASKS).name == "other"
+    assert load_recipe(path, names=NAMES).name == "other"
 
 
 def test_byte_order_mark_is_ignored(tmp_path):
     path = tmp_path / "a.yaml"
     path.write_bytes(b"\xef\xbb\xbf" + MINIMAL.encode())
-    assert load_recipe(path, tasks=NAMED_TASKS).teacher.source == "minilm-l6"
+    assert load_recipe(path, names=NAMES).teacher.source == "minilm-l6"
 
 
 def test_unreadable_files(tmp_path):

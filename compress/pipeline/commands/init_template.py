@@ -15,7 +15,7 @@ from compress.model_sources import source_kind
 from compress.pipeline.preflight.allowed_names import NAMES
 from compress.recipe.load import parse_recipe
 from compress.tasks import KINDS
-from compress.tasks.presets import KIND_DEFAULTS, NAMED_TASKS
+from compress.tasks.presets import NAMED_TASKS
 
 TEMPLATE = """\
 # compress plan {path}     list the steps, with every default
@@ -65,7 +65,7 @@ def write_starter(
     if student not in available("students", cards):
         source_kind(student, "students", cards)
     content = TEMPLATE.format(path=path, task=_task(task, train, text, label, kind), teacher=teacher, student=student)
-    recipe = parse_recipe(content, str(path), (), NAMES, NAMED_TASKS, kinds=KIND_DEFAULTS)
+    recipe = parse_recipe(content, str(path), (), NAMES)
     check_columns(recipe.task)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content, encoding="utf-8")

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from compress.measure.quality.robustness import PERTURBATIONS
 from compress.prune.criteria import CRITERIA
 from compress.tasks import KINDS
+from compress.tasks.presets import KIND_DEFAULTS, NAMED_TASKS
 from compress.variants import EXPORTS, QUANTIZERS, VARIANTS
 
 TRACKERS = ("tensorboard", "wandb", "mlflow", "comet_ml", "aim", "clearml", "dvclive", "swanlab", "trackio")
@@ -20,4 +21,6 @@ NAMES: Mapping[str, Collection[str]] = {
     "variants": VARIANTS,
     "perturbations": PERTURBATIONS,
     "trackers": TRACKERS,
+    "named tasks": NAMED_TASKS,
+    "defaults of kinds": KIND_DEFAULTS,
 }
