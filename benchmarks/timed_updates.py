@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedModel
 
 from compress.batch_arrays import BATCH_POSITIONS, INPUT_ARRAYS, BatchArray
@@ -70,15 +71,28 @@ class Drawn:
         return {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(mask), **beside}
 
 
-class Timed:
+class Timed(Objective):
     """An objective that looks at the clock when an update begins."""
 
     def __init__(self, objective: Objective, clock: Callable[[], float]) -> None:
         self._objective, self._clock = objective, clock
-        self.modules, self.identity = objective.modules, objective.identity
-        self.is_selectable, self.seconds_cached = objective.is_selectable, objective.seconds_cached
-        self.teachers = objective.teachers
         self.began: list[float] = []
+
+    def modules(self) -> Sequence[nn.Module]:
+        """Return those of the objective."""
+        return self._objective.modules()
+
+    def identity(self) -> str:
+        """Return that of the objective."""
+        return self._objective.identity()
+
+    def is_selectable(self) -> bool:
+        """Return what the objective returns."""
+        return self._objective.is_selectable()
+
+    def teachers(self) -> Sequence[PreTrainedModel]:
+        """Return those of the objective."""
+        return self._objective.teachers()
 
     def begin(self, progress: float) -> None:
         """The update before it has ended."""

@@ -42,7 +42,7 @@ from compress.train.distillation.sanity_warnings import (
     settings_warnings_teachers,
     settings_warnings_updates,
 )
-from compress.train.distillation.teachers import Teacher, TeacherCacheFactory, as_teacher, further_teachers
+from compress.train.distillation.teachers import Teacher, TeacherCacheFactory, further_teachers
 from compress.train.distillation.tokenizer_checks import STUDENT_HINT, check_embedding_counts, check_same_vocabulary
 from compress.train.objective import Objective
 from compress.train.save_trained import TrainedModel, save_trained_model
@@ -200,7 +200,7 @@ def _distill(
     cache = make_teacher_cache(settings, encoded.train, task, context.work, context.console, context.step)
     model, result = train_best(
         build,
-        make_distill_objective(as_teacher(teachers), settings, task, maps, cache),
+        make_distill_objective(Teacher(teachers), settings, task, maps, cache),
         encoded,
         settings,
         seed=context.seed,

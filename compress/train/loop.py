@@ -14,8 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +23,18 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from compress.console import Console, Progress
+from compress.model_info import EvaluationInfo
 from compress.recipe.training_schema import Training
 from compress.train.core.checkpoints import CheckpointStore, training_identity
 from compress.train.core.device_batches import DeviceBatches
 from compress.train.core.distributed import Processes
-from compress.train.core.eta import Forecaster, attention_cost_ratio
+from compress.train.core.eta import Forecaster
 from compress.train.core.gradients import Gradients, UpdateGradients
 from compress.train.core.model_and_optimizer import ModelAndOptimizer
 from compress.train.core.nan_diagnosis import find_nonfinite, nan_error
 from compress.train.core.optimizer import frozen
 from compress.train.core.state_dict import load_weights, named_weights, strip_prefix
-from compress.train.core.train_state import Cost, Evaluation, TrainResult, TrainState
+from compress.train.core.train_state import TrainResult, TrainState
 from compress.train.core.update_schedule import UpdateSchedule
 from compress.train.fast_paths.fast_training import fast_training
 from compress.train.fast_paths.torch_compile import MULTIPLE, compilable_parts, eager_only
@@ -71,67 +71,58 @@ def train(
     processes.wait()
     finished = store.result()
     if finished is None:
+        shown = console if console and processes.is_main else Console("quiet")
         with processes.randomness(seed), frozen(model, settings.freeze):
-            run = TrainingRun(model, objective, examples, settings, seed, processes, store, evaluate, larger_is_better)
-            finished = run.run(console if console and processes.is_main else Console("quiet"), label)
+            run = TrainingRun(
+                model, objective, examples, settings, seed, processes, store, evaluate, larger_is_better, shown, label
+            )
+            finished = run.run()
     load_weights(model, store.best(finished["best_at"]))
     processes.wait()
     nn.Module.to(model, device).train(False)
-    history = tuple(Evaluation(**entry) for entry in finished["history"])
-    fields = {key: finished[key] for key in ("score", "best_at", "rows", "seconds", "precision")}
-    return TrainResult(seed=seed, updates=finished["done"], history=history, cost=Cost.of(finished), **fields)
+    return TrainResult.model_validate({**finished, "seed": seed, "updates": finished["done"]})
 
 
+@dataclass
 class TrainingRun:
     """One running training."""
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        objective: Objective,
-        examples: Examples,
-        settings: Training,
-        seed: int,
-        processes: Processes,
-        store: CheckpointStore,
-        evaluate: Evaluate | None,
-        larger_is_better: bool,
-    ) -> None:
-        self.model = model
-        self.objective = objective
-        self.examples = examples
-        self.settings = settings
-        self.processes = processes
-        self.store = store
-        self.evaluate = evaluate
-        self.sign = 1.0 if larger_is_better else -1.0
-        self.compiles = settings.compile and processes.device.type == "cuda" and bool(compilable_parts(model))
-        pad_id = model.config.pad_token_id or 0
-        batches = DeviceBatches(examples, processes.device, pad_id, MULTIPLE if self.compiles else 1)
-        self.schedule = UpdateSchedule(examples.lengths, settings, seed)
-        self.precision = choose_precision(settings.precision, processes.device)
-        extra = [module.to(processes.device) for module in objective.modules()]
-        self.trained = ModelAndOptimizer(model, extra, settings, self.precision, examples.vocabulary())
-        self.gradients = Gradients(objective, batches, self.schedule, self.trained, processes)
+    model: PreTrainedModel
+    objective: Objective
+    examples: Examples
+    settings: Training
+    seed: int
+    processes: Processes
+    store: CheckpointStore
+    evaluate: Evaluate | None
+    larger_is_better: bool
+    console: Console
+    label: str
+
+    def __post_init__(self) -> None:
+        device, settings = self.processes.device, self.settings
+        self.compiles = settings.compile and device.type == "cuda" and bool(compilable_parts(self.model))
+        pad_id = self.model.config.pad_token_id or 0
+        batches = DeviceBatches(self.examples, device, pad_id, MULTIPLE if self.compiles else 1)
+        self.schedule = UpdateSchedule(self.examples.lengths, settings, self.seed)
+        self.precision = choose_precision(settings.precision, device)
+        extra = [module.to(device) for module in self.objective.modules()]
+        self.trained = ModelAndOptimizer(self.model, extra, settings, self.precision, self.examples.vocabulary())
+        self.gradients = Gradients(self.objective, batches, self.schedule, self.trained, self.processes)
+        self.forecaster = Forecaster(self.schedule, self.examples.lengths, self.evaluate is not None, self._note)
         self.state = TrainState()
         self._saved = (time.monotonic(), 0)
 
-    def run(self, console: Console, label: str) -> dict[str, Any]:
+    def run(self) -> dict[str, Any]:
         """Start, or resume from the last checkpoint; returns the content of the result file."""
-        self._resume(console)
-        settings = self.settings.model_dump()
-        self.forecaster = Forecaster(
-            self.schedule,
-            self.examples.lengths,
-            attention_cost_ratio(self.model),
-            self.objective.seconds_cached,
-            lambda text: console.note(f"{label}: {text}"),
-            self.evaluate is not None,
-        )
+        self._resume()
+        if self.settings.compile and not self.compiles:
+            self.console.note("torch.compile ignored: it needs a GPU and a supported model family")
+        teachers, device = self.objective.teachers(), self.processes.device
         with (
-            self._fast_training(console),
-            self.processes.tracker.tracking(label, settings),
-            console.progress(self.schedule.rows_from(self.state.done), label, "rows") as progress,
+            fast_training(self.model, teachers, self.trained.embeddings, self.precision, device, self.compiles),
+            self.processes.tracking(self.label, self.settings.model_dump()),
+            self.console.progress(self.schedule.rows - self.state.rows, self.label, "rows") as progress,
         ):
             while self.state.done < self.schedule.total and not self._out_of_patience():
                 self._update(progress)
@@ -144,78 +135,66 @@ class TrainingRun:
         self.processes.wait()
         return result
 
-    def _fast_training(self, console: Console) -> AbstractContextManager[None]:
-        if self.settings.compile and not self.compiles:
-            console.note("torch.compile ignored: it needs a GPU and a supported model family")
-        teachers, device = self.objective.teachers(), self.processes.device
-        return fast_training(self.model, teachers, self.trained.embeddings, self.precision, device, self.compiles)
+    def _note(self, text: str) -> None:
+        self.console.note(f"{self.label}: {text}")
 
     def _update(self, progress: Progress) -> None:
         started = time.monotonic()
         self.model.train()
         self.objective.begin(self.state.done / self.schedule.total)
         update = self.gradients.accumulate(self.state.done, self._checkpoint_due())
-        self._check_finite(update)
+        if value := find_nonfinite(update.losses, update.norm):  # before it reaches the weights
+            raise nan_error(value, self.state.done, self._saved[1], self.examples, self.gradients, self.settings)
         self.trained.step(self.schedule.factor(self.state.done), update.norm, self.settings.clip)
-        seconds = time.monotonic() - started
-        self._record(update, seconds)
-        self.forecaster.updated(self.state, seconds)
+        self._record(update, time.monotonic() - started)
         loss = f"loss {sum(update.losses.values()):.3f}"
         best = "" if self.state.score is None else f", best {self.state.score:.4f}"
         progress.advance(update.rows, loss + best, self.forecaster.left(self.state))
         if self.evaluate is not None and self.schedule.evaluates_after(self.state.done):
-            self._evaluate()
+            self._evaluate(self.evaluate)
         if update.checkpoint_due and self.state.done < self.schedule.total:
             self._save()
 
-    def _check_finite(self, update: UpdateGradients) -> None:
-        """Stop at a NaN or infinite value before it reaches the weights."""
-        if value := find_nonfinite(update.losses, update.norm):
-            raise nan_error(value, self.state.done, self._saved[1], self.examples, self.gradients, self.settings)
-
     def _record(self, update: UpdateGradients, seconds: float) -> None:
         state = self.state
+        rate = self.settings.learning_rate * self.schedule.factor(state.done)
         state.done, state.rows, state.seconds = state.done + 1, state.rows + update.rows, state.seconds + seconds
         state.add_losses(update.losses)
-        rate = self.settings.learning_rate * self.schedule.factor(state.done - 1)
-        self.processes.tracker.log(
-            {**{f"loss/{name}": loss for name, loss in update.losses.items()}, "learning_rate": rate}, state.done
-        )
+        losses = {f"loss/{name}": loss for name, loss in update.losses.items()}
+        self.processes.log({**losses, "learning_rate": rate}, state.done)
+        self.forecaster.updated(state, seconds)
 
-    def _evaluate(self) -> None:
+    def _evaluate(self, evaluate: Evaluate) -> None:
         """Score the model on the main process; save its weights if they are the best so far.
 
         Scores while the objective is not selectable are recorded and do not compete.
         """
-        assert self.evaluate is not None
-        started = time.monotonic()
-        score = math.nan
+        started, score, state = time.monotonic(), math.nan, self.state
         if self.processes.is_main:
             self.model.train(False)
             with torch.no_grad(), eager_only(self.compiles):  # fp32, as the result will be scored
-                score = self.evaluate(self.model)
+                score = evaluate(self.model)
         score = self.processes.from_main(score)
-        state = self.state
         competes = self.objective.is_selectable() or state.done == self.schedule.total
         better = competes and (state.best_at is None or self._better(score))
         if competes:
             state.without_better = 0 if better else state.without_better + 1
-        seconds = time.monotonic() - started
-        state.seconds += seconds
         finite_score = score if math.isfinite(score) else None
+        losses = {name: float(f"{loss:.6g}") for name, loss in state.mean_losses().items()}
         epoch = state.done / self.schedule.per_epoch
-        state.history.append(asdict(Evaluation(state.done, epoch, finite_score, state.mean_losses())))
+        evaluation = EvaluationInfo(update=state.done, epoch=epoch, score=finite_score, losses=losses)
+        state.history.append(evaluation.model_dump())
         state.sums, state.counted = {}, {}
-        self.forecaster.evaluated(state, seconds)
-        self.processes.tracker.log({"select": score}, state.done)
+        seconds = time.monotonic() - started
+        state.seconds, state.evaluating = state.seconds + seconds, state.evaluating + seconds
+        self.processes.log({"select": score}, state.done)
         if better:
             state.best_at, state.score = state.done, finite_score
             self._save_best()
 
     def _better(self, score: float) -> bool:
-        if not math.isfinite(score):
-            return False
-        return self.state.score is None or self.sign * score > self.sign * self.state.score
+        best = self.state.score
+        return math.isfinite(score) and (best is None or (score > best if self.larger_is_better else score < best))
 
     def _out_of_patience(self) -> bool:
         return self.settings.patience is not None and self.state.without_better >= self.settings.patience
@@ -237,21 +216,21 @@ class TrainingRun:
             self.store.save(self.state.done, asdict(self.state), tensors, self.state.best_at)
         self._saved = (time.monotonic(), self.state.done)
 
-    def _resume(self, console: Console) -> None:
+    def _resume(self) -> None:
         """Restore everything from the last checkpoint, if any."""
         self.processes.share_weights([self.model, *self.trained.extra])
         self.trained.weights_changed()
         checkpoint = self.store.latest()
         if checkpoint is None:
             return
-        self.state = TrainState.of(checkpoint.state)
+        state, tensors = checkpoint
+        self.state = TrainState.of(state)
         self._saved = (time.monotonic(), self.state.done)
-        self.trained.load(checkpoint.tensors)
-        states = strip_prefix("random.", checkpoint.tensors)
-        if len(states["cpu"]) == self.processes.count:
-            self.processes.set_random_states(states)
+        self.trained.load(tensors)
+        random_states = strip_prefix("random.", tensors)
+        count = len(random_states["cpu"])
+        if count == self.processes.count:
+            self.processes.set_random_states(random_states)
         else:
-            console.warn(
-                f"the checkpoint comes from {len(states['cpu'])} processes: training resumes, but not bit for bit."
-            )
-        console.note(f"resuming from the checkpoint at update {self.state.done} of {self.schedule.total}")
+            self.console.warn(f"the checkpoint comes from {count} processes: training resumes, but not bit for bit.")
+        self.console.note(f"resuming from the checkpoint at update {self.state.done} of {self.schedule.total}")

@@ -25,36 +25,31 @@ Losses = dict[str, Tensor]
 """Weighted losses, each a mean over the batch's rows; their sum is minimized."""
 
 
-class Objective(Protocol):
-    """Computes the named losses of a batch."""
+class Objective:
+    """Computes the named losses of a batch; the defaults are those of losses that never change and need no teacher."""
 
     def modules(self) -> Sequence[nn.Module]:
         """Return modules that are trained with the model and discarded afterwards (projections)."""
-        ...
+        return ()
 
     def identity(self) -> str:
         """Return what the losses depend on besides the settings: the task and the teachers' weights."""
-        ...
+        raise NotImplementedError
 
     def begin(self, progress: float) -> None:
         """Prepare an update; ``progress`` is the share of all updates that are done."""
-        ...
 
     def is_selectable(self) -> bool:
         """Return whether the current weights may be selected as the best; before that scores are only recorded."""
-        ...
-
-    def seconds_cached(self) -> float:
-        """Return the seconds so far that later epochs save: computing teacher outputs that are cached."""
-        ...
+        return True
 
     def teachers(self) -> Sequence[PreTrainedModel]:
         """Return the models that run besides the trained one; they use the training's device and precision."""
-        ...
+        return ()
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """Compute the losses of one batch; ``model`` is in training mode."""
-        ...
+        raise NotImplementedError
 
 
 class Examples(Protocol):
@@ -87,35 +82,16 @@ class Examples(Protocol):
         ...
 
 
-class TaskObjective:
+class TaskObjective(Objective):
     """The task's loss on the true labels."""
 
     def __init__(self, task: TaskInfo) -> None:
         self.task = task
         self.loss = TASK_LOSSES[kind_of(task).problem]
 
-    def modules(self) -> Sequence[nn.Module]:
-        """Return no modules."""
-        return ()
-
     def identity(self) -> str:
         """Return the task as JSON."""
         return self.task.model_dump_json()
-
-    def begin(self, progress: float) -> None:
-        """Do nothing: the loss does not change."""
-
-    def is_selectable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seconds_cached(self) -> float:
-        """Return 0: nothing is cached."""
-        return 0.0
-
-    def teachers(self) -> Sequence[PreTrainedModel]:
-        """Return no models."""
-        return ()
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """Compute the task's loss."""

@@ -58,7 +58,7 @@ def save_trained_model(
         layer_map=layer_map,
         augmented=augmented,
         pruning=pruning,
-        training=result.info if result else None,
+        training=result,
     )
     if is_main:
         save_model(model, tokenizer, work, info)

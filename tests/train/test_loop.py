@@ -414,7 +414,7 @@ def test_unknown_trackers_are_refused(tiny_model, material, tmp_path, monkeypatc
             work=tmp_path,
             track="tensorbord",
         )
-    monkeypatch.setattr("compress.train.core.experiment_tracker.get_available_trackers", list)
+    monkeypatch.setattr("compress.train.core.distributed.get_available_trackers", list)
     with pytest.raises(MissingExtra, match="wandb"):
         train(
             tiny_model("bert"),

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from compress.data.encode import encode_rows, training_examples
-from compress.errors import UsageError
 from compress.model_info import TaskInfo
 from compress.models.heads import HEADS
 from compress.recipe.training_schema import Distill
@@ -102,12 +101,6 @@ def test_models_get_input_arrays_only(kind, made, monkeypatch):
     forward(model, batch)
     TaskObjective(task)(model, batch)
     assert seen == [{"input_ids", "attention_mask", "token_type_ids"}] * 2
-
-
-def test_margin_is_for_retrieval_only(made):
-    model, _, task = made("classification")
-    with pytest.raises(UsageError, match="classification has none"):
-        DistillObjective(model, model, Distill(losses={"margin": 1.0}), task)
 
 
 def test_every_kind_is_tried():

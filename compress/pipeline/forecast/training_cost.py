@@ -54,16 +54,15 @@ def throughput_of(
     train_rows: int,
 ) -> Throughput | None:
     """Return the throughput of a training; None where the operations of its models are unknown."""
-    load = result.cost.load
-    forwards = [_forward(shape, load.pieces, load.squares) for shape in (student, *teachers)]
+    forwards = [_forward(shape, result.pieces, result.squares) for shape in (student, *teachers)]
     operations = 3 * forwards[0] + sum(forwards[1:]) * _teacher_share(settings, result.rows, train_rows)
     if not forwards[0] or not result.seconds:
         return None
-    complete = [logged for logged in result.cost.forecasts if logged.get("whole", True)]
+    complete = [logged for logged in result.forecasts if logged["whole"]]
     return Throughput(
         seconds_per_operation=result.seconds / operations,
         trained=result.seconds * settings.restarts,
-        evaluating=result.cost.evaluating,
+        evaluating=result.evaluating,
         foretold=next((logged["seconds"] for logged in complete), None),
         foretold_whole=next((logged["seconds"] for logged in complete if logged["evaluations"]), None),
     )

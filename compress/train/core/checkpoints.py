@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +31,6 @@ SCHEMA_VERSION = 2
 TENSORS, STATE, RESULT = "tensors.safetensors", "state.json", "result.json"
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """The state of a training at one update."""
-
-    state: dict[str, Any]
-    tensors: dict[str, Tensor]
-
-
 class CheckpointStore:
     """The folder of one training; files of a training with another identity are refused."""
 
@@ -46,13 +38,12 @@ class CheckpointStore:
         self.folder = folder
         self._identity = identity
 
-    def latest(self) -> Checkpoint | None:
-        """Return the last checkpoint, if any."""
+    def latest(self) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
+        """Return the state and the tensors of the last checkpoint, if any."""
         checkpoints = self._checkpoints()
         if not checkpoints:
             return None
-        state = self._read_json(checkpoints[-1] / STATE)
-        return Checkpoint(state, self._read_tensors(checkpoints[-1] / TENSORS))
+        return self._read_json(checkpoints[-1] / STATE), self._read_tensors(checkpoints[-1] / TENSORS)
 
     def save(self, done: int, state: Mapping[str, Any], tensors: Mapping[str, Tensor], best: int | None) -> None:
         """Write a checkpoint, then delete older ones, and best weights other than ``best``."""
@@ -112,12 +103,8 @@ class CheckpointStore:
         atomic_write(path, json.dumps(document, indent=2) + "\n")
 
     def _read_json(self, path: Path) -> dict[str, Any]:
-        try:
+        with self._readable_errors(path):
             content: dict[str, Any] = json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise ModelError(
-                f"{path} cannot be read: {error}", hint=f"remove {self.folder} to train from the start"
-            ) from error
         if content.get("schema_version") != SCHEMA_VERSION:
             raise ModelError(
                 f"{path} was written by another version of compress (schema version {content.get('schema_version')}).",
@@ -131,12 +118,16 @@ class CheckpointStore:
         return content
 
     def _read_tensors(self, path: Path) -> dict[str, Tensor]:
-        try:
+        with self._readable_errors(path):
             return load_file(path)
-        except (OSError, SafetensorError) as error:
-            raise ModelError(
-                f"{path} cannot be read: {error}", hint=f"remove {self.folder} to train from the start"
-            ) from error
+
+    @contextmanager
+    def _readable_errors(self, path: Path) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError, SafetensorError) as error:
+            hint = f"remove {self.folder} to train from the start"
+            raise ModelError(f"{path} cannot be read: {error}", hint=hint) from error
 
 
 def training_identity(

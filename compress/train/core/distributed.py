@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
+from pathlib import Path
 
 import torch
 from accelerate import Accelerator, InitProcessGroupKwargs
+from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
 from accelerate.utils import broadcast, gather
 from torch import Tensor, nn
 
-from compress.errors import CompressError
-from compress.train.core.experiment_tracker import TRACKING_DIR, ExperimentTracker, check_tracker
+from compress.errors import CompressError, MissingExtra, UsageError, nearest
 
+TRACKING_DIR = Path("tracked")
+"""Folder for trackers that write files, in the current folder."""
 TIMEOUT = timedelta(hours=6)
 """How long processes wait for the main one, which alone evaluates and saves."""
 
@@ -36,7 +40,6 @@ class Processes:
         self.rank: int = self._accelerator.process_index
         self.count: int = self._accelerator.num_processes
         self.device: torch.device = self._accelerator.device
-        self.tracker = ExperimentTracker(self._accelerator)
 
     @property
     def is_main(self) -> bool:
@@ -102,6 +105,30 @@ class Processes:
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(seed + self.rank * 1_000_003)
             yield
+
+    @contextmanager
+    def tracking(self, label: str, settings: Mapping[str, object]) -> Iterator[None]:
+        """Start the experiment tracker that the recipe names, if any, for `log` within the block."""
+        scalars = {key: value for key, value in settings.items() if isinstance(value, (str, int, float))}
+        self._accelerator.init_trackers(label, config=scalars)
+        try:
+            yield
+        finally:
+            for tracker in self._accelerator.trackers:
+                tracker.finish()
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Log finite values to the tracker, if any."""
+        self._accelerator.log({key: value for key, value in values.items() if math.isfinite(value)}, step=step)
+
+
+def check_tracker(name: str) -> None:
+    """Refuse a tracker that is unknown or not installed, which Accelerate would ignore."""
+    known = sorted(LOGGER_TYPE_TO_CLASS)
+    if name not in known:
+        raise UsageError(f"unknown tracker '{name}'{nearest(name, known)}.")
+    if name not in {str(tracker) for tracker in get_available_trackers()}:
+        raise MissingExtra(name, "track")
 
 
 @lru_cache(maxsize=1)

@@ -1,200 +1,94 @@
-"""The remaining time of a training, estimated from the first updates of each phase and recorded with its result.
+"""The remaining time of a training, estimated from its first updates and recorded with its result.
 
-An estimate covers phases that have started: phases differ in losses and in what they need of the teacher, so the speed
-of one says nothing about the next.
+Phases differ in losses and in what they need of the teacher, and the first epoch differs from later ones, in which
+teacher outputs are cached. So the speed of each is measured from its own updates, and an estimate covers the current
+phase alone.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from transformers import PreTrainedModel
 
 from compress.console import duration
 from compress.errors import pluralize
-from compress.measure.resources.flops import flops_per_token
-from compress.measure.timing.step_time_fit import MIN_UPDATES, BatchLoad, total_load
-from compress.models.encoder_parts import shape_of
 from compress.train.core.train_state import TrainState
 from compress.train.core.update_schedule import UpdateSchedule
 
 WARMUP_UPDATES = 2
-"""Updates at the start of a process or phase that are slower, since memory and kernels are prepared; not counted."""
+"""Updates after a start or a change of speed that are not measured, since memory and kernels are prepared."""
+MIN_UPDATES = 5
+"""Measured updates from which the remaining time is shown."""
 FORECAST_UPDATES, FORECAST_SHARE = 20, 0.05
-"""Updates before the first forecast: this many, or this share of all updates if less, but at least `MIN_UPDATES`."""
-
-
-@dataclass(frozen=True)
-class LoggedForecast:
-    """An estimate at the time it was made."""
-
-    update: int
-    seconds: float
-    """Of the whole training, or until the end of its phase, comparable with `TrainResult.seconds`."""
-    evaluations: bool
-    """Whether the time of evaluations is included."""
-    phase: int = 0
-    whole: bool = True
-    """Whether it covers the training to its end."""
-
-
-@dataclass
-class RemainingWork:
-    """Remaining updates of the same speed."""
-
-    updates: int = 0
-    work: float = 0.0
-    evaluations: int = 0
-
-    def add(self, work: float, evaluated: bool, sign: int) -> None:
-        """Add an update, or with a ``sign`` of -1 remove it."""
-        self.updates += sign
-        self.work += sign * work
-        self.evaluations += sign * evaluated
-
-
-@dataclass(frozen=True)
-class RemainingTime:
-    """Estimated remaining time."""
-
-    seconds: float
-    unseen: int
-    """Evaluations not included in the seconds, as none has run yet."""
-    whole: bool
-
-    @property
-    def text(self) -> str:
-        """The estimate as text: ``40 s and 2 evaluations``."""
-        evaluations = f" and {pluralize(self.unseen, 'evaluation')}" if self.unseen else ""
-        return duration(self.seconds) + evaluations
-
-
-def attention_cost_ratio(model: PreTrainedModel) -> float:
-    """Return the cost of a pair of tokens relative to that of a token; 0 for models of unknown operations."""
-    flops = flops_per_token(shape_of(model))
-    return flops[1] / flops[0] if flops else 0.0
+"""Updates before an estimate is logged: this many, or this share of all updates if less, but at least `MIN_UPDATES`."""
 
 
 class Forecaster:
-    """Estimates the remaining time of one training from measurements in its state, so that they survive a kill."""
+    """Estimates the remaining time of one training from the updates of this process."""
 
     def __init__(
-        self,
-        schedule: UpdateSchedule,
-        lengths: NDArray[np.int64],
-        pair: float,
-        seconds_cached: Callable[[], float],
-        log: Callable[[str], None],
-        evaluates: bool,
+        self, schedule: UpdateSchedule, lengths: NDArray[np.int64], evaluates: bool, log: Callable[[str], None]
     ) -> None:
-        """Create an estimator.
-
-        Args:
-            schedule: updates, batches and phases.
-            lengths: tokens of each example.
-            pair: cost of a pair of tokens relative to that of a token.
-            seconds_cached: returns the seconds so far that later epochs save through cached teacher outputs.
-            log: called with each estimate as text.
-            evaluates: whether the training evaluates.
-        """
-        self._schedule, self._lengths, self._pair = schedule, lengths, pair
-        self._seconds_cached, self._log, self._evaluates = seconds_cached, log, evaluates
-        self._cached_before, self._phase, self._updates_seen = 0.0, -1, 0
-        self._remaining: dict[tuple[int, bool], RemainingWork] | None = None
+        """``lengths`` are those of all examples; ``log`` is called with each estimate as text."""
+        self._schedule, self._lengths, self._log = schedule, lengths, log
+        updates = range(1, schedule.total + 1) if evaluates else ()
+        self._evaluations = np.array([update for update in updates if schedule.evaluates_after(update)])
+        self._mean_tokens = sum(self._load(update)[0] for update in range(schedule.per_epoch)) / schedule.per_epoch
+        self._log_after = max(MIN_UPDATES, min(FORECAST_UPDATES, math.ceil(FORECAST_SHARE * schedule.total)))
+        self._stage: tuple[int, bool] | None = None
 
     def updated(self, state: TrainState, seconds: float) -> None:
         """Record the time of the last update."""
-        update, phase = state.done - 1, self._schedule.phase(state.done - 1)
-        load = self._load_of(update)
-        state.pieces, state.squares = state.pieces + load.pieces, state.squares + load.squares
-        cached, self._cached_before = self._seconds_cached() - self._cached_before, self._seconds_cached()
-        self._phase, self._updates_seen = phase, self._updates_seen + 1 if phase == self._phase else 1
-        if self._remaining is not None:
-            self._add_update(self._remaining, update, -1)
-        paces = state.paces(phase)
-        if self._updates_seen > WARMUP_UPDATES:
-            if update < self._schedule.per_epoch:
-                paces.first.add(self._work(load), seconds)
-                paces.spared += cached
-            else:
-                paces.later.add(self._work(load), seconds)
-        if paces.count >= self._updates_needed() and all(past.get("phase", 0) != phase for past in state.forecasts):
-            self._forecast(state, log=True)
-
-    def evaluated(self, state: TrainState, seconds: float) -> None:
-        """Record the time of the last evaluation."""
-        state.evaluating += seconds
-        if state.forecasts and len(state.history) == 1:
-            self._forecast(state, log=False)
+        update = state.done - 1
+        tokens, squares = self._load(update)
+        state.pieces, state.squares = state.pieces + tokens, state.squares + squares
+        stage = self._schedule.phase(update), update < self._schedule.per_epoch
+        if stage != self._stage:
+            self._stage, self._updates, self._tokens, self._seconds = stage, -WARMUP_UPDATES, 0, 0.0
+            self._end = next(
+                (later for later in range(update, self._schedule.total) if self._schedule.phase(later) != stage[0]),
+                self._schedule.total,
+            )
+        self._updates += 1
+        if self._updates > 0:
+            self._tokens, self._seconds = self._tokens + tokens, self._seconds + seconds
+        if self._updates == self._log_after and state.done < self._end:
+            self._forecast(state)
 
     def left(self, state: TrainState) -> str:
         """Return the remaining time for a progress bar, as ``40 s left in phase 1 of 2``; empty where unknown."""
-        time = self._remaining_time(state)
-        return f"{time.text} left{self._phase_text(time)}" if time else ""
+        return self._describe(*self._remaining(state)) if self._updates >= MIN_UPDATES else ""
 
-    def _remaining_time(self, state: TrainState) -> RemainingTime | None:
-        """Return the remaining time of the current phase; None where too few of its updates have run."""
-        phase = self._schedule.phase(state.done - 1)
-        paces = state.paces(phase)
-        if not paces.known:
-            return None
-        remaining = self._remaining_work(state)
-        first, later = remaining[phase, True], remaining[phase, False]
-        whole = not any(work.updates for (other, _), work in remaining.items() if other > phase)
-        if not (first.updates or later.updates or whole):
-            return None
-        seconds = paces.first.forecast(first.updates, first.work) + paces.forecast_later(later.updates, later.work)
-        evaluations, past = first.evaluations + later.evaluations, len(state.history)
-        if past:
-            return RemainingTime(seconds + evaluations * state.evaluating / past, 0, whole)
-        return RemainingTime(seconds, evaluations, whole)
+    def _remaining(self, state: TrainState) -> tuple[float, int]:
+        """Return the remaining seconds of the phase, and the evaluations not included, as none has run yet."""
+        seconds = self._seconds / self._tokens * self._mean_tokens * (self._end - state.done)
+        evaluations = int(((self._evaluations > state.done) & (self._evaluations <= self._end)).sum())
+        if not state.history:
+            return seconds, evaluations
+        return seconds + evaluations * state.evaluating / len(state.history), 0
 
-    def _updates_needed(self) -> int:
-        return max(MIN_UPDATES, min(FORECAST_UPDATES, math.ceil(FORECAST_SHARE * self._schedule.total)))
+    def _forecast(self, state: TrainState) -> None:
+        """Log and record an estimate."""
+        seconds, unseen = self._remaining(state)
+        whole = self._end == self._schedule.total
+        forecast = {"update": state.done, "seconds": state.seconds + seconds, "evaluations": not unseen, "whole": whole}
+        state.forecasts.append(forecast)
+        later = "" if whole else "; later phases are estimated once they start"
+        basis = f"estimated from {pluralize(self._updates, 'update')}{later}"
+        self._log(f"about {self._describe(seconds, unseen)} ({basis})")
+        if len(state.sums) > 1:  # their relative sizes show which weights to change
+            losses = ", ".join(f"{name} {loss:.3g}" for name, loss in state.mean_losses().items())
+            self._log(f"mean weighted losses so far: {losses}")
 
-    def _forecast(self, state: TrainState, log: bool) -> None:
-        time = self._remaining_time(state)
-        if time is None:
-            return
-        forecast = LoggedForecast(state.done, state.seconds + time.seconds, not time.unseen, self._phase, time.whole)
-        state.forecasts.append(asdict(forecast))
-        if log:
-            self._log(self._describe(time, pluralize(state.paces(self._phase).count, "update")))
-            if len(state.sums) > 1:  # their relative sizes show which weights to change
-                losses = ", ".join(f"{name} {loss:.3g}" for name, loss in state.mean_losses().items())
-                self._log(f"mean weighted losses so far: {losses}")
+    def _describe(self, seconds: float, unseen: int) -> str:
+        evaluations = f" and {pluralize(unseen, 'evaluation')}" if unseen else ""
+        phase = f" in phase {self._schedule.phase(self._end - 1) + 1} of {self._schedule.phases}"
+        return f"{duration(seconds)}{evaluations} left{'' if self._end == self._schedule.total else phase}"
 
-    def _describe(self, time: RemainingTime, updates: str) -> str:
-        """Return the estimate as one line; phases that have not started are not covered."""
-        if not time.whole:
-            later = "later phases are estimated once they start"
-            return f"about {time.text} left{self._phase_text(time)} (estimated from {updates}; {later})"
-        phase = f" of phase {self._phase + 1}" if self._schedule.phases > 1 else ""
-        return f"about {time.text} left (estimated from {updates}{phase})"
-
-    def _phase_text(self, time: RemainingTime) -> str:
-        return "" if time.whole else f" in phase {self._phase + 1} of {self._schedule.phases}"
-
-    def _remaining_work(self, state: TrainState) -> dict[tuple[int, bool], RemainingWork]:
-        """Return the remaining work by (phase, first epoch); computed on first use, then updated."""
-        if self._remaining is None:
-            self._remaining = defaultdict(RemainingWork)
-            for update in range(state.done, self._schedule.total):
-                self._add_update(self._remaining, update, 1)
-        return self._remaining
-
-    def _add_update(self, remaining: dict[tuple[int, bool], RemainingWork], update: int, sign: int) -> None:
-        evaluated = self._evaluates and self._schedule.evaluates_after(update + 1)
-        key = self._schedule.phase(update), update < self._schedule.per_epoch
-        remaining[key].add(self._work(self._load_of(update)), evaluated, sign)
-
-    def _load_of(self, update: int) -> BatchLoad:
-        return total_load(self._lengths, self._schedule.batches(update))
-
-    def _work(self, load: BatchLoad) -> float:
-        return load.pieces + self._pair * load.squares
+    def _load(self, update: int) -> tuple[int, int]:
+        """Return the tokens of an update, padding included, and the squared padded lengths of its examples."""
+        sizes = [(len(batch), int(self._lengths[batch].max())) for batch in self._schedule.batches(update)]
+        return sum(rows * width for rows, width in sizes), sum(rows * width**2 for rows, width in sizes)

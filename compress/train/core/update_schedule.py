@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,23 +21,20 @@ class UpdateSchedule:
         self.per_epoch = math.ceil(batches / settings.accumulate)
         wanted = math.ceil(settings.epochs * self.per_epoch)
         self.total = min(wanted, settings.max_steps or wanted)
+        self.rows = round(len(lengths) * self.total / self.per_epoch)
+        """Examples of all updates; an estimate where the last epoch is not complete."""
         self.warmup = math.ceil(settings.warmup * self.total)
         self._stages = loss_phases(settings) if isinstance(settings, Distill) else ()
         self.phases = len(self._stages) or 1
-        self._lengths = lengths
         self._settings = settings
-        self._seed = seed
-        self._epoch = lru_cache(maxsize=2)(self._batches_of_epoch)  # at the end of one, the next is needed too
+        # At the end of one epoch, the next is needed too.
+        self._epoch = lru_cache(maxsize=2)(partial(bucketed_batches, lengths, settings.batch_size, seed))
 
     def batches(self, update: int) -> list[NDArray[np.int64]]:
         """Return the examples of each batch of an update."""
         epoch, position = divmod(update, self.per_epoch)
         start = position * self._settings.accumulate
         return self._epoch(epoch)[start : start + self._settings.accumulate]
-
-    def rows_from(self, update: int) -> int:
-        """Return the number of examples from this update on."""
-        return self._rows_before(self.total) - self._rows_before(update)
 
     def factor(self, update: int) -> float:
         """Return the learning rate of an update as a fraction of the peak."""
@@ -59,12 +56,3 @@ class UpdateSchedule:
         evaluations = min(self._settings.evaluations, self.per_epoch)
         position = done % self.per_epoch or self.per_epoch
         return position * evaluations // self.per_epoch > (position - 1) * evaluations // self.per_epoch
-
-    def _rows_before(self, update: int) -> int:
-        """Return the number of examples of all earlier updates; only the current epoch is generated."""
-        epoch, position = divmod(update, self.per_epoch)
-        started = self._epoch(epoch)[: position * self._settings.accumulate] if position else []
-        return epoch * len(self._lengths) + sum(len(batch) for batch in started)
-
-    def _batches_of_epoch(self, epoch: int) -> list[NDArray[np.int64]]:
-        return bucketed_batches(self._lengths, self._settings.batch_size, self._seed, epoch)

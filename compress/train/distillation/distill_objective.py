@@ -20,13 +20,12 @@ from compress.models.encoder_parts import layers_of
 from compress.models.forward_hooks import Captured, LayerParts, capture_parts
 from compress.recipe.training_schema import Distill
 from compress.tasks import kind_of
-from compress.train.distillation.cross_encoder_scores import check_margin_loss
 from compress.train.distillation.frozen_check import check_trainable_under_losses
 from compress.train.distillation.layer_map import Pairs, layer_map
 from compress.train.distillation.layer_pairs import STUDENT, TEACHER, LayerPairs, Pair, uses_layer_map
 from compress.train.distillation.phases import HARD_LABEL, first_selectable_phase, loss_phases, phase_at
 from compress.train.distillation.teachers import ModelOutputs, Teacher, TeacherCacheFactory, as_teacher
-from compress.train.objective import Batch, Losses, forward
+from compress.train.objective import Batch, Losses, Objective, forward
 
 
 class BatchView(NamedTuple):
@@ -43,7 +42,7 @@ class BatchView(NamedTuple):
     """The student's hidden states projected to the teacher's width, where they differ."""
 
 
-class DistillObjective:
+class DistillObjective(Objective):
     """Losses between a student and a teacher, which runs in eval mode, without gradients, on the same batch.
 
     Only losses with a non-zero weight in the current phase are computed, and only the layer parts they need are
@@ -67,7 +66,6 @@ class DistillObjective:
         ``pairs`` (student layer, teacher layer) override the layer map of the settings; ``cache`` wraps the teacher so
         that its outputs are stored on disk.
         """
-        check_margin_loss(settings, task)
         self.task = task
         self.problem = kind_of(task).problem
         self.teacher = as_teacher(teacher)
@@ -114,13 +112,9 @@ class DistillObjective:
         """Return True from the last phase on that trains the outputs."""
         return self.phase >= first_selectable_phase(self.phases)
 
-    def seconds_cached(self) -> float:
-        """Return the teacher's time for outputs that are cached."""
-        return self.teacher.seconds_cached()
-
     def teachers(self) -> Sequence[PreTrainedModel]:
         """Return all teacher models."""
-        return self.teacher.models()
+        return self.teacher.models
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """Compute each loss by its recipe key, the task's loss as `hard_label`."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -32,122 +31,67 @@ ModelOutputs = Mapping[str, Tensor]
 EMBEDDING = "sentence_embedding"
 
 
-class Teacher(Protocol):
-    """Computes outputs and layer parts of a batch without gradients."""
+class Teacher:
+    """One model, or several with averaged outputs and the layers of the first; in eval mode, without gradients.
 
-    @property
-    def model(self) -> PreTrainedModel:
-        """The model whose layers are captured: the recipe's teacher."""
-        ...
+    Outputs are the weighted mean of the models' logits, example by example; of embeddings, the weighted mean of the
+    unit vectors, normalized again.
+    """
+
+    def __init__(self, members: Iterable[tuple[PreTrainedModel, float]]) -> None:
+        """``members`` are models with weights; the first is the recipe's teacher."""
+        given = list(members)
+        total = sum(weight for _, weight in given)
+        self.members = [(model, weight / total) for model, weight in given]
+        self.models = [model for model, _ in given]
+        self.model = self.models[0]
+        for model in self.models:
+            model.train(False)
 
     def __call__(self, batch: Batch, wanted: LayerParts) -> tuple[ModelOutputs, Captured]:
         """Return outputs, and the ``wanted`` parts of each layer (`EMBEDDINGS`, or from 0), on the batch's device."""
-        ...
+        device = batch["input_ids"].device
+        for model in self.models:
+            if model.device != device:
+                nn.Module.to(model, device)
+        with torch.no_grad():
+            with capture_parts(self.model, wanted) as captured:
+                outputs = forward(self.model, batch)
+            return (self._mean(outputs, batch) if len(self.members) > 1 else outputs), captured
 
-    def models(self) -> Sequence[PreTrainedModel]:
-        """Return all models that run."""
-        ...
+    def _mean(self, first: ModelOutputs, batch: Batch) -> ModelOutputs:
+        (_, share), *others = self.members
+        sums = {name: share * output.float() for name, output in first.items()}
+        for model, weight in others:
+            for name, output in forward(model, batch).items():
+                sums[name] += weight * output.float()
+        return {name: F.normalize(mean, dim=-1) if name == EMBEDDING else mean for name, mean in sums.items()}
 
     def identity(self) -> str:
-        """Return a digest of its weights."""
-        ...
+        """Return a digest of all weights, including the heads; of several models, with their shares."""
+        digests = [f"{weight:g} {weights_digest(model)}" for model, weight in self.members]
+        return " + ".join(digests) if len(digests) > 1 else weights_digest(self.model)
 
     def begin(self) -> None:
         """Prepare an update; called by all processes of a training, whether or not they need the teacher in it."""
-        ...
-
-    def seconds_cached(self) -> float:
-        """Return the seconds so far that later epochs save."""
-        ...
 
 
 TeacherCacheFactory = Callable[[Teacher, LayerParts], Teacher]
 """Wraps a teacher, given all layer parts that any phase needs, so that its outputs are cached on disk."""
 
 
-class ModelTeacher:
-    """One model, in eval mode."""
-
-    def __init__(self, model: PreTrainedModel) -> None:
-        self.model = model
-        model.train(False)
-
-    def __call__(self, batch: Batch, wanted: LayerParts) -> tuple[ModelOutputs, Captured]:
-        """Run a forward pass on the batch's device."""
-        device = batch["input_ids"].device
-        if self.model.device != device:
-            nn.Module.to(self.model, device)
-        with torch.no_grad(), capture_parts(self.model, wanted) as captured:
-            return forward(self.model, batch), captured
-
-    def models(self) -> Sequence[PreTrainedModel]:
-        """Return the model."""
-        return (self.model,)
-
-    def identity(self) -> str:
-        """Return a digest of all weights, including the head."""
-        digest = hashlib.sha256()
-        for name, tensor in self.model.state_dict().items():
-            digest.update(name.encode())
-            digest.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-        return digest.hexdigest()
-
-    def begin(self) -> None:
-        """Do nothing."""
-
-    def seconds_cached(self) -> float:
-        """Return 0: nothing is cached."""
-        return 0.0
+def weights_digest(model: PreTrainedModel) -> str:
+    """Return a digest of all weights of a model."""
+    digest = hashlib.sha256()
+    for name, tensor in model.state_dict().items():
+        digest.update(name.encode())
+        digest.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
-class Ensemble:
-    """Several teachers with averaged outputs; layers are those of the first.
-
-    Outputs are the weighted mean of the teachers' logits, example by example; of embeddings, the weighted mean of the
-    unit vectors, normalized again.
-    """
-
-    def __init__(self, teachers: Sequence[tuple[Teacher, float]]) -> None:
-        total = sum(weight for _, weight in teachers)
-        self.teachers = [(teacher, weight / total) for teacher, weight in teachers]
-        self.model = teachers[0][0].model
-
-    def __call__(self, batch: Batch, wanted: LayerParts) -> tuple[ModelOutputs, Captured]:
-        """Return averaged outputs, and layers of the first teacher."""
-        (first, weight), *others = self.teachers
-        outputs, captured = first(batch, wanted)
-        sums = {name: weight * output.float() for name, output in outputs.items()}
-        for teacher, weight in others:
-            for name, output in teacher(batch, {})[0].items():
-                sums[name] += weight * output.float()
-        return {name: F.normalize(mean, dim=-1) if name == EMBEDDING else mean for name, mean in sums.items()}, captured
-
-    def models(self) -> Sequence[PreTrainedModel]:
-        """Return those of every teacher."""
-        return [model for teacher, _ in self.teachers for model in teacher.models()]
-
-    def identity(self) -> str:
-        """Return the digests of all teachers with their weights."""
-        return " + ".join(f"{weight:g} {teacher.identity()}" for teacher, weight in self.teachers)
-
-    def begin(self) -> None:
-        """Prepare every teacher."""
-        for teacher, _ in self.teachers:
-            teacher.begin()
-
-    def seconds_cached(self) -> float:
-        """Return those of every teacher."""
-        return sum(teacher.seconds_cached() for teacher, _ in self.teachers)
-
-
-def as_teacher(given: PreTrainedModel | Teacher | Iterable[tuple[PreTrainedModel, float]]) -> Teacher:
-    """Return a teacher for a model, or for several models with weights."""
-    if isinstance(given, PreTrainedModel):
-        return ModelTeacher(given)
-    if not isinstance(given, Iterable):
-        return given
-    teachers = [(ModelTeacher(model), weight) for model, weight in given]
-    return teachers[0][0] if len(teachers) == 1 else Ensemble(teachers)
+def as_teacher(given: PreTrainedModel | Teacher) -> Teacher:
+    """Return a teacher for a model."""
+    return Teacher([(given, 1.0)]) if isinstance(given, PreTrainedModel) else given
 
 
 def further_teachers(

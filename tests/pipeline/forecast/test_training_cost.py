@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from compress.measure.resources.flops import flops
-from compress.measure.timing.step_time_fit import BatchLoad
 from compress.model_info import ShapeInfo
 from compress.pipeline.forecast.training_cost import (
     disk,
@@ -15,7 +14,7 @@ from compress.pipeline.forecast.training_cost import (
     training_operations,
 )
 from compress.recipe.training_schema import Distill, Finetune
-from compress.train.core.train_state import Cost, TrainResult
+from compress.train.core.train_state import TrainResult
 
 SHAPE = ShapeInfo(
     family="bert",
@@ -32,8 +31,8 @@ ROW = flops(SHAPE, 20)
 
 
 def result_of(rows: int, seconds: float) -> TrainResult:
-    cost = Cost(BatchLoad(rows * 20, rows * 400), (), 0.0, ())
-    return TrainResult(0, None, 0, 1, rows, seconds, "fp32", (), cost)
+    fields = {"seed": 0, "score": None, "best_at": 0, "updates": 1, "precision": "fp32"}
+    return TrainResult(**fields, rows=rows, seconds=seconds, pieces=rows * 20, squares=rows * 400)
 
 
 def test_rows_are_those_of_all_epochs_or_of_max_steps():

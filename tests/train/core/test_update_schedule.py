@@ -37,11 +37,9 @@ def test_epochs_may_be_parts_and_steps_may_be_capped():
     assert plan(max_steps=500).total == 14
 
 
-def test_rows_still_to_come():
-    made = plan()
-    assert made.rows_from(0) == 100
-    assert made.rows_from(7) == 50
-    assert made.rows_from(14) == 0
+def test_rows_of_all_updates():
+    assert plan().rows == 100
+    assert plan(epochs=1.5).rows == round(50 * 11 / 7)
 
 
 def test_the_rate_rises_and_falls():
@@ -84,5 +82,4 @@ def test_each_epoch_is_generated_once(monkeypatch):
         if update + 1 < wanted.total:
             wanted.batches(update + 1)
         wanted.batches(update)
-        wanted.rows_from(update)
     assert made == [0, 1, 2, 3]

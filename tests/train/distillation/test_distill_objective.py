@@ -16,18 +16,18 @@ from compress.recipe.loss_schema import HiddenState, SoftLabel
 from compress.recipe.training_schema import Checkpoints, Distill, Student
 from compress.train.distillation.distill_objective import DistillObjective
 from compress.train.distillation.layer_pairs import STUDENT, TEACHER
-from compress.train.distillation.teachers import ModelTeacher
+from compress.train.distillation.teachers import Teacher
 from compress.train.loop import train
 from compress.train.objective import TaskObjective, forward
 
 TWO = ({"share": 0.6, "hidden_state": 1.0, "attention": 1.0, "embedding": 1.0}, {"share": 0.4, "soft_label": 2.0})
 
 
-class Listening(ModelTeacher):
+class Listening(Teacher):
     """Remembers what it was asked."""
 
     def __init__(self, model):
-        super().__init__(model)
+        super().__init__([(model, 1.0)])
         self.asked = []
 
     def __call__(self, batch, wanted):

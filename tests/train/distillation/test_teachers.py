@@ -14,7 +14,7 @@ from compress.recipe.training_schema import Distill, Student
 from compress.train.core.training_data import fast_tokenizer
 from compress.train.distill import distill, distill_from_model
 from compress.train.distillation.distill_objective import DistillObjective
-from compress.train.distillation.teachers import Ensemble, ModelTeacher, as_teacher, further_teachers
+from compress.train.distillation.teachers import Teacher, further_teachers
 
 SETTINGS = {"epochs": 1, "batch_size": 8, "learning_rate": 3e-3, "precision": "fp32"}
 SOFT = {"losses": {"soft_label": 1.0}, "hard_label": 0.0}
@@ -41,12 +41,12 @@ def six(material):
 
 
 def logits(model, batch):
-    return ModelTeacher(model)(batch, {})[0]["logits"]
+    return Teacher([(model, 1.0)])(batch, {})[0]["logits"]
 
 
 def test_teacher_returns_outputs_and_requested_layers(tiny_model, six):
     model = tiny_model("bert").train()
-    answers, seen = ModelTeacher(model)(six, {EMBEDDINGS: {"hidden"}, 1: {"query", "hidden"}})
+    answers, seen = Teacher([(model, 1.0)])(six, {EMBEDDINGS: {"hidden"}, 1: {"query", "hidden"}})
     assert not model.training
     assert not answers["logits"].requires_grad
     assert {layer: sorted(parts) for layer, parts in seen.items()} == {EMBEDDINGS: ["hidden"], 1: ["hidden", "query"]}
@@ -55,16 +55,12 @@ def test_teacher_returns_outputs_and_requested_layers(tiny_model, six):
 
 def test_ensemble_averages_logits(other, six):
     first, second, third = (other(seed) for seed in (1, 2, 3))
-    both = as_teacher([(first, 1.0), (second, 3.0), (third, 4.0)])
+    both = Teacher([(first, 1.0), (second, 3.0), (third, 4.0)])
     mean = (logits(first, six) + 3 * logits(second, six) + 4 * logits(third, six)) / 8
     answers, seen = both(six, {0: {"hidden"}})
     assert torch.allclose(answers["logits"], mean, atol=1e-6)
-    assert torch.equal(seen[0]["hidden"], ModelTeacher(first)(six, {0: {"hidden"}})[1][0]["hidden"])
+    assert torch.equal(seen[0]["hidden"], Teacher([(first, 1.0)])(six, {0: {"hidden"}})[1][0]["hidden"])
     assert both.model is first
-
-
-def test_single_teacher_is_no_ensemble(tiny_model):
-    assert isinstance(as_teacher([(tiny_model("bert"), 2.0)]), ModelTeacher)
 
 
 def test_embeddings_are_averaged_on_the_sphere(tiny_model, tiny_tokenizer):
@@ -73,27 +69,23 @@ def test_embeddings_are_averaged_on_the_sphere(tiny_model, tiny_tokenizer):
     rows = [{"text": "a good film", "text_pair": "so dull", "label": 0.3}]
     encoded = encode_rows(rows, task, fast_tokenizer(models[0].config, tiny_tokenizer))
     batch = {name: torch.from_numpy(array) for name, array in encoded.batch([0, 1]).items()}
-    one, two = (ModelTeacher(model)(batch, {})[0]["sentence_embedding"] for model in models)
-    found = as_teacher([(models[0], 1.0), (models[1], 1.0)])(batch, {})[0]["sentence_embedding"]
+    one, two = (Teacher([(model, 1.0)])(batch, {})[0]["sentence_embedding"] for model in models)
+    found = Teacher([(models[0], 1.0), (models[1], 1.0)])(batch, {})[0]["sentence_embedding"]
     assert torch.allclose(found, (one + two) / (one + two).norm(dim=-1, keepdim=True), atol=1e-6)
     assert torch.allclose(found.norm(dim=-1), torch.ones(2))
 
 
 def test_ensemble_identity_covers_teachers_and_weights(other):
     first, second, third = (other(seed) for seed in (1, 2, 3))
-    told = {
-        as_teacher([(first, 1.0), (model, weight)]).identity() for model in (second, third) for weight in (1.0, 2.0)
-    }
+    told = {Teacher([(first, 1.0), (model, weight)]).identity() for model in (second, third) for weight in (1.0, 2.0)}
     assert len(told) == 4
-    assert ModelTeacher(first).identity() not in told
+    assert Teacher([(first, 2.0)]).identity() not in told
 
 
 def test_a_student_learns_from_several(other, six, tiny_task):
     teachers = [other(1), other(2)]
     student = other(5)
-    both = DistillObjective(
-        student, Ensemble([(ModelTeacher(each), 1.0) for each in teachers]), Distill(**SOFT), tiny_task
-    )
+    both = DistillObjective(student, Teacher([(each, 1.0) for each in teachers]), Distill(**SOFT), tiny_task)
     alone = DistillObjective(student, teachers[0], Distill(**SOFT), tiny_task)
     assert both(student, six)["soft_label"] != alone(student, six)["soft_label"]
 

@@ -20,41 +20,27 @@ from compress.recipe.training_schema import Distill, Student
 from compress.tasks import kind_of
 from compress.train.distill import distill_from_model
 from compress.train.distillation.distill_objective import DistillObjective
-from compress.train.distillation.teachers import Ensemble, ModelTeacher
+from compress.train.distillation.teachers import Teacher
 from compress.train.fast_paths.bf16_weights import Bf16Weights
 from compress.train.teacher_cache import cache
-from compress.train.teacher_cache.cache import CachedTeacher
-from compress.train.teacher_cache.cache_file import CachedTensor, PresenceFlags, TensorFormat, as_bits
-from compress.train.teacher_cache.cache_plan import CachePlan
-from compress.train.teacher_cache.cache_table import flatten
+from compress.train.teacher_cache.cache import CachedTeacher, flatten
+from compress.train.teacher_cache.cache_file import CachedTensor, TensorFormat, as_bits
+from compress.train.teacher_cache.cache_plan import LAYER, CachePlan, layer_key
 
 WANTED = {-1: {"hidden"}, 1: {"hidden", "query", "value"}}
 MIB = 2**20
 
 
-class Counting:
+class Counting(Teacher):
     """A teacher that notes how many examples it was asked about, and how wide they were."""
 
     def __init__(self, model):
-        self._teacher = ModelTeacher(model)
-        self.model = model
+        super().__init__([(model, 1.0)])
         self.asked = []
 
     def __call__(self, batch, wanted):
         self.asked.append(tuple(batch["input_ids"].shape))
-        return self._teacher(batch, wanted)
-
-    def models(self):
-        return self._teacher.models()
-
-    def identity(self):
-        return self._teacher.identity()
-
-    def begin(self):
-        self._teacher.begin()
-
-    def seconds_cached(self):
-        return self._teacher.seconds_cached()
+        return super().__call__(batch, wanted)
 
 
 @pytest.fixture
@@ -98,7 +84,7 @@ def same_bits(batch, ours, theirs):
     real = batch["attention_mask"].bool()
     for key, tensor in ours.items():
         assert (tensor.dtype, tensor.shape) == (theirs[key].dtype, theirs[key].shape)
-        first, second = (tensor[real], theirs[key][real]) if key[0] is not None else (tensor, theirs[key])
+        first, second = (tensor[real], theirs[key][real]) if key.startswith(LAYER) else (tensor, theirs[key])
         assert np.array_equal(as_bits(first), as_bits(second)), key
     return True
 
@@ -109,25 +95,17 @@ def test_cached_tensors_are_read_unchanged(dtype, pieces, tmp_path):
     lengths = np.array([3, 1, 4, 2])
     values = torch.randn(3, *([4] if pieces else []), 2, 5).to(dtype)
     values[0].flatten()[:3] = torch.tensor([float("nan"), float("inf"), -0.0]).to(dtype)
-    kept = CachedTensor(tmp_path / "x", TensorFormat.of(values, pieces), np.cumsum(lengths))
+    form = TensorFormat.of(values, pieces, 4)
+    kept = CachedTensor(tmp_path / "x", form, np.cumsum(lengths), create=True)
     kept.write(np.array([2, 0, 3]), values)
-    again = CachedTensor(tmp_path / "x", TensorFormat.of(values, pieces), np.cumsum(lengths))
-    assert again.has_slot(np.array([0, 3, 4])).tolist() == [True, True, False]
-    found = again.read(np.array([3, 2, 0]), 6)
+    again = CachedTensor(tmp_path / "x", form, np.cumsum(lengths))
+    assert len(again) == 4
+    found = as_bits(again.read(np.array([3, 2, 0]), 6))
     for place, (row, length) in enumerate([(2, 2), (0, 4), (1, 3)]):
         expected = np.zeros_like(found[0])
         there = slice(0, length) if pieces else ...
         expected[there] = as_bits(values)[row][there]
         assert np.array_equal(found[place], expected)
-
-
-def test_presence_flags_are_shared(tmp_path):
-    first, second = PresenceFlags(tmp_path / "x", 4), PresenceFlags(tmp_path / "x", 4)
-    index = np.array([2, 0, 7])
-    assert second.missing(index).tolist() == [True, True, False]
-    first.add(index[:1])
-    assert second.present(index).tolist() == [True, False, False]
-    assert second.missing(index).tolist() == [False, True, False]
 
 
 def test_teacher_runs_once_per_example(teacher, material, batch_of, tmp_path):
@@ -144,8 +122,8 @@ def test_teacher_runs_once_per_example(teacher, material, batch_of, tmp_path):
     assert same_bits(short, asked(short, WANTED), asked(short, WANTED))
     width = short["input_ids"].shape[1]
     ours, theirs = flatten(*said), flatten(*asked(short, WANTED))
-    assert all(torch.equal(ours[key][:, :width], theirs[key]) for key in ours if key[0] is not None)
-    assert torch.equal(ours[None, "logits"], first[0]["logits"][[3, 2]])
+    assert all(torch.equal(ours[key][:, :width], theirs[key]) for key in ours if key.startswith(LAYER))
+    assert torch.equal(ours["logits"], first[0]["logits"][[3, 2]])
 
 
 def test_layers_have_the_shape_a_model_gives_them(teacher, material, batch_of, tmp_path):
@@ -212,23 +190,6 @@ def test_batch_composition_does_not_depend_on_the_cache(teacher, material, batch
     assert [rows for rows, _ in teacher.asked] == [3, 2]
 
 
-def test_saved_seconds_are_counted(teacher, material, batch_of, tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "time", SimpleNamespace(monotonic=lambda: float(sum(rows for rows, _ in teacher.asked))))
-    asked = cached(teacher, material, tmp_path, disk=part_of_the_layers(material, 20))
-    for indices, seconds_cached in (
-        ((5, 25, 19, 20), 2),
-        ((5, 25, 19, 20), 2),
-        ((30, 31), 2),
-        ((5, 6), 3),
-        ((1, 2, 3), 6),
-    ):
-        asked(batch_of(*indices), WANTED)
-        assert asked.seconds_cached() == seconds_cached
-    monkeypatch.setattr("os.pwrite", full)
-    asked(batch_of(7, 8), WANTED)
-    assert asked.seconds_cached() == 0.0
-
-
 def test_parts_of_a_batch_run_uncompiled(teacher, material, batch_of, tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(cache, "eager_only", contextmanager(lambda compiled: (yield seen.append(compiled))))
@@ -257,15 +218,13 @@ def test_files_are_opened_where_all_processes_pass(teacher, material, batch_of, 
 
 def test_plans_are_pure():
     ends = np.array([4, 6, 12])
-    forms = {
-        (None, "logits"): TensorFormat("float32", (2,), False),
-        (0, "hidden"): TensorFormat("bfloat16", (8,), True),
-    }
-    assert CachePlan.within(23, forms, ends).answers == 0
-    for disk, layers, most in ((24, 0, 24), (87, 0, 24), (88, 1, 88), (120, 2, 120), (10**6, 3, 216)):
-        plan = CachePlan.within(disk, forms, ends)
-        assert (plan.answers, plan.layers, plan.most) == (3, layers, most)
-    assert CachePlan.within(100, forms, ends[:0]).answers == 0
+    logits = {"logits": TensorFormat(dtype="float32", shape=(2,), per_token=False, examples=3)}
+    hidden = {layer_key(0, "hidden"): TensorFormat(dtype="bfloat16", shape=(8,), per_token=True)}
+    assert CachePlan.within(23, 10**6, logits, hidden, ends).examples == 0
+    assert CachePlan.within(10**6, 23, logits, hidden, ends).examples == 0
+    for disk, layers in ((24, 0), (87, 0), (88, 1), (120, 2), (10**6, 3)):
+        plan = CachePlan.within(disk, 10**6, logits, hidden, ends)
+        assert (plan.examples, plan.layers["layer 0 hidden"].examples) == (3, layers)
 
 
 def test_outputs_beyond_the_budget_are_warned_about(teacher, material, batch_of, tmp_path, capsys):
@@ -280,7 +239,7 @@ def test_outputs_beyond_the_budget_are_warned_about(teacher, material, batch_of,
 def test_cached_parts_are_logged_once(teacher, material, batch_of, tmp_path, capsys):
     cached(teacher, material, tmp_path, console=Console())(batch_of(0, 1), WANTED)
     told = capsys.readouterr().err
-    assert "the teacher's outputs for 50 examples, and its layers (embeddings, 1) for all of them" in told
+    assert "the teacher's outputs for 50 examples, and its layers for 50 of them" in told
     cached(teacher, material, tmp_path, console=Console())(batch_of(0, 1), WANTED)
     assert not capsys.readouterr().err
     assert [rows for rows, _ in teacher.asked] == [1, 2]
@@ -319,7 +278,7 @@ def test_unused_outputs_are_not_cached(device, kept, material, tiny_task, tmp_pa
     settings = Distill(epochs=2, losses={"soft_label": 1.0, "hidden_state": 1.0})
     found = cache.make_teacher_cache(settings, material.train, tiny_task, tmp_path, Console(), "distill")
     assert (found is not None) == kept
-    assert ("distill: the teacher runs in every epoch: on a GPU" in capsys.readouterr().err) != kept
+    assert ("distill: on a GPU, layer outputs are cached only" in capsys.readouterr().err) != kept
 
 
 def test_small_disk_caches_less(teacher, material, batch_of, tmp_path, capsys, monkeypatch):
@@ -327,7 +286,7 @@ def test_small_disk_caches_less(teacher, material, batch_of, tmp_path, capsys, m
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: free)
     asked = cached(teacher, material, tmp_path, console=Console())
     asked(batch_of(0, 1), WANTED)
-    assert "free on the disk" in capsys.readouterr().err
+    assert "of 1000 bytes" in capsys.readouterr().err
     assert sum(path.stat().st_size for path in tmp_path.rglob("*.values")) <= 1000
 
 
@@ -346,7 +305,7 @@ def test_full_disk_disables_the_cache_with_a_warning(
     real = batch["attention_mask"].bool()
     ours, theirs = flatten(*asked(batch, WANTED)), flatten(*teacher(batch, WANTED))
     for key, tensor in theirs.items():  # a part of these was read, or said beside others
-        places = real if key[0] is not None else ...
+        places = real if key.startswith(LAYER) else ...
         assert torch.allclose(ours[key][places], tensor[places], atol=1e-5), key
     assert "No space left on device" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
@@ -410,7 +369,7 @@ def test_parts_of_later_phases_are_cached_from_the_start(teacher, material, batc
 
 
 def test_ensemble_is_cached_as_one(tiny_model, material, batch_of, tmp_path):
-    both = Ensemble([(ModelTeacher(tiny_model("bert")), 1.0), (ModelTeacher(tiny_model("roberta")), 1.0)])
+    both = Teacher([(tiny_model("bert"), 1.0), (tiny_model("roberta"), 1.0)])
     batch = batch_of(0, 1, 2)
     asked = cached(both, material, tmp_path)
     asked(batch, WANTED)
@@ -441,7 +400,7 @@ LOSSES = {"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0}
 @pytest.fixture
 def distilled(tiny_model, tiny_tokenizer, tiny_task, rows, monkeypatch):
     """Distils as the settings say; returns the student's weights and how many examples the teacher was asked about."""
-    ask = ModelTeacher.__call__
+    ask = Teacher.__call__
 
     def run(work, console=None, batches=None, **settings):
         asked = []
@@ -452,7 +411,7 @@ def distilled(tiny_model, tiny_tokenizer, tiny_task, rows, monkeypatch):
                 raise KeyboardInterrupt
             return ask(teacher, batch, wanted)
 
-        monkeypatch.setattr(ModelTeacher, "__call__", watched)
+        monkeypatch.setattr(Teacher, "__call__", watched)
         teacher = tiny_model("bert")
         student = build_student(teacher, Student(layers=1))
         losses = {} if "phases" in settings else {"losses": LOSSES}
@@ -512,7 +471,7 @@ def test_resumed_training_is_bit_identical(disk, distilled, tmp_path):
 @pytest.fixture
 def wide(tiny_model, tiny_tokenizer, tiny_task, monkeypatch):
     """Distils a teacher wide enough for its rounding to depend on a batch's shape, on texts of few and many pieces."""
-    ask, draw, words = ModelTeacher.__call__, random.Random(0), tiny_tokenizer.convert_ids_to_tokens(range(4, 20))
+    ask, draw, words = Teacher.__call__, random.Random(0), tiny_tokenizer.convert_ids_to_tokens(range(4, 20))
     texts = [" ".join(draw.choices(words, k=60 if place % 10 == 0 else draw.randint(2, 26))) for place in range(60)]
     train = [{"text": text, "text_pair": None, "label": place % 2} for place, text in enumerate(texts)]
     changed = [kind_of(tiny_task).from_input(text[: len(text) // 2], tiny_task) for text in texts[:20]]
@@ -527,7 +486,7 @@ def wide(tiny_model, tiny_tokenizer, tiny_task, monkeypatch):
                 raise KeyboardInterrupt
             return ask(teacher, batch, wanted)
 
-        monkeypatch.setattr(ModelTeacher, "__call__", watched)
+        monkeypatch.setattr(Teacher, "__call__", watched)
         sizes = {"hidden_size": 192, "num_attention_heads": 6, "intermediate_size": 384}
         teacher = tiny_model("bert", **sizes, initializer_range=0.08)
         student = build_student(teacher, Student(layers=1))
@@ -546,7 +505,8 @@ def test_partial_cache_is_bit_identical(stop, wide, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         wide(tmp_path / "stopped", stop)
     plan = json.loads(next(tmp_path.rglob("plan.json")).read_text())
-    assert 0 < plan["layers"] < plan["answers"] == 60
+    assert plan["outputs"]["logits"]["examples"] == 60
+    assert 0 < plan["layers"]["layer 0 hidden"]["examples"] < 60
     assert alike(whole, wide(tmp_path / "stopped").state_dict(), rtol=0, atol=0)
 
 
