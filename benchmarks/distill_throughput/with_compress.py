@@ -17,7 +17,7 @@ from compress.models.load_save import load_tokenizer
 from compress.recipe.training_schema import Distill
 from compress.train.core.state_dict import named_weights
 from compress.train.distill import distill_from_model
-from compress.train.precision import choose_precision
+from compress.train.fast_paths.fast_training import choose_precision
 
 
 class Ticker(Progress):

@@ -28,7 +28,8 @@ from compress.prune.surgery import remove_units
 from compress.recipe.training_schema import Distill, Prune
 from compress.tasks.base import Row
 from compress.train.core.training_data import fast_tokenizer
-from compress.train.distill import distill_from_model, make_distill_objective
+from compress.train.distill import distill_from_model
+from compress.train.distillation.distill_objective import DistillObjective
 from compress.train.distillation.embedding_projection import match_embedding_width
 from compress.train.objective import Batch, Objective, TaskObjective
 from compress.train.save_trained import TrainedModel, save_trained_model
@@ -166,7 +167,7 @@ def _scoring_loss(model: PreTrainedModel, teacher: PreTrainedModel | None, task:
     """Return the task's loss, plus the distance to the teacher's outputs where there is a teacher."""
     objective: Objective = TaskObjective(task)
     if teacher is not None:
-        objective = make_distill_objective(teacher, Distill.model_validate(SCORING_LOSS), task)(model, 0)
+        objective = DistillObjective(model, teacher, Distill.model_validate(SCORING_LOSS), task)
     return lambda pruned, batch: torch.stack(list(objective(pruned, batch).values())).sum()
 
 

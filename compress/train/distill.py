@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -24,7 +22,7 @@ from compress.recipe.training_schema import Distill, Student
 from compress.tasks.base import Row
 from compress.train.core import training_data
 from compress.train.core.distributed import current_processes
-from compress.train.core.seed_restarts import delete_work_files, reset_weights_builder, train_best
+from compress.train.core.seed_restarts import TrainContext, context_in_memory, reset_weights_builder, train_best
 from compress.train.core.train_state import TrainResult
 from compress.train.core.update_schedule import UpdateSchedule
 from compress.train.distillation.activation_importance import importance_for_student
@@ -33,18 +31,14 @@ from compress.train.distillation.cka_layer_map import LayerMapBuilder
 from compress.train.distillation.cross_encoder_scores import add_cross_encoder_scores
 from compress.train.distillation.distill_objective import DistillObjective
 from compress.train.distillation.embedding_projection import match_embedding_width, match_student_embedding
-from compress.train.distillation.layer_map import Pairs
 from compress.train.distillation.layer_pairs import check_local_batch_size
 from compress.train.distillation.sanity_warnings import (
-    describe_init,
     settings_warnings,
     settings_warnings_start,
-    settings_warnings_teachers,
     settings_warnings_updates,
 )
-from compress.train.distillation.teachers import Teacher, TeacherCacheFactory, further_teachers
+from compress.train.distillation.teachers import Teacher, further_teachers
 from compress.train.distillation.tokenizer_checks import STUDENT_HINT, check_embedding_counts, check_same_vocabulary
-from compress.train.objective import Objective
 from compress.train.save_trained import TrainedModel, save_trained_model
 from compress.train.teacher_cache.cache import make_teacher_cache
 
@@ -59,33 +53,6 @@ class DistillData:
     """Documents that queries of select are searched in, for retrieval."""
     unlabelled: Sequence[Row] = ()
     """Rows without labels, trained on the teacher's outputs."""
-
-
-@dataclass(frozen=True)
-class TrainContext:
-    """Work folder, console and seed of a distillation."""
-
-    work: Path
-    console: Console
-    seed: int
-    track: str | None
-    step: str
-
-    def warn(self, warnings: Iterable[str]) -> None:
-        """Print warnings."""
-        for warning in warnings:
-            self.console.warn(f"{self.step}: {warning}")
-
-
-@dataclass(frozen=True)
-class DistillResult:
-    """A trained student."""
-
-    model: PreTrainedModel
-    result: TrainResult
-    layer_map: LayerMap | None
-    augmented: int
-    """Number of augmented rows."""
 
 
 def distill(
@@ -107,14 +74,19 @@ def distill(
     With `False` for the settings the student is not trained. Rows of
     ``unlabelled_rows``, as `Kind.from_input` returns them, are trained on the teacher's outputs.
     """
-    context = TrainContext(work, console or Console("quiet"), seed, track, step)
+    context = TrainContext(step, seed, work, console or Console("quiet"), track)
     roles, tokenizer = load_prepared(data), load_tokenizer(teacher)
     rows = DistillData(roles.rows("train"), roles.rows("select"), roles.documents("select"), unlabelled_rows)
     task = roles.info.task_info
-    _check_tokenizer(tokenizer, student)
+    if student.source is not None:
+        own = load_tokenizer(resolve_source(student.source), student.revision)
+        check_same_vocabulary(f"the student {student.source}", own, tokenizer, STUDENT_HINT)
     original = load_model(teacher, task)
     tokens = training_data.fast_tokenizer(original.config, tokenizer)
-    model = _match_embedding(original, student, rows, task, tokens, context)
+    model = match_student_embedding(student, original, rows.train, task, tokens)
+    if model is not original:
+        size = embedding_size(model)
+        context.console.note(f"{step}: the teacher's embeddings are reduced to {size} principal components")
     start = initialization_of(model.config, student)
     context.warn(settings_warnings_start(start, student))
     further = further_teachers(settings, model, task, tokenizer) if settings else []
@@ -123,23 +95,15 @@ def distill(
     def build(seed: int) -> PreTrainedModel:
         return build_student(model, student, task, seed=seed, importance=importance)
 
+    pruning = _pruning_of(student)
     if settings is False:
-        return save_trained_model(build(seed), tokenizer, work, step, data, pruning=_pruning_of(student))
-    distilled = _distill(build, [(model, 1.0), *further], rows, settings, task, tokens, context)
-    name = "the pruned model" if step == "recover" else "a student"
-    shapes = f"{name} of {shape_of(distilled.model).text} from a teacher of {shape_of(model).text}"
-    context.console.note(f"{step}: {shapes}{describe_init(start)}")
-    return save_trained_model(
-        distilled.model,
-        tokenizer,
-        work,
-        step,
-        data,
-        distilled.result,
-        distilled.layer_map,
-        distilled.augmented,
-        _pruning_of(student),
+        return save_trained_model(build(seed), tokenizer, work, step, data, pruning=pruning)
+    trained, result, layer_map, augmented = _distill(
+        build, [(model, 1.0), *further], rows, settings, task, tokens, context
     )
+    initialised = f"; initialised: {start}" if start else ""
+    context.console.note(f"{step}: {shape_of(trained).text} from a teacher of {shape_of(model).text}{initialised}")
+    return save_trained_model(trained, tokenizer, work, step, data, result, layer_map, augmented, pruning)
 
 
 def distill_from_model(
@@ -173,12 +137,9 @@ def distill_from_model(
     first = match_embedding_width(student, first, train_rows, task, tokens)
     teachers = [(first, weight), *others, *further_teachers(settings, first, task, tokenizer)]
     rows = DistillData(train_rows, select_rows, unlabelled=unlabelled_rows)
-    with ExitStack() as stack:
-        work = work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        context = TrainContext(work, console or Console("quiet"), seed, track, "distill")
-        distilled = _distill(reset_weights_builder(student, settings), teachers, rows, settings, task, tokens, context)
-        delete_work_files(work)
-    return distilled.model
+    build = reset_weights_builder(student, settings)
+    with context_in_memory("distill", seed, work, console, track) as context:
+        return _distill(build, teachers, rows, settings, task, tokens, context)[0]
 
 
 def _distill(
@@ -189,27 +150,24 @@ def _distill(
     task: TaskInfo,
     tokens: TextTokenizer,
     context: TrainContext,
-) -> DistillResult:
-    """Train the student that ``build`` returns; layers and the layer map are those of the first teacher."""
-    context.warn([*settings_warnings(settings), *settings_warnings_teachers(settings, rows.train, rows.unlabelled)])
+) -> tuple[PreTrainedModel, TrainResult, LayerMap | None, int]:
+    """Train the student that ``build`` returns; layers and the layer map are those of the first teacher.
+
+    Also returns what compress.json records: the result, the layer map and the number of augmented rows.
+    """
+    context.warn(settings_warnings(settings))
     encoded, augmented = _encode(rows, settings, task, tokens, context)
-    context.warn(
-        settings_warnings_updates(settings, UpdateSchedule(encoded.train.lengths, settings, context.seed).total)
-    )
+    updates = UpdateSchedule(encoded.train.lengths, settings, context.seed).total
+    context.warn(settings_warnings_updates(settings, updates))
     maps = LayerMapBuilder(teachers[0][0], settings, encoded.train, context.console, context.step)
     cache = make_teacher_cache(settings, encoded.train, task, context.work, context.console, context.step)
-    model, result = train_best(
-        build,
-        make_distill_objective(Teacher(teachers), settings, task, maps, cache),
-        encoded,
-        settings,
-        seed=context.seed,
-        work=context.work,
-        console=context.console,
-        track=context.track,
-        label=context.step,
-    )
-    return DistillResult(model, result, maps.last, augmented)
+    teacher = Teacher(teachers)
+
+    def objective(student: PreTrainedModel, seed: int) -> DistillObjective:
+        return DistillObjective(student, teacher, settings, task, seed, pairs=maps(student, seed), cache=cache)
+
+    model, result = train_best(build, objective, encoded, settings, context)
+    return model, result, maps.last, augmented
 
 
 def _encode(
@@ -223,48 +181,6 @@ def _encode(
     others = {"unlabelled": rows.unlabelled, "augmented": augmented}
     encoded = training_data.from_rows(train, rows.select, task, tokens, context.console, rows.documents, **others)
     return encoded, len(augmented)
-
-
-def _match_embedding(
-    teacher: PreTrainedModel,
-    student: Student,
-    rows: DistillData,
-    task: TaskInfo,
-    tokens: TextTokenizer,
-    context: TrainContext,
-) -> PreTrainedModel:
-    """Return the teacher with embeddings of the student's width."""
-    matched = match_student_embedding(student, teacher, rows.train, task, tokens)
-    if matched is not teacher:
-        size = embedding_size(matched)
-        context.console.note(f"{context.step}: the teacher's embeddings are reduced to {size} principal components")
-    return matched
-
-
-def make_distill_objective(
-    teacher: PreTrainedModel | Teacher,
-    settings: Distill,
-    task: TaskInfo,
-    maps: Callable[[PreTrainedModel, int], Pairs | None] | None = None,
-    cache: TeacherCacheFactory | None = None,
-) -> Callable[[PreTrainedModel, int], Objective]:
-    """Return a function that creates the distillation objective of each student.
-
-    ``maps`` returns the layer map of a student, and ``cache`` stores the teacher's outputs on disk.
-    """
-
-    def make(student: PreTrainedModel, seed: int) -> Objective:
-        pairs = maps(student, seed) if maps else None
-        return DistillObjective(student, teacher, settings, task, seed, pairs=pairs, cache=cache)
-
-    return make
-
-
-def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, student: Student) -> None:
-    """Refuse a student's checkpoint with another vocabulary than the teacher's."""
-    if student.source is not None:
-        found = load_tokenizer(resolve_source(student.source), student.revision)
-        check_same_vocabulary(f"the student {student.source}", found, tokenizer, STUDENT_HINT)
 
 
 def _pruning_of(student: Student) -> PruningInfo | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -25,8 +23,8 @@ from compress.models.load_save import (
 from compress.recipe.training_schema import Finetune
 from compress.tasks.base import Row
 from compress.train.core import training_data
-from compress.train.core.seed_restarts import delete_work_files, reset_weights_builder, train_best
-from compress.train.objective import Objective, TaskObjective
+from compress.train.core.seed_restarts import TrainContext, context_in_memory, reset_weights_builder, train_best
+from compress.train.objective import TaskObjective
 from compress.train.save_trained import TrainedModel, save_trained_model
 
 
@@ -63,14 +61,10 @@ def finetune(
         return save_trained_model(load_model(folder, task, console=console), tokenizer, work, "finetune", data)
     model, result = train_best(
         lambda seed: load_model(folder, task, seed=seed, console=console),
-        make_task_objective(task),
+        lambda model, seed: TaskObjective(task),
         training_data.from_data(data, training_data.fast_tokenizer(read_config(folder), tokenizer), console),
         settings,
-        seed=seed,
-        work=work,
-        console=console,
-        track=track,
-        label="finetune",
+        TrainContext("finetune", seed, work, console, track),
     )
     return save_trained_model(model, tokenizer, work, "finetune", data, result)
 
@@ -93,27 +87,11 @@ def finetune_from_model(
     With a ``work`` folder a killed training resumes from there. Restarts begin with the same weights and differ in the
     order of batches and in dropout.
     """
-    console = console or Console("quiet")
-    with ExitStack() as stack:
-        work = work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        settings = settings or Finetune()
-        fit_head(model, task)
-        tokens = training_data.fast_tokenizer(model.config, tokenizer)
-        trained, _ = train_best(
-            reset_weights_builder(model, settings),
-            make_task_objective(task),
-            training_data.from_rows(train_rows, select_rows, task, tokens, console),
-            settings,
-            seed=seed,
-            work=work,
-            console=console,
-            track=track,
-            label="finetune",
-        )
-        delete_work_files(work)
+    settings = settings or Finetune()
+    fit_head(model, task)
+    tokens = training_data.fast_tokenizer(model.config, tokenizer)
+    with context_in_memory("finetune", seed, work, console, track) as context:
+        data = training_data.from_rows(train_rows, select_rows, task, tokens, context.console)
+        build = reset_weights_builder(model, settings)
+        trained, _ = train_best(build, lambda model, seed: TaskObjective(task), data, settings, context)
     return trained
-
-
-def make_task_objective(task: TaskInfo) -> Callable[[PreTrainedModel, int], Objective]:
-    """Return a function that creates the task's objective for any model and seed."""
-    return lambda model, seed: TaskObjective(task)

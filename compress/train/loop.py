@@ -36,10 +36,9 @@ from compress.train.core.optimizer import frozen
 from compress.train.core.state_dict import load_weights, named_weights, strip_prefix
 from compress.train.core.train_state import TrainResult, TrainState
 from compress.train.core.update_schedule import UpdateSchedule
-from compress.train.fast_paths.fast_training import fast_training
+from compress.train.fast_paths.fast_training import choose_precision, fast_training
 from compress.train.fast_paths.torch_compile import MULTIPLE, compilable_parts, eager_only
 from compress.train.objective import Examples, Objective
-from compress.train.precision import choose_precision
 
 Evaluate = Callable[[PreTrainedModel], float]
 

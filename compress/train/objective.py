@@ -63,23 +63,18 @@ class Examples(Protocol):
 
     def digest(self) -> str:
         """Return a digest of the examples."""
-        ...
 
     def arrays(self) -> Mapping[str, BatchArray]:
         """Return the declarations of the arrays of a batch, by name."""
-        ...
 
     def vocabulary(self) -> NDArray[np.int64]:
         """Return all token ids that batches can hold, ascending."""
-        ...
 
     def batch(self, indices: NDArray[np.int64]) -> Arrays:
         """Return the padded arrays of these examples."""
-        ...
 
     def origins(self, indices: NDArray[np.int64]) -> list[Origin]:
         """Return the source rows of these examples."""
-        ...
 
 
 class TaskObjective(Objective):

@@ -6,16 +6,21 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress import __version__
-from compress.data.splits.prepare_splits import load_prepared
-from compress.model_info import FolderInfo, LayerMap, PruningInfo
+from compress.data.splits.prepare_splits import PreparedData, load_prepared
+from compress.measure.predict_rows import embed_documents, predict_rows
+from compress.model_info import FolderInfo, LayerMap, PruningInfo, TaskInfo
 from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import save_model
+from compress.tasks import kind_of
+from compress.train.core.distributed import current_processes
 from compress.train.core.seed_restarts import delete_work_files
 from compress.train.core.train_state import TrainResult
-from compress.train.tune_thresholds import tune_thresholds
+from compress.train.core.training_data import fast_tokenizer
+from compress.train.evaluate import BATCH, predict_function
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ def save_trained_model(
     Of several processes only the main one does this.
     """
     is_main, roles = int(os.environ.get("RANK", "0")) == 0, load_prepared(data)
-    task = tune_thresholds(model, tokenizer, roles) if is_main else roles.info.task_info
+    task = _tune_thresholds(model, tokenizer, roles) if is_main else roles.info.task_info
     info = FolderInfo(
         step=step,
         made_by=f"compress {__version__}",
@@ -64,3 +69,19 @@ def save_trained_model(
         save_model(model, tokenizer, work, info)
         delete_work_files(work)
     return TrainedModel(info, result)
+
+
+def _tune_thresholds(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, roles: PreparedData) -> TaskInfo:
+    """Return the task of ``roles`` with the best thresholds for this model on select; unchanged for kinds without."""
+    task, rows = roles.info.task_info, roles.rows("select")
+    kind = kind_of(task)
+    if not kind.has_threshold(rows):
+        return task
+    device, was_training = model.device, model.training
+    nn.Module.to(model, current_processes().device).train(False)
+    tokens = fast_tokenizer(model.config, tokenizer)
+    run = predict_function(model)
+    searched = embed_documents(run, roles.documents("select"), task, tokens, BATCH)
+    answers, _ = predict_rows(run, rows, task, tokens, BATCH, searched)
+    nn.Module.to(model, device).train(was_training)
+    return kind.tune_threshold(answers, kind.gold(rows), task)

@@ -105,14 +105,9 @@ class CheckpointStore:
     def _read_json(self, path: Path) -> dict[str, Any]:
         with self._readable_errors(path):
             content: dict[str, Any] = json.loads(path.read_bytes())
-        if content.get("schema_version") != SCHEMA_VERSION:
+        if (content.get("schema_version"), content.get("identity")) != (SCHEMA_VERSION, self._identity):
             raise ModelError(
-                f"{path} was written by another version of compress (schema version {content.get('schema_version')}).",
-                hint=f"resume with that version, or remove {self.folder} to train from the start",
-            )
-        if content.get("identity") != self._identity:
-            raise ModelError(
-                f"{self.folder} holds another training: its settings, data, model or start weights differ.",
+                f"{self.folder} holds another training: its settings, data, model, start weights or version differ.",
                 hint="use another work folder, or remove this one to train from the start",
             )
         return content

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator, InitProcessGroupKwargs
-from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
 from accelerate.utils import broadcast, gather
 from torch import Tensor, nn
 
-from compress.errors import CompressError, MissingExtra, UsageError, nearest
+from compress.errors import CompressError
 
 TRACKING_DIR = Path("tracked")
 """Folder for trackers that write files, in the current folder."""
@@ -27,8 +26,6 @@ class Processes:
     """This process among those of a training. Reduced values are equal on all processes."""
 
     def __init__(self, track: str | None = None) -> None:
-        if track is not None:
-            check_tracker(track)
         self._accelerator = Accelerator(
             # The loop chooses the precision: Accelerate's setting is global and could not change between trainings.
             mixed_precision="no",
@@ -120,15 +117,6 @@ class Processes:
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Log finite values to the tracker, if any."""
         self._accelerator.log({key: value for key, value in values.items() if math.isfinite(value)}, step=step)
-
-
-def check_tracker(name: str) -> None:
-    """Refuse a tracker that is unknown or not installed, which Accelerate would ignore."""
-    known = sorted(LOGGER_TYPE_TO_CLASS)
-    if name not in known:
-        raise UsageError(f"unknown tracker '{name}'{nearest(name, known)}.")
-    if name not in {str(tracker) for tracker in get_available_trackers()}:
-        raise MissingExtra(name, "track")
 
 
 @lru_cache(maxsize=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -27,22 +28,15 @@ class UpdateGradients(NamedTuple):
     """Whether to save a checkpoint; the main process decides, since clocks differ."""
 
 
+@dataclass
 class Gradients:
     """Computes gradients in which every row of an update has equal weight, whatever its batch and process."""
 
-    def __init__(
-        self,
-        objective: Objective,
-        batches: DeviceBatches,
-        schedule: UpdateSchedule,
-        trained: ModelAndOptimizer,
-        processes: Processes,
-    ) -> None:
-        self.objective = objective
-        self.batches = batches
-        self.schedule = schedule
-        self.trained = trained
-        self.processes = processes
+    objective: Objective
+    batches: DeviceBatches
+    schedule: UpdateSchedule
+    trained: ModelAndOptimizer
+    processes: Processes
 
     def accumulate(self, update: int, checkpoint_due: bool) -> UpdateGradients:
         """Compute the gradients of one update; ``checkpoint_due`` is this process's opinion."""
@@ -50,10 +44,9 @@ class Gradients:
         rows = sum(len(batch) for batch in batches)
         self.trained.begin_update()
         sums: dict[str, Tensor] = {}
-        following = (
-            self.schedule.batches(update + 1) if self.batches.look_ahead and update + 1 < self.schedule.total else []
-        )
-        for batch, next_batch in zip(batches, [*batches[1:], *following[:1], None], strict=False):
+        is_followed = self.batches.look_ahead and update + 1 < self.schedule.total
+        following = self.schedule.batches(update + 1)[0] if is_followed else None
+        for batch, next_batch in zip(batches, [*batches[1:], following], strict=True):
             for name, loss in self._add_batch(batch, rows, next_batch).items():
                 sums[name] = sums[name] + loss if name in sums else loss
         due = torch.full((), float(self.processes.is_main and checkpoint_due), device=self.processes.device)

@@ -14,10 +14,13 @@ from transformers import PreTrainedModel
 from compress.errors import CompressError
 from compress.recipe.training_schema import Distill, Training
 from compress.train.core.gradients import Gradients
-from compress.train.objective import TASK, Batch, Examples, forward
+from compress.train.objective import Batch, Examples, forward
 
 MAX_SHOWN = 10
 """Row numbers per set in a message."""
+
+SETS = {"train": "{} of train", "unlabelled": "{} of unlabelled", "augmented": "augmented copies of {} of train"}
+"""How rows of each set are called."""
 
 IsNonfinite = Callable[[NDArray[np.int64]], bool]
 """Whether the loss of a batch of these examples is NaN or infinite."""
@@ -25,11 +28,8 @@ IsNonfinite = Callable[[NDArray[np.int64]], bool]
 
 def find_nonfinite(losses: Mapping[str, float], norm: float) -> str | None:
     """Return which value of an update is NaN or infinite, as text; None if none is."""
-    for name, loss in losses.items():
-        if not math.isfinite(loss):
-            label = "the task's loss" if name == TASK else f"the loss {name}"
-            return f"{label} became {loss}"
-    return None if math.isfinite(norm) else f"the gradient's norm became {norm}"
+    values = {**{f"the loss {name}": loss for name, loss in losses.items()}, "the gradient's norm": norm}
+    return next((f"{name} became {value}" for name, value in values.items() if not math.isfinite(value)), None)
 
 
 def nan_error(
@@ -38,21 +38,15 @@ def nan_error(
     """Return the error that names the rows or the teacher responsible; ``saved`` is the last checkpoint's update."""
     batches = gradients.schedule.batches(update)
     rows = find_nan_rows(examples, batches, gradients.is_nonfinite)
-    teacher = find_nan_teacher(gradients.objective.teachers(), map(gradients.batches, batches))
-    checkpoint = f"the last checkpoint, saved after update {saved}, remains"
-    return CompressError(
-        f"{what} at update {update + 1} of {gradients.schedule.total}, {rows}; "
-        + (f"the outputs of {teacher} itself are not finite; " if teacher else "")
-        + f"{checkpoint if saved else 'no checkpoint had been saved'}.",
-        hint=_advice(teacher, settings),
-    )
-
-
-def _advice(teacher: str | None, settings: Training) -> str:
-    if teacher:
-        return f"check {teacher} or use another; precision: fp32 helps if its values only overflow"
     weight = "a smaller weight for this loss, " if isinstance(settings, Distill) else ""
-    return f"check these rows, or try a smaller learning_rate, {weight}precision: fp32"
+    cause, hint = "", f"check these rows, or try a smaller learning_rate, {weight}precision: fp32"
+    if teacher := find_nan_teacher(gradients.objective.teachers(), map(gradients.batches, batches)):
+        cause = f"the outputs of {teacher} itself are not finite; "
+        hint = f"check {teacher} or use another; precision: fp32 helps if its values only overflow"
+    remains = f"the last checkpoint, saved after update {saved}, remains" if saved else "no checkpoint had been saved"
+    return CompressError(
+        f"{what} at update {update + 1} of {gradients.schedule.total}, {rows}; {cause}{remains}.", hint=hint
+    )
 
 
 def find_nan_rows(examples: Examples, batches: Sequence[NDArray[np.int64]], is_nonfinite: IsNonfinite) -> str:
@@ -62,7 +56,14 @@ def find_nan_rows(examples: Examples, batches: Sequence[NDArray[np.int64]], is_n
     """
     indices = np.concatenate(batches)
     alone = np.array([index for index in indices if is_nonfinite(np.array([index]))], dtype=np.int64)
-    return f"in {_format_rows(examples, alone)}" if len(alone) else f"somewhere in {_format_rows(examples, indices)}"
+    origins = examples.origins(alone if len(alone) else indices)
+    parts = []
+    for name, text in SETS.items():
+        if rows := sorted({origin.row + 1 for origin in origins if origin.of == name}):
+            more = f" and {len(rows) - MAX_SHOWN} more" if len(rows) > MAX_SHOWN else ""
+            numbers = ", ".join(map(str, rows[:MAX_SHOWN]))
+            parts.append(text.format(f"{'row' if len(rows) == 1 else 'rows'} {numbers}{more}"))
+    return f"{'in' if len(alone) else 'somewhere in'} {', '.join(parts)}"
 
 
 def find_nan_teacher(teachers: Sequence[PreTrainedModel], batches: Iterable[Batch]) -> str | None:
@@ -75,24 +76,3 @@ def find_nan_teacher(teachers: Sequence[PreTrainedModel], batches: Iterable[Batc
             if not all(bool(torch.isfinite(output).all()) for output in outputs):
                 return f"the teacher {teacher.name_or_path or number}"
     return None
-
-
-def _format_rows(examples: Examples, indices: NDArray[np.int64]) -> str:
-    """Return row numbers from 1 by set: ``rows 3, 17 and 22 more of train, row 3 of unlabelled``."""
-    by_set: dict[str, set[int]] = {"train": set(), "unlabelled": set(), "augmented": set()}
-    for origin in examples.origins(indices):
-        by_set[origin.of].add(origin.row + 1)
-    train, unlabelled, copied = (_numbers(sorted(rows)) for rows in by_set.values())
-    parts = (
-        train and f"{train} of train",
-        unlabelled and f"{unlabelled} of unlabelled",
-        copied and f"augmented copies of {copied} of train",
-    )
-    return ", ".join(part for part in parts if part)
-
-
-def _numbers(rows: Sequence[int]) -> str:
-    if not rows:
-        return ""
-    shown, more = ", ".join(str(row) for row in rows[:MAX_SHOWN]), len(rows) - MAX_SHOWN
-    return f"{'row' if len(rows) == 1 else 'rows'} {shown}{f' and {more} more' if more > 0 else ''}"

@@ -6,8 +6,12 @@ Dodge et al., "Fine-Tuning Pretrained Language Models: Weight Initializations, D
 
 from __future__ import annotations
 
+import math
 import shutil
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from transformers import PreTrainedModel
@@ -24,56 +28,74 @@ FOLDER = "training"
 """Subfolder of a work folder for checkpoints and other files that trainings need to resume."""
 
 
+@dataclass(frozen=True)
+class TrainContext:
+    """Seed, work folder and console of the trainings of one step."""
+
+    step: str
+    seed: int
+    work: Path
+    console: Console
+    track: str | None
+    """The experiment tracker."""
+
+    def warn(self, warnings: Iterable[str]) -> None:
+        """Print warnings."""
+        for warning in warnings:
+            self.console.warn(f"{self.step}: {warning}")
+
+
+@contextmanager
+def context_in_memory(
+    step: str, seed: int, work: Path | None, console: Console | None, track: str | None
+) -> Iterator[TrainContext]:
+    """Return the context of a training whose result stays in memory; its work files are deleted after the block."""
+    with tempfile.TemporaryDirectory() as folder:
+        work = work or Path(folder)
+        yield TrainContext(step, seed, work, console or Console("quiet"), track)
+        delete_work_files(work)
+
+
 def train_best(
     build: Callable[[int], PreTrainedModel],
     objective: Callable[[PreTrainedModel, int], Objective],
     data: TrainingData,
     settings: Training,
-    *,
-    seed: int,
-    work: Path,
-    console: Console,
-    track: str | None,
-    label: str,
+    context: TrainContext,
 ) -> tuple[PreTrainedModel, TrainResult]:
     """Train `settings.restarts` models built from seed, seed + 1 …; return the best one on select.
 
-    Trainings that finished before a kill are not repeated. ``delete_work_files(work)`` removes what is left once the
-    model is saved.
+    Trainings that finished before a kill are not repeated. ``delete_work_files`` removes what is left once the model
+    is saved.
     """
+    console, count = context.console, settings.restarts
 
     def attempt(number: int) -> tuple[PreTrainedModel, TrainResult]:
-        model = build(seed + number)
+        seed = context.seed + number
+        model = build(seed)
         result = train(
             model,
-            objective(model, seed + number),
+            objective(model, seed),
             data.train,
             settings,
-            seed=seed + number,
-            work=work / FOLDER / f"{number}",
+            seed=seed,
+            work=context.work / FOLDER / f"{number}",
             evaluate=data.evaluate,
             larger_is_better=data.larger_is_better,
             console=console,
-            track=track,
-            label=label if settings.restarts == 1 else f"{label} {number + 1}/{settings.restarts}",
+            track=context.track,
+            label=context.step if count == 1 else f"{context.step} {number + 1}/{count}",
         )
-        console.note(f"{label}: {result.summary}")
+        console.note(f"{context.step}: {result.summary}")
         return model, result
 
-    if settings.restarts == 1:
+    if count == 1:
         return attempt(0)
-    results = [attempt(number)[1] for number in range(settings.restarts)]
-    best = _best([result.score for result in results], data.larger_is_better)
-    console.note(f"{label}: seed {seed + best} is the best of {settings.restarts}")
+    scores = [attempt(number)[1].score for number in range(count)]
+    sign = 1 if data.larger_is_better else -1
+    best = max(range(count), key=lambda number: -math.inf if (score := scores[number]) is None else sign * score)
+    console.note(f"{context.step}: seed {context.seed + best} is the best of {count}")
     return attempt(best)  # already trained: reads its weights
-
-
-def _best(scores: list[float | None], larger_is_better: bool) -> int:
-    """Return the index of the best score; the first among equals, or if nothing was scored."""
-    ranked = [
-        (score if larger_is_better else -score, -index) for index, score in enumerate(scores) if score is not None
-    ]
-    return -max(ranked)[1] if ranked else 0
 
 
 def reset_weights_builder(model: PreTrainedModel, settings: Training) -> Callable[[int], PreTrainedModel]:

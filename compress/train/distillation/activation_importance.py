@@ -7,11 +7,9 @@ dimension, the norm of a head's output, and the mean absolute activation of a ne
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +18,6 @@ from transformers import PreTrainedModel
 
 from compress.data.encode import batches_by_length, encode_rows
 from compress.data.tokenizer import TextTokenizer
-from compress.errors import ModelError
 from compress.model_info import TaskInfo
 from compress.model_shapes import changes_shape
 from compress.models.encoder_parts import base_of, family_of, head_size, layers_of, part
@@ -45,7 +42,7 @@ def importance_for_student(
     seed: int,
 ) -> Importance | None:
     """Return the importance that `build_student` needs for a narrower student; None for the same widths."""
-    if not (changes_shape(student) if student.source else is_narrowed(teacher.config, student)):
+    if student.source and not changes_shape(student):
         return None
     origin = source_model(teacher, student, task, seed)
     if not is_narrowed(origin.config, student):
@@ -59,84 +56,70 @@ def importance_for_student(
 
 def measure_activations(model: PreTrainedModel, batches: Iterable[Batch]) -> Importance:
     """Return the importance averaged over all real tokens of the batches, without padding and dropout."""
-    family, sums = family_of(model), _Sums()
+    family, layers, size, means = family_of(model), layers_of(model), head_size(model), _Means()
+    heads = [part(layer, family.attention_output) for layer in layers]
+    neurons = [part(layer, family.ffn_out) for layer in layers]
+    norms = [
+        module for layer in dict.fromkeys(layers) for module in layer.modules() if isinstance(module, nn.LayerNorm)
+    ]
     training = model.training
     model.train(False)
-    with torch.no_grad(), _hooked(model, sums):
+    with torch.no_grad(), ExitStack() as hooks:
+        for handle in (
+            *(
+                module.register_forward_pre_hook(means.hook(module, partial(_norms, size)))
+                for module in dict.fromkeys(heads)
+            ),
+            *(module.register_forward_pre_hook(means.hook(module, _sizes)) for module in dict.fromkeys(neurons)),
+            *(norm.register_forward_hook(means.hook("hidden", _sizes)) for norm in norms),
+            *(norm.register_forward_hook(means.hook("moments", _products)) for norm in norms),
+        ):
+            hooks.callback(handle.remove)
         for batch in batches:
             arrays = {name: batch[name].to(model.device) for name in family.inputs}
-            sums.real = arrays["attention_mask"].bool()
+            means.real = arrays["attention_mask"].bool()
             base_of(model)(**arrays)
     model.train(training)
-    importance = sums.importance(model)
-    tensors = (importance.moments, *importance.heads, *importance.neurons)
-    if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors):
-        raise ModelError("the importance of some parts is not finite, because the teacher's weights are not.")
-    return importance
+    return Importance(
+        means["hidden"], [means[each] for each in heads], [means[each] for each in neurons], means["moments"]
+    )
 
 
-class _Sums:
-    """Sums over tokens, collected by hooks: per module, and for layer norms over all of them."""
+class _Means:
+    """Means over real tokens, collected by hooks: by module, or by name over several modules."""
 
     real: Tensor
     """(rows, tokens): true for real tokens of the current batch."""
 
     def __init__(self) -> None:
-        self._totals: dict[tuple[str, nn.Module | None], Tensor] = {}
-        self._tokens: Counter[tuple[str, nn.Module | None]] = Counter()
+        self._sums: dict[nn.Module | str, tuple[Tensor | float, int]] = {}
 
-    def add(self, name: str, module: nn.Module | None, tokens: int, value: Tensor) -> None:
-        """Add a sum over ``tokens`` tokens."""
-        exact = value.double()
-        if (name, module) in self._totals:
-            self._totals[name, module] += exact
-        else:
-            self._totals[name, module] = exact
-        self._tokens[name, module] += tokens
+    def hook(self, key: nn.Module | str, total: Callable[[Tensor], Tensor]) -> Callable[..., None]:
+        """Return a hook that adds the ``total`` of the states (tokens, width) that a module receives or returns."""
 
-    def states(self, module: nn.Module, inputs: Any, output: Tensor) -> None:
-        """Forward hook of a layer norm."""
-        states = output[self.real].float()
-        self.add("hidden", None, len(states), states.abs().sum(dim=0))
-        self.add("moments", None, len(states), states.T @ states)
+        def add(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor | None = None) -> None:
+            states = (inputs[0] if output is None else output)[self.real].float()
+            before, count = self._sums.get(key, (0.0, 0))
+            self._sums[key] = before + total(states).double(), count + len(states)
 
-    def heads(self, size: int, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        """Forward pre-hook of the module that receives the heads' outputs."""
-        outputs = inputs[0][self.real].float()
-        sizes = outputs.view(len(outputs), -1, size).norm(dim=-1)
-        self.add("heads", module, len(sizes), sizes.sum(dim=0))
+        return add
 
-    def neurons(self, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        """Forward pre-hook of the module that receives the neurons' activations."""
-        sizes = inputs[0][self.real].float().abs()
-        self.add("neurons", module, len(sizes), sizes.sum(dim=0))
-
-    def importance(self, model: PreTrainedModel) -> Importance:
-        """Return the importance, by layer."""
-        family, layers = family_of(model), layers_of(model)
-        heads = [self._mean("heads", part(layer, family.attention_output)) for layer in layers]
-        neurons = [self._mean("neurons", part(layer, family.ffn_out)) for layer in layers]
-        return Importance(self._mean("hidden"), heads, neurons, self._mean("moments"))
-
-    def _mean(self, name: str, module: nn.Module | None = None) -> Tensor:
-        return (self._totals[name, module] / self._tokens[name, module]).float().cpu()
+    def __getitem__(self, key: nn.Module | str) -> Tensor:
+        total, count = self._sums[key]
+        return (torch.as_tensor(total) / count).float().cpu()
 
 
-@contextmanager
-def _hooked(model: PreTrainedModel, sums: _Sums) -> Iterator[None]:
-    """Add every forward pass within the block to the sums."""
-    family, size = family_of(model), head_size(model)
-    with ExitStack() as hooks:
-        for layer in dict.fromkeys(layers_of(model)):
-            heads, neurons = part(layer, family.attention_output), part(layer, family.ffn_out)
-            norms = [module for module in layer.modules() if isinstance(module, nn.LayerNorm)]
-            for handle in (
-                heads.register_forward_pre_hook(partial(sums.heads, size)),
-                neurons.register_forward_pre_hook(sums.neurons),
-                *(norm.register_forward_hook(sums.states) for norm in norms),
-            ):
-                hooks.callback(handle.remove)
-        yield
+def _sizes(states: Tensor) -> Tensor:
+    return states.abs().sum(dim=0)
+
+
+def _products(states: Tensor) -> Tensor:
+    return states.T @ states
+
+
+def _norms(size: int, states: Tensor) -> Tensor:
+    """Return the summed norm of each head's part of the states."""
+    return states.view(len(states), -1, size).norm(dim=-1).sum(dim=0)
 
 
 def _sample(rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer, seed: int) -> Iterator[Batch]:

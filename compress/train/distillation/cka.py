@@ -7,12 +7,13 @@ are a rotation and scaling of each other, near 0 for unrelated layers, and width
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import product
 
 import torch
 from torch import Tensor
 
-from compress.errors import ModelError
 from compress.train.distillation.layer_map import Pairs
 
 Features = Sequence[Tensor]
@@ -23,28 +24,31 @@ class LinearCKA:
     """CKA of every student layer with every teacher layer, from sums over tokens, in constant memory."""
 
     def __init__(self) -> None:
-        self._starts: tuple[list[Tensor], list[Tensor]] | None = None
-        self._own: tuple[list[Tensor], list[Tensor]] = [], []
-        self._between: list[list[Tensor]] = []
+        self._starts: list[Tensor] = []
+        self._sums: dict[tuple[int, int], Tensor] = {}
+        self._depth = 0
 
     def add(self, student: Features, teacher: Features) -> None:
         """Add tokens; both models must have processed the same ones."""
-        if self._starts is None:  # shifted near zero, so that centring later does not lose precision
-            self._starts = [layer.float().mean(0) for layer in student], [layer.float().mean(0) for layer in teacher]
-        ours, theirs = (list(map(_shifted, *pair)) for pair in zip((student, teacher), self._starts, strict=True))
-        own = [layer.T @ layer for layer in ours], [layer.T @ layer for layer in theirs]
-        between = [[student_layer.T @ teacher_layer for teacher_layer in theirs] for student_layer in ours]
-        if self._between:
-            own = _sums(self._own[0], own[0]), _sums(self._own[1], own[1])
-            between = [_sums(*rows) for rows in zip(self._between, between, strict=True)]
-        self._own, self._between = own, between
+        layers, self._depth = [*student, *teacher], len(student)
+        if not self._starts:  # shifted near zero, so that centring later does not lose precision
+            self._starts = [layer.float().mean(0) for layer in layers]
+        shifted = list(map(_shifted, layers, self._starts))
+        itself = [(layer, layer) for layer in range(len(layers))]
+        for one, other in (*itself, *product(range(self._depth), range(self._depth, len(layers)))):
+            sums = shifted[one].T @ shifted[other]
+            self._sums[one, other] = self._sums[one, other].add_(sums) if (one, other) in self._sums else sums
 
     def matrix(self) -> Tensor:
         """Return CKA (student layers, teacher layers); 0 where a layer has the same output for every token."""
-        ours, theirs = (_norms(whose, own) for whose, own in zip(("student", "teacher"), self._own, strict=True))
-        shared = torch.stack([torch.stack([_squared_norm(sums) for sums in row]) for row in self._between])
-        both = ours[:, None] * theirs
-        return (shared / both.where(both > 0, 1.0)).where(both > 0, 0.0).cpu()
+        squares = {layers: _squared_norm(sums) for layers, sums in self._sums.items()}
+        norms = [math.sqrt(squares[layer, layer]) for layer in range(len(self._starts))]
+        teacher = range(self._depth, len(norms))
+        rows = [
+            [squares[own, other] / (norms[own] * norms[other] or math.inf) for other in teacher]
+            for own in range(self._depth)
+        ]
+        return torch.tensor(rows, dtype=torch.float64)
 
 
 def align_layers(similarity: Tensor) -> Pairs:
@@ -76,23 +80,8 @@ def _shifted(features: Tensor, start: Tensor) -> Tensor:
     return torch.cat([features.float() - start, features.new_ones(len(features), 1, dtype=torch.float32)], 1)
 
 
-def _sums(one: list[Tensor], other: list[Tensor]) -> list[Tensor]:
-    return [before.add_(more) for before, more in zip(one, other, strict=True)]
-
-
-def _norms(whose: str, own: list[Tensor]) -> Tensor:
-    """Return the norm of each layer's covariance; raises ModelError where it is not finite."""
-    norms = torch.stack([_squared_norm(sums).sqrt() for sums in own])
-    if broken := (~norms.isfinite()).nonzero().flatten().tolist():
-        raise ModelError(
-            f"the output of layer {broken[0]} of the {whose} is not finite, so its CKA cannot be computed.",
-            hint=f"check the {whose}'s weights, or use another model",
-        )
-    return norms
-
-
-def _squared_norm(sums: Tensor) -> Tensor:
+def _squared_norm(sums: Tensor) -> float:
     """Return the squared norm of the covariance behind these sums, up to a factor that cancels out."""
     exact = sums.double()
     centred = exact[:-1, :-1] - torch.outer(exact[:-1, -1], exact[-1, :-1]) / exact[-1, -1]
-    return centred.square().sum()
+    return centred.square().sum().item()

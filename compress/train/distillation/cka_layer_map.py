@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -25,37 +27,39 @@ MAX_ROWS, MAX_TOKENS, BATCH = 256, 16_384, 32
 """Limits of the sample of training rows on which CKA is measured, and rows per batch."""
 
 
+@dataclass
 class LayerMapBuilder:
     """Creates the layer map of each student of one teacher; stores the last one for the model folder."""
 
-    def __init__(
-        self, teacher: PreTrainedModel, settings: Distill, examples: Examples, console: Console, label: str
-    ) -> None:
-        self._teacher = teacher
-        self._settings = settings
-        self._examples = examples
-        self._console = console
-        self._label = label
-        self.last: LayerMap | None = None
-        """That of the last student; None where no loss uses mapped layers."""
+    teacher: PreTrainedModel
+    settings: Distill
+    examples: Examples
+    console: Console
+    label: str
+    last: LayerMap | None = None
+    """That of the last student; None where no loss uses mapped layers."""
 
     def __call__(self, student: PreTrainedModel, seed: int) -> Pairs | None:
         """Return the layer pairs for this student with its current weights."""
-        if not uses_layer_map(loss_phases(self._settings)):
+        if not uses_layer_map(loss_phases(self.settings)):
             return None
-        setting = self._settings.layer_map
-        depths = len(layers_of(student)), len(layers_of(self._teacher))
+        setting = self.settings.layer_map
+        depths = len(layers_of(student)), len(layers_of(self.teacher))
         given = None if setting == "measured" else layer_map(setting, *depths)
-        sample = _sample(self._examples, seed)
-        similarity = layer_similarity(student, self._teacher, self._examples, sample)
-        pairs = _from_main(align_layers(similarity)) if given is None else given
+        sample = _sample(self.examples, seed)
+        similarity = layer_similarity(student, self.teacher, self.examples, sample)
+        if given is None:  # the main process decides, since rounding may differ between devices
+            measured, processes = align_layers(similarity), current_processes()
+            pairs: Pairs = tuple((own, int(processes.from_main(other))) for own, other in measured)
+        else:
+            pairs = given
         self.last = LayerMap(
             chosen=setting if isinstance(setting, str) else "given",
             pairs=pairs,
             likeness=tuple(tuple(round(value, 4) for value in row) for row in similarity.tolist()),
             rows=len(sample),
         )
-        self._console.note(f"{self._label}: layer map {self.last.text}")
+        self.console.note(f"{self.label}: layer map {self.last.text}")
         return pairs
 
 
@@ -87,9 +91,3 @@ def _sample(examples: Examples, seed: int) -> NDArray[np.int64]:
     drawn = np.random.default_rng(seed).permutation(len(examples.lengths))[:MAX_ROWS]
     enough = int((np.cumsum(examples.lengths[drawn]) <= MAX_TOKENS).sum())
     return np.asarray(drawn[: max(1, enough)], dtype=np.int64)
-
-
-def _from_main(pairs: Pairs) -> Pairs:
-    """Return the main process's pairs, since rounding may differ between devices."""
-    processes = current_processes()
-    return tuple((ours, int(processes.from_main(theirs))) for ours, theirs in pairs)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from compress.recipe.training_schema import Distill
 from compress.runtime import open_predictor
 from compress.runtime.model_formats import describe_model_file
 from compress.runtime.predictor import Placement
+from compress.storage.atomic_write import atomic_write
 from compress.tasks import kind_of
 from compress.tasks.base import Row
 from compress.tasks.parsing.lazy_rows import LazyRows
@@ -48,8 +50,6 @@ class ScoredRows(LazyRows):
         """``scores`` are those of all rows, concatenated."""
         self._rows, self._scores = rows, scores
         self._ends = np.cumsum([len(documents_of(row)) for row in rows])
-        if len(scores) != self._ends[-1]:
-            raise DataError(f"expected {self._ends[-1]:,} scores, one per document of the rows; got {len(scores):,}.")
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -97,18 +97,28 @@ def add_cross_encoder_scores(
     check_margin_loss(settings, task)
     if MARGIN_LOSS not in settings.loss_names():
         return rows
-    _check_negatives(rows, console)
+    if not any(row["negatives"] for row in rows):
+        raise DataError(
+            f"no training row has negatives, and the loss {MARGIN_LOSS} compares positives with negatives.",
+            hint="set task.hard_negatives: 4 to mine some, or name a column of them in task.negatives",
+        )
     if settings.cross_encoder is None:
-        _check_scores(rows)
+        if any(len(row.get("scores") or ()) != len(documents_of(row)) for row in rows):
+            raise UsageError(
+                f"the loss {MARGIN_LOSS} needs one score per document of each row.",
+                hint="set distill.cross_encoder to the folder of a model that computes them",
+            )
         return rows
     folder, processes = _folder(settings.cross_encoder), current_processes()
-    hashed = {**digests(folder), "rows": _digest(rows)}
+    pairs = hashlib.sha256()
+    for row in rows:
+        pairs.update(json.dumps([row["query"], documents_of(row)]).encode())
+    hashed = {**digests(folder), "rows": pairs.hexdigest()}
     path = work / FOLDER / f"scores-{combined_digest(hashed)[:16]}.npy"
     if processes.is_main and not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(f"partial-{path.name}")
-        np.save(aside, score_pairs(rows, folder, processes.device.type, console))
-        aside.replace(path)
+        content = BytesIO()
+        np.save(content, score_pairs(rows, folder, processes.device.type, console))
+        atomic_write(path, content.getvalue())
     processes.wait()
     return ScoredRows(rows, np.load(path, mmap_mode="r"))
 
@@ -131,36 +141,5 @@ def score_pairs(rows: Sequence[Row], folder: Path, device: str, console: Console
     return scores
 
 
-def _digest(rows: Sequence[Row]) -> str:
-    """Return a digest of the pairs of all rows."""
-    digest = hashlib.sha256()
-    for row in rows:
-        digest.update(json.dumps([row["query"], documents_of(row)]).encode())
-    return digest.hexdigest()
-
-
 def _folder(name: str) -> Path:
     return Path(name).expanduser()
-
-
-def _check_negatives(rows: Sequence[Row], console: Console) -> None:
-    """Refuse rows without any negatives, and warn if some have none."""
-    without = sum(1 for row in rows if not row["negatives"])
-    if without == len(rows):
-        raise DataError(
-            f"no training row has negatives, and the loss {MARGIN_LOSS} compares positives with negatives.",
-            hint="set task.hard_negatives: 4 to mine some, or name a column of them in task.negatives",
-        )
-    if without:
-        console.warn(f"{without:,} of {len(rows):,} training rows have no negatives: their loss {MARGIN_LOSS} is zero.")
-
-
-def _check_scores(rows: Sequence[Row]) -> None:
-    """Refuse rows without scores, which are needed if no cross-encoder is set."""
-    for number, row in enumerate(rows, 1):
-        scores, documents = len(row.get("scores") or ()), len(documents_of(row))
-        if scores != documents:
-            raise UsageError(
-                f"the loss {MARGIN_LOSS} needs one score per document; row {number} has {scores} for {documents}.",
-                hint="set distill.cross_encoder to the folder of a model that computes them",
-            )

@@ -11,16 +11,14 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from compress.batch_arrays import LABELLED, SOFT_LABELS
-from compress.errors import ModelError
 from compress.losses import LOSSES, TASK_LOSSES, BatchLoss, LayerLoss, OutputLoss
 from compress.losses.tensor_ops.row_groups import GroupedBatch, loss_on_subset
 from compress.losses.tensor_ops.soft_targets import has_soft_labels, select_soft_targets
 from compress.model_info import TaskInfo
 from compress.models.encoder_parts import layers_of
-from compress.models.forward_hooks import Captured, LayerParts, capture_parts
+from compress.models.forward_hooks import Captured, capture_parts
 from compress.recipe.training_schema import Distill
 from compress.tasks import kind_of
-from compress.train.distillation.frozen_check import check_trainable_under_losses
 from compress.train.distillation.layer_map import Pairs, layer_map
 from compress.train.distillation.layer_pairs import STUDENT, TEACHER, LayerPairs, Pair, uses_layer_map
 from compress.train.distillation.phases import HARD_LABEL, first_selectable_phase, loss_phases, phase_at
@@ -75,15 +73,14 @@ class DistillObjective(Objective):
             HARD_LABEL: TASK_LOSSES[self.problem],
         }
         depths = len(layers_of(student)), len(layers_of(self.teacher.model))
-        if uses_layer_map(self.phases):
-            pairs = layer_map(settings.layer_map, *depths) if pairs is None else pairs
-            if not pairs:
-                raise ModelError("layer_map is empty: hidden states and attention have no layers to compare.")
+        if pairs is None and uses_layer_map(self.phases):
+            pairs = layer_map(settings.layer_map, *depths)
         self.layer_pairs = LayerPairs(self.phases, pairs or (), *depths)
         self.projections = self._make_projections(student, seed)
-        _check_observable(student, self.layer_pairs.all_parts(STUDENT))
-        _check_observable(self.teacher.model, self.layer_pairs.all_parts(TEACHER))
-        check_trainable_under_losses(student, settings, self.phases, self.layer_pairs, self.projections)
+        for model, side in ((student, STUDENT), (self.teacher.model, TEACHER)):
+            with capture_parts(model, self.layer_pairs.all_parts(side)):
+                pass  # parts that cannot be captured are refused now, not in a later phase
+        self.layer_pairs.check_trainable(settings, bool(self.projections))
         if cache is not None:
             self.teacher = cache(self.teacher, self.layer_pairs.all_parts(TEACHER))
         self._set_weights(0.0)
@@ -176,9 +173,3 @@ class DistillObjective(Objective):
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)  # torch.manual_seed would also seed the GPUs
             return {pair: nn.Linear(*widths, bias=False) for pair in self.layer_pairs.all_projected()}
-
-
-def _check_observable(model: PreTrainedModel, wanted: LayerParts) -> None:
-    """Raise the error for parts that cannot be captured now, not in the first update."""
-    with capture_parts(model, wanted):
-        pass

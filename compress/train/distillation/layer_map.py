@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from compress.errors import UsageError
-from compress.losses import EMBEDDINGS, LayerLoss
 from compress.model_shapes import choose_layers
-from compress.recipe.loss_schema import Loss, Relation
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -17,7 +15,13 @@ def layer_map(setting: str | Pairs, student: int, teacher: int) -> Pairs:
     with as many of the teacher's last or first layers. `measured` needs both models: see `cka_layer_map`.
     """
     if not isinstance(setting, str):
-        return _checked(setting, student, teacher)
+        for ours, theirs in setting:
+            if not (0 <= ours < student and 0 <= theirs < teacher):
+                raise UsageError(
+                    f"layer_map: [{ours}, {theirs}] names a layer that does not exist; "
+                    f"the student has layers 0 to {student - 1}, the teacher 0 to {teacher - 1}."
+                )
+        return setting
     if setting == "uniform" and student <= teacher:
         return tuple(enumerate(choose_layers(float(student), teacher)))
     if setting == "uniform":  # a deeper student: several of its layers are paired with one of the teacher's
@@ -28,25 +32,3 @@ def layer_map(setting: str | Pairs, student: int, teacher: int) -> Pairs:
             hint="use layer_map: uniform, or pairs [student, teacher]",
         )
     return tuple((layer, layer + (teacher - student if setting == "last" else 0)) for layer in range(student))
-
-
-def compared_layers(loss: LayerLoss, section: Loss, mapped: Pairs, student: int, teacher: int) -> Pairs:
-    """Return the pairs that one loss compares in models of these depths: mapped layers, last layers, or embeddings."""
-    if loss.at == "embeddings":
-        return ((EMBEDDINGS, EMBEDDINGS),)
-    if loss.at == "mapped":
-        return mapped
-    target = section.layer if isinstance(section, Relation) and section.layer is not None else teacher - 1
-    if target >= teacher:
-        raise UsageError(f"relation.layer: {target} does not exist; the teacher has layers 0 to {teacher - 1}.")
-    return ((student - 1, target),)
-
-
-def _checked(pairs: Pairs, student: int, teacher: int) -> Pairs:
-    for ours, theirs in pairs:
-        if not (0 <= ours < student and 0 <= theirs < teacher):
-            raise UsageError(
-                f"layer_map: [{ours}, {theirs}] names a layer that does not exist; "
-                f"the student has layers 0 to {student - 1}, the teacher 0 to {teacher - 1}."
-            )
-    return pairs

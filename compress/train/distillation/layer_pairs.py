@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from compress.errors import UsageError
-from compress.losses import LOSSES, LayerLoss, Part
+from compress.errors import ModelError, UsageError
+from compress.losses import EMBEDDINGS, LayerLoss, Part
+from compress.recipe.loss_schema import Loss, Relation
 from compress.recipe.training_schema import BATCH_LOSSES, Distill
-from compress.train.distillation.layer_map import Pairs, compared_layers
+from compress.train.distillation.layer_map import Pairs
 from compress.train.distillation.phases import LossPhase
 
 if TYPE_CHECKING:
@@ -26,12 +27,11 @@ class LayerPairs:
 
     def __init__(self, phases: Sequence[LossPhase], mapped: Pairs, student: int, teacher: int) -> None:
         """``mapped`` is the layer map, ``student`` and ``teacher`` are the numbers of layers."""
-        self._sections = [phase.sections for phase in phases]
+        self._phases = phases
         self._pairs = [
             {
-                name: compared_layers(loss, section, mapped, student, teacher)
-                for name, section in phase.sections.items()
-                if (loss := _layer_loss(name)) is not None
+                name: _compared_layers(loss, phase.sections[name], mapped, student, teacher)
+                for name, loss in phase.layer_losses.items()
             }
             for phase in phases
         ]
@@ -43,11 +43,9 @@ class LayerPairs:
     def parts(self, phase: int, names: Collection[str], side: int) -> LayerParts:
         """Return layer -> parts that these losses need of the student or the teacher."""
         needed: dict[int, set[Part]] = {}
-        for name in names:
-            if (loss := _layer_loss(name)) is not None:
-                parts = loss.parts(self._sections[phase][name])
-                for pair in self.pairs(phase, name):
-                    needed.setdefault(pair[side], set()).update(parts)
+        for name, loss in self._phases[phase].layer_losses.items():
+            for pair in self.pairs(phase, name) if name in names else ():
+                needed.setdefault(pair[side], set()).update(loss.parts(self._phases[phase].sections[name]))
         return needed
 
     def all_parts(self, side: int) -> LayerParts:
@@ -60,11 +58,30 @@ class LayerPairs:
 
     def projected(self, phase: int, names: Collection[str]) -> set[Pair]:
         """Return the pairs at which these losses need projected hidden states."""
-        return {pair for name in names if needs_projection(name) for pair in self.pairs(phase, name)}
+        losses = self._phases[phase].layer_losses
+        return {pair for name in names if name in losses and losses[name].projected for pair in self.pairs(phase, name)}
 
     def all_projected(self) -> list[Pair]:
         """Return the projected pairs of all phases, sorted."""
         return sorted({pair for phase, pairs in enumerate(self._pairs) for pair in self.projected(phase, pairs)})
+
+    def check_trainable(self, settings: Distill, has_projections: bool) -> None:
+        """Refuse a phase whose initial losses depend on frozen layers alone (`freeze`); projections are trained."""
+        if settings.freeze is None:
+            return
+        frozen = settings.freeze if isinstance(settings.freeze, int) else 0
+        for number, phase in enumerate(self._phases):
+            names = phase.weights(phase.start)
+            layers = self.parts(number, names, STUDENT)
+            trains_outputs = not names.keys() <= phase.layer_losses.keys()
+            projects = has_projections and self.projected(number, names)
+            if not (trains_outputs or projects or max(layers) >= frozen):
+                where = f" in phase {number + 1}" if settings.phases else ""
+                raise ModelError(
+                    f"freeze: {settings.freeze} leaves nothing to train{where}: "
+                    f"everything that {' and '.join(names)} depends on is frozen.",
+                    hint="freeze fewer layers, or use a loss on higher layers; soft_label depends on the whole model",
+                )
 
 
 def check_local_batch_size(settings: Distill, processes: int) -> None:
@@ -80,16 +97,16 @@ def check_local_batch_size(settings: Distill, processes: int) -> None:
 
 def uses_layer_map(phases: Sequence[LossPhase]) -> bool:
     """Return whether any loss uses the layer map."""
-    losses = [_layer_loss(name) for phase in phases for name in phase.sections]
-    return any(loss is not None and loss.at == "mapped" for loss in losses)
+    return any(loss.at == "mapped" for phase in phases for loss in phase.layer_losses.values())
 
 
-def needs_projection(name: str) -> bool:
-    """Return whether a loss needs projected hidden states."""
-    loss = _layer_loss(name)
-    return loss is not None and loss.projected
-
-
-def _layer_loss(name: str) -> LayerLoss | None:
-    loss = LOSSES.get(name)
-    return loss if isinstance(loss, LayerLoss) else None
+def _compared_layers(loss: LayerLoss, section: Loss, mapped: Pairs, student: int, teacher: int) -> Pairs:
+    """Return the pairs that one loss compares in models of these depths: mapped layers, last layers, or embeddings."""
+    if loss.at == "embeddings":
+        return ((EMBEDDINGS, EMBEDDINGS),)
+    if loss.at == "mapped":
+        return mapped
+    target = section.layer if isinstance(section, Relation) and section.layer is not None else teacher - 1
+    if target >= teacher:
+        raise UsageError(f"relation.layer: {target} does not exist; the teacher has layers 0 to {teacher - 1}.")
+    return ((student - 1, target),)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from compress.errors import UsageError
 from compress.losses import LOSSES, LayerLoss, OutputLoss
 from compress.recipe.loss_schema import Loss, SoftLabel
-from compress.recipe.training_schema import Distill, Phase
+from compress.recipe.training_schema import Distill
 
 HARD_LABEL = "hard_label"
 """Name of the task's loss on true labels, besides those of `LOSSES`."""
@@ -40,19 +40,20 @@ class LossPhase:
         return {name: weight for name, weight in weights.items() if weight > 0} or weights
 
     @property
+    def layer_losses(self) -> dict[str, LayerLoss]:
+        """The losses that compare layers with the teacher's, by name."""
+        losses = {name: LOSSES[name] for name in self.sections}
+        return {name: loss for name, loss in losses.items() if isinstance(loss, LayerLoss)}
+
+    @property
     def trains_outputs(self) -> bool:
         """Whether it trains the outputs of the model, not only its layers."""
-        return self.hard_label > 0 or any(not isinstance(LOSSES[name], LayerLoss) for name in self.sections)
+        return self.hard_label > 0 or len(self.layer_losses) < len(self.sections)
 
     @property
     def needs_teacher(self) -> bool:
         """Whether a loss compares outputs or layers with the teacher's."""
         return any(isinstance(LOSSES[name], (OutputLoss, LayerLoss)) for name in self.sections)
-
-    @property
-    def needs_layers(self) -> bool:
-        """Whether a loss compares layers with the teacher's."""
-        return any(isinstance(LOSSES[name], LayerLoss) for name in self.sections)
 
 
 def loss_phases(settings: Distill) -> tuple[LossPhase, ...]:
@@ -60,7 +61,11 @@ def loss_phases(settings: Distill) -> tuple[LossPhase, ...]:
     phases: list[LossPhase] = []
     start = 0.0
     for number, phase in enumerate(settings.phases_or_default(), 1):
-        stage = LossPhase(start, phase.share, _sections(phase, settings.temperature), phase.hard_label)
+        sections = phase.losses.chosen()
+        soft = sections.get("soft_label")
+        if isinstance(soft, SoftLabel) and soft.temperature is None:
+            sections["soft_label"] = soft.model_copy(update={"temperature": settings.temperature})
+        stage = LossPhase(start, phase.share, sections, phase.hard_label)
         if not (stage.sections or stage.hard_label):
             where = f"in phase {number} " if settings.phases else ""
             raise UsageError(
@@ -71,12 +76,6 @@ def loss_phases(settings: Distill) -> tuple[LossPhase, ...]:
     return tuple(phases)
 
 
-def empty_phases(phases: tuple[LossPhase, ...], updates: int) -> list[int]:
-    """Return the indices of phases without any of ``updates`` updates."""
-    running = {phase_at(phases, update / updates) for update in range(updates)}
-    return [number for number in range(len(phases)) if number not in running]
-
-
 def phase_at(phases: tuple[LossPhase, ...], progress: float) -> int:
     """Return the index of the phase after this share of all updates."""
     return max(number for number, stage in enumerate(phases) if stage.start <= progress + TOLERANCE)
@@ -85,12 +84,3 @@ def phase_at(phases: tuple[LossPhase, ...], progress: float) -> int:
 def first_selectable_phase(phases: tuple[LossPhase, ...]) -> int:
     """Return the last phase that trains outputs, else the last phase; models may be selected from it on."""
     return max((number for number, stage in enumerate(phases) if stage.trains_outputs), default=len(phases) - 1)
-
-
-def _sections(phase: Phase, temperature: float) -> dict[str, Loss]:
-    """Return the settings of each loss of non-zero weight, with the distillation's temperature as the default."""
-    chosen = phase.losses.chosen()
-    soft = chosen.get("soft_label")
-    if isinstance(soft, SoftLabel) and soft.temperature is None:
-        chosen["soft_label"] = soft.model_copy(update={"temperature": temperature})
-    return chosen

@@ -26,7 +26,8 @@ def check_same_vocabulary(
     token = min(theirs.items() ^ own.items(), key=lambda entry: (entry[1], entry[0]))[0]
     raise ModelError(
         f"{who} has another vocabulary ({len(theirs)} tokens) than the teacher ({len(own)} tokens), but both process "
-        f"the same batches: the id of {token!r} is {_id_text(theirs, token)}, in the teacher's {_id_text(own, token)}.",
+        f"the same batches: the id of {token!r} is {theirs.get(token, 'missing')}, "
+        f"in the teacher's {own.get(token, 'missing')}.",
         hint=hint,
     )
 
@@ -36,14 +37,15 @@ def check_embedding_counts(models: Sequence[PreTrainedModel], tokenizer: PreTrai
 
     The first is the teacher, the last the student.
     """
+    names = ["the teacher", *(f"teacher {number}" for number in range(2, len(models))), "the student"]
     counts = [word_embeddings(model).num_embeddings for model in models]
-    if min(counts) < len(tokenizer):
-        raise ModelError(
-            f"{_who(models, counts.index(min(counts)))} has {min(counts)} token embeddings, but the tokenizer "
-            f"has {len(tokenizer)} tokens: the model was trained with another one."
-        )
-    for index, count in enumerate(counts):
-        check_embedding_count(_who(models, index), count, counts[0])
+    for who, count in zip(names, counts, strict=True):
+        if count < len(tokenizer):
+            raise ModelError(
+                f"{who} has {count} token embeddings, but the tokenizer has {len(tokenizer)} tokens: "
+                "the model was trained with another one."
+            )
+        check_embedding_count(who, count, counts[0])
 
 
 def check_embedding_count(who: str, found: int, expected: int) -> None:
@@ -53,13 +55,3 @@ def check_embedding_count(who: str, found: int, expected: int) -> None:
             f"{who} has {found} token embeddings and the teacher {expected}: they were trained with different "
             "tokenizers, but both process the same batches."
         )
-
-
-def _id_text(vocabulary: dict[str, int], token: str) -> str:
-    return str(vocabulary[token]) if token in vocabulary else "missing"
-
-
-def _who(models: Sequence[PreTrainedModel], index: int) -> str:
-    if index == len(models) - 1:
-        return "the student"
-    return "the teacher" if index == 0 else f"teacher {index + 1}"

@@ -1,4 +1,4 @@
-"""Enables all fast paths that apply to a training's device and precision."""
+"""Chooses the precision of a training, and enables all fast paths that apply to a training's device and precision."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from compress.environment import describe_cpu
 from compress.train.fast_paths.bf16_weights import Bf16Weights
 from compress.train.fast_paths.cpu_bf16_attention import cpu_bf16_attention
 from compress.train.fast_paths.fast_dropout import fast_dropout
@@ -47,3 +48,12 @@ def fast_training(
         if compiles:
             stack.enter_context(compile_layers((model, *teachers)))
         yield
+
+
+def choose_precision(requested: str, device: torch.device) -> str:
+    """Return `fp32` or `bf16`; `auto` is bf16 where the device has instructions for it."""
+    if requested != "auto":
+        return requested
+    if device.type == "cuda":
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
+    return "bf16" if describe_cpu().has_bf16 else "fp32"

@@ -202,9 +202,10 @@ class CachedTeacher(Teacher):
         free = max(0, shutil.disk_usage(folder).free - RESERVE)
         plan = CachePlan.within(self._disk, free, outputs, layers, self._ends)
         self._log_plan(plan, min(self._disk, free))
-        CachedTensor(folder / FLAGS, _flags_format(plan.examples), self._ends, create=True)
-        for key, form in plan.tensors().items():
-            CachedTensor(_values(folder, key), form, self._ends, create=True)
+        if plan.examples:
+            CachedTensor(folder / FLAGS, _flags_format(plan.examples), self._ends, create=True)
+            for key, form in plan.tensors().items():
+                CachedTensor(_values(folder, key), form, self._ends, create=True)
         plan.write(folder)
 
     def _log_plan(self, plan: CachePlan, limit: int) -> None:
@@ -272,9 +273,9 @@ def make_teacher_cache(
     processes, budget = current_processes(), settings.cache
     on_gpu = processes.device.type == "cuda"
     with_layers = budget.disk is not None or not on_gpu
-    if not with_layers and any(phase.needs_layers for phase in phases):
+    if not with_layers and any(phase.layer_losses for phase in phases):
         console.note(f"{label}: {ON_GPU}")
-        if all(phase.needs_layers for phase in phases):
+        if all(phase.layer_losses for phase in phases):
             return None
     if int(os.environ.get("LOCAL_WORLD_SIZE", processes.count)) != processes.count:
         console.note(f"{label}: several machines share no disk, so teacher outputs are not cached")

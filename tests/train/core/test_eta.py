@@ -114,7 +114,7 @@ def test_remaining_time_is_estimated_again_after_resume():
 def test_each_phase_is_estimated_separately():
     clock = Clock(phases=(0.3, 0.7), times=(2.0, 1.0))
     state = clock.run()
-    first, second, _ = state.forecasts
+    first, second = state.forecasts
     edge = round(0.3 * clock.plan.total)
     assert (first["whole"], second["whole"]) == (False, True)
     assert first["seconds"] == pytest.approx(clock.remaining(0, edge), rel=0.05)

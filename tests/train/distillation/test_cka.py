@@ -3,7 +3,6 @@ import itertools
 import pytest
 import torch
 
-from compress.errors import ModelError
 from compress.train.distillation.cka import LinearCKA, align_layers
 
 
@@ -47,16 +46,6 @@ def test_bf16_and_constant_layers():
     (features,) = layers(1, 6)
     assert likeness([features.bfloat16()], [features]).item() == pytest.approx(1.0, abs=1e-3)
     assert likeness([features], [torch.full((40, 4), 7.0)]).item() == 0.0
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_nan_layer_is_refused(bad):
-    ours, theirs = layers(2, 5), layers(3, 5, seed=1)
-    theirs[1][7, 2] = bad
-    with pytest.raises(ModelError, match="output of layer 1 of the teacher is not finite"):
-        likeness(ours, theirs)
-    with pytest.raises(ModelError, match="layer 1 of the student"):
-        likeness(theirs, ours)
 
 
 @pytest.mark.parametrize(("student", "teacher"), [(1, 1), (1, 4), (3, 3), (3, 6), (4, 2), (5, 1)])

@@ -1,13 +1,10 @@
 """Losses that see only what is frozen are told before the first update."""
 
 import pytest
-import torch
 
 from compress.errors import ModelError
-from compress.families import FAMILIES
 from compress.models.student.build_student import build_student
 from compress.recipe.training_schema import Distill, Student
-from compress.train.core.optimizer import frozen
 from compress.train.distill import distill_from_model
 from compress.train.distillation.distill_objective import DistillObjective
 
@@ -71,20 +68,6 @@ def test_other_phases_are_accepted(settings, begin):
 
 def test_projections_count_as_trainable(begin):
     begin(distil(freeze=1, hidden_state=1.0), hidden=16)
-
-
-@pytest.mark.parametrize("family", sorted(FAMILIES))
-def test_trainable_layers_agree_with_gradients(family, begin):
-    """Whatever a family has between its embeddings and its layers."""
-    pieces = torch.ones(2, 3, dtype=torch.int64)
-    student, objective = begin(distil(embedding=1.0), family)
-    with frozen(student, "embeddings"):
-        learns = objective(student, {"input_ids": pieces, "attention_mask": pieces})["embedding"].requires_grad
-    if learns:
-        begin(distil(freeze="embeddings", embedding=1.0), family)
-    else:
-        with pytest.raises(ModelError, match="leaves nothing to train"):
-            begin(distil(freeze="embeddings", embedding=1.0), family)
 
 
 def test_training_refuses_before_its_first_update(tiny_model, tiny_tokenizer, tiny_task, rows, tmp_path):
