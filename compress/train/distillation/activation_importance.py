@@ -119,7 +119,8 @@ def _products(states: Tensor) -> Tensor:
 
 def _norms(size: int, states: Tensor) -> Tensor:
     """Return the summed norm of each head's part of the states."""
-    return states.view(len(states), -1, size).norm(dim=-1).sum(dim=0)
+    norms: Tensor = states.view(len(states), -1, size).norm(dim=-1)
+    return norms.sum(dim=0)
 
 
 def _sample(rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer, seed: int) -> Iterator[Batch]:
