@@ -7,9 +7,8 @@ where no existing one reads it), a builder in `export/`, an opener in `runtime/`
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 STORED_PRECISION = "unknown"
@@ -57,8 +56,6 @@ class Format:
 
     name: str
     """As recipes and compress.json spell it."""
-    title: str
-    """As people write it."""
     files: tuple[str, ...]
     """Files of a folder that identify the format: where compress writes it, then where Hugging Face repositories do."""
     runtime: str
@@ -66,15 +63,11 @@ class Format:
     hub_library: str
     """The model hub's `library_name`."""
     weights: tuple[str, ...] = ()
-    """Weight files next to the graph; `{stem}` and `{name}` are the graph file's."""
+    """How the names of files with weights end, after the stem of the graph's name."""
     needs_weights: bool = False
     """Whether a graph without its first weight file is incomplete."""
     suffix: str | None = None
     """Suffix of bare model files; None where one file is not a model."""
-    signature: re.Pattern[bytes] | None = None
-    """How a bare file begins, where its suffix is also used by other kinds of files."""
-    signature_text: str = ""
-    """The same in words."""
     builder: str | None = None
     """`module:function`; None where a model folder already has this format."""
     source: str | None = None
@@ -85,51 +78,41 @@ class Format:
     """Modules that building imports, and the extra that provides each."""
     minimum: Mapping[str, str] = field(default_factory=dict)
     """Distributions that can open it, and the lowest version of each; any one of them is enough."""
-    operators: str = ""
-    """The operator set of its graphs, where the format has versions of it."""
     devices: tuple[str, ...] = ("cpu",)
     """Devices on which an export of this format runs."""
-    dynamic_shapes: bool = True
-    """Whether batch and length are free; otherwise they are fixed when it is built."""
-    competes_unasked: bool = False
-    """Whether it is built and timed without being named under `export`."""
 
     def weight_files(self, graph: Path) -> list[Path]:
-        """Return the existing weight files next to ``graph``."""
-        names = (name.format(stem=graph.stem, name=graph.name) for name in self.weights)
-        return [path for path in map(graph.with_name, names) if path.is_file()]
+        """Return the existing files of ``graph``'s weights, which include itself where it holds some."""
+        return [path for end in self.weights if (path := graph.with_name(graph.stem + end)).is_file()]
 
 
-_TRAIN_MODULES = ("torch", "transformers.modeling_utils")
+_TORCH = Runtime(
+    name="torch",
+    opener="compress.runtime.torch_eager:open_torch",
+    formats=("torch",),
+    devices=("cpu", "cuda"),
+    needs="PyTorch and transformers",
+    modules=("torch", "transformers.modeling_utils"),
+    libraries=("torch", "transformers"),
+    extra="train",
+    modes=(
+        RunMode("torch-fp32", "fp32", default_on=("cpu", "cuda")),
+        # On most CPUs bf16 in eager mode is slower than fp32; there it runs only on request.
+        RunMode("torch-bf16", "bf16", default_on=("cuda",)),
+        RunMode("torch-fp16", "fp16", devices=("cuda",), default_on=("cuda",)),
+    ),
+)
 
 RUNTIMES: Mapping[str, Runtime] = {
     runtime.name: runtime
     for runtime in (
-        Runtime(
-            name="torch",
-            opener="compress.runtime.torch_eager:open_torch",
-            formats=("torch",),
-            devices=("cpu", "cuda"),
-            needs="PyTorch and transformers",
-            modules=_TRAIN_MODULES,
-            libraries=("torch", "transformers"),
-            extra="train",
-            modes=(
-                RunMode("torch-fp32", "fp32", default_on=("cpu", "cuda")),
-                # On most CPUs bf16 in eager mode is slower than fp32; there it runs only on request.
-                RunMode("torch-bf16", "bf16", default_on=("cuda",)),
-                RunMode("torch-fp16", "fp16", devices=("cuda",), default_on=("cuda",)),
-            ),
-        ),
-        Runtime(
+        _TORCH,
+        replace(
+            _TORCH,
             name="torch-compiled",
             opener="compress.runtime.torch_compiled:open_compiled",
-            formats=("torch",),
-            devices=("cpu", "cuda"),
             needs="PyTorch; a C++ compiler on the CPU, Triton on CUDA",
-            modules=_TRAIN_MODULES,
             libraries=("torch", "transformers", "triton"),
-            extra="train",
             modes=(
                 # On a CPU compiling takes up to half a minute, for a tenth less time on a small encoder.
                 RunMode("torch-compiled", "fp32"),
@@ -137,15 +120,12 @@ RUNTIMES: Mapping[str, Runtime] = {
                 RunMode("torch-compiled-fp16", "fp16", devices=("cuda",), default_on=("cuda",)),
             ),
         ),
-        Runtime(
+        replace(
+            _TORCH,
             name="torch-graph",
             opener="compress.runtime.torch_graph:open_graph",
-            formats=("torch",),
             devices=("cuda",),
             needs="PyTorch and a CUDA device",
-            modules=_TRAIN_MODULES,
-            libraries=("torch", "transformers"),
-            extra="train",
             modes=(
                 RunMode("torch-graph-bf16", "bf16", default_on=("cuda",)),
                 RunMode("torch-graph-fp16", "fp16", default_on=("cuda",)),
@@ -191,29 +171,24 @@ FORMATS: Mapping[str, Format] = {
     for each in (
         Format(
             name="onnx",
-            title="ONNX",
             files=("model.onnx", "onnx/model.onnx"),
             runtime="onnxruntime",
             hub_library="onnx",
-            weights=("{name}.data", "{name}_data"),
+            weights=(".onnx", ".onnx.data", ".onnx_data"),
             suffix=".onnx",
             builder="compress.export.onnx:export_onnx",
             build_modules={"torch": "train", "onnx": "train", "onnxscript": "train"},
             minimum={"onnxruntime": "1.23", "onnxruntime-gpu": "1.23"},
-            operators="ONNX operator set 20",
             devices=("cpu", "cuda"),
         ),
         Format(
             name="openvino",
-            title="OpenVINO",
             files=("openvino_model.xml", "openvino/openvino_model.xml"),
             runtime="openvino",
             hub_library="openvino",
-            weights=("{stem}.bin",),
+            weights=(".bin",),
             needs_weights=True,
             suffix=".xml",
-            signature=re.compile(rb"(\xef\xbb\xbf)?\s*((<\?.*?\?>|<!--.*?-->)\s*)*<net[\s/>]", re.DOTALL),
-            signature_text="XML whose root is <net>",
             builder="compress.export.openvino:export_openvino",
             source="onnx",
             build_modules={"openvino": "openvino"},
@@ -221,11 +196,10 @@ FORMATS: Mapping[str, Format] = {
         ),
         Format(
             name="torch",
-            title="PyTorch",
             files=("config.json",),
             runtime="torch",
             hub_library="transformers",
-            weights=("model.safetensors", "pytorch_model.bin"),
+            weights=(".safetensors", ".bin"),
             minimum={"torch": "2.11"},
             devices=("cpu", "cuda"),
         ),
@@ -239,20 +213,10 @@ EXPORTS: Mapping[str, Format] = {name: each for name, each in FORMATS.items() if
 BARE_FILES: Mapping[str, Format] = {each.suffix: each for each in FORMATS.values() if each.suffix is not None}
 """Formats of bare files, by suffix."""
 
-WEIGHT_SUFFIXES: tuple[str, ...] = tuple(
-    dict.fromkeys(
-        suffix
-        for each in FORMATS.values()
-        for suffix in (
-            *((each.suffix,) if each.suffix and not each.needs_weights else ()),
-            *(name.format(stem="", name=each.suffix).removeprefix("model") for name in each.weights),
-        )
-    )
-)
+WEIGHT_SUFFIXES = tuple(sorted({end for each in FORMATS.values() for end in each.weights}))
 """Endings of files that hold weights."""
 
 
 def describe_bare_files() -> str:
-    """Return `.onnx or .xml (OpenVINO)`."""
-    words = (suffix if suffix == f".{each.name}" else f"{suffix} ({each.title})" for suffix, each in BARE_FILES.items())
-    return " or ".join(words)
+    """Return `.onnx or .xml`."""
+    return " or ".join(BARE_FILES)

@@ -33,7 +33,7 @@ def test_every_format_and_quantizer_makes_a_variant():
 
 
 @pytest.mark.parametrize("variant", [variant for variant in VARIANTS.values() if variant.builder])
-def test_every_builder_is_there(variant):
+def test_every_builder_can_be_imported(variant):
     from pkgutil import resolve_name
 
     assert callable(resolve_name(variant.builder))
@@ -56,16 +56,16 @@ def test_what_competes():
     ]
 
 
-def test_openvino_brings_what_it_is_made_from():
+def test_openvino_includes_its_source():
     assert names(["openvino"], [], ["cpu"]) == ["torch-fp32", "onnx-fp32", "openvino-fp32"]
     assert names(["openvino"], [], []) == ["onnx-fp32", "openvino-fp32"]
 
 
-def test_variants_by_name_come_besides():
+def test_variants_by_name_are_added():
     assert names([], [], ["cpu"], ["torch-compiled"]) == ["torch-fp32", "torch-compiled"]
     assert names([], [], ["cpu"], ["torch-fp32"]) == ["torch-fp32"]
-    asked = names([], [], ["cuda"], ["onnx-tensorrt"])
-    assert asked[-2:] == ["onnx-fp32", "onnx-tensorrt"]
+    requested = names([], [], ["cuda"], ["onnx-tensorrt"])
+    assert requested[-2:] == ["onnx-fp32", "onnx-tensorrt"]
     assert "onnx-tensorrt" not in names(["onnx"], [], ["cuda"])
     with pytest.raises(UsageError, match="torch-graph-bf16 runs on cuda; the targets run on cpu"):
         names([], [], ["cpu"], ["torch-graph-bf16"])

@@ -20,7 +20,7 @@ from compress.runtime.model_formats import export_variant
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-__all__ = ["BuildContext", "build_export", "export_from_model"]
+__all__ = ["BuildContext", "export_from_model"]
 
 
 def export_from_model(
@@ -46,27 +46,17 @@ def export_from_model(
 
     if form not in EXPORTS:
         raise UsageError(f"no export format is called '{form}'{nearest(form, EXPORTS)}")
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="compress-export-") as source:
-        save_model(model, tokenizer, Path(source), FolderInfo(step="export", made_by="", task=task))
-        _export_through(form, Path(source), target, console or Console("quiet"))
-    return target
-
-
-def build_export(context: BuildContext) -> FolderInfo:
-    """Build the export that ``context.variant`` describes; ``context.source`` has the format it is converted from."""
-    builder = EXPORTS[context.variant.format].builder
-    assert builder is not None  # what `EXPORTS` holds
-    info: FolderInfo = resolve_name(builder)(context)
-    return info
-
-
-def _export_through(form: str, source: Path, target: Path, console: Console) -> None:
-    """Export a model folder, through the format that ``form`` is converted from."""
-    before = EXPORTS[form].source
-    with tempfile.TemporaryDirectory(prefix="compress-export-") as between:
-        if before is not None:
-            _export_through(before, source, Path(between), console)
-            source = Path(between)
-        build_export(BuildContext(export_variant(form), source, target, console=console))
+    formats = [form]
+    while (source := EXPORTS[formats[0]].source) is not None:
+        formats.insert(0, source)
+    with tempfile.TemporaryDirectory(prefix="compress-export-") as scratch:
+        before = Path(scratch) / "model"
+        before.mkdir()
+        save_model(model, tokenizer, before, FolderInfo(step="export", made_by="", task=task))
+        for name in formats:
+            work = Path(folder) if name == form else Path(scratch) / name
+            work.mkdir(parents=True, exist_ok=True)
+            build = resolve_name(str(EXPORTS[name].builder))
+            build(BuildContext(export_variant(name), before, work, console=console or Console("quiet")))
+            before = work
+    return Path(folder)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from compress.errors import ModelError
 from compress.export.build_context import BuildContext
 from compress.export.parity import TOLERANCE
 from compress.export.write_variant import variant_folder_info, write_variant
@@ -25,27 +22,13 @@ def export_openvino(context: BuildContext) -> FolderInfo:
     Raises:
         ModelError: the graph cannot be converted, or its outputs differ by more than rounding.
     """
-    source = context.source
-    base = read_info(source)
-    _convert(existing_onnx(source), context.work / FORMATS["openvino"].files[0])
-    info, parity = write_variant(context, variant_folder_info(base, context.variant), open_predictor(source))
-    if not parity.largest <= TOLERANCE:  # written so that NaN fails too
-        raise ModelError(
-            f"the outputs of the OpenVINO export of {source} differ from ONNX Runtime's by up to "
-            f"{parity.largest:.2g}; rounding explains {TOLERANCE:g}."
-        )
-    context.console.note(f"{context.variant.name}: {parity}")
-    return info
-
-
-def _convert(file: Path, to: Path) -> None:
-    """Convert a file, in full precision.
-
-    Not with `openvino.convert_model`, which gives the same graph and reports each conversion over the network.
-    """
+    graph = existing_onnx(context.source)
     openvino = load_openvino()
     try:
-        model = openvino.Core().read_model(str(file))
-        openvino.save_model(model, str(to), compress_to_fp16=False)
+        # `openvino.convert_model` gives the same graph and reports each conversion over the network.
+        model = openvino.Core().read_model(str(graph))
+        openvino.save_model(model, str(context.work / FORMATS["openvino"].files[0]), compress_to_fp16=False)
     except OPENVINO_ERRORS as error:
-        raise load_failure("OpenVINO", str(file), error) from error
+        raise load_failure("OpenVINO", graph, error) from error
+    info = variant_folder_info(read_info(context.source), context.variant)
+    return write_variant(context, info, open_predictor(context.source), tolerance=TOLERANCE)[0]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from compress.errors import ModelError
 from compress.export.build_context import Batches
-from compress.export.prediction_agreement import decisions_agree, is_per_token, without_padding
 from compress.model_info import TaskInfo
 from compress.runtime.predictor import Predictor
+from compress.tasks import KINDS
 from compress.tasks.base import Arrays
 
 SHAPES = ((1, 3), (2, 9), (3, 17), (8, 33), (5, 64))
@@ -28,62 +28,102 @@ TOLERANCE = 1e-4
 """The largest difference of an output that fp32 rounding explains."""
 
 
+MARGIN = 0.02
+"""Where the reference's logits are closer than this it has no decision that could be compared."""
+
+SPANS = ("start_logits", "end_logits")
+PER_TOKEN = (*SPANS, "last_hidden_state")
+"""Outputs with a value per token in any model. Logits have one if they have three axes."""
+
+DECIDING = (None, "single_label_classification", "multi_label_classification", "token_classification")
+"""Problems whose logits are decisions; None: unknown."""
+
+
 @dataclass(frozen=True)
 class Parity:
-    """The differences between two models' outputs on some rows."""
+    """The differences between two models' outputs on some rows, by the names that compress.json has for them."""
 
-    largest: float
+    max_abs_difference: float
     """Largest absolute difference of an output; NaN where one is not a number."""
     agreement: float | None
     """Share of the clear decisions that are the same; None without decisions (numbers, embeddings, scores)."""
-    alone: float
+    alone_or_in_batch: float
     """Largest difference of a row's outputs between being alone and sharing a batch."""
     rows: int
 
     def record(self) -> dict[str, float]:
         """Return the values that compress.json stores."""
-        known = {
-            "max_abs_difference": self.largest,
-            "agreement": self.agreement,
-            "alone_or_in_batch": self.alone,
-            "rows": self.rows,
-        }
-        return {name: float(value) for name, value in known.items() if value is not None}
+        return {name: float(value) for name, value in asdict(self).items() if value is not None}
 
     def __str__(self) -> str:
-        """`outputs within 2.1e-07, 100 % same decisions on 19 rows`."""
+        """`outputs within 2.1e-07, 100% same decisions on 19 rows`."""
         same = "" if self.agreement is None else f", {self.agreement:.0%} same decisions"
-        return f"outputs within {self.largest:.2g}{same} on {self.rows} rows"
+        return f"outputs within {self.max_abs_difference:.2g}{same} on {self.rows} rows"
 
 
 def compare_all(
     reference: Predictor, other: Predictor, batches: Mapping[int, Batches], task: TaskInfo | None
 ) -> Parity:
     """Compare two models at every batch size; returns the worst values."""
-    found = [compare(reference, other, together, task) for together in batches.values()]
-    agreements = [parity.agreement for parity in found if parity.agreement is not None]
+    results = [compare(reference, other, together, task) for together in batches.values()]
     return Parity(
-        largest=max_nan(*(parity.largest for parity in found)),
-        agreement=min(agreements) if agreements else None,
-        alone=max_nan(*(parity.alone for parity in found)),
-        rows=max(parity.rows for parity in found),
+        max_nan(*(parity.max_abs_difference for parity in results)),
+        min((parity.agreement for parity in results if parity.agreement is not None), default=None),
+        max_nan(*(parity.alone_or_in_batch for parity in results)),
+        max(parity.rows for parity in results),
     )
 
 
 def compare(reference: Predictor, other: Predictor, batches: Sequence[Arrays], task: TaskInfo | None) -> Parity:
     """Run both models on every batch, and ``other`` also on each row alone."""
     largest, alone, rows = 0.0, 0.0, 0
-    agreements: list[NDArray[np.bool_]] = []
+    same = np.empty(0, dtype=bool)
     for batch in batches:
         expected, got = reference.predict(batch), other.predict(batch)
         if expected.keys() != got.keys():
             raise ModelError(f"expected the outputs {', '.join(expected)}; got {', '.join(got)}.")
         largest = max_nan(largest, _largest_difference(expected, got, batch["attention_mask"]))
-        agreements.append(decisions_agree(expected, got, batch, task))
+        same = np.append(same, decisions_agree(expected, got, batch["attention_mask"], task))
         alone = max_nan(alone, _batch_effect(other, batch, got))
         rows += len(batch["input_ids"])
-    agree = np.concatenate(agreements) if agreements else np.empty(0, dtype=bool)
-    return Parity(largest, float(agree.mean()) if len(agree) else None, alone, rows)
+    return Parity(largest, float(same.mean()) if len(same) else None, alone, rows)
+
+
+def decisions_agree(expected: Arrays, got: Arrays, mask: NDArray[np.int64], task: TaskInfo | None) -> NDArray[np.bool_]:
+    """For every clear decision of the reference, whether the other model makes the same; empty without decisions.
+
+    A row has one decision, or one for each label, each token, or each end of the answer. Numbers, embeddings, and the
+    scores of choices and candidates are no decisions.
+    """
+    if set(SPANS) <= expected.keys():
+        ends = [[np.where(mask == 1, outputs[name], -np.inf) for outputs in (expected, got)] for name in SPANS]
+        return np.concatenate([_same_argmax(*pair) for pair in ends])
+    problem = KINDS[task.kind].problem if task else None
+    if "logits" not in expected or problem not in DECIDING:
+        return np.empty(0, dtype=bool)
+    ours, theirs = (without_padding("logits", outputs["logits"], mask) for outputs in (expected, got))
+    if task is not None and task.labels:  # windows append their weight after the labels
+        ours, theirs = ours[..., : len(task.labels)], theirs[..., : len(task.labels)]
+    if problem == "multi_label_classification":
+        return np.asarray(((ours > 0) == (theirs > 0))[np.abs(ours) > MARGIN])
+    return _same_argmax(ours, theirs)
+
+
+def _same_argmax(ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Whether the highest score of the last axis has the same index, where the reference has a clear one."""
+    highest = np.sort(ours, axis=-1)[..., -2:]
+    clear = highest[..., -1] - highest[..., 0] > MARGIN
+    return np.asarray((ours.argmax(-1) == theirs.argmax(-1))[clear])
+
+
+def is_per_token(name: str, values: NDArray[np.float32]) -> bool:
+    """Whether an output has a value per token, and so values at padding."""
+    return name in PER_TOKEN or (name == "logits" and values.ndim == 3)
+
+
+def without_padding(name: str, values: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return an output without its values at padding."""
+    return values[mask == 1] if is_per_token(name, values) else values
 
 
 def generated_batches(folder: Path, task: TaskInfo | None, seed: int = 0) -> dict[int, Batches]:
@@ -93,22 +133,16 @@ def generated_batches(folder: Path, task: TaskInfo | None, seed: int = 0) -> dic
     # RoBERTa's position embeddings start after the padding index, which leaves that many fewer positions.
     positions = int(config.get("max_position_embeddings", 512)) - pad - 1
     longest = min(positions, task.max_length if task else positions)
-    generator = np.random.default_rng(seed)
-    shapes = ((rows, min(length, longest)) for rows, length in SHAPES)
-    return {0: [_generated(generator, rows, length, int(config["vocab_size"]), pad) for rows, length in shapes]}
-
-
-def _generated(generator: np.random.Generator, rows: int, length: int, vocabulary: int, pad: int) -> Arrays:
-    """Return one batch, whose rows have different lengths."""
-    ids = generator.integers(0, vocabulary - 1, (rows, length))
-    ids += ids >= pad  # every token but the padding
-    lengths = np.linspace(length, max(1, length // 3), rows).astype(int)
-    mask = np.arange(length) < lengths[:, None]
-    return {
-        "input_ids": np.where(mask, ids, pad).astype(np.int64),
-        "attention_mask": mask.astype(np.int64),
-        "token_type_ids": np.zeros((rows, length), dtype=np.int64),
-    }
+    generator, vocabulary = np.random.default_rng(seed), int(config["vocab_size"])
+    batches = []
+    for rows, length in ((rows, min(length, longest)) for rows, length in SHAPES):
+        ids = generator.integers(0, vocabulary - 1, (rows, length))
+        ids += ids >= pad  # every token but the padding
+        lengths = np.linspace(length, max(1, length // 3), rows).astype(int)
+        mask = (np.arange(length) < lengths[:, None]).astype(np.int64)
+        ids = np.where(mask, ids, pad)
+        batches.append({"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(mask)})
+    return {0: batches}
 
 
 def max_nan(*values: float) -> float:

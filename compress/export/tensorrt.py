@@ -6,16 +6,14 @@ are never stored with it.
 
 from __future__ import annotations
 
-import math
 import shutil
 
-from compress.errors import ModelError
 from compress.export.build_context import BuildContext
 from compress.export.write_variant import variant_folder_info, write_variant
 from compress.model_info import FolderInfo, read_info
 from compress.runtime import open_predictor
-from compress.runtime.onnx_runtime import ONNX_FILE, existing_onnx
-from compress.runtime.onnx_tensorrt import check_tensorrt
+from compress.runtime.onnx_runtime import ONNX_FILE, check_provider, existing_onnx
+from compress.runtime.onnx_tensorrt import PROVIDER
 from compress.runtime.predictor import Placement
 
 
@@ -29,12 +27,7 @@ def export_tensorrt(context: BuildContext) -> FolderInfo:
         DeviceUnavailable: this machine has no TensorRT.
         ModelError: an output is not a number (fp16 ends at 65,504); what rounding costs is decided by the gate.
     """
-    check_tensorrt()
-    source, name = context.source, context.variant.name
-    shutil.copyfile(existing_onnx(source), context.work / ONNX_FILE)
-    info = variant_folder_info(read_info(source), context.variant)
-    info, parity = write_variant(context, info, open_predictor(source), Placement("cuda"))
-    if math.isnan(parity.largest):
-        raise ModelError(f"{name} of {source} has outputs that are not numbers: they exceed the range of fp16.")
-    context.console.note(f"{name}: {parity}")
-    return info
+    check_provider(PROVIDER)
+    shutil.copyfile(existing_onnx(context.source), context.work / ONNX_FILE)
+    info = variant_folder_info(read_info(context.source), context.variant)
+    return write_variant(context, info, open_predictor(context.source), Placement("cuda"))[0]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnxruntime as ort
 
 from compress.environment import describe_cpu
@@ -40,43 +40,39 @@ def tune_session(folder: Path, work: Path, batches: Sequence[Arrays] = (), *, th
         batches: encoded rows, of which the one of median length is timed; generated where none are given.
         threads: CPU threads.
     """
-    info = read_info(folder)
-    rows = batches or generated_batches(folder, info.task)[0]
+    info, model = read_info(folder), existing_onnx(folder)
     fixed = info.variant.session if info.variant else {}
-    options, milliseconds = choose_session(existing_onnx(folder), rows, fixed, threads)
+    placement = Placement("cpu", threads)
+    sessions = [make_session(model, placement, {**fixed, **candidate}) for candidate in CANDIDATES]
+    row = _median_row(batches or generated_batches(folder, info.task)[0])
+    feed = {given.name: row[given.name] for given in sessions[0].get_inputs()}
+    medians = _median_times([partial(session.run, None, feed) for session in sessions])
     cpu = describe_cpu()
     tuned = TunedSession(
         processor=cpu.model,
         instructions=cpu.instructions,
         runtime="onnxruntime",
         version=ort.__version__,
-        options=options,
-        milliseconds=milliseconds,
+        options=CANDIDATES[fastest(medians)],
+        milliseconds=tuple(round(1e3 * median, 4) for median in medians),
         threads=threads,
     )
     write_model(work / SESSION_FILE, tuned)
     return tuned
 
 
-def choose_session(
-    model: Path, batches: Sequence[Arrays], fixed: Mapping[str, Any], threads: int = 1
-) -> tuple[Mapping[str, Any], tuple[float, ...]]:
-    """Time one row with each of `CANDIDATES` and the ``fixed`` options; returns the fastest and all medians in ms."""
-    placement = Placement("cpu", threads)
-    sessions = [make_session(model, placement, {**fixed, **candidate}) for candidate in CANDIDATES]
-    row = _median_row(batches)
-    feed = {given.name: row[given.name] for given in sessions[0].get_inputs()}
-    times: list[list[float]] = [[] for _ in sessions]
-    for session in sessions:
-        session.run(None, feed)
+def _median_times(calls: Sequence[Callable[[], object]]) -> list[float]:
+    """Return the median seconds of each call; they take turns after a first call of each."""
+    times: list[list[float]] = [[] for _ in calls]
+    for call in calls:
+        call()
     start = time.perf_counter()
     while len(times[0]) < 3 or (len(times[0]) < ROUNDS and time.perf_counter() - start < SECONDS):
-        for session, taken in zip(sessions, times, strict=True):
+        for call, taken in zip(calls, times, strict=True):
             begin = time.perf_counter()
-            session.run(None, feed)
+            call()
             taken.append(time.perf_counter() - begin)
-    medians = [statistics.median(taken) for taken in times]
-    return CANDIDATES[fastest(medians)], tuple(round(1e3 * median, 4) for median in medians)
+    return [statistics.median(taken) for taken in times]
 
 
 def fastest(seconds: Sequence[float]) -> int:
@@ -88,10 +84,5 @@ def fastest(seconds: Sequence[float]) -> int:
 def _median_row(batches: Sequence[Arrays]) -> Arrays:
     """Return the row of median length, without padding."""
     rows = [(int(mask.sum()), batch, index) for batch in batches for index, mask in enumerate(batch["attention_mask"])]
-    rows.sort(key=lambda row: row[0])
-    length, batch, index = rows[len(rows) // 2]
-    return {
-        name: np.ascontiguousarray(array[index : index + 1, :length])
-        for name, array in batch.items()
-        if array.ndim == 2
-    }
+    length, batch, index = sorted(rows, key=lambda row: row[0])[len(rows) // 2]
+    return {name: array[index : index + 1, :length].copy() for name, array in batch.items() if array.ndim == 2}

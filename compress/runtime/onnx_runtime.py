@@ -14,11 +14,10 @@ from onnxruntime.capi import onnxruntime_pybind11_state as states
 from compress.environment import describe_cpu
 from compress.errors import DeviceUnavailable, ModelError, nearest
 from compress.formats import FORMATS
-from compress.model_info import FolderInfo, VariantInfo
-from compress.runtime.device_info import describe_device
-from compress.runtime.model_formats import find_graph
-from compress.runtime.predictor import Placement, check_inputs
-from compress.runtime.runtime_errors import first_line, load_failure, run_failure
+from compress.model_info import VariantInfo
+from compress.runtime.model_formats import ModelFile, find_graph
+from compress.runtime.predictor import Placement, cast_inputs, describe_predictor
+from compress.runtime.runtime_errors import load_failure, run_failure
 from compress.tasks.base import Arrays
 
 ONNX_FILE = FORMATS["onnx"].files[0]
@@ -36,26 +35,15 @@ SESSION_KEYS = ("disabled_optimizers", "guard_overflow")
 """Options that a folder may set: graph optimizers to disable, and whether its INT8 products need `GUARD` (the default;
 7-bit weights do not). This is an allow-list: a foreign folder must not choose libraries to load."""
 
-TYPES: dict[str, type[np.generic]] = {
-    "tensor(int64)": np.int64,
-    "tensor(int32)": np.int32,
-    "tensor(bool)": np.bool_,
-    "tensor(float)": np.float32,
-}
-"""Array types that models take, by ONNX Runtime's name for them."""
+TYPES = {"tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(bool)": "bool", "tensor(float)": "float32"}
+"""Types of numpy, by ONNX Runtime's name for those that inputs may have."""
 
-ORT_ERRORS = (
-    states.EPFail,
-    states.Fail,
-    states.InvalidArgument,
-    states.InvalidGraph,
-    states.InvalidProtobuf,
-    states.NoSuchFile,
-    states.NotImplemented,
-    states.RuntimeException,
+ORT_ERRORS: tuple[type[Exception], ...] = (
+    RuntimeError,
     MemoryError,
+    *(each for each in vars(states).values() if isinstance(each, type) and issubclass(each, Exception)),
 )
-"""What ONNX Runtime raises; they have no base class in common below Exception."""
+"""What ONNX Runtime raises; its own errors have no base class in common below Exception."""
 
 GUARD = "session.x64quantprecision"
 """On x86 processors without VNNI, products of unsigned activations and signed 8-bit weights overflow 16 bits, and
@@ -73,14 +61,13 @@ class OnnxPredictor:
         self._session = session
         self._placement = placement
         self._variant = variant
-        self._types = {given.name: _array_type(given.name, given.type) for given in session.get_inputs()}
+        self._types = {given.name: TYPES.get(given.type) for given in session.get_inputs()}
         self._outputs = [given.name for given in session.get_outputs()]
         self.inputs = tuple(self._types)
 
     def predict(self, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
         """Run one padded batch; arrays are cast to the types the model takes."""
-        check_inputs(self.inputs, arrays)
-        feed = {name: np.ascontiguousarray(arrays[name], dtype=kind) for name, kind in self._types.items()}
+        feed = cast_inputs(self._types, arrays)
         try:
             results = self._session.run(self._outputs, feed)
         except ORT_ERRORS as error:
@@ -88,45 +75,25 @@ class OnnxPredictor:
         return {name: np.asarray(result, dtype=np.float32) for name, result in zip(self._outputs, results, strict=True)}
 
     def describe(self) -> dict[str, Any]:
-        """Describe the configuration."""
-        options = self._session.get_session_options()
-        return {
-            "runtime": "onnxruntime",
-            "version": ort.__version__,
-            **describe_device(self._placement),
-            "precision": self._variant.precision,
-            "session": dict(self._variant.session),
-            "options": {
-                "intra_op_num_threads": options.intra_op_num_threads,
-                "inter_op_num_threads": options.inter_op_num_threads,
-                "execution_mode": options.execution_mode.name,
-                "graph_optimization_level": options.graph_optimization_level.name,
-                "enable_cpu_mem_arena": options.enable_cpu_mem_arena,
-                **self._session.get_provider_options()[self._session.get_providers()[0]],
-            },
-            "providers": self._session.get_providers(),
-            "uses": None,  # it does not report the kernels it chooses
-        }
+        """Describe the configuration, with the options of the first provider but without paths of this machine."""
+        providers = self._session.get_providers()
+        options = self._session.get_provider_options()[providers[0]]
+        options = {name: value for name, value in options.items() if not name.endswith("_path")}
+        facts = describe_predictor(self._variant, self._placement, version=ort.__version__, options=options)
+        return {**facts, "providers": providers}
 
 
-def open_onnx(path: Path, info: FolderInfo | None, variant: VariantInfo, placement: Placement) -> OnnxPredictor:
+def open_onnx(found: ModelFile, variant: VariantInfo, placement: Placement) -> OnnxPredictor:
     """Open an exported folder or a bare ONNX file."""
-    return OnnxPredictor(make_session(existing_onnx(path), placement, variant.session), placement, variant)
+    return OnnxPredictor(make_session(found.file, placement, variant.session), placement, variant)
 
 
-def existing_onnx(path: Path) -> Path:
-    """Return the ONNX file that ``path`` is or contains."""
-    file = find_onnx(path)
+def existing_onnx(folder: Path) -> Path:
+    """Return the ONNX file in ``folder``."""
+    file = find_graph(folder, "onnx")
     if file is None:
-        raise ModelError(f"{path} holds no {ONNX_FILE}.")
+        raise ModelError(f"{folder} holds no {ONNX_FILE}.")
     return file
-
-
-def find_onnx(path: Path) -> Path | None:
-    """Return the ONNX file that ``path`` is or contains; None where there is none."""
-    if path.is_file():
-        return path if path.suffix.lower() == ".onnx" else None
-    return find_graph(path, "onnx")
 
 
 def make_session(
@@ -157,8 +124,7 @@ def make_session(
             disabled_optimizers=list(settings.get("disabled_optimizers", ())),
         )
     except ORT_ERRORS as error:
-        name = "the model" if isinstance(model, bytes) else str(model)
-        raise load_failure("ONNX Runtime", name, error) from error
+        raise load_failure("ONNX Runtime", "the model" if isinstance(model, bytes) else model, error) from error
     # A build for other CUDA libraries than the installed ones falls back without an error.
     if first not in session.get_providers():
         raise DeviceUnavailable(f"ONNX Runtime could not start {first} and fell back to {session.get_providers()[0]}.")
@@ -173,10 +139,7 @@ def check_provider(name: str) -> None:
             hint="onnxruntime-gpu has it; it replaces onnxruntime, the two cannot be installed together",
         )
     if name != "CPUExecutionProvider":
-        try:
-            ort.preload_dlls()  # CUDA and cuDNN as pip installs them; without it only the system's are found
-        except OSError as error:
-            raise DeviceUnavailable(f"{name} cannot load its libraries: {first_line(error)}") from error
+        ort.preload_dlls()  # CUDA and cuDNN as pip installs them; without it only the system's are found
 
 
 def _options(placement: Placement, settings: Mapping[str, Any]) -> ort.SessionOptions:
@@ -187,9 +150,3 @@ def _options(placement: Placement, settings: Mapping[str, Any]) -> ort.SessionOp
     options.inter_op_num_threads = 1
     options.log_severity_level = SILENT
     return options
-
-
-def _array_type(name: str, kind: str) -> type[np.generic]:
-    if kind not in TYPES:
-        raise ModelError(f"the model's input {name} is a {kind}; expected one of {', '.join(TYPES)}.")
-    return TYPES[kind]

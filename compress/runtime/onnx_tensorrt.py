@@ -6,19 +6,12 @@ import json
 from collections.abc import Sequence
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any
 
 from compress.data.loading.quickstart_dataset import cache_folder
 from compress.errors import DeviceUnavailable, ModelError
-from compress.model_info import FolderInfo, VariantInfo, combined_digest, file_digest
-from compress.runtime.onnx_runtime import (
-    PROVIDERS,
-    OnnxPredictor,
-    Provider,
-    check_provider,
-    existing_onnx,
-    make_session,
-)
+from compress.model_info import VariantInfo, combined_digest, file_digest
+from compress.runtime.model_formats import ModelFile
+from compress.runtime.onnx_runtime import PROVIDERS, OnnxPredictor, Provider, check_provider, make_session
 from compress.runtime.predictor import ONE_THREAD, Placement
 
 PROVIDER = "TensorrtExecutionProvider"
@@ -32,30 +25,14 @@ LONGEST = 512
 """Most tokens of a text in one engine, where the model's config.json does not limit them."""
 
 
-class TensorrtPredictor(OnnxPredictor):
-    """A session that runs on TensorRT as far as it can."""
-
-    def describe(self) -> dict[str, Any]:
-        """Describe the configuration, without the path of the engine cache."""
-        facts = super().describe()
-        options = {name: value for name, value in facts["options"].items() if not name.endswith("_path")}
-        return {**facts, "runtime": "onnxruntime-tensorrt", "options": options, "uses": PROVIDER}
-
-
-def open_tensorrt(path: Path, info: FolderInfo | None, variant: VariantInfo, placement: Placement) -> TensorrtPredictor:
+def open_tensorrt(found: ModelFile, variant: VariantInfo, placement: Placement) -> OnnxPredictor:
     """Open an exported folder or a bare ONNX file; the first time takes minutes, later ones read the cached engine."""
-    check_tensorrt()
+    check_provider(PROVIDER)
     if variant.precision not in ("fp16", "fp32"):
         raise ModelError(f"onnxruntime-tensorrt runs in fp16 or fp32, not in {variant.precision}.")
-    file = existing_onnx(path)
-    names = [given.name for given in make_session(file, ONE_THREAD, {}).get_inputs()]
-    chosen = (engine(file, names, _longest(file.parent), variant.precision), *PROVIDERS["cuda"])
-    return TensorrtPredictor(make_session(file, placement, variant.session, chosen), placement, variant)
-
-
-def check_tensorrt() -> None:
-    """Refuse where this ONNX Runtime has no TensorRT."""
-    check_provider(PROVIDER)
+    names = [given.name for given in make_session(found.file, ONE_THREAD, {}).get_inputs()]
+    chosen = (engine(found.file, names, _longest(found.file.parent), variant.precision), *PROVIDERS["cuda"])
+    return OnnxPredictor(make_session(found.file, placement, variant.session, chosen), placement, variant)
 
 
 def engine(file: Path, inputs: Sequence[str], longest: int, precision: str) -> Provider:
@@ -68,8 +45,8 @@ def engine(file: Path, inputs: Sequence[str], longest: int, precision: str) -> P
         raise DeviceUnavailable(
             f"TensorRT engines cannot be cached: {error}.", hint="COMPRESS_CACHE names another folder for such files"
         ) from error
-    rows, pieces = USUAL
-    bounds = {"min": (1, 1), "opt": (rows, min(pieces, longest)), "max": (LARGEST_BATCH, longest)}
+    rows, tokens = USUAL
+    bounds = {"min": (1, 1), "opt": (rows, min(tokens, longest)), "max": (LARGEST_BATCH, longest)}
     options = {
         "trt_fp16_enable": str(precision == "fp16"),
         "trt_layer_norm_fp32_fallback": "True",  # sums of squares overflow fp16

@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
+import numpy as np
 from numpy.typing import NDArray
 
+from compress.environment import describe_cpu
+from compress.environment.os_probe import command_output
 from compress.errors import ModelError
+from compress.model_info import VariantInfo
 from compress.tasks.base import Arrays
 
 
@@ -34,22 +38,50 @@ class Predictor(Protocol):
         ...
 
     def describe(self) -> dict[str, Any]:
-        """Describe the configuration; every runtime reports at least these fields.
-
-        `runtime`, `version`, `device`, `device_name`, `threads`, `precision`, `session` (the settings it was opened
-        with), `instructions` (the processor's instruction sets that affect speed, None where unknown) and `uses` (what
-        the runtime reports that it uses of the device, None where it reports nothing).
-        """
+        """Return its configuration, as `describe_predictor` does."""
         ...
 
 
 @runtime_checkable
 class TimedOnDevice(Protocol):
-    """A predictor whose device measures time itself."""
+    """A predictor that can read the clock of a CUDA device."""
 
     def device_milliseconds(self, arrays: Mapping[str, NDArray[Any]]) -> float:
         """Return the device's time for one forward pass, without copies to and from the host."""
         ...
+
+
+def describe_predictor(
+    variant: VariantInfo, placement: Placement, *, version: str, options: Mapping[str, Any], uses: str | None = None
+) -> dict[str, Any]:
+    """Return the configuration of a predictor, as results of measurements store it.
+
+    Args:
+        variant: what it runs.
+        placement: where it runs.
+        version: the library's.
+        options: settings of the library.
+        uses: what the library reports that it uses of the device; None where it reports nothing.
+    """
+    cpu = describe_cpu()
+    return {
+        "runtime": variant.runtime,
+        "version": version,
+        "device": placement.device,
+        "device_name": cpu.model if placement.device == "cpu" else _cuda_name(),
+        "threads": placement.threads,
+        "instructions": cpu.instructions,
+        "precision": variant.precision,
+        "session": dict(variant.session),
+        "options": dict(options),
+        "uses": uses,
+    }
+
+
+def _cuda_name() -> str | None:
+    """Return the name of the CUDA device, without torch; None where the driver reports none or devices differ."""
+    names = set(command_output(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]).splitlines())
+    return names.pop() if len(names) == 1 else None
 
 
 def check_inputs(inputs: tuple[str, ...], arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -57,3 +89,9 @@ def check_inputs(inputs: tuple[str, ...], arrays: Mapping[str, NDArray[Any]]) ->
     missing = [name for name in inputs if name not in arrays]
     if missing:
         raise ModelError(f"the model takes {', '.join(inputs)}; {', '.join(missing)} was not given.")
+
+
+def cast_inputs(types: Mapping[str, str | np.dtype[Any] | None], arrays: Mapping[str, NDArray[Any]]) -> Arrays:
+    """Return the model's inputs in the types that it takes; None leaves an array as it is."""
+    check_inputs(tuple(types), arrays)
+    return {name: np.ascontiguousarray(arrays[name], dtype=kind) for name, kind in types.items()}

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import ValidationError
 
-from compress.environment import Cpu, describe_cpu
+from compress.environment import describe_cpu
 from compress.errors import ModelError, first_error
 from compress.model_info import Info
 from compress.storage.schema_version import up_to
@@ -32,23 +32,15 @@ class TunedSession(Info):
     threads: int = 1
     batch: int = 1
 
-    def fits(self, cpu: Cpu) -> bool:
-        """Whether ``cpu`` is the kind of processor they were chosen on."""
-        return (self.processor, self.instructions) == (cpu.model, cpu.instructions)
-
-
-def read_session(folder: Path) -> TunedSession | None:
-    """Read ``folder``'s session.json; None where there is none."""
-    path = folder / SESSION_FILE
-    if not path.is_file():
-        return None
-    try:
-        return TunedSession.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        raise ModelError(f"{path} cannot be read: {first_error(error)}") from error
-
 
 def tuned_options(folder: Path) -> Mapping[str, Any]:
-    """Return the tuned session options in ``folder`` if they were chosen on this kind of processor, else none."""
-    tuned = read_session(folder) if folder.is_dir() else None
-    return tuned.options if tuned is not None and tuned.fits(describe_cpu()) else {}
+    """Return the session options in ``folder``'s session.json if they were chosen on this kind of processor."""
+    path = folder / SESSION_FILE
+    if not path.is_file():
+        return {}
+    try:
+        tuned = TunedSession.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise ModelError(f"{path} cannot be read: {first_error(error)}") from error
+    cpu = describe_cpu()
+    return tuned.options if (tuned.processor, tuned.instructions) == (cpu.model, cpu.instructions) else {}

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from compress.environment import require
 from compress.errors import DeviceUnavailable, ModelError, nearest
-from compress.model_info import FolderInfo, VariantInfo
-from compress.runtime.device_info import describe_device
-from compress.runtime.predictor import Placement, check_inputs
+from compress.model_info import VariantInfo
+from compress.runtime.model_formats import ModelFile
+from compress.runtime.predictor import Placement, check_inputs, describe_predictor
 from compress.runtime.runtime_errors import load_failure, run_failure
 from compress.tasks.base import Arrays
 
@@ -33,12 +33,10 @@ TORCH_ERRORS = (RuntimeError, IndexError, ValueError, MemoryError)
 class TorchPredictor:
     """A torch module as a Predictor; other runtimes of torch override `forward`."""
 
-    runtime = "torch"
+    def __init__(self, model: PreTrainedModel, placement: Placement, variant: VariantInfo) -> None:
+        from compress.models.encoder_parts import family_of
 
-    def __init__(
-        self, model: PreTrainedModel, inputs: tuple[str, ...], placement: Placement, variant: VariantInfo
-    ) -> None:
-        self.inputs = inputs
+        self.inputs = family_of(model).inputs
         self._model = model
         self._placement = placement
         self._variant = variant
@@ -47,6 +45,12 @@ class TorchPredictor:
         """Run one padded batch; on CUDA the copies to and from the device are part of it."""
         with self._running(arrays):
             return to_arrays(self.forward(self._feed(arrays)))
+
+    def device_milliseconds(self, arrays: Mapping[str, NDArray[Any]]) -> float:
+        """Between CUDA events around the pass: gaps count where the host launches slower than the device computes."""
+        with self._running(arrays):
+            feed = self._feed(arrays)
+            return device_time(lambda: self.forward(feed))
 
     def forward(self, feed: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """One pass over tensors that are on the device."""
@@ -57,18 +61,17 @@ class TorchPredictor:
         import torch
 
         cuda = self._placement.device == "cuda"
-        return {
-            "runtime": self.runtime,
-            "version": torch.__version__,
-            **describe_device(self._placement, torch.cuda.get_device_name() if cuda else None),
-            "precision": self._variant.precision,
-            "session": dict(self._variant.session),
-            "options": {
-                "attention": self._model.config._attn_implementation,
-                "float32_matmul_precision": torch.get_float32_matmul_precision(),
-            },
-            "uses": f"CUDA {torch.version.cuda}" if cuda else torch.backends.cpu.get_cpu_capability(),
-        }
+        return describe_predictor(
+            self._variant,
+            self._placement,
+            version=torch.__version__,
+            options={"attention": self._model.config._attn_implementation, **self.counters()},
+            uses=f"CUDA {torch.version.cuda}" if cuda else torch.backends.cpu.get_cpu_capability(),
+        )
+
+    def counters(self) -> dict[str, int]:
+        """Return what the runtime counts."""
+        return {}
 
     @contextmanager
     def _running(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[None]:
@@ -87,16 +90,6 @@ class TorchPredictor:
         import torch
 
         return {name: torch.from_numpy(np.asarray(arrays[name])).to(self._model.device) for name in self.inputs}
-
-
-class CudaPredictor(TorchPredictor):
-    """A torch module on CUDA, where the device's own clock is read too."""
-
-    def device_milliseconds(self, arrays: Mapping[str, NDArray[Any]]) -> float:
-        """Between CUDA events around the pass: gaps count where the host launches slower than the device computes."""
-        with self._running(arrays):
-            feed = self._feed(arrays)
-            return device_time(lambda: self.forward(feed))
 
 
 class Threads:
@@ -135,34 +128,28 @@ class Threads:
 THREADS = Threads()
 
 
-def open_torch(path: Path, info: FolderInfo | None, variant: VariantInfo, placement: Placement) -> TorchPredictor:
+def open_torch(found: ModelFile, variant: VariantInfo, placement: Placement) -> TorchPredictor:
     """Load a model folder into torch."""
-    model, inputs = load_on(path, info, variant, placement)
-    return (CudaPredictor if placement.device == "cuda" else TorchPredictor)(model, inputs, placement, variant)
+    return TorchPredictor(load_on(found.path, variant, placement), placement, variant)
 
 
-def load_on(
-    path: Path, info: FolderInfo | None, variant: VariantInfo, placement: Placement
-) -> tuple[PreTrainedModel, tuple[str, ...]]:
-    """Return a model on its device in its precision, and the names of its inputs."""
+def load_on(path: Path, variant: VariantInfo, placement: Placement) -> PreTrainedModel:
+    """Return a model on its device in its precision."""
     torch = require("torch", "train")
-    from compress.models.encoder_parts import family_of
     from compress.models.load_save import load
 
     if variant.precision not in PRECISIONS:
         raise ModelError(f"torch has no precision '{variant.precision}'{nearest(variant.precision, PRECISIONS)}")
-    if placement.device == "cpu" and variant.precision == "fp16":
-        raise DeviceUnavailable(
-            f"{variant.name} runs on cuda, not on cpu."
-        )  # some kernels are missing there, the rest is slow
+    if placement.device == "cpu" and variant.precision == "fp16":  # some kernels are missing there, the rest is slow
+        raise DeviceUnavailable(f"{variant.name} runs on cuda, not on cpu.")
     if placement.device == "cuda" and not torch.cuda.is_available():
         raise DeviceUnavailable("torch sees no CUDA device on this machine.")
     try:
         model = load(path)
         torch.nn.Module.to(model, device=placement.device, dtype=getattr(torch, PRECISIONS[variant.precision]))
     except (RuntimeError, MemoryError) as error:
-        raise load_failure("PyTorch", str(path), error) from error
-    return model, info.inputs if info else family_of(model).inputs
+        raise load_failure("PyTorch", path, error) from error
+    return model
 
 
 def device_time(run: Callable[[], object]) -> float:

@@ -8,18 +8,17 @@ applies the padding mask, which eager attention leaves out where a batch has no 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from compress.model_info import FolderInfo, VariantInfo
+from compress.model_info import VariantInfo
+from compress.runtime.model_formats import ModelFile
 from compress.runtime.predictor import Placement
-from compress.runtime.torch_eager import CudaPredictor, device_time, load_on, tensors, to_arrays
+from compress.runtime.torch_eager import TorchPredictor, device_time, load_on, tensors, to_arrays
 from compress.tasks.base import Arrays
 
 if TYPE_CHECKING:
@@ -42,17 +41,13 @@ class Captured:
     outputs: dict[str, torch.Tensor]
 
 
-class GraphPredictor(CudaPredictor):
+class GraphPredictor(TorchPredictor):
     """A torch module that replays captured passes; callers take turns, because a graph writes to one buffer."""
 
-    runtime = "torch-graph"
-
-    def __init__(
-        self, model: PreTrainedModel, inputs: tuple[str, ...], placement: Placement, variant: VariantInfo
-    ) -> None:
+    def __init__(self, model: PreTrainedModel, placement: Placement, variant: VariantInfo) -> None:
         import torch
 
-        super().__init__(model, inputs, placement, variant)
+        super().__init__(model, placement, variant)
         self._captured: OrderedDict[tuple[int, ...], Captured] = OrderedDict()
         self._pool = torch.cuda.graph_pool_handle()
         self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -70,10 +65,9 @@ class GraphPredictor(CudaPredictor):
         with self._turn, self._running(arrays):
             return device_time(self._ready(self._feed(arrays)).graph.replay)
 
-    def describe(self) -> dict[str, Any]:
-        """Describe the configuration."""
-        facts = super().describe()
-        return {**facts, "options": {**facts["options"], "captured_shapes": len(self._captured), "most_shapes": SHAPES}}
+    def counters(self) -> dict[str, int]:
+        """Return the number of captured shapes."""
+        return {"captured_shapes": len(self._captured)}
 
     def _ready(self, feed: dict[str, torch.Tensor]) -> Captured:
         """Return the graph of this shape, with this batch in its input buffers."""
@@ -94,27 +88,18 @@ class GraphPredictor(CudaPredictor):
         import torch
 
         own = {name: tensor.clone() for name, tensor in feed.items()}
-        with self._side_stream():
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
             for _ in range(WARM_PASSES):
                 self._model(**own)
+        torch.cuda.current_stream().wait_stream(self._stream)
         graph = torch.cuda.CUDAGraph()
         # Only this thread's calls can spoil the capture: others of the process go on using the device.
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
             outputs = tensors(self._model(**own))
         return Captured(graph, own, outputs)
 
-    @contextmanager
-    def _side_stream(self) -> Iterator[None]:
-        """Run on the side stream, in order with what came before and with what follows."""
-        import torch
 
-        self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
-            yield
-        torch.cuda.current_stream().wait_stream(self._stream)
-
-
-def open_graph(path: Path, info: FolderInfo | None, variant: VariantInfo, placement: Placement) -> GraphPredictor:
+def open_graph(found: ModelFile, variant: VariantInfo, placement: Placement) -> GraphPredictor:
     """Load a model folder onto the CUDA device."""
-    model, inputs = load_on(path, info, variant, placement)
-    return GraphPredictor(model, inputs, placement, variant)
+    return GraphPredictor(load_on(found.path, variant, placement), placement, variant)

@@ -47,7 +47,7 @@ def test_the_folder_describes_itself_and_predicts_by_itself(exported):
     assert [answer["label"] for answer in ours] == [answer["label"] for answer in theirs]
 
 
-def test_the_graph_is_dynamic_valid_and_tells_nothing_of_this_machine(exported):
+def test_the_graph_is_dynamic_valid_and_has_no_paths_of_this_machine(exported):
     _, work = exported
     path = work / "model.onnx"
     proto = onnx.load(path)
@@ -151,11 +151,11 @@ def test_a_model_in_memory(tiny_model, tiny_tokenizer, tiny_task, tmp_path):
 
 
 @pytest.mark.parametrize("difference", [1.0, float("nan")])
-def test_a_graph_that_answers_otherwise_is_refused(exported, tmp_path, monkeypatch, difference):
+def test_a_graph_with_other_outputs_is_refused(exported, tmp_path, monkeypatch, difference):
     source, work = exported
     proto = onnx.load(work / "model.onnx")
     monkeypatch.setattr(export, "export_onnx_from_model", lambda model: spoilt(proto, difference))
-    with pytest.raises(ModelError, match="differ from PyTorch"):
+    with pytest.raises(ModelError, match="differ from those of its source"):
         build("onnx-fp32", source, tmp_path)
 
 
@@ -174,7 +174,7 @@ def test_too_large_a_model_is_refused_before_the_work(tiny_model, monkeypatch):
         export_onnx_from_model(tiny_model("bert"))
 
 
-def test_what_the_exporter_cannot_do_is_told_in_a_line(tiny_model, monkeypatch):
+def test_what_the_exporter_cannot_do_is_reported_in_a_line(tiny_model, monkeypatch):
     model = tiny_model("bert")
 
     def forward(input_ids, **others):

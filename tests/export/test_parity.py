@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from compress.errors import ModelError
-from compress.export.parity import compare, compare_all, generated_batches
-from compress.export.prediction_agreement import MARGIN
+from compress.export.parity import MARGIN, compare, compare_all, generated_batches
 from compress.export.tune_ort_session import WORTH, fastest
 
 
 class Fixed:
-    """A predictor that answers from the first pieces."""
+    """A predictor whose outputs follow from the first tokens."""
 
     inputs = ("input_ids",)
 
@@ -32,12 +31,12 @@ def batch(*first):
 
 def test_equal_models_are_equal(tiny_task):
     parity = compare(Fixed(two), Fixed(two), [batch(1, 9), batch(4)], tiny_task)
-    assert (parity.largest, parity.agreement, parity.alone, parity.rows) == (0, 1, 0, 3)
+    assert (parity.max_abs_difference, parity.agreement, parity.alone_or_in_batch, parity.rows) == (0, 1, 0, 3)
 
 
 def test_differences_and_changed_decisions_are_counted(tiny_task):
     parity = compare(Fixed(two), Fixed(lambda ids: two(ids) + np.array([[3, 0]])), [batch(1, 4, 9, 8)], tiny_task)
-    assert parity.largest == 3
+    assert parity.max_abs_difference == 3
     assert parity.agreement == 0.75  # 4 to 6 became 7 to 6
 
 
@@ -46,22 +45,22 @@ def test_a_tie_is_no_decision(tiny_task):
     assert compare(near, Fixed(two), [batch(5)], tiny_task).agreement is None
 
 
-def test_nan_is_never_lost(tiny_task):
+def test_nan_is_reported(tiny_task):
     def broken(ids):
         return np.where(ids[:, :1] == 1, np.nan, two(ids))
 
-    assert np.isnan(compare(Fixed(two), Fixed(broken), [batch(1), batch(9)], tiny_task).largest)
+    assert np.isnan(compare(Fixed(two), Fixed(broken), [batch(1), batch(9)], tiny_task).max_abs_difference)
 
 
-def test_company_is_told(tiny_task):
+def test_effect_of_the_batch_is_measured(tiny_task):
     drifting = Fixed(lambda ids: two(ids) + len(ids))
-    assert compare(drifting, drifting, [batch(1, 9)], tiny_task).alone == 1
+    assert compare(drifting, drifting, [batch(1, 9)], tiny_task).alone_or_in_batch == 1
 
 
 def test_many_labels_are_decisions_of_their_own(tiny_task):
     task = tiny_task.model_copy(update={"kind": "multi_label"})
     parity = compare(Fixed(lambda ids: two(ids) - 5), Fixed(lambda ids: two(ids) - 2), [batch(1, 4)], task)
-    assert parity.agreement == 0.75  # -4, 4 kept; -1, 1: the first became 2
+    assert parity.agreement == 0.75  # -4, 4 unchanged; -1, 1: the first became 2
 
 
 def test_numbers_decide_nothing(tiny_task):
@@ -72,7 +71,7 @@ def test_numbers_decide_nothing(tiny_task):
 
 
 class Tabled:
-    """A predictor whose outputs are written down for rows told apart by their first piece."""
+    """A predictor whose outputs are written down for rows, by their first token."""
 
     inputs = ("input_ids", "attention_mask")
 
@@ -81,12 +80,12 @@ class Tabled:
 
     def predict(self, arrays):
         width = arrays["input_ids"].shape[1]
-        found = {}
+        outputs = {}
         for name, table in self.tables.items():
             lines = [table[int(ids[0])] for ids in arrays["input_ids"]]
-            each_piece = name in ("start_logits", "end_logits") or lines[0].ndim == 2
-            found[name] = np.stack([line[:width] if each_piece else line for line in lines])
-        return found
+            per_token = name in ("start_logits", "end_logits") or lines[0].ndim == 2
+            outputs[name] = np.stack([line[:width] if per_token else line for line in lines])
+        return outputs
 
 
 PADDED = {"input_ids": np.array([[7, 5, 3], [8, 3, 0]]), "attention_mask": np.array([[1, 1, 1], [1, 1, 0]])}
@@ -96,14 +95,14 @@ def kind_of_task(tiny_task, kind, labels=()):
     return tiny_task.model_copy(update={"kind": kind, "labels": labels})
 
 
-def test_tags_are_compared_on_real_pieces_alone(tiny_task):
+def test_tags_are_compared_without_padding(tiny_task):
     task = kind_of_task(tiny_task, "token_classification", ("O", "B-A"))
     ours = Tabled(logits={7: [[3, 0], [0, 3], [3, 0]], 8: [[0, 3], [3, 0], [9, 0]]})
     theirs = Tabled(logits={7: [[3, 0], [3, 1], [3, 0]], 8: [[0, 3], [3, 0], [0, 9]]})
     parity = compare(ours, theirs, [PADDED], task)
-    assert parity.largest == 3  # not the 9 of the padding
+    assert parity.max_abs_difference == 3  # not the 9 of the padding
     assert parity.agreement == pytest.approx(4 / 5)
-    assert parity.alone == 0
+    assert parity.alone_or_in_batch == 0
     assert compare(ours, theirs, [PADDED], None).agreement == pytest.approx(4 / 5)
 
 
@@ -113,7 +112,7 @@ def test_both_ends_of_an_answer_are_decisions(tiny_task):
     ours = Tabled(start_logits=start, end_logits={7: [0, 1, 2], 8: [0, 1, 9]})
     theirs = Tabled(start_logits=start, end_logits={7: [0, 3, 2], 8: [0, 1, -9]})
     parity = compare(ours, theirs, [PADDED], task)
-    assert (parity.largest, parity.agreement) == (2, 3 / 4)
+    assert (parity.max_abs_difference, parity.agreement) == (2, 3 / 4)
 
 
 def test_what_each_label_gets_counts_and_not_the_weight_of_a_window(tiny_task):
@@ -127,12 +126,12 @@ def test_embeddings_and_scores_decide_nothing_and_are_compared(kind, tiny_task):
     name = "sentence_embedding" if kind in ("similarity", "retrieval") else "logits"
     ours, theirs = (Tabled(**{name: {7: [0.0], 8: [number]}}) for number in (1.0, 1.5))
     parity = compare(ours, theirs, [PADDED], kind_of_task(tiny_task, kind))
-    assert (parity.largest, parity.agreement, parity.alone) == (0.5, None, 0)
+    assert (parity.max_abs_difference, parity.agreement, parity.alone_or_in_batch) == (0.5, None, 0)
 
 
-def test_company_is_told_of_any_output(tiny_task):
+def test_effect_of_the_batch_is_measured_on_any_output(tiny_task):
     drifting = Fixed(lambda ids: two(ids) + len(ids), "sentence_embedding")
-    assert compare(drifting, drifting, [batch(1, 9)], kind_of_task(tiny_task, "similarity")).alone == 1
+    assert compare(drifting, drifting, [batch(1, 9)], kind_of_task(tiny_task, "similarity")).alone_or_in_batch == 1
 
 
 def test_other_outputs_are_an_error(tiny_task):
@@ -163,4 +162,4 @@ def test_parity_over_several_batch_sizes_is_the_worst_of_them(tiny_task):
     drifting = Fixed(lambda ids: two(ids) + len(ids) - 1)
     sizes = {1: [batch(1), batch(9)], 2: [batch(1, 9)]}
     parity = compare_all(Fixed(two), drifting, sizes, tiny_task)
-    assert (parity.largest, parity.alone, parity.rows) == (1, 1, 2)
+    assert (parity.max_abs_difference, parity.alone_or_in_batch, parity.rows) == (1, 1, 2)

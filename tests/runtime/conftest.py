@@ -1,4 +1,4 @@
-"""Models of one operator, made with onnx alone."""
+"""Models of one operator, written with onnx alone."""
 
 import numpy as np
 import onnx
@@ -7,7 +7,7 @@ from onnx import TensorProto, helper
 
 
 def make_sum(path, dtype=TensorProto.INT64, length="length"):
-    """A model whose logits are the sum of the real pieces."""
+    """A model whose logits are the sum of the tokens that are no padding."""
     nodes = [
         helper.make_node("Mul", ["input_ids", "attention_mask"], ["real"]),
         helper.make_node("Cast", ["real"], ["numbers"], to=TensorProto.FLOAT),
@@ -21,7 +21,7 @@ def make_sum(path, dtype=TensorProto.INT64, length="length"):
 
 
 def make_wide(path, width=512):
-    """A model whose logits take `width` numbers a piece."""
+    """A model whose logits take `width` numbers per token."""
     table = np.ones((2, width), dtype=np.float32)
     node = helper.make_node("Gather", ["table", "input_ids"], ["logits"])
     ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "length"])
@@ -45,6 +45,6 @@ def write_sum():
 
 @pytest.fixture
 def arrays():
-    """A row of three pieces, the last of them padding."""
+    """A row of three tokens, the last of them padding."""
     ids = np.array([[5, 6, 7]])
     return {"input_ids": ids, "attention_mask": np.array([[1, 1, 0]]), "labels": np.array([0])}

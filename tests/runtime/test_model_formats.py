@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from compress.errors import DeviceUnavailable, ModelError
+from compress.formats import RUNTIMES
 from compress.model_info import FolderInfo, write_info
-from compress.runtime import RUN_MODES, RUNTIMES, describe_model_file, open_predictor, run_mode_named
-from compress.runtime.model_formats import FP32
+from compress.runtime import RUN_MODES, open_predictor
+from compress.runtime.model_formats import FP32, describe_model_file
 from compress.runtime.predictor import Placement
 
 EXPORTED = RUN_MODES["onnxruntime"].model_copy(update={"name": "onnx-fp32", "precision": "fp32"})
@@ -16,10 +17,10 @@ EXPORTED = RUN_MODES["onnxruntime"].model_copy(update={"name": "onnx-fp32", "pre
 
 def test_bare_files_are_recognized(tmp_path, write_sum):
     bare = describe_model_file(write_sum(tmp_path / "any.onnx"))
-    assert (bare.format, bare.graph, bare.info) == ("onnx", tmp_path / "any.onnx", None)
+    assert (bare.format, bare.file, bare.info) == ("onnx", tmp_path / "any.onnx", None)
     assert (bare.variant.name, bare.variant.runtime, bare.variant.precision) == ("onnx", "onnxruntime", "unknown")
     (tmp_path / "any.bin").touch()
-    (tmp_path / "any.xml").write_text('<?xml version="1.0"?>\n<!-- made here -->\n<net name="any">')
+    (tmp_path / "any.xml").write_text('<?xml version="1.0"?>\n<!-- written by a test -->\n<net name="any">')
     assert describe_model_file(tmp_path / "any.xml").variant.runtime == "openvino"
 
 
@@ -39,7 +40,7 @@ def test_folders_are_recognized_by_their_files(tmp_path, names, form):
         (tmp_path / name).touch()
     found = describe_model_file(tmp_path)
     assert found.format == form
-    assert (found.graph is None) == (form == "torch")
+    assert found.file == tmp_path / (names[-1] if form == "onnx" else names[-2] if form == "openvino" else names[0])
 
 
 def test_compress_json_states_the_format(tmp_path, write_sum):
@@ -55,11 +56,9 @@ def test_compress_json_states_the_format(tmp_path, write_sum):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("notes.txt", "no runtime reads a file that ends in .txt"),
-        ("notes", "no runtime reads a file without a suffix"),
-        ("m.pt", "m.pt is not a model: no runtime reads a pickled module"),
-        ("m.json", "no runtime reads a file that ends in .json"),
-        ("empty/", "is an empty folder"),
+        ("notes.txt", "notes.txt is not a model: no runtime reads files like it"),
+        ("notes", "notes is not a model: no runtime reads files like it"),
+        ("empty/", "is a folder without a model"),
         ("absent", "there is no model at"),
     ],
 )
@@ -75,19 +74,10 @@ def test_error_for_a_path_without_model_names_expected_files(tmp_path, name, mes
     assert ".xml" in raised.value.hint
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("graph.xml", "<net>", r"has its weights in graph\.bin, which is missing"),
-        ("graph.xml", "<project>", r"graph\.xml is not an OpenVINO model"),
-        ("graph.xml", "", r"graph\.xml is empty"),
-        ("graph.onnx", "", r"graph\.onnx is empty"),
-    ],
-)
-def test_incomplete_bare_files_are_refused(tmp_path, name, content, message):
-    (tmp_path / name).write_text(content)
-    with pytest.raises(ModelError, match=message):
-        describe_model_file(tmp_path / name)
+def test_openvino_graph_without_its_weights_is_refused(tmp_path):
+    (tmp_path / "graph.xml").write_text("<net>")
+    with pytest.raises(ModelError, match=r"has its weights in graph\.bin, which is missing"):
+        describe_model_file(tmp_path / "graph.xml")
 
 
 def test_missing_graph_of_a_stated_format_is_refused(tmp_path):
@@ -107,8 +97,6 @@ def test_every_run_mode_has_a_runtime():
     for name, way in RUN_MODES.items():
         assert way.name == name
         assert way.format in RUNTIMES[way.runtime].formats
-    with pytest.raises(ModelError, match="did you mean openvino"):
-        run_mode_named("openvin")
 
 
 def test_every_runtime_has_an_opener():
@@ -120,10 +108,10 @@ def test_every_runtime_has_an_opener():
 
 
 def test_a_format_runs_only_in_runtimes_that_read_it(tmp_path, write_sum, tiny_folder):
-    with pytest.raises(ModelError, match="in the format onnx; torch-compiled reads torch"):
+    with pytest.raises(ModelError, match="is in the format onnx; torch-compiled reads torch"):
         open_predictor(write_sum(tmp_path / "any.onnx"), variant=RUN_MODES["torch-compiled"])
     folder = tiny_folder("bert")
-    with pytest.raises(ModelError, match="in the format torch; openvino reads openvino and onnx") as raised:
+    with pytest.raises(ModelError, match="is in the format torch; openvino reads openvino and onnx") as raised:
         open_predictor(folder, variant=RUN_MODES["openvino"])
     assert raised.value.hint == f"compress export {folder} OUT --as openvino"
     with pytest.raises(DeviceUnavailable, match="openvino runs on cpu, not on cuda"):
@@ -137,13 +125,14 @@ def test_a_format_runs_only_in_runtimes_that_read_it(tmp_path, write_sum, tiny_f
 def test_exported_folder_runs_in_another_runtime_but_not_as_another_variant(tmp_path, write_sum, arrays):
     write_sum(tmp_path / "model.onnx")
     write_info(tmp_path, FolderInfo(step="export", made_by="tests", variant=EXPORTED))
-    there = open_predictor(tmp_path, variant=RUN_MODES["openvino"])
-    assert (there.describe()["runtime"], there.describe()["precision"]) == ("openvino", "fp32")
-    assert there.predict(arrays)["logits"] == 11
+    in_openvino = open_predictor(tmp_path, variant=RUN_MODES["openvino"])
+    assert (in_openvino.describe()["runtime"], in_openvino.describe()["precision"]) == ("openvino", "fp32")
+    assert in_openvino.predict(arrays)["logits"] == 11
     assert open_predictor(tmp_path, variant=RUN_MODES["onnxruntime"]).describe()["precision"] == "fp32"
-    for other in (FP32, EXPORTED.model_copy(update={"name": "onnx-int8"})):
-        with pytest.raises(ModelError, match="holds onnx-fp32 and cannot run as"):
-            open_predictor(tmp_path, variant=other)
+    with pytest.raises(ModelError, match="holds onnx-fp32 and cannot run as onnx-int8"):
+        open_predictor(tmp_path, variant=EXPORTED.model_copy(update={"name": "onnx-int8"}))
+    with pytest.raises(ModelError, match="is in the format onnx; torch reads torch"):
+        open_predictor(tmp_path, variant=FP32)
 
 
 def test_predictors_describe_the_same_fields(tmp_path, write_sum, tiny_folder):

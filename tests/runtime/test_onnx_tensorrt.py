@@ -1,4 +1,4 @@
-"""TensorRT inside ONNX Runtime: what can be told without it, and with it on a device."""
+"""TensorRT inside ONNX Runtime: what can be tested without it, and outputs on a device."""
 
 import json
 
@@ -10,15 +10,15 @@ import pytest
 from compress.errors import DeviceUnavailable, ModelError
 from compress.runtime import RUN_MODES, onnx_tensorrt, open_predictor
 from compress.runtime.onnx_runtime import OnnxPredictor
-from compress.runtime.onnx_tensorrt import PROVIDER, TensorrtPredictor, engine, weights_beside
+from compress.runtime.onnx_tensorrt import PROVIDER, engine, weights_beside
 from compress.runtime.predictor import Placement
 from tests.variant_builder import build
 
-HERE = PROVIDER in ort.get_available_providers()
+AVAILABLE = PROVIDER in ort.get_available_providers()
 
 
-@pytest.mark.skipif(HERE, reason="this ONNX Runtime has TensorRT")
-def test_without_the_provider_it_is_not_here(tmp_path, write_sum):
+@pytest.mark.skipif(AVAILABLE, reason="this ONNX Runtime has TensorRT")
+def test_without_the_provider_it_is_unavailable(tmp_path, write_sum):
     path = write_sum(tmp_path / "model.onnx")
     with pytest.raises(DeviceUnavailable, match="no TensorrtExecutionProvider"):
         open_predictor(path, Placement("cuda"), RUN_MODES["onnx-tensorrt"])
@@ -26,7 +26,7 @@ def test_without_the_provider_it_is_not_here(tmp_path, write_sum):
         build("onnx-tensorrt", tmp_path, tmp_path)
 
 
-def test_an_engine_has_bounds_and_is_kept_by_content(tmp_path, write_sum, monkeypatch):
+def test_an_engine_has_bounds_and_is_cached_by_content(tmp_path, write_sum, monkeypatch):
     monkeypatch.setenv("COMPRESS_CACHE", str(tmp_path / "cache"))
     path = write_sum(tmp_path / "model.onnx")
     provider, options = engine(path, ["input_ids", "attention_mask"], 40, "fp16")
@@ -41,25 +41,25 @@ def test_an_engine_has_bounds_and_is_kept_by_content(tmp_path, write_sum, monkey
     assert len(list((tmp_path / "cache" / "tensorrt").iterdir())) == 2
 
 
-def test_weights_beside_the_graph_are_part_of_its_content(tmp_path, monkeypatch):
+def test_weights_next_to_the_graph_are_part_of_its_content(tmp_path, monkeypatch):
     monkeypatch.setenv("COMPRESS_CACHE", str(tmp_path / "cache"))
     path = write_apart(tmp_path / "model.onnx", 1.0)
     assert [each.name for each in weights_beside(path)] == ["its weights"]
     (tmp_path / "README.md").write_text("no part of it")
 
-    def kept():
+    def cache_path():
         return engine(path, ["input_ids"], 40, "fp16")[1]["trt_engine_cache_path"]
 
-    before = kept()
-    assert kept() == before
+    before = cache_path()
+    assert cache_path() == before
     graph = path.read_bytes()
     write_apart(path, 2.0)
     assert path.read_bytes() == graph
-    assert kept() != before
+    assert cache_path() != before
 
 
 def write_apart(path, value):
-    """A model that keeps its weights in a file of its own."""
+    """A model that has its weights in a file of its own."""
     table = onnx.numpy_helper.from_array(np.full((64, 64), value, dtype=np.float32), "table")
     node = onnx.helper.make_node("Gather", ["table", "input_ids"], ["logits"])
     ids = onnx.helper.make_tensor_value_info("input_ids", onnx.TensorProto.INT64, ["batch", "length"])
@@ -70,14 +70,24 @@ def write_apart(path, value):
     return path
 
 
-def test_where_engines_are_kept_is_not_told(monkeypatch):
-    options = {"trt_fp16_enable": "True", "trt_engine_cache_path": "/home/x", "trt_timing_cache_path": "/home/x"}
-    monkeypatch.setattr(OnnxPredictor, "describe", lambda self: {"runtime": "onnxruntime", "options": options})
-    told = TensorrtPredictor.__new__(TensorrtPredictor).describe()
-    assert (told["runtime"], told["options"]) == ("onnxruntime-tensorrt", {"trt_fp16_enable": "True"})
+def test_paths_of_this_machine_are_not_described():
+    class Session:
+        def get_inputs(self):
+            return []
+
+        get_outputs = get_inputs
+
+        def get_providers(self):
+            return [PROVIDER]
+
+        def get_provider_options(self):
+            return {PROVIDER: {"trt_fp16_enable": "True", "trt_engine_cache_path": "/home/x"}}
+
+    facts = OnnxPredictor(Session(), Placement(), RUN_MODES["onnx-tensorrt"]).describe()
+    assert (facts["runtime"], facts["options"]) == ("onnxruntime-tensorrt", {"trt_fp16_enable": "True"})
 
 
-def test_a_cache_that_cannot_be_made_is_told(tmp_path, write_sum, monkeypatch):
+def test_a_cache_that_cannot_be_created_is_reported(tmp_path, write_sum, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("COMPRESS_CACHE", str(tmp_path / "file"))
     with pytest.raises(DeviceUnavailable, match="engines cannot be cached"):
@@ -102,15 +112,15 @@ def test_int8_is_not_run_there(tmp_path, write_sum, monkeypatch):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not HERE, reason="this ONNX Runtime has no TensorRT")
-def test_engines_give_the_cpu_s_answers(tiny_folder, tmp_path_factory):
+@pytest.mark.skipif(not AVAILABLE, reason="this ONNX Runtime has no TensorRT")
+def test_engines_compute_what_the_cpu_computes(tiny_folder, tmp_path_factory):
 
     source, work = tmp_path_factory.mktemp("onnx"), tmp_path_factory.mktemp("tensorrt")
     build("onnx-fp32", tiny_folder("bert"), source)
     info = build("onnx-tensorrt", source, work)
     assert info.variant.name == "onnx-tensorrt"
-    there, here = open_predictor(work, Placement("cuda")), open_predictor(source)
+    on_gpu, on_cpu = open_predictor(work, Placement("cuda")), open_predictor(source)
     for rows, length in ((1, 5), (4, 20)):
-        arrays = {name: np.ones((rows, length), dtype=np.int64) for name in here.inputs}
-        assert np.abs(there.predict(arrays)["logits"] - here.predict(arrays)["logits"]).max() < 0.1
-    assert there.describe()["providers"][0] == PROVIDER
+        arrays = {name: np.ones((rows, length), dtype=np.int64) for name in on_cpu.inputs}
+        assert np.abs(on_gpu.predict(arrays)["logits"] - on_cpu.predict(arrays)["logits"]).max() < 0.1
+    assert on_gpu.describe()["providers"][0] == PROVIDER

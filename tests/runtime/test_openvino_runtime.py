@@ -17,7 +17,7 @@ pytest.importorskip("openvino", reason="openvino is not installed")
 OPENVINO = RUN_MODES["openvino"]
 
 
-@pytest.mark.parametrize("dtype", [TensorProto.INT64, TensorProto.INT32])
+@pytest.mark.parametrize("dtype", [TensorProto.INT64, TensorProto.INT32, TensorProto.DOUBLE])
 def test_an_onnx_file_runs_and_labels_are_ignored(tmp_path, write_sum, arrays, dtype):
     predictor = open_predictor(write_sum(tmp_path / "any.onnx", dtype), variant=OPENVINO)
     assert predictor.inputs == ("input_ids", "attention_mask")
@@ -33,20 +33,21 @@ def test_its_own_file_runs(tmp_path, write_sum, arrays):
         assert open_predictor(path).predict(arrays)["logits"] == 11
 
 
-def test_answers_stay_when_the_next_come(tmp_path, write_sum, arrays):
+def test_outputs_are_not_overwritten_by_the_next_batch(tmp_path, write_sum, arrays):
     predictor = open_predictor(write_sum(tmp_path / "any.onnx"), variant=OPENVINO)
     before = predictor.predict(arrays)["logits"]
     predictor.predict({name: array + 1 for name, array in arrays.items()})
     assert before == 11
 
 
-def test_it_computes_in_what_was_asked_and_on_no_cores_of_its_own_choice(tmp_path, write_sum):
+def test_requested_precision_and_thread_settings_are_applied(tmp_path, write_sum):
     path = write_sum(tmp_path / "any.onnx")
-    told = open_predictor(path, variant=OPENVINO).describe()
-    assert told["options"]["INFERENCE_PRECISION_HINT"] == "float32"
-    assert told["options"]["ENABLE_CPU_PINNING"] is False
-    assert told["options"]["NUM_STREAMS"] == 1
-    assert told["options"]["PERFORMANCE_HINT"] == "LATENCY"
+    predictor = open_predictor(path, variant=OPENVINO)
+    assert predictor.describe()["options"]["INFERENCE_PRECISION_HINT"] == "f32"
+    applied = predictor._compiled.get_property
+    assert str(applied("INFERENCE_PRECISION_HINT")) == "<Type: 'float32'>"
+    assert applied("ENABLE_CPU_PINNING") is False
+    assert applied("NUM_STREAMS") == 1
     assert settings(OPENVINO, ONE_THREAD)["INFERENCE_PRECISION_HINT"] == "f32"
     assert settings(OPENVINO, Placement(threads=3))["INFERENCE_NUM_THREADS"] == 3
     assert settings(RUN_MODES["openvino-bf16"], ONE_THREAD)["INFERENCE_PRECISION_HINT"] == "bf16"
@@ -69,7 +70,7 @@ def test_inputs_of_unequal_shape_are_refused(tmp_path, write_sum, arrays):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_what_goes_wrong_never_gives_the_answers_of_the_batch_before(tmp_path, write_sum, arrays, threads):
+def test_a_failure_never_returns_the_outputs_of_the_batch_before(tmp_path, write_sum, arrays, threads):
     predictor = open_predictor(write_sum(tmp_path / "any.onnx"), Placement(threads=threads), OPENVINO)
     assert predictor.predict(arrays)["logits"] == 11
     with pytest.raises(ModelError, match="cannot run"):
@@ -77,15 +78,10 @@ def test_what_goes_wrong_never_gives_the_answers_of_the_batch_before(tmp_path, w
     assert predictor.predict(arrays)["logits"] == 11
 
 
-def test_a_fixed_shape_that_does_not_fit_is_told_with_the_shapes(tmp_path, write_sum, arrays):
+def test_an_input_that_does_not_fit_a_fixed_shape_is_reported_with_its_shape(tmp_path, write_sum, arrays):
     predictor = open_predictor(write_sum(tmp_path / "model.onnx", length=8), variant=OPENVINO)
     with pytest.raises(ModelError, match=r"cannot run openvino on input_ids \(1, 3\)"):
         predictor.predict(arrays)
-
-
-def test_an_input_type_that_no_text_gives_is_refused(tmp_path, write_sum):
-    with pytest.raises(ModelError, match="input_ids is of f64"):
-        open_predictor(write_sum(tmp_path / "model.onnx", TensorProto.DOUBLE), variant=OPENVINO)
 
 
 @pytest.mark.parametrize("content", [b"", b"no model at all", b"<?xml version='1.0'?><net name='x'>"])
@@ -93,11 +89,11 @@ def test_an_input_type_that_no_text_gives_is_refused(tmp_path, write_sum):
 def test_a_corrupt_file_is_an_error_of_ours(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     (tmp_path / "any.bin").write_bytes(b"")
-    with pytest.raises(ModelError, match=r"OpenVINO cannot read .*any|any\.\w+ is (empty|not an OpenVINO model)"):
+    with pytest.raises(ModelError, match=r"OpenVINO cannot read .*any"):
         open_predictor(tmp_path / name, variant=OPENVINO)
 
 
-def test_a_folder_cannot_bring_settings(tmp_path, write_sum):
+def test_a_folder_cannot_have_settings(tmp_path, write_sum):
     write_sum(tmp_path / "model.onnx")
     own = OPENVINO.model_copy(update={"format": "onnx", "session": {"CACHE_DIR": "/"}})
     write_info(tmp_path, FolderInfo(step="export", made_by="tests", variant=own))
@@ -111,7 +107,7 @@ def test_without_openvino_the_extra_is_named(tmp_path, write_sum, monkeypatch):
         open_predictor(write_sum(tmp_path / "any.onnx"), variant=OPENVINO)
 
 
-def test_it_needs_no_torch_and_reports_to_nobody(tmp_path, write_sum):
+def test_it_needs_no_torch_and_sends_no_telemetry(tmp_path, write_sum):
     write_sum(tmp_path / "model.onnx")
     code = f"""
 import sys
@@ -123,7 +119,7 @@ from compress.runtime import RUN_MODES, open_predictor
 ones = np.ones((2, 3), dtype=np.int64)
 predictor = open_predictor(Path({str(tmp_path)!r}), variant=RUN_MODES["openvino"])
 print(predictor.predict({{"input_ids": ones, "attention_mask": ones}})["logits"])
-assert "openvino_telemetry" not in sys.modules
+assert sys.modules.get("openvino_telemetry") is None
 assert predictor.describe()["device_name"]
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

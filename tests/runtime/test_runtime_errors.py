@@ -1,4 +1,4 @@
-"""What runtimes raise, in our words."""
+"""Errors of runtimes as errors of compress."""
 
 import subprocess
 import sys
@@ -24,22 +24,22 @@ ARRAYS = {"input_ids": np.zeros((4096, 512), dtype=np.int64)}
         RuntimeError("Unable to allocate 12. GiB for an array"),
     ],
 )
-def test_too_little_memory_is_told_as_such(error):
+def test_too_little_memory_is_reported_as_such(error):
     assert is_memory(error)
-    told = run_failure("PyTorch", "torch-fp32", ARRAYS, error)
-    assert isinstance(told, OutOfMemory)
-    assert told.message == "a batch of 4096 rows of 512 tokens does not fit in memory."
+    failure = run_failure("PyTorch", "torch-fp32", ARRAYS, error)
+    assert isinstance(failure, OutOfMemory)
+    assert failure.message == "a batch of 4096 rows of 512 tokens does not fit in memory."
     assert load_failure("PyTorch", "x", error).message == "x does not fit in memory."
 
 
-def test_anything_else_keeps_its_own_first_words():
-    told = run_failure("PyTorch", "torch-fp32", ARRAYS, RuntimeError("\n  index out of range\nand much more"))
-    assert type(told) is ModelError
-    assert told.message == "PyTorch cannot run torch-fp32 on input_ids (4096, 512): index out of range"
+def test_other_errors_are_reported_with_their_first_line():
+    failure = run_failure("PyTorch", "torch-fp32", ARRAYS, RuntimeError("\n  index out of range\nand much more"))
+    assert type(failure) is ModelError
+    assert failure.message == "PyTorch cannot run torch-fp32 on input_ids (4096, 512): index out of range"
     assert load_failure("PyTorch", "x", RuntimeError()).message == "PyTorch cannot read x: RuntimeError"
 
 
-def test_a_text_longer_than_the_model_is_told(tiny_folder):
+def test_a_text_longer_than_the_model_is_reported(tiny_folder):
     predictor = open_predictor(tiny_folder("bert"))
     long = {name: np.ones((1, 100), dtype=np.int64) for name in predictor.inputs}
     with pytest.raises(ModelError, match=r"PyTorch cannot run torch-fp32 on input_ids \(1, 100\)"):
@@ -90,21 +90,21 @@ except OutOfMemory as error:
 
 
 @pytest.mark.parametrize("way", ["onnxruntime", "openvino"])
-def test_a_file_that_is_cut_off_is_told_without_codes(tmp_path, write_wide, way):
+def test_a_file_that_is_cut_off_is_reported_without_codes(tmp_path, write_wide, way):
     path = write_wide(tmp_path / "wide.onnx")
     path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(ModelError, match=r"cannot read .*wide\.onnx: it is truncated, or not an ONNX model\.$"):
+    with pytest.raises(ModelError, match=r"cannot read .*wide\.onnx: it is empty, truncated, or not a model\.$"):
         open_predictor(path, variant=RUN_MODES[way])
 
 
 def test_a_graph_of_a_folder_that_is_empty(tmp_path):
     (tmp_path / "model.onnx").touch()
-    with pytest.raises(ModelError, match=r"model\.onnx: it is empty\.$"):
+    with pytest.raises(ModelError, match=r"model\.onnx: it is empty, truncated"):
         open_predictor(tmp_path)
 
 
 def test_codes_and_the_second_name_are_left_out():
-    told = RuntimeError("[ONNXRuntimeError] : 1 : FAIL : Load model from a b.onnx failed:no such operator")
+    error = RuntimeError("[ONNXRuntimeError] : 1 : FAIL : Load model from a b.onnx failed:no such operator")
     assert (
-        load_failure("ONNX Runtime", "a b.onnx", told).message == "ONNX Runtime cannot read a b.onnx: no such operator"
+        load_failure("ONNX Runtime", "a b.onnx", error).message == "ONNX Runtime cannot read a b.onnx: no such operator"
     )

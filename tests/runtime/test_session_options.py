@@ -9,7 +9,7 @@ from compress.export.tune_ort_session import CANDIDATES, tune_session
 from compress.formats import FORMATS
 from compress.model_info import FolderInfo, VariantInfo, digests, read_info, write_info
 from compress.runtime import open_predictor
-from compress.runtime.session_options import SESSION_FILE, read_session, tuned_options
+from compress.runtime.session_options import SESSION_FILE, TunedSession, tuned_options
 from tests.variant_builder import build
 
 
@@ -43,7 +43,7 @@ def test_exports_state_no_machine(exported):
 
 def test_tune_writes_options_and_processor(exported, tmp_path):
     session = tune_session(exported, tmp_path)
-    assert session == read_session(tmp_path)
+    assert session == TunedSession.model_validate_json((tmp_path / SESSION_FILE).read_bytes())
     assert session.options in CANDIDATES
     assert len(session.milliseconds) == len(CANDIDATES)
     assert session.processor

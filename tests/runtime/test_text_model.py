@@ -1,4 +1,4 @@
-"""Texts in, answers out."""
+"""Texts in, predictions out."""
 
 import shutil
 
@@ -10,7 +10,7 @@ from compress.errors import ModelError, UsageError
 from compress.model_info import read_info, write_info
 from compress.runtime import RUN_MODES
 from compress.runtime.predictor import Placement
-from compress.runtime.text_model import TextModel, read_texts
+from compress.runtime.text_model import TextModel
 
 
 @pytest.fixture(scope="module")
@@ -22,12 +22,14 @@ TEXTS = ["a good film", "bad", "the plot is not so very good but it was fine", "
 
 
 def test_predictions_do_not_depend_on_the_batch_size(model):
-    answers = model.predict(TEXTS)
-    assert {answer["label"] for answer in answers} <= {"bad", "good"}
+    predictions = model.predict(TEXTS)
+    assert {prediction["label"] for prediction in predictions} <= {"bad", "good"}
     for batch in (1, 3):
         again = model.predict(TEXTS, batch=batch)
-        assert [answer["label"] for answer in again] == [answer["label"] for answer in answers]
-        np.testing.assert_allclose([a["probability"] for a in again], [a["probability"] for a in answers], atol=1e-5)
+        assert [prediction["label"] for prediction in again] == [prediction["label"] for prediction in predictions]
+        np.testing.assert_allclose(
+            [a["probability"] for a in again], [a["probability"] for a in predictions], atol=1e-5
+        )
 
 
 def test_prepared_examples_make_one_padded_batch(model):
@@ -35,8 +37,8 @@ def test_prepared_examples_make_one_padded_batch(model):
     arrays = model.arrays(prepared.examples)
     assert (arrays["input_ids"].shape, prepared.counts) == ((4, 13), [1, 1, 1, 1])
     decided = model.kind.decode(model.predictor.predict(arrays), arrays, model.task)
-    answers = model.kind.predictions(decided, prepared.counts, prepared.rows, model.task)
-    assert model.kind.to_json(answers, model.task) == model.predict(TEXTS)
+    predictions = model.kind.predictions(decided, prepared.counts, prepared.rows, model.task)
+    assert model.kind.to_json(predictions, model.task) == model.predict(TEXTS)
 
 
 def test_no_texts_give_no_predictions(model):
@@ -97,26 +99,3 @@ def test_folder_without_task_is_refused(tiny_folder):
     write_info(folder, read_info(folder).model_copy(update={"task": None}))
     with pytest.raises(ModelError, match="which task"):
         TextModel.open(folder)
-
-
-def test_lines_are_yielded_before_the_file_is_read_completely():
-    def lines():
-        yield "one\n"
-        yield "\n"
-        yield "two\r\n"
-        yield "three\n"
-        raise AssertionError("read too far")
-
-    skipped = []
-    found = next(read_texts(lines(), 2, several=False, source="f.txt", empty=skipped.append))
-    assert found == [("f.txt, line 1", "one"), ("f.txt, line 3", "two")]
-    assert skipped == ["f.txt, line 2"]
-
-
-def test_arguments_are_taken_unchanged():
-    assert list(read_texts(["", "a\tb"], 1, several=False)) == [[("text 1", "")], [("text 2", "a\tb")]]
-
-
-def test_tabs_separate_the_texts_of_a_row():
-    assert list(read_texts(["a\tb\n"], 8, several=True, source="f")) == [[("f, line 1", ("a", "b"))]]
-    assert list(read_texts(["a\tb\tc", "a b"], 8, several=True)) == [[("text 1", ("a", "b", "c")), ("text 2", "a b")]]

@@ -27,13 +27,13 @@ def batch(predictor, rows, length):
 
 @pytest.fixture(autouse=True)
 def nothing_compiled_before():
-    """Torch keeps what it compiled by the code of a forward, whichever test and model it was for."""
+    """Torch caches what it compiled by the code of a forward, whichever test and model it was for."""
     torch._dynamo.reset()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["bert", "distilbert"])
-def test_one_graph_serves_all_shapes_with_the_eager_answers(tiny_folder, family):
+def test_one_graph_serves_all_shapes_with_the_eager_outputs(tiny_folder, family):
     folder = tiny_folder(family)
     compiled, eager = open_predictor(folder, variant=RUN_MODES["torch-compiled"]), open_predictor(folder)
     assert compiled.describe()["options"]["compiled_graphs"] == 0
@@ -43,8 +43,8 @@ def test_one_graph_serves_all_shapes_with_the_eager_answers(tiny_folder, family)
             expected, got = eager.predict(arrays)["logits"], compiled.predict(arrays)["logits"]
             np.testing.assert_allclose(got, expected, atol=1e-4)
             assert 1 <= compiled.describe()["options"]["compiled_graphs"] <= graphs
-    told = compiled.describe()
-    assert (told["runtime"], told["precision"]) == ("torch-compiled", "fp32")
+    facts = compiled.describe()
+    assert (facts["runtime"], facts["precision"]) == ("torch-compiled", "fp32")
     arrays = [batch(compiled, 2 + index % 3, 5 + index % 7) for index in range(32)]
     with ThreadPoolExecutor(4) as callers:
         together = list(callers.map(compiled.predict, arrays))
@@ -66,7 +66,7 @@ def test_callers_may_come_at_once_before_anything_is_compiled(tiny_folder):
 
 
 @pytest.mark.slow
-def test_a_first_batch_with_as_many_rows_as_pieces_does_not_stand_for_others(tiny_folder):
+def test_a_first_batch_with_as_many_rows_as_tokens_has_a_graph_of_its_own(tiny_folder):
     folder = tiny_folder("distilbert")
     compiled, eager = open_predictor(folder, variant=RUN_MODES["torch-compiled"]), open_predictor(folder)
     for rows, length, kinds in ((6, 6, 1), (3, 9, 2), (8, 33, 2), (7, 7, 2)):
@@ -87,7 +87,7 @@ def test_bf16_is_close_by(tiny_folder):
 
 
 @pytest.mark.slow
-def test_a_batch_that_it_cannot_run_is_told_with_its_shape(tiny_folder):
+def test_a_batch_that_it_cannot_run_is_reported_with_its_shape(tiny_folder):
     compiled = open_predictor(tiny_folder("bert"), variant=RUN_MODES["torch-compiled"])
     with pytest.raises(ModelError, match=r"cannot .* torch-compiled"):
         compiled.predict(batch(compiled, 2, 100))
@@ -109,7 +109,7 @@ def no_compiler():
     raise torch._inductor.exc.InvalidCxxCompiler
 
 
-def test_without_a_compiler_it_is_not_here(tiny_folder, monkeypatch):
+def test_without_a_compiler_it_is_unavailable(tiny_folder, monkeypatch):
     # Not by way of Inductor's config: putting an entry of it back hides the entry for good.
     monkeypatch.setattr(torch._inductor.cpp_builder, "get_cpp_compiler", no_compiler)
     with pytest.raises(DeviceUnavailable, match=r"needs a C\+\+ compiler"):
@@ -119,7 +119,7 @@ def test_without_a_compiler_it_is_not_here(tiny_folder, monkeypatch):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-def test_cuda_gives_the_cpu_s_answers_and_keeps_time(tiny_folder, precision):
+def test_cuda_computes_what_the_cpu_computes_and_is_timed(tiny_folder, precision):
     folder = tiny_folder("bert")
     variant = RUN_MODES["torch-compiled"].model_copy(
         update={"name": f"torch-compiled-{precision}", "precision": precision}

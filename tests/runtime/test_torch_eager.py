@@ -21,7 +21,7 @@ def arrays():
     return {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids), "labels": np.array([0, 1])}
 
 
-def test_it_gives_the_model_s_own_answers(folder, arrays):
+def test_it_returns_the_outputs_of_the_model(folder, arrays):
     from compress.models import load
 
     predictor = open_predictor(folder)
@@ -46,7 +46,7 @@ def test_a_plain_hugging_face_folder_opens(tiny_model, tmp_path, arrays):
     assert predictor.predict(arrays)["logits"].shape == (2, 2)
 
 
-def test_bf16_answers_in_float32_and_close_by(folder, arrays):
+def test_bf16_outputs_are_float32_and_close_by(folder, arrays):
     predictor = open_predictor(folder, variant=RUN_MODES["torch-bf16"])
     exact, rounded = open_predictor(folder).predict(arrays)["logits"], predictor.predict(arrays)["logits"]
     assert rounded.dtype == np.float32
@@ -59,7 +59,7 @@ def test_an_unknown_precision_is_named(folder):
         open_predictor(folder, variant=RUN_MODES["torch-bf16"].model_copy(update={"precision": "bf6"}))
 
 
-def test_threads_are_its_own_and_put_back(folder, arrays, monkeypatch):
+def test_its_number_of_threads_is_restored(folder, arrays, monkeypatch):
     before, seen = torch.get_num_threads(), []
     predictor = open_predictor(folder, Placement(threads=before + 1))
     inside = predictor._model.forward
@@ -78,7 +78,7 @@ def test_fp16_is_for_cuda(folder):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
-def test_cuda_that_is_not_there_is_not_here(folder):
+def test_missing_cuda_is_unavailable(folder):
     with pytest.raises(DeviceUnavailable, match="no CUDA device"):
         open_predictor(folder, Placement("cuda"))
 
@@ -86,7 +86,7 @@ def test_cuda_that_is_not_there_is_not_here(folder):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-def test_cuda_gives_the_cpu_s_answers(folder, arrays, precision):
+def test_cuda_computes_what_the_cpu_computes(folder, arrays, precision):
     variant = RUN_MODES["torch-bf16"].model_copy(update={"name": f"torch-{precision}", "precision": precision})
     predictor = open_predictor(folder, Placement("cuda"), variant)
     exact = open_predictor(folder).predict(arrays)["logits"]

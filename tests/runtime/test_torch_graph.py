@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from compress.errors import DeviceUnavailable
-from compress.runtime import RUN_MODES, TimedOnDevice, open_predictor, torch_graph
-from compress.runtime.predictor import Placement
+from compress.runtime import RUN_MODES, open_predictor, torch_graph
+from compress.runtime.predictor import Placement, TimedOnDevice
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
 
@@ -21,7 +21,7 @@ def batch(rows, length):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
-def test_without_cuda_it_is_not_here(tiny_folder):
+def test_without_cuda_it_is_unavailable(tiny_folder):
     with pytest.raises(DeviceUnavailable, match="no CUDA device"):
         open_predictor(tiny_folder("bert"), Placement("cuda"), RUN_MODES["torch-graph-bf16"])
 
@@ -29,7 +29,7 @@ def test_without_cuda_it_is_not_here(tiny_folder):
 @pytest.mark.gpu
 @needs_cuda
 @pytest.mark.parametrize("variant", [RUN_MODES["torch-graph-bf16"], RUN_MODES["torch-graph-fp16"]])
-def test_replays_give_the_cpu_s_answers(tiny_folder, variant):
+def test_replays_compute_what_the_cpu_computes(tiny_folder, variant):
     folder = tiny_folder("bert")
     graph, exact = open_predictor(folder, Placement("cuda"), variant), open_predictor(folder)
     assert isinstance(graph, TimedOnDevice)

@@ -55,8 +55,10 @@ def needed_files(model: Path, variant: VariantInfo | None = None) -> list[Path]:
         model_file = describe_model_file(model, runtime_of(variant).formats if variant else ())
     except ModelError:
         return []
-    graph = model_file.graph
-    weights = [graph, *FORMATS[model_file.format].weight_files(graph)] if graph else _torch_weights(model)
+    if model_file.format == "torch":
+        weights = _torch_weights(model)
+    else:
+        weights = sorted({model_file.file, *FORMATS[model_file.format].weight_files(model_file.file)})
     companions = [model / name for name in COMPANIONS] if model.is_dir() else []
     return [*(path for path in companions if path.is_file()), *weights]
 
@@ -74,7 +76,7 @@ def _all_but_descriptions(folder: Path) -> list[Path]:
 
 def _torch_weights(folder: Path) -> list[Path]:
     """The weights that are read, as one file or as an index and its parts."""
-    for name in FORMATS["torch"].weights:
+    for name in ("model.safetensors", "pytorch_model.bin"):
         if (folder / name).is_file():
             return [folder / name]
         if (folder / f"{name}.index.json").is_file():

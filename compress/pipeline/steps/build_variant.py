@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from compress.data.splits.prepare_splits import PreparedData
 
 SAMPLE_ROWS = 128
-"""Rows of train on which outputs are compared, and from which a static quantizer takes its ranges."""
+"""Rows of train on which outputs are compared."""
 
 CANDIDATE_ROWS = 4096
 """Random rows of train among which these are drawn in the proportions of the classes; reading all takes too long."""
@@ -58,8 +58,6 @@ def build(
             seed=seed,
             console=context.console,
             parity={size: in_batches(encoded, size) for size in sizes},
-            calibration=lambda: in_batches(encoded, PARITY_BATCH),
-            select_rows=lambda: prepared.rows("select"),
         )
     )
 
