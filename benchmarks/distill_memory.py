@@ -26,7 +26,7 @@ from benchmarks.report_store import Report, Store, beginning, carry_out, in_plac
 from compress import __version__
 from compress.console import Console, duration
 from compress.measure.result_base import ResultModel
-from compress.measure.timing.cpu_affinity import own_cores
+from compress.measure.timing.cpu_affinity import choose_cores
 from compress.measure.timing.worker_process import error_line
 from compress.pipeline.strip_paths import strip_paths
 
@@ -159,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _all(given: argparse.Namespace, work: Path, store: Store[MemoryReport], console: Console) -> None:
     """Run a process for each number of rows."""
-    place = Place(given.threads, own_cores(given.threads))
+    place = Place(given.threads, choose_cores(given.threads).own or None)
     for rows in given.rows:
         folder = work / str(rows)
         folder.mkdir()

@@ -13,7 +13,7 @@ from benchmarks.distill_throughput.race_results import ThroughputReport
 from benchmarks.distill_throughput.throughput_page import LANES, RATIOS, lane_cells, page, ratio_cells
 from benchmarks.report_store import Store, beginning, carry_out, chosen, in_place, positive, run
 from compress.console import Console
-from compress.measure.timing.cpu_affinity import own_cores
+from compress.measure.timing.cpu_affinity import choose_cores
 
 ROWS, TRIAL_ROWS, ROUNDS = 1920, 96, 3
 
@@ -63,7 +63,7 @@ def _race(given: argparse.Namespace, work: Path, store: Store[ThroughputReport],
 
     torch.set_num_threads(given.threads)
     workshop = Workshop(work, console, given.rows, trial=given.trial)
-    place = Place(given.threads, own_cores(given.threads))
+    place = Place(given.threads, choose_cores(given.threads).own or None)
     setting = Setting(workshop, place, given.rounds, given.rows, given.batch)
     store.update(data=workshop.source, metric=workshop.task.metric)
     if any(CASES[key].scored for key in given.cases):

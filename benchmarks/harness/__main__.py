@@ -14,7 +14,7 @@ from benchmarks.harness.harness_results import HarnessReport, Row
 from benchmarks.harness.harness_setting import Setting
 from benchmarks.report_store import Store, beginning, carry_out, chosen, in_place, now, positive, run
 from compress.console import Console
-from compress.measure.timing.cpu_affinity import own_cores
+from compress.measure.timing.cpu_affinity import choose_cores
 from compress.recipe.measure_schema import Measure
 
 BESIDE = ("bare", "bert_perf_test", "benchmark_app")
@@ -77,7 +77,7 @@ def _check(given: argparse.Namespace, work: Path, store: Store[HarnessReport], c
     setting = Setting(
         files=files,
         work=work,
-        cores=own_cores(given.threads),
+        cores=choose_cores(given.threads).own or None,
         threads=given.threads,
         batch=1,
         length=given.length,

@@ -59,12 +59,11 @@ def predict_encoded(run: Run, encoded: EncodedRows, rows: Sequence[Row], task: T
 
 def embed_encoded(run: Run, documents: EncodedRows, task: TaskInfo, batch: int) -> NDArray[Any]:
     """Return the embedding of each document (documents, D), without a copy."""
-    results: NDArray[Any] | None = None
-    for indices, outputs in _decided_batches(run, documents, task, batch):
-        if results is None:
+    results: NDArray[Any] = np.empty(0)  # encoded rows always have an example
+    for indices, outputs in _decoded_batches(run, documents, task, batch):
+        if not len(results):
             results = np.empty((len(documents), *outputs[0].shape), outputs[0].dtype)
         results[indices] = outputs
-    assert results is not None  # encoded rows always have an example
     return results
 
 
@@ -73,18 +72,18 @@ def decode_examples(run: Run, encoded: EncodedRows, task: TaskInfo, batch: int) 
 
     Where outputs depend on the batch, the batches are still the same for every model: they follow from the lengths.
     """
-    results: list[NDArray[Any]] = [np.empty(0)] * len(encoded)
-    for indices, outputs in _decided_batches(run, encoded, task, batch):
-        for index, output in zip(indices, outputs, strict=True):
-            results[index] = output
-    return results
+    decoded = {
+        index: output
+        for indices, outputs in _decoded_batches(run, encoded, task, batch)
+        for index, output in zip(indices.tolist(), outputs, strict=True)
+    }
+    return [decoded[index] for index in range(len(encoded))]
 
 
-def _decided_batches(
+def _decoded_batches(
     run: Run, encoded: EncodedRows, task: TaskInfo, batch: int
 ) -> Iterator[tuple[NDArray[np.int64], list[NDArray[Any]]]]:
     """Yield the examples of each batch and their decoded outputs."""
-    kind = kind_of(task)
     for indices in batches_by_length(encoded.lengths, batch):
         arrays = encoded.batch(indices)
-        yield indices, kind.decode(run(arrays), arrays, task)
+        yield indices, kind_of(task).decode(run(arrays), arrays, task)

@@ -20,8 +20,7 @@ from compress.measure.quality.quality_result import (
 from compress.measure.resources.footprint import Footprint
 from compress.measure.resources.serving_memory import ServingMemory
 from compress.measure.result_base import Score
-from compress.measure.roofline.roofline import LimitShares, MachineLimits
-from compress.measure.roofline.roofline_result import KernelRate
+from compress.measure.roofline.roofline import KernelRate, LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency, Noise, UnderLoad, timing
 from compress.model_info import TaskInfo, VariantInfo
 from compress.report.apply_selection import apply_selection

@@ -61,25 +61,25 @@ def snapshot_machine(device: bool = False) -> MachineSnapshot:
     """
     import psutil
 
-    machine_info = describe(devices=device)
-    accelerator = machine_info.gpus[0] if machine_info.gpus else None
+    info = describe(devices=device)
+    accelerator = info.gpus[0] if info.gpus else None
     return MachineSnapshot(
         looked_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        fingerprint=machine_info.fingerprint,
-        system=machine_info.system,
-        python=machine_info.python,
-        cpu=machine_info.cpu.model,
-        machine=machine_info.cpu.machine,
-        instructions=machine_info.cpu.instructions,
-        cores=machine_info.cpu.cores,
-        cores_of_machine=machine_info.cpu.cores_of_machine,
+        fingerprint=info.fingerprint,
+        system=info.system,
+        python=info.python,
+        cpu=info.cpu.model,
+        machine=info.cpu.machine,
+        instructions=info.cpu.instructions,
+        cores=info.cpu.cores,
+        cores_of_machine=info.cpu.cores_of_machine,
         core_quota=core_quota(),
-        memory=machine_info.memory,
+        memory=info.memory,
         memory_of_machine=int(psutil.virtual_memory().total),
-        **asdict(machine_info.condition),
+        **asdict(info.condition),
         accelerator=accelerator.name if accelerator else None,
         accelerator_memory=accelerator.memory if accelerator else None,
         driver=driver_version() if accelerator else None,
         cuda=cuda_version() if accelerator else None,
-        versions=machine_info.versions,
+        versions=info.versions,
     )

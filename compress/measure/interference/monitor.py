@@ -5,27 +5,34 @@ A worker reads the counters around each of its turns; ``verdict`` decides what t
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from compress.environment.cgroup_limits import CGROUP, OWN, cgroup_folders
 from compress.environment.os_probe import read_int, read_text
-from compress.measure.interference.gpu_monitor import GpuMonitor
+from compress.measure.resources.nvml import Nvml, NvmlUnavailable
 from compress.measure.result_base import ResultModel
-from compress.measure.timing.cpu_affinity import BUSY, STOLEN, cpu_ticks
+from compress.measure.timing.cpu_affinity import BUSY, STOLEN, Cores, cpu_ticks
 
 TICKS_PER_SECOND = 100.0
 """Of /proc/stat, on every common Linux."""
+NOT_MONITORED = "not watched on CUDA: "
+CLOCK_LIMITS = {0x04: "its power limit", 0x08: "heat or power", 0x20: "heat", 0x40: "heat", 0x80: "the power supply"}
+"""NVML's clock event reasons that slow a device down, as bits."""
 THROTTLE_COUNT = "/sys/devices/system/cpu/cpu{}/thermal_throttle/core_throttle_count"
 
 
 class Interference(ResultModel):
     """What happened during one turn; None where the system does not report it."""
 
-    elapsed: float
+    elapsed: float = 0.0
     """Seconds."""
     busy: float | None = None
     """Core seconds of the worker's cores that other processes used."""
@@ -56,40 +63,84 @@ class Counters:
 
 
 @dataclass(frozen=True)
+class GpuMonitor:
+    """One accelerator, or why it is not monitored."""
+
+    missing: str | None = None
+    nvml: Nvml | None = None
+
+    @classmethod
+    def find(cls, device: Literal["cpu", "cuda"]) -> GpuMonitor:
+        """Return the monitor of the first visible accelerator; an empty one on the CPU."""
+        if device == "cpu":
+            return cls()
+        try:
+            nvml = Nvml.open()
+            nvml.clock_event_bits()
+        except NvmlUnavailable as reason:
+            return cls(missing=f"{NOT_MONITORED}{reason}")
+        return cls(nvml=nvml)
+
+    def clock_limits(self) -> tuple[str, ...] | None:
+        """Return what limits the clock just now; None where it is unknown."""
+        with suppress(NvmlUnavailable):
+            if self.nvml is not None:
+                bits = self.nvml.clock_event_bits()
+                return tuple(dict.fromkeys(reason for bit, reason in CLOCK_LIMITS.items() if bits & bit))
+        return None
+
+    def other_load(self, since: int) -> float | None:
+        """Return the share of the accelerator that other processes have used since ``since``; None where unknown.
+
+        A container may number processes differently from NVML: if this process is not in NVML's list, the session's own
+        workers cannot be recognised in it.
+        """
+        with suppress(NvmlUnavailable):
+            if self.nvml is not None and os.getpid() in self.nvml.process_memory():
+                loads = self.nvml.process_loads(since)
+                own = _session_processes() if loads else set()
+                others = (sum(samples) / len(samples) for process, samples in loads.items() if process not in own)
+                return min(1.0, sum(others) / 100.0)
+        return None
+
+
+@dataclass(frozen=True)
 class InterferenceMonitor:
     """Reads the counters of the worker's cores and its accelerator, from inside the worker."""
 
-    own: tuple[int, ...]
-    neighbours: tuple[tuple[int, ...], ...] = ()
+    cores: Cores
     gpu: GpuMonitor = field(default_factory=GpuMonitor)
 
     def read(self) -> Counters:
         """Return the counters as they are now."""
-        ticks = cpu_ticks() if self.own else {}
+        ticks = cpu_ticks() if self.cores.own else {}
         now = time.time_ns() // 1000
         return Counters(time.perf_counter(), time.process_time(), ticks, _preempted(), self._throttled(), now)
 
     def since(self, before: Counters) -> Interference:
         """Return what happened since ``before``."""
         held = self.gpu.clock_limits()  # at once, while the accelerator is still warm from the last call
-        now = self.read()
-        known = all(core in counters.ticks for counters in (before, now) for core in self.own) and bool(self.own)
-        busy = _core_seconds(before, now, self.own, BUSY) - (now.processor - before.processor) if known else None
-        return Interference(
+        now, own = self.read(), self.cores.own
+        turn = Interference(
             elapsed=now.clock - before.clock,
-            busy=busy,
-            stolen=_core_seconds(before, now, self.own, (STOLEN,)) if known else None,
-            neighbours=tuple(_core_seconds(before, now, group, BUSY) for group in self.neighbours) if known else (),
             preempted=_difference(before.preempted, now.preempted),
             throttled=_difference(before.throttled, now.throttled),
             device_load=self.gpu.other_load(before.device),
             device_held=held,
         )
+        if not own or not before.ticks.keys() & now.ticks.keys() >= set(own):
+            return turn
+        cores = {
+            "busy": _core_seconds(before, now, own, BUSY) - (now.processor - before.processor),
+            "stolen": _core_seconds(before, now, own, (STOLEN,)),
+            "neighbours": tuple(_core_seconds(before, now, group, BUSY) for group in self.cores.neighbours),
+        }
+        return turn.model_copy(update=cores)
 
     def _throttled(self) -> int | None:
         """Return how often heat or the container's quota has stopped the worker's cores so far."""
-        heat = [read_int(Path(THROTTLE_COUNT.format(core))) for core in self.own]
-        counts = [count for count in (*heat, _quota_stops(CGROUP, OWN)) if count is not None]
+        heat = [read_int(Path(THROTTLE_COUNT.format(core))) for core in self.cores.own]
+        counts = [count for count in (*heat, *_quota_stops(CGROUP, OWN)) if count is not None]
         return sum(counts) if counts else None
 
 
@@ -114,12 +165,14 @@ def _preempted() -> int | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
-def _quota_stops(cgroup: Path, own: Path) -> int | None:
-    """Return how often CPU quotas have stopped this process's groups so far; None where no group reports it."""
-    total = None
-    for folder in dict.fromkeys(cgroup_folders(cgroup, own, "cpu")):
-        for line in read_text(folder / "cpu.stat").splitlines():
-            name, _, value = line.partition(" ")
-            if name == "nr_throttled" and value.isdigit():
-                total = (total or 0) + int(value)
-    return total
+def _quota_stops(cgroup: Path, own: Path) -> list[int]:
+    """Return how often CPU quotas have stopped each of this process's groups so far, where they report it."""
+    stats = [read_text(folder / "cpu.stat") for folder in dict.fromkeys(cgroup_folders(cgroup, own, "cpu"))]
+    return [int(count) for text in stats for count in re.findall(r"nr_throttled (\d+)", text)]
+
+
+def _session_processes() -> set[int]:
+    """Return this process and the others that the same session has started."""
+    import psutil
+
+    return {os.getpid(), *(child.pid for child in psutil.Process(os.getppid()).children())}

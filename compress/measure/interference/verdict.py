@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from compress.measure.interference.monitor import TICKS_PER_SECOND, Interference
 from compress.measure.timing.cpu_affinity import Cores
-from compress.measure.timing.latency import Noise, Timing
+from compress.measure.timing.latency import CallTimes, Noise, Timing
 
 MAX_SPREAD = 0.10
 """Spread of the rounds' medians above which a timing is unstable: quiet machines stay below 3 %."""
@@ -37,26 +34,21 @@ MIN_TICKS = 20
 """Ticks below which shares of them are rounding: a fifth of a second a core."""
 
 
-def aggregate(turns: Sequence[Interference], cores: Cores | None) -> Noise | None:
+def aggregate(turns: Sequence[Interference], cores: Cores) -> Noise | None:
     """Sum the interference of all turns of a job on ``cores``; None without turns."""
     elapsed = sum(turn.elapsed for turn in turns)
-    if not turns or not elapsed:
+    if not elapsed:
         return None
-    own = len(cores.own) if cores else 0
-    enough = bool(own) and elapsed * TICKS_PER_SECOND >= MIN_TICKS
-    other, stolen = _total(turn.busy for turn in turns), _total(turn.stolen for turn in turns)
+    own_seconds = elapsed * len(cores.own) if elapsed * TICKS_PER_SECOND >= MIN_TICKS else 0.0
+    groups = zip(*(turn.neighbours for turn in turns), strict=True)
+    loads = [sum(group) / (elapsed * len(members)) for group, members in zip(groups, cores.neighbours, strict=False)]
     preempted, throttled = _total(turn.preempted for turn in turns), _total(turn.throttled for turn in turns)
     device_loads = [turn.device_load for turn in turns if turn.device_load is not None]
     held = [turn.device_held for turn in turns if turn.device_held is not None]
-    groups = zip(*(turn.neighbours for turn in turns), strict=True)
-    neighbours = [
-        sum(group) / (elapsed * len(members))
-        for group, members in zip(groups, cores.neighbours if cores else (), strict=False)
-    ]
     return Noise(
-        other_load=_share(other, elapsed * own) if enough else None,
-        beside=_share(max(neighbours), 1.0) if enough and neighbours else None,
-        stolen=_share(stolen, elapsed * own) if enough else None,
+        other_load=_share(_total(turn.busy for turn in turns), own_seconds),
+        beside=_share(max(loads, default=None), 1.0 if own_seconds else 0.0),
+        stolen=_share(_total(turn.stolen for turn in turns), own_seconds),
         preempted=None if preempted is None else preempted / elapsed,
         throttled=None if throttled is None else int(throttled),
         device_load=sum(device_loads) / len(device_loads) if device_loads else None,
@@ -65,17 +57,16 @@ def aggregate(turns: Sequence[Interference], cores: Cores | None) -> Noise | Non
     )
 
 
-def wait_share(calls: Sequence[NDArray[np.float64]], waits: Sequence[NDArray[np.float64]]) -> float | None:
+def wait_share(rounds: Sequence[CallTimes]) -> float | None:
     """Return the share of the calls' time that was spent waiting for a core; None where the system does not report it.
 
-    Args:
-        calls: milliseconds of the calls of each round.
-        waits: milliseconds that each of them waited; empty rounds where that is unknown.
+    Rounds without calls do not count.
     """
-    if not calls or not all(map(len, waits)):
+    timed = [times for times in rounds if times.total]
+    if not all(times.waits for times in timed):
         return None
-    lost = sum(float(times[times >= MIN_WAIT].sum()) for times in waits)
-    return _share(lost, sum(float(times.sum()) for times in calls))
+    lost = sum(wait for times in timed for wait in times.waits if wait >= MIN_WAIT)
+    return _share(lost, sum(sum(times.total) for times in timed))
 
 
 def instabilities(noise: Noise | None, *timings: Timing | None) -> list[str]:
@@ -86,33 +77,30 @@ def instabilities(noise: Noise | None, *timings: Timing | None) -> list[str]:
         timings: the parts of one row.
     """
     known = [timing for timing in timings if timing is not None]
-    reasons = []
     spread = max((timing.spread for timing in known), default=0.0)
-    if spread > MAX_SPREAD:
-        reasons.append(f"the rounds' medians spread by {spread:.0%}, more than {MAX_SPREAD:.0%}")
+    reasons = [f"the rounds' medians spread by {spread:.0%}, more than {MAX_SPREAD:.0%}"] if spread > MAX_SPREAD else []
     if noise is None:
         return reasons
-    if (noise.other_load or 0.0) > MAX_OTHER_LOAD:
-        reasons.append(f"other work used {noise.other_load:.0%} of its cores")
-    if (noise.waited or 0.0) > MAX_WAIT_SHARE:
-        preemptions = "" if noise.preempted is None else f" ({noise.preempted:.0f} preemptions/s)"
-        reasons.append(f"calls waited for a CPU core {noise.waited:.0%} of the time{preemptions}")
-    if (noise.beside or 0.0) > MAX_NEIGHBOUR_LOAD:
-        reasons.append(f"the other cores were {noise.beside:.0%} busy with other work")
-    if (noise.stolen or 0.0) > MAX_STOLEN:
-        reasons.append(f"the hypervisor took {noise.stolen:.0%} of its cores")
     rounds = max((len(timing.round_medians) for timing in known), default=0)
-    if (noise.throttled or 0) > MAX_THROTTLES * rounds:
-        reasons.append(f"heat or a container limit throttled it {noise.throttled} times")
-    if (noise.device_load or 0.0) > MAX_DEVICE_LOAD:
-        reasons.append(f"other work used {noise.device_load:.0%} of the accelerator")
-    if (noise.device_throttled or 0) > MAX_THROTTLES * max(rounds, 1):
-        causes = " and ".join(noise.device_held_by)
-        reasons.append(f"{causes} limited the accelerator's clock in {noise.device_throttled} turns")
-    return reasons
+    preemptions = "" if noise.preempted is None else f" ({noise.preempted:.0f} preemptions/s)"
+    causes = " and ".join(noise.device_held_by)
+    limits = (
+        (noise.other_load, MAX_OTHER_LOAD, "other work used {:.0%} of its cores"),
+        (noise.waited, MAX_WAIT_SHARE, f"calls waited for a CPU core {{:.0%}} of the time{preemptions}"),
+        (noise.beside, MAX_NEIGHBOUR_LOAD, "the other cores were {:.0%} busy with other work"),
+        (noise.stolen, MAX_STOLEN, "the hypervisor took {:.0%} of its cores"),
+        (noise.throttled, MAX_THROTTLES * rounds, "heat or a container limit throttled it {} times"),
+        (noise.device_load, MAX_DEVICE_LOAD, "other work used {:.0%} of the accelerator"),
+        (
+            noise.device_throttled,
+            MAX_THROTTLES * max(rounds, 1),
+            f"{causes} limited the accelerator's clock in {{}} turns",
+        ),
+    )
+    return reasons + [text.format(value) for value, limit, text in limits if (value or 0.0) > limit]
 
 
-def lap_instabilities(laps: Sequence[Interference], rates: Sequence[float], cores: Cores | None) -> list[str]:
+def lap_instabilities(laps: Sequence[Interference], rates: Sequence[float], cores: Cores) -> list[str]:
     """Return the reasons why throughput and latency under load are unstable.
 
     Args:
@@ -140,5 +128,5 @@ def _total(values: Iterable[float | None]) -> float | None:
 
 
 def _share(part: float | None, total: float) -> float | None:
-    """Return a share, clipped to 0 to 1, which rounded ticks may exceed."""
-    return None if part is None else min(1.0, max(0.0, part / total))
+    """Return a share, clipped to 0 to 1, which rounded ticks may exceed; None where one of them is unknown."""
+    return None if part is None or not total else min(1.0, max(0.0, part / total))

@@ -33,48 +33,37 @@ class EnergyMeter:
         return _nvml() if device == "cuda" else _rapl(root)
 
     def read(self) -> float | None:
-        """Return joules since some start (only differences are meaningful); None where they cannot be read."""
+        """Return joules since some start; None where they cannot be read.
+
+        Only differences are meaningful, and a counter restarts from 0 at its range, about once an hour.
+        """
         try:
             return None if self.counter is None else self.counter()
         except (OSError, ValueError, NvmlUnavailable):
             return None
 
 
-@dataclass
-class Package:
-    """The counter of one RAPL zone, which restarts from 0 at its range."""
-
-    folder: Path
-    range: int
-    """Microjoules at which it wraps around."""
-    last: int
-    wraps: int = 0
-
-    def read(self) -> int:
-        """Return microjoules, wraps included, if it is read at least once between two of them (about an hour)."""
-        now = _read_int(self.folder / "energy_uj")
-        self.wraps += now < self.last
-        self.last = now
-        return self.wraps * self.range + now
-
-
 def _rapl(root: Path) -> EnergyMeter:
-    zones: dict[str, Package] = {}
+    packages: dict[str, Path] = {}
+
+    def joules() -> float:
+        return sum(int(path.read_text(encoding="ascii")) for path in packages.values()) / 1e6
+
     try:
         # A package's own parts (cores, memory) have two numbers in their names and are included in it; a package may
         # appear a second time under another interface (intel-rapl-mmio).
         for folder in sorted(path for path in root.glob("*rapl*:*") if path.name.count(":") == 1):
             name = (folder / "name").read_text(encoding="ascii").strip()
-            if name.startswith("package") and name not in zones:
-                limit, now = _read_int(folder / "max_energy_range_uj"), _read_int(folder / "energy_uj")
-                zones[name] = Package(folder, limit, now)
+            if name.startswith("package"):
+                packages.setdefault(name, folder / "energy_uj")
+        joules()
     except PermissionError:
         return EnergyMeter(f"{NOT_MEASURED}the energy counters under {root} are readable by the administrator only")
     except (OSError, ValueError):
         return EnergyMeter(f"{NOT_MEASURED}the energy counters under {root} cannot be read")
-    if not zones:
+    if not packages:
         return EnergyMeter(f"{NOT_MEASURED}this machine has no readable energy counters (RAPL)")
-    return EnergyMeter(f"RAPL {', '.join(zones)}", lambda: sum(zone.read() for zone in zones.values()) / 1e6)
+    return EnergyMeter(f"RAPL {', '.join(packages)}", joules)
 
 
 def _nvml() -> EnergyMeter:
@@ -84,7 +73,3 @@ def _nvml() -> EnergyMeter:
         return EnergyMeter(f"NVML {nvml.name}", nvml.joules)
     except NvmlUnavailable as reason:
         return EnergyMeter(f"{NOT_MEASURED}{reason}")
-
-
-def _read_int(path: Path) -> int:
-    return int(path.read_text(encoding="ascii"))

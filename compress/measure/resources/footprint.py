@@ -16,7 +16,7 @@ from compress.runtime.model_formats import describe_model_file
 DESCRIPTIONS = ("README.md", "LICENSE", "digests.json", ".gitattributes")
 """Files of a published folder that describe the model and are not read to predict."""
 DESCRIPTION_FOLDERS = ("report", "variants")
-LENGTHS = (128,)
+LENGTH = 128
 """Word pieces at which operations are counted."""
 
 
@@ -64,13 +64,13 @@ def needed_files(model: Path, variant: VariantInfo | None = None) -> list[Path]:
 
 
 def _all_but_descriptions(folder: Path) -> list[Path]:
+    named = [(path, path.relative_to(folder).parts) for path in sorted(folder.rglob("*")) if path.is_file()]
     return [
         path
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-        and path.name not in DESCRIPTIONS
-        and path.relative_to(folder).parts[0] not in DESCRIPTION_FOLDERS
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        for path, parts in named
+        if path.name not in DESCRIPTIONS
+        and parts[0] not in DESCRIPTION_FOLDERS
+        and not any(part.startswith(".") for part in parts)
     ]
 
 
@@ -92,11 +92,11 @@ def footprint(folder: Path, variant: VariantInfo | None = None) -> Footprint:
     if not weights:
         raise ModelError(f"{folder} has no weights.", hint=f"expected a file that ends in {', '.join(WEIGHT_SUFFIXES)}")
     shape = read_info(folder).shape if (folder / INFO_FILE).is_file() else None
-    counts = {length: flops(shape, length) for length in LENGTHS} if shape else {}
+    operations = flops(shape, LENGTH) if shape else None
     return Footprint(
         parameters=shape.parameters if shape else None,
         embedding_parameters=shape.embedding_parameters if shape else None,
         bytes_total=sum(path.stat().st_size for path in files),
         bytes_weights=sum(path.stat().st_size for path in weights),
-        flops_at={length: count for length, count in counts.items() if count is not None},
+        flops_at={} if operations is None else {LENGTH: operations},
     )

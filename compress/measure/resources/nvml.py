@@ -44,7 +44,7 @@ class Nvml:
     @property
     def name(self) -> str:
         """The device's name."""
-        return _text(self._read(self.module.nvmlDeviceGetName))
+        return str(self._read(self.module.nvmlDeviceGetName))
 
     def joules(self) -> float:
         """Return the energy used since the driver was loaded."""
@@ -64,11 +64,11 @@ class Nvml:
     def process_loads(self, since: int) -> dict[int, list[int]]:
         """Return the load samples (percent) of each process after ``since`` (microseconds), by process id."""
         try:
-            samples = self.module.nvmlDeviceGetProcessUtilization(self.handle, since)
-        except self.module.NVMLError as error:
-            if isinstance(error, getattr(self.module, "NVMLError_NotFound", ())):
+            samples = self._read(lambda handle: self.module.nvmlDeviceGetProcessUtilization(handle, since))
+        except NvmlUnavailable as error:
+            if isinstance(error.__cause__, self.module.NVMLError_NotFound):
                 return {}
-            raise NvmlUnavailable(f"NVML reports: {error}") from error
+            raise
         loads: dict[int, list[int]] = {}
         for sample in samples:
             if sample.timeStamp > since:
@@ -91,11 +91,7 @@ def _first_device(nvml: Any, environment: Mapping[str, str]) -> Any | None:
     if first.startswith(("GPU-", "MIG-")):
         return nvml.nvmlDeviceGetHandleByUUID(first)
     handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
-    equal = len({_text(nvml.nvmlDeviceGetName(handle)) for handle in handles}) == 1
+    equal = len({nvml.nvmlDeviceGetName(handle) for handle in handles}) == 1
     if not equal and environment.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
         return None
     return nvml.nvmlDeviceGetHandleByIndex(int(first) if first.isdigit() else 0)
-
-
-def _text(name: str | bytes) -> str:
-    return name.decode() if isinstance(name, bytes) else name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -11,14 +10,8 @@ from typing import Literal
 from compress.errors import OutOfMemory
 from compress.measure.result_base import ResultModel
 from compress.measure.timing.process_limits import device_memory, peak_memory, resident_memory
-from compress.measure.timing.subprocess_task import (
-    OUT_OF_MEMORY,
-    RunningProcesses,
-    SubprocessFailed,
-    Task,
-    run_in_subprocess,
-    serve_subprocess,
-)
+from compress.measure.timing.worker_process import RunningProcesses, WorkerLost, run_in_subprocess
+from compress.measure.timing.worker_protocol import Outcome, Task, serve_task
 from compress.model_info import VariantInfo
 
 TIMEOUT = 300.0
@@ -49,16 +42,16 @@ class ServingMemory(ResultModel):
 class ServingTask(Task):
     """The model to serve, and the batch sizes in increasing order."""
 
-    folder: str
+    folder: Path
     variant: VariantInfo | None
     batches: tuple[int, ...]
     length: int
 
 
-class ServingResults(ResultModel):
+class ServingResults(Outcome):
     """One result a batch size."""
 
-    results: tuple[ServingMemory, ...]
+    results: tuple[ServingMemory, ...] = ()
 
 
 def serving_memory(
@@ -84,62 +77,48 @@ def serving_memory(
         threads: of the runtime; each takes some memory of its own.
         running: where the processes are added, so that another thread can end them.
     """
-    path = os.fspath(folder.absolute())
     sizes = tuple(sorted(batches))
-    task = ServingTask(folder=path, variant=variant, device=device, threads=threads, batches=sizes, length=length)
+    task = ServingTask(folder=folder, variant=variant, device=device, threads=threads, batches=sizes, length=length)
     module = "compress.measure.resources.serving_memory"
     try:
         results = run_in_subprocess(module, task, ServingResults, TIMEOUT, running).results
-    except SubprocessFailed as failure:
+    except WorkerLost as failure:
         if len(sizes) > 1:  # a larger batch may have ended the process
             return tuple(
                 result
                 for batch in batches
                 for result in serving_memory(folder, variant, device, [batch], length, threads=threads, running=running)
             )
-        reason = _too_large(sizes[0], length) if str(failure) == OUT_OF_MEMORY else str(failure)
-        return (ServingMemory(batch=sizes[0], length=length, reason=reason),)
+        return (ServingMemory(batch=sizes[0], length=length, reason=str(failure).removesuffix(".")),)
     by_batch = {result.batch: result for result in results}
     return tuple(by_batch[batch] for batch in batches)
 
 
-def serve(task: ServingTask) -> ServingResults:
+def serve_batches(task: ServingTask) -> ServingResults:
     """Load the model, run it a few times at each batch size, and read this process's memory after each."""
     from compress.measure.timing.timing_inputs import fixed_arrays
     from compress.runtime import open_predictor
     from compress.runtime.predictor import Placement
 
-    model = Path(task.folder)
-    predictor = open_predictor(model, Placement(task.device, task.threads), task.variant)
+    predictor = open_predictor(task.folder, Placement(task.device, task.threads), task.variant)
     results = []
     for batch in task.batches:
+        result = ServingMemory(batch=batch, length=task.length)
         try:
-            arrays = fixed_arrays(model, batch, task.length, seed=0)
+            arrays = fixed_arrays(task.folder, batch, task.length, seed=0)
             for _ in range(CALLS):
                 predictor.predict(arrays)
         except (MemoryError, OutOfMemory):
-            results.append(ServingMemory(batch=batch, length=task.length, reason=_too_large(batch, task.length)))
+            reason = f"a batch of {batch} rows of {task.length} pieces does not fit in memory"
+            results.append(result.model_copy(update={"reason": reason}))
             continue
         gc.collect()
-        on_device = device_memory(task.device)
-        known = on_device.bytes is not None
-        results.append(
-            ServingMemory(
-                batch=batch,
-                length=task.length,
-                resident=resident_memory(),
-                peak=peak_memory(),
-                device=on_device.bytes,
-                device_source=on_device.source if known else None,
-                reason=None if known else on_device.source,
-            )
-        )
+        held, source = device_memory(task.device)
+        memory = {"resident": resident_memory(), "peak": peak_memory(), "device": held}
+        origin = {"reason": source} if held is None else {"device_source": source}
+        results.append(result.model_copy(update=memory | origin))
     return ServingResults(results=tuple(results))
 
 
-def _too_large(batch: int, length: int) -> str:
-    return f"a batch of {batch} rows of {length} pieces does not fit in memory"
-
-
 if __name__ == "__main__":
-    serve_subprocess(ServingTask, serve)
+    serve_task(ServingTask, serve_batches)

@@ -7,25 +7,25 @@ are timed several times in turn, so that a longer disturbance does not affect on
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from compress.environment import describe_cpu_state, memory_limit, require
-from compress.errors import CompressError, DeviceUnavailable
+from compress.errors import CompressError
 from compress.measure.interference.monitor import InterferenceMonitor
 from compress.measure.interference.verdict import aggregate
-from compress.measure.roofline.roofline_result import KernelRate, KernelRates, rank_rates
+from compress.measure.roofline.roofline import KernelRate, KernelRates, rank_rates
 from compress.measure.timing.cpu_affinity import Cores
-from compress.measure.timing.subprocess_task import Task, serve_subprocess
+from compress.measure.timing.worker_protocol import Task, serve_task
 from compress.runtime.onnx_runtime import ORT_ERRORS, make_session
 from compress.runtime.predictor import Placement
 
@@ -64,16 +64,14 @@ class Kernel:
 def time_kernels(task: Task) -> KernelRates:
     """Time all kernels of a device."""
     if task.device == "cuda":
-        if not require("torch", "train").cuda.is_available():
-            raise DeviceUnavailable("torch finds no CUDA device on this machine.")
         rates, missing = time_products(CUDA_KERNELS, CUDA_SIZES, task.threads)
         return KernelRates(rates=rank_rates([*rates, ("bandwidth", _time_cuda_copy())]), missing=missing)
-    own = tuple(sorted(os.sched_getaffinity(0))) if sys.platform == "linux" else ()
-    monitor = InterferenceMonitor(own)
+    cores = Cores(tuple(sorted(os.sched_getaffinity(0)))) if sys.platform == "linux" else Cores()
+    monitor = InterferenceMonitor(cores)
     before = monitor.read()
     rates, missing = time_products(CPU_KERNELS, CPU_SIZES, task.threads)
     rates += [("bandwidth", rate) for rate in time_traffic(task.threads, traffic_bytes())]
-    noise = aggregate([monitor.since(before)], Cores(own))
+    noise = aggregate([monitor.since(before)], cores)
     return KernelRates(rates=rank_rates(rates), missing=missing, noise=noise)
 
 
@@ -90,7 +88,7 @@ def time_products(
             try:
                 duration = shortest(kernel.make(size, threads), seconds) / kernel.calls
             except CompressError as error:
-                missing[kernel.name] = " ".join(filter(None, [error.message, error.hint]))
+                missing[kernel.name] = error.full_message
             except ORT_ERRORS as error:  # torch and ONNX Runtime raise where they have no kernel
                 missing[kernel.name] = str(error).strip().partition("\n")[0]
             else:
@@ -117,12 +115,6 @@ def floats(rows: int, columns: int) -> NDArray[np.float32]:
     return np.random.default_rng(0).standard_normal((rows, columns), dtype=np.float32)
 
 
-def random_bytes(kind: type[np.int8] | type[np.uint8], rows: int, columns: int) -> NDArray[Any]:
-    """Return integers over the full range of 8 bits."""
-    limits = np.iinfo(kind)
-    return np.random.default_rng(0).integers(limits.min, limits.max, (rows, columns), dtype=kind, endpoint=True)
-
-
 def _numpy(size: Size, threads: int) -> Run:
     rows, inner, columns = size
     left, right, out = floats(rows, inner), floats(inner, columns), np.empty((rows, columns), np.float32)
@@ -135,59 +127,44 @@ def _onnx_fp32(size: Size, threads: int) -> Run:
 
 def _onnx_int8(size: Size, threads: int) -> Run:
     """Unsigned activations and signed weights, as in our quantized models."""
-    left, right = random_bytes(np.uint8, size[0], size[1]), random_bytes(np.int8, size[1], size[2])
+    random = np.random.default_rng(0)
+    left = random.integers(0, 256, size[:2], dtype=np.uint8)
+    right = random.integers(-128, 128, size[1:], dtype=np.int8)
     return onnx_product("MatMulInteger", left, right, threads)
 
 
 def onnx_product(operator: str, left: NDArray[Any], right: NDArray[Any], threads: int) -> Run:
     """Return a run of a graph of one product with constant weights, in ONNX Runtime."""
-    onnx = require("onnx", "train")
-    from onnx import numpy_helper
+    require("onnx", "train")
+    from onnx import numpy_helper, parser
 
-    helper, types = onnx.helper, onnx.TensorProto
-    input_type = helper.np_dtype_to_tensor_dtype(left.dtype)
-    output_type = types.FLOAT if operator == "MatMul" else types.INT32
-    graph = helper.make_graph(
-        [helper.make_node(operator, ["left", "right"], ["out"])],
-        "product",
-        [helper.make_tensor_value_info("left", input_type, list(left.shape))],
-        [helper.make_tensor_value_info("out", output_type, [left.shape[0], right.shape[1]])],
-        [numpy_helper.from_array(right, "right")],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    kind, result = ("float", "float") if operator == "MatMul" else ("uint8", "int32")
+    source, target = f"{kind}[{len(left)}, {len(right)}]", f"{result}[{len(left)}, {right.shape[1]}]"
+    graph = f"product ({source} left) => ({target} out) {{ out = {operator}(left, right) }}"
+    model = parser.parse_model(f'<ir_version: 10, opset_import: ["": 18]> {graph}')
+    model.graph.initializer.append(numpy_helper.from_array(right, "right"))
     session = make_session(model.SerializeToString(), Placement("cpu", threads), {})
     return lambda: session.run(["out"], {"left": left})
 
 
-def _torch(kind: str, device: str = "cpu") -> Callable[[Size, int], Run]:
-    """`linear` in a floating-point type; fp32 without TF32."""
+def _torch(kind: str, device: str) -> Callable[[Size, int], Run]:
+    """`linear` in a floating-point type (fp32 without TF32), or the product of 8-bit integers."""
 
     def make(size: Size, threads: int) -> Run:
-        torch = _prepared_torch(threads)
+        torch = require("torch", "train")
+        torch.set_num_threads(threads)
+        torch.backends.cuda.matmul.allow_tf32 = False
+        if kind == "int8":
+            integers = partial(torch.randint, -128, 128, dtype=torch.int8, device=device)
+            left, right = integers(size[:2]), integers(size[1:])
+            if device == "cuda":  # cuBLAS wants columns contiguous
+                right = right.t().contiguous().t()
+            return _repeated(torch, lambda: torch._int_mm(left, right), device)
         left = torch.randn(size[0], size[1], device=device).to(getattr(torch, kind))
         weights = torch.randn(size[2], size[1], device=device).to(getattr(torch, kind))
         return _repeated(torch, lambda: torch.nn.functional.linear(left, weights), device)
 
     return make
-
-
-def _torch_int8(device: str = "cpu") -> Callable[[Size, int], Run]:
-    def make(size: Size, threads: int) -> Run:
-        torch = _prepared_torch(threads)
-        left = torch.randint(-128, 128, size[:2], dtype=torch.int8, device=device)
-        right = torch.randint(-128, 128, size[1:], dtype=torch.int8, device=device)
-        if device == "cuda":  # cuBLAS wants columns contiguous
-            right = right.t().contiguous().t()
-        return _repeated(torch, lambda: torch._int_mm(left, right), device)
-
-    return make
-
-
-def _prepared_torch(threads: int) -> Any:
-    torch = require("torch", "train")
-    torch.set_num_threads(threads)
-    torch.backends.cuda.matmul.allow_tf32 = False
-    return torch
 
 
 def _repeated(torch: Any, product: Run, device: str) -> Run:
@@ -203,22 +180,23 @@ def _repeated(torch: Any, product: Run, device: str) -> Run:
     return run
 
 
+def _torch_kernels(device: str, calls: int) -> tuple[Kernel, ...]:
+    return (
+        Kernel("torch fp32 linear", "fp32", _torch("float32", device), calls),
+        Kernel("torch bf16 linear", "bf16", _torch("bfloat16", device), calls),
+        Kernel("torch fp16 linear", "fp16", _torch("float16", device), calls),
+        Kernel("torch _int_mm", "int8", _torch("int8", device), calls),
+    )
+
+
 CPU_KERNELS = (
     Kernel("numpy matmul", "fp32", _numpy),
     Kernel("onnxruntime MatMul", "fp32", _onnx_fp32),
-    Kernel("torch fp32 linear", "fp32", _torch("float32")),
-    Kernel("torch bf16 linear", "bf16", _torch("bfloat16")),
-    Kernel("torch fp16 linear", "fp16", _torch("float16")),
     Kernel("onnxruntime MatMulInteger", "int8", _onnx_int8),
-    Kernel("torch _int_mm", "int8", _torch_int8()),
+    *_torch_kernels("cpu", calls=1),
 )
 """Every CPU kernel, with the precision whose limit it may set."""
-CUDA_KERNELS = (
-    Kernel("torch fp32 linear", "fp32", _torch("float32", "cuda"), CUDA_CALLS),
-    Kernel("torch bf16 linear", "bf16", _torch("bfloat16", "cuda"), CUDA_CALLS),
-    Kernel("torch fp16 linear", "fp16", _torch("float16", "cuda"), CUDA_CALLS),
-    Kernel("torch _int_mm", "int8", _torch_int8("cuda"), CUDA_CALLS),
-)
+CUDA_KERNELS = _torch_kernels("cuda", calls=CUDA_CALLS)
 
 
 def traffic_bytes() -> int:
@@ -229,10 +207,8 @@ def traffic_bytes() -> int:
 
 def time_traffic(threads: int, size: int, seconds: float = 0.5) -> list[KernelRate]:
     """Time reading two arrays, and copying one to the other (both directions count), with so many threads at once."""
-    if size <= 0:
-        raise DeviceUnavailable("there is not enough memory to measure its bandwidth.")
     source, target = np.ones(size // 4, np.float32), np.ones(size // 4, np.float32)
-    parts = [(source[part], target[part]) for part in _slices(len(source), threads)]
+    parts = list(zip(np.array_split(source, threads), np.array_split(target, threads), strict=True))
     with ThreadPoolExecutor(threads) as pool:  # numpy releases the interpreter lock while it works
         read = shortest(lambda: list(pool.map(lambda pair: pair[0].sum() + pair[1].sum(), parts)), seconds)
         copied = shortest(lambda: list(pool.map(lambda pair: np.copyto(pair[1], pair[0]), parts)), seconds)
@@ -253,10 +229,5 @@ def _time_cuda_copy() -> KernelRate:
     return KernelRate(value=2 * CUDA_TRAFFIC / seconds, kernel="torch copy (reads and writes)", size=shown)
 
 
-def _slices(length: int, parts: int) -> Iterator[slice]:
-    edges = [length * part // parts for part in range(parts + 1)]
-    return (slice(first, last) for first, last in itertools.pairwise(edges))
-
-
 if __name__ == "__main__":
-    serve_subprocess(Task, time_kernels)
+    serve_task(Task, time_kernels)

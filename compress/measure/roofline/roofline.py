@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,13 +20,13 @@ from pydantic import ValidationError
 from compress.console import Console
 from compress.data.loading.quickstart_dataset import cache_folder
 from compress.environment import cuda_devices, describe, usable_cores, versions
-from compress.errors import DeviceUnavailable, ModelError
+from compress.errors import DeviceUnavailable, ModelError, pluralize
 from compress.measure.interference.verdict import instabilities
 from compress.measure.resources.flops import flops
 from compress.measure.result_base import ResultModel
-from compress.measure.roofline.roofline_result import KernelRate, KernelRates, rank_rates
 from compress.measure.timing.latency import Latency, Noise
-from compress.measure.timing.subprocess_task import SubprocessFailed, Task, run_in_subprocess
+from compress.measure.timing.worker_process import WorkerLost, run_in_subprocess
+from compress.measure.timing.worker_protocol import Outcome, Task
 from compress.model_info import ShapeInfo
 from compress.storage.atomic_write import atomic_write
 
@@ -39,6 +39,28 @@ LIBRARIES = ("numpy", "onnxruntime", "onnxruntime-gpu", "onnx", "torch")
 """The libraries of the kernels; another version, or one more of them, has other limits."""
 WIDTHS = {"fp32": 4, "bf16": 2, "fp16": 2, "int8": 1}
 """Bytes of a weight."""
+
+
+class KernelRate(ResultModel):
+    """The best rate of one kernel."""
+
+    value: float
+    """Operations a second (a multiplication and an addition are two), or bytes a second."""
+    kernel: str
+    """`onnxruntime MatMul`, `torch bf16 linear` …"""
+    size: str
+    """Of the best product: rows x inner x columns; or bytes."""
+
+
+class KernelRates(Outcome):
+    """The rates of all kernels of a device."""
+
+    rates: Mapping[str, tuple[KernelRate, ...]] = {}
+    """Matrix products by precision, and memory as `bandwidth`; the best first."""
+    missing: Mapping[str, str] = {}
+    """Kernels that could not be timed, with the reason."""
+    noise: Noise | None = None
+    """Interference meanwhile."""
 
 
 class MachineLimits(ResultModel):
@@ -97,7 +119,7 @@ class LimitShares(ResultModel):
 
 
 def machine_limits(
-    threads: int, device: Literal["cpu", "cuda"] = "cpu", console: Console | None = None, *, again: bool = False
+    threads: int, device: Literal["cpu", "cuda"] = "cpu", console: Console | None = None
 ) -> MachineLimits:
     """Return the limits of ``threads`` threads, from the cache if this machine and its libraries were measured before.
 
@@ -109,56 +131,59 @@ def machine_limits(
         threads: of CPU kernels; a CUDA device has one limit for any number of them.
         device: whose limits.
         console: shows that it measures.
-        again: measure and replace the cached limits.
     """
-    name, libraries = _device_name(threads, device), versions(LIBRARIES)
-    machine = describe().fingerprint
-    path = _cache_path(name, machine, libraries, threads, device)
-    cached = None if again else _read(path, threads)
+    path, identity = _cache_entry(threads, device)
+    cached = _read(path, threads)
     if cached is not None and (cached.unstable is None or cached.looks >= MAX_ATTEMPTS):
         return cached
-    width = f" with {threads} thread{'s' * (threads > 1)}" if device == "cpu" else ""
-    (console or Console("quiet")).note(f"measuring the limits of {name}{width}, about ten seconds")
-    start = time.perf_counter()
-    measured = _measure(threads, device, cached)
+    width = f" with {pluralize(threads, 'thread')}" if device == "cpu" else ""
+    (console or Console("quiet")).note(f"measuring the limits of {identity['device_name']}{width}, about ten seconds")
+    start, task = time.perf_counter(), Task(device=device, threads=threads)
+    try:
+        measured = run_in_subprocess("compress.measure.roofline.matmul_bench", task, KernelRates, TIMEOUT)
+    except WorkerLost as failure:
+        raise ModelError(f"the machine's limits could not be measured: {failure}") from None
+    both = [measured.rates, cached.kernels if cached else {}]
+    kernels = rank_rates((name, rate) for rates in both for name, ranked in rates.items() for rate in ranked)
+    best: dict[str, Any] = {precision: rates[0] for precision, rates in kernels.items()}
+    traffic: KernelRate | None = best.pop("bandwidth", None)
     limits = MachineLimits(
-        device=device,
-        device_name=name,
-        threads=threads,
-        **_best(measured),
-        kernels=measured.rates,
+        **identity,
+        **best,
+        bandwidth=traffic.value if traffic else None,
+        bandwidth_kernel=traffic.kernel if traffic else None,
+        kernels=kernels,
         missing=measured.missing,
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        fingerprint=machine,
-        versions=libraries,
         seconds=round(time.perf_counter() - start, 1),
         noise=measured.noise,
         looks=cached.looks + 1 if cached else 1,
     )
-    _write(path, limits)
+    with suppress(OSError):  # where nothing can be written, the next run measures again
+        atomic_write(path, limits.model_dump_json(indent=1) + "\n")
     return limits
-
-
-def _measure(threads: int, device: Literal["cpu", "cuda"], cached: MachineLimits | None) -> KernelRates:
-    """Time all kernels; the rates of an earlier, disturbed measurement count too."""
-    task = Task(device=device, threads=threads)
-    try:
-        measured = run_in_subprocess("compress.measure.roofline.matmul_bench", task, KernelRates, TIMEOUT)
-    except SubprocessFailed as failure:
-        raise ModelError(f"the machine's limits could not be measured: {failure}") from None
-    both = [measured.rates, cached.kernels] if cached else [measured.rates]
-    pairs = ((precision, rate) for rates in both for precision, kernels in rates.items() for rate in kernels)
-    return measured.model_copy(update={"rates": rank_rates(pairs)})
 
 
 def cached_limits(threads: int, device: Literal["cpu", "cuda"] = "cpu") -> MachineLimits | None:
     """Return the limits if they were measured before on this machine, undisturbed, with these libraries."""
     try:
-        name = _device_name(threads, device)
+        cached = _read(_cache_entry(threads, device)[0], threads)
     except DeviceUnavailable:
         return None
-    cached = _read(_cache_path(name, describe().fingerprint, versions(LIBRARIES), threads, device), threads)
     return cached if cached is not None and cached.unstable is None else None
+
+
+def rank_rates(rates: Iterable[tuple[str, KernelRate]]) -> dict[str, tuple[KernelRate, ...]]:
+    """Return the best rate of each kernel, by precision, the best kernel first."""
+    best: dict[tuple[str, str], KernelRate] = {}
+    for precision, rate in rates:
+        key = (precision, rate.kernel)
+        if key not in best or rate.value > best[key].value:
+            best[key] = rate
+    ranked: dict[str, tuple[KernelRate, ...]] = {}
+    for (precision, _), rate in sorted(best.items(), key=lambda pair: -pair[1].value):
+        ranked[precision] = (*ranked.get(precision, ()), rate)
+    return ranked
 
 
 def shares_of_limits(
@@ -186,27 +211,23 @@ def shares_of_limits(
         return LimitShares(reason="the session did not record the lengths of its calls")
     seconds = latency.model.p50.value / 1e3
     operations = flops(shape, median_low(latency.lengths), batch)
-    rate, read = limits.rate(precision), _bytes_read(shape, precision, bytes_weights)
-    reasons = []
-    if operations is None:
-        reasons.append("its number of operations is unknown")
-    if rate is None:
-        reasons.append(f"no {precision} limit was measured")
-    return LimitShares(
-        compute=operations / seconds / rate.value if operations is not None and rate is not None else None,
-        bandwidth=read / seconds / limits.bandwidth if read is not None and limits.bandwidth else None,
-        kernel=rate.kernel if rate else None,
-        operations_per_second=operations / seconds if operations is not None else None,
-        bytes_per_second=read / seconds if read is not None else None,
-        reason="; ".join(reasons) or None,
+    operation_rate = None if operations is None else operations / seconds
+    rate, byte_rate = limits.rate(precision), None
+    if precision in WIDTHS:
+        read = min(bytes_weights, (shape.parameters - shape.embedding_parameters) * WIDTHS[precision])
+        byte_rate = read / seconds
+    missing = (
+        "its number of operations is unknown" if operation_rate is None else "",
+        f"no {precision} limit was measured" if rate is None else "",
     )
-
-
-def _bytes_read(shape: ShapeInfo, precision: str, bytes_weights: int) -> float | None:
-    """Return the bytes of weights that every call reads."""
-    if precision not in WIDTHS:
-        return None
-    return float(min(bytes_weights, (shape.parameters - shape.embedding_parameters) * WIDTHS[precision]))
+    return LimitShares(
+        compute=operation_rate / rate.value if operation_rate is not None and rate else None,
+        bandwidth=byte_rate / limits.bandwidth if byte_rate is not None and limits.bandwidth else None,
+        kernel=rate.kernel if rate else None,
+        operations_per_second=operation_rate,
+        bytes_per_second=byte_rate,
+        reason="; ".join(filter(None, missing)) or None,
+    )
 
 
 def _device_name(threads: int, device: Literal["cpu", "cuda"]) -> str:
@@ -220,20 +241,13 @@ def _device_name(threads: int, device: Literal["cpu", "cuda"]) -> str:
     return describe().cpu.model
 
 
-def _best(measured: KernelRates) -> dict[str, Any]:
-    """Return the fields of the limits: the best kernel of each."""
-    fields: dict[str, Any] = {precision: rates[0] for precision, rates in measured.rates.items()}
-    traffic: KernelRate | None = fields.pop("bandwidth", None)
-    if traffic is not None:
-        fields |= {"bandwidth": traffic.value, "bandwidth_kernel": traffic.kernel}
-    return fields
-
-
-def _cache_path(name: str, machine: str, libraries: Mapping[str, str], threads: int, device: str) -> Path:
-    """Return the cache file for these threads and libraries; a CUDA device has one for any number of threads."""
-    width = threads if device == "cpu" else None
-    key = [SCHEMA, machine, device, name, width, sorted(libraries.items())]
-    return cache_folder() / "limits" / f"{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]}.json"
+def _cache_entry(threads: int, device: Literal["cpu", "cuda"]) -> tuple[Path, dict[str, Any]]:
+    """Return the cache file and the fields it is named by; a CUDA device has one for any number of threads."""
+    name, machine, libraries = _device_name(threads, device), describe().fingerprint, versions(LIBRARIES)
+    key = [SCHEMA, machine, device, name, threads if device == "cpu" else None, sorted(libraries.items())]
+    path = cache_folder() / "limits" / f"{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]}.json"
+    identity = {"device": device, "device_name": name, "threads": threads}
+    return path, identity | {"fingerprint": machine, "versions": libraries}
 
 
 def _read(path: Path, threads: int) -> MachineLimits | None:
@@ -242,9 +256,3 @@ def _read(path: Path, threads: int) -> MachineLimits | None:
         return MachineLimits.model_validate_json(path.read_bytes()).model_copy(update={"threads": threads})
     except (OSError, ValidationError):
         return None
-
-
-def _write(path: Path, limits: MachineLimits) -> None:
-    """Cache the limits; where nothing can be written, the next run measures again."""
-    with suppress(OSError):
-        atomic_write(path, limits.model_dump_json(indent=1) + "\n")

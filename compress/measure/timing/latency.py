@@ -56,6 +56,14 @@ class Job:
         return (self.placement.device, self.placement.threads, self.batch, self.length)
 
 
+class CallTimes(ResultModel):
+    """Milliseconds of calls in their order."""
+
+    total: tuple[float, ...] = ()
+    waits: tuple[float, ...] = ()
+    """What the process waited for a core during each; empty where the system does not report it."""
+
+
 class Timing(ResultModel):
     """Milliseconds of one call with one batch of rows."""
 
@@ -189,6 +197,7 @@ def timing(
     medians = np.array([harrell_davis_median(times, width) for times in rounds])
     shares = {name: share for name, (share, least) in QUANTILES.items() if calls >= least}
     units = _resampling_units(rounds, processes)
+    delays = zip(rounds, waits, strict=True) if waits and all(map(len, waits)) else ()
     values = np.quantile(np.concatenate(units), list(shares.values()))
     halves = _half_widths(units, list(shares.values()), count, seed, len(set(processes)) or 1)
     quantiles = {
@@ -204,17 +213,14 @@ def timing(
         round_medians=tuple(float(median) for median in medians),
         processes=tuple(processes),
         undelayed_medians=tuple(
-            harrell_davis_median(np.maximum(times - lost, MIN_REMAINDER * times), width)
-            for times, lost in zip(rounds, waits, strict=True)
-        )
-        if waits and all(map(len, waits))
-        else (),
+            harrell_davis_median(np.maximum(times - lost, MIN_REMAINDER * times), width) for times, lost in delays
+        ),
     )
 
 
-def throughput(rounds: Sequence[Round], batch: int) -> float:
+def throughput(rounds: Sequence[CallTimes], batch: int) -> float:
     """Return rows a second: the rows of all calls over their total time, so that delayed calls count too."""
-    return batch * sum(map(len, rounds)) / float(sum(times.sum() for times in rounds)) * 1e3
+    return batch * sum(len(times.total) for times in rounds) / sum(sum(times.total) for times in rounds) * 1e3
 
 
 def spread(medians: Round) -> float:
@@ -243,16 +249,9 @@ def ratio(slower: Latency, faster: Latency, part: Part = "model") -> Score | Non
 
 def describe_precision(medians: Sequence[Score], ratios: Sequence[Score]) -> str | None:
     """Return `medians within ±1.2% and ratios within ±2.8%`, the widest intervals of each; None without medians."""
-    if not medians:
-        return None
-    widest = [max(score.relative_half_width for score in scores) for scores in (medians, ratios) if scores]
-    return " and ".join(
-        f"{what} within {_percent(width)}" for what, width in zip(("medians", "ratios"), widest, strict=False)
-    )
-
-
-def _percent(share: float) -> str:
-    return f"±{share:.1%}" if share < 0.1 else f"±{share:.0%}"
+    groups = (("medians", medians), ("ratios", ratios))
+    widest = {name: max(score.relative_half_width for score in scores) for name, scores in groups if scores}
+    return " and ".join(f"{name} within ±{width:.{int(width < 0.1)}%}" for name, width in widest.items()) or None
 
 
 def _resampling_units(rounds: Sequence[Round], processes: Sequence[int]) -> list[Round]:
@@ -271,14 +270,10 @@ def _half_widths(units: Sequence[Round], shares: Sequence[float], count: int, se
     The bootstrap's standard error, not its percentiles: for a handful of processes those are too narrow, while the
     standard error can be corrected for their number and multiplied with Student's t.
     """
-    resampled = np.array(
-        [
-            np.quantile(np.concatenate([units[index] for index in chosen]), shares)
-            for chosen in resamples(len(units), count, seed)
-        ]
-    )
     if len(units) < 2:
         return np.full(len(shares), NORMAL * PROCESS_SPREAD)
+    drawn = (np.concatenate([units[index] for index in chosen]) for chosen in resamples(len(units), count, seed))
+    resampled = np.array([np.quantile(calls, shares) for calls in drawn])
     correction = len(units) / (len(units) - 1)
     halves = t_quantile(len(units) - 1) * np.log(resampled).std(axis=0) * np.sqrt(correction)
     assumed = 0.0 if processes >= MIN_CLUSTERS else NORMAL * PROCESS_SPREAD / np.sqrt(processes)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import signal
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from compress.measure.resources.nvml import Nvml, NvmlUnavailable
@@ -32,10 +32,8 @@ def limit_memory(memory: int | None) -> None:
     if memory is not None:
         import resource
 
-        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-        limit = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
         with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+            resource.setrlimit(resource.RLIMIT_DATA, (memory, resource.getrlimit(resource.RLIMIT_DATA)[1]))
 
 
 def ignore_sigint() -> None:
@@ -63,16 +61,15 @@ def container_memory(cgroup: Path, own: Path) -> int:
     import psutil
 
     from compress.environment.cgroup_limits import cgroup_folders
-    from compress.environment.os_probe import read_text
+    from compress.environment.os_probe import read_int, read_text
 
     left = [int(psutil.virtual_memory().total)]
     for folder in cgroup_folders(cgroup, own, "memory"):
-        stat = dict(line.split(maxsplit=1) for line in read_text(folder / "memory.stat").splitlines() if " " in line)
-        files = sum(int(stat.get(name, 0)) for name in ("active_file", "inactive_file"))
+        files = sum(map(int, re.findall(r"^(?:in)?active_file (\d+)", read_text(folder / "memory.stat"), re.MULTILINE)))
         for limit, usage in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
-            most, used = read_text(folder / limit), read_text(folder / usage)
-            if most.isdigit():
-                left.append(int(most) - max(0, (int(used) if used.isdigit() else 0) - files))
+            most, used = read_int(folder / limit), read_int(folder / usage)
+            if most is not None:
+                left.append(most - max(0, (used or 0) - files))
     return min(left)
 
 
@@ -82,7 +79,7 @@ def peak_memory() -> int | None:
     On Linux from /proc: getrusage starts there with the size of the process that started this one.
     """
     if sys.platform == "linux":
-        return _status("VmHWM:")
+        return _status("VmHWM")
     if sys.platform == "win32":
         return None
     import resource
@@ -102,43 +99,34 @@ def reset_peak_memory() -> bool:
 def resident_memory() -> int | None:
     """Return the memory this process holds now, in bytes."""
     if sys.platform == "linux":
-        return _status("VmRSS:")
+        return _status("VmRSS")
     import psutil
 
     return int(psutil.Process().memory_info().rss)
 
 
-@dataclass(frozen=True)
-class DeviceMemory:
-    """Memory of this process on the accelerator."""
+def device_memory(device: str) -> tuple[int | None, str | None]:
+    """Return the memory this process holds on the accelerator, and where the figure is from or why there is none.
 
-    bytes: int | None = None
-    source: str | None = None
-    """Where the figure is from, or why there is none; None where no accelerator is used."""
-
-
-def device_memory(device: str) -> DeviceMemory:
-    """Return the memory this process holds on the accelerator: all of it by NVML, or else what torch has allocated.
-
-    NVML reports this moment, which is about the peak: runtimes keep what they have allocated.
+    All of it by NVML, or else what torch has allocated. NVML reports this moment, which is about the peak: runtimes
+    keep what they have allocated. Both are None where no accelerator is used.
     """
     if device != "cuda":
-        return DeviceMemory()
+        return None, None
     reason = UNLISTED
     try:
         held = Nvml.open().process_memory().get(os.getpid())
     except NvmlUnavailable as error:
         held, reason = None, str(error)
     if held is not None:
-        return DeviceMemory(held, "NVML: the process, with what CUDA itself takes")
+        return held, "NVML: the process, with what CUDA itself takes"
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():  # torch does not count the allocations of other runtimes
-        return DeviceMemory(int(torch.cuda.max_memory_allocated()), "torch's tensors, without what CUDA itself takes")
-    return DeviceMemory(None, f"memory on the device is not measured: {reason}")
+        return int(torch.cuda.max_memory_allocated()), "torch's tensors, without what CUDA itself takes"
+    return None, f"memory on the device is not measured: {reason}"
 
 
 def _status(name: str) -> int | None:
-    for line in STATUS.read_text(encoding="ascii").splitlines():
-        if line.startswith(name):
-            return int(line.split()[1]) * 1024
-    return None
+    """Return a size in this process's status, in bytes."""
+    size = re.search(rf"^{name}:\s+(\d+) kB", STATUS.read_text(encoding="ascii"), re.MULTILINE)
+    return int(size[1]) * 1024 if size else None

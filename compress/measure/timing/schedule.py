@@ -12,6 +12,8 @@ from math import ceil
 
 import numpy as np
 
+from compress.errors import pluralize
+
 DEFAULT_BUDGET = 45.0
 """Seconds of timing for all jobs together where the settings give neither a budget nor rounds or processes."""
 DEFAULT_ROUNDS = 30
@@ -42,19 +44,22 @@ def rounds_before_restart(start_seconds: float) -> int:
     return generations
 
 
-def rounds_per_process(rounds: int, processes: int) -> list[int]:
-    """Return the number of rounds in each generation, as even as possible."""
-    return [len(part) for part in np.array_split(np.arange(rounds), min(rounds, processes))]
-
-
-def rounds_in_time(rounds: int, processes: int, expected: float, wanted: float) -> int:
-    """Return how many rounds to run when one takes ``expected`` seconds instead of the ``wanted`` ones.
+def planned_rounds(rounds: int | None, processes: int | None, expected: float, wanted: float) -> list[int]:
+    """Return the number of rounds in each generation, as even as possible.
 
     Models so slow that a pass over the calls exceeds a turn get fewer rounds, down to one a process: long calls are
     disturbed less each, and it is the number of processes that counts.
+
+    Args:
+        rounds: of the settings.
+        processes: of the settings.
+        expected: seconds that a round takes.
+        wanted: seconds that it should take.
     """
+    rounds, processes = rounds or DEFAULT_ROUNDS, processes or DEFAULT_PROCESSES
     fitting = rounds if expected <= wanted else int(rounds * wanted / expected)
-    return min(rounds, max(fitting, processes, MIN_ROUNDS))
+    count = min(rounds, max(fitting, processes, MIN_ROUNDS))
+    return [len(part) for part in np.array_split(np.arange(count), min(count, processes))]
 
 
 def turn_orders(keys: Sequence[str], seed: int) -> Iterator[list[str]]:
@@ -84,31 +89,21 @@ def rounds_that_fit(left: float, restart: float, round_seconds: float) -> int:
     return int(np.clip((left - restart) / max(round_seconds, 1e-9), 0, BUDGET_ROUNDS))
 
 
-def budget_too_small(
-    budget: float, jobs: int, elapsed: float, started: int, round_seconds: float | None = None, load: float = 0.0
-) -> str:
+def budget_too_small(budget: float, jobs: int, started: int, elapsed: float, more: float) -> str:
     """Return the reason why a budget is too small, with the least that would do.
 
     Args:
         budget: in seconds.
         jobs: number of jobs.
-        elapsed: seconds spent so far.
         started: number of jobs that have started.
-        round_seconds: expected duration of a round, if known.
-        load: seconds that the closed loops of ``callers`` will take.
+        elapsed: seconds that starting them took.
+        more: seconds that everything after starting takes.
     """
-    models = "1 model" if jobs == 1 else f"{jobs} models"
+    reason = f"the budget of {budget:.3g} s is too small for {pluralize(jobs, 'model')}"
     if not started:
-        return f"the budget of {budget:.3g} s is too small for {models}: it was used up before the first had started"
-    subset = "" if started >= jobs else f" {started} of them"
-    details = f"starting{subset} took {elapsed:.0f} s"
-    rounds = MIN_ROUNDS * (jobs * MIN_TURN_SECONDS if round_seconds is None else round_seconds)
-    if round_seconds is not None:
-        details += f" and {MIN_ROUNDS} rounds would take {rounds:.0f} s"
-    if load:
-        details += f", and the callers {load:.0f} s"
-    least = ceil(elapsed * max(jobs / started, 1.0) + rounds + load)
-    return f"the budget of {budget:.3g} s is too small for {models}; it takes at least {least} s: {details}"
+        return f"{reason}: it was used up before the first had started"
+    starting = elapsed * max(jobs / started, 1.0)
+    return f"{reason}; it takes at least {ceil(starting + more)} s, {starting:.0f} s of them for starting"
 
 
 def load_test_seconds(callers: Sequence[int], call_seconds: Mapping[str, float], seconds: float) -> float:

@@ -3,35 +3,69 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from itertools import cycle, islice
+from pathlib import Path
 from statistics import median
-from typing import TypeVar
+from typing import Self
 
 from compress.errors import ModelError
 from compress.measure.interference.monitor import InterferenceMonitor
-from compress.measure.interference.run_queue_wait import RunQueueWait
 from compress.measure.resources.energy import EnergyMeter
+from compress.measure.timing.latency import CallTimes
 from compress.measure.timing.schedule import MAX_LAP_SECONDS
 from compress.measure.timing.worker_protocol import Command, Reply
 
 Run = Callable[[int], object]
 """Runs the call with this number; returns when its output is on the host."""
-Output = TypeVar("Output")
 
 WARM_UP_SECONDS = 4.0
 """Warm-up ends here even where passes still get faster."""
 WARM_UP_PASSES = 3
 STEADY = 0.05
 """Warm-up also ends when a pass differs by less than this from the one before."""
-CALLERS_TIMEOUT = 60.0
-"""Seconds in which all callers must have started."""
+TASKS = Path("/proc/self/task")
+MAX_LINE = 96
+"""Bytes of a thread's statistics."""
 UNTIMED_CALLS = 2
 """Calls at the start of a turn that are not timed: they reload the model into the caches that others have used."""
+
+
+class RunQueueWait(ExitStack):
+    """The waits of all threads that exist when it is entered; `counts` is whether the system reports them at all.
+
+    Linux counts for every thread the time in which it was runnable and did not run (the second number of its
+    schedstat). A call's time without the longest of these waits is what it would have taken with its cores to itself,
+    apart from what the other processes left in the caches. Ratios rest on it: between two models of different speed a
+    busy neighbour would otherwise favour the one whose calls fit between two of its turns.
+    """
+
+    def __enter__(self) -> Self:
+        """Open the counters; leaving it closes them."""
+        self._counters: list[int] = []
+        with suppress(OSError):
+            for thread in TASKS.iterdir():
+                with suppress(OSError):  # a thread may have ended meanwhile
+                    self._counters.append(os.open(thread / "schedstat", os.O_RDONLY))
+                    self.callback(os.close, self._counters[-1])
+        # A kernel without these statistics shows zeros, also for the thread that is running now.
+        self.counts = any(_read(counter)[0] for counter in self._counters)
+        return self
+
+    def read(self) -> list[int]:
+        """Return the nanoseconds that each thread has waited so far."""
+        return [_read(counter)[1] for counter in self._counters]
+
+    def since(self, before: list[int]) -> float:
+        """Return the milliseconds that the thread that waited longest has waited since ``before``."""
+        waits = (after - early for early, after in zip(before, self.read(), strict=True))
+        return max(0, *waits) / 1e6 if self._counters else 0.0
 
 
 @dataclass(frozen=True)
@@ -43,61 +77,48 @@ class TimedCalls:
     device: Callable[[int], float] | None = None
     """Returns milliseconds by the device's own clock."""
 
-    @property
-    def parts(self) -> int:
-        """How many share the seconds of a turn."""
-        return 1 + (self.end_to_end is not None) + (self.device is not None)
+
+def _read(counter: int) -> tuple[int, int]:
+    """Return the nanoseconds that a thread has run and has waited; zeros for a thread that has ended."""
+    try:
+        ran, waited, *_ = os.pread(counter, MAX_LINE, 0).split()
+        return int(ran), int(waited)
+    except (OSError, ValueError):
+        return 0, 0
 
 
-@dataclass(frozen=True)
-class Times:
-    """Milliseconds of calls in their order."""
+def passes(calls: Sequence[int], seconds: float) -> Iterator[int]:
+    """Yield full passes over ``calls`` until ``seconds`` are over, at least one: each call comes equally often."""
+    end = time.perf_counter() + seconds
+    yield from calls
+    while time.perf_counter() < end:
+        yield from calls
 
-    total: tuple[float, ...] = ()
-    waits: tuple[float, ...] = ()
-    """What the process waited for a core during each; empty where the system does not report it."""
 
-
-def time_passes(run: Run, calls: Sequence[int], seconds: float = 0.0) -> Times:
-    """Time full passes over ``calls`` until ``seconds`` are over, at least one: all calls are timed equally often.
-
-    A call returns host arrays, so nothing is still running when it returns.
-    """
+def time_passes(run: Run, calls: Sequence[int], seconds: float = 0.0) -> CallTimes:
+    """Time full passes over ``calls``; a call returns host arrays, so nothing is still running when it returns."""
     total: list[float] = []
     waits: list[float] = []
     with RunQueueWait() as queue:
-        end = time.perf_counter() + seconds
-        while not total or time.perf_counter() < end:
-            for call in calls:
-                before = queue.read()
-                start = time.perf_counter()
-                run(call)
-                total.append((time.perf_counter() - start) * 1e3)
-                waits.append(queue.since(before))
-        return Times(tuple(total), tuple(waits) if queue.counts else ())
-
-
-def time_on_device(clock: Callable[[int], float], calls: Sequence[int], seconds: float) -> tuple[float, ...]:
-    """Time full passes by the device's own clock."""
-    total: list[float] = []
-    end = time.perf_counter() + seconds
-    while not total or time.perf_counter() < end:
-        total += [clock(call) for call in calls]
-    return tuple(total)
+        for call in passes(calls, seconds):
+            before = queue.read()
+            start = time.perf_counter()
+            run(call)
+            total.append((time.perf_counter() - start) * 1e3)
+            waits.append(queue.since(before))
+        return CallTimes(total=tuple(total), waits=tuple(waits) if queue.counts else ())
 
 
 def measure_energy(run: Run, calls: Sequence[int], seconds: float, meter: EnergyMeter) -> tuple[float | None, int]:
-    """Return the joules of passes without any timing, and their number of calls; (None, 0) without a meter."""
-    before = meter.read()
+    """Return the joules of passes without any timing, and their number of calls; None where they cannot be read."""
+    before, done = meter.read(), 0
     if before is None:
         return None, 0
-    count, end = 0, time.perf_counter() + seconds
-    while not count or time.perf_counter() < end:
-        for call in calls:
-            run(call)
-        count += len(calls)
+    for call in passes(calls, seconds):
+        run(call)
+        done += 1
     after = meter.read()
-    return (None if after is None else after - before), count
+    return (None if after is None or after < before else after - before), done  # a counter restarts at its range
 
 
 def warm_up(run: Run, calls: Sequence[int]) -> tuple[float, bool]:
@@ -119,19 +140,18 @@ def take_turn(timed: TimedCalls, command: Command, monitor: InterferenceMonitor,
     Energy is measured in a part of its own where there is a meter: the timing's own energy is not the model's.
     """
     gc.collect()
-    seconds, before = command.seconds / (timed.parts + (meter.counter is not None)), monitor.read()
+    parts = (timed.model, timed.end_to_end, timed.device, meter.counter)
+    seconds, before = command.seconds / sum(part is not None for part in parts), monitor.read()
     for call in command.calls[-UNTIMED_CALLS:]:
         timed.model(call)
     alone = time_passes(timed.model, command.calls, seconds)
-    full = Times() if timed.end_to_end is None else time_passes(timed.end_to_end, command.calls, seconds)
-    device = () if timed.device is None else time_on_device(timed.device, command.calls, seconds)
+    full = time_passes(timed.end_to_end, command.calls, seconds) if timed.end_to_end else CallTimes()
+    device = tuple(timed.device(call) for call in passes(command.calls, seconds)) if timed.device else ()
     joules, calls = measure_energy(timed.model, command.calls, seconds, meter)
     return Reply(
-        model=alone.total,
-        model_waits=alone.waits,
-        end_to_end=full.total,
-        end_to_end_waits=full.waits,
-        device=device,
+        model=alone,
+        end_to_end=full,
+        device=CallTimes(total=device),
         joules=joules,
         energy_calls=calls,
         interference=monitor.since(before),
@@ -145,55 +165,31 @@ def closed_loop(run: Run, command: Command, monitor: InterferenceMonitor) -> Rep
     """
     gc.collect()
     before = monitor.read()
-    ready = threading.Barrier(command.callers, timeout=CALLERS_TIMEOUT)
-    finished = FinishedCalls(command)
+    ready, spans = threading.Barrier(command.callers), list[tuple[float, float]]()
 
-    def caller(number: int) -> tuple[list[float], float, float]:
+    def caller(number: int) -> None:
         ready.wait()
         start = time.perf_counter()
-        waits: list[float] = []
         for call in islice(cycle(command.calls), number, None):
             called = time.perf_counter()
             run(call)
             returned = time.perf_counter()
-            waits.append((returned - called) * 1e3)
-            if finished.enough(returned - start):
-                break
-        return waits, start, time.perf_counter()
+            spans.append((called, returned))
+            elapsed, enough = returned - start, len(spans) >= command.least
+            if elapsed >= command.seconds and (enough or elapsed >= MAX_LAP_SECONDS):
+                return
 
-    results = _run_callers(caller, command.callers, ready)
-    seconds = max(end for _, _, end in results) - min(start for _, start, _ in results)
-    waits = tuple(wait for waits, _, _ in results for wait in waits)
-    return Reply(waits=waits, seconds=seconds, interference=monitor.since(before))
-
-
-@dataclass
-class FinishedCalls:
-    """Counts the calls that all callers together have finished."""
-
-    command: Command
-    count: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def enough(self, elapsed: float) -> bool:
-        """Count one more call; return whether it may be the caller's last, ``elapsed`` seconds after its start."""
-        with self.lock:
-            self.count += 1
-            finished = self.count >= self.command.least
-        return elapsed >= self.command.seconds and (finished or elapsed >= MAX_LAP_SECONDS)
-
-
-def _run_callers(caller: Callable[[int], Output], callers: int, ready: threading.Barrier) -> list[Output]:
-    with ThreadPoolExecutor(callers) as pool:
+    with ThreadPoolExecutor(command.callers) as pool:
         try:
-            futures = [pool.submit(caller, number) for number in range(callers)]
+            futures = [pool.submit(caller, number) for number in range(command.callers)]
         except RuntimeError as error:  # no further thread: the others would wait for it forever
             ready.abort()
-            raise ModelError(f"{callers} callers at once cannot be started on this machine: {error}.") from error
-        try:
-            return [future.result() for future in futures]
-        except threading.BrokenBarrierError as error:
-            raise ModelError(f"{callers} callers were not ready within {CALLERS_TIMEOUT:.0f} s.") from error
+            raise ModelError(f"{command.callers} callers at once cannot be started here: {error}.") from error
+    for future in futures:
+        future.result()
+    waits = tuple((returned - called) * 1e3 for called, returned in spans)
+    seconds = max(returned for _, returned in spans) - min(called for called, _ in spans)
+    return Reply(waits=waits, seconds=seconds, interference=monitor.since(before))
 
 
 def with_delay(run: Run, share: float) -> Run:

@@ -10,32 +10,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from math import inf
 
 from compress.console import Console, Progress
 from compress.environment import usable_cores
 from compress.errors import UsageError
+from compress.measure.timing import schedule
 from compress.measure.timing.cpu_affinity import choose_cores
-from compress.measure.timing.job_result import job_result
 from compress.measure.timing.latency import Job, Latency
-from compress.measure.timing.schedule import (
-    DEFAULT_BUDGET,
-    DEFAULT_PROCESSES,
-    DEFAULT_ROUNDS,
-    LAP_CALLS,
-    LOAD_LAPS,
-    MIN_ROUNDS,
-    budget_too_small,
-    load_test_seconds,
-    rounds_before_restart,
-    rounds_in_time,
-    rounds_per_process,
-    rounds_that_fit,
-    turn_orders,
-    turn_seconds,
-)
 from compress.measure.timing.timing_inputs import Text, calls_in_turn, evenly_spaced, make_calls
-from compress.measure.timing.worker_pool import WorkerPool
+from compress.measure.timing.worker_pool import WorkerPool, job_result
 from compress.measure.timing.worker_protocol import Command
 from compress.recipe.measure_schema import Measure
 
@@ -75,10 +61,10 @@ def time_jobs(
     for job in jobs:
         sessions.setdefault(job.session, []).append(job)
     if budget is None and not settings.by_rounds:
-        budget = settings.budget or DEFAULT_BUDGET
+        budget = settings.budget or schedule.DEFAULT_BUDGET
     results: dict[str, Latency] = {}
     end, remaining = time.perf_counter() + (budget or 0.0), len(jobs)
-    turns = len(jobs) * ((settings.rounds or DEFAULT_ROUNDS) + 1) if budget is None else None
+    turns = len(jobs) * ((settings.rounds or schedule.DEFAULT_ROUNDS) + 1) if budget is None else None
     with (console or Console("quiet")).progress(turns, "measure", "turns") as progress:
         for members in sessions.values():
             share = None if budget is None else (end - time.perf_counter()) * len(members) / remaining
@@ -97,12 +83,13 @@ def _time_session(
     calls = make_calls(texts, jobs[0].batch, seed) if jobs[0].length is None else []
     begin = time.perf_counter()
     cores = choose_cores(threads)
-    with WorkerPool(jobs, calls, cores, seed) as pool:
+    with ExitStack() as processes:
+        pool = WorkerPool(jobs, calls, cores, seed, processes)
         session = Session(pool, settings, budget, seed, progress, begin)
         if session.start():
             session.run_rounds()
             session.run_load_test()
-            width = len(session.turn.calls)
+            width = len(pool.turn.calls)
             for key, last in pool.close().items():
                 pool.results[key] = job_result(pool.all[key], last, settings, seed, cores, width)
         return pool.results
@@ -119,7 +106,6 @@ class Session:
     seed: int
     progress: Progress
     begin: float
-    turn: Command = field(default_factory=lambda: Command(do="turn"))
     rounds: int = 0
     round_seconds: float = 0.0
     """Duration of the last round; before the first one, the expected duration."""
@@ -129,7 +115,7 @@ class Session:
 
     def __post_init__(self) -> None:
         """Prepare orders in pairs, each and its reverse, as for the rounds."""
-        self.start_orders = turn_orders([job.key for job in self.pool.jobs], self.seed + 2)
+        self.start_orders = schedule.turn_orders([job.key for job in self.pool.jobs], self.seed + 2)
 
     @property
     def strict(self) -> bool:
@@ -137,106 +123,96 @@ class Session:
         return self.settings.budget is not None
 
     @property
-    def left(self) -> float | None:
-        """Seconds left of the budget for rounds; None without one."""
+    def left(self) -> float:
+        """Seconds left of the budget for rounds."""
         if self.budget is None:
-            return None
+            return inf
         return self.budget - (time.perf_counter() - self.begin) - (self.load_seconds if self.strict else 0.0)
 
     @property
     def load_seconds(self) -> float:
         """Seconds that the load test takes after the rounds."""
         calls = {key: worker.call_seconds for key, worker in self.pool.active.items()}
-        return load_test_seconds(self.settings.callers, calls, self.settings.seconds)
+        return schedule.load_test_seconds(self.settings.callers, calls, self.settings.seconds)
 
     def start(self) -> bool:
         """Start every job and plan the turns; return whether there is anything to time."""
         jobs = {job.key: job for job in self.pool.jobs}
         for job in (jobs[key] for key in next(self.start_orders)):
             if self._lacks(0.0):
-                self._give_up(None)
                 return False
             self.pool.start(job)
             self.progress.advance(note=job.key)
         if not self.pool.active:
             return False
         self._plan_turns()
-        if self._lacks(MIN_ROUNDS * self.round_seconds):
-            self._give_up(self.round_seconds)
+        if self._lacks(schedule.MIN_ROUNDS * self.round_seconds):
             return False
-        self.pool.warm_up(list(self.pool.active), self.turn.model_copy(update={"do": "warm_up"}))
+        self.pool.warm_up(list(self.pool.active))
         return bool(self.pool.active)
 
     def run_rounds(self) -> None:
         """Run all rounds, in generations of processes."""
-        turns = turn_orders(list(self.pool.active), self.seed)
-        rounds, processes = self.settings.rounds or DEFAULT_ROUNDS, self.settings.processes or DEFAULT_PROCESSES
+        turns = schedule.turn_orders(list(self.pool.active), self.seed)
         wanted = self.settings.seconds * len(self.pool.active) * TOLERANCE
-        planned = rounds_per_process(rounds_in_time(rounds, processes, self.round_seconds, wanted), processes)
+        planned = schedule.planned_rounds(self.settings.rounds, self.settings.processes, self.round_seconds, wanted)
         generation = 0
         while generation < len(planned) or self.strict:
             starts = next(self.start_orders) if generation else []
             due = [key for key in starts if key in self.pool.active and self._lifetime_ends(key, generation)]
-            if self.left is None:
+            if self.budget is None:
                 count = planned[generation]
             else:
                 count, due = self._affordable(due)
             if not count or not self.pool.active:
                 return
             if due:
-                self.pool.restart_workers(due, self.turn.model_copy(update={"do": "warm_up"}))
+                self.pool.restart_workers(due)
             for _ in range(count):
-                self._round(next(turns))
+                begin = time.perf_counter()
+                self.pool.take_turns(next(turns), lambda key: self.progress.advance(note=key))
+                self.round_seconds = time.perf_counter() - begin
+            self.rounds += count
             generation += 1
 
     def run_load_test(self) -> None:
         """Run a closed loop of every number of callers for every job, twice, interleaved."""
-        turns = turn_orders(list(self.pool.active), self.seed + 1)
-        for _ in range(LOAD_LAPS if self.settings.callers else 0):
-            for callers in self.settings.callers:
-                load = {"do": "load", "callers": callers, "least": LAP_CALLS, "seconds": self.settings.seconds}
-                self.pool.run_load(next(turns), self.turn.model_copy(update=load))
+        turns = schedule.turn_orders(list(self.pool.active), self.seed + 1)
+        for callers in schedule.LOAD_LAPS * self.settings.callers:
+            self.pool.run_load(next(turns), callers, self.settings.seconds)
 
     def _lacks(self, seconds: float) -> bool:
-        """Whether the user's budget leaves less than ``seconds``."""
-        return self.strict and self.left is not None and self.left < max(seconds, 1e-9)
+        """Whether the user's budget leaves less than ``seconds``; then it is every job's reason."""
+        if not self.strict or self.left >= max(seconds, 1e-9):
+            return False
+        elapsed, count = time.perf_counter() - self.begin, len(self.pool.jobs)
+        rounds = schedule.MIN_ROUNDS * (self.round_seconds or count * schedule.MIN_TURN_SECONDS)
+        started, more = len(self.pool.all), rounds + self.load_seconds
+        reason = schedule.budget_too_small(self.budget or 0.0, count, started, elapsed, more)
+        for job in self.pool.jobs:
+            self.pool.results.setdefault(job.key, Latency(status="not measured", reason=reason))
+        return True
 
     def _lifetime_ends(self, key: str, generation: int) -> bool:
         """Whether a job's process is due for a restart at the start of this generation."""
-        return generation % rounds_before_restart(self.pool.all[key].start_seconds) == 0
-
-    def _round(self, keys: Sequence[str]) -> None:
-        begin = time.perf_counter()
-        self.pool.take_turns(keys, self.turn, lambda key: self.progress.advance(note=key))
-        self.round_seconds = time.perf_counter() - begin
-        self.rounds += 1
+        return generation % schedule.rounds_before_restart(self.pool.all[key].start_seconds) == 0
 
     def _affordable(self, due: list[str]) -> tuple[int, list[str]]:
         """Return the rounds of the next generation within the budget, and the jobs that are restarted for it."""
-        left, restart = self.left or 0.0, sum(self.pool.all[key].start_seconds for key in due)
-        count = rounds_that_fit(left, restart, self.round_seconds)
+        restart = sum(self.pool.all[key].start_seconds for key in due)
+        count = schedule.rounds_that_fit(self.left, restart, self.round_seconds)
         if not count:
-            count, due = rounds_that_fit(left, 0.0, self.round_seconds), []
+            count, due = schedule.rounds_that_fit(self.left, 0.0, self.round_seconds), []
         # A few seconds too long rather than no result at all.
-        return count or max(0, MIN_ROUNDS - self.rounds), due
+        return count or max(0, schedule.MIN_ROUNDS - self.rounds), due
 
     def _plan_turns(self) -> None:
         """Choose the length of a turn and its calls."""
         workers = list(self.pool.active.values())
-        seconds = self.settings.seconds
-        if self.left is not None:
-            restart = sum(worker.start_seconds / rounds_before_restart(worker.start_seconds) for worker in workers)
-            seconds = turn_seconds(self.left, restart, len(workers), seconds)
+        restart = sum(worker.start_seconds / schedule.rounds_before_restart(worker.start_seconds) for worker in workers)
+        seconds = schedule.turn_seconds(self.left, restart, len(workers), self.settings.seconds)
         available, slowest = len(self.pool.calls) or 1, max(worker.call_seconds for worker in workers)
         count = calls_in_turn(available, slowest, seconds / 2)
-        self.turn = Command(do="turn", calls=tuple(evenly_spaced(count, available)), seconds=seconds)
+        self.pool.turn = Command(do="turn", calls=tuple(evenly_spaced(count, available)), seconds=seconds)
         parts = 2 if self.pool.calls else 1
         self.round_seconds = sum(max(seconds, parts * count * worker.call_seconds) for worker in workers)
-
-    def _give_up(self, round_seconds: float | None) -> None:
-        """Record for each job that the budget is too small."""
-        elapsed, started = time.perf_counter() - self.begin, len(self.pool.all)
-        count, load = len(self.pool.jobs), self.load_seconds
-        reason = budget_too_small(self.budget or 0.0, count, elapsed, started, round_seconds, load)
-        for job in self.pool.jobs:
-            self.pool.results.setdefault(job.key, Latency(status="not measured", reason=reason))

@@ -1,8 +1,10 @@
-"""Starts, drives and restarts the worker processes of a session; one failure does not affect the others."""
+"""Starts, drives and restarts the worker processes of a session; one failure does not affect the others.
+
+What the processes of a job record becomes its result: statistics, interference, and whether it is stable.
+"""
 
 from __future__ import annotations
 
-import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,16 +15,17 @@ from pathlib import Path
 import numpy as np
 
 from compress.errors import CompressError
-from compress.measure.interference.monitor import Interference
+from compress.measure.interference import verdict
 from compress.measure.resources.footprint import needed_files
 from compress.measure.timing.cpu_affinity import Cores
-from compress.measure.timing.latency import Job, Latency, Round
+from compress.measure.timing.latency import CallTimes, Job, Latency, Timing, UnderLoad, throughput, timing
 from compress.measure.timing.process_limits import available_memory
-from compress.measure.timing.schedule import lap_seconds
+from compress.measure.timing.schedule import LAP_CALLS, MIN_CALLS_FOR_P95, lap_seconds
 from compress.measure.timing.timing_inputs import MIN_CALLS, Call, evenly_spaced, shared_vocabulary
 from compress.measure.timing.worker_process import Unsupported, WorkerExited, WorkerLost, WorkerProcess
 from compress.measure.timing.worker_protocol import Command, Reply, WorkerSpec
 from compress.model_info import VariantInfo
+from compress.recipe.measure_schema import Measure
 
 START_TIMEOUT = 600.0
 """Seconds for a model to load, and again to warm up."""
@@ -42,55 +45,35 @@ class Worker:
     """A job with its current process and everything that all its processes have recorded."""
 
     job: Job
-    process: WorkerProcess
+    process: WorkerProcess[Reply]
     ready: Reply
     """Of the first process, which started alone."""
     start_seconds: float
     """From the launch of the first process to the end of its warm-up."""
     call_seconds: float
+    seconds: float
+    """Spent on the job so far."""
     number: int = 0
     """Of the current process, from 0."""
     lengths: tuple[int, ...] = ()
-    model: list[Round] = field(default_factory=list)
-    end_to_end: list[Round] = field(default_factory=list)
-    device: list[Round] = field(default_factory=list)
-    model_waits: list[Round] = field(default_factory=list)
-    end_to_end_waits: list[Round] = field(default_factory=list)
+    turns: list[Reply] = field(default_factory=list)
     processes: list[int] = field(default_factory=list)
-    """For each round, the number of the process that ran it."""
-    interference: list[Interference] = field(default_factory=list)
-    joules: list[float] = field(default_factory=list)
-    energy_calls: int = 0
-    """Calls that consumed them."""
+    """For each turn, the number of the process that ran it."""
     unsteady: int = 0
     """Processes whose warm-up ended before their call time was steady."""
     laps: dict[int, list[Reply]] = field(default_factory=lambda: defaultdict(list))
     """By number of callers."""
-    seconds: float = 0.0
     lost: tuple[str, ...] = ()
     """How processes ended that were restarted."""
-
-    def record(self, reply: Reply) -> None:
-        """Add one turn."""
-        self.model.append(np.asarray(reply.model))
-        self.model_waits.append(np.asarray(reply.model_waits))
-        if reply.end_to_end:
-            self.end_to_end.append(np.asarray(reply.end_to_end))
-            self.end_to_end_waits.append(np.asarray(reply.end_to_end_waits))
-        if reply.device:
-            self.device.append(np.asarray(reply.device))
-        self.processes.append(self.number)
-        if reply.interference is not None:
-            self.interference.append(reply.interference)
-        if reply.joules is not None:
-            self.joules.append(reply.joules)
-            self.energy_calls += reply.energy_calls
 
 
 class WorkerPool:
     """All workers of a session. A job that fails gets a row in ``results`` and no more requests."""
 
-    def __init__(self, jobs: Sequence[Job], calls: Sequence[Call], cores: Cores | None, seed: int) -> None:
+    def __init__(
+        self, jobs: Sequence[Job], calls: Sequence[Call], cores: Cores, seed: int, processes: ExitStack
+    ) -> None:
+        """Start nothing yet; ``processes`` ends every process on exit, at once after an error."""
         self.jobs = jobs
         self.calls = tuple(calls)
         self.results: dict[str, Latency] = {}
@@ -99,17 +82,10 @@ class WorkerPool:
         self._seed = seed
         # One limit for all: the memory that is free before any has started.
         self._memory = available_memory()
-        self._warm_up = Command(do="warm_up")
+        self.turn = Command(do="turn")
+        """The calls that are warmed up, and the length of a turn."""
         self._vocabulary = shared_vocabulary(job.folder for job in jobs)
-        self._stack = ExitStack()
-
-    def __enter__(self) -> WorkerPool:
-        """Return the pool; no process starts yet."""
-        return self
-
-    def __exit__(self, *ending: object) -> None:
-        """End every process; at once after an error."""
-        self._stack.__exit__(*ending)  # type: ignore[arg-type]
+        self._processes = processes
 
     @property
     def active(self) -> dict[str, Worker]:
@@ -122,13 +98,13 @@ class WorkerPool:
         with self._catch_failure(job.key):
             warm_page_cache(job.folder, job.variant)
             process = self._launch(job)
-            ready = process.request(self._spec(job, process), START_TIMEOUT)
+            ready = process.receive(START_TIMEOUT)
             calls = evenly_spaced(min(MIN_CALLS, len(self.calls)), len(self.calls)) or [0]
             warm = process.request(Command(do="warm_up", calls=tuple(calls)), START_TIMEOUT)
             seconds = time.perf_counter() - begin
-            self.all[job.key] = Worker(job, process, ready, seconds, warm.call_seconds or 0.0, seconds=seconds)
+            self.all[job.key] = Worker(job, process, ready, seconds, warm.call_seconds, seconds)
 
-    def restart_workers(self, keys: Iterable[str], warm_up: Command) -> None:
+    def restart_workers(self, keys: Iterable[str]) -> None:
         """Restart the processes of these jobs: all start at once, in this order, and warm up one after another.
 
         All old ones end before a new one starts, so that no job gets the memory that its own process has just freed.
@@ -137,37 +113,39 @@ class WorkerPool:
         for worker in workers.values():
             worker.process.close_stdin()
         for worker in workers.values():
-            worker.process.__exit__(None, None, None)
+            worker.process.__exit__(None)
+        for worker in workers.values():
+            worker.process = self._launch(worker.job, worker.ready.imports)
         for key, worker in workers.items():
             with self._catch_failure(key):
-                worker.process = self._launch(worker.job)
-                worker.process.send(self._spec(worker.job, worker.process, worker.ready.imports))
-        for key, worker in workers.items():
-            if key not in self.results:
-                with self._catch_failure(key):
-                    self._wait_until_ready(worker)
-        self.warm_up(workers, warm_up)
+                try:
+                    worker.process.receive(START_TIMEOUT)
+                    worker.number += 1
+                except WorkerExited as end:
+                    self._replace(worker, end)
+        self.warm_up(workers)
 
-    def warm_up(self, keys: Iterable[str], command: Command) -> None:
+    def warm_up(self, keys: Iterable[str]) -> None:
         """Run the calls of the coming turns until their times are steady."""
-        self._warm_up = command
-        for _, worker, reply in self._each(keys, command, START_TIMEOUT):
-            worker.call_seconds = reply.call_seconds or worker.call_seconds
+        for _, worker, reply in self._each(keys, self._warm_up, START_TIMEOUT):
+            worker.call_seconds = reply.call_seconds
             worker.lengths = reply.lengths
-            worker.unsteady += reply.steady is False
+            worker.unsteady += not reply.steady
 
-    def take_turns(self, keys: Sequence[str], command: Command, done: Callable[[str], None]) -> None:
+    def take_turns(self, keys: Sequence[str], done: Callable[[str], None]) -> None:
         """Run one turn of each job, in this order; ``done`` is called after each."""
-        expected = command.seconds + MAX_PARTS * len(command.calls) * self._slowest
-        for key, worker, reply in self._each(keys, command, max(TURN_TIMEOUT, TURN_FACTOR * expected)):
-            worker.record(reply)
+        expected = self.turn.seconds + MAX_PARTS * len(self.turn.calls) * self._slowest
+        for key, worker, reply in self._each(keys, self.turn, max(TURN_TIMEOUT, TURN_FACTOR * expected)):
+            worker.turns.append(reply)
+            worker.processes.append(worker.number)
             done(key)
 
-    def run_load(self, keys: Sequence[str], command: Command) -> None:
-        """Run one number of callers, one job after another."""
-        seconds = lap_seconds(command.seconds, self._slowest) + command.callers * self._slowest
-        for _, worker, reply in self._each(keys, command, TURN_TIMEOUT + 10 * seconds):
-            worker.laps[command.callers].append(reply)
+    def run_load(self, keys: Sequence[str], callers: int, seconds: float) -> None:
+        """Run one number of callers for so long, one job after another."""
+        command = Command(do="load", calls=self.turn.calls, seconds=seconds, callers=callers, least=LAP_CALLS)
+        expected = lap_seconds(seconds, self._slowest) + callers * self._slowest
+        for _, worker, reply in self._each(keys, command, TURN_TIMEOUT + 10 * expected):
+            worker.laps[callers].append(reply)
 
     def close(self) -> dict[str, Reply]:
         """Return the last reply of each remaining worker."""
@@ -194,25 +172,37 @@ class WorkerPool:
             worker.process.request(self._warm_up, START_TIMEOUT)
         return worker.process.request(command, timeout)
 
-    def _wait_until_ready(self, worker: Worker) -> None:
-        try:
-            worker.process.receive(START_TIMEOUT)
-            worker.number += 1
-        except WorkerExited as end:
-            self._replace(worker, end)
-
     def _replace(self, worker: Worker, end: WorkerExited) -> None:
         """Start another process after one exited; too many exits are the job's failure."""
         if len(worker.lost) >= MAX_RESTARTS:
             raise end
         worker.lost += (str(end),)
-        worker.process.__exit__(None, None, None)
-        worker.process = self._launch(worker.job)
-        worker.process.request(self._spec(worker.job, worker.process, worker.ready.imports), START_TIMEOUT)
+        worker.process.__exit__(None)
+        worker.process = self._launch(worker.job, worker.ready.imports)
+        worker.process.receive(START_TIMEOUT)
         worker.number += 1
 
-    def _launch(self, job: Job) -> WorkerProcess:
-        return self._stack.enter_context(WorkerProcess(job.placement.threads))
+    def _launch(self, job: Job, imports: tuple[str, ...] = ()) -> WorkerProcess[Reply]:
+        """Start a process and send it its model; its first reply must be received next."""
+        process = WorkerProcess("compress.measure.timing.worker", Reply, job.placement.threads)
+        self._processes.enter_context(process)
+        spec = WorkerSpec(
+            job=job,
+            cores=self._cores,
+            calls=self.calls,
+            seed=self._seed,
+            vocabulary=self._vocabulary,
+            launched=process.launched,
+            imports=imports,
+            # A CUDA context maps far more memory than it uses.
+            memory=self._memory if job.placement.device == "cpu" else None,
+        )
+        process.send(spec)
+        return process
+
+    @property
+    def _warm_up(self) -> Command:
+        return Command(do="warm_up", calls=self.turn.calls)
 
     @property
     def _slowest(self) -> float:
@@ -224,30 +214,76 @@ class WorkerPool:
         """Record how a job ended instead of ending the session."""
         try:
             yield
-        except Unsupported as end:
-            self.results[key] = Latency(status="not measured", reason=str(end))
         except WorkerLost as end:
-            self.results[key] = Latency(status="failed", reason=str(end))
+            status = "not measured" if isinstance(end, Unsupported) else "failed"
+            self.results[key] = Latency(status=status, reason=str(end))
 
-    def _spec(self, job: Job, process: WorkerProcess, imports: tuple[str, ...] = ()) -> WorkerSpec:
-        return WorkerSpec(
-            folder=os.fspath(job.folder),
-            variant=job.variant,
-            device=job.placement.device,
-            threads=job.placement.threads,
-            cores=self._cores.own if self._cores else None,
-            neighbours=self._cores.neighbours if self._cores else (),
-            batch=job.batch,
-            length=job.length,
-            calls=self.calls,
-            seed=self._seed,
-            vocabulary=self._vocabulary,
-            launched=process.launched,
-            imports=imports,
-            delay=job.delay,
-            # A CUDA context maps far more memory than it uses.
-            memory=self._memory if job.placement.device == "cpu" else None,
-        )
+
+def job_result(worker: Worker, last: Reply, settings: Measure, seed: int, cores: Cores, width: int) -> Latency:
+    """Return the result of one job.
+
+    Args:
+        worker: the job with everything its processes recorded.
+        last: the reply to `close`, with the memory of the last process.
+        settings: resamples behind an interval, and numbers of callers.
+        seed: of the resamples.
+        cores: of the worker and its neighbours.
+        width: number of different calls in a pass.
+    """
+
+    def summarise(rounds: Sequence[CallTimes]) -> Timing | None:
+        """Return the statistics of one part of the turns; None where it does not apply."""
+        if not rounds[0].total:
+            return None
+        waits = [np.array(times.waits) for times in rounds]
+        totals = [np.array(times.total) for times in rounds]
+        return timing(totals, settings.bootstrap, seed, worker.processes, width, waits)
+
+    turns, batch, ready = worker.turns, worker.job.batch, worker.ready
+    model_rounds, full_rounds = [turn.model for turn in turns], [turn.end_to_end for turn in turns]
+    model, full, device = map(summarise, (model_rounds, full_rounds, [turn.device for turn in turns]))
+    noise = verdict.aggregate([turn.interference for turn in turns], cores)
+    if noise is not None:
+        noise = noise.model_copy(update={"waited": verdict.wait_share([*model_rounds, *full_rounds])})
+    unstable = verdict.instabilities(noise, model, full, device)
+    unstable += verdict.warm_up_instabilities(worker.unsteady, len(set(worker.processes)))
+    replaced = [f"a worker process was lost and restarted: {reason}" for reason in worker.lost]
+    energy = [(turn.joules, turn.energy_calls * batch) for turn in turns if turn.joules is not None]
+    return Latency(
+        status="unstable" if unstable else "measured",
+        reason="; ".join([*unstable, *replaced, *filter(None, [ready.unwatched])]) or None,
+        model=model,
+        end_to_end=full,
+        device=device,
+        rows_per_second=throughput(model_rounds, batch),
+        under_load=tuple(_under_load(worker, callers, cores) for callers in settings.callers),
+        load_seconds=ready.load_seconds,
+        first_answer_seconds=ready.first_answer_seconds,
+        resident_memory=last.resident_memory,
+        peak_memory=last.peak_memory,
+        device_memory=last.device_memory,
+        joules_per_row=sum(joules for joules, _ in energy) / sum(rows for _, rows in energy) if energy else None,
+        energy=ready.energy,
+        noise=noise,
+        precision=model.p50.relative_half_width if model else None,
+        lengths=worker.lengths,
+        seconds=worker.seconds,
+        runs_with=ready.runs_with,
+    )
+
+
+def _under_load(worker: Worker, callers: int, cores: Cores) -> UnderLoad:
+    laps = worker.laps[callers]
+    waits = [wait for lap in laps for wait in lap.waits]
+    rates = [len(lap.waits) * worker.job.batch / lap.seconds for lap in laps]
+    return UnderLoad(
+        callers=callers,
+        rows_per_second=len(waits) * worker.job.batch / sum(lap.seconds for lap in laps),
+        p50=float(np.median(waits)),
+        p95=float(np.quantile(waits, 0.95)) if len(waits) >= MIN_CALLS_FOR_P95 else None,
+        calls=len(waits),
+        unstable="; ".join(verdict.lap_instabilities([lap.interference for lap in laps], rates, cores)) or None,
+    )
 
 
 def warm_page_cache(model: Path, variant: VariantInfo | None = None) -> None:

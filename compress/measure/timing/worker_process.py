@@ -1,4 +1,4 @@
-"""A worker process as its session sees it: send requests, receive replies, detect timeouts and exits."""
+"""A subprocess as the process that started it sees it: send messages, receive replies, detect timeouts and exits."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
-from types import TracebackType
+from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
 from compress.measure.result_base import ResultModel
-from compress.measure.timing.worker_protocol import Reply
+from compress.measure.timing.worker_protocol import Outcome, Task
 
 LAUNCH_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
 """A worker does not take part in a distributed launch."""
@@ -31,35 +31,38 @@ MAX_PADDING = 4096
 Producing wrong data without doing anything obviously wrong, 2009). So every process gets another length, also where the
 system does not randomise addresses itself, and the effect shows as a difference between processes."""
 
+AnyOutcome = TypeVar("AnyOutcome", bound=Outcome)
+
 
 class WorkerLost(Exception):
-    """A worker failed, exited or stopped responding; the message says how."""
+    """A subprocess failed, exited or stopped responding; the message says how."""
 
 
 class WorkerExited(WorkerLost):
-    """A worker's process exited or was killed."""
+    """A subprocess exited or was killed."""
 
 
-class Unsupported(Exception):
+class Unsupported(WorkerLost):
     """A worker's runtime or device is not on this machine, or a library is missing."""
 
 
-class WorkerProcess:
-    """Starts a worker on entry and ends it on exit."""
+class WorkerProcess(Generic[AnyOutcome]):
+    """Starts a subprocess on entry and ends it on exit."""
 
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
+    def __init__(self, module: str, reply: type[AnyOutcome], threads: int) -> None:
+        """Run a module that calls `serve` with these threads; ``reply`` is the type of its replies."""
+        self._module, self._reply, self._threads = module, reply, threads
         self._messages: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._replies: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.launched = 0.0
         """When the process was started, in seconds since 1970."""
 
-    def __enter__(self) -> WorkerProcess:
+    def __enter__(self) -> WorkerProcess[AnyOutcome]:
         """Start the process."""
         self.launched = time.time()
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "compress.measure.timing.worker"],
+            [sys.executable, "-m", self._module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -74,31 +77,33 @@ class WorkerProcess:
         self._writer.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """End the process if it is running: at once after an error (Ctrl-C included)."""
         assert self._process.stdout is not None
         if self._process.stdout.closed:
             return
         if kind is not None:
-            self._process.kill()
+            self.kill()
         self.close_stdin()
         try:
             self._process.wait(EXIT_TIMEOUT)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            self.kill()
             self._process.wait()
         self._writer.join(EXIT_TIMEOUT)  # a child of the process may still hold the pipe
         self._reader.join()
         self._process.stdout.close()
         self._errors.close()
 
+    def kill(self) -> None:
+        """End the process at once; another thread may be waiting for its reply."""
+        self._process.kill()
+
     def close_stdin(self) -> None:
         """Let the process exit by itself, without waiting for it."""
         self._messages.put(None)
 
-    def request(self, message: ResultModel, timeout: float) -> Reply:
+    def request(self, message: ResultModel, timeout: float) -> AnyOutcome:
         """Send a message and return the reply, which may take ``timeout`` seconds."""
         self.send(message)
         return self.receive(timeout)
@@ -107,17 +112,25 @@ class WorkerProcess:
         """Send a message without waiting; its reply must be received before the next one is sent."""
         self._messages.put(message.model_dump_json() + "\n")
 
-    def receive(self, timeout: float) -> Reply:
+    def receive(self, timeout: float) -> AnyOutcome:
         """Return the reply, which may take ``timeout`` seconds."""
         try:
             line = self._replies.get(timeout=timeout)
         except queue.Empty:
-            self._process.kill()
+            self.kill()
             raise WorkerLost(f"no reply within {timeout:.0f} s") from None
         if not line:
             self._replies.put("")  # the next call gets the same result
             raise WorkerExited(self._describe_exit())
-        return _parse_reply(line)
+        try:
+            reply = self._reply.model_validate_json(line)
+        except ValidationError as error:
+            raise WorkerLost(f"the process sent an invalid reply: {line[:80]!r}") from error
+        if reply.unsupported:
+            raise Unsupported(reply.unsupported)
+        if reply.failed:
+            raise WorkerLost(reply.failed)
+        return reply
 
     def _write(self) -> None:
         """Write messages until there are no more; an exited process is noticed when its reply is read."""
@@ -134,12 +147,57 @@ class WorkerProcess:
         self._replies.put("")
 
     def _describe_exit(self) -> str:
+        """Return how the process ended, with its error message."""
         try:
             code = self._process.wait(EXIT_TIMEOUT)
         except subprocess.TimeoutExpired:
             return "the process closed its output and did not exit"
+        if code < 0:
+            hint = ", as happens when memory runs out" if -code == signal.SIGKILL else ""
+            return f"the process was killed by {signal.Signals(-code).name}{hint}"
         self._errors.seek(0)
-        return describe_exit(code, self._errors.read())
+        message = error_line(self._errors.read())
+        return f"the process ended with exit code {code}" + (f": {message}" if message else "")
+
+
+class RunningProcesses:
+    """Processes that several threads wait for, so that another can end them all: Ctrl-C reaches only one thread."""
+
+    def __init__(self) -> None:
+        self._processes: list[WorkerProcess[Any]] = []
+        self._ended = False
+
+    def add(self, process: WorkerProcess[Any]) -> None:
+        """Add a process; it is killed at once if `end` was called before."""
+        self._processes.append(process)
+        if self._ended:
+            process.kill()
+
+    def end(self) -> None:
+        """Kill all of them, and those that are added later."""
+        self._ended = True
+        for process in list(self._processes):
+            process.kill()
+
+
+def run_in_subprocess(
+    module: str, task: Task, result: type[AnyOutcome], timeout: float, running: RunningProcesses | None = None
+) -> AnyOutcome:
+    """Run ``python -m module`` on ``task`` and return its result; raise `WorkerLost` if there is none.
+
+    Machine limits and memory are measured so, without the libraries that this process has loaded.
+
+    Args:
+        module: one that calls `serve_task` when it is run.
+        task: what it gets.
+        result: the type of what it returns.
+        timeout: seconds after which it is killed.
+        running: where the process is added, so that another thread can end it.
+    """
+    with WorkerProcess(module, result, task.threads) as process:
+        if running is not None:
+            running.add(process)
+        return process.request(task, timeout)
 
 
 def worker_environment(threads: int) -> dict[str, str]:
@@ -149,30 +207,9 @@ def worker_environment(threads: int) -> dict[str, str]:
     return inherited | fixed | {PADDING: "x" * random.randrange(MAX_PADDING)}
 
 
-def describe_exit(code: int, stderr: str) -> str:
-    """Return how a process ended, with its error message."""
-    if code < 0:
-        hint = ", as happens when memory runs out" if -code == signal.SIGKILL else ""
-        return f"the process was killed by {signal.Signals(-code).name}{hint}"
-    message = error_line(stderr)
-    return f"the process ended with exit code {code}" + (f": {message}" if message else "")
-
-
 def error_line(stderr: str) -> str:
     """Return the line that names the exception of the last traceback, or else the last line."""
     lines = [line for line in stderr.splitlines() if line.strip()]
     starts = [index for index, line in enumerate(lines) if line.startswith("Traceback ")]
     after = lines[starts[-1] + 1 :] if starts else []
     return next((line for line in after if not line[0].isspace()), lines[-1].strip() if lines else "")
-
-
-def _parse_reply(line: str) -> Reply:
-    try:
-        reply = Reply.model_validate_json(line)
-    except ValidationError as error:
-        raise WorkerLost(f"the process sent an invalid reply: {line[:80]!r}") from error
-    if reply.unsupported:
-        raise Unsupported(reply.unsupported)
-    if reply.failed:
-        raise WorkerLost(reply.failed)
-    return reply

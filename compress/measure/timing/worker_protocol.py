@@ -1,41 +1,40 @@
-"""The messages between a session and its workers, one JSON object a line."""
+"""The messages between a session and its workers, one JSON object a line, and how a subprocess serves them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import IO, Any, Literal, TypeVar
 
+from compress.errors import CompressError, DeviceUnavailable, MissingExtra
 from compress.measure.interference.monitor import Interference
 from compress.measure.result_base import ResultModel
+from compress.measure.timing.cpu_affinity import Cores, choose_cores
+from compress.measure.timing.latency import CallTimes, Job
+from compress.measure.timing.process_limits import available_memory, ignore_sigint, limit_memory
 from compress.measure.timing.timing_inputs import Call
-from compress.model_info import VariantInfo
+
+Send = Callable[["Outcome"], None]
+"""Sends a reply to the process that started this one."""
 
 
 class WorkerSpec(ResultModel):
     """The model to open and its inputs."""
 
-    folder: str
-    variant: VariantInfo | None
-    device: Literal["cpu", "cuda"]
-    threads: int
-    cores: tuple[int, ...] | None
-    """Cores that the process is pinned to; None does not pin it."""
-    batch: int
-    length: int | None
+    job: Job
+    cores: Cores = Cores()
+    """Those that the process is pinned to, and others to monitor."""
     calls: tuple[Call, ...]
     """Batches of texts; empty at a fixed length."""
     seed: int
     vocabulary: int | None = None
     """Number of word pieces that inputs of a fixed length are drawn from, the same for all jobs of a session; None: the
     model's own."""
-    neighbours: tuple[tuple[int, ...], ...] = ()
-    """Groups of other cores to monitor."""
-    launched: float | None = None
+    launched: float
     """When the process was started, in seconds since 1970."""
     imports: tuple[str, ...] = ()
     """Modules to import before it is pinned, so that several processes can start at once on all cores."""
-    delay: float = 0.0
-    """Busy wait after each call, as a share of its time."""
     memory: int | None = None
     """Bytes of data that the process may allocate; None does not limit it."""
 
@@ -44,7 +43,7 @@ class Command(ResultModel):
     """What to do next.
 
     `warm_up` runs the calls until their times are steady, `turn` times them in full passes until the seconds are over,
-    `load` runs a closed loop of several callers for so long and so many calls, `close` ends the process.
+    `load` runs a closed loop of several callers for so long and so many calls, `close` reads the process's memory.
     """
 
     do: Literal["warm_up", "turn", "load", "close"]
@@ -55,12 +54,24 @@ class Command(ResultModel):
     """Calls that all callers together must finish."""
 
 
-class Reply(ResultModel):
-    """A worker's reply; which fields are set depends on the command."""
+class Task(ResultModel):
+    """The input of a subprocess that runs one function: its device and threads, and what subclasses add."""
+
+    device: Literal["cpu", "cuda"]
+    threads: int
+
+
+class Outcome(ResultModel):
+    """What a subprocess sends: a result, whose fields subclasses define, or the reason why there is none."""
 
     unsupported: str | None = None
     """The runtime or the device is not on this machine, or a library is not installed."""
     failed: str | None = None
+
+
+class Reply(Outcome):
+    """A worker's reply; which fields are set depends on the command."""
+
     load_seconds: float | None = None
     first_answer_seconds: float | None = None
     runs_with: Mapping[str, Any] = {}
@@ -70,26 +81,60 @@ class Reply(ResultModel):
     """The source of energy readings, or why there is none."""
     unwatched: str | None = None
     """Why other work on the accelerator is not monitored; None where it is, or there is no accelerator."""
-    call_seconds: float | None = None
-    steady: bool | None = None
+    call_seconds: float = 0.0
+    steady: bool = True
     """Whether warm-up ended with steady call times."""
     lengths: tuple[int, ...] = ()
     """Padded pieces of each call of the command."""
-    model: tuple[float, ...] = ()
-    """Milliseconds."""
-    model_waits: tuple[float, ...] = ()
-    """Milliseconds of each call that the process waited for a core."""
-    end_to_end: tuple[float, ...] = ()
-    end_to_end_waits: tuple[float, ...] = ()
-    device: tuple[float, ...] = ()
+    model: CallTimes = CallTimes()
+    end_to_end: CallTimes = CallTimes()
+    device: CallTimes = CallTimes()
     waits: tuple[float, ...] = ()
     """Milliseconds that callers waited."""
-    seconds: float | None = None
+    seconds: float = 0.0
     """From the first caller's start to the last one's end."""
     joules: float | None = None
     """Consumed by `energy_calls` calls."""
     energy_calls: int = 0
-    interference: Interference | None = None
+    interference: Interference = Interference()
     resident_memory: int | None = None
     peak_memory: int | None = None
     device_memory: int | None = None
+
+
+def serve(work: Callable[[IO[str], Send], None]) -> None:
+    """Serve on this process's own stdin and stdout until ``work`` is done; output of libraries goes to stderr."""
+    ignore_sigint()
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def send(reply: Outcome) -> None:
+        replies.write(reply.model_dump_json() + "\n")
+        replies.flush()
+
+    try:
+        work(sys.stdin, send)
+    except (DeviceUnavailable, MissingExtra) as error:
+        send(Outcome(unsupported=error.full_message))
+    except CompressError as error:
+        send(Outcome(failed=error.full_message))
+    except MemoryError:
+        send(Outcome(failed="it does not fit in memory"))
+    sys.stderr.flush()
+    os._exit(0)  # shutting a runtime down takes the session's time and frees nothing that the system does not
+
+
+AnyTask = TypeVar("AnyTask", bound=Task)
+
+
+def serve_task(task_type: type[AnyTask], work: Callable[[AnyTask], Outcome]) -> None:
+    """Run one function: read its task, pin the process, limit its memory, work, and send the result."""
+
+    def answer(lines: IO[str], send: Send) -> None:
+        task = task_type.model_validate_json(lines.readline())
+        if task.device == "cpu":  # a CUDA driver reserves more addresses than there is memory, and has its own threads
+            choose_cores(task.threads).pin()
+            limit_memory(available_memory())
+        send(work(task))
+
+    serve(answer)

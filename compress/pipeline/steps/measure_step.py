@@ -23,8 +23,8 @@ from compress.measure.result_base import ResultModel
 from compress.measure.roofline.roofline import MachineLimits, machine_limits
 from compress.measure.timing.latency import describe_precision, ratio
 from compress.measure.timing.schedule import DEFAULT_BUDGET, DEFAULT_ROUNDS
-from compress.measure.timing.subprocess_task import RunningProcesses
 from compress.measure.timing.timing_inputs import Text
+from compress.measure.timing.worker_process import RunningProcesses
 from compress.model_info import VariantInfo
 from compress.pipeline.step_context import StepContext
 from compress.recipe.measure_schema import Grid, Measure, Target

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from compress.measure.interference.gpu_monitor import GpuMonitor
+from compress.measure.interference.monitor import GpuMonitor
 
 
 class NVMLError(Exception):

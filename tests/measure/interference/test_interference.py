@@ -1,6 +1,5 @@
 import sys
 
-import numpy as np
 import pytest
 
 from compress.measure.interference.monitor import (
@@ -17,7 +16,7 @@ from compress.measure.interference.verdict import (
     warm_up_instabilities,
 )
 from compress.measure.timing.cpu_affinity import Cores, cpu_ticks, parse_ticks
-from compress.measure.timing.latency import Noise, Timing
+from compress.measure.timing.latency import CallTimes, Noise, Timing
 
 CORES = Cores((0,), ((1,),))
 STAT = "cpu  9 9 9\ncpu0 {} 0 10 100 0 0 0 {} 0 0\ncpu1 {} 0 10 100 0 0 0 0 0 0\nintr 5\n"
@@ -35,7 +34,7 @@ def counters(clock: float, processor: float, own: int, stolen: int, other: int, 
 
 
 def test_other_load_excludes_the_workers_own_time(monkeypatch):
-    monitor = InterferenceMonitor(own=(0,), neighbours=((1,),))
+    monitor = InterferenceMonitor(CORES)
     monkeypatch.setattr(
         InterferenceMonitor, "read", lambda _: counters(12.0, 6.5, own=300, stolen=10, other=150, preempted=40)
     )
@@ -65,12 +64,12 @@ def test_short_or_unknown_interference_is_none():
     assert short is not None
     assert short.other_load is None
     assert aggregate([], CORES) is None
-    unknown = aggregate([Interference(elapsed=5.0)], None)
+    unknown = aggregate([Interference(elapsed=5.0)], Cores())
     assert unknown == Noise()
 
 
 def test_monitor_of_unknown_cores_reports_none():
-    monitor = InterferenceMonitor(own=(4096,))
+    monitor = InterferenceMonitor(Cores((4096,)))
     turn = monitor.since(monitor.read())
     assert turn.busy is None
     assert turn.stolen is None
@@ -78,7 +77,7 @@ def test_monitor_of_unknown_cores_reports_none():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counters of Linux")
 def test_monitor_reads_this_machine():
-    monitor = InterferenceMonitor(own=(min(cpu_ticks()),))
+    monitor = InterferenceMonitor(Cores((min(cpu_ticks()),)))
     turn = monitor.since(monitor.read())
     assert turn.busy is not None
     assert turn.preempted is not None
@@ -107,12 +106,12 @@ def test_quiet_machine_is_stable():
 
 
 def test_short_waits_of_own_threads_are_ignored():
-    calls = [np.array([1.0, 1.0, 4.0]), np.array([1.0, 1.0, 2.0])]
-    neighbour = [np.array([0.0, 0.1, 3.0]), np.array([0.2, 0.0, 1.0])]
-    assert wait_share(calls, neighbour) == pytest.approx(0.4)
-    assert wait_share(calls, [np.full(3, 0.2)] * 2) == 0.0
-    assert wait_share(calls, [np.array([])] * 2) is None
-    assert wait_share([], []) is None
+    first = CallTimes(total=(1.0, 1.0, 4.0), waits=(0.0, 0.1, 3.0))
+    second = CallTimes(total=(1.0, 1.0, 2.0), waits=(0.2, 0.0, 1.0))
+    assert wait_share([first, second, CallTimes()]) == pytest.approx(0.4)
+    assert wait_share([CallTimes(total=(1.0,) * 3, waits=(0.2,) * 3)]) == 0.0
+    assert wait_share([first, CallTimes(total=(1.0,))]) is None
+    assert wait_share([]) is None
 
 
 def test_spread_and_load_are_both_reported():
@@ -142,7 +141,7 @@ def test_load_and_throttling_of_the_accelerator_are_reported():
     turns = [
         Interference(elapsed=1.0, device_load=share, device_held=held) for share, held in ((0.3, ()), (0.1, ("heat",)))
     ]
-    noise = aggregate(turns, None)
+    noise = aggregate(turns, Cores())
     assert noise == Noise(device_load=0.2, device_throttled=1, device_held_by=("heat",))
     assert instabilities(noise, timed(1.0, 1.0)) == [
         "other work used 20% of the accelerator",
@@ -155,5 +154,5 @@ def test_quotas_of_all_groups_count(tmp_path):
     for folder, count in (("box", 2), ("box/inner", 3)):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "cpu.stat").write_text(f"usage_usec 5\nnr_throttled {count}\n")
-    assert _quota_stops(tmp_path, tmp_path / "cgroup") == 5
-    assert _quota_stops(tmp_path / "none", tmp_path / "none") is None
+    assert _quota_stops(tmp_path, tmp_path / "cgroup") == [2, 3]
+    assert _quota_stops(tmp_path / "none", tmp_path / "none") == []

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from compress.measure.timing.process_limits import DeviceMemory, device_memory
+from compress.measure.timing.process_limits import device_memory
 
 
 class NVMLError(Exception):
@@ -50,33 +50,30 @@ def torch(monkeypatch):
 
 def test_cpu_uses_no_device_memory(nvml):
     nvml((os.getpid(), 7))
-    assert device_memory("cpu") == DeviceMemory()
+    assert device_memory("cpu") == (None, None)
 
 
 @pytest.mark.parametrize("used", [True, False])
 def test_device_memory_of_all_runtimes_is_read_from_nvml(nvml, torch, used):
     nvml((1, 9), (os.getpid(), 7))
     torch(used)
-    found = device_memory("cuda")
-    assert (found.bytes, found.source) == (7, "NVML: the process, with what CUDA itself takes")
+    assert device_memory("cuda") == (7, "NVML: the process, with what CUDA itself takes")
 
 
 @pytest.mark.parametrize("processes", [(), ((os.getpid(), None),)])
 def test_torch_is_used_where_nvml_does_not_list_the_process(nvml, torch, processes):
     nvml(*processes)
     torch(used=True)
-    assert device_memory("cuda").bytes == 5
-    assert "torch" in device_memory("cuda").source
+    assert device_memory("cuda")[0] == 5
+    assert "torch" in device_memory("cuda")[1]
     torch(used=False)
-    assert device_memory("cuda").bytes is None
-    assert "NVML does not list this process" in device_memory("cuda").source
+    assert device_memory("cuda")[0] is None
+    assert "NVML does not list this process" in device_memory("cuda")[1]
 
 
 def test_reasons_are_reported(nvml, torch, monkeypatch):
     torch(used=False)
     nvml(refuse="Not Supported")
-    assert device_memory("cuda") == DeviceMemory(
-        None, "memory on the device is not measured: NVML reports: Not Supported"
-    )
+    assert device_memory("cuda") == (None, "memory on the device is not measured: NVML reports: Not Supported")
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert "pip install 'compress-encoders[gpu]'" in device_memory("cuda").source
+    assert "pip install 'compress-encoders[gpu]'" in device_memory("cuda")[1]

@@ -1,11 +1,12 @@
 import pytest
 
-from compress.measure.resources.serving_memory import ServingMemory, serving_memory
-from compress.measure.timing.subprocess_task import SubprocessFailed, Task, run_in_subprocess
+from compress.measure.resources.serving_memory import ServingMemory, ServingResults, serving_memory
+from compress.measure.timing.worker_process import WorkerLost, run_in_subprocess
+from compress.measure.timing.worker_protocol import Task
 
 HERE = (
-    "from compress.measure.timing.subprocess_task import Task, serve_subprocess\n"
-    "from compress.measure.resources.serving_memory import ServingMemory\n"
+    "from compress.measure.timing.worker_protocol import Task, serve_task\n"
+    "from compress.measure.resources.serving_memory import ServingMemory, ServingResults\n"
 )
 MEBI = 2**20
 
@@ -44,12 +45,13 @@ def module(tmp_path, monkeypatch):
 
 
 def ask(name, patience=60.0):
-    return run_in_subprocess(name, Task(device="cpu", threads=1), ServingMemory, patience)
+    return run_in_subprocess(name, Task(device="cpu", threads=1), ServingResults, patience)
 
 
 def test_printing_process_returns_its_result(module):
-    answer = "serve_subprocess(Task, lambda asked: print('noise') or ServingMemory(batch=asked.threads))"
-    assert ask(module(answer)) == ServingMemory(batch=1)
+    result = "ServingResults(results=(ServingMemory(batch=task.threads),))"
+    answer = f"serve_task(Task, lambda task: print('noise') or {result})"
+    assert ask(module(answer)) == ServingResults(results=(ServingMemory(batch=1),))
 
 
 @pytest.mark.parametrize(
@@ -61,15 +63,15 @@ def test_printing_process_returns_its_result(module):
         ),
         ("raise ValueError('odd')", "ValueError: odd"),
         ("raise SystemExit(3)", "ended with exit code 3"),
-        ("print('nonsense')", "invalid result: 'nonsense"),
+        ("print('nonsense')", "invalid reply: 'nonsense"),
         ("raise MemoryError", "MemoryError"),
     ],
 )
 def test_every_exit_has_a_reason(module, text, reason):
-    with pytest.raises(SubprocessFailed, match=reason):
+    with pytest.raises(WorkerLost, match=reason):
         ask(module(text))
 
 
 def test_hanging_process_is_killed(module):
-    with pytest.raises(SubprocessFailed, match="no result within 1 s"):
+    with pytest.raises(WorkerLost, match="no reply within 1 s"):
         ask(module("import time; time.sleep(60)"), 1.0)

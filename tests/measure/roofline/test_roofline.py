@@ -10,10 +10,17 @@ from compress.measure.resources.flops import flops
 from compress.measure.result_base import Score
 from compress.measure.roofline import matmul_bench, roofline
 from compress.measure.roofline.matmul_bench import CPU_KERNELS, Kernel, time_kernels, time_products, time_traffic
-from compress.measure.roofline.roofline import MachineLimits, cached_limits, machine_limits, shares_of_limits
-from compress.measure.roofline.roofline_result import KernelRate, KernelRates, rank_rates
+from compress.measure.roofline.roofline import (
+    KernelRate,
+    KernelRates,
+    MachineLimits,
+    cached_limits,
+    machine_limits,
+    rank_rates,
+    shares_of_limits,
+)
 from compress.measure.timing.latency import Latency, Noise, Timing
-from compress.measure.timing.subprocess_task import SubprocessFailed
+from compress.measure.timing.worker_process import WorkerLost
 from compress.model_info import ShapeInfo
 
 SHAPE = ShapeInfo(
@@ -60,8 +67,6 @@ def test_limits_are_measured_once(asked):
     assert (first.device, first.threads, first.missing) == ("cpu", 1, FOUND.missing)
     assert machine_limits(1) == first
     assert len(asked) == 1
-    assert machine_limits(1, again=True).fp32 == first.fp32
-    assert len(asked) == 2
 
 
 def test_disturbed_limits_are_measured_again_up_to_a_maximum(asked, monkeypatch):
@@ -133,7 +138,7 @@ def test_unwritable_cache_is_no_failure(asked, tmp_path, monkeypatch):
 
 def test_failed_process_is_reported_and_not_cached(asked, tmp_path, monkeypatch):
     def fail(module, question, kind, patience):
-        raise SubprocessFailed("the process was killed by SIGKILL")
+        raise WorkerLost("the process was killed by SIGKILL")
 
     monkeypatch.setattr(roofline, "run_in_subprocess", fail)
     with pytest.raises(ModelError, match="limits could not be measured: the process was killed by SIGKILL"):
@@ -237,8 +242,6 @@ def test_traffic_covers_reads_and_copies():
     found = time_traffic(2, 2**16, 0.0)
     assert [rate.kernel for rate in found] == ["numpy sum (reads)", "numpy copy (reads and writes)"]
     assert all(rate.value > 0 for rate in found)
-    with pytest.raises(DeviceUnavailable):
-        time_traffic(1, 0)
 
 
 def test_traffic_arrays_use_a_share_of_memory(monkeypatch):

@@ -1,4 +1,4 @@
-from compress.measure.timing.cpu_affinity import busy_shares, least_loaded, neighbour_groups, parse_ticks
+from compress.measure.timing.cpu_affinity import least_loaded, neighbour_groups, parse_ticks
 
 PAIRED = {0: "0,4", 1: "1,5", 2: "2,6", 3: "3,7", 4: "0,4", 5: "1,5", 6: "2,6", 7: "3,7"}
 
@@ -15,10 +15,10 @@ def test_only_allowed_cores_are_used():
 
 
 def test_busy_cores_are_avoided():
-    assert least_loaded(1, range(8), PAIRED, {7: 0.9}) == (6,)
-    assert least_loaded(1, range(8), PAIRED, {3: 0.9}) == (6,)  # its other hardware thread is as good as busy
-    assert least_loaded(2, [0, 1], {0: "0", 1: "1"}, {1: 1.0}) == (0, 1)
-    assert least_loaded(1, [0, 1], {0: "0", 1: "1"}, {0: 0.01, 1: 0.04}) == (1,)  # what every system does
+    assert least_loaded(1, range(8), PAIRED, {7: 90.0}) == (6,)
+    assert least_loaded(1, range(8), PAIRED, {3: 90.0}) == (6,)  # its other hardware thread is as good as busy
+    assert least_loaded(2, [0, 1], {0: "0", 1: "1"}, {1: 100.0}) == (0, 1)
+    assert least_loaded(1, [0, 1], {0: "0", 1: "1"}, {0: 1.0, 1: 4.0}) == (1,)  # what every system does
 
 
 def test_sibling_threads_and_other_cores_are_separate_groups():
@@ -27,7 +27,6 @@ def test_sibling_threads_and_other_cores_are_separate_groups():
     assert neighbour_groups((0, 1), [0, 1], {0: "0", 1: "1"}) == ()
 
 
-def test_shares_of_ticks():
-    before = parse_ticks("cpu  1 2 3\ncpu0 10 0 10 80 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0\ncpuidle x\n")
-    after = parse_ticks("cpu  1 2 3\ncpu0 40 0 20 120 10 5 5 0 0 0\ncpu1 0 0 0 0 0 0 0 0\n")
-    assert busy_shares(before, after) == {0: 0.5, 1: 0.0}
+def test_ticks_of_each_core():
+    text = "cpu  1 2 3\ncpu0 10 0 10 80 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0\ncpuidle x\n"
+    assert parse_ticks(text) == {0: (10, 0, 10, 80, 0, 0, 0, 0, 0, 0), 1: (0,) * 8}

@@ -4,7 +4,7 @@ from pydantic import ValidationError
 
 from compress.measure.quality.clustered_ci import NORMAL, SESSION_SPREAD
 from compress.measure.result_base import Score
-from compress.measure.timing.latency import Latency, Timing, ratio, spread, throughput, timing
+from compress.measure.timing.latency import CallTimes, Latency, Timing, ratio, spread, throughput, timing
 
 
 def rounds(scale: float, count: int = 10, calls: int = 20) -> list[np.ndarray]:
@@ -75,7 +75,7 @@ def test_there_is_no_ratio_without_figures_or_across_sessions():
 
 
 def test_throughput_counts_stalls():
-    assert throughput([np.ones(9), np.full(1, 41.0)], batch=2) == pytest.approx(2 * 10 / 0.050)
+    assert throughput([CallTimes(total=(1.0,) * 9), CallTimes(total=(41.0,))], batch=2) == pytest.approx(2 * 10 / 0.050)
 
 
 def test_spread_is_of_the_rounds():

@@ -1,11 +1,13 @@
 """What is read before a model is opened, and what all models of a session are fed."""
 
 import shutil
+from contextlib import ExitStack
 
 import pytest
 
 from compress.measure import Job
 from compress.measure.timing import worker_pool
+from compress.measure.timing.cpu_affinity import Cores
 from compress.measure.timing.worker_process import WorkerProcess
 from compress.runtime import RUN_MODES
 from compress.runtime.predictor import Placement
@@ -50,8 +52,13 @@ def test_missing_files_are_not_read(tmp_path, read):
     assert read(tmp_path) == ["compress.json"]
 
 
-def test_bare_file_gets_the_inputs_of_its_folder(small, tmp_path):
+def test_bare_file_gets_the_inputs_of_its_folder(small, tmp_path, monkeypatch):
     bare = shutil.copyfile(small / "model.onnx", tmp_path / "model.onnx")
     jobs = [Job(path.name, path, None, Placement(), length=8) for path in (small, bare)]
-    with worker_pool.WorkerPool(jobs, (), None, 0) as together:
-        assert [together._spec(job, WorkerProcess(threads=1)).vocabulary for job in jobs] == [8, 8]
+    specs = []
+    monkeypatch.setattr(WorkerProcess, "send", lambda self, message: specs.append(message))
+    with ExitStack() as processes:
+        together = worker_pool.WorkerPool(jobs, (), Cores(), 0, processes)
+        for job in jobs:
+            together._launch(job)
+    assert [spec.vocabulary for spec in specs] == [8, 8]

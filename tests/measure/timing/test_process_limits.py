@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from compress.measure.interference import run_queue_wait
-from compress.measure.interference.run_queue_wait import RunQueueWait
+from compress.measure.timing import timing_loop
 from compress.measure.timing.process_limits import available_memory, container_memory, peak_memory, resident_memory
-from compress.measure.timing.timing_loop import time_passes
+from compress.measure.timing.timing_loop import RunQueueWait, time_passes
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="what Linux counts")
 
@@ -57,7 +56,7 @@ def alive(process: int) -> bool:
 @linux
 def test_process_sharing_its_core_has_waited():
     code = (
-        "import os, time; from compress.measure.interference.run_queue_wait import RunQueueWait\n"
+        "import os, time; from compress.measure.timing.timing_loop import RunQueueWait\n"
         "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
         "child = os.fork()\n"
         "if child == 0:\n    end = time.time() + 5\n    while time.time() < end: pass\n    os._exit(0)\n"
@@ -69,8 +68,8 @@ def test_process_sharing_its_core_has_waited():
     assert float(done.stdout) > 10.0
 
 
-def test_system_without_counters_reports_no_waits(monkeypatch):
-    monkeypatch.setattr(sys, "platform", "plan9")
+def test_system_without_counters_reports_no_waits(monkeypatch, tmp_path):
+    monkeypatch.setattr(timing_loop, "TASKS", tmp_path / "missing")
     with RunQueueWait() as queue:
         assert not queue.counts
         assert queue.since(queue.read()) == 0.0
@@ -80,8 +79,7 @@ def test_system_without_counters_reports_no_waits(monkeypatch):
 def test_zero_schedstat_counts_as_unknown(monkeypatch, tmp_path):
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "schedstat").write_text("0 0 0\n")
-    monkeypatch.setattr(run_queue_wait, "TASKS", tmp_path)
-    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(timing_loop, "TASKS", tmp_path)
     with RunQueueWait() as queue:
         assert not queue.counts
 

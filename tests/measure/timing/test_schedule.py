@@ -11,9 +11,8 @@ from compress.measure.timing.schedule import (
     budget_too_small,
     lap_seconds,
     load_test_seconds,
+    planned_rounds,
     rounds_before_restart,
-    rounds_in_time,
-    rounds_per_process,
     rounds_that_fit,
     turn_orders,
     turn_seconds,
@@ -25,10 +24,10 @@ def test_slow_starts_live_longer_in_powers_of_two():
 
 
 def test_rounds_are_spread_over_generations():
-    assert rounds_per_process(30, 10) == [3] * 10
-    assert rounds_per_process(10, 4) == [3, 3, 2, 2]
-    assert rounds_per_process(3, 10) == [1, 1, 1]
-    assert rounds_per_process(5, 1) == [5]
+    assert planned_rounds(30, 10, 0.5, wanted=0.5) == planned_rounds(None, None, 0.5, wanted=0.5) == [3] * 10
+    assert planned_rounds(10, 4, 0.5, wanted=0.5) == [3, 3, 2, 2]
+    assert planned_rounds(3, 10, 0.5, wanted=0.5) == [1, 1, 1]
+    assert planned_rounds(5, 1, 0.5, wanted=0.5) == [5]
 
 
 def test_every_second_round_is_reversed():
@@ -42,11 +41,10 @@ def test_every_second_round_is_reversed():
 
 
 def test_slow_models_get_fewer_rounds_but_one_per_process():
-    assert rounds_in_time(30, 10, expected=0.5, wanted=0.5) == 30
-    assert rounds_in_time(30, 10, expected=1.0, wanted=0.5) == 15
-    assert rounds_in_time(30, 10, expected=100.0, wanted=0.5) == 10
-    assert rounds_in_time(3, 10, expected=100.0, wanted=0.5) == 3
-    assert rounds_in_time(4, 1, expected=100.0, wanted=0.5) == 3
+    assert sum(planned_rounds(30, 10, expected=1.0, wanted=0.5)) == 15
+    assert planned_rounds(30, 10, expected=100.0, wanted=0.5) == [1] * 10
+    assert planned_rounds(3, 10, expected=100.0, wanted=0.5) == [1, 1, 1]
+    assert planned_rounds(4, 1, expected=100.0, wanted=0.5) == [3]
 
 
 def test_budget_sets_the_turn_length():
@@ -72,15 +70,10 @@ def test_laps_are_long_enough_for_a_p95_within_a_limit():
 
 
 def test_too_small_budget_names_the_least_that_would_do():
-    assert budget_too_small(10.0, 4, 12.3, 2) == (
-        "the budget of 10 s is too small for 4 models; it takes at least 26 s: starting 2 of them took 12 s"
-    )
-    assert budget_too_small(2.5, 1, 1.0, 1, 3.0) == (
-        "the budget of 2.5 s is too small for 1 model; it takes at least 10 s: "
-        "starting took 1 s and 3 rounds would take 9 s"
-    )
-    assert budget_too_small(0.1, 1, 0.2, 0).endswith("for 1 model: it was used up before the first had started")
-    assert budget_too_small(5.0, 2, 1.0, 2, load=40.0).endswith("starting took 1 s, and the callers 40 s")
+    reason = "the budget of 10 s is too small for 4 models; it takes at least 26 s, 25 s of them for starting"
+    assert budget_too_small(10.0, jobs=4, started=2, elapsed=12.3, more=1.2) == reason
+    assert budget_too_small(2.5, 1, 1, 1.0, 9.0).endswith("at least 10 s, 1 s of them for starting")
+    assert budget_too_small(0.1, 1, 0, 0.2, 0.0).endswith("for 1 model: it was used up before the first had started")
 
 
 def test_load_test_time_is_planned():

@@ -9,10 +9,12 @@ from compress.errors import ModelError
 from compress.measure.interference.monitor import InterferenceMonitor
 from compress.measure.resources.energy import EnergyMeter
 from compress.measure.timing import timing_loop
+from compress.measure.timing.cpu_affinity import Cores
+from compress.measure.timing.latency import CallTimes
 from compress.measure.timing.timing_loop import TimedCalls, closed_loop, measure_energy, take_turn, time_passes, warm_up
 from compress.measure.timing.worker_protocol import Command
 
-NOBODY = InterferenceMonitor(own=())
+NOBODY = InterferenceMonitor(Cores())
 NO_METER = EnergyMeter("not measured: none")
 
 
@@ -43,6 +45,8 @@ def test_energy_covers_only_calls():
     assert during == ["meter", "call", "call", "meter"]
     assert measure_energy(lambda call: during.append("call"), [0, 1], 0.0, NO_METER) == (None, 0)
     assert len(during) == 4
+    joules = count(9.0, -1.0)
+    assert measure_energy(lambda call: None, [0, 1], 0.0, meter) == (None, 2)  # the counter has restarted
 
 
 def test_turn_reports_its_energy_calls():
@@ -50,7 +54,7 @@ def test_turn_reports_its_energy_calls():
     order = Command(do="turn", calls=(0, 1, 2))
     found = take_turn(TimedCalls(lambda call: None), order, NOBODY, EnergyMeter("a meter", lambda: next(joules)))
     assert (found.joules, found.energy_calls) == (0.5, 3)
-    assert len(found.model) == 3
+    assert len(found.model.total) == 3
     assert take_turn(TimedCalls(lambda call: None), order, NOBODY, NO_METER).joules is None
 
 
@@ -59,7 +63,7 @@ def test_warm_up_reports_whether_it_became_steady(monkeypatch):
     for milliseconds, steady in (([1.0, 9.0], False), ([4.0, 4.1], True)):
         passes = iter(milliseconds)
         monkeypatch.setattr(
-            timing_loop, "time_passes", lambda run, calls, passes=passes: timing_loop.Times((next(passes),))
+            timing_loop, "time_passes", lambda run, calls, passes=passes: CallTimes(total=(next(passes),))
         )
         seconds, found = warm_up(lambda call: None, [0])
         assert found is steady

@@ -8,7 +8,7 @@ import pytest
 
 from compress.errors import UsageError
 from compress.measure import Job, ratio, time_jobs
-from compress.measure.timing import timing_session
+from compress.measure.timing import schedule
 from compress.measure.timing import worker_process as link_module
 from compress.measure.timing.latency import Latency
 from compress.measure.timing.worker_process import WorkerLost, WorkerProcess, error_line, worker_environment
@@ -96,7 +96,7 @@ def test_bare_file_is_timed(small):
 
 def each_generation_starts(patch):
     """Its processes anew, however long that takes on a busy machine."""
-    patch.setattr(timing_session, "rounds_before_restart", lambda start_seconds: 1)
+    patch.setattr(schedule, "rounds_before_restart", lambda start_seconds: 1)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +142,7 @@ def test_start_order_changes(small, wide, monkeypatch):
 
     def noted(self, message):
         if isinstance(message, WorkerSpec):
-            started.append(message.folder)
+            started.append(message.job.key)
         sent(self, message)
 
     monkeypatch.setattr(WorkerProcess, "send", noted)
@@ -195,11 +195,12 @@ def test_too_large_batch_fails_alone(small):
 
 
 def test_dying_worker_fails_alone(small, wide, monkeypatch):
+    each_generation_starts(monkeypatch)
     asked = WorkerProcess.send
 
     def deadly(self, message):
         asked(self, message)
-        if isinstance(message, WorkerSpec) and message.imports and message.folder == str(wide):
+        if isinstance(message, WorkerSpec) and message.imports and message.job.folder == wide:
             self._process.kill()
 
     monkeypatch.setattr(WorkerProcess, "send", deadly)
@@ -213,10 +214,11 @@ def test_dying_worker_fails_alone(small, wide, monkeypatch):
 
 @pytest.mark.parametrize("when", ["start", "turn"])
 def test_worker_that_dies_once_is_restarted(small, wide, monkeypatch, when):
+    each_generation_starts(monkeypatch)
     asked, killed = WorkerProcess.send, []
 
     def deadly(self, message):
-        spec = isinstance(message, WorkerSpec) and message.imports and message.folder == str(wide)
+        spec = isinstance(message, WorkerSpec) and message.imports and message.job.folder == wide
         turn = isinstance(message, Command) and message.do == "turn"
         if not killed and (spec if when == "start" else turn):
             killed.append(self)
@@ -244,7 +246,7 @@ def test_interrupted_session_ends_its_workers(small, wide, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(WorkerProcess, "__enter__", noted)
-    monkeypatch.setattr("compress.measure.timing.timing_session.Session._round", interrupted)
+    monkeypatch.setattr("compress.measure.timing.worker_pool.WorkerPool.take_turns", interrupted)
     with pytest.raises(KeyboardInterrupt):
         time_jobs([Job("small", small, None, HERE), Job("wide", wide, None, HERE)], TEXTS, QUICK)
     assert len(links) == 2
@@ -265,22 +267,16 @@ def test_duplicate_names_and_missing_texts_are_refused(small):
         time_jobs([Job("a", small, None, HERE)], [], QUICK)
 
 
+WORKER = "compress.measure.timing.worker", Reply, 1
+"""A worker with one thread."""
+
+
 def spec(folder) -> WorkerSpec:
-    return WorkerSpec(
-        folder=str(folder),
-        variant=None,
-        device="cpu",
-        threads=1,
-        cores=None,
-        batch=1,
-        length=4,
-        calls=(),
-        seed=0,
-    )
+    return WorkerSpec(job=Job("a", folder, None, HERE, length=4), calls=(), seed=0, launched=0.0)
 
 
 def test_killed_worker_is_reported_with_its_signal(small):
-    with WorkerProcess(threads=1) as link:
+    with WorkerProcess(*WORKER) as link:
         link.request(spec(small), 60)
         link._process.send_signal(signal.SIGKILL)
         with pytest.raises(WorkerLost, match="SIGKILL, as happens when memory runs out"):
@@ -288,7 +284,7 @@ def test_killed_worker_is_reported_with_its_signal(small):
 
 
 def test_silent_worker_times_out(small):
-    with WorkerProcess(threads=1) as link:
+    with WorkerProcess(*WORKER) as link:
         link.request(spec(small), 60)
         link._process.send_signal(signal.SIGSTOP)
         with pytest.raises(WorkerLost, match="no reply within 0 s"):
@@ -297,7 +293,7 @@ def test_silent_worker_times_out(small):
 
 
 def test_crash_is_reported_by_its_last_line(small):
-    with WorkerProcess(threads=1) as link:
+    with WorkerProcess(*WORKER) as link:
         link.request(spec(small), 60)
         with pytest.raises(WorkerLost, match=r"exit code 1: .*ValidationError"):
             link.request(WorkerSpec(**spec(small).model_dump()), 60)
@@ -311,7 +307,7 @@ def test_error_line_names_the_exception():
 
 
 def test_worker_ends_after_an_interruption(small):
-    link = WorkerProcess(threads=1)
+    link = WorkerProcess(*WORKER)
     with pytest.raises(KeyboardInterrupt):
         _interrupted(link, small)
     assert link._process.poll() is not None

@@ -6,14 +6,18 @@ import sys
 
 import pytest
 
+from compress.measure import Job
 from compress.measure.timing.worker_process import WorkerLost, WorkerProcess, worker_environment
 from compress.measure.timing.worker_protocol import Reply, WorkerSpec
 from compress.runtime import RUN_MODES
+from compress.runtime.predictor import Placement
+
+WORKER = "compress.measure.timing.worker", Reply, 1
+"""A worker with one thread."""
 
 
-def spec(folder, **facts) -> WorkerSpec:
-    plain = {"variant": None, "device": "cpu", "threads": 1, "cores": None, "batch": 1, "length": 4, "calls": ()}
-    return WorkerSpec(folder=str(folder), seed=0, **{**plain, **facts})
+def spec(folder, variant=None, calls=()) -> WorkerSpec:
+    return WorkerSpec(job=Job("a", folder, variant, Placement(), length=4), calls=calls, seed=0, launched=0.0)
 
 
 def test_missing_library_is_named_with_its_extra(small):
@@ -50,7 +54,7 @@ def test_worker_that_never_reads_times_out(small, tmp_path, monkeypatch):
     deaf.write_text("#!/bin/sh\nexec sleep 60\n")
     deaf.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(deaf))
-    with WorkerProcess(threads=1) as link:
+    with WorkerProcess(*WORKER) as link:
         much = spec(small, calls=(("x" * 1_000_000,),))  # a pipe holds 64 KiB
         for _ in range(2):  # and no earlier: sending does not wait
             link.send(much)
@@ -60,7 +64,7 @@ def test_worker_that_never_reads_times_out(small, tmp_path, monkeypatch):
 
 
 def test_exited_worker_stays_exited(small):
-    with WorkerProcess(threads=1) as link:
+    with WorkerProcess(*WORKER) as link:
         link._process.kill()
         for _ in range(2):
             with pytest.raises(WorkerLost, match="SIGKILL"):
