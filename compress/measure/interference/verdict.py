@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from compress.measure.interference.monitor import TICKS_PER_SECOND, Interference
+from compress.measure.interference.monitor import Interference
 from compress.measure.timing.cpu_affinity import Cores
 from compress.measure.timing.latency import CallTimes, Noise, Timing
 
@@ -30,8 +30,8 @@ MAX_DEVICE_LOAD = 0.05
 """Share of the accelerator: the kernels of other processes run between the model's own and delay them."""
 MAX_UNSTEADY = 0.10
 """Share of the processes whose warm-up did not end: as much as is trimmed from either end of an interval."""
-MIN_TICKS = 20
-"""Ticks below which shares of them are rounding: a fifth of a second a core."""
+MIN_SECONDS = 0.2
+"""Below this, shares are rounding: the system counts in steps of 10 milliseconds a core."""
 
 
 def aggregate(turns: Sequence[Interference], cores: Cores) -> Noise | None:
@@ -39,7 +39,7 @@ def aggregate(turns: Sequence[Interference], cores: Cores) -> Noise | None:
     elapsed = sum(turn.elapsed for turn in turns)
     if not elapsed:
         return None
-    own_seconds = elapsed * len(cores.own) if elapsed * TICKS_PER_SECOND >= MIN_TICKS else 0.0
+    own_seconds = elapsed * len(cores.own) if elapsed >= MIN_SECONDS else 0.0
     groups = zip(*(turn.neighbours for turn in turns), strict=True)
     loads = [sum(group) / (elapsed * len(members)) for group, members in zip(groups, cores.neighbours, strict=False)]
     preempted, throttled = _total(turn.preempted for turn in turns), _total(turn.throttled for turn in turns)

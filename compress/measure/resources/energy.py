@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from compress.measure.resources.nvml import Nvml, NvmlUnavailable
+from compress.measure.resources.nvml import Nvml
 
 POWERCAP = Path("/sys/class/powercap")
 NOT_MEASURED = "not measured: "
@@ -24,7 +24,7 @@ class EnergyMeter:
 
     source: str
     """`RAPL package-0`, `NVML NVIDIA H200`, or `not measured: …` with the reason."""
-    counter: Callable[[], float] | None = None
+    counter: Callable[[], float | None] | None = None
     """Returns joules since some start."""
 
     @classmethod
@@ -39,7 +39,7 @@ class EnergyMeter:
         """
         try:
             return None if self.counter is None else self.counter()
-        except (OSError, ValueError, NvmlUnavailable):
+        except (OSError, ValueError):
             return None
 
 
@@ -67,9 +67,7 @@ def _rapl(root: Path) -> EnergyMeter:
 
 
 def _nvml() -> EnergyMeter:
-    try:
-        nvml = Nvml.open()
-        nvml.joules()
-        return EnergyMeter(f"NVML {nvml.name}", nvml.joules)
-    except NvmlUnavailable as reason:
-        return EnergyMeter(f"{NOT_MEASURED}{reason}")
+    nvml = Nvml.open()
+    if nvml.joules() is None:
+        return EnergyMeter(f"{NOT_MEASURED}{nvml.missing}")
+    return EnergyMeter(f"NVML {nvml.read('nvmlDeviceGetName')}", nvml.joules)

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from compress.environment import require
 from compress.errors import MissingExtra
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-Value = TypeVar("Value")
+CLOCK_LIMITS = {0x04: "its power limit", 0x08: "heat or power", 0x20: "heat", 0x40: "heat", 0x80: "the power supply"}
+"""NVML's clock event reasons that slow a device down, as bits."""
 
 
-class NvmlUnavailable(Exception):
-    """NVML cannot read the accelerator; the message says why."""
-
-
-@dataclass(frozen=True)
+@dataclass
 class Nvml:
-    """NVML's module and the handle of one device; every method raises `NvmlUnavailable` where NVML fails."""
+    """NVML's module and the handle of one device; without them, and where NVML fails, readings are None."""
 
-    module: Any
-    handle: Any
+    module: Any = None
+    handle: Any = None
+    missing: str | None = None
+    """Why there is no device, or why a reading failed."""
 
     @classmethod
     def open(cls) -> Nvml:
@@ -31,55 +30,62 @@ class Nvml:
         try:
             module: Any = require("pynvml", "gpu")
         except MissingExtra as error:
-            raise NvmlUnavailable(f"nvidia-ml-py is not installed ({error.hint})") from error
+            return cls(missing=f"nvidia-ml-py is not installed ({error.hint})")
         try:
             module.nvmlInit()
             handle = _first_device(module, os.environ)
         except module.NVMLError as error:
-            raise NvmlUnavailable(f"NVML reports: {error}") from error
+            return cls(missing=f"NVML reports: {error}")
         if handle is None:
-            raise NvmlUnavailable(f"the devices differ, and {VISIBLE} does not select one")
+            return cls(missing=f"the devices differ, and {VISIBLE} does not select one")
         return cls(module, handle)
 
-    @property
-    def name(self) -> str:
-        """The device's name."""
-        return str(self._read(self.module.nvmlDeviceGetName))
+    def read(self, function: str, *arguments: int) -> Any:
+        """Return what a function of NVML reports of the device; None where it fails."""
+        if self.module is None:
+            return None
+        try:
+            return getattr(self.module, function)(self.handle, *arguments)
+        except self.module.NVMLError as error:
+            self.missing = f"NVML reports: {error}"
+            return None
 
-    def joules(self) -> float:
+    def joules(self) -> float | None:
         """Return the energy used since the driver was loaded."""
-        return float(self._read(self.module.nvmlDeviceGetTotalEnergyConsumption)) / 1e3
+        millijoules = self.read("nvmlDeviceGetTotalEnergyConsumption")
+        return None if millijoules is None else millijoules / 1e3
 
-    def clock_event_bits(self) -> int:
-        """Return the reasons that limit the clock now, as bits; older versions call them throttle reasons."""
+    def clock_limits(self) -> tuple[str, ...] | None:
+        """Return what limits the clock just now; older versions of NVML call the reasons throttle reasons."""
         name = "nvmlDeviceGetCurrentClocksEventReasons"
-        older = "nvmlDeviceGetCurrentClocksThrottleReasons"
-        return int(self._read(getattr(self.module, name, None) or getattr(self.module, older)))
+        bits = self.read(name if hasattr(self.module, name) else "nvmlDeviceGetCurrentClocksThrottleReasons")
+        return None if bits is None else tuple(dict.fromkeys(CLOCK_LIMITS[bit] for bit in CLOCK_LIMITS if bits & bit))
 
     def process_memory(self) -> dict[int, int | None]:
         """Return the bytes that each computing process holds on the device, by process id."""
-        processes = self._read(self.module.nvmlDeviceGetComputeRunningProcesses)
-        return {process.pid: process.usedGpuMemory for process in processes}
+        return {each.pid: each.usedGpuMemory for each in self.read("nvmlDeviceGetComputeRunningProcesses") or ()}
 
-    def process_loads(self, since: int) -> dict[int, list[int]]:
-        """Return the load samples (percent) of each process after ``since`` (microseconds), by process id."""
-        try:
-            samples = self._read(lambda handle: self.module.nvmlDeviceGetProcessUtilization(handle, since))
-        except NvmlUnavailable as error:
-            if isinstance(error.__cause__, self.module.NVMLError_NotFound):
-                return {}
-            raise
-        loads: dict[int, list[int]] = {}
+    def other_load(self, since: int) -> float | None:
+        """Return the share of the device that other processes have used since ``since`` (microseconds).
+
+        None also without samples of any process. A container may number processes differently from NVML: if this
+        process is not in NVML's list, the session's own workers cannot be recognised in it.
+        """
+        samples = self.read("nvmlDeviceGetProcessUtilization", since)
+        if samples is None or os.getpid() not in self.process_memory():
+            return None
+        own, loads = _session_processes(), dict[int, list[int]]()
         for sample in samples:
-            if sample.timeStamp > since:
+            if sample.timeStamp > since and sample.pid not in own:
                 loads.setdefault(sample.pid, []).append(sample.smUtil)
-        return loads
+        return min(1.0, sum(sum(percents) / len(percents) for percents in loads.values()) / 100.0)
 
-    def _read(self, query: Callable[[Any], Value]) -> Value:
-        try:
-            return query(self.handle)
-        except self.module.NVMLError as error:
-            raise NvmlUnavailable(f"NVML reports: {error}") from error
+
+def _session_processes() -> set[int]:
+    """Return this process and the others that the same session has started."""
+    import psutil
+
+    return {os.getpid(), *(child.pid for child in psutil.Process(os.getppid()).children())}
 
 
 def _first_device(nvml: Any, environment: Mapping[str, str]) -> Any | None:

@@ -21,9 +21,10 @@ SAMPLE_SECONDS = 0.3
 LOAD_STEP = 5.0
 """Cores whose loads (in percent) fall into the same step count as equally loaded: every system has some load."""
 
-# Columns of a core's line in /proc/stat, in ticks.
-USER, NICE, SYSTEM, IDLE, IOWAIT, INTERRUPT, SOFT_INTERRUPT, STOLEN = range(8)
-BUSY = (USER, NICE, SYSTEM, INTERRUPT, SOFT_INTERRUPT)
+# Columns of a core's line in /proc/stat: user, nice, system, interrupts, software interrupts; taken by a hypervisor.
+BUSY, STOLEN = (0, 1, 2, 5, 6), 7
+TICKS_PER_SECOND = 100.0
+"""Of these columns, on every common Linux."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +84,19 @@ def neighbour_groups(
     return tuple(group for group in dict.fromkeys((second_threads, others)) if group)
 
 
-def parse_ticks(text: str) -> dict[int, tuple[int, ...]]:
-    """Return each core's ticks since the start of the machine, by column, from the text of /proc/stat."""
-    lines = (line.split() for line in text.splitlines() if line.startswith("cpu") and line[3:4].isdigit())
-    return {int(name[3:]): tuple(map(int, ticks)) for name, *ticks in lines if len(ticks) > STOLEN}
+def parse_core_seconds(text: str) -> dict[int, tuple[float, float]]:
+    """Return the seconds that each core was busy and those that a hypervisor took from it, from /proc/stat's text."""
+    seconds = {}
+    for name, *columns in map(str.split, text.splitlines()):
+        if name.startswith("cpu") and name[3:].isdigit() and len(columns) > STOLEN:
+            ticks = [int(column) for column in columns]
+            seconds[int(name[3:])] = (
+                sum(ticks[column] for column in BUSY) / TICKS_PER_SECOND,
+                ticks[STOLEN] / TICKS_PER_SECOND,
+            )
+    return seconds
 
 
-def cpu_ticks() -> dict[int, tuple[int, ...]]:
-    """Return each core's ticks until now; empty where the system does not report them."""
-    return parse_ticks(read_text(STAT))
+def core_seconds() -> dict[int, tuple[float, float]]:
+    """Return these seconds since the start of the machine; empty where the system does not report them."""
+    return parse_core_seconds(read_text(STAT))

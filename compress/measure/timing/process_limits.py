@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from compress.measure.resources.nvml import Nvml, NvmlUnavailable
+from compress.measure.resources.nvml import Nvml
 
 STATUS = Path("/proc/self/status")
 OOM_SCORE = "1000"
@@ -113,17 +113,14 @@ def device_memory(device: str) -> tuple[int | None, str | None]:
     """
     if device != "cuda":
         return None, None
-    reason = UNLISTED
-    try:
-        held = Nvml.open().process_memory().get(os.getpid())
-    except NvmlUnavailable as error:
-        held, reason = None, str(error)
+    nvml = Nvml.open()
+    held = nvml.process_memory().get(os.getpid())
     if held is not None:
         return held, "NVML: the process, with what CUDA itself takes"
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():  # torch does not count the allocations of other runtimes
         return int(torch.cuda.max_memory_allocated()), "torch's tensors, without what CUDA itself takes"
-    return None, f"memory on the device is not measured: {reason}"
+    return None, f"memory on the device is not measured: {nvml.missing or UNLISTED}"
 
 
 def _status(name: str) -> int | None:

@@ -124,14 +124,14 @@ def measure_energy(run: Run, calls: Sequence[int], seconds: float, meter: Energy
 def warm_up(run: Run, calls: Sequence[int]) -> tuple[float, bool]:
     """Run until the time of a pass is steady; return the seconds of a call, and whether it became steady."""
     end = time.perf_counter() + WARM_UP_SECONDS
-    passes = [sum(time_passes(run, calls).total) for _ in range(2)]
-    while time.perf_counter() < end and (len(passes) < WARM_UP_PASSES or not _steady(passes)):
-        passes.append(sum(time_passes(run, calls).total))
-    return median(passes[-2:]) / len(calls) / 1e3, _steady(passes)
+    milliseconds = [sum(time_passes(run, calls).total) for _ in range(2)]
+    while time.perf_counter() < end and (len(milliseconds) < WARM_UP_PASSES or not _steady(milliseconds)):
+        milliseconds.append(sum(time_passes(run, calls).total))
+    return median(milliseconds[-2:]) / len(calls) / 1e3, _steady(milliseconds)
 
 
-def _steady(passes: Sequence[float]) -> bool:
-    return abs(passes[-1] / passes[-2] - 1.0) <= STEADY
+def _steady(milliseconds: Sequence[float]) -> bool:
+    return abs(milliseconds[-1] / milliseconds[-2] - 1.0) <= STEADY
 
 
 def take_turn(timed: TimedCalls, command: Command, monitor: InterferenceMonitor, meter: EnergyMeter) -> Reply:

@@ -21,7 +21,7 @@ from compress.measure.timing import schedule
 from compress.measure.timing.cpu_affinity import choose_cores
 from compress.measure.timing.latency import Job, Latency
 from compress.measure.timing.timing_inputs import Text, calls_in_turn, evenly_spaced, make_calls
-from compress.measure.timing.worker_pool import WorkerPool, job_result
+from compress.measure.timing.worker_pool import WorkerPool
 from compress.measure.timing.worker_protocol import Command
 from compress.recipe.measure_schema import Measure
 
@@ -82,16 +82,13 @@ def _time_session(
         return {job.key: Latency(status="not measured", reason=reason) for job in jobs}
     calls = make_calls(texts, jobs[0].batch, seed) if jobs[0].length is None else []
     begin = time.perf_counter()
-    cores = choose_cores(threads)
     with ExitStack() as processes:
-        pool = WorkerPool(jobs, calls, cores, seed, processes)
+        pool = WorkerPool(jobs, calls, choose_cores(threads), seed, processes)
         session = Session(pool, settings, budget, seed, progress, begin)
         if session.start():
             session.run_rounds()
             session.run_load_test()
-            width = len(pool.turn.calls)
-            for key, last in pool.close().items():
-                pool.results[key] = job_result(pool.all[key], last, settings, seed, cores, width)
+            pool.finish(settings)
         return pool.results
 
 
@@ -115,7 +112,7 @@ class Session:
 
     def __post_init__(self) -> None:
         """Prepare orders in pairs, each and its reverse, as for the rounds."""
-        self.start_orders = schedule.turn_orders([job.key for job in self.pool.jobs], self.seed + 2)
+        self.start_orders = schedule.turn_orders(list(self.pool.jobs), self.seed + 2)
 
     @property
     def strict(self) -> bool:
@@ -137,12 +134,11 @@ class Session:
 
     def start(self) -> bool:
         """Start every job and plan the turns; return whether there is anything to time."""
-        jobs = {job.key: job for job in self.pool.jobs}
-        for job in (jobs[key] for key in next(self.start_orders)):
+        for key in next(self.start_orders):
             if self._lacks(0.0):
                 return False
-            self.pool.start(job)
-            self.progress.advance(note=job.key)
+            self.pool.start(key)
+            self.progress.advance(note=key)
         if not self.pool.active:
             return False
         self._plan_turns()
@@ -189,8 +185,8 @@ class Session:
         rounds = schedule.MIN_ROUNDS * (self.round_seconds or count * schedule.MIN_TURN_SECONDS)
         started, more = len(self.pool.all), rounds + self.load_seconds
         reason = schedule.budget_too_small(self.budget or 0.0, count, started, elapsed, more)
-        for job in self.pool.jobs:
-            self.pool.results.setdefault(job.key, Latency(status="not measured", reason=reason))
+        for key in self.pool.jobs:
+            self.pool.results.setdefault(key, Latency(status="not measured", reason=reason))
         return True
 
     def _lifetime_ends(self, key: str, generation: int) -> bool:

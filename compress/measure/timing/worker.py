@@ -15,8 +15,9 @@ from importlib import import_module
 from typing import IO
 
 from compress.formats import RUNTIMES
-from compress.measure.interference.monitor import GpuMonitor, InterferenceMonitor
+from compress.measure.interference.monitor import InterferenceMonitor
 from compress.measure.resources.energy import EnergyMeter
+from compress.measure.resources.nvml import Nvml
 from compress.measure.timing.process_limits import device_memory, limit_memory, peak_memory, resident_memory
 from compress.measure.timing.timing_inputs import fixed_arrays, tokenize_without_task
 from compress.measure.timing.timing_loop import TimedCalls, closed_loop, take_turn, warm_up, with_delay
@@ -91,7 +92,9 @@ def serve_model(commands: IO[str], send: Send) -> None:
     (model.calls.end_to_end or model.calls.model)(0)
     first = time.time() - spec.launched
     device = spec.job.placement.device
-    monitor, meter = InterferenceMonitor(spec.cores, GpuMonitor.find(device)), EnergyMeter.find(device)
+    nvml = Nvml.open() if device == "cuda" else Nvml()
+    watched = device == "cpu" or nvml.clock_limits() is not None
+    monitor, meter = InterferenceMonitor(spec.cores, nvml), EnergyMeter.find(device)
     gc.collect()
     gc.freeze()  # collections between turns need not visit what is loaded now
     send(
@@ -101,7 +104,7 @@ def serve_model(commands: IO[str], send: Send) -> None:
             runs_with=model.predictor.describe(),
             imports=tuple(name for name in SLOW_IMPORTS if name in sys.modules),
             energy=meter.source,
-            unwatched=monitor.gpu.missing,
+            unwatched=None if watched else f"not watched on CUDA: {nvml.missing}",
         )
     )
     for line in commands:

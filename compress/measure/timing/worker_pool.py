@@ -74,7 +74,7 @@ class WorkerPool:
         self, jobs: Sequence[Job], calls: Sequence[Call], cores: Cores, seed: int, processes: ExitStack
     ) -> None:
         """Start nothing yet; ``processes`` ends every process on exit, at once after an error."""
-        self.jobs = jobs
+        self.jobs = {job.key: job for job in jobs}
         self.calls = tuple(calls)
         self.results: dict[str, Latency] = {}
         self.all: dict[str, Worker] = {}
@@ -92,17 +92,17 @@ class WorkerPool:
         """The workers that have not failed."""
         return {key: worker for key, worker in self.all.items() if key not in self.results}
 
-    def start(self, job: Job) -> None:
+    def start(self, key: str) -> None:
         """Start the first process of a job, alone, so that its load time is its own."""
-        begin = time.perf_counter()
-        with self._catch_failure(job.key):
+        job, begin = self.jobs[key], time.perf_counter()
+        with self._catch_failure(key):
             warm_page_cache(job.folder, job.variant)
             process = self._launch(job)
             ready = process.receive(START_TIMEOUT)
             calls = evenly_spaced(min(MIN_CALLS, len(self.calls)), len(self.calls)) or [0]
             warm = process.request(Command(do="warm_up", calls=tuple(calls)), START_TIMEOUT)
             seconds = time.perf_counter() - begin
-            self.all[job.key] = Worker(job, process, ready, seconds, warm.call_seconds, seconds)
+            self.all[key] = Worker(job, process, ready, seconds, warm.call_seconds, seconds)
 
     def restart_workers(self, keys: Iterable[str]) -> None:
         """Restart the processes of these jobs: all start at once, in this order, and warm up one after another.
@@ -147,9 +147,10 @@ class WorkerPool:
         for _, worker, reply in self._each(keys, command, TURN_TIMEOUT + 10 * expected):
             worker.laps[callers].append(reply)
 
-    def close(self) -> dict[str, Reply]:
-        """Return the last reply of each remaining worker."""
-        return {key: reply for key, _, reply in self._each(list(self.active), Command(do="close"), TURN_TIMEOUT)}
+    def finish(self, settings: Measure) -> None:
+        """End the remaining jobs with their results."""
+        for key, worker, last in self._each(list(self.active), Command(do="close"), TURN_TIMEOUT):
+            self.results[key] = job_result(worker, last, settings, self._seed, self._cores, len(self.turn.calls))
 
     def _each(self, keys: Iterable[str], command: Command, timeout: float) -> Iterator[tuple[str, Worker, Reply]]:
         for key in keys:

@@ -15,7 +15,7 @@ from compress.measure.interference.verdict import (
     wait_share,
     warm_up_instabilities,
 )
-from compress.measure.timing.cpu_affinity import Cores, cpu_ticks, parse_ticks
+from compress.measure.timing.cpu_affinity import Cores, core_seconds, parse_core_seconds
 from compress.measure.timing.latency import CallTimes, Noise, Timing
 
 CORES = Cores((0,), ((1,),))
@@ -30,7 +30,7 @@ def timed(*medians: float, spread: float = 0.01) -> Timing:
 
 
 def counters(clock: float, processor: float, own: int, stolen: int, other: int, preempted: int = 0) -> Counters:
-    return Counters(clock, processor, parse_ticks(STAT.format(own, stolen, other)), preempted, None)
+    return Counters(clock, processor, parse_core_seconds(STAT.format(own, stolen, other)), preempted, None)
 
 
 def test_other_load_excludes_the_workers_own_time(monkeypatch):
@@ -77,7 +77,7 @@ def test_monitor_of_unknown_cores_reports_none():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counters of Linux")
 def test_monitor_reads_this_machine():
-    monitor = InterferenceMonitor(Cores((min(cpu_ticks()),)))
+    monitor = InterferenceMonitor(Cores((min(core_seconds()),)))
     turn = monitor.since(monitor.read())
     assert turn.busy is not None
     assert turn.preempted is not None

@@ -6,15 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from compress.measure.interference.monitor import GpuMonitor
+from compress.measure.resources.nvml import Nvml
 
 
 class NVMLError(Exception):
     """As NVML's own."""
-
-
-class NotFound(NVMLError):
-    """No samples yet."""
 
 
 def nvml(samples=(), there=None, bits=0, refuse=False):
@@ -25,13 +21,12 @@ def nvml(samples=(), there=None, bits=0, refuse=False):
 
     def used(handle, since):
         if samples is None:
-            raise NotFound
+            raise NVMLError("Not Found")
         return [SimpleNamespace(pid=pid, timeStamp=since + after, smUtil=share) for pid, after, share in samples]
 
     own = [os.getpid()] if there is None else there
     return SimpleNamespace(
         NVMLError=NVMLError,
-        NVMLError_NotFound=NotFound,
         nvmlInit=lambda: None,
         nvmlDeviceGetCount=lambda: 1,
         nvmlDeviceGetName=lambda handle: "H200",
@@ -46,24 +41,24 @@ def nvml(samples=(), there=None, bits=0, refuse=False):
 
 @pytest.fixture
 def watch(monkeypatch):
-    def find(**told) -> GpuMonitor:
+    def find(**told) -> Nvml:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         monkeypatch.setitem(sys.modules, "pynvml", nvml(**told))
-        return GpuMonitor.find("cuda")
+        return Nvml.open()
 
     return find
 
 
-def test_cpu_has_no_gpu_monitor():
-    found = GpuMonitor.find("cpu")
-    assert found.missing is found.clock_limits() is found.other_load(0) is None
+def test_nothing_is_read_without_a_device():
+    assert Nvml().clock_limits() is Nvml().other_load(0) is None
 
 
 def test_missing_nvml_has_a_reason(monkeypatch, watch):
-    assert watch(refuse=True).missing == "not watched on CUDA: NVML reports: Not Supported"
+    refusing = watch(refuse=True)
+    assert refusing.clock_limits() is None
+    assert refusing.missing == "NVML reports: Not Supported"
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    missing = GpuMonitor.find("cuda").missing or ""
-    assert missing.startswith("not watched on CUDA: nvidia-ml-py is not installed")
+    assert (Nvml.open().missing or "").startswith("nvidia-ml-py is not installed")
 
 
 def test_clock_limits_are_named_once(watch):
@@ -75,5 +70,5 @@ def test_other_load_excludes_the_sessions_own_processes(watch):
     mine, other = os.getpid(), 1
     assert watch(samples=[(mine, 5, 90), (other, 5, 20), (other, 9, 40)]).other_load(100) == pytest.approx(0.3)
     assert watch(samples=[(mine, 5, 90), (other, -5, 20)]).other_load(100) == 0.0
-    assert watch(samples=None).other_load(100) == 0.0
+    assert watch(samples=None).other_load(100) is None
     assert watch(samples=[(other, 5, 20)], there=[other]).other_load(100) is None
