@@ -49,7 +49,7 @@ def write_variant(folder: Path, width: int) -> Path:
     """An exported variant, as the export step leaves it."""
     folder.mkdir(parents=True)
     onnx.save(bag_model(width), folder / "model.onnx")
-    (folder / "config.json").write_text('{"model_type": "bert", "pad_token_id": 0}')
+    (folder / "config.json").write_text(f'{{"model_type": "bert", "pad_token_id": 0, "vocab_size": {len(WORDS)}}}')
     tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.TemplateProcessing(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 from compress.errors import OutOfMemory
 from compress.measure.result_base import ResultModel
 from compress.measure.timing.process_limits import device_memory, peak_memory, resident_memory
-from compress.measure.timing.worker_process import RunningProcesses, WorkerLost, run_in_subprocess
-from compress.measure.timing.worker_protocol import Outcome, Task, serve_task
+from compress.measure.timing.worker_process import RunningProcesses, WorkerLost, WorkerProcess
+from compress.measure.timing.worker_protocol import Task, serve_task
 from compress.model_info import VariantInfo
 
 TIMEOUT = 300.0
@@ -48,12 +48,6 @@ class ServingTask(Task):
     length: int
 
 
-class ServingResults(Outcome):
-    """One result a batch size."""
-
-    results: tuple[ServingMemory, ...] = ()
-
-
 def serving_memory(
     folder: Path,
     variant: VariantInfo | None,
@@ -66,7 +60,8 @@ def serving_memory(
 ) -> tuple[ServingMemory, ...]:
     """Return the memory of serving one by one (a batch of 1) and in batches; where there is no figure, the reason.
 
-    One process serves all batch sizes, the smallest first, so that each peak is that of its own size.
+    One process serves all batch sizes, the smallest first, so that each peak is that of its own size. Where one ends
+    the process, all larger ones have the same reason.
 
     Args:
         folder: of the model or variant, or a bare file.
@@ -79,45 +74,45 @@ def serving_memory(
     """
     sizes = tuple(sorted(batches))
     task = ServingTask(folder=folder, variant=variant, device=device, threads=threads, batches=sizes, length=length)
-    module = "compress.measure.resources.serving_memory"
+    results: dict[int, ServingMemory] = {}
+    reason = None
     try:
-        results = run_in_subprocess(module, task, ServingResults, TIMEOUT, running).results
+        with WorkerProcess("compress.measure.resources.serving_memory", ServingMemory, threads) as process:
+            if running is not None:
+                running.add(process)
+            process.send(task)
+            for batch in sizes:
+                results[batch] = process.receive(TIMEOUT)
     except WorkerLost as failure:
-        if len(sizes) > 1:  # a larger batch may have ended the process
-            return tuple(
-                result
-                for batch in batches
-                for result in serving_memory(folder, variant, device, [batch], length, threads=threads, running=running)
-            )
-        return (ServingMemory(batch=sizes[0], length=length, reason=str(failure).removesuffix(".")),)
-    by_batch = {result.batch: result for result in results}
-    return tuple(by_batch[batch] for batch in batches)
+        reason = str(failure).removesuffix(".")
+    return tuple(results.get(batch) or ServingMemory(batch=batch, length=length, reason=reason) for batch in batches)
 
 
-def serve_batches(task: ServingTask) -> ServingResults:
+def serve_batches(task: ServingTask) -> Iterator[ServingMemory]:
     """Load the model, run it a few times at each batch size, and read this process's memory after each."""
     from compress.measure.timing.timing_inputs import fixed_arrays
     from compress.runtime import open_predictor
     from compress.runtime.predictor import Placement
 
     predictor = open_predictor(task.folder, Placement(task.device, task.threads), task.variant)
-    results = []
     for batch in task.batches:
-        result = ServingMemory(batch=batch, length=task.length)
         try:
             arrays = fixed_arrays(task.folder, batch, task.length, seed=0)
             for _ in range(CALLS):
                 predictor.predict(arrays)
-        except (MemoryError, OutOfMemory):
-            reason = f"a batch of {batch} rows of {task.length} pieces does not fit in memory"
-            results.append(result.model_copy(update={"reason": reason}))
-            continue
+        except MemoryError as error:
+            raise OutOfMemory(f"a batch of {batch} rows of {task.length} pieces does not fit in memory.") from error
         gc.collect()
         held, source = device_memory(task.device)
-        memory = {"resident": resident_memory(), "peak": peak_memory(), "device": held}
-        origin = {"reason": source} if held is None else {"device_source": source}
-        results.append(result.model_copy(update=memory | origin))
-    return ServingResults(results=tuple(results))
+        yield ServingMemory(
+            batch=batch,
+            length=task.length,
+            resident=resident_memory(),
+            peak=peak_memory(),
+            device=held,
+            device_source=None if held is None else source,
+            reason=source if held is None else None,
+        )
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from compress.measure.resources.flops import flops
 from compress.measure.result_base import ResultModel
 from compress.measure.timing.latency import Latency, Noise
 from compress.measure.timing.worker_process import WorkerLost, run_in_subprocess
-from compress.measure.timing.worker_protocol import Outcome, Task
+from compress.measure.timing.worker_protocol import Task
 from compress.model_info import ShapeInfo
 from compress.storage.atomic_write import atomic_write
 
@@ -52,10 +52,10 @@ class KernelRate(ResultModel):
     """Of the best product: rows x inner x columns; or bytes."""
 
 
-class KernelRates(Outcome):
+class KernelRates(ResultModel):
     """The rates of all kernels of a device."""
 
-    rates: Mapping[str, tuple[KernelRate, ...]] = {}
+    rates: Mapping[str, tuple[KernelRate, ...]]
     """Matrix products by precision, and memory as `bandwidth`; the best first."""
     missing: Mapping[str, str] = {}
     """Kernels that could not be timed, with the reason."""

@@ -86,15 +86,12 @@ def neighbour_groups(
 
 def parse_core_seconds(text: str) -> dict[int, tuple[float, float]]:
     """Return the seconds that each core was busy and those that a hypervisor took from it, from /proc/stat's text."""
-    seconds = {}
+    cores = {}
     for name, *columns in map(str.split, text.splitlines()):
         if name.startswith("cpu") and name[3:].isdigit() and len(columns) > STOLEN:
-            ticks = [int(column) for column in columns]
-            seconds[int(name[3:])] = (
-                sum(ticks[column] for column in BUSY) / TICKS_PER_SECOND,
-                ticks[STOLEN] / TICKS_PER_SECOND,
-            )
-    return seconds
+            seconds = [int(ticks) / TICKS_PER_SECOND for ticks in columns]
+            cores[int(name[3:])] = sum(seconds[column] for column in BUSY), seconds[STOLEN]
+    return cores
 
 
 def core_seconds() -> dict[int, tuple[float, float]]:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from compress.errors import CompressError, ModelError
-from compress.model_info import find_info
+from compress.errors import ModelError
 from compress.tasks.base import Arrays, TaskInput
 
 Text = TaskInput
@@ -78,13 +77,8 @@ def vocabulary_of(model: Path) -> int | None:
     A config that cannot be read counts as unknown here and fails when the model is opened.
     """
     folder = model if model.is_dir() else model.parent
-    with suppress(CompressError):
-        info = find_info(folder)
-        if info is not None and info.shape is not None:
-            return info.shape.vocabulary
-    with suppress(OSError, ValueError, RecursionError):
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        size = config.get("vocab_size") if isinstance(config, dict) else None
+    with suppress(OSError, ValueError, RecursionError, KeyError, TypeError):
+        size = json.loads((folder / "config.json").read_text(encoding="utf-8"))["vocab_size"]
         return size if isinstance(size, int) and size > 0 else None
     return None
 

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import ValidationError
 
 from compress.measure.result_base import ResultModel
-from compress.measure.timing.worker_protocol import Outcome, Task
+from compress.measure.timing.worker_protocol import Failure, Task
 
 LAUNCH_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
 """A worker does not take part in a distributed launch."""
@@ -31,7 +31,7 @@ MAX_PADDING = 4096
 Producing wrong data without doing anything obviously wrong, 2009). So every process gets another length, also where the
 system does not randomise addresses itself, and the effect shows as a difference between processes."""
 
-AnyOutcome = TypeVar("AnyOutcome", bound=Outcome)
+AnyReply = TypeVar("AnyReply", bound=ResultModel)
 
 
 class WorkerLost(Exception):
@@ -46,10 +46,10 @@ class Unsupported(WorkerLost):
     """A worker's runtime or device is not on this machine, or a library is missing."""
 
 
-class WorkerProcess(Generic[AnyOutcome]):
+class WorkerProcess(Generic[AnyReply]):
     """Starts a subprocess on entry and ends it on exit."""
 
-    def __init__(self, module: str, reply: type[AnyOutcome], threads: int) -> None:
+    def __init__(self, module: str, reply: type[AnyReply], threads: int) -> None:
         """Run a module that calls `serve` with these threads; ``reply`` is the type of its replies."""
         self._module, self._reply, self._threads = module, reply, threads
         self._messages: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -57,7 +57,7 @@ class WorkerProcess(Generic[AnyOutcome]):
         self.launched = 0.0
         """When the process was started, in seconds since 1970."""
 
-    def __enter__(self) -> WorkerProcess[AnyOutcome]:
+    def __enter__(self) -> WorkerProcess[AnyReply]:
         """Start the process."""
         self.launched = time.time()
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
@@ -103,7 +103,7 @@ class WorkerProcess(Generic[AnyOutcome]):
         """Let the process exit by itself, without waiting for it."""
         self._messages.put(None)
 
-    def request(self, message: ResultModel, timeout: float) -> AnyOutcome:
+    def request(self, message: ResultModel, timeout: float) -> AnyReply:
         """Send a message and return the reply, which may take ``timeout`` seconds."""
         self.send(message)
         return self.receive(timeout)
@@ -112,7 +112,7 @@ class WorkerProcess(Generic[AnyOutcome]):
         """Send a message without waiting; its reply must be received before the next one is sent."""
         self._messages.put(message.model_dump_json() + "\n")
 
-    def receive(self, timeout: float) -> AnyOutcome:
+    def receive(self, timeout: float) -> AnyReply:
         """Return the reply, which may take ``timeout`` seconds."""
         try:
             line = self._replies.get(timeout=timeout)
@@ -123,14 +123,14 @@ class WorkerProcess(Generic[AnyOutcome]):
             self._replies.put("")  # the next call gets the same result
             raise WorkerExited(self._describe_exit())
         try:
-            reply = self._reply.model_validate_json(line)
+            failure = Failure.model_validate_json(line)
+            if failure.unsupported:
+                raise Unsupported(failure.unsupported)
+            if failure.failed:
+                raise WorkerLost(failure.failed)
+            return self._reply.model_validate_json(line)
         except ValidationError as error:
             raise WorkerLost(f"the process sent an invalid reply: {line[:80]!r}") from error
-        if reply.unsupported:
-            raise Unsupported(reply.unsupported)
-        if reply.failed:
-            raise WorkerLost(reply.failed)
-        return reply
 
     def _write(self) -> None:
         """Write messages until there are no more; an exited process is noticed when its reply is read."""
@@ -180,23 +180,16 @@ class RunningProcesses:
             process.kill()
 
 
-def run_in_subprocess(
-    module: str, task: Task, result: type[AnyOutcome], timeout: float, running: RunningProcesses | None = None
-) -> AnyOutcome:
+def run_in_subprocess(module: str, task: Task, result: type[AnyReply], timeout: float) -> AnyReply:
     """Run ``python -m module`` on ``task`` and return its result; raise `WorkerLost` if there is none.
-
-    Machine limits and memory are measured so, without the libraries that this process has loaded.
 
     Args:
         module: one that calls `serve_task` when it is run.
         task: what it gets.
-        result: the type of what it returns.
+        result: the type of what it sends.
         timeout: seconds after which it is killed.
-        running: where the process is added, so that another thread can end it.
     """
     with WorkerProcess(module, result, task.threads) as process:
-        if running is not None:
-            running.add(process)
         return process.request(task, timeout)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import IO, Any, Literal, TypeVar
 
 from compress.errors import CompressError, DeviceUnavailable, MissingExtra
@@ -15,7 +15,7 @@ from compress.measure.timing.latency import CallTimes, Job
 from compress.measure.timing.process_limits import available_memory, ignore_sigint, limit_memory
 from compress.measure.timing.timing_inputs import Call
 
-Send = Callable[["Outcome"], None]
+Send = Callable[[ResultModel], None]
 """Sends a reply to the process that started this one."""
 
 
@@ -61,15 +61,15 @@ class Task(ResultModel):
     threads: int
 
 
-class Outcome(ResultModel):
-    """What a subprocess sends: a result, whose fields subclasses define, or the reason why there is none."""
+class Failure(ResultModel):
+    """What a subprocess sends instead of a reply: the reason why there is none."""
 
     unsupported: str | None = None
     """The runtime or the device is not on this machine, or a library is not installed."""
     failed: str | None = None
 
 
-class Reply(Outcome):
+class Reply(ResultModel):
     """A worker's reply; which fields are set depends on the command."""
 
     load_seconds: float | None = None
@@ -108,18 +108,18 @@ def serve(work: Callable[[IO[str], Send], None]) -> None:
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
-    def send(reply: Outcome) -> None:
+    def send(reply: ResultModel) -> None:
         replies.write(reply.model_dump_json() + "\n")
         replies.flush()
 
     try:
         work(sys.stdin, send)
     except (DeviceUnavailable, MissingExtra) as error:
-        send(Outcome(unsupported=error.full_message))
+        send(Failure(unsupported=error.full_message))
     except CompressError as error:
-        send(Outcome(failed=error.full_message))
+        send(Failure(failed=error.full_message))
     except MemoryError:
-        send(Outcome(failed="it does not fit in memory"))
+        send(Failure(failed="it does not fit in memory"))
     sys.stderr.flush()
     os._exit(0)  # shutting a runtime down takes the session's time and frees nothing that the system does not
 
@@ -127,14 +127,15 @@ def serve(work: Callable[[IO[str], Send], None]) -> None:
 AnyTask = TypeVar("AnyTask", bound=Task)
 
 
-def serve_task(task_type: type[AnyTask], work: Callable[[AnyTask], Outcome]) -> None:
-    """Run one function: read its task, pin the process, limit its memory, work, and send the result."""
+def serve_task(task_type: type[AnyTask], work: Callable[[AnyTask], Iterable[ResultModel]]) -> None:
+    """Run one function: read its task, pin the process, limit its memory, and send each result as it is ready."""
 
     def answer(lines: IO[str], send: Send) -> None:
         task = task_type.model_validate_json(lines.readline())
         if task.device == "cpu":  # a CUDA driver reserves more addresses than there is memory, and has its own threads
             choose_cores(task.threads).pin()
             limit_memory(available_memory())
-        send(work(task))
+        for result in work(task):
+            send(result)
 
     serve(answer)

@@ -1,12 +1,12 @@
 import pytest
 
-from compress.measure.resources.serving_memory import ServingMemory, ServingResults, serving_memory
+from compress.measure.resources.serving_memory import ServingMemory, serving_memory
 from compress.measure.timing.worker_process import WorkerLost, run_in_subprocess
 from compress.measure.timing.worker_protocol import Task
 
 HERE = (
     "from compress.measure.timing.worker_protocol import Task, serve_task\n"
-    "from compress.measure.resources.serving_memory import ServingMemory, ServingResults\n"
+    "from compress.measure.resources.serving_memory import ServingMemory\n"
 )
 MEBI = 2**20
 
@@ -45,13 +45,12 @@ def module(tmp_path, monkeypatch):
 
 
 def ask(name, patience=60.0):
-    return run_in_subprocess(name, Task(device="cpu", threads=1), ServingResults, patience)
+    return run_in_subprocess(name, Task(device="cpu", threads=1), ServingMemory, patience)
 
 
 def test_printing_process_returns_its_result(module):
-    result = "ServingResults(results=(ServingMemory(batch=task.threads),))"
-    answer = f"serve_task(Task, lambda task: print('noise') or {result})"
-    assert ask(module(answer)) == ServingResults(results=(ServingMemory(batch=1),))
+    answer = "serve_task(Task, lambda task: print('noise') or [ServingMemory(batch=task.threads)])"
+    assert ask(module(answer)) == ServingMemory(batch=1)
 
 
 @pytest.mark.parametrize(

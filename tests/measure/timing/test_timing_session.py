@@ -338,7 +338,7 @@ def test_an_exported_model_is_timed_without_torch(small):
         encoding="utf-8",
     )
     ready, last = (Reply.model_validate_json(line) for line in found.stdout.splitlines())
-    assert ready.failed is None
+    assert ready.load_seconds > 0
     assert last.peak_memory is not None
 
 

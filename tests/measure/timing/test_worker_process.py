@@ -8,7 +8,7 @@ import pytest
 
 from compress.measure import Job
 from compress.measure.timing.worker_process import WorkerLost, WorkerProcess, worker_environment
-from compress.measure.timing.worker_protocol import Reply, WorkerSpec
+from compress.measure.timing.worker_protocol import Failure, Reply, WorkerSpec
 from compress.runtime import RUN_MODES
 from compress.runtime.predictor import Placement
 
@@ -30,7 +30,7 @@ def test_missing_library_is_named_with_its_extra(small):
         check=True,
         encoding="utf-8",
     )
-    unsupported = Reply.model_validate_json(found.stdout).unsupported
+    unsupported = Failure.model_validate_json(found.stdout).unsupported
     assert "openvino is needed here and is not installed. (pip install 'compress-encoders[openvino]')" in unsupported
 
 

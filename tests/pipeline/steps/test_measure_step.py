@@ -13,12 +13,11 @@ from compress.console import Console
 from compress.environment import Gpu
 from compress.errors import DeviceUnavailable, ModelError, UsageError
 from compress.measure import Latency
-from compress.measure.resources.serving_memory import ServingMemory, ServingResults
+from compress.measure.resources.serving_memory import ServingMemory
 from compress.measure.roofline.roofline import MachineLimits
 from compress.measure.timing.latency import timing
 from compress.measure.timing.schedule import DEFAULT_BUDGET
-from compress.measure.timing.worker_process import WorkerLost, run_in_subprocess
-from compress.measure.timing.worker_protocol import Task
+from compress.measure.timing.worker_process import WorkerLost, WorkerProcess
 from compress.pipeline import plan
 from compress.pipeline.graph import Plan
 from compress.pipeline.planning import result_steps
@@ -113,8 +112,9 @@ def test_ctrl_c_ends_the_processes_that_measure_memory(asked, monkeypatch, tmp_p
             wait_for(lambda: begun)
             raise KeyboardInterrupt
         begun.append(folder)
-        with suppress(WorkerLost):
-            run_in_subprocess("sleeps", Task(device=device, threads=threads), ServingResults, 100, running)
+        with suppress(WorkerLost), WorkerProcess("sleeps", ServingMemory, threads) as process:
+            running.add(process)
+            process.receive(100)
         ended.append(folder)
         return ()
 
