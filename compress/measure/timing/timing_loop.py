@@ -19,7 +19,7 @@ from compress.errors import ModelError
 from compress.measure.interference.monitor import InterferenceMonitor
 from compress.measure.resources.energy import EnergyMeter
 from compress.measure.timing.latency import CallTimes
-from compress.measure.timing.schedule import MAX_LAP_SECONDS
+from compress.measure.timing.schedule import LAP_CALLS, MAX_LAP_SECONDS
 from compress.measure.timing.worker_protocol import Command, Reply
 
 Run = Callable[[int], object]
@@ -161,7 +161,7 @@ def take_turn(timed: TimedCalls, command: Command, monitor: InterferenceMonitor,
 def closed_loop(run: Run, command: Command, monitor: InterferenceMonitor) -> Reply:
     """Run ``callers`` threads, each of which calls again as soon as its call has returned.
 
-    They run until the seconds are over and ``least`` calls have finished, but `MAX_LAP_SECONDS` at most.
+    They run until the seconds are over and `LAP_CALLS` calls have finished, but `MAX_LAP_SECONDS` at most.
     """
     gc.collect()
     before = monitor.read()
@@ -175,7 +175,7 @@ def closed_loop(run: Run, command: Command, monitor: InterferenceMonitor) -> Rep
             run(call)
             returned = time.perf_counter()
             spans.append((called, returned))
-            elapsed, enough = returned - start, len(spans) >= command.least
+            elapsed, enough = returned - start, len(spans) >= LAP_CALLS
             if elapsed >= command.seconds and (enough or elapsed >= MAX_LAP_SECONDS):
                 return
 

@@ -9,9 +9,8 @@ model differ: intervals rest on the processes, not on the many calls of each (se
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from math import inf
 
 from compress.console import Console, Progress
@@ -92,27 +91,21 @@ def _time_session(
         return pool.results
 
 
-@dataclass
 class Session:
     """The course of one session."""
 
-    pool: WorkerPool
-    settings: Measure
-    budget: float | None
-    """Seconds for everything; None runs the rounds of the settings."""
-    seed: int
-    progress: Progress
-    begin: float
-    rounds: int = 0
-    round_seconds: float = 0.0
-    """Duration of the last round; before the first one, the expected duration."""
-    start_orders: Iterator[list[str]] = field(init=False)
-    """The order in which each generation's processes are started and warmed up: the first to start gets other memory
-    than the second, and if it were always the same job its ratios would show that."""
-
-    def __post_init__(self) -> None:
-        """Prepare orders in pairs, each and its reverse, as for the rounds."""
-        self.start_orders = schedule.turn_orders(list(self.pool.jobs), self.seed + 2)
+    def __init__(
+        self, pool: WorkerPool, settings: Measure, budget: float | None, seed: int, progress: Progress, begin: float
+    ) -> None:
+        self.pool, self.settings, self.seed, self.progress = pool, settings, seed, progress
+        self.budget, self.begin = budget, begin
+        """Seconds for everything; None runs the rounds of the settings."""
+        self.rounds = 0
+        self.round_seconds = 0.0
+        """Duration of the last round; before the first one, the expected duration."""
+        self.start_orders = schedule.turn_orders(list(pool.jobs), seed + 2)
+        """The order in which each generation's processes are started and warmed up: the first to start gets other
+        memory than the second, and if it were always the same job its ratios would show that."""
 
     @property
     def strict(self) -> bool:

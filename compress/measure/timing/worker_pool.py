@@ -20,7 +20,7 @@ from compress.measure.resources.footprint import needed_files
 from compress.measure.timing.cpu_affinity import Cores
 from compress.measure.timing.latency import CallTimes, Job, Latency, Timing, UnderLoad, throughput, timing
 from compress.measure.timing.process_limits import available_memory
-from compress.measure.timing.schedule import LAP_CALLS, MIN_CALLS_FOR_P95, lap_seconds
+from compress.measure.timing.schedule import MIN_CALLS_FOR_P95, lap_seconds
 from compress.measure.timing.timing_inputs import MIN_CALLS, Call, evenly_spaced, shared_vocabulary
 from compress.measure.timing.worker_process import Unsupported, WorkerExited, WorkerLost, WorkerProcess
 from compress.measure.timing.worker_protocol import Command, Reply, WorkerSpec
@@ -142,7 +142,7 @@ class WorkerPool:
 
     def run_load(self, keys: Sequence[str], callers: int, seconds: float) -> None:
         """Run one number of callers for so long, one job after another."""
-        command = Command(do="load", calls=self.turn.calls, seconds=seconds, callers=callers, least=LAP_CALLS)
+        command = Command(do="load", calls=self.turn.calls, seconds=seconds, callers=callers)
         expected = lap_seconds(seconds, self._slowest) + callers * self._slowest
         for _, worker, reply in self._each(keys, command, TURN_TIMEOUT + 10 * expected):
             worker.laps[callers].append(reply)

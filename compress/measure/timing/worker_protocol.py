@@ -43,15 +43,13 @@ class Command(ResultModel):
     """What to do next.
 
     `warm_up` runs the calls until their times are steady, `turn` times them in full passes until the seconds are over,
-    `load` runs a closed loop of several callers for so long and so many calls, `close` reads the process's memory.
+    `load` runs a closed loop of several callers for so long, `close` reads the process's memory.
     """
 
     do: Literal["warm_up", "turn", "load", "close"]
     calls: tuple[int, ...] = ()
     seconds: float = 0.0
     callers: int = 1
-    least: int = 0
-    """Calls that all callers together must finish."""
 
 
 class Task(ResultModel):

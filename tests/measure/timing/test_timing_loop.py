@@ -72,7 +72,7 @@ def test_warm_up_reports_whether_it_became_steady(monkeypatch):
 
 def test_closed_loop_runs_until_enough_calls_finished():
     asked: list[int] = []
-    found = closed_loop(asked.append, order(callers=3, least=10), NOBODY)
+    found = closed_loop(asked.append, order(callers=3), NOBODY)
     assert len(found.waits) == len(asked) >= 10
     assert found.interference is not None
     assert found.seconds is not None
@@ -80,7 +80,7 @@ def test_closed_loop_runs_until_enough_calls_finished():
 
 def test_closed_loop_has_a_time_limit(monkeypatch):
     monkeypatch.setattr(timing_loop, "MAX_LAP_SECONDS", 0.0)
-    assert len(closed_loop(lambda call: None, order(callers=1, least=10), NOBODY).waits) == 1
+    assert len(closed_loop(lambda call: None, order(callers=1), NOBODY).waits) == 1
 
 
 def test_failing_caller_does_not_block_the_others(monkeypatch):
