@@ -47,12 +47,11 @@ def kind_of(task: Task | TaskInfo) -> Kind:
 def primary_metric(task: Task | TaskInfo) -> Metric:
     """Return the primary metric: the one that the task names, or the kind's first."""
     kind = kind_of(task)
-    if task.metric is None:
-        return kind.metrics[0]
     by_name = {metric.name: metric for metric in kind.metrics}
-    if task.metric not in by_name:
-        raise UsageError(f"{task.kind} has no metric called '{task.metric}'{nearest(task.metric, by_name)}.")
-    return by_name[task.metric]
+    name = task.metric or kind.metrics[0].name
+    if name not in by_name:
+        raise UsageError(f"{task.kind} has no metric called '{name}'{nearest(name, by_name)}.")
+    return by_name[name]
 
 
 def task_info(task: Task, labels: Sequence[str]) -> TaskInfo:

@@ -23,3 +23,7 @@ class Kind(RowReader, ModelInterface, Scorer):
     def in_windows(self, task: TaskInfo) -> bool:
         """Return whether long texts are read in windows: where the kind has an `overlap`, unless they are cut."""
         return "overlap" in self.settings and ("long" not in self.settings or task.long != "cut")
+
+    def unit_name(self, task: TaskInfo) -> str:
+        """Return what the model processes one of at a time: a window, or the kind's ``example``."""
+        return "window" if self.in_windows(task) else self.example

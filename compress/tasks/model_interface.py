@@ -38,14 +38,6 @@ class ModelInterface(ABC):
         """Return whether a row's examples must share a training batch, because one loss covers all of them."""
         return False
 
-    def in_windows(self, task: TaskInfo) -> bool:
-        """Return whether long texts are read in windows instead of being cut at `max_length`."""
-        return False
-
-    def unit_name(self, task: TaskInfo) -> str:
-        """Return what the model processes one of at a time: a window, or the kind's ``example``."""
-        return "window" if self.in_windows(task) else self.example
-
     def arrays(self) -> Mapping[str, BatchArray]:
         """Return the declarations of all arrays that `collate` may produce, by name."""
         return {array.name: array for array in (*INPUT_ARRAYS, ATTENTION_MASK, *self.batch_arrays, *EXTRA_COLUMNS)}

@@ -16,6 +16,29 @@ SENTENCES = ("sentence1", "sentence2")
 DEVELOPMENT = {"train": "train", "test": "validation"}
 ALL_SPLITS = {"train": "train", "select": "validation", "test": "test"}
 
+GLUE: Mapping[str, tuple[Sequence[str], Sequence[str], str]] = {
+    "cola": (("sentence",), ("unacceptable", "acceptable"), "matthews"),
+    "sst2": (("sentence",), ("negative", "positive"), "accuracy"),
+    "mrpc": (SENTENCES, ("not_equivalent", "equivalent"), "f1"),
+    "stsb": (SENTENCES, (), "spearman"),
+    "qqp": (("question1", "question2"), ("not_duplicate", "duplicate"), "f1"),
+    "mnli": (("premise", "hypothesis"), ("entailment", "neutral", "contradiction"), "accuracy"),
+    "qnli": (("question", "sentence"), ("entailment", "not_entailment"), "accuracy"),
+    "rte": (SENTENCES, ("entailment", "not_entailment"), "accuracy"),
+    "wnli": (SENTENCES, ("not_entailment", "entailment"), "accuracy"),
+}
+"""Columns of text, labels (none: a score) and metric of GLUE's tasks."""
+
+GLUE_DATA = {"cola": {"header": ["source", "label", "mark", "sentence"]}, "mnli": {"test": "validation_matched"}}
+"""GLUE's own files of CoLA have no header."""
+
+GLUE_ALIASES: Mapping[str, Mapping[str, list[str]]] = {
+    "mrpc": {"sentence1": ["#1 String"], "sentence2": ["#2 String"], "label": ["Quality"]},
+    "stsb": {"label": ["score"]},
+    "qqp": {"label": ["is_duplicate"]},
+    "mnli": {"premise": ["sentence1"], "hypothesis": ["sentence2"], "label": ["gold_label"]},
+}
+
 
 def _task(name: str, kind: str, text: Sequence[str], metric: str, data: Mapping[str, Any], **more: Any) -> Preset:
     return {
@@ -29,11 +52,13 @@ def _task(name: str, kind: str, text: Sequence[str], metric: str, data: Mapping[
     }
 
 
-def _glue(name: str, text: Sequence[str], labels: Sequence[str], metric: str, **more: Any) -> Preset:
-    data = {"hub": f"nyu-mll/glue/{name}", **DEVELOPMENT, **more.pop("data", {})}
-    if not labels:
-        return _task(name, "regression", text, metric, data, **more)
-    return _task(name, "classification", text, metric, data, labels=list(labels), **more)
+def _glue(name: str) -> Preset:
+    text, labels, metric = GLUE[name]
+    data = {"hub": f"nyu-mll/glue/{name}", **DEVELOPMENT, **GLUE_DATA.get(name, {})}
+    more = {"aliases": GLUE_ALIASES[name]} if name in GLUE_ALIASES else {}
+    if labels:
+        return _task(name, "classification", text, metric, data, labels=list(labels), **more)
+    return _task(name, "regression", text, metric, data, **more)
 
 
 def _arc(part: str) -> Preset:
@@ -53,39 +78,9 @@ def _squad(name: str) -> Preset:
     return _task(name, "question_answering", ("question", "context"), "f1", data, **more)
 
 
-STSB = _glue("stsb", SENTENCES, (), "spearman", aliases={"label": ["score"]})
-
 PRESETS: tuple[Preset, ...] = (
-    # GLUE's own files of CoLA have no header.
-    _glue(
-        "cola",
-        ("sentence",),
-        ("unacceptable", "acceptable"),
-        "matthews",
-        data={"header": ["source", "label", "mark", "sentence"]},
-    ),
-    _glue("sst2", ("sentence",), ("negative", "positive"), "accuracy"),
-    _glue(
-        "mrpc",
-        SENTENCES,
-        ("not_equivalent", "equivalent"),
-        "f1",
-        aliases={"sentence1": ["#1 String"], "sentence2": ["#2 String"], "label": ["Quality"]},
-    ),
-    STSB,
-    {**STSB, "name": "stsb_embedding", "kind": "similarity", "range": [0, 5]},
-    _glue("qqp", ("question1", "question2"), ("not_duplicate", "duplicate"), "f1", aliases={"label": ["is_duplicate"]}),
-    _glue(
-        "mnli",
-        ("premise", "hypothesis"),
-        ("entailment", "neutral", "contradiction"),
-        "accuracy",
-        data={"test": "validation_matched"},
-        aliases={"premise": ["sentence1"], "hypothesis": ["sentence2"], "label": ["gold_label"]},
-    ),
-    _glue("qnli", ("question", "sentence"), ("entailment", "not_entailment"), "accuracy"),
-    _glue("rte", SENTENCES, ("entailment", "not_entailment"), "accuracy"),
-    _glue("wnli", SENTENCES, ("not_entailment", "entailment"), "accuracy"),
+    *map(_glue, GLUE),
+    {**_glue("stsb"), "name": "stsb_embedding", "kind": "similarity", "range": [0, 5]},
     _task(
         "ag_news",
         "classification",

@@ -175,7 +175,7 @@ def test_multi_label_probability_is_the_logistic_function():
 
 
 def test_regression_wants_one_output():
-    with pytest.raises(ModelError, match="where this task expects .any, 1."):
+    with pytest.raises(ModelError, match=r"where this task expects .any, 1."):
         from_logits("regression", info_of("regression"), np.zeros((2, 3)))
 
 

@@ -59,7 +59,7 @@ def test_the_parts_of_a_kind_share_no_method():
     parts = [own(RowReader), own(ModelInterface), own(Scorer)]
     assert len(set.union(*parts)) == sum(map(len, parts))
     assert all(len(part) < 25 for part in parts)
-    assert own(Kind) == {"in_windows"}
+    assert own(Kind) == {"in_windows", "unit_name"}
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from importlib import metadata
 from pathlib import Path
 
@@ -19,19 +19,10 @@ PARTS: tuple[Part, ...] = (*ROLES, "corpus", "unlabelled")
 STEP_PARTS: tuple[Part, ...] = (*ROLES, "corpus")
 """Parts that the data step reads: unlabelled texts are read separately, for distillation alone."""
 
-DOCUMENTED_PACKAGES: Mapping[str, str] = {
-    "networkx": "networkx",
-    "numpy": "numpy",
-    "pandas": "pandas",
-    "scikit-learn": "sklearn",
-    "scipy": "scipy",
-    "sympy": "sympy",
-    "torch": "torch",
-    "transformers": "transformers",
-}
-"""Distributions that the train extra installs, directly or through dependencies, and their import names."""
+LIBRARIES = ("networkx", "numpy", "pandas", "scikit-learn", "scipy", "sympy", "torch", "transformers")
+"""Distributions that the train extra installs, directly or through dependencies."""
 
-BUILTIN_SOURCES: Mapping[str, Mapping[str, str]] = {"docstrings": DOCUMENTED_PACKAGES}
+BUILTIN_SOURCES = {"docstrings": LIBRARIES}
 """Builtin data sets, and the distributions that each is collected from."""
 
 BUILTIN_VERSION = 1

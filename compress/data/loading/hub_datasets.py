@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Any
 
 from compress.environment import require
 from compress.errors import DataError
 from compress.recipe.schema import Data
+from compress.tasks.base import RawRow
 
 
-def hub_rows(data: Data, split: str, names: bool) -> Iterator[Mapping[str, Any]]:
+def hub_rows(data: Data, split: str, names: bool) -> Iterator[RawRow]:
     """Yield the rows of one split, memory-mapped from the library's cache.
 
     Remote code is never run. With ``names``, class numbers, or lists of them, are replaced by the data set's own names,
@@ -22,8 +22,9 @@ def hub_rows(data: Data, split: str, names: bool) -> Iterator[Mapping[str, Any]]
     rows = _load(datasets, data, split)
     features = {column: getattr(feature, "feature", feature) for column, feature in rows.features.items() if names}
     classes = {name: feature for name, feature in features.items() if isinstance(feature, datasets.ClassLabel)}
-    for row in rows:
-        yield {**row, **{column: _class_name(feature, row[column]) for column, feature in classes.items()}}
+    for number, row in enumerate(rows, 1):
+        named = {column: _class_name(feature, row[column]) for column, feature in classes.items()}
+        yield RawRow(f"{data.hub} {split}, row {number}", {**row, **named})
 
 
 def _class_name(feature: Any, number: int | list[int] | None) -> str | list[Any] | None:
@@ -35,8 +36,10 @@ def _class_name(feature: Any, number: int | list[int] | None) -> str | list[Any]
 def _load(datasets: Any, data: Data, split: str) -> Any:
     name, configuration = _address(data.hub or "")
     try:
-        with _quiet(datasets):
-            return datasets.load_dataset(name, configuration, split=split, revision=data.revision)
+        # A failure is reported once, at the end, without a line for every retry.
+        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+        datasets.disable_progress_bars()
+        return datasets.load_dataset(name, configuration, split=split, revision=data.revision)
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         reason = [*str(error).strip().splitlines(), type(error).__name__][0]
         raise DataError(
@@ -44,22 +47,6 @@ def _load(datasets: Any, data: Data, split: str) -> Any:
             hint="without the hub, point the task at local files: "
             "--set task.data.train=FILE --set task.data.test=FILE (csv, tsv, jsonl or parquet)",
         ) from error
-
-
-@contextmanager
-def _quiet(datasets: Any) -> Iterator[None]:
-    """Suppress the libraries' progress bars and their line for every retry: a failure is reported once, at the end."""
-    shown = datasets.is_progress_bar_enabled()
-    logger = logging.getLogger("huggingface_hub")
-    level = logger.level
-    datasets.disable_progress_bars()
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-        if shown:
-            datasets.enable_progress_bars()
 
 
 def _address(hub: str) -> tuple[str, str | None]:

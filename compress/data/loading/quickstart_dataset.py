@@ -60,9 +60,10 @@ def cache_folder() -> Path:
     return Path(os.environ.get("COMPRESS_CACHE") or "~/.cache/compress").expanduser()
 
 
-def package_roots(libraries: Mapping[str, str]) -> dict[str, Path]:
+def package_roots(libraries: Iterable[str]) -> dict[str, Path]:
     """Return the folder of each library's source from its metadata: importing torch to locate it takes seconds."""
-    return {name: Path(str(metadata.distribution(name).locate_file(folder))) for name, folder in libraries.items()}
+    folders = {name: "sklearn" if name == "scikit-learn" else name for name in libraries}
+    return {name: Path(str(metadata.distribution(name).locate_file(folder))) for name, folder in folders.items()}
 
 
 def collect_sentences(roots: Mapping[str, Path], limit: int, console: Console) -> Iterator[dict[str, str]]:

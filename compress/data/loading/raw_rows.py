@@ -9,13 +9,11 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 from compress.data.loading.conll import sentence_rows
-from compress.data.loading.hub_datasets import hub_rows
 from compress.data.loading.json_files import document_rows, unique_keys
 from compress.data.loading.text_decoding import reading, text_lines
 from compress.environment import require
@@ -43,12 +41,8 @@ SHOWN_COLUMNS = 20
 """Columns that a message lists."""
 
 
-class Line(NamedTuple):
-    """The fields of one row of a table, without column names."""
-
-    number: int
-    """Line in the file, from 1."""
-    fields: Sequence[str]
+Line = tuple[int, list[str]]
+"""The line of a row in its file, from 1, and its fields without column names."""
 
 
 def file_rows(path: Path, data: Data, role: Part) -> Iterator[RawRow]:
@@ -71,12 +65,6 @@ def file_rows(path: Path, data: Data, role: Part) -> Iterator[RawRow]:
     yield from rows
 
 
-def split_rows(data: Data, split: str, names: bool) -> Iterator[RawRow]:
-    """Yield the rows of one split of a hub set; ``names`` replaces class numbers by class names."""
-    for number, values in enumerate(hub_rows(data, split, names), 1):
-        yield RawRow(f"{data.hub} {split}, row {number}", values)
-
-
 def format_of(path: Path) -> str:
     """Return the format by a file's name, without `.gz`."""
     name = path.with_suffix("") if path.suffix == ".gz" else path
@@ -94,18 +82,18 @@ def _table_rows(path: Path, data: Data, role: Part, form: str) -> Iterator[RawRo
     delimiter = "," if form == "csv" else "\t"
     lines = _without_trailing(_quoted(path, data, delimiter) if quoting else _plain(path, data, delimiter), path)
     columns, more, rows = _read_header(lines, _header(data, role), path)
-    for number, line in enumerate(rows, 1):
-        where = f"{path}, row {number} (line {line.number})"
-        if len(line.fields) != len(columns) and not (more and len(line.fields) > len(columns)):
+    for number, (line, fields) in enumerate(rows, 1):
+        where = f"{path}, row {number} (line {line})"
+        if len(fields) != len(columns) and not (more and len(fields) > len(columns)):
             listing = ", ".join(columns[:SHOWN_COLUMNS]) + (" …" if len(columns) > SHOWN_COLUMNS else "")
             raise DataError(
-                f"{where} has {len(line.fields)} fields where {len(columns)} are expected ({listing}).",
+                f"{where} has {len(fields)} fields where {len(columns)} are expected ({listing}).",
                 hint="a text that contains the delimiter needs quotes, and task.data.quoting: true; for a file without "
                 "a header, set task.data.header",
             )
-        if line.fields[: len(columns)] == columns and len(columns) > 1 and columns[0] != "0":
+        if fields[: len(columns)] == columns and len(columns) > 1 and columns[0] != "0":
             raise DataError(f"{where} repeats the header.", hint="remove the line; files may have been concatenated")
-        yield RawRow(where, dict(zip(columns, line.fields, strict=False)))
+        yield RawRow(where, dict(zip(columns, fields, strict=False)))
 
 
 def _header(data: Data, role: Part) -> Header:
@@ -121,8 +109,8 @@ def _read_header(lines: Iterator[Line], header: Header, path: Path) -> tuple[lis
     if first is None:
         raise DataError(f"{path} is empty.")
     if header:
-        return _check_distinct(list(first.fields), path), False, lines
-    return [str(index) for index in range(len(first.fields))], False, chain([first], lines)
+        return _check_distinct(first[1], path), False, lines
+    return [str(index) for index in range(len(first[1]))], False, chain([first], lines)
 
 
 def _check_distinct(columns: list[str], path: Path) -> list[str]:
@@ -135,7 +123,7 @@ def _check_distinct(columns: list[str], path: Path) -> list[str]:
 def _plain(path: Path, data: Data, delimiter: str) -> Iterator[Line]:
     for number, line in enumerate(text_lines(path, data.encoding, newline="\n"), 1):
         text = line.removesuffix("\n").removesuffix("\r")
-        yield Line(number, text.split(delimiter) if text else [])
+        yield number, text.split(delimiter) if text else []
 
 
 def _quoted(path: Path, data: Data, delimiter: str) -> Iterator[Line]:
@@ -143,7 +131,7 @@ def _quoted(path: Path, data: Data, delimiter: str) -> Iterator[Line]:
     start = 1
     try:
         for fields in reader:
-            yield Line(start, fields)
+            yield start, fields
             start = reader.line_num + 1
     except csv.Error as error:
         raise DataError(
@@ -154,23 +142,23 @@ def _quoted(path: Path, data: Data, delimiter: str) -> Iterator[Line]:
 
 def _without_trailing(lines: Iterator[Line], path: Path) -> Iterator[Line]:
     """Drop empty lines at the end; one in the middle is an error."""
-    empty: int | None = None
-    for line in lines:
-        if not line.fields:
-            empty = empty or line.number
-        elif empty is not None:
+    empty = 0
+    for line, fields in lines:
+        if fields and empty:
             raise DataError(f"{path}, line {empty} is empty but not at the end of the file.")
+        if fields:
+            yield line, fields
         else:
-            yield line
+            empty = empty or line
 
 
 def _json_rows(path: Path, data: Data) -> Iterator[RawRow]:
     texts = text_lines(path, data.encoding, newline="\n")
-    lines = (Line(number, [text] if text.strip() else []) for number, text in enumerate(texts, 1))
-    for row, line in enumerate(_without_trailing(lines, path), 1):
-        where = f"{path}, row {row} (line {line.number})"
+    lines = ((number, [text] if text.strip() else []) for number, text in enumerate(texts, 1))
+    for row, (line, [text]) in enumerate(_without_trailing(lines, path), 1):
+        where = f"{path}, row {row} (line {line})"
         try:
-            values = json.loads(line.fields[0], object_pairs_hook=unique_keys)
+            values = json.loads(text, object_pairs_hook=unique_keys)
         except (ValueError, RecursionError) as error:
             hint = "a jsonl file holds one JSON object per line"
             raise DataError(f"{where} is not JSON: {error}.", hint=hint) from error

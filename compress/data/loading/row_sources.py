@@ -5,15 +5,15 @@ Raw rows become canonical rows by what they are for: to train on, to score, or w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
-from typing import Any
 
 from compress.console import Console
 from compress.data.loading.data_digest import PARTS, ROLES, part_files, source_entries
+from compress.data.loading.hub_datasets import hub_rows
 from compress.data.loading.quickstart_dataset import builtin_rows
-from compress.data.loading.raw_rows import file_rows, split_rows
+from compress.data.loading.raw_rows import file_rows
 from compress.errors import DataError, UsageError
 from compress.recipe.field_types import Part, Role
 from compress.recipe.schema import Data, Task
@@ -49,7 +49,7 @@ def open_unlabelled(task: Task) -> Source:
 def part_rows(data: Data, part: Part, named: bool = False) -> Iterator[RawRow]:
     """Yield the raw rows of one part, line by line."""
     if data.hub is not None:
-        return chain.from_iterable(split_rows(data, split, named) for split in source_entries(data, part))
+        return chain.from_iterable(hub_rows(data, split, named) for split in source_entries(data, part))
     return chain.from_iterable(file_rows(path, data, part) for path in part_files(data, part))
 
 
@@ -104,14 +104,6 @@ def check_true_labels(task: Task, where: str) -> None:
             "labels.",
             hint=f"task.data.{missing[0]} names a file of labelled rows",
         )
-
-
-def raw_labels(rows: Iterable[RawRow], task: Task) -> Iterator[Any]:
-    """Yield the raw values of the label columns."""
-    columns = label_columns(task)
-    for row in rows:
-        for column in columns:
-            yield column_value(row.values, column, task, row.where)
 
 
 def valid_rows(

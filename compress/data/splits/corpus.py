@@ -27,34 +27,25 @@ def text_digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-class DocumentWriter:
-    """Writes the documents of one role and numbers them from 0, in the order in which they come."""
-
-    def __init__(self, writer: RowWriter) -> None:
-        self._writer = writer
-        self._numbers: dict[bytes, int] = {}
-
-    def number(self, text: str) -> int:
-        """Return the number of a document, which is written when it is first seen."""
-        digest = text_digest(text)
-        if digest not in self._numbers:
-            self._numbers[digest] = len(self._numbers)
-            self._writer.add({"document": text})
-        return self._numbers[digest]
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-
 class RoleWriter:
     """Writes the rows of one role, and its documents where the kind searches; ``files`` closes them."""
 
     def __init__(self, folder: Path, role: Role, kind: Kind, files: ExitStack) -> None:
         self._kind, self._role = kind, role
         self._rows = files.enter_context(RowWriter(folder, role))
-        self.documents: DocumentWriter | None = None
-        if kind.searches and role != "train":
-            self.documents = DocumentWriter(files.enter_context(RowWriter(folder, documents_name(role))))
+        self.searches = kind.searches and role != "train"
+        """Whether the role has documents, numbered from 0 in the order in which they come."""
+        self._numbers: dict[bytes, int] = {}
+        if self.searches:
+            self._documents = files.enter_context(RowWriter(folder, documents_name(role)))
+
+    def number(self, text: str) -> int:
+        """Return the number of a document, which is written when it is first seen."""
+        digest = text_digest(text)
+        if digest not in self._numbers:
+            self._numbers[digest] = len(self._numbers)
+            self._documents.add({"document": text})
+        return self._numbers[digest]
 
     def add(self, row: Row) -> list[Row]:
         """Write a row in the form that the role stores, and return what was written.
@@ -63,7 +54,7 @@ class RoleWriter:
         """
         if self._role != "train":
             row = {name: value for name, value in row.items() if name not in EXTRA_NAMES}
-        number = None if self.documents is None else self.documents.number
+        number = self.number if self.searches else None
         rows = self._kind.store_rows(row, number) if self._kind.searches else [row]
         for stored in rows:
             self._rows.add(stored)

@@ -20,7 +20,6 @@ from compress.data.loading.row_sources import (
     check_true_labels,
     corpus_documents,
     open_sources,
-    raw_labels,
     valid_rows,
 )
 from compress.data.splits.corpus import RoleWriter, documents_name
@@ -32,9 +31,13 @@ from compress.model_info import TaskInfo
 from compress.recipe.field_types import Role
 from compress.recipe.schema import Task
 from compress.tasks import Row, kind_of, task_info
+from compress.tasks.parsing.columns import column_value, label_columns
 from compress.tasks.validate_task import task_problems
 
 DATA_FILE = "data.json"
+
+Masks = Mapping[Role, RowMask] | None
+"""Which rows of a source go to which role; None if all stay in their own."""
 
 
 class DataInfo(RowWarnings):
@@ -98,12 +101,14 @@ def prepare_splits(task: Task, seed: int, work: Path, console: Console | None = 
         raise DataError("\n  ".join(["the task cannot be prepared:", *map(str, problems)]))
     console = console or Console("quiet")
     kind, sources = kind_of(task), open_sources(task, console)
-    labels = kind.labels(raw_labels(sources["train"](), task), task)
+    columns = label_columns(task)
+    values = (column_value(raw.values, column, task, raw.where) for raw in sources["train"]() for column in columns)
+    labels = kind.labels(values, task)
     shares = split_shares(task, sources)
     statistics = RowStatistics(kind, labels)
     for role, source in sources.items():
         masks = row_masks(source, role, shares if role == "train" else {}, task.data.limit, seed)
-        _write_rows(source, role, masks, task, labels, work, statistics)
+        _write_rows(source, role, masks, task, work, statistics)
     _check_roles(statistics, shares, task, console)
     if task.hard_negatives:
         mean = add_hard_negatives(work, "train", task.hard_negatives)
@@ -132,38 +137,28 @@ def split_shares(task: Task, given: Collection[Role]) -> dict[Role, float]:
     return {role: share for role, share in shares.items() if role not in given}
 
 
-def row_masks(
-    source: Source, role: Role, shares: Mapping[Role, float], limit: int | None, seed: int
-) -> Mapping[Role, RowMask] | None:
-    """Return which rows of a source go to which role; None if all stay in their own."""
+def row_masks(source: Source, role: Role, shares: Mapping[Role, float], limit: int | None, seed: int) -> Masks:
+    """Return which rows of a source go to which role."""
     if not shares and limit is None:
         return None
     return assign_roles(sum(1 for _ in source()), seed, shares, limit, rest=role)
 
 
-def _write_rows(
-    source: Source,
-    role: Role,
-    masks: Mapping[Role, RowMask] | None,
-    task: Task,
-    labels: tuple[str, ...],
-    work: Path,
-    statistics: RowStatistics,
-) -> None:
+def _write_rows(source: Source, role: Role, masks: Masks, task: Task, work: Path, statistics: RowStatistics) -> None:
     """Write a source's rows to their roles; every row is checked, also those that a limit leaves out."""
     with ExitStack() as files:
         targets = [role] if masks is None else list(masks)
         writers = {target: RoleWriter(work, target, kind_of(task), files) for target in targets}
-        for number, raw, row in valid_rows(source, task, labels, role, partial(statistics.skip, role)):
+        for number, raw, row in valid_rows(source, task, statistics.labels, role, partial(statistics.skip, role)):
             if row.get(LABELLED) is False:
                 check_true_labels(task, raw.where)
             for target, writer in writers.items():
                 if masks is None or is_selected(masks[target], number, raw.where):
                     for stored in writer.add(row):
                         statistics.add(target, stored)
-        if "test" in writers and (documents := writers["test"].documents) is not None:
+        if "test" in writers and writers["test"].searches:
             for text in corpus_documents(task):
-                documents.number(text)
+                writers["test"].number(text)
 
 
 def is_selected(mask: RowMask, number: int, where: str) -> bool:

@@ -62,8 +62,7 @@ class RowStatistics:
     """Counts over the rows of each role."""
 
     def __init__(self, kind: Kind, labels: tuple[str, ...]) -> None:
-        self._kind = kind
-        self._labels = labels
+        self._kind, self.labels = kind, labels
         self._inputs: dict[Part, array[int]] = defaultdict(lambda: array("Q"))
         self._targets: dict[Part, set[Hashable]] = defaultdict(set)
         self._classes: dict[Part, Counter[int]] = defaultdict(Counter)
@@ -112,7 +111,7 @@ class RowStatistics:
 
     def per_class(self, role: Part) -> dict[str, int]:
         """Return the rows of each class, classes without rows included."""
-        names = self._kind.class_names(self._labels)
+        names = self._kind.class_names(self.labels)
         return {name: self._classes[role][index] for index, name in enumerate(names)}
 
     def shared(self, role: Part, other: Part) -> int:

@@ -9,9 +9,7 @@ from __future__ import annotations
 import json
 import mmap
 from array import array
-from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,9 +53,7 @@ class RowWriter:
     def __enter__(self) -> RowWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._stream.close()
         if error is None:
             np.save(self._index, np.array(self._starts, dtype=np.int64))
@@ -80,9 +76,6 @@ class StoredRows(LazyRows):
 
     def __len__(self) -> int:
         return len(self._starts) - 1
-
-    def __iter__(self) -> Iterator[Row]:
-        return map(self.row, range(len(self)))
 
     def row(self, index: int) -> Row:
         """Return one line, parsed."""

@@ -168,17 +168,12 @@ def _matching_choices(value: Any, choices: Sequence[str], names: Sequence[str] |
     A label, and a number that is no text, mean no other choice's text.
     """
     answer = class_name(value).strip()
-    if names is not None:
-        marked, certain = {index for index, name in enumerate(names) if name == answer}, True
+    if names is None:
+        letters = [ascii_uppercase[index : index + 1] for index in range(len(choices))]
+        marks = [{mark, mark.lower(), str(first + index)} for index, mark in enumerate(letters)]
     else:
-        marked, certain = _by_position(answer, first), isinstance(value, (int, float)) and not isinstance(value, bool)
-    marked &= set(range(len(choices)))
+        marks = [{name} for name in names]
+    marked = {index for index, accepted in enumerate(marks) if answer in accepted}
     texts = {index for index, choice in enumerate(choices) if choice.strip() == answer}
-    return sorted(marked if marked and certain else marked | texts)
-
-
-def _by_position(answer: str, first: int) -> set[int]:
-    """Return the index that a letter or a number means."""
-    if len(answer) == 1 and answer.upper() in ascii_uppercase:
-        return {ascii_uppercase.index(answer.upper())}
-    return {int(answer) - first} if answer.isascii() and answer.isdigit() else set()
+    is_certain = names is not None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+    return sorted(marked if marked and is_certain else marked | texts)

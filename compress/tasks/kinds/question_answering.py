@@ -18,7 +18,7 @@ from compress.batch_arrays import BatchArray
 from compress.errors import DataError, Problem
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks.base import Array, Arrays, Confidence, Encode, Encoding, Example, Metric, Row, Rows, TaskInput
+from compress.tasks.base import Array, Arrays, Confidence, Encode, Example, Metric, Row, Rows, TaskInput
 from compress.tasks.decoding.answer_spans import SPAN, best_spans, merge_windows, token_span
 from compress.tasks.decoding.no_answer_threshold import best_threshold
 from compress.tasks.kind import Kind
@@ -104,11 +104,17 @@ class QuestionAnswering(Kind):
         """Return one example per window; the label is the span in windows that hold all of it, else none (0, 0)."""
         question = truncate_text(row["question"], min(MAX_QUESTION, task.max_length // 2), encode)
         windows = encode.windows(question, row["context"], task.max_length, task.overlap, task.max_windows)
-        examples = [window_example(window) for window in windows]
-        if "answers" in row:
-            for number, (example, window) in enumerate(zip(examples, windows, strict=True)):
+        answer = (row["start"], row["start"] + len(row["answers"][0])) if row.get("answers") else None
+        examples = []
+        for number, window in enumerate(windows):
+            spans = window.spans or ()
+            first, last = [start for start, _ in spans], [end for _, end in spans]
+            example = window.example(context=[int(end > start >= 0) for start, end in spans], first=first, last=last)
+            if "answers" in row:
                 is_last = number == len(windows) - 1 and not window.truncated
-                example["start"], example["end"] = label_span(row, window, number == 0, is_last)
+                tokens = token_span(spans, answer, number == 0, is_last) if answer else (0, 0)
+                example["start"], example["end"] = tokens
+            examples.append(example)
         return examples
 
     def decode(self, outputs: Arrays, batch: Arrays, task: TaskInfo) -> list[Array]:
@@ -232,21 +238,6 @@ def prediction_fields(width: int) -> np.dtype[np.void]:
     """
     names = ("text", "start", "end", "score", "null", "total", "answered", "probability")
     return np.dtype(list(zip(names, (f"U{max(1, width)}", "i4", "i4", "f4", "f4", "f8", "?", "f8"), strict=True)))
-
-
-def window_example(window: Encoding) -> Example:
-    """Return a window's tokens, which of them are the context's (1), and their characters (-1 elsewhere)."""
-    spans = window.spans or ()
-    first, last = [start for start, _ in spans], [end for _, end in spans]
-    return window.example(context=[int(end > start >= 0) for start, end in spans], first=first, last=last)
-
-
-def label_span(row: Row, window: Encoding, is_first: bool, is_last: bool) -> tuple[int, int]:
-    """Return the tokens with which the row's first answer starts and ends in a window; (0, 0) for none."""
-    if not row["answers"]:
-        return 0, 0
-    characters = row["start"], row["start"] + len(row["answers"][0])
-    return token_span(window.spans or (), characters, is_first, is_last)
 
 
 def has_answer(gold: Array) -> NDArray[np.bool_]:

@@ -75,11 +75,9 @@ def entity_counts(predicted: Tags, true: Tags, types: int) -> tuple[Counts, Coun
     rows, words = true.shape
     key, true_key = (np.ravel_multi_index(side, (rows, words, words + 1, types)) for side in (ours, theirs))
     hits = np.isin(key, true_key)
-    return (
-        _count_by_type(ours.row[hits], ours.type[hits], rows, types),
-        _count_by_type(ours.row, ours.type, rows, types),
-        _count_by_type(theirs.row, theirs.type, rows, types),
-    )
+    parts = (ours.row[hits], ours.type[hits]), (ours.row, ours.type), (theirs.row, theirs.type)
+    correct, predicted_all, true_all = (_count_by_type(row, kind, rows, types) for row, kind in parts)
+    return correct, predicted_all, true_all
 
 
 def _count_by_type(row: NDArray[np.intp], kind: Counts, rows: int, types: int) -> Counts:

@@ -3,7 +3,6 @@
 import pytest
 
 from compress.data.loading.hub_datasets import hub_rows
-from compress.data.loading.raw_rows import split_rows
 from compress.errors import DataError
 from compress.recipe.schema import Data
 
@@ -33,20 +32,20 @@ def test_owner_name_and_configuration(hub):
 
 def test_class_numbers_stay_or_become_names(hub):
     data = Data(hub="owner/set")
-    assert [row["label"] for row in hub_rows(data, "train", names=False)] == [1, 0, -1]
-    assert [row["label"] for row in hub_rows(data, "train", names=True)] == ["yes", "no", None]
+    assert [row.values["label"] for row in hub_rows(data, "train", names=False)] == [1, 0, -1]
+    assert [row.values["label"] for row in hub_rows(data, "train", names=True)] == ["yes", "no", None]
 
 
 def test_lists_of_class_numbers_become_lists_of_names(hub, monkeypatch):
     tags = datasets.List(datasets.ClassLabel(names=["O", "B-x"]))
     rows = datasets.Dataset.from_dict({"tags": [[0, 1], []]}, features=datasets.Features({"tags": tags}))
     monkeypatch.setattr(datasets, "load_dataset", lambda *place, **settings: rows)
-    assert [row["tags"] for row in hub_rows(Data(hub="owner/set"), "train", names=True)] == [["O", "B-x"], []]
-    assert [row["tags"] for row in hub_rows(Data(hub="owner/set"), "train", names=False)] == [[0, 1], []]
+    assert [row.values["tags"] for row in hub_rows(Data(hub="owner/set"), "train", names=True)] == [["O", "B-x"], []]
+    assert [row.values["tags"] for row in hub_rows(Data(hub="owner/set"), "train", names=False)] == [[0, 1], []]
 
 
 def test_rows_have_their_location(hub):
-    assert [row.where for row in split_rows(Data(hub="owner/set"), "dev", names=False)][2] == "owner/set dev, row 3"
+    assert [row.where for row in hub_rows(Data(hub="owner/set"), "dev", names=False)][2] == "owner/set dev, row 3"
 
 
 @pytest.mark.parametrize("hub_id", ["a/b/c/d", "a//b", "/a", ""])

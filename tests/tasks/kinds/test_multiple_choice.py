@@ -200,7 +200,7 @@ def test_outputs_that_are_no_numbers_are_refused():
 
 
 def test_a_head_of_several_outputs_is_refused():
-    with pytest.raises(ModelError, match="the shape .* where this task expects .any, 1."):
+    with pytest.raises(ModelError, match=r"the shape .* where this task expects .any, 1."):
         KIND.decode({"logits": np.zeros((2, 3))}, {}, INFO)
 
 

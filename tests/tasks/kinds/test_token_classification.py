@@ -181,7 +181,7 @@ def test_non_finite_or_too_few_outputs_are_refused():
     rows = [row_of("a b"), row_of("c")]
     with pytest.raises(ModelError, match="NaN or infinite for 1 of 2 rows"):
         answered(rows, lambda batch: np.where(np.arange(2)[:, None, None] == 1, np.nan, np.zeros((2, 4, 5))))
-    with pytest.raises(ModelError, match="where this task expects .any, any, 5."):
+    with pytest.raises(ModelError, match=r"where this task expects .any, any, 5."):
         answered(rows, lambda batch: np.zeros((2, 4, 3)))
     with pytest.raises(ModelError, match=r"logits have the shape .2, 5. where this task expects"):
         answered(rows, lambda batch: np.zeros((2, 5)))
