@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.report_store import positive
-from benchmarks.timed_updates import MINILM, TASK, Drawn, bert, clock_of, trained
+from benchmarks.timed_updates import MINILM, TASK, RandomRows, bert, clock_of, trained
 from compress.console import Console
 from compress.recipe.training_schema import Distill
 from compress.train.distillation.distill_objective import DistillObjective
@@ -78,7 +78,7 @@ def _turn(case: Case, updates: int, cached: bool) -> list[float]:
     """Return seconds of each update but the last: of two epochs with a cache, else of one with an update more."""
     shared = {"losses": case.losses, "hard_label": 0.0, "precision": case.precision, "batch_size": BATCH}
     settings = Distill.model_validate({**shared, "epochs": 2 if cached else 1})
-    examples = Drawn(BATCH * (updates + WARM + (0 if cached else 1)), LENGTH)
+    examples = RandomRows(BATCH * (updates + WARM + (0 if cached else 1)), LENGTH)
     torch.manual_seed(0)
     teacher, student = bert(TEACHER, case.width), bert(STUDENT, case.width)
     with tempfile.TemporaryDirectory() as folder:

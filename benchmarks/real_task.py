@@ -46,16 +46,18 @@ def source_task(limit: int) -> tuple[Task, str]:
 
 
 def add_teacher(parser: argparse.ArgumentParser) -> None:
-    """The option for a teacher that is there already."""
-    told = f"a finished teacher's folder (default: {SOURCE}, fine-tuned on {LEARNT} rows and kept in the cache folder)"
-    parser.add_argument("--teacher", help=told)
+    """The option for a teacher that exists already."""
+    description = (
+        f"a finished teacher's folder (default: {SOURCE}, fine-tuned on {LEARNT} rows and stored in the cache folder)"
+    )
+    parser.add_argument("--teacher", help=description)
 
 
 class RealTask:
-    """Prepared rows, and a teacher's folder that is made when it is first asked for."""
+    """Prepared rows, and a teacher's folder, which is written at the first request."""
 
     def __init__(self, work: Path, console: Console, rows: int, *, trial: bool, teacher: str | None = None) -> None:
-        """``rows`` are the most that are asked for; where no ``teacher`` is given, one is fine-tuned."""
+        """``rows`` are the most that are requested; where no ``teacher`` is given, one is fine-tuned."""
         self.work, self.console, self._given = work, console, teacher
         self.learnt = TRIAL_LEARNT if trial else LEARNT
         task, self.source = source_task(max(rows, self.learnt))
@@ -70,7 +72,7 @@ class RealTask:
 
     @property
     def task(self) -> TaskInfo:
-        """The task that everybody learns."""
+        """The task that all models learn."""
         return self.roles.info.task_info
 
     def first(self, role: Literal["train", "test"], count: int) -> list[Row]:
@@ -79,27 +81,27 @@ class RealTask:
 
     @cached_property
     def teacher(self) -> Path:
-        """The one that was given, if it answers this task; else MiniLM, fine-tuned briefly."""
+        """The one that was given, if it was trained for this task; else MiniLM, fine-tuned briefly."""
         if self._given is None:
-            return self._taught()
+            return self._fine_tuned()
         finetune(self._given, self._data, False, 0, self.work / "teacher", console=self.console)
         return self.work / "teacher"
 
-    def _taught(self) -> Path:
-        """Fine-tuned once for the same rows, and then kept in the cache folder."""
+    def _fine_tuned(self) -> Path:
+        """Fine-tuned once for the same rows, and then stored in the cache folder."""
         rows = self.first("train", self.learnt)
         settings = Finetune(epochs=1, learning_rate=1e-4)
-        told = json.dumps(
+        content = json.dumps(
             [__version__, SOURCE, settings.model_dump(mode="json"), self.task.model_dump(mode="json"), rows]
         )
-        kept = cache_folder() / "benchmarks" / f"teacher-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
-        if not kept.is_dir():
+        stored = cache_folder() / "benchmarks" / f"teacher-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+        if not stored.is_dir():
             self.console.note(f"fine-tuning {SOURCE} on {len(rows)} rows …")
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".making-") as room:
-                finetune(SOURCE, self._data_of(self.learnt), settings, 0, Path(room) / "teacher")
-                (Path(room) / "teacher").replace(kept)
-        return kept
+            stored.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=stored.parent, prefix=".making-") as scratch:
+                finetune(SOURCE, self._data_of(self.learnt), settings, 0, Path(scratch) / "teacher")
+                (Path(scratch) / "teacher").replace(stored)
+        return stored
 
     def _data_of(self, count: int) -> Path:
         """The prepared rows with no more than so many to learn from."""

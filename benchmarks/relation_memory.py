@@ -1,7 +1,7 @@
 """`python -m benchmarks.relation_memory`: what do maps of relations cost, a few at a time against all at once?
 
-The loss `relation` with all three pairs, forwards and backwards, and beside it the same loss as one would write it: all
-maps of a pair, softmax, divergence. They take turns, each time in a fresh process, which tells by how much its memory
+The loss `relation` with all three pairs, forwards and backwards, and the same loss as one would write it: all
+maps of a pair, softmax, divergence. They take turns, each time in a fresh process, which reports by how much its memory
 rose at most, vectors and libraries not counted; and then what a pass takes of the processor, where memory that is freed
 stays with the process, as it does in a training.
 """
@@ -77,7 +77,7 @@ def _scores(looking: Tensor, looked_at: Tensor, heads: int) -> Tensor:
 WAYS: Mapping[str, Callable[..., Tensor]] = {"at once": at_once, "a few": relation}
 
 
-def made(case: Case) -> tuple[Vectors, Vectors, Vectors]:
+def random_inputs(case: Case) -> tuple[Vectors, Vectors, Vectors]:
     """The student's and the teacher's vectors, and a batch without padding."""
     torch.manual_seed(0)
     kind = torch.bfloat16 if case.precision == "bf16" else torch.float32
@@ -94,8 +94,8 @@ def cost(case: Case, way: str) -> Cost:
     """In a process of its own: how far memory rises in a first pass, and what a third one takes."""
     torch.set_num_threads(1)
     settings = Relation(heads=case.heads)
-    forth_and_back(way, made(case._replace(rows=2, tokens=8)), settings)  # what libraries set up once
-    vectors = made(case)
+    forth_and_back(way, random_inputs(case._replace(rows=2, tokens=8)), settings)  # what libraries set up once
+    vectors = random_inputs(case)
     PEAK_IS_NOW.write_text("5", encoding="ascii")
     before = status("VmRSS")
     forth_and_back(way, vectors, settings)
@@ -131,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     console, rows = Console(given.format), []
     if not PEAK_IS_NOW.is_file():
-        console.error(CompressError("only Linux tells the most memory that a process had."))
+        console.error(CompressError("only Linux reports the most memory that a process had."))
         return CompressError.exit_code
     forks = get_context("forkserver")
     forks.set_forkserver_preload(

@@ -23,7 +23,7 @@ from compress.tasks.base import Arrays
 from compress.train.loop import train
 from compress.train.objective import Batch, Examples, Losses, Objective
 
-PIECES, MOST = 30_522, 128
+VOCABULARY, MOST = 30_522, 128
 TASK = TaskInfo(
     name="drawn", kind="classification", text=("text",), labels=("a", "b"), metric="accuracy", max_length=MOST
 )
@@ -36,15 +36,15 @@ def bert(layers: int, width: Mapping[str, int]) -> PreTrainedModel:
     return BertForSequenceClassification(BertConfig(**sizes))
 
 
-class Drawn:
-    """Rows of random pieces, common ones more often; so many each, or about so many as sentences have."""
+class RandomRows:
+    """Rows of random tokens, common ones more often; so many each, or about so many as sentences have."""
 
     def __init__(self, rows: int, length: int, *, even: bool = True) -> None:
-        drawn = np.random.default_rng(0)
-        spread = drawn.gamma(4.0, length / 4.0, rows).astype(np.int64).clip(4, 64)
+        random = np.random.default_rng(0)
+        spread = random.gamma(4.0, length / 4.0, rows).astype(np.int64).clip(4, 64)
         self.lengths: NDArray[np.int64] = np.full(rows, length) if even else spread
         self.example_lengths, self.cacheable = self.lengths, rows
-        self.ids = drawn.zipf(1.2, (rows, self.lengths.max())) % PIECES
+        self.ids = random.zipf(1.2, (rows, self.lengths.max())) % VOCABULARY
 
     def arrays(self) -> dict[str, BatchArray]:
         """Those that every kind has."""
@@ -55,7 +55,7 @@ class Drawn:
         return "drawn"
 
     def vocabulary(self) -> NDArray[np.int64]:
-        """The pieces that were drawn."""
+        """The tokens that occur."""
         return np.unique(np.append(self.ids, 0))
 
     def origins(self, indices: NDArray[np.int64]) -> list[Origin]:
@@ -67,8 +67,8 @@ class Drawn:
         lengths = self.lengths[indices]
         mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.int64)
         ids = self.ids[indices, : mask.shape[1]] * mask
-        beside = {"labels": indices % 2, "index": indices}
-        return {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(mask), **beside}
+        others = {"labels": indices % 2, "index": indices}
+        return {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(mask), **others}
 
 
 class Timed(Objective):
@@ -95,12 +95,12 @@ class Timed(Objective):
         return self._objective.teachers()
 
     def begin(self, progress: float) -> None:
-        """The update before it has ended."""
+        """Store the time at which an update begins, and the one before it has ended."""
         self.began.append(self._clock())
         self._objective.begin(progress)
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
-        """As told."""
+        """Return the losses of the objective."""
         return self._objective(model, batch)
 
     @property

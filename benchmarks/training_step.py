@@ -1,9 +1,9 @@
 """`python -m benchmarks.training_step`: how long does an update take, and how much of it is matrix products?
 
 Beside ours runs the usual way to train in bf16: autocast, torch's attention, a dense gradient of the word vectors. Both
-take turns in one process on the same drawn rows. A share of 50 % means that the update took twice as long as its matrix
-products take at the rate of one large product, measured between the turns. On a CPU with one thread the clock is the
-process's own time, which others on the machine hardly change.
+take turns in one process on the same random rows. A share of 50 % means that the update took twice as long as its
+matrix products take at the rate of one large product, measured between the turns. On a CPU with one thread the clock is
+the process's own time, which others on the machine hardly change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from benchmarks.timed_updates import MINILM, MOST, TASK, Drawn, Timed, bert, clock_of, trained
+from benchmarks.timed_updates import MINILM, MOST, TASK, RandomRows, Timed, bert, clock_of, trained
 from compress.console import Console
 from compress.measure.resources.flops import flops
 from compress.models.encoder_parts import shape_of
@@ -49,30 +49,30 @@ class Case:
 
 
 CPU = tuple(
-    Case(f"{name}, {length} pieces", length, layers, taught_by)
+    Case(f"{name}, {length} tokens", length, layers, taught_by)
     for name, layers, taught_by in (("fine-tuning MiniLM", 6, 0), ("MiniLM to 3 layers", 3, 6))
     for length in (SHORT, LONG)
 )
 CUDA = tuple(
-    Case(f"BERT-base to 6 layers, 128 pieces, {rows} rows", LONG, 6, 12, (), rows)
+    Case(f"BERT-base to 6 layers, 128 tokens, {rows} rows", LONG, 6, 12, (), rows)
     for rows in (BATCH, 4 * BATCH, 16 * BATCH)
 )
 
 
 class Found(NamedTuple):
-    """Of one case: seconds an update, the usual way and ours; operations and pieces an update; operations a second."""
+    """Of one case: seconds an update, the usual way and ours; operations and tokens an update; operations a second."""
 
     usual: float
     ours: float
     work: float
-    pieces: float
+    tokens: float
     rate: float
 
 
 def measure(case: Case, updates: int, rounds: int, device: torch.device, compiled: bool) -> Found:
     """Let both take turns, in the order usual, ours, ours, usual."""
     clock = clock_of(device)
-    examples = Drawn(case.rows * (updates + WARM), case.length, even=case.length == LONG)
+    examples = RandomRows(case.rows * (updates + WARM), case.length, even=case.length == LONG)
     extra = {"batch_size": case.rows, **({"compile": True} if compiled else {})}
     settings = (
         Distill(epochs=1, precision="bf16", **LOSSES, **extra)
@@ -86,12 +86,12 @@ def measure(case: Case, updates: int, rounds: int, device: torch.device, compile
         for who in ("usual", "ours") if number % 2 == 0 else ("ours", "usual"):
             model, objective = _made(case, settings)
             if who == "ours":
-                found = trained(model, objective, examples, settings, clock)
+                result = trained(model, objective, examples, settings, clock)
             else:
-                found = _usual(model, Timed(objective, clock), examples, settings, device)
-            taken[who] += found[WARM:]
+                result = _usual(model, Timed(objective, clock), examples, settings, device)
+            taken[who] += result[WARM:]
     model, objective = _made(case, settings)
-    pieces = [
+    tokens = [
         examples.batch(batch)["input_ids"].size
         for update in range(WARM, updates + WARM)
         for batch in UpdateSchedule(examples.lengths, settings, 0).batches(update)
@@ -100,7 +100,7 @@ def measure(case: Case, updates: int, rounds: int, device: torch.device, compile
         _work(model, objective, examples, settings, update) for update in range(WARM, updates + WARM)
     )
     usual, ours = (statistics.fmean(taken[who]) for who in ("usual", "ours"))
-    return Found(usual, ours, work, statistics.fmean(pieces), max(rates))
+    return Found(usual, ours, work, statistics.fmean(tokens), max(rates))
 
 
 def _usual(
@@ -153,23 +153,23 @@ def _rate(device: torch.device, clock: Callable[[], float]) -> float:
 
 def table(cases: Sequence[tuple[Case, Found]]) -> list[tuple[str, ...]]:
     """A row a case, in words."""
-    told = []
-    for case, found in cases:
-        shares = [found.work / seconds / found.rate for seconds in (found.usual, found.ours)]
-        told.append(
+    rows = []
+    for case, result in cases:
+        shares = [result.work / seconds / result.rate for seconds in (result.usual, result.ours)]
+        rows.append(
             (
                 case.name,
-                *(f"{1000 * seconds:.1f} ms" for seconds in (found.usual, found.ours)),
-                f"{found.usual / found.ours:.2f}",
+                *(f"{1000 * seconds:.1f} ms" for seconds in (result.usual, result.ours)),
+                f"{result.usual / result.ours:.2f}",
                 *(f"{share:.0%}" for share in shares),
-                f"{found.pieces / found.ours:,.0f}",
-                f"{found.rate / 1e9:,.0f}",
+                f"{result.tokens / result.ours:,.0f}",
+                f"{result.rate / 1e9:,.0f}",
             )
         )
-    return told
+    return rows
 
 
-COLUMNS = ("update", "usual", "ours", "times faster", "share, usual", "share, ours", "pieces a second", "GFLOP/s")
+COLUMNS = ("update", "usual", "ours", "times faster", "share, usual", "share, ours", "tokens a second", "GFLOP/s")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -189,12 +189,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"this machine {there}")
     torch.set_num_threads(options.threads)
     device = torch.device(options.device)
-    console, found = Console(), []
+    console, results = Console(), []
     for case in CUDA if device.type == "cuda" else CPU:
         if options.only in case.name:
-            found.append((case, measure(case, options.updates, options.rounds, device, options.compile)))
-            console.note(" | ".join(table(found[-1:])[0]))
-    console.table([dict(zip(COLUMNS, row, strict=True)) for row in table(found)])
+            results.append((case, measure(case, options.updates, options.rounds, device, options.compile)))
+            console.note(" | ".join(table(results[-1:])[0]))
+    console.table([dict(zip(COLUMNS, row, strict=True)) for row in table(results)])
     return 0
 
 

@@ -22,7 +22,7 @@ DONE = "installed"
 
 
 class NotInstalled(Exception):
-    """An environment could not be made; the message says why."""
+    """An environment could not be created; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class Environment:
         return self.folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
 
     def install(self) -> None:
-        """Make it, unless that was done before. One that was left half made is made anew."""
+        """Create it, unless that was done before. An incomplete one is created again."""
         if (self.folder / DONE).is_file():
             return
         shutil.rmtree(self.folder, ignore_errors=True)
         try:
             venv.create(self.folder, with_pip=True)
         except (OSError, subprocess.CalledProcessError) as error:
-            raise NotInstalled(f"no environment could be made for {self.name}: {strip_paths(str(error))}") from error
+            raise NotInstalled(f"no environment could be created for {self.name}: {strip_paths(str(error))}") from error
         self._pip(*self.pins)
         if self.alone:
             self._pip("--no-deps", *self.alone)

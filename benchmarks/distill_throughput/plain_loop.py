@@ -35,10 +35,10 @@ def distil(job: Job, clock: Clock) -> str:
 def loss_of(job: Job, teacher: torch.nn.Module, student: torch.nn.Module, batch: shared_torch.Batch) -> torch.Tensor:
     """Soft labels, hidden states and attention maps of the mapped layers, each with weight one."""
     inputs = {name: value for name, value in batch.items() if name != "labels"}
-    asked = {"output_hidden_states": True, "output_attentions": True}
+    options = {"output_hidden_states": True, "output_attentions": True}
     with torch.no_grad():
-        theirs = teacher(**inputs, **asked)
-    ours, mask = student(**inputs, **asked), batch["attention_mask"]
+        theirs = teacher(**inputs, **options)
+    ours, mask = student(**inputs, **options), batch["attention_mask"]
     loss = shared_torch.soft_label(ours.logits, theirs.logits, job.temperature)
     for own, other in job.pairs:
         # The first hidden state is what the embeddings hand on.

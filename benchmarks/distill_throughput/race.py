@@ -26,12 +26,12 @@ class Setting:
     batch: int
 
 
-def planned(case: race_cases.Case, only: tuple[str, ...], asked: int, batch: int) -> race_results.Race:
+def planned(case: race_cases.Case, only: tuple[str, ...], requested: int, batch: int) -> race_results.Race:
     """The race before anybody has run."""
     return race_results.Race(
         key=case.key,
         title=case.title,
-        rows=case.rows(asked, batch),
+        rows=case.rows(requested, batch),
         epochs=case.epochs,
         goals=case.goals,
         reason=case.missing,

@@ -44,9 +44,9 @@ class Case:
             return None
         return f"not measured: {self.needs} does not exist yet"
 
-    def rows(self, asked: int, batch: int) -> int:
+    def rows(self, requested: int, batch: int) -> int:
         """A multiple of the batch, and two batches at least."""
-        return max(2, round(asked * self.share / batch)) * batch
+        return max(2, round(requested * self.share / batch)) * batch
 
 
 EVERYBODY = tuple(Lane(name, contestant) for name, contestant in CONTESTANTS.items())

@@ -35,7 +35,7 @@ def page(report: ThroughputReport) -> str:
 
 
 def head(report: ThroughputReport) -> str:
-    """How it was made and on what."""
+    """The method and the machine."""
     threads = f"{report.threads} thread{'s' if report.threads > 1 else ''}"
     lines = [origin(report), f"Rows: {report.data or 'not read'}. Batch {report.batch}, {threads}, on the CPU."]
     if report.teacher_score is not None and report.start_score is not None:

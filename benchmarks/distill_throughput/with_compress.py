@@ -41,7 +41,7 @@ class Timed(Console):
 
     @contextmanager
     def progress(self, total: float | None, label: str, unit: str = "steps") -> Iterator[Progress]:
-        """The training tells every update; whatever else has progress is not timed."""
+        """The training reports every update; whatever else has progress is not timed."""
         yield Ticker(self._clock if label == "distill" else Clock(0))
 
 

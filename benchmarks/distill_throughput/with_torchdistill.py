@@ -1,4 +1,4 @@
-"""torchdistill as its GLUE example sets it up: a box made from a configuration, its hooks, its collator, Accelerate.
+"""torchdistill as its GLUE example sets it up: a box built from a configuration, its hooks, its collator, Accelerate.
 
 The example follows the teacher's answers alone. Layers are added in torchdistill's own way: hooks on modules, and
 losses that read what they caught.
@@ -66,7 +66,7 @@ def distil(job: Job, clock: Clock) -> str:
     torch.manual_seed(job.seed)
     teacher, student = shared_torch.models(job)
     accelerator = accelerate.Accelerator(cpu=True)
-    accelerator.state.use_fp16 = False  # torchdistill asks for it, and Accelerate no longer tells it
+    accelerator.state.use_fp16 = False  # torchdistill asks for it, and Accelerate no longer has it
     get_box = import_module("torchdistill.core.distillation").get_distillation_box
     rows = {"train": shared_torch.examples(job)}
     box = get_box(teacher, student, rows, configuration(job), torch.device("cpu"), None, False, 1, accelerator)
@@ -143,7 +143,7 @@ def _losses(job: Job) -> dict[str, Any]:
 def declare_image_operators() -> list[Any]:
     """Let torchvision be imported where its compiled operators cannot be loaded; torchdistill imports it for images.
 
-    PyPI has torchvision for Linux with CUDA alone, which finds no libraries to load beside a CPU build of torch and
+    PyPI has torchvision for Linux with CUDA alone, which finds no libraries to load with a CPU build of torch and
     then misses its own operators at import. Declared, they satisfy it; nothing here calls them.
     """
     try:

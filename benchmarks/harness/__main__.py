@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check(given: argparse.Namespace, work: Path, store: Store[HarnessReport], console: Console) -> None:
-    """Run all parts that were asked for, telling and writing every row as it comes."""
+    """Run all parts that were requested, printing and writing every row as it comes."""
     deadline = time.monotonic() + 60.0 * given.minutes
     console.note("making the model, its ONNX export and its INT8 …")
     files = make_files(work, batch=1, length=given.length)

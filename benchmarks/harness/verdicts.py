@@ -66,7 +66,7 @@ def twins(row: Row, sessions: Sequence[Pairing], planned: int) -> Row:
 def slowed(row: Row, sessions: Sequence[Pairing], planned: int) -> Row:
     """A model against itself slowed: the interval must lie above 1."""
     good = [one.ratio is not None and one.ratio.low > 1.0 for one in sessions]
-    return counted(row, sessions, good, needed(DISTINGUISHED, planned), planned, "told apart")
+    return counted(row, sessions, good, needed(DISTINGUISHED, planned), planned, "distinguished")
 
 
 def _spread(sessions: Sequence[Pairing]) -> str:
@@ -97,7 +97,7 @@ def neighbour(
         quiet: sessions without a neighbour.
         busy: sessions with one.
         planned: how many of each.
-        felt: whether it is on the worker's cores or beside them wherever it runs, so that every session must say so;
+        felt: whether it is on the worker's cores or on other ones wherever it runs, so that every session must say so;
             otherwise those must in which it slowed a model.
         ratio_decides: whether a ratio that moves makes the row fail.
     """
@@ -138,7 +138,7 @@ def _taken(sessions: Sequence[Pairing]) -> str:
 
 def _noticed(to_notice: Sequence[Pairing], sessions: int) -> str:
     if not to_notice:
-        return f"kept away from in all of {sessions} sessions"
+        return f"avoided in all of {sessions} sessions"
     return f"noticed in {sum(one.unstable for one in to_notice)} of {len(to_notice)} sessions that felt it"
 
 

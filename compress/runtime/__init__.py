@@ -98,6 +98,6 @@ def _check_requirements(found: ModelFile, variant: VariantInfo, placement: Place
     available = describe_cpu().instructions
     missing = [name for name in variant.instructions if available is not None and name not in available]
     if missing:
-        raise DeviceUnavailable(f"{found.path} needs CPU instructions: {', '.join(missing)}.")
+        raise DeviceUnavailable(f"{found.path} needs CPU instructions that this processor lacks: {', '.join(missing)}.")
     if outdated := unmet_minimum(variant.libraries):
         raise DeviceUnavailable(f"{found.path} needs {outdated}.", hint="upgrade it, or export the model again")

@@ -137,7 +137,7 @@ def test_a_neighbour_that_must_be_felt_must_be_noticed_though_it_slows_nothing(r
 def test_a_neighbour_that_was_kept_away_need_not_be_noticed(row, quiet):
     result = judge(row, quiet, quiet, felt=False)
     assert result.passed is True
-    assert "kept away from in all of 3 sessions" in result.found
+    assert "avoided in all of 3 sessions" in result.found
 
 
 def test_a_harness_that_always_warns_has_noticed_nothing(row, session):

@@ -58,7 +58,7 @@ def needed_files(model: Path, variant: VariantInfo | None = None) -> list[Path]:
     if model_file.format == "torch":
         weights = _torch_weights(model)
     else:
-        weights = sorted({model_file.file, *FORMATS[model_file.format].weight_files(model_file.file)})
+        weights = list(dict.fromkeys((model_file.file, *FORMATS[model_file.format].weight_files(model_file.file))))
     companions = [model / name for name in COMPANIONS] if model.is_dir() else []
     return [*(path for path in companions if path.is_file()), *weights]
 
