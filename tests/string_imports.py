@@ -14,7 +14,7 @@ from importlinter.contracts.layers import LayersContract
 from importlinter.domain.contract import ContractCheck
 
 REFERENCE = re.compile(r"(compress(?:\.\w+)+)(?::\w+)?")
-"""``package.module:function``, or the module that a subprocess is told to run."""
+"""``package.module:function``, or the module that a subprocess runs."""
 
 
 class LayersWithStrings(LayersContract):

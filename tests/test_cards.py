@@ -106,12 +106,12 @@ def test_folders_of_the_user_come_first(folder):
     assert cards.find_student("half-depth", [mine]).name == "half-depth"
 
 
-def test_a_cards_folder_that_is_not_there_is_told(tmp_path):
+def test_a_cards_folder_that_is_not_there_is_reported(tmp_path):
     with pytest.raises(UsageError, match="there is no such folder"):
         cards.find_teacher("bert-base", [tmp_path / "no"])
 
 
-def test_all_faults_of_a_card_are_told_at_once(folder):
+def test_all_faults_of_a_card_are_reported_at_once(folder):
     wrong = {**TEACHER, "famly": "bert", "max_length": 1, "checkpoint": {"hub": "no owner"}}
     path = folder("teachers", "mine", wrong) / "teachers" / "mine.yaml"
     with pytest.raises(UsageError) as caught:

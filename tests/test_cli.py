@@ -16,10 +16,10 @@ def test_no_command_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_missing_recipe_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", str(tmp_path / "none.yaml")]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "none.yaml" in told.err
-    assert "Traceback" not in told.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "none.yaml" in output.err
+    assert "Traceback" not in output.err
 
 
 def test_an_unknown_recipe_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,19 +140,19 @@ class TestBench:
         self, wrong: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert main(["bench", str(tmp_path), *wrong]) == 2
-        told = capsys.readouterr()
-        assert told.out == ""
-        assert told.err.startswith("error: ")
-        assert wrong[0].removeprefix("--").split("=")[0] in told.err or "length=data" in told.err
+        output = capsys.readouterr()
+        assert output.out == ""
+        assert output.err.startswith("error: ")
+        assert wrong[0].removeprefix("--").split("=")[0] in output.err or "length=data" in output.err
 
     @pytest.mark.parametrize("format", ["human", "quiet", "json"])
     def test_models_that_are_not_there_get_a_row(
         self, format: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert main(["bench", str(tmp_path / "none.onnx"), "--format", format]) == 1
-        told = capsys.readouterr()
-        assert "there is no file or folder" in told.out
-        assert "nothing could be timed" in told.err
+        output = capsys.readouterr()
+        assert "there is no file or folder" in output.out
+        assert "nothing could be timed" in output.err
 
     def test_a_way_that_is_none_names_the_nearest(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["bench", f"{tmp_path}:openvno"]) == 2

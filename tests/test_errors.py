@@ -13,18 +13,18 @@ from compress.errors import format_bytes, unexpected
         SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
     ],
 )
-def test_a_full_disk_is_told_whoever_meets_it(error):
+def test_a_full_disk_is_reported_whoever_meets_it(error):
     found = unexpected(error)
     assert "could not be written" in found.message
     assert "No space left on device" in found.message
     assert "free some disk space" in found.hint
 
 
-def test_what_nobody_knows_is_told_with_its_type():
+def test_what_nobody_knows_is_reported_with_its_type():
     assert unexpected(KeyError("x")).message == "unexpected failure: KeyError: 'x'"
 
 
-def test_bytes_are_told_in_the_unit_that_they_fill():
+def test_bytes_are_reported_in_the_unit_that_they_fill():
     assert [format_bytes(count) for count in (15, 1536, 2**20, 20 * 2**30)] == [
         "15 bytes",
         "1.5 KiB",

@@ -48,13 +48,13 @@ def test_a_run_that_skips_everything_needs_no_torch(finished_run: Path) -> None:
 
 def test_an_exported_winner_predicts_benches_and_verifies_without_torch(finished_run: Path) -> None:
     winner, zoo = finished_run / "winner" / "cpu", finished_run.parent / "zoo" / "tiny"
-    told = light("predict", str(winner), "a sunny day")
-    assert told.returncode == 0, told.stderr
+    output = light("predict", str(winner), "a sunny day")
+    assert output.returncode == 0, output.stderr
     assert light("bench", str(winner), "--rounds", "3", "--seconds", "0.02").returncode == 0
     assert light("verify", str(zoo)).returncode == 0
     pulled = finished_run.parent / "pulled"
     assert light("pull", str(zoo), str(pulled)).returncode == 0
-    assert light("predict", str(pulled), "a sunny day").stdout == told.stdout
+    assert light("predict", str(pulled), "a sunny day").stdout == output.stdout
 
 
 def test_an_openvino_export_predicts_without_torch(finished_run: Path, tmp_path: Path) -> None:
@@ -64,6 +64,6 @@ def test_an_openvino_export_predicts_without_torch(finished_run: Path, tmp_path:
     from tests.variant_builder import build
 
     build("openvino-fp32", source, tmp_path)
-    told, expected = light("predict", str(tmp_path), "a sunny day"), light("predict", str(source), "a sunny day")
-    assert told.returncode == 0, told.stderr
-    assert told.stdout.split()[:1] == expected.stdout.split()[:1] != []
+    output, expected = light("predict", str(tmp_path), "a sunny day"), light("predict", str(source), "a sunny day")
+    assert output.returncode == 0, output.stderr
+    assert output.stdout.split()[:1] == expected.stdout.split()[:1] != []

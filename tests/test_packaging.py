@@ -103,7 +103,7 @@ def make(tmp_path):
     return run
 
 
-def told(done):
+def error_line(done):
     """The one line that names the fault and its remedy."""
     assert done.returncode != 0
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("error:")]
@@ -111,9 +111,9 @@ def told(done):
 
 
 def test_make_names_a_python_that_is_too_old(make):
-    assert "Python 3.11 or newer is needed" in told(make('case "$2" in *version_info*) exit 1;; esac'))
+    assert "Python 3.11 or newer is needed" in error_line(make('case "$2" in *version_info*) exit 1;; esac'))
 
 
 def test_make_names_a_missing_venv_module(make):
-    line = told(make('case "$2" in *ensurepip*) exit 1;; esac'))
+    line = error_line(make('case "$2" in *ensurepip*) exit 1;; esac'))
     assert "apt-get install python3-venv" in line

@@ -139,9 +139,9 @@ def models(runs: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in sorted((runs / ".steps").glob("*/model.safetensors")):
         step = path.parent.name.rpartition("-")[0]
-        told = json.loads((path.parent / "compress.json").read_bytes())["step"]
-        sys.stderr.write(f"{runs.name}: {path.parent.name} (compress.json: {told})" + "\n")
-        what = next((MODELS[name] for name in (step, told) if name in MODELS), step)
+        stored_step = json.loads((path.parent / "compress.json").read_bytes())["step"]
+        sys.stderr.write(f"{runs.name}: {path.parent.name} (compress.json: {stored_step})" + "\n")
+        what = next((MODELS[name] for name in (step, stored_step) if name in MODELS), step)
         if what not in found or step == "recover":
             found[what] = path.parent
     return {what: found[what] for what in sorted(found, key=lambda each: (each != "teacher", each != "student", each))}

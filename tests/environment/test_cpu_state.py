@@ -73,10 +73,10 @@ def test_a_load_that_cannot_be_read(tmp_path, monkeypatch):
 
 def test_power_is_known_where_there_is_a_battery(monkeypatch):
     psutil = pytest.importorskip("psutil")
-    for plugged, told in ((True, "mains"), (False, "battery"), (None, None)):
+    for plugged, expected in ((True, "mains"), (False, "battery"), (None, None)):
         battery = type("Battery", (), {"power_plugged": plugged})
         monkeypatch.setattr(psutil, "sensors_battery", lambda battery=battery: battery, raising=False)
-        assert cpu_state._power() == told
+        assert cpu_state._power() == expected
     monkeypatch.setattr(psutil, "sensors_battery", lambda: None, raising=False)
     assert cpu_state._power() is None
 

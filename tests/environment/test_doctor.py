@@ -47,7 +47,7 @@ def test_each_device_has_a_row():
     assert [row.value for row in found] == ["H200, 128 GiB", "T4, 16 GiB"]
 
 
-def test_what_no_extra_brings_is_told_only_where_it_is():
+def test_what_no_extra_brings_is_reported_only_where_it_is():
     assert rows(WHOLE)["triton"].ok
     assert rows(WHOLE)["nvidia-ml-py"].ok
     without = rows(replace(WHOLE, versions={}))
@@ -63,12 +63,12 @@ def test_two_onnxruntimes_are_one_too_many():
     assert rows(alone)["onnxruntime-gpu"].ok
 
 
-def test_what_spoils_measurements_is_told_and_fails_nothing():
+def test_what_spoils_measurements_is_reported_and_fails_nothing():
     spoilt = CpuState(governor="powersave", frequency=(800.0, 3500.0), turbo=True, power="battery", load=1.9)
     found = rows(replace(WHOLE, cpu=replace(CPU, cores=1), condition=spoilt))
-    told = {"governor", "load", "power", "cores to measure on"}
-    assert {check for check, row in found.items() if row.remedy} == told
-    assert all(found[check].ok is None for check in told)
+    expected = {"governor", "load", "power", "cores to measure on"}
+    assert {check for check, row in found.items() if row.remedy} == expected
+    assert all(found[check].ok is None for check in expected)
     assert found["governor"].value == "powersave, 800 to 3500 MHz, turbo on"
     assert found["load"].value == "1.9 on 8 cores"
 

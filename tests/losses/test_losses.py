@@ -29,7 +29,7 @@ def test_every_loss_has_its_section_in_a_recipe():
 def test_equal_states_have_zero_loss(name, options):
     same = states()
     if name == "contrast":
-        pytest.skip("a text is told from others, however like its teacher it is")
+        pytest.skip("a text is distinguished from others, however like its teacher it is")
     assert value(name, same, same, batch_of(), **options).item() == pytest.approx(0.0, abs=1e-6)
 
 

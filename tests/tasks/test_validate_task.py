@@ -23,7 +23,7 @@ def test_a_sound_task_has_none():
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"kind": "clasification"}, "task.kind: .*did you mean classification"),
         ({"metric": "spearman"}, "task.metric: classification has no metric 'spearman'"),
@@ -67,11 +67,11 @@ def test_a_sound_task_has_none():
         ({"data": {"builtin": "docstrings", "train": "a.tsv", "test_share": 0.1}}, "has its own rows"),
     ],
 )
-def test_problems_are_reported(settings, told):
+def test_problems_are_reported(settings, message):
     import re
 
     found = faults(**settings)
-    assert any(re.search(told, line) for line in found), found
+    assert any(re.search(message, line) for line in found), found
 
 
 def test_all_faults_at_once():

@@ -55,10 +55,14 @@ def test_another_teacher_is_another_training(tiny_model, material):
     changed = tiny_model("bert")
     with torch.no_grad():
         next(layers_of(changed)[-1].parameters()).add_(1e-3)
-    told = [
+    identities = [
         DistillObjective(student, each, settings, material.task).identity() for each in (tiny_model("bert"), changed)
     ]
-    assert told[0] == DistillObjective(student, tiny_model("bert"), settings, material.task).identity() != told[1]
+    assert (
+        identities[0]
+        == DistillObjective(student, tiny_model("bert"), settings, material.task).identity()
+        != identities[1]
+    )
     DistillObjective(student, changed.bfloat16(), settings, material.task).identity()
 
 

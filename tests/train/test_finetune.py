@@ -30,13 +30,13 @@ def test_every_family_learns(name, tiny_model, tiny_folder, prepared, tmp_path):
 
 def test_teacher_with_fitting_head_is_used_unchanged(tiny_model, tiny_folder, prepared, tmp_path, same_weights):
     model = tiny_model("bert")
-    told = io.StringIO()
+    output = io.StringIO()
     source = str(tiny_folder(model))
-    made = finetune(source, prepared, Finetune(), 0, tmp_path, console=Console("human", err=told))
+    made = finetune(source, prepared, Finetune(), 0, tmp_path, console=Console("human", err=output))
     assert made.result is None
     assert made.rows_seen == 0
     assert same_weights(load(tmp_path), model)
-    assert "used unchanged" in told.getvalue()
+    assert "used unchanged" in output.getvalue()
 
 
 def test_reuse_can_be_refused(tiny_model, tiny_folder, prepared, tmp_path, same_weights):
@@ -56,16 +56,16 @@ def test_no_finetuning_needs_a_head(tiny_model, tiny_folder, prepared, tmp_path)
 
 def test_restarts_keep_the_best_seed(tiny_model, tiny_folder, prepared, tmp_path, same_weights):
     source = tiny_folder(tiny_model("bert", head="Model", initializer_range=0.05), task=None)
-    told = io.StringIO()
+    output = io.StringIO()
     settings = Finetune(**{**SETTINGS, "epochs": 1}, restarts=3)
-    made = finetune(str(source), prepared, settings, 4, tmp_path / "all", console=Console("human", err=told))
+    made = finetune(str(source), prepared, settings, 4, tmp_path / "all", console=Console("human", err=output))
     alone = [
         finetune(str(source), prepared, Finetune(**{**SETTINGS, "epochs": 1}), seed, tmp_path / str(seed))
         for seed in (4, 5, 6)
     ]
     best = max(one.result.score for one in alone)
     assert made.result.score == best
-    assert f"seed {made.result.seed} is the best of 3" in told.getvalue()
+    assert f"seed {made.result.seed} is the best of 3" in output.getvalue()
     assert same_weights(load(tmp_path / "all"), load(tmp_path / str(made.result.seed)))
     assert not (tmp_path / "all" / "training").exists()
 

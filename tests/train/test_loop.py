@@ -287,8 +287,8 @@ class TurnsBad(TaskObjective):
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_non_finite_loss_stops_training(value, tiny_model, material, tmp_path):
     checkpoint = Checkpoints(minutes=None, steps=2)
-    told = r"the loss extra became (nan|inf) at update 6 of 14, somewhere in rows \d+.* of train; the last checkpoint"
-    with pytest.raises(CompressError, match=told):
+    text = r"the loss extra became (nan|inf) at update 6 of 14, somewhere in rows \d+.* of train; the last checkpoint"
+    with pytest.raises(CompressError, match=text):
         run(tiny_model("bert"), material, tmp_path, TurnsBad(6, value, material.task), checkpoint=checkpoint)
     assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-00000004"]
 
@@ -306,9 +306,9 @@ class BreaksOn(TaskObjective):
 
 
 def test_rows_with_non_finite_loss_are_named(tiny_model, material, tmp_path):
-    with pytest.raises(CompressError) as told:
+    with pytest.raises(CompressError) as caught:
         run(tiny_model("bert"), material, tmp_path, BreaksOn([11, 40], material.task), batch_size=50)
-    assert "the loss task became inf at update 1 of 2, in rows 12, 41 of train; no checkpoint" in str(told.value)
+    assert "the loss task became inf at update 1 of 2, in rows 12, 41 of train; no checkpoint" in str(caught.value)
 
 
 def test_many_rows_are_counted(tiny_model, material, tmp_path):

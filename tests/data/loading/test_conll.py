@@ -45,7 +45,7 @@ def test_a_new_document_ends_a_sentence_and_the_last_needs_no_empty_line(write):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ("a O\n\nb O\nc\n", "line 4 has 1 column where the lines before have 2"),
         ("a O\nNew York B-x\n", "line 2 has 3 columns where the lines before have 2"),
@@ -54,8 +54,8 @@ def test_a_new_document_ends_a_sentence_and_the_last_needs_no_empty_line(write):
         ("", "has no rows"),
     ],
 )
-def test_malformed_lines_are_refused(write, content, told):
-    with pytest.raises(DataError, match=told) as fault:
+def test_malformed_lines_are_refused(write, content, message):
+    with pytest.raises(DataError, match=message) as fault:
         read(write("a.bio", content))
     assert "a.bio" in str(fault.value)
 

@@ -88,7 +88,7 @@ def test_gzip_byte_order_mark_and_format(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         (json.dumps(ARTICLES)[:150], "may be cut off"),
         (json.dumps(SEARCH)[:-1], "may be cut off"),
@@ -112,10 +112,10 @@ def test_gzip_byte_order_mark_and_format(tmp_path):
         ("[" * 100_000, "not a JSON document"),
     ],
 )
-def test_malformed_documents_are_refused_with_their_location(document, content, told):
+def test_malformed_documents_are_refused_with_their_location(document, content, expected):
     with pytest.raises(DataError) as caught:
         document(content)
-    assert told in caught.value.message
+    assert expected in caught.value.message
     assert "a.json" in caught.value.message
 
 

@@ -128,7 +128,7 @@ def test_a_header_and_nothing_else(write):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ("text\tlabel\none\ta\ntwo\n", r"row 2 \(line 3\) has 1 fields where 2 are expected \(text, label\)"),
         ("text\tlabel\none\ta\tx\n", r"row 1 \(line 2\) has 3 fields"),
@@ -136,8 +136,8 @@ def test_a_header_and_nothing_else(write):
         ("text\ttext\none\ta\n", "several columns are named 'text'"),
     ],
 )
-def test_rows_that_do_not_fit(write, content, told):
-    with pytest.raises(DataError, match=told):
+def test_rows_that_do_not_fit(write, content, message):
+    with pytest.raises(DataError, match=message):
         read(write("a.tsv", content))
 
 
@@ -155,7 +155,7 @@ def test_quotes_that_do_not_close(write, content):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ('{"a": 1}\n{"a": 1\n', r"row 2 \(line 2\) is not JSON"),
         ('[{"a": 1}]\n', "is a JSON list where an object is expected"),
@@ -166,8 +166,8 @@ def test_quotes_that_do_not_close(write, content):
         ('{"a": 1}\n\n{"a": 1}\n', "line 2 is empty but not at the end"),
     ],
 )
-def test_lines_that_are_no_objects(write, content, told):
-    with pytest.raises(DataError, match=told):
+def test_lines_that_are_no_objects(write, content, message):
+    with pytest.raises(DataError, match=message):
         read(write("a.jsonl", content))
 
 

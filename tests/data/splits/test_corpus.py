@@ -82,18 +82,18 @@ def test_the_corpus_is_part_of_the_contents(files, task_of, write):
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "expected"),
     [
         ([{"text": "a"}, {"text": " "}], "c.jsonl, row 2 (line 2): the document is empty"),
         ([{"body": "a"}], "there is no column 'text'; the columns are 'body'"),
         ([{"text": 3}], "column 'text' is 3 where text is expected"),
     ],
 )
-def test_a_broken_corpus_is_refused_with_its_location(files, task_of, write, tmp_path, rows, told):
+def test_a_broken_corpus_is_refused_with_its_location(files, task_of, write, tmp_path, rows, expected):
     task = task_of(**files(corpus=write("c.jsonl", lines(rows))))
     with pytest.raises(DataError) as caught:
         prepare_splits(task, 0, tmp_path)
-    assert told in caught.value.message
+    assert expected in caught.value.message
 
 
 def test_a_missing_corpus_is_reported_before_reading(files, task_of, tmp_path):

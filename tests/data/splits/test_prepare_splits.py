@@ -146,9 +146,9 @@ def test_task_problems_are_reported_before_reading(task_of, tmp_path):
 def test_duplicates_and_empty_texts_are_reported(write, task_of, tmp_path, capsys):
     train = write("t.tsv", table(10) + "\ta\n")
     prepare_splits(task_of(train=train, select=train, test=train), 0, tmp_path, Console("human"))
-    told = capsys.readouterr().err
-    assert "11 of 11 test rows have a text that is also in train" in told
-    assert "3 rows with an empty text" in told
+    output = capsys.readouterr().err
+    assert "11 of 11 test rows have a text that is also in train" in output
+    assert "3 rows with an empty text" in output
 
 
 def test_an_empty_second_text_is_reported_too(write, task_of, tmp_path, capsys):

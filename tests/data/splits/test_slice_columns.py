@@ -73,10 +73,10 @@ def test_a_list_in_a_column_names_file_and_row(write, task_of):
 def test_a_missing_column_is_reported_before_anything_runs(write, task_of):
     train, test = write("t.tsv", "text\tlabel\nx\ta\n"), write("e.tsv", table(4))
     check_columns(task_of(train=train, test=test, slices="genre"))
-    with pytest.raises(DataError, match=r"e\.tsv, row 1 .*no column 'gener'.*did you mean genre") as told:
+    with pytest.raises(DataError, match=r"e\.tsv, row 1 .*no column 'gener'.*did you mean genre") as caught:
         check_columns(task_of(train=train, test=test, slices="gener"))
-    assert told.value.hint.startswith("task.slices names the column;")
-    assert "task.text" not in told.value.hint
+    assert caught.value.hint.startswith("task.slices names the column;")
+    assert "task.text" not in caught.value.hint
     with pytest.raises(DataError, match=r"t\.tsv, row 1 .*no column 'genre'"):
         check_columns(task_of(train=train, test_share=0.5, slices="genre"))
 

@@ -111,7 +111,7 @@ def test_columns_of_classes_without_labels(write, task_of, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("cell", "told"),
+    ("cell", "message"),
     [
         ([0.5, 0.4], r"row 2 \(line 2\): the probabilities of all classes sum to 0.9, expected 1"),
         ([-0.1, 1.1], "the probability of 'x' is -0.1 where a number between 0 and 1"),
@@ -132,8 +132,8 @@ def test_columns_of_classes_without_labels(write, task_of, tmp_path):
         ([[0.5], 0.5], "the probability of 'x' is .0.5. where a number is expected"),
     ],
 )
-def test_invalid_distributions_are_refused_with_their_location(prepared, cell, told):
-    with pytest.raises(DataError, match=told) as refused:
+def test_invalid_distributions_are_refused_with_their_location(prepared, cell, message):
+    with pytest.raises(DataError, match=message) as refused:
         prepared(two([0.5, 0.5], cell))
     assert "row 2" in str(refused.value)
 

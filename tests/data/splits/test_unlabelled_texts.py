@@ -153,16 +153,16 @@ def test_texts_shared_with_test_are_reported(prepared, kind, known, write, task_
     files = {"train": write("t.jsonl", train), "unlabelled": write("u.jsonl", lines(known, {**known, **EMPTY[kind]}))}
     task = task_of(**files, kind=kind, max_length=16, **settings)
     prepare_unlabelled(task, roles, 0, tmp_path, Console("quiet"))
-    told = capsys.readouterr().err
-    assert f"1 of {roles.info.counts['test']} test rows have a text that is also in unlabelled." in told
-    assert ("1 row with an empty text" in told) == (kind == "classification")
+    output = capsys.readouterr().err
+    assert f"1 of {roles.info.counts['test']} test rows have a text that is also in unlabelled." in output
+    assert ("1 row with an empty text" in output) == (kind == "classification")
 
 
 EMPTY = {"classification": {"text": ""}, "retrieval": {"query": "e"}}
 
 
 @pytest.mark.parametrize(
-    ("kind", "row", "told"),
+    ("kind", "row", "message"),
     [
         ("classification", {"texts": "a"}, "more.jsonl, row 1 .*there is no column 'text'"),
         ("classification", {"text": 5}, "row 1 .* column 'text' is 5 where text is expected"),
@@ -175,8 +175,8 @@ EMPTY = {"classification": {"text": ""}, "retrieval": {"query": "e"}}
         ("token_classification", {"words": ["a"] * 300}, "row 1 .* 300 words, more than the tokens of all its windows"),
     ],
 )
-def test_invalid_rows_are_refused_with_their_location(prepared, kind, row, told):
-    with pytest.raises(DataError, match=told):
+def test_invalid_rows_are_refused_with_their_location(prepared, kind, row, message):
+    with pytest.raises(DataError, match=message):
         prepared(kind, lines(row))
 
 

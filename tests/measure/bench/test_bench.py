@@ -180,11 +180,11 @@ class TestCommand:
 
     def test_json_is_one_object(self, asked, small, capsys):
         run([str(small)], Console("json"), grid=["batch=1,8"])
-        told = json.loads(capsys.readouterr().out)
-        assert told["schema_version"] == 1
-        assert told["targets"][0]["models"][str(small)]["latency"]["status"] == "measured"
-        assert [cell["batch"] for cell in told["grid"]] == [1, 8]
-        assert told["surroundings"]["cpu"]
+        output = json.loads(capsys.readouterr().out)
+        assert output["schema_version"] == 1
+        assert output["targets"][0]["models"][str(small)]["latency"]["status"] == "measured"
+        assert [cell["batch"] for cell in output["grid"]] == [1, 8]
+        assert output["surroundings"]["cpu"]
 
     @pytest.mark.parametrize(("format", "shown"), [("human", True), ("quiet", True), ("json", False)])
     def test_interruption_shows_finished_sessions(self, asked, small, capsys, monkeypatch, tmp_path, format, shown):
@@ -237,9 +237,9 @@ class TestCommand:
         with pytest.raises(CompressError, match=r"bench\.json cannot be written: No space left on device") as raised:
             run([str(small)], Console(), grid=["batch=1,8"], output=tmp_path / "bench.json")
         assert raised.value.exit_code == 1
-        told = capsys.readouterr()
-        assert "measured" in told.out
-        assert told.err.count("No space left") == 1  # once for all sessions
+        output = capsys.readouterr()
+        assert "measured" in output.out
+        assert output.err.count("No space left") == 1  # once for all sessions
         assert len(asked) == 2
         assert list(tmp_path.iterdir()) == []
 

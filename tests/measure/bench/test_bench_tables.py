@@ -76,8 +76,8 @@ def test_costs_without_values_have_no_column():
 
 
 def test_energy_has_its_source_or_a_reason():
-    told = latency(4.0, joules_per_row=0.0123, energy="RAPL package-0")
-    costs = list(tables(made(session(a=told))))[1]
+    metered = latency(4.0, joules_per_row=0.0123, energy="RAPL package-0")
+    costs = list(tables(made(session(a=metered))))[1]
     assert costs.rows[0]["mJ/row"] == 12.3
     assert costs.lines == ["energy: RAPL package-0"]
 
@@ -142,20 +142,20 @@ def test_reached_precision_is_the_widest_interval():
 
 def test_unused_settings_are_not_written():
     found = made(session(a=latency(4.0)))
-    told = found.model_dump(mode="json")["settings"]
-    assert {"rounds", "seconds", "budget", "callers"} <= set(told)
-    assert not {"memory", "robustness", "grid"} & set(told)
+    settings = found.model_dump(mode="json")["settings"]
+    assert {"rounds", "seconds", "budget", "callers"} <= set(settings)
+    assert not {"memory", "robustness", "grid"} & set(settings)
     assert Bench.model_validate_json(found.model_dump_json()) == found
 
 
 def test_small_and_missing_shares_are_not_shown_as_zero():
     one = session(a=latency(4.0), b=latency(4.0), c=latency(4.0))
-    told = {
+    shares_by_name = {
         "a": LimitShares(compute=0.004),
         "b": LimitShares(reason="the model does not tell its shape"),
         "c": LimitShares(compute=0.5),
     }
-    models = {name: timed.model_copy(update={"shares": told[name]}) for name, timed in one.models.items()}
+    models = {name: timed.model_copy(update={"shares": shares_by_name[name]}) for name, timed in one.models.items()}
     _, costs = tables(made(one.model_copy(update={"models": models})))
     assert [row["of matrix limit"] for row in costs.rows] == ["<1%", None, "50%"]
     assert "no share of the matrix limit for b: the model does not tell its shape" in costs.lines

@@ -23,7 +23,7 @@ def nvml(monkeypatch):
                 raise NVMLError(refuse)
             return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in processes]
 
-        told = SimpleNamespace(
+        library = SimpleNamespace(
             NVMLError=NVMLError,
             nvmlInit=lambda: None,
             nvmlDeviceGetCount=lambda: 1,
@@ -31,7 +31,7 @@ def nvml(monkeypatch):
             nvmlDeviceGetName=lambda handle: "H200",
             nvmlDeviceGetComputeRunningProcesses=running,
         )
-        monkeypatch.setitem(sys.modules, "pynvml", told)
+        monkeypatch.setitem(sys.modules, "pynvml", library)
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     return make

@@ -46,10 +46,10 @@ def test_parameters_without_embeddings_and_operations(small, tmp_path):
     assert found.encoder_parameters == 16
     assert found.flops_at == {}  # this folder does not tell the size of its heads
     info = read_info(small)
-    told = info.model_copy(update={"shape": info.shape.model_copy(update={"head_size": 8})})
+    complete = info.model_copy(update={"shape": info.shape.model_copy(update={"head_size": 8})})
     (tmp_path / "model.onnx").write_bytes(b"1")
-    write_info(tmp_path, told)
-    assert footprint(tmp_path).flops_at == {128: flops(told.shape, 128)}
+    write_info(tmp_path, complete)
+    assert footprint(tmp_path).flops_at == {128: flops(complete.shape, 128)}
     assert Footprint.model_validate_json(footprint(tmp_path).model_dump_json()) == footprint(tmp_path)
 
 

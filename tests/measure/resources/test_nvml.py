@@ -41,9 +41,9 @@ def nvml(samples=(), there=None, bits=0, refuse=False):
 
 @pytest.fixture
 def watch(monkeypatch):
-    def find(**told) -> Nvml:
+    def find(**values) -> Nvml:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-        monkeypatch.setitem(sys.modules, "pynvml", nvml(**told))
+        monkeypatch.setitem(sys.modules, "pynvml", nvml(**values))
         return Nvml.open()
 
     return find

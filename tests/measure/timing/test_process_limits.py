@@ -47,10 +47,10 @@ def test_worker_ends_with_its_session():
 
 def alive(process: int) -> bool:
     try:
-        told = Path(f"/proc/{process}/stat").read_text()
+        fields = Path(f"/proc/{process}/stat").read_text()
     except OSError:
         return False
-    return told.rpartition(")")[2].split()[0] != "Z"
+    return fields.rpartition(")")[2].split()[0] != "Z"
 
 
 @linux

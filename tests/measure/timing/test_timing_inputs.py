@@ -67,9 +67,9 @@ def test_fixed_inputs_fit_the_vocabulary(tmp_path, small):
 
 
 def test_all_jobs_of_a_session_get_the_same_inputs(tmp_path, small):
-    for name, told in {"large": {"vocab_size": 30_000}, "medium": {"vocab_size": 77}, "silent": {}}.items():
+    for name, config in {"large": {"vocab_size": 30_000}, "medium": {"vocab_size": 77}, "silent": {}}.items():
         (tmp_path / name).mkdir()
-        (tmp_path / name / "config.json").write_text(json.dumps(told))
+        (tmp_path / name / "config.json").write_text(json.dumps(config))
     (tmp_path / "large" / "model.onnx").touch()
     models = [tmp_path / "large" / "model.onnx", tmp_path / "medium", tmp_path / "gone"]
     shared = shared_vocabulary(models)

@@ -113,9 +113,9 @@ def test_rounds_are_spread_over_fresh_processes(generations):
     assert timing is not None
     assert timing.processes == (0, 0, 1, 1, 2, 2)
     assert len(timing.round_medians) == 6
-    told = timing.undelayed_medians
-    assert len(told) == (6 if sys.platform == "linux" else 0)
-    assert all(left <= whole for left, whole in zip(told, timing.round_medians, strict=bool(told)))
+    medians = timing.undelayed_medians
+    assert len(medians) == (6 if sys.platform == "linux" else 0)
+    assert all(left <= whole for left, whole in zip(medians, timing.round_medians, strict=bool(medians)))
 
 
 def test_ratios_survive_a_file(generations):
@@ -229,8 +229,8 @@ def test_worker_that_dies_once_is_restarted(small, wide, monkeypatch, when):
     settings = Measure(rounds=4, processes=2, seconds=0.02, bootstrap=100)
     found = time_jobs([Job("small", small, None, HERE), Job("wide", wide, None, HERE)], TEXTS, settings)
     assert all(one.model is not None and len(one.model.round_medians) == 4 for one in found.values())
-    (told,) = [one.reason for one in found.values() if "lost and restarted" in (one.reason or "")]
-    assert "SIGKILL" in told
+    (reason,) = [one.reason for one in found.values() if "lost and restarted" in (one.reason or "")]
+    assert "SIGKILL" in reason
     assert ratio(found["wide"], found["small"]) is not None
 
 
@@ -300,8 +300,8 @@ def test_crash_is_reported_by_its_last_line(small):
 
 
 def test_error_line_names_the_exception():
-    told = "loading\nTraceback (most recent call last):\n  File a\nValueError: two\nlines\n"
-    assert error_line(told) == "ValueError: two"
+    output = "loading\nTraceback (most recent call last):\n  File a\nValueError: two\nlines\n"
+    assert error_line(output) == "ValueError: two"
     assert error_line("Segmentation fault\n\n") == "Segmentation fault"
     assert error_line("") == ""
 
@@ -329,10 +329,10 @@ def test_workers_leave_a_distributed_launch_and_fix_their_threads(monkeypatch):
 
 def test_an_exported_model_is_timed_without_torch(small):
     blocked = "import sys; sys.modules.update(dict.fromkeys(['torch', 'transformers', 'datasets', 'sklearn']))"
-    told = "\n".join([spec(small).model_dump_json(), Command(do="close").model_dump_json(), ""])
+    commands = "\n".join([spec(small).model_dump_json(), Command(do="close").model_dump_json(), ""])
     found = subprocess.run(
         [sys.executable, "-c", f"{blocked}; from compress.measure.timing.worker import main; main()"],
-        input=told,
+        input=commands,
         capture_output=True,
         check=True,
         encoding="utf-8",
@@ -346,7 +346,9 @@ def test_library_output_does_not_corrupt_replies(small):
     noisy = "import sys, os; from compress.measure.timing import worker; opened = worker.open_model\n"
     noisy += "def loud(spec):\n    print('noise'); os.write(1, b'more'); return opened(spec)\n"
     noisy += "worker.open_model = loud; worker.main()"
-    told = "\n".join([spec(small).model_dump_json(), Command(do="close").model_dump_json(), ""])
-    found = subprocess.run([sys.executable, "-c", noisy], input=told, capture_output=True, check=True, encoding="utf-8")
+    commands = "\n".join([spec(small).model_dump_json(), Command(do="close").model_dump_json(), ""])
+    found = subprocess.run(
+        [sys.executable, "-c", noisy], input=commands, capture_output=True, check=True, encoding="utf-8"
+    )
     assert len(found.stdout.splitlines()) == 2
     assert "noise" in found.stderr

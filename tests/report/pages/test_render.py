@@ -198,10 +198,10 @@ def test_the_share_of_truncated_texts_is_always_shown(make_report):
     report = apply_gates(make_report())
     assert "truncated: 0.0 % of test, at 128 word pieces" in render_markdown(report)
     data = report.data.model_copy(update={"truncated": {"train": 0.125, "select": 0.0, "test": 0.01}})
-    told = "12.5 % of train, 0.0 % of select, 1.0 % of test, at 16 windows of 128 word pieces"
+    expected = "12.5 % of train, 0.0 % of select, 1.0 % of test, at 16 windows of 128 word pieces"
     task = report.task.model_copy(update={"long": "mean", "max_windows": 16})
     for page in (render_markdown, render_html):
-        assert told in page(report.model_copy(update={"data": data, "task": task}))
+        assert expected in page(report.model_copy(update={"data": data, "task": task}))
 
 
 def test_the_documents_that_are_searched_are_counted(make_report):

@@ -79,14 +79,14 @@ def test_questions_without_an_answer(answers):
     assert read(answers)["start"] == -1
 
 
-@pytest.mark.parametrize("told", [True, "true", 1, "True"])
-def test_impossible_ones_have_none_whatever_else_they_hold(told):
-    assert read([{"text": "good", "answer_start": 16}], is_impossible=told)["answers"] == []
+@pytest.mark.parametrize("impossible", [True, "true", 1, "True"])
+def test_impossible_ones_have_none_whatever_else_they_hold(impossible):
+    assert read([{"text": "good", "answer_start": 16}], is_impossible=impossible)["answers"] == []
     assert read([{"text": "good", "answer_start": 16}], is_impossible=False)["answers"] == ["good"]
 
 
 @pytest.mark.parametrize(
-    ("answers", "told"),
+    ("answers", "expected"),
     [
         ([{"text": "dull plot", "answer_start": 0}], "'dull plot' does not occur in its context"),
         (["good", "Good"], "'Good' does not occur"),
@@ -102,10 +102,10 @@ def test_impossible_ones_have_none_whatever_else_they_hold(told):
         (5, "is 5 where text is expected"),
     ],
 )
-def test_invalid_answers_are_refused_with_their_location(answers, told):
+def test_invalid_answers_are_refused_with_their_location(answers, expected):
     with pytest.raises(DataError, match=r"^a\.json, row 1: ") as caught:
         read(answers)
-    assert told in caught.value.message
+    assert expected in caught.value.message
 
 
 def test_missing_columns_and_texts():
@@ -308,8 +308,8 @@ def test_predictions_and_gold_can_be_stored(tmp_path):
 
 def test_words_never_hold_a_text():
     found, gold, task = mixed()
-    told = KIND.describe(found, task) + KIND.describe_gold(gold, task)
-    assert not any("good" in words or "bad" in words for words in told)
+    descriptions = KIND.describe(found, task) + KIND.describe_gold(gold, task)
+    assert not any("good" in words or "bad" in words for words in descriptions)
 
 
 @pytest.mark.parametrize("broken", [np.nan, np.inf])

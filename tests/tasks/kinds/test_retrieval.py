@@ -47,7 +47,7 @@ def test_a_cell_may_hold_a_json_list_or_nothing():
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "expected"),
     [
         ({"query": " ", "answers": "x"}, "the query is empty"),
         ({"query": "q", "answers": []}, "no document that answers"),
@@ -60,10 +60,10 @@ def test_a_cell_may_hold_a_json_list_or_nothing():
         ({"question": "q", "answers": "x"}, "there is no column 'query'"),
     ],
 )
-def test_invalid_rows_are_refused_with_their_location(values, told):
+def test_invalid_rows_are_refused_with_their_location(values, expected):
     with pytest.raises(DataError, match=r"^train\.jsonl, row 3") as caught:
         read(values, negatives="wrong")
-    assert told in caught.value.message
+    assert expected in caught.value.message
 
 
 def test_rows_are_stored_as_their_role_needs_them():
@@ -158,6 +158,6 @@ def test_contradictory_settings_are_refused():
     assert task_problems(task_of(hard_negatives=2, negatives="wrong")) == []
     assert "also task.text or task.label" in str(task_problems(task_of(negatives="answers"))[0])
     other = Task(kind="regression", data={"train": "a", "test": "b", "corpus": "c"}, hard_negatives=1)
-    told = " ".join(map(str, task_problems(other)))
-    assert "has no effect for regression" in told
-    assert "searches no documents" in told
+    problems = " ".join(map(str, task_problems(other)))
+    assert "has no effect for regression" in problems
+    assert "searches no documents" in problems

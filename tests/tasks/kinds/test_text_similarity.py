@@ -42,7 +42,7 @@ def test_a_row_keeps_its_own_scale_and_examples_go_from_0_to_1():
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         (("x", "y", "5.5"), "the score 5.5 is not between 0 and 5"),
         (("x", "y", "-1"), "not between 0 and 5"),
@@ -52,10 +52,10 @@ def test_a_row_keeps_its_own_scale_and_examples_go_from_0_to_1():
         (("x", "", "1"), "column 'b' is empty"),
     ],
 )
-def test_invalid_rows_are_refused_with_their_location(given, told):
+def test_invalid_rows_are_refused_with_their_location(given, expected):
     with pytest.raises(DataError, match=r"^train\.tsv, row 3") as caught:
         read(*given)
-    assert told in caught.value.message
+    assert expected in caught.value.message
 
 
 def test_contradictory_settings_are_refused():

@@ -120,10 +120,10 @@ def test_classes_are_ordered_by_number_or_name():
 
 
 @pytest.mark.parametrize(
-    ("values", "told"), [(["a", "a"], "only the class 'a'"), ([], "no label"), ([None], "no label")]
+    ("values", "message"), [(["a", "a"], "only the class 'a'"), ([], "no label"), ([None], "no label")]
 )
-def test_one_class_alone_is_refused(values, told):
-    with pytest.raises(DataError, match=told):
+def test_one_class_alone_is_refused(values, message):
+    with pytest.raises(DataError, match=message):
         labels_of(values)
 
 

@@ -59,7 +59,7 @@ def test_counting_from_one():
 
 
 @pytest.mark.parametrize(
-    ("words", "tags", "told"),
+    ("words", "tags", "message"),
     [
         ("a b", "O", r"2 words and 1 tag\."),
         (["a", "b"], ["O"] * 3, r"2 words and 3 tags"),
@@ -80,8 +80,8 @@ def test_counting_from_one():
         ("a", "B-ctiy", r"the tag 'B-ctiy' is not among those of train; did you mean B-city"),
     ],
 )
-def test_what_does_not_fit_names_the_row(words, tags, told):
-    with pytest.raises(DataError, match=told) as fault:
+def test_what_does_not_fit_names_the_row(words, tags, message):
+    with pytest.raises(DataError, match=message) as fault:
         read(words, tags)
     assert str(fault.value).startswith(WHERE)
 
@@ -126,7 +126,7 @@ def test_iob1_is_read_as_bio():
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"labels": ("O", "city")}, "'city' is no tag"),
         ({"labels": ("O",)}, "names no entity type"),
@@ -135,11 +135,11 @@ def test_iob1_is_read_as_bio():
         ({"long": "mean"}, "has no effect for token_classification"),
     ],
 )
-def test_contradictory_settings_are_refused(settings, told):
+def test_contradictory_settings_are_refused(settings, message):
     import re
 
     found = [str(problem) for problem in task_problems(task_of(**settings))]
-    assert any(re.search(told, line) for line in found), found
+    assert any(re.search(message, line) for line in found), found
 
 
 def test_a_sound_task_has_no_problems():

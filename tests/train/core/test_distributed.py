@@ -46,12 +46,12 @@ def test_gradients_are_summed_without_copies(monkeypatch):
         flat.mul_(2)
 
     monkeypatch.setattr(torch.distributed, "all_reduce", doubled)
-    told = processes.sum_gradients(learning, torch.tensor([5.0, 7.0]))
-    assert told.tolist() == [10, 14]
+    summed = processes.sum_gradients(learning, torch.tensor([5.0, 7.0]))
+    assert summed.tolist() == [10, 14]
     assert learning[0].grad.tolist() == [[0, 2, 4], [6, 8, 10]]
     assert learning[1].grad is None
     assert learning[2].grad.tolist() == [2]
     (flat,) = exchanged
-    assert {each.untyped_storage().data_ptr() for each in (told, learning[0].grad, learning[2].grad)} == {
+    assert {each.untyped_storage().data_ptr() for each in (summed, learning[0].grad, learning[2].grad)} == {
         flat.untyped_storage().data_ptr()
     }

@@ -79,11 +79,11 @@ def test_importance_is_measured_for_narrower_students_only(tiny_model, tiny_toke
 def test_a_recipe_cuts_by_what_was_measured(start, tiny_folder, prepared, tmp_path, monkeypatch):
     found = []
 
-    def told(*given):
+    def measure_once(*given):
         found.append(measure_activations(*given))
         return found[-1]
 
-    monkeypatch.setattr(importances, "measure_activations", told)
+    monkeypatch.setattr(importances, "measure_activations", measure_once)
     teacher = tiny_folder("bert")
     spec = Student(layers=1, hidden=16, ffn=40, factors=8, start=start)
     distill(teacher, spec, prepared, False, 0, tmp_path, console=Console("quiet"))

@@ -207,13 +207,13 @@ def test_rows_are_named_by_the_set_they_come_from(tiny_model, quiet):
     train = training_data.from_rows(ROWS, (), TASK, tokens, quiet, unlabelled=more[:3], augmented=copies).train
     batches = [np.array([6, 0, 9]), np.array([3, 7, 8])]
 
-    def told(bad):
+    def location(bad):
         return find_nan_rows(train, batches, lambda indices: bool(np.isin(indices, bad).any()))
 
-    assert told([3]) == "in row 4 of train"
-    assert told([7]) == "in row 3 of unlabelled"
-    assert told([9]) == "in augmented copies of row 5 of train"
-    assert told([1]) == (
+    assert location([3]) == "in row 4 of train"
+    assert location([7]) == "in row 3 of unlabelled"
+    assert location([9]) == "in augmented copies of row 5 of train"
+    assert location([1]) == (
         "somewhere in rows 1, 4 of train, rows 2, 3 of unlabelled, augmented copies of rows 2, 5 of train"
     )
 

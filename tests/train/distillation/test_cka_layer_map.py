@@ -86,8 +86,8 @@ def test_model_folder_stores_the_layer_map(tiny_model, tiny_folder, prepared, tm
     teacher = tiny_folder(tiny_model("bert", num_hidden_layers=3))
     settings = Distill(**SETTINGS, losses=FOLLOWS, layer_map="measured")
     distill(teacher, Student(layers=(0, 1)), prepared, settings, 0, tmp_path)
-    told = read_info(tmp_path).layer_map
-    assert (told.chosen, told.pairs, told.rows) == ("measured", ((0, 0), (1, 1)), 50)
+    layer_map_info = read_info(tmp_path).layer_map
+    assert (layer_map_info.chosen, layer_map_info.pairs, layer_map_info.rows) == ("measured", ((0, 0), (1, 1)), 50)
 
 
 def test_a_deeper_student_has_a_map_too(tiny_model, material):

@@ -56,8 +56,8 @@ def test_phases_follow_one_another(pair, six, tiny_task):
     student, teacher = pair
     heard = Listening(teacher)
     objective = DistillObjective(student, heard, Distill(phases=TWO), tiny_task)
-    told = [set(after(objective, progress, student, six)) for progress in (0.0, 0.59, 0.6, 0.99)]
-    assert told == [{"hidden_state", "attention", "embedding"}] * 2 + [{"soft_label"}] * 2
+    active = [set(after(objective, progress, student, six)) for progress in (0.0, 0.59, 0.6, 0.99)]
+    assert active == [{"hidden_state", "attention", "embedding"}] * 2 + [{"soft_label"}] * 2
     assert heard.asked == [{1: {"hidden", "query", "key"}, EMBEDDINGS: {"hidden"}}] * 2 + [{}] * 2
     assert objective.layer_pairs.all_parts(TEACHER) == heard.asked[0]
     assert objective.layer_pairs.all_parts(STUDENT) == {0: {"hidden", "query", "key"}, EMBEDDINGS: {"hidden"}}

@@ -111,9 +111,9 @@ def test_invalid_embedding_width_is_refused(given, tiny_model, tiny_task):
 def test_every_family_distils_into_fewer_dimensions(name, data, given, tiny_model, tiny_folder, tmp_path):
     teacher = tiny_model(name, head=HEAD)
     folder = tiny_folder(teacher, given[1])
-    told, spec = Console(err=io.StringIO()), Student(layers=1, embedding=8)
-    made = distill(folder, spec, data, Distill(**SETTINGS), 0, tmp_path, console=told)
-    assert "the teacher's embeddings are reduced to 8 principal components" in told.err.getvalue()
+    output, spec = Console(err=io.StringIO()), Student(layers=1, embedding=8)
+    made = distill(folder, spec, data, Distill(**SETTINGS), 0, tmp_path, console=output)
+    assert "the teacher's embeddings are reduced to 8 principal components" in output.err.getvalue()
     assert (made.info.shape.layers, made.info.task.kind) == (1, "similarity")
     losses = [record.losses["soft_label"] for record in made.result.history]
     assert losses[-1] < losses[0]

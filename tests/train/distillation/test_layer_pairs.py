@@ -1,4 +1,4 @@
-"""Losses that see only what is frozen are told before the first update."""
+"""Losses that see only what is frozen are reported before the first update."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def distil(**settings):
 
 @pytest.fixture
 def begin(tiny_model, tiny_task):
-    """Make the objective of a student, of one layer where nothing else is told."""
+    """Make the objective of a student, of one layer where nothing else is given."""
 
     def made(settings, family="bert", **shape):
         teacher = tiny_model(family)
@@ -29,7 +29,7 @@ def begin(tiny_model, tiny_task):
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         (
             {"freeze": 1, "hidden_state": 1.0},
@@ -46,8 +46,8 @@ def begin(tiny_model, tiny_task):
         ({"freeze": 1, "similarity": 1.0, "soft_label": RISING}, "everything that similarity depends on"),
     ],
 )
-def test_phase_on_frozen_weights_alone_is_refused(settings, told, begin):
-    with pytest.raises(ModelError, match=told) as error:
+def test_phase_on_frozen_weights_alone_is_refused(settings, message, begin):
+    with pytest.raises(ModelError, match=message) as error:
         begin(distil(**settings))
     assert "soft_label depends on the whole model" in str(error.value.hint)
 

@@ -18,7 +18,7 @@ HALVES = [{"share": 0.999, "hidden_state": 1}, {"share": 0.001, "soft_label": 1}
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({}, []),
         ({"soft_label": None}, [ALONE]),
@@ -30,9 +30,9 @@ HALVES = [{"share": 0.999, "hidden_state": 1}, {"share": 0.001, "soft_label": 1}
         ({"phases": [{"share": 0.5, "hard_label": 1}, {"share": 0.5, "hidden_state": 1}]}, []),
     ],
 )
-def test_missing_losses_are_warned_about(settings, told):
+def test_missing_losses_are_warned_about(settings, message):
     found = list(settings_warnings(Distill.model_validate(settings)))
-    assert [found.startswith(begin) for found, begin in zip(found, told, strict=True)] == [True] * len(told)
+    assert [found.startswith(begin) for found, begin in zip(found, message, strict=True)] == [True] * len(message)
 
 
 def test_unrequested_random_start_is_warned_about():
@@ -75,9 +75,9 @@ def test_teacher_with_nan_outputs_is_named(tiny_model, tiny_tokenizer, tiny_task
     teachers = [(good, 1.0), (broken, 1.0)]
     with pytest.raises(
         CompressError, match=r"soft_label became nan .*; the outputs of the teacher 2 itself are not finite"
-    ) as told:
+    ) as caught:
         distill_from_model(teachers, tiny_model("bert"), tiny_tokenizer, rows(9), rows(4), tiny_task, settings)
-    assert str(told.value.hint).startswith("check the teacher 2 or use another")
+    assert str(caught.value.hint).startswith("check the teacher 2 or use another")
 
 
 def test_nan_of_student_does_not_name_the_teacher(tiny_model, tiny_tokenizer, tiny_task, rows):
@@ -85,7 +85,7 @@ def test_nan_of_student_does_not_name_the_teacher(tiny_model, tiny_tokenizer, ti
     with torch.no_grad():
         student.classifier.bias[0] = float("nan")
     settings = Distill(max_steps=1, precision="fp32", losses={"soft_label": 1.0})
-    with pytest.raises(CompressError, match="became nan") as told:
+    with pytest.raises(CompressError, match="became nan") as caught:
         distill_from_model(tiny_model("bert"), student, tiny_tokenizer, rows(9), rows(4), tiny_task, settings)
-    assert "itself" not in str(told.value)
-    assert "a smaller weight for this loss" in str(told.value.hint)
+    assert "itself" not in str(caught.value)
+    assert "a smaller weight for this loss" in str(caught.value.hint)

@@ -77,9 +77,11 @@ def test_embeddings_are_averaged_on_the_sphere(tiny_model, tiny_tokenizer):
 
 def test_ensemble_identity_covers_teachers_and_weights(other):
     first, second, third = (other(seed) for seed in (1, 2, 3))
-    told = {Teacher([(first, 1.0), (model, weight)]).identity() for model in (second, third) for weight in (1.0, 2.0)}
-    assert len(told) == 4
-    assert Teacher([(first, 2.0)]).identity() not in told
+    identities = {
+        Teacher([(first, 1.0), (model, weight)]).identity() for model in (second, third) for weight in (1.0, 2.0)
+    }
+    assert len(identities) == 4
+    assert Teacher([(first, 2.0)]).identity() not in identities
 
 
 def test_a_student_learns_from_several(other, six, tiny_task):
@@ -121,10 +123,10 @@ def test_labels_are_matched_by_name(other, tiny_model, tiny_folder, tiny_task, t
 
 def refused(folder, first, task, tokenizer):
     settings = Distill(teachers=[str(folder)])
-    with pytest.raises(ModelError) as told:
+    with pytest.raises(ModelError) as caught:
         further_teachers(settings, first, task, tokenizer)
-    assert f"distill.teachers: {folder}" in str(told.value)
-    return str(told.value)
+    assert f"distill.teachers: {folder}" in str(caught.value)
+    return str(caught.value)
 
 
 def test_other_head_is_refused(other, tiny_model, tiny_folder, tiny_task, tiny_tokenizer):
@@ -132,21 +134,21 @@ def test_other_head_is_refused(other, tiny_model, tiny_folder, tiny_task, tiny_t
         tiny_model("bert", labels=("bad", "fine", "good")),
         tiny_task.model_copy(update={"labels": ("bad", "fine", "good")}),
     )
-    told = refused(more, other(1), tiny_task, tiny_tokenizer)
-    assert "its labels are bad, fine, good; expected bad, good, in any order" in told
+    message = refused(more, other(1), tiny_task, tiny_tokenizer)
+    assert "its labels are bad, fine, good; expected bad, good, in any order" in message
     tags = tiny_task.model_copy(update={"kind": "token_classification"})
     head = tiny_folder(tiny_model("bert", head="ForTokenClassification"), tags)
-    told = refused(head, other(1), tiny_task, tiny_tokenizer)
-    assert "its head is token-classification, expected sequence-classification" in told
+    message = refused(head, other(1), tiny_task, tiny_tokenizer)
+    assert "its head is token-classification, expected sequence-classification" in message
 
 
 def test_another_vocabulary_is_refused(other, tiny_folder, tiny_task, word_folder):
     from transformers import PreTrainedTokenizerFast
 
     words = PreTrainedTokenizerFast(tokenizer_file=str(word_folder / "tokenizer.json"))
-    told = refused(tiny_folder("bert"), other(1), tiny_task, words)
-    assert "has another vocabulary (23 tokens) than the teacher (9 tokens)" in told
-    assert "the id of 'b' is missing, in the teacher's 5." in told  # 'a' is 4 in both
+    message = refused(tiny_folder("bert"), other(1), tiny_task, words)
+    assert "has another vocabulary (23 tokens) than the teacher (9 tokens)" in message
+    assert "the id of 'b' is missing, in the teacher's 5." in message  # 'a' is 4 in both
 
 
 def test_too_few_positions_are_refused(other, tiny_model, tiny_folder, tiny_task, tiny_tokenizer):
@@ -160,8 +162,8 @@ def test_embeddings_of_another_width_are_refused(tiny_model, tiny_folder, tiny_t
     task = TaskInfo(name="t", kind="similarity", text=("a", "b"), metric="m", max_length=32)
     first = tiny_model("bert", head="ForSentenceEmbedding", pooling="mean")
     folder = tiny_folder(tiny_model("bert", head="ForSentenceEmbedding", pooling="mean", hidden_size=16), task)
-    told = refused(folder, first, task, tiny_tokenizer)
-    assert "has embeddings of width 16, the first teacher 32" in told
+    message = refused(folder, first, task, tiny_tokenizer)
+    assert "has embeddings of width 16, the first teacher 32" in message
 
 
 def test_models_in_memory_with_other_pieces_are_refused(tiny_model, tiny_tokenizer, tiny_task, rows):

@@ -31,7 +31,7 @@ def test_parts_are_compiled_for_a_while_and_hooks_still_see(tiny_model, monkeypa
     ran = []
     plain = torch.nn.Module._call_impl
 
-    def compile_part(part, **told):
+    def compile_part(part, **options):
         part._compiled_call_impl = lambda *args: ran.append(part) or plain(part, *args)
 
     monkeypatch.setattr(torch.nn.Module, "compile", compile_part)
@@ -52,12 +52,12 @@ def test_compiler_is_not_loaded_without_compile(monkeypatch):
 
 
 def test_compile_is_ignored_on_cpu_with_a_note(tiny_model, material, tmp_path, capsys):
-    told = []
+    notes = []
     console = Console("quiet")
-    console.note = told.append
+    console.note = notes.append
     objective = TaskObjective(material.task)
     train(tiny_model("bert"), objective, material.train, Training(**SETTINGS), seed=0, work=tmp_path, console=console)
-    assert any("torch.compile ignored" in text for text in told)
+    assert any("torch.compile ignored" in text for text in notes)
 
 
 @pytest.mark.gpu

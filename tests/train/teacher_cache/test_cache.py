@@ -242,8 +242,8 @@ def test_outputs_beyond_the_budget_are_warned_about(teacher, material, batch_of,
 
 def test_cached_parts_are_logged_once(teacher, material, batch_of, tmp_path, capsys):
     cached(teacher, material, tmp_path, console=Console())(batch_of(0, 1), WANTED)
-    told = capsys.readouterr().err
-    assert "the teacher's outputs for 50 examples, and its layers for 50 of them" in told
+    output = capsys.readouterr().err
+    assert "the teacher's outputs for 50 examples, and its layers for 50 of them" in output
     cached(teacher, material, tmp_path, console=Console())(batch_of(0, 1), WANTED)
     assert not capsys.readouterr().err
     assert [rows for rows, _ in teacher.asked] == [1, 2]
@@ -269,9 +269,9 @@ def test_gpu_caches_layers_only_with_a_size(
         assert same_bits(batch, asked(batch, WANTED), teacher(batch, WANTED))
         assert same_bits(batch, asked(batch, {}), teacher(batch, {}))
     assert len(list(tmp_path.rglob("layer*.values"))) == (4 if kept else 0)
-    told = capsys.readouterr().err
-    assert told.count("the teacher's outputs for 50 examples") == 1
-    assert ("on a GPU" in told, ", and its layers" in told) == (not kept, kept)
+    output = capsys.readouterr().err
+    assert output.count("the teacher's outputs for 50 examples") == 1
+    assert ("on a GPU" in output, ", and its layers" in output) == (not kept, kept)
     assert len(teacher.asked) == (6 if kept else 8)  # the look at one example, four to compare, and what was not read
 
 
