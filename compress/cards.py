@@ -20,7 +20,6 @@ from compress.errors import MissingExtra, ModelError, UsageError, nearest
 from compress.families import FAMILIES
 
 Kind = Literal["teachers", "students", "recipes"]
-Score = Annotated[float, Field(ge=-1.0, le=1.0)]
 
 HERE = Path(__file__).resolve().parent
 
@@ -66,7 +65,7 @@ class Expected(Frozen):
 
     task: str
     metric: str
-    score: Score
+    score: float = Field(ge=-1.0, le=1.0)
     split: Literal["dev", "test"]
     source: str
 

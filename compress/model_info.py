@@ -227,19 +227,12 @@ def read_info(folder: Path) -> FolderInfo:
     if not path.is_file():
         raise ModelError(
             f"{folder} has no {INFO_FILE}, so its task and inputs are unknown.",
-            hint=_winners(folder)
-            or "a folder that compress wrote has one; a plain Hugging Face folder can be a teacher or student",
+            hint="a run has its models in winner/TARGET; a plain Hugging Face folder can be a teacher or student",
         )
     try:
         return FolderInfo.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise ModelError(f"{path} cannot be read: {first_error(error)}") from error
-
-
-def _winners(folder: Path) -> str | None:
-    """Where the winners of a run are, if this is the folder of one."""
-    found = sorted(str(path.parent) for path in folder.glob(f"winner/*/{INFO_FILE}"))
-    return f"it is the folder of a run, whose winner is {' or '.join(found)}" if found else None
 
 
 def find_info(folder: Path) -> FolderInfo | None:

@@ -33,8 +33,6 @@ def source_kind(
         return "card"
     if Path(source).expanduser().is_dir():
         return "folder"
-    if Path(source).expanduser().is_file():
-        raise UsageError(f"{source} is a file; expected a model folder, a card or a hub id.")
     if HUB_ID.match(source) and not source.startswith("."):
         return "hub"
     if "/" in source or source.startswith((".", "~")):
@@ -87,7 +85,8 @@ def identity(
     """Return what identifies a model: hub id and revision, a digest of weights, or a digest of files."""
     named = source_kind(source, kind, cards)
     if named == "folder":
-        return {"digest": _digest(Path(source).expanduser())}
+        files = model_files(Path(source).expanduser())
+        return {"digest": combined_digest({path.name: file_digest(path) for path in files})}
     if named == "hub":
         name, chosen = hub_address(source, revision)
         return {"hub": name, "revision": chosen}
@@ -120,10 +119,6 @@ def model_files(folder: Path) -> list[Path]:
     if not any(path.name == "config.json" for path in files):
         raise UsageError(f"{folder} is no model folder: it has no config.json.")
     return files
-
-
-def _digest(folder: Path) -> str:
-    return combined_digest({path.name: file_digest(path) for path in model_files(folder)})
 
 
 def refuse_exported(folder: Path) -> None:

@@ -3,20 +3,13 @@
 import pytest
 
 from compress.errors import ModelError
-from compress.model_info import FolderInfo, read_info, write_info
+from compress.model_info import FolderInfo, read_info
 
 
-def test_error_for_a_run_folder_names_its_winners(tmp_path):
+def test_error_for_a_run_folder_names_where_its_models_are(tmp_path):
     with pytest.raises(ModelError) as caught:
         read_info(tmp_path)
-    assert "winner" not in caught.value.hint
-    places = [tmp_path / "winner" / target for target in ("cpu", "cuda")]
-    for place in places:
-        place.mkdir(parents=True)
-        write_info(place, FolderInfo(step="onnx-int8", made_by="tests"))
-    with pytest.raises(ModelError) as caught:
-        read_info(tmp_path)
-    assert caught.value.hint == f"it is the folder of a run, whose winner is {places[0]} or {places[1]}"
+    assert "winner/TARGET" in caught.value.hint
 
 
 def test_newer_schema_version_is_refused(tmp_path):

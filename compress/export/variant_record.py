@@ -49,10 +49,6 @@ class Variant(VariantInfo):
         runtime = RUNTIMES[self.runtime]
         return {name.partition(".")[0]: runtime.extra for name in runtime.modules} if runtime.extra else {}
 
-    def runs_on(self, device: str) -> bool:
-        """Whether it can run on ``device``."""
-        return device in self.devices
-
     def make(self, context: BuildContext) -> FolderInfo:
         """Build it into ``context.work``."""
         assert self.builder is not None, f"a model folder runs as {self.name} as it is"

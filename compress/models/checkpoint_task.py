@@ -18,7 +18,6 @@ from compress.tasks import kind_of
 EMBEDDING, SPANS = HEADS["sentence-embedding"], HEADS["question-answering"]
 HF_PROBLEM_TYPES = ("single_label_classification", "multi_label_classification", "regression")
 """The problem types that transformers allows in a config."""
-EMBEDDING_KEYS = ("pooling", "sentence_size")
 CHOICE_SUFFIX = "ForMultipleChoice"
 
 
@@ -98,8 +97,6 @@ def config_for(config: PreTrainedConfig, task: TaskInfo) -> PreTrainedConfig:
         names = output_names(task)
         config.id2label = dict(enumerate(names))
         config.label2id = {name: index for index, name in enumerate(names)}
-        for name in set(EMBEDDING_KEYS) & set(vars(config)):
-            delattr(config, name)
     config.update({"problem_type": kind.problem if kind.problem in HF_PROBLEM_TYPES else None})
     return config
 

@@ -26,15 +26,8 @@ Captured = dict[int, dict[str, Tensor]]
 
 
 @contextmanager
-def capture(model: PreTrainedModel, layers: Collection[int], parts: Collection[Part]) -> Iterator[Captured]:
-    """Within the block, a forward pass of ``model`` stores these parts of these layers in the yielded dict."""
-    with capture_parts(model, dict.fromkeys(layers, parts)) as seen:
-        yield seen
-
-
-@contextmanager
 def capture_parts(model: PreTrainedModel, wanted: LayerParts) -> Iterator[Captured]:
-    """Like `capture`, with different parts for each layer; layers without parts get no hook."""
+    """Within the block, a forward pass of ``model`` stores these parts of these layers in the yielded dict."""
     family, layers = family_of(model), layers_of(model)
     seen: Captured = {layer: {} for layer in wanted}
     with ExitStack() as hooks:

@@ -73,8 +73,7 @@ def load_model(
         set_projection(model, weight)
         missing = []
     if reused and missing:
-        described = f"as a model for {task.name}" if task else f"as a {type(model).__name__}"
-        raise ModelError(f"{folder} is described {described}, but lacks weights of its head: {', '.join(missing)}.")
+        raise ModelError(f"{folder} lacks weights of its head: {', '.join(missing)}.")
     if task and reused:
         _reorder_labels(model, label_order(saved, task))
     elif saved.head is head and not reused:
@@ -92,10 +91,6 @@ def load_tokenizer(source: Source, revision: str | None = None) -> PreTrainedTok
             tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(f"{folder} has a tokenizer that cannot be read: {first_line(error)}") from error
-    if not tokenizer.is_fast:
-        raise ModelError(
-            f"the tokenizer of {folder} cannot be saved as tokenizer.json, which every runtime here needs."
-        )
     return tokenizer
 
 

@@ -64,16 +64,14 @@ class MaskedModel:
 
     def encode(self, hidden: MaskedWord) -> list[int]:
         """Return the token ids of a text around one masked word; the word is a single mask token."""
-        text = f"{hidden.text[: hidden.start]}{self._tokenizer.mask_token}{hidden.text[hidden.end :]}"
+        mask, padding = str(self._tokenizer.mask_token), str(self._tokenizer.pad_token)  # the text may contain both
+        before, after = (
+            text.replace(mask, padding) for text in (hidden.text[: hidden.start], hidden.text[hidden.end :])
+        )
         with quiet():  # transformers warns about texts longer than the model's maximum
-            ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
-        # The text itself may contain mask tokens: ours comes after those before the word.
-        masks = [index for index, token in enumerate(ids) if token == self._mask]
-        position = masks[min(hidden.text[: hidden.start].count(self._tokenizer.mask_token), len(masks) - 1)]
-        first = max(0, min(position - self._max_tokens // 2, len(ids) - self._max_tokens))
-        window = enumerate(ids[first : first + self._max_tokens], first)
-        kept = [self._pad if token == self._mask and index != position else token for index, token in window]
-        return [*self._edges[:1], *kept, *self._edges[1:]]
+            ids: list[int] = self._tokenizer(f"{before}{mask}{after}", add_special_tokens=False)["input_ids"]
+        first = max(0, min(ids.index(self._mask) - self._max_tokens // 2, len(ids) - self._max_tokens))
+        return [*self._edges[:1], *ids[first : first + self._max_tokens], *self._edges[1:]]
 
     def candidates(self, encoded: Sequence[list[int]], most: int) -> list[list[str]]:
         """Return the most likely complete words for the masked one of each text, most likely first."""

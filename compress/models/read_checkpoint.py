@@ -52,7 +52,7 @@ def check_finite(model: PreTrainedModel, folder: Path) -> None:
     broken = [name for name, weight in model.named_parameters() if not bool(torch.isfinite(weight).all())]
     if broken:
         raise ModelError(
-            f"{folder} has weights that are NaN or infinite, in {_first_names(broken)}.",
+            f"{folder} has weights that are NaN or infinite, in {', '.join(broken[:3])}.",
             hint="its training diverged or the file is damaged; use an earlier checkpoint or another model",
         )
 
@@ -64,8 +64,7 @@ def missing_head_weights(model: PreTrainedModel, report: Mapping[str, Any], fold
     encoder = sorted(name for name in in_encoder if POOLER not in f".{name}")
     if encoder:
         raise ModelError(
-            f"{folder} lacks {len(encoder)} weights of the encoder, or has them in another size:"
-            f" {_first_names(encoder)}.",
+            f"{folder} lacks {len(encoder)} weights of the encoder, or has them in another size; the first: {encoder[0]}.",
             hint="the config.json beside them describes another model",
         )
     return sorted(missing - in_encoder)
@@ -90,7 +89,3 @@ def _encoder_names(model: PreTrainedModel) -> set[str]:
     if base is model:
         return {name for name, _ in model.named_parameters()} - {PROJECTION}
     return {f"{model.base_model_prefix}.{name}" for name, _ in base.named_parameters()}
-
-
-def _first_names(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (" …" if len(names) > 3 else "")

@@ -11,7 +11,6 @@ from transformers import (
     AutoModel,
     AutoModelForMaskedLM,
     BertTokenizer,
-    PreTrainedConfig,
     PreTrainedTokenizerBase,
 )
 
@@ -24,8 +23,21 @@ HIDDEN, LAYERS, HEADS, FFN = 32, 2, 4, 64
 
 def write_tiny_model(folder: Path, family: str, seed: int = 0, *, masked: bool = False) -> None:
     """Write a model without a head (or a masked language model) and its tokenizer to ``folder``."""
-    tokenizer = tiny_tokenizer(family)
-    config = tiny_config(family, len(tokenizer))
+    tokenizer, known = tiny_tokenizer(family), family_named(family)
+    config = AutoConfig.for_model(
+        known.name,
+        vocab_size=len(tokenizer),
+        hidden_size=HIDDEN,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        max_position_embeddings=514,
+        pad_token_id=SPECIAL.index("[PAD]"),
+        bos_token_id=SPECIAL.index("[CLS]"),
+        eos_token_id=SPECIAL.index("[SEP]"),
+        cls_token_id=SPECIAL.index("[CLS]"),
+        sep_token_id=SPECIAL.index("[SEP]"),
+        **{known.ffn_key: FFN, **known.tiny_sizes},
+    )
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model_class = AutoModelForMaskedLM if masked else AutoModel
@@ -39,22 +51,3 @@ def tiny_tokenizer(family: str) -> PreTrainedTokenizerBase:
     pieces = [*SPECIAL, *letters, *(f"##{letter}" for letter in letters)]
     vocabulary = {piece: index for index, piece in enumerate(pieces)}
     return BertTokenizer(vocab=vocabulary, model_input_names=list(family_named(family).inputs))
-
-
-def tiny_config(family: str, vocabulary: int) -> PreTrainedConfig:
-    """Return the family's config with tiny sizes."""
-    known = family_named(family)
-    return AutoConfig.for_model(
-        known.name,
-        vocab_size=vocabulary,
-        hidden_size=HIDDEN,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS,
-        max_position_embeddings=514,
-        pad_token_id=SPECIAL.index("[PAD]"),
-        bos_token_id=SPECIAL.index("[CLS]"),
-        eos_token_id=SPECIAL.index("[SEP]"),
-        cls_token_id=SPECIAL.index("[CLS]"),
-        sep_token_id=SPECIAL.index("[SEP]"),
-        **{known.ffn_key: FFN, **known.tiny_sizes},
-    )

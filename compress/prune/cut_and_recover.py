@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from compress.model_info import PrunedLayer, PruningInfo, TaskInfo
 from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import load_model, load_tokenizer
 from compress.prune.allocation import select_units
-from compress.prune.criteria import criterion_named
+from compress.prune.criteria import CRITERIA
 from compress.prune.mask_gradients import Loss, collect_mask_gradients
 from compress.prune.prune_ratios import layer_parameters, resolve_ratios
 from compress.prune.surgery import remove_units
@@ -131,7 +132,7 @@ def cut_from_model(
     require_prunable(family_of(model))
     heads_ratio, ffn_ratio = resolve_ratios(model, settings)
     gradients = collect_mask_gradients(model, batches, _scoring_loss(model, teacher, task), console)
-    importance = criterion_named(settings.criterion)
+    importance: Callable[[torch.Tensor], torch.Tensor] = resolve_name(CRITERIA[settings.criterion])
     heads, ffn = (list(map(importance, layers)) for layers in (gradients.heads, gradients.ffn))
     kept_heads = select_units(heads, heads_ratio, even=settings.even)
     kept_ffn = select_units(ffn, ffn_ratio, settings.round_to, settings.even)

@@ -63,10 +63,8 @@ def collect_mask_gradients(
     model.train(False)
     with (console or Console("quiet")).progress(len(batches), "importance", "batches") as progress:
         for batch in batches:
-            gradients = torch.autograd.grad(loss(model, batch), weights, allow_unused=True)
+            gradients = torch.autograd.grad(loss(model, batch), weights)
             for collected, weight, gradient, count in zip(samples, weights, gradients, units, strict=True):
-                if gradient is None:
-                    raise ModelError("the loss does not reach every layer, so importance cannot be measured.")
                 collected.append(mask_gradient(weight, gradient, count).cpu())
             progress.advance(1)
     model.train(training)

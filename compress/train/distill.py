@@ -17,7 +17,7 @@ from compress.model_shapes import changes_shape
 from compress.models.embedding_model import embedding_size
 from compress.models.encoder_parts import shape_of
 from compress.models.load_save import fit_head, load_model, load_tokenizer
-from compress.models.student.build_student import build_student, initialization_of, resolve_source
+from compress.models.student.build_student import build_student, initialization_of
 from compress.recipe.training_schema import Distill, Student
 from compress.tasks.base import Row
 from compress.train.core import training_data
@@ -79,7 +79,7 @@ def distill(
     rows = DistillData(roles.rows("train"), roles.rows("select"), roles.documents("select"), unlabelled_rows)
     task = roles.info.task_info
     if student.source is not None:
-        own = load_tokenizer(resolve_source(student.source), student.revision)
+        own = load_tokenizer(student.source, student.revision)
         check_same_vocabulary(f"the student {student.source}", own, tokenizer, STUDENT_HINT)
     original = load_model(teacher, task)
     tokens = training_data.fast_tokenizer(original.config, tokenizer)
@@ -185,6 +185,6 @@ def _encode(
 
 def _pruning_of(student: Student) -> PruningInfo | None:
     """Return what pruning kept of a student that is a checkpoint as it is; None where it was not pruned."""
-    source = resolve_source(student.source) if student.source and not changes_shape(student) else None
-    info = find_info(source) if isinstance(source, Path) else None
+    source = student.source if student.source and not changes_shape(student) else None
+    info = find_info(Path(source).expanduser()) if source else None
     return info.pruning if info else None

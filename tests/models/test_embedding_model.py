@@ -20,7 +20,7 @@ from compress.models.embedding_model import (
     with_projection,
 )
 from compress.models.encoder_parts import base_of, family_of, layers_of
-from compress.models.forward_hooks import capture
+from compress.models.forward_hooks import capture_parts
 from compress.models.heads import head_of
 from compress.models.load_save import fit_head, has_task_head, load, load_model, save_model, saved_embedding_size
 from compress.models.silence_transformers import quiet
@@ -88,7 +88,7 @@ def test_weight_names_are_those_of_the_plain_encoder(name, tiny_model, tiny_fold
 def test_hooks_capture_hidden_states_of_embedding_models(name, tiny_model, batch):
     model = tiny_model(name, head=HEAD)
     parts = {"hidden", "query"} if family_of(model).query else {"hidden"}
-    with capture(model, [1], parts) as seen:
+    with capture_parts(model, {1: parts}) as seen:
         model(**batch(model))
     assert seen[1]["hidden"].shape == (2, 6, 32)
     assert seen[1].keys() == parts

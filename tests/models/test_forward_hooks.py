@@ -5,7 +5,7 @@ from compress.errors import ModelError
 from compress.families import FAMILIES
 from compress.losses import EMBEDDINGS, LOSSES, LayerLoss
 from compress.models.encoder_parts import layers_of
-from compress.models.forward_hooks import capture, capture_parts
+from compress.models.forward_hooks import capture_parts
 from compress.models.student.build_student import build_student
 from compress.recipe.training_schema import Student
 
@@ -15,7 +15,7 @@ SPLIT = [name for name, family in FAMILIES.items() if family.query is not None]
 @pytest.mark.parametrize("name", FAMILIES)
 def test_hidden_states_match_the_models_output(name, tiny_model, batch):
     model = tiny_model(name)
-    with capture(model, [0, 1], {"hidden"}) as seen:
+    with capture_parts(model, {0: {"hidden"}, 1: {"hidden"}}) as seen:
         expected = model(**batch(model), output_hidden_states=True).hidden_states
     assert sorted(seen) == [0, 1]
     assert torch.equal(seen[0]["hidden"], expected[1])
@@ -28,7 +28,7 @@ def test_hidden_states_match_the_models_output(name, tiny_model, batch):
 def test_query_and_key_reproduce_eager_attention_maps(name, tiny_model, batch):
     model = tiny_model(name)
     inputs = batch(model)
-    with capture(model, [0, 1], {"query", "key", "value"}) as seen:
+    with capture_parts(model, {0: {"query", "key", "value"}, 1: {"query", "key", "value"}}) as seen:
         model(**inputs)
     assert model.config._attn_implementation == "sdpa"
     model.set_attn_implementation("eager")
@@ -45,7 +45,7 @@ def test_query_and_key_reproduce_eager_attention_maps(name, tiny_model, batch):
 def test_embeddings_are_the_input_of_the_first_layer(name, tiny_model, batch):
     """Of ALBERT and ELECTRA, whose embeddings are narrower than their layers, what they were brought to."""
     model = tiny_model(name)
-    with capture(model, [EMBEDDINGS], {"hidden"}) as seen:
+    with capture_parts(model, {EMBEDDINGS: {"hidden"}}) as seen:
         expected = model(**batch(model), output_hidden_states=True).hidden_states
     assert torch.equal(seen[EMBEDDINGS]["hidden"], expected[0])
     assert seen[EMBEDDINGS]["hidden"].shape[-1] == model.config.hidden_size
@@ -56,7 +56,7 @@ def test_embeddings_are_the_input_of_the_first_layer(name, tiny_model, batch):
 
 def test_factorised_embeddings_are_as_wide_as_the_layers(tiny_model, batch):
     model = build_student(tiny_model("bert"), Student(layers=1, factors=8))
-    with capture(model, [EMBEDDINGS], {"hidden"}) as seen:
+    with capture_parts(model, {EMBEDDINGS: {"hidden"}}) as seen:
         expected = model(**batch(model), output_hidden_states=True).hidden_states
     assert torch.equal(seen[EMBEDDINGS]["hidden"], expected[0])
 
@@ -73,7 +73,7 @@ def test_each_layer_captures_only_its_own_parts(tiny_model, batch):
 
 def test_no_hooks_are_registered_for_no_parts(tiny_model):
     model = tiny_model("bert")
-    with capture_parts(model, {}) as seen, capture(model, [], {"hidden"}):
+    with capture_parts(model, {}) as seen, capture_parts(model, {}):
         assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     assert seen == {}
 
@@ -97,7 +97,7 @@ def test_shared_layers_capture_different_parts_by_depth(tiny_model, batch):
 
 def test_gradients_flow_through_captured_tensors(tiny_model, batch):
     model = tiny_model("bert")
-    with capture(model, [0], {"query", "key", "hidden"}) as seen:
+    with capture_parts(model, {0: {"query", "key", "hidden"}}) as seen:
         model(**batch(model))
     sum(tensor.square().sum() for tensor in seen[0].values()).backward()
     layer = layers_of(model)[0]
@@ -108,7 +108,7 @@ def test_gradients_flow_through_captured_tensors(tiny_model, batch):
 
 def test_only_requested_parts_are_stored_and_hooks_are_removed(tiny_model, batch):
     model = tiny_model("bert")
-    with capture(model, [1], {"hidden"}) as seen:
+    with capture_parts(model, {1: {"hidden"}}) as seen:
         model(**batch(model))
     assert list(seen) == [1]
     assert list(seen[1]) == ["hidden"]
@@ -120,7 +120,7 @@ def test_only_requested_parts_are_stored_and_hooks_are_removed(tiny_model, batch
 
 def test_shared_layers_are_captured_by_depth(tiny_model, batch):
     model = tiny_model("albert", num_hidden_layers=3)
-    with capture(model, [0, 2], {"hidden", "query"}) as seen:
+    with capture_parts(model, {0: {"hidden", "query"}, 2: {"hidden", "query"}}) as seen:
         for _ in range(2):
             expected = model(**batch(model), output_hidden_states=True).hidden_states
     assert torch.equal(seen[0]["hidden"], expected[1])
@@ -131,14 +131,14 @@ def test_shared_layers_are_captured_by_depth(tiny_model, batch):
 def test_parts_that_cannot_be_captured_are_refused(tiny_model):
     with (
         pytest.raises(ModelError, match="modernbert computes query"),
-        capture(tiny_model("modernbert"), [0], {"query"}),
+        capture_parts(tiny_model("modernbert"), {0: {"query"}}),
     ):
         pass
 
 
 def test_pruned_layers_have_their_own_head_counts(tiny_model, cut, batch):
     model = cut(tiny_model("bert"))
-    with capture(model, [0, 1], {"query"}) as seen:
+    with capture_parts(model, {0: {"query"}, 1: {"query"}}) as seen:
         model(**batch(model))
     assert [seen[layer]["query"].shape[1] for layer in (0, 1)] == [3, 4]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -87,26 +86,24 @@ def _angle(ours: _Space, theirs: _Space) -> Tensor:
     texts, device = len(ours.products), ours.products.device
     corners_per_chunk = max(1, MAX_ELEMENTS.get(device.type, MAX_ELEMENTS["cpu"]) // texts**2)
     chunks = torch.split(torch.arange(texts, device=device), corners_per_chunk)
-    spaces = ours.products, ours.inverse, theirs.products, theirs.inverse
+
+    def loss(corners: Tensor) -> Tensor:
+        student = _cosines(corners, ours)
+        with torch.no_grad():
+            teacher = _cosines(corners, theirs)
+        return smooth_l1_loss(student, teacher, reduction="sum")
+
     if len(chunks) == 1:
-        total = _angle_loss(chunks[0], *spaces)
+        total = loss(chunks[0])
     else:
-        recomputed = partial(checkpoint, _angle_loss, use_reentrant=False, preserve_rng_state=False)  # no randomness
-        total = torch.stack([recomputed(corners, *spaces) for corners in chunks]).sum()
+        parts = [checkpoint(loss, corners, use_reentrant=False, preserve_rng_state=False) for corners in chunks]
+        total = torch.stack(parts).sum()
     return total / max(1, texts * (texts - 1) * (texts - 2))
 
 
-def _angle_loss(
-    corners: Tensor, products: Tensor, inverse: Tensor, teacher_products: Tensor, teacher_inverse: Tensor
-) -> Tensor:
-    student = _cosines(corners, products, inverse)
-    with torch.no_grad():
-        teacher = _cosines(corners, teacher_products, teacher_inverse)
-    return smooth_l1_loss(student, teacher, reduction="sum")
-
-
-def _cosines(corners: Tensor, products: Tensor, inverse: Tensor) -> Tensor:
+def _cosines(corners: Tensor, space: _Space) -> Tensor:
     """Return ``(x_i - x_j)·(x_k - x_j) / |x_i - x_j| |x_k - x_j|`` at each corner j (corners, texts, texts)."""
+    products, inverse = space.products, space.inverse
     rows, squares = products[corners], products.diagonal()[corners]
     dots = products - rows[:, :, None] - rows[:, None, :] + squares[:, None, None]
     return dots * inverse[corners][:, :, None] * inverse[corners][:, None, :]

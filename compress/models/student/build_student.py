@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
@@ -69,7 +67,7 @@ def source_model(
     """Return the model that a student is made from: its own checkpoint where it names one, else the teacher."""
     if student.source is None:
         return teacher
-    return load_model(resolve_source(student.source), task, student.revision, seed=seed)
+    return load_model(student.source, task, student.revision, seed=seed)
 
 
 def initialization_of(teacher: PreTrainedConfig, student: Student) -> Start | None:
@@ -89,12 +87,6 @@ def is_narrowed(config: PreTrainedConfig, student: Student) -> bool:
 def student_shape_of(config: PreTrainedConfig, student: Student) -> StudentShape:
     """Return the shape of a student made from a model with this config."""
     return plan_student_shape(shape_of_config(config.to_dict()), student)
-
-
-def resolve_source(source: str) -> Path | str:
-    """Return a Path if ``source`` is a local folder, else the name of a card or hub id unchanged."""
-    folder = Path(source).expanduser()
-    return folder if folder.is_dir() else source
 
 
 def _built(origin: PreTrainedModel, student: Student, seed: int, importance: Importance | None) -> PreTrainedModel:

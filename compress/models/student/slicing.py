@@ -78,13 +78,8 @@ def weight_importance(model: PreTrainedModel) -> Importance:
 def uniform_importance(model: PreTrainedModel) -> Importance:
     """Return equal importance for all parts, for students that keep everything."""
     hidden = int(model.config.hidden_size)
-    shapes = layer_shapes(model)
-    return Importance(
-        hidden=torch.ones(hidden),
-        heads=[torch.ones(heads) for heads, _ in shapes],
-        neurons=[torch.ones(ffn) for _, ffn in shapes],
-        moments=torch.eye(hidden),
-    )
+    heads, neurons = zip(*layer_shapes(model), strict=True)
+    return Importance(torch.ones(hidden), [*map(torch.ones, heads)], [*map(torch.ones, neurons)], torch.eye(hidden))
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def add_variants(plan: Plan, model: PlannedModel) -> None:
     quantizers = [recipe.quantize.method] if recipe.quantize else []
     for variant in variants_for(recipe.export, quantizers, devices, also=recipe.variants):
         step = built[variant.name] = _add_build(plan, model, variant, built)
-        targets = [target for target in plan.present_targets if variant.runs_on(target.device)]
+        targets = [target for target in plan.present_targets if target.device in variant.devices]
         scores = {target.title: _add_scoring(plan, "score", model, variant, step, target) for target in targets}
         changed = targets if recipe.measure.robustness else []
         perturbs = {target.title: _add_scoring(plan, "perturb", model, variant, step, target) for target in changed}
@@ -39,7 +39,7 @@ def _add_build(plan: Plan, model: PlannedModel, variant: Variant, built: Mapping
         return model.step
     kind = "quantize" if variant.quantizer else "export"
     parent = built[variant.needs] if variant.needs else model.step
-    targets = [target for target in plan.present_targets if variant.runs_on(target.device)]
+    targets = [target for target in plan.present_targets if target.device in variant.devices]
     settings: dict[str, Any] = {
         "settings": {},
         "batches": sorted({target.batch for target in targets}),
@@ -56,7 +56,7 @@ def _add_tuning(plan: Plan, model: PlannedModel, variant: Variant, parent: str) 
     What is built and scored names no machine; what is timed and deployed has the options.
     """
     target = next((target for target in plan.present_targets if target.device == "cpu"), None)
-    if variant.tuner is None or target is None or not variant.runs_on("cpu"):
+    if variant.tuner is None or target is None or "cpu" not in variant.devices:
         return parent
     settings: dict[str, Any] = {"threads": target.threads, "seed": plan.recipe.seed}
     run = partial(tune_step.tune, parent=parent, variant=variant, **settings)

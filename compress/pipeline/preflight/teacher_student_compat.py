@@ -15,7 +15,7 @@ from compress.families import family_named, max_positions
 from compress.model_info import TaskInfo
 from compress.model_sources import local_folder, source_kind
 from compress.models.checkpoint_task import EMBEDDING, checkpoint_task
-from compress.models.heads import head_for
+from compress.models.heads import HEADS
 from compress.models.load_save import TOKENIZER_FILES, load_tokenizer, read_config, saved_embedding_size
 from compress.pipeline.preflight.model_compatibility import config_of
 from compress.recipe.schema import Recipe, Task
@@ -92,7 +92,7 @@ def _check_labels(who: str, named: FurtherTeacher, planned: Task, task: TaskInfo
     folder = Path(named.source).expanduser()
     saved = checkpoint_task(folder, read_config(folder))
     if task is None:
-        check_teacher_head(who, saved, head_for(planned))
+        check_teacher_head(who, saved, HEADS[kind_of(planned).head])
     else:
         check_teacher_labels(who, saved, task)
 

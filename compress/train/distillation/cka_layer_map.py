@@ -14,7 +14,7 @@ from compress.console import Console
 from compress.data.encode import batches_by_length
 from compress.model_info import LayerMap
 from compress.models.encoder_parts import layers_of
-from compress.models.forward_hooks import capture
+from compress.models.forward_hooks import capture_parts
 from compress.recipe.training_schema import Distill
 from compress.train.core.distributed import current_processes
 from compress.train.distillation.cka import LinearCKA, align_layers
@@ -81,7 +81,7 @@ def _features(model: PreTrainedModel, batch: dict[str, Tensor]) -> list[Tensor]:
     """Return the output of each layer for every real token."""
     moved = {name: tensor.to(model.device) for name, tensor in batch.items()}
     layers = range(len(layers_of(model)))
-    with torch.no_grad(), capture(model, layers, ["hidden"]) as captured:
+    with torch.no_grad(), capture_parts(model, {layer: ["hidden"] for layer in layers}) as captured:
         forward(model, moved)
     return [captured[layer]["hidden"][moved["attention_mask"].bool()] for layer in layers]
 

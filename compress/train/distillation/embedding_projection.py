@@ -21,7 +21,6 @@ from compress.errors import ModelError, UsageError
 from compress.model_info import TaskInfo
 from compress.models.embedding_model import SentenceEmbedding, embedding_size, projection_of, with_projection
 from compress.models.load_save import saved_embedding_size
-from compress.models.student.build_student import resolve_source
 from compress.recipe.training_schema import Student
 from compress.tasks.base import Row
 from compress.train.core.distributed import current_processes
@@ -43,7 +42,7 @@ def match_student_embedding(
     check_embedding_width(student, task.kind, widest)
     if not widest:
         return teacher
-    own = saved_embedding_size(resolve_source(student.source), student.revision) if student.source else None
+    own = saved_embedding_size(student.source, student.revision) if student.source else None
     return reduce_embedding_width(teacher, student.embedding or min(own or widest, widest), rows, task, tokens)
 
 

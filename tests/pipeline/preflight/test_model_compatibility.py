@@ -12,7 +12,7 @@ from compress.cli import main
 from compress.errors import ModelError, UsageError
 from compress.model_info import VariantInfo, read_info, write_info
 from compress.models.encoder_parts import layers_of
-from compress.models.forward_hooks import capture
+from compress.models.forward_hooks import capture_parts
 from compress.models.load_save import load
 from compress.models.tiny import write_tiny_model
 from compress.pipeline.preflight import model_availability
@@ -268,7 +268,7 @@ def test_relation_heads_must_divide_both_widths(errors_of):
 def test_attention_widths_are_those_of_the_models(family, tiny_model):
     model = tiny_model(family)
     message = model.config.to_dict()
-    with capture(model, range(len(layers_of(model))), ["query"]) as seen:
+    with capture_parts(model, {layer: ["query"] for layer in range(len(layers_of(model)))}) as seen:
         forward(model, {"input_ids": torch.tensor([[1, 2, 3]]), "attention_mask": torch.ones(1, 3, dtype=torch.long)})
     shapes = [seen[layer]["query"].shape for layer in range(len(layers_of(model)))]
     assert attention_widths(message) == [shape[1] * shape[3] for shape in shapes]

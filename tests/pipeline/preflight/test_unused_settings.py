@@ -58,7 +58,7 @@ def test_names_that_lead_to_no_model(key, recipe_file, tmp_path):
     where = key.removesuffix(".0")
     (tmp_path / "empty").mkdir()
     for source, message in (
-        ("train.csv", "is a file; expected a model folder"),
+        ("train.csv", "there is no folder"),
         ("none", "there is no folder"),
         ("empty", "is no model folder: it has no config.json"),
         ("runs/.steps", "there is no folder"),

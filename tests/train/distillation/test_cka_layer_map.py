@@ -5,7 +5,7 @@ import torch
 from compress.console import Console
 from compress.errors import UsageError
 from compress.model_info import read_info
-from compress.models.forward_hooks import capture
+from compress.models.forward_hooks import capture_parts
 from compress.models.student.build_student import build_student
 from compress.recipe.training_schema import Distill, Student
 from compress.train.distill import distill
@@ -40,7 +40,7 @@ def test_padding_does_not_change_the_result(tiny_model, material):
         seen = []
         for model in (student, teacher):
             layers = range(model.config.num_hidden_layers)
-            with torch.no_grad(), capture(model, layers, ["hidden"]) as parts:
+            with torch.no_grad(), capture_parts(model, {layer: ["hidden"] for layer in layers}) as parts:
                 model(**{name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids")})
             seen.append([parts[layer]["hidden"][0] for layer in layers])
         alone.add(*seen)

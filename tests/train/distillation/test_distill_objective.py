@@ -10,7 +10,7 @@ from compress.errors import UsageError
 from compress.families import FAMILIES
 from compress.losses import EMBEDDINGS
 from compress.losses.distillation.hidden_state import hidden_state
-from compress.models.forward_hooks import capture
+from compress.models.forward_hooks import capture_parts
 from compress.models.student.build_student import build_student
 from compress.recipe.loss_schema import HiddenState, SoftLabel
 from compress.recipe.training_schema import Checkpoints, Distill, Student
@@ -215,7 +215,10 @@ def test_projections_are_shared_and_used(tiny_model, six, tiny_task):
     teacher = tiny_model("bert")
     student = build_student(teacher, Student(layers=1, hidden=16, heads=2), seed=1).train(False)
     objective = DistillObjective(student, teacher, Distill(losses={"hidden_state": 1.0}, hard_label=0.0), tiny_task)
-    with capture(student, [0], {"hidden"}) as ours, capture(teacher, [1], {"hidden"}) as theirs:
+    with (
+        capture_parts(student, {0: {"hidden"}}) as ours,
+        capture_parts(teacher, {1: {"hidden"}}) as theirs,
+    ):
         forward(student, six)
         forward(teacher, six)
     wide = {"hidden": objective.projections[0, 1](ours[0]["hidden"])}

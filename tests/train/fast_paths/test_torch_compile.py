@@ -4,7 +4,7 @@ import torch
 from compress.console import Console
 from compress.families import FAMILIES
 from compress.models.encoder_parts import layers_of
-from compress.models.forward_hooks import capture
+from compress.models.forward_hooks import capture_parts
 from compress.recipe.training_schema import Training
 from compress.train.fast_paths.torch_compile import compilable_parts, compile_layers, eager_only
 from compress.train.loop import train
@@ -37,7 +37,7 @@ def test_parts_are_compiled_for_a_while_and_hooks_still_see(tiny_model, monkeypa
     monkeypatch.setattr(torch.nn.Module, "compile", compile_part)
     model = tiny_model("bert")
     expected = model(input_ids=IDS).logits
-    with compile_layers([model]), capture(model, [0, 1], {"query", "hidden"}) as seen:
+    with compile_layers([model]), capture_parts(model, {0: {"query", "hidden"}, 1: {"query", "hidden"}}) as seen:
         assert torch.equal(model(input_ids=IDS).logits, expected)
     assert len(ran) == 3 * len(layers_of(model))
     assert all(set(parts) == {"query", "hidden"} for parts in seen.values())
