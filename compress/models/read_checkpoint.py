@@ -64,7 +64,7 @@ def missing_head_weights(model: PreTrainedModel, report: Mapping[str, Any], fold
     encoder = sorted(name for name in in_encoder if POOLER not in f".{name}")
     if encoder:
         raise ModelError(
-            f"{folder} lacks {len(encoder)} weights of the encoder, or has them in another size; the first: {encoder[0]}.",
+            f"{folder} lacks {len(encoder)} weights of the encoder, or has them in another size: {encoder[0]}.",
             hint="the config.json beside them describes another model",
         )
     return sorted(missing - in_encoder)

@@ -68,16 +68,14 @@ def cut(
         console: where progress is shown.
     """
     shutil.rmtree(work, ignore_errors=True)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     roles = load_prepared(data)
-    task = roles.info.task_info
-    model = _to(device, load_model(student, task))
-    rows, tokenizer = roles.rows("train"), TextTokenizer.load(student)
-    guide = match_embedding_width(model, load_model(teacher, task), rows, task, tokenizer) if teacher else None
-    batches = list(_scoring_batches(rows, task, tokenizer, settings, seed, device))
-    guide = guide and _to(device, guide)
-    pruned, pruning = cut_from_model(model, batches, settings, task, teacher=guide, console=console)
-    pruned = _to(torch.device("cpu"), pruned)
+    task, rows, tokens = roles.info.task_info, roles.rows("train"), TextTokenizer.load(student)
+    model, guide = load_model(student, task), load_model(teacher, task) if teacher else None
+    guide = guide and match_embedding_width(model, guide, rows, task, tokens)
+    for moved in filter(None, (model, guide)):
+        torch.nn.Module.to(moved, "cuda" if torch.cuda.is_available() else "cpu")
+    pruned, pruning = cut_from_model(model, rows, task, tokens, settings, seed, teacher=guide, console=console)
+    torch.nn.Module.to(pruned, "cpu")
     return save_trained_model(pruned, load_tokenizer(student), work, "cut", data, pruning=pruning)
 
 
@@ -99,38 +97,30 @@ def prune_from_model(
     ``recovery``: further arguments of `distill_from_model` (`work`, `track`, `unlabelled_rows`).
     """
     tokens = fast_tokenizer(model.config, tokenizer)
-    if teacher is not None:
-        teacher = match_embedding_width(model, teacher, train_rows, task, tokens)
-    batches = list(_scoring_batches(train_rows, task, tokens, settings, seed, model.device))
-    pruned, _ = cut_from_model(model, batches, settings, task, teacher=teacher, console=console)
+    teacher = teacher and match_embedding_width(model, teacher, train_rows, task, tokens)
+    pruned, _ = cut_from_model(model, train_rows, task, tokens, settings, seed, teacher=teacher, console=console)
     if settings.recover is False:
         return pruned
-    return distill_from_model(
-        teacher or model,
-        pruned,
-        tokenizer,
-        train_rows,
-        select_rows,
-        task,
-        settings.recover,
-        seed=seed,
-        console=console,
-        **recovery,
-    )
+    recovery |= {"seed": seed, "console": console}
+    guide = teacher or model
+    return distill_from_model(guide, pruned, tokenizer, train_rows, select_rows, task, settings.recover, **recovery)
 
 
 def cut_from_model(
     model: PreTrainedModel,
-    batches: Sequence[Batch],
-    settings: Prune,
+    rows: Sequence[Row],
     task: TaskInfo,
+    tokens: TextTokenizer,
+    settings: Prune,
+    seed: int,
     *,
     teacher: PreTrainedModel | None = None,
     console: Console | None = None,
 ) -> tuple[PreTrainedModel, PruningInfo]:
-    """Return a copy of ``model`` without the heads and neurons that matter least on these batches, and what it kept."""
+    """Return a copy of ``model`` without the heads and neurons that matter least on a sample, and what it kept."""
     require_prunable(family_of(model))
     heads_ratio, ffn_ratio = resolve_ratios(model, settings)
+    batches = list(_scoring_batches(rows, task, tokens, settings, seed, model.device))
     gradients = collect_mask_gradients(model, batches, _scoring_loss(model, teacher, task), console)
     importance: Callable[[torch.Tensor], torch.Tensor] = resolve_name(CRITERIA[settings.criterion])
     heads, ffn = (list(map(importance, layers)) for layers in (gradients.heads, gradients.ffn))
@@ -174,8 +164,3 @@ def _scoring_loss(model: PreTrainedModel, teacher: PreTrainedModel | None, task:
 
 def _rounded(importance: torch.Tensor, kept: Sequence[int]) -> tuple[float, ...]:
     return tuple(float(f"{value:.{DIGITS}g}") for value in importance[list(kept)].tolist())
-
-
-def _to(device: torch.device, model: PreTrainedModel) -> PreTrainedModel:
-    torch.nn.Module.to(model, device)
-    return model
