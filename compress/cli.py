@@ -145,9 +145,9 @@ def _report(command: Command) -> None:
 
 def _bench(command: Command) -> None:
     sub = command("bench", f"time any models side by side: folders, hub ids, {describe_bare_files()} files")
-    sub.add_argument("models", nargs="+", metavar="MODEL[:VARIANT]", help="such as teacher:torch-bf16; the first is 1×")
+    sub.add_argument("models", nargs="+", metavar="MODEL[:VARIANT]", help="ratios are to the first")
     target = "DEVICE[,threads=N][,batch=N][,length=N]"
-    sub.add_argument("--target", action="append", default=[], dest="targets", metavar=target, help="repeatable")
+    sub.add_argument("--target", action="append", default=[], dest="targets", metavar=target, help="may be repeated")
     sub.add_argument("--against", metavar="MODEL", help="compute ratios to this model")
     sub.add_argument("--texts", type=Path, metavar="FILE", help="one text a line: time their lengths, and end to end")
     sub.add_argument("--grid", action="append", default=[], metavar="KEY=N,N,…", help="such as batch=1,8,32")
@@ -183,8 +183,7 @@ def _pull(command: Command) -> None:
 
 
 def _verify(command: Command) -> None:
-    sub = command("verify", "compare a published model's files with their checksums")
-    sub.add_argument("model", type=Path)
+    command("verify", "compare a published model's files with their checksums").add_argument("model", type=Path)
 
 
 def _predict(command: Command) -> None:

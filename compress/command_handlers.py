@@ -161,9 +161,11 @@ def predict(options: argparse.Namespace, console: Console) -> None:
 
 def doctor(options: argparse.Namespace, console: Console) -> None:
     """Check what works on this machine."""
+    from compress.environment import describe
     from compress.environment.doctor import doctor_rows
 
-    console.table([asdict(row) for row in doctor_rows(options.runs)])
+    machine = describe(options.runs, devices=True, hub=True)  # takes a few seconds
+    console.table([asdict(row) for row in doctor_rows(machine)])
 
 
 def _show(report: Report, folder: Path, console: Console) -> None:
@@ -191,6 +193,7 @@ def _show(report: Report, folder: Path, console: Console) -> None:
 def _options(options: argparse.Namespace) -> Options:
     from compress.pipeline.run import Options
 
-    names = ("runs", "begin", "until", "force", "smoke")
-    given = {name: getattr(options, name) for name in names if hasattr(options, name)}
+    given = {
+        name: value for name, value in vars(options).items() if name in ("runs", "begin", "until", "force", "smoke")
+    }
     return Options(cards=tuple(options.cards), **given)

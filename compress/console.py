@@ -6,7 +6,6 @@ first needed.
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 import time
@@ -15,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from compress.errors import CompressError, UsageError
-from compress.terminal.progress_line import LOG_INTERVAL, LiveLine, Progress, duration, live_line, throughput
+from compress.terminal.progress_line import LOG_INTERVAL, LiveLine, Progress, duration, live_line
 from compress.terminal.terminal_table import PIPE_WIDTH, as_blocks, as_table, cell, fits, plain, rich_console
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 Format = Literal["human", "json", "quiet"]
 
-__all__ = ["Console", "Format", "Progress", "duration", "throughput"]
+__all__ = ["Console", "Format", "Progress", "duration"]
 
 
 class Console:
@@ -103,19 +102,11 @@ class Console:
             self._draw(rows, names, title)
 
     def _draw(self, rows: Sequence[Mapping[str, Any]], names: Sequence[str], title: str) -> None:
-        if self.out.isatty():
-            screen = rich_console(self.out)
-            if title:
-                screen.print(plain(title), style="bold")
-            has_room = fits(rows, names, screen.width)
-            screen.print(as_table(rows, names) if has_room else plain("\n".join(as_blocks(rows, names))))
-            return
+        screen = rich_console(self.out, width=None if self.out.isatty() else PIPE_WIDTH)
         if title:
-            self.line(title)
-        page = io.StringIO()
-        rich_console(page, width=PIPE_WIDTH).print(as_table(rows, names))
-        for line in page.getvalue().splitlines():
-            self.line(line.rstrip())  # without trailing blanks
+            screen.print(plain(title), style="bold")
+        has_room = fits(rows, names, screen.width)
+        screen.print(as_table(rows, names) if has_room else plain("\n".join(as_blocks(rows, names))))
 
     @contextmanager
     def step(self, label: str) -> Iterator[None]:

@@ -74,20 +74,16 @@ def describe(folder: Path | str = ".", *, devices: bool = False, hub: bool = Fal
         devices: query CUDA devices too, which imports torch where it is installed (over a second).
         hub: try to reach the model hub too (three seconds at most).
     """
+    folder = Path(folder).resolve()
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
     return Environment(
         system=f"{platform.system()} {platform.release()}",
         python=platform.python_version(),
         cpu=describe_cpu(),
         memory=memory_limit(),
-        disk_free=shutil.disk_usage(_existing(Path(folder))).free,
+        disk_free=shutil.disk_usage(existing).free,
         versions=versions(LIBRARIES),
         gpus=cuda_devices() if devices else None,
         hub=hub_state() if hub else None,
         condition=describe_cpu_state(),
     )
-
-
-def _existing(folder: Path) -> Path:
-    """Return the folder, or its nearest existing parent."""
-    folder = folder.resolve()
-    return next(path for path in (folder, *folder.parents) if path.exists())

@@ -48,16 +48,15 @@ class Cpu:
     @property
     def has_vnni(self) -> bool | None:
         """Whether there are INT8 dot product instructions; without them INT8 is hardly faster and may saturate."""
-        if self.instructions is None:
-            return None
-        return not {"avx512_vnni", "avx_vnni", "amx_int8", "dotprod", "i8mm"}.isdisjoint(self.instructions)
+        return self._has_any({"avx512_vnni", "avx_vnni", "amx_int8", "dotprod", "i8mm"})
 
     @property
     def has_bf16(self) -> bool | None:
         """Whether there are bf16 dot product instructions."""
-        if self.instructions is None:
-            return None
-        return not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(self.instructions)
+        return self._has_any({"avx512_bf16", "amx_bf16", "bf16"})
+
+    def _has_any(self, names: set[str]) -> bool | None:
+        return None if self.instructions is None else not names.isdisjoint(self.instructions)
 
 
 def describe_cpu() -> Cpu:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from compress.environment import LIBRARIES, Cpu, CpuState, Environment, describe
+from compress.environment import LIBRARIES, Cpu, CpuState, Environment
 from compress.environment.libraries import BY_HAND
 
 MEMORY_WANTED = 4 * 2**30
@@ -25,13 +24,8 @@ class Row:
     remedy: str = ""
 
 
-def doctor_rows(folder: Path | str = ".") -> list[Row]:
-    """Run all checks, devices and hub included: a few seconds."""
-    return rows_from(describe(folder, devices=True, hub=True))
-
-
-def rows_from(found: Environment) -> list[Row]:
-    """Return the checks of a described machine."""
+def doctor_rows(found: Environment) -> list[Row]:
+    """Check a machine, described with its devices and hub."""
     return [*_machine(found), *_cpu(found.cpu), *_condition(found), *_devices(found), *_libraries(found), *_hub(found)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib import import_module, metadata
 from types import ModuleType
 
@@ -48,10 +49,8 @@ def versions(names: Iterable[str]) -> dict[str, str]:
     """Return the versions of those libraries that are installed, from their metadata."""
     found = {}
     for name in names:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return found
 
 

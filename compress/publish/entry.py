@@ -64,9 +64,8 @@ def make_entry(winners: Mapping[str, Path], report: Report, name: str) -> Entry:
         verdicts.setdefault(verdict.winner, []).append(verdict)
     variants: list[PublishedVariant] = []
     for key, won in verdicts.items():
-        row, folder = report.row(key), winners[won[0].target]
-        if row is None:
-            raise UsageError(f"report '{report.name}' has no row {key}.")
+        folder = winners[won[0].target]
+        row = next(row for row in report.rows if row.key == key)
         info = read_info(folder)
         if info.variant is not None and info.variant.name != row.variant.name:
             raise ModelError(f"{folder} holds {info.variant.name}; the report's winner on {won[0].target} is {key}.")

@@ -48,7 +48,10 @@ def publish_entry(winners: Mapping[str, Path], report: Report, zoo: Path, name: 
         zoo: the folder of published models; created if it does not exist.
         name: the entry's name.
     """
-    _check_name(name)
+    try:
+        check_file_name(name)
+    except ValueError as error:
+        raise UsageError(f"the name of a published model {error}.", hint="choose another one with --name") from error
     entry = make_entry(winners, report, name)
     with _locked(zoo):
         _check_replaceable(zoo / name)
@@ -94,13 +97,6 @@ def path_in_entry(path: Path, folder: Path) -> str:
     """Return where a variant's file goes: ONNX models into `onnx/`, as transformers.js and optimum expect."""
     name = path.relative_to(folder).as_posix()
     return f"onnx/{name}" if "/" not in name and ".onnx" in path.name else name
-
-
-def _check_name(name: str) -> None:
-    try:
-        check_file_name(name)
-    except ValueError as error:
-        raise UsageError(f"the name of a published model {error}.", hint="choose another one with --name") from error
 
 
 def _check_replaceable(folder: Path) -> None:

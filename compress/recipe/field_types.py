@@ -87,12 +87,7 @@ def _with_unit(value: Any, units: Mapping[str, float], example: str) -> Any:
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def seconds_of(value: Any) -> Any:
-    """Convert `30s`, `5m` or `1h` to seconds; numbers are seconds already."""
-    return _with_unit(value, UNITS, "a duration such as 30s or 5m")
-
-
-duration = BeforeValidator(seconds_of)
+duration = BeforeValidator(lambda value: _with_unit(value, UNITS, "a duration such as 30s or 5m"))
 """A number of seconds that may have a unit: `30s`, `5m`."""
 
 

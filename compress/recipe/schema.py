@@ -88,9 +88,9 @@ class Data(Frozen):
         """Expand environment variables and `~` in paths; the splits of a hub set are names."""
         if files is None or info.data.get("hub") is not None:
             return files
-        if isinstance(files, str):
-            return str(Path(os.path.expandvars(files)).expanduser())
-        return tuple(str(Path(os.path.expandvars(file)).expanduser()) for file in files)
+        given = [files] if isinstance(files, str) else files
+        expanded = tuple(str(Path(os.path.expandvars(file)).expanduser()) for file in given)
+        return expanded[0] if isinstance(files, str) else expanded
 
 
 class Task(ShortForm):
@@ -235,9 +235,8 @@ class Recipe(Frozen):
     @model_validator(mode="after")
     def _check_distinct_targets(self) -> Recipe:
         titles = [target.title for target in self.targets]
-        twice = sorted({title for title in titles if titles.count(title) > 1})
-        if twice:
-            raise ValueError(f"targets: two are called {', '.join(twice)}; give them names")
+        if len(set(titles)) < len(titles):
+            raise ValueError(f"targets: two of {', '.join(titles)} are called the same; give them names")
         return self
 
     def map_trainings(self, change: Callable[[Training], Training]) -> Recipe:

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from compress.environment import LIBRARIES, Cpu, CpuState, Environment, Gpu
-from compress.environment.doctor import rows_from
+from compress.environment.doctor import doctor_rows
 from compress.environment.libraries import BY_HAND
 
 CPU = Cpu("Some Xeon", "x86_64", ("avx2", "avx512_vnni"), 2, 8)
@@ -10,7 +10,7 @@ WHOLE = Environment("Linux", "3.11", CPU, 2**34, 2**35, VERSIONS, (), "reachable
 
 
 def rows(found):
-    return {row.check: row for row in rows_from(found)}
+    return {row.check: row for row in doctor_rows(found)}
 
 
 def test_a_whole_machine_needs_no_remedy():
@@ -42,7 +42,7 @@ def test_instructions_that_a_system_does_not_tell_are_unknown():
 
 def test_each_device_has_a_row():
     found = [
-        row for row in rows_from(replace(WHOLE, gpus=(Gpu("H200", 2**37), Gpu("T4", 2**34)))) if row.check == "cuda"
+        row for row in doctor_rows(replace(WHOLE, gpus=(Gpu("H200", 2**37), Gpu("T4", 2**34)))) if row.check == "cuda"
     ]
     assert [row.value for row in found] == ["H200, 128 GiB", "T4, 16 GiB"]
 

@@ -296,7 +296,7 @@ def test_all_problems_at_once_in_order_with_lines():
         ("targets: [cpx]", "targets.0: expected cpu or cuda, got 'cpx'; did you mean cpu?"),
         ("targets: [{threads: 2}]", "targets.0.device: is missing"),
         ("targets: [{device: cpu, length: x}]", "targets.0.length: expected a whole number or data, got 'x'"),
-        ("targets: [cpu, cpu]", "targets: two are called cpu; give them names"),
+        ("targets: [cpu, cpu]", "targets: two of cpu, cpu are called the same; give them names"),
         ("export: [onx]", "export.0: no format is called 'onx'; did you mean onnx?"),
         ("track: wand", "track: no tracker is called 'wand'; did you mean wandb?"),
         ("distill: {soft_labl: 1}", "distill.soft_labl: unknown key; did you mean soft_label?"),
