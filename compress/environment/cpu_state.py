@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
 
 from compress.environment.os_probe import read_int, read_text
 
@@ -16,9 +17,10 @@ SYS = Path("/sys")
 PROC = Path("/proc")
 
 
-@dataclass(frozen=True)
-class CpuState:
+class CpuState(BaseModel):
     """What timings depend on besides the hardware; None where the system does not report it."""
+
+    model_config = ConfigDict(frozen=True)
 
     governor: str | None = None
     """The frequency governor; several names where cores differ."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime
 
-from compress.environment import core_quota, cuda_version, describe, driver_version
+from compress.environment import CpuState, core_quota, cuda_version, describe, driver_version
 from compress.measure.result_base import ResultModel
 
 
-class MachineSnapshot(ResultModel):
+class MachineSnapshot(CpuState, ResultModel):
     """The machine during a measurement; None where the system does not report it. No host names, no addresses."""
 
     looked_at: str
@@ -26,25 +25,11 @@ class MachineSnapshot(ResultModel):
     cores: int
     """What this process may use."""
     cores_of_machine: int
-    threads_per_core: int | None = None
     core_quota: float | None = None
     """Cores' worth of time that the container grants; None where it does not limit them."""
     memory: int
     """Bytes that this process may use."""
     memory_of_machine: int | None = None
-    last_level_cache: int | None = None
-    """Bytes."""
-    governor: str | None = None
-    """The frequency governor."""
-    frequency: tuple[float, float] | None = None
-    """Lowest and highest frequency setting, in MHz."""
-    turbo: bool | None = None
-    power: str | None = None
-    """`mains` or `battery`."""
-    load: float | None = None
-    """Load average of the last minute, all cores together."""
-    hypervisor: str | None = None
-    """`qemu`, `hyper-v` …, or `unnamed` if its name is unknown; None without one."""
     accelerator: str | None = None
     accelerator_memory: int | None = None
     driver: str | None = None
@@ -76,7 +61,7 @@ def snapshot_machine(device: bool = False) -> MachineSnapshot:
         core_quota=core_quota(),
         memory=info.memory,
         memory_of_machine=int(psutil.virtual_memory().total),
-        **asdict(info.condition),
+        **info.condition.model_dump(),
         accelerator=accelerator.name if accelerator else None,
         accelerator_memory=accelerator.memory if accelerator else None,
         driver=driver_version() if accelerator else None,
