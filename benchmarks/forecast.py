@@ -34,7 +34,7 @@ def main() -> int:
         before = calibrate(plan, where, console)
         estimates = Estimates(plan, StepStore(where.root))
         expected = {model.step: estimates.training(model) for model in plan.models if model.step in before}
-        forecasts = {step: before[step].forecast(cost).seconds for step, cost in expected.items() if cost}
+        forecasts = {step: before[step].seconds(cost) for step, cost in expected.items() if cost}
         records = _run(plan, where, console)
     rows = [row for step, record in records.items() for row in _rows(step, record, forecasts.get(step))]
     console.table(rows)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +16,7 @@ from compress.errors import CompressError, DeviceUnavailable
 from compress.measure.timing.process_limits import peak_memory, reset_peak_memory
 from compress.model_info import INFO_FILE, read_info, write_info
 from compress.pipeline.fingerprint import VERSIONS
-from compress.pipeline.graph import Plan, Step, StepResult
+from compress.pipeline.graph import Plan, Step
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import INPUTS_FILE, InputRecord, StepRecord, StepStore, content_digest
 from compress.pipeline.torchrun_launch import Launch
@@ -33,10 +32,6 @@ class Outcome:
     failures: dict[str, str] = field(default_factory=dict)
     """Why steps failed or were skipped."""
     records: dict[str, StepRecord] = field(default_factory=dict)
-
-    def count(self, status: Status) -> int:
-        """The number of steps with a status."""
-        return sum(1 for one in self.status.values() if one == status)
 
 
 class Executor:
@@ -70,7 +65,7 @@ class Executor:
         record = self.store.record(step.name, step.fingerprint)
         if record and record.input_digests == inputs:
             return record
-        return self.store.equal_step(step.name, VERSIONS[step.kind], step.settings, inputs)
+        return self.store.equal_step(step.name, VERSIONS.get(step.kind, 1), step.settings, inputs)
 
     def _do(self, step: Step, forced: bool, counter: str) -> None:
         if not self.launch.is_main:
@@ -98,13 +93,12 @@ class Executor:
         if step.trains:
             self.launch.announce(self.store.steps, step.name, "cached")
         self._finish(step, "cached", record)
-        now = versions(LIBRARIES)
-        changed = [
-            f"{name} {old} → {now[name]}" for name, old in record.versions.items() if name in now and now[name] != old
-        ]
         self.console.note(f"{counter} {step.name}: nothing changed, skipped")
-        if changed:
-            self.console.warn(f"{step.name} was made with other versions ({', '.join(changed)}); --force runs it again")
+        now = versions(LIBRARIES)
+        before = [(name, old) for name, old in record.versions.items() if name in now and now[name] != old]
+        if before:
+            changed = ", ".join(f"{name} {old} → {now[name]}" for name, old in before)
+            self.console.warn(f"{step.name} was made with other versions ({changed}); --force runs it again")
 
     def _run(self, step: Step, counter: str) -> None:
         self._event(step, "started")
@@ -115,7 +109,7 @@ class Executor:
         began, is_own_peak = time.perf_counter(), reset_peak_memory()
         try:
             with self.console.step(f"{counter} {step.name}"):
-                result = step.run(self._context(step, work))
+                rates = step.run(self._context(step, work))
         except Exception as error:
             # Whatever a library raises, an optional step fails alone.
             message = error.full_message if isinstance(error, CompressError) else f"{type(error).__name__}: {error}"
@@ -125,10 +119,27 @@ class Executor:
                 raise
             self._go_on_without(step, message, "skipped" if isinstance(error, DeviceUnavailable) else "failed")
             return
+        seconds, peak = time.perf_counter() - began, peak_memory() if is_own_peak else None
         (work / INPUTS_FILE).unlink(missing_ok=True)
-        _remove_lineage(work)
-        peak = peak_memory() if is_own_peak else None
-        record = self._record(step, work, time.perf_counter() - began, result, peak)
+        if (work / INFO_FILE).is_file():
+            # What a model was made from and by is in step.json: an equal model made again has an equal digest.
+            write_info(work, read_info(work).model_copy(update={"made_by": "", "parents": ()}))
+        record = StepRecord(
+            step=step.name,
+            kind=step.kind,
+            version=VERSIONS.get(step.kind, 1),
+            fingerprint=step.fingerprint,
+            settings=step.settings,
+            inputs=self._inputs(step),
+            digest=content_digest(work),
+            seconds=round(seconds, 3),
+            rates=rates,
+            machine=describe(self.store.root).fingerprint,
+            versions=versions(LIBRARIES),
+            made_by=f"compress {__version__}",
+            peak_memory=peak,
+            created=_now(),
+        )
         self.store.finish(record, work)
         self._finish(step, "ran", record)
 
@@ -143,10 +154,10 @@ class Executor:
             step.run(self._context(step, self.store.partial(step.name, step.fingerprint)))
 
     def _context(self, step: Step, work: Path) -> StepContext:
-        by_name = {made.name: made for made in self.plan.steps}
+        status = self.outcome.status
         return StepContext(
             inputs={
-                need: self.store.folder(need, by_name[need].fingerprint)
+                need: self.store.folder(need, self.plan.step(need).fingerprint)
                 for need in step.needs
                 if not self.launch.is_main or need in self.outcome.records
             },
@@ -154,30 +165,9 @@ class Executor:
             console=self.console,
             records=dict(self.outcome.records),
             failures=dict(self.outcome.failures),
-            reused=frozenset(name for name, status in self.outcome.status.items() if status == "cached"),
-            skipped=frozenset(name for name, status in self.outcome.status.items() if status == "skipped"),
+            reused=frozenset(name for name in status if status[name] == "cached"),
+            skipped=frozenset(name for name in status if status[name] == "skipped"),
             track=self.plan.recipe.track,
-        )
-
-    def _record(
-        self, step: Step, work: Path, seconds: float, result: StepResult | float | None, peak: int | None
-    ) -> StepRecord:
-        return StepRecord(
-            step=step.name,
-            kind=step.kind,
-            version=VERSIONS[step.kind],
-            fingerprint=step.fingerprint,
-            settings=step.settings,
-            inputs=self._inputs(step),
-            digest=content_digest(work),
-            seconds=round(seconds, 3),
-            work=result.amount if isinstance(result, StepResult) else result,
-            rates=result.rates if isinstance(result, StepResult) else None,
-            machine=describe(self.store.root).fingerprint,
-            versions=versions(LIBRARIES),
-            made_by=f"compress {__version__}",
-            peak_memory=peak,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
         )
 
     def _finish(self, step: Step, status: Status, record: StepRecord) -> None:
@@ -192,19 +182,11 @@ class Executor:
         self.console.warn(f"{step.name} {status}: {reason}")
 
     def _event(self, step: Step, event: str, **more: Any) -> None:
-        line: Mapping[str, Any] = {
-            "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            "step": step.name,
-            "fingerprint": step.fingerprint,
-            "event": event,
-            **more,
-        }
+        line = {"time": _now(), "step": step.name, "fingerprint": step.fingerprint, "event": event, **more}
         self.events.parent.mkdir(parents=True, exist_ok=True)
         with self.events.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
 
 
-def _remove_lineage(work: Path) -> None:
-    """What a model was made from and by is in step.json: an equal model made again has an equal digest."""
-    if (work / INFO_FILE).is_file():
-        write_info(work, read_info(work).model_copy(update={"made_by": "", "parents": ()}))
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

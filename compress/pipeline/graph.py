@@ -14,19 +14,8 @@ from compress.recipe.schema import Recipe
 from compress.recipe.training_schema import Prune, Student, Training
 from compress.variants import Variant
 
-
-@dataclass(frozen=True)
-class StepResult:
-    """How much a step did, from which later runs are forecast."""
-
-    amount: float
-    """In the unit of its kind."""
-    rates: Mapping[str, Any] | None = None
-    """Throughput of a training, as plain JSON values."""
-
-
-Run = Callable[[StepContext], StepResult | float | None]
-"""Does a step in its working folder; returns a result, or its amount alone."""
+Run = Callable[[StepContext], Mapping[str, Any] | None]
+"""Does a step in its working folder; returns the throughput of a training as plain JSON values."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +50,6 @@ class PlannedModel:
     """The model it is made from; None for the teacher, with which every run begins."""
     section: str
     """The recipe's section with its settings: `finetune`, `distill`, `prune`."""
-    kind: str
-    """The kind of its step."""
     training: Training | None = None
     """How it is trained; None where it is taken or cut without training."""
     shape: Student | Prune | None = None
@@ -134,13 +121,9 @@ class Plan:
     def evaluated_parent(self, name: str) -> PlannedModel | None:
         """The nearest ancestor of the model called ``name`` that has rows in the ledger."""
         parent = self.model(name).parent
-        if parent is None or self.model(parent).evaluated:
-            return self.model(parent) if parent else None
-        return self.evaluated_parent(parent)
-
-    def children(self, name: str) -> list[PlannedModel]:
-        """The models made from the one called ``name``."""
-        return [model for model in self.models if model.parent == name]
+        if parent is None:
+            return None
+        return self.model(parent) if self.model(parent).evaluated else self.evaluated_parent(parent)
 
     def step(self, name: str) -> Step:
         """The step called ``name``."""

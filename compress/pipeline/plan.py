@@ -8,17 +8,8 @@ from pathlib import Path
 from compress.data.loading.row_sources import check_columns
 from compress.environment import cuda_devices
 from compress.pipeline.graph import Plan
-from compress.pipeline.planning.data_steps import add_data, add_slices, add_unlabelled
+from compress.pipeline.planning import data_steps, result_steps
 from compress.pipeline.planning.model_steps import ModelPlanner, default_models
-from compress.pipeline.planning.result_steps import (
-    add_baseline,
-    add_measure,
-    add_package,
-    add_publish,
-    add_quality,
-    add_report,
-    add_select,
-)
 from compress.pipeline.planning.variant_steps import add_variants
 from compress.recipe.schema import Recipe
 
@@ -40,22 +31,15 @@ def make_plan(
     """
     plan = Plan(recipe)
     check_columns(recipe.task)
-    add_data(plan)
-    add_unlabelled(plan)
-    add_slices(plan)
+    data_steps.add_data(plan)
+    data_steps.add_unlabelled(plan)
+    data_steps.add_slices(plan)
     for add_model in default_models(recipe) if models is None else models:
         add_model(plan, cards)
-    _note_missing_targets(plan)
-    for model in plan.evaluated:
-        add_variants(plan, model)
-    add_baseline(plan)
-    add_measure(plan, limits)
-    for add_step in (add_quality, add_select, add_package, add_report, add_publish):
-        add_step(plan)
-    return plan
-
-
-def _note_missing_targets(plan: Plan) -> None:
-    absent = [target.title for target in plan.recipe.targets if target.device == "cuda"]
+    absent = [target.title for target in recipe.targets if target.device == "cuda"]
     if absent and not cuda_devices():
         plan.missing_targets = dict.fromkeys(absent, "this machine has no CUDA device")
+    for model in plan.evaluated:
+        add_variants(plan, model)
+    result_steps.add_results(plan, limits)
+    return plan

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 
 from compress.cards import HubCheckpoint, StudentCard, find_student, find_teacher
-from compress.errors import UsageError
+from compress.errors import UsageError, first_error
 from compress.model_sources import source_kind
 from compress.pipeline.preflight.allowed_names import NAMES
 from compress.recipe.schema import Recipe
-from compress.recipe.training_schema import Distill, Finetune, Student, Training
-
-Section = TypeVar("Section", bound=Training)
+from compress.recipe.training_schema import Student, Training
 
 
 def resolve(recipe: Recipe, cards: Sequence[Path] = ()) -> Recipe:
@@ -23,19 +21,19 @@ def resolve(recipe: Recipe, cards: Sequence[Path] = ()) -> Recipe:
     changes: dict[str, Any] = {}
     if source_kind(recipe.teacher.source, "teachers", cards) == "card" and recipe.finetune:
         card = find_teacher(recipe.teacher.source, cards)
-        changes["finetune"] = _below(recipe.finetune, card.finetune, Finetune, f"teacher card {card.name}")
+        changes["finetune"] = _below(recipe.finetune, card.finetune, f"teacher card {card.name}")
     student = recipe.student
     if student and student.source and source_kind(student.source, "students", cards) == "card":
         shape = find_student(student.source, cards)
         changes["student"] = _student(student, shape)
         if recipe.distill:
-            changes["distill"] = _below(recipe.distill, shape.distill, Distill, f"student card {shape.name}")
+            changes["distill"] = _below(recipe.distill, shape.distill, f"student card {shape.name}")
     return recipe.model_copy(update=changes)
 
 
-def _below(section: Section, card: Mapping[str, Any], model: type[Section], title: str) -> Section:
+def _below(section: Training, card: Mapping[str, Any], title: str) -> Training:
     """Return the card's settings overridden by those of the recipe."""
-    own = section.model_dump(include=section.model_fields_set)
+    own, model = section.model_dump(include=section.model_fields_set), type(section)
     try:
         read = model.model_validate(dict(card), context=NAMES)  # on its own first: it may use short forms
         theirs = read.model_dump(include=read.model_fields_set)
@@ -43,17 +41,14 @@ def _below(section: Section, card: Mapping[str, Any], model: type[Section], titl
             theirs = {key: value for key, value in theirs.items() if key not in ("losses", "hard_label")}
         return model.model_validate({**theirs, **own}, context=NAMES)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise UsageError(f"{title}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise UsageError(f"{title}: {first_error(error)}") from error
 
 
 def _student(student: Student, card: StudentCard) -> Student:
     """The shape a card names; a checkpoint of just this shape becomes the source."""
     unset = {"source", *(() if student.layers is not None else ("layers",))}  # null: as many as the card's
     own = student.model_dump(include=student.model_fields_set - unset)
-    shape = card.shape.model_dump(exclude_none=True)
+    start: dict[str, Any] = {"start": card.start}
     if isinstance(card.start, HubCheckpoint):
         start = {"source": card.start.hub, "revision": card.start.revision}
-    else:
-        start = {"start": card.start}
-    return Student.model_validate({**shape, **start, **own})
+    return Student.model_validate({**card.shape.model_dump(exclude_none=True), **start, **own})

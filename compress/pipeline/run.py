@@ -26,8 +26,8 @@ from compress.pipeline.preflight.preflight import Findings, check
 from compress.pipeline.preflight.unused_settings import unused_settings
 from compress.pipeline.resolve import resolve
 from compress.pipeline.step_store import StepStore
+from compress.pipeline.steps.build_report import DISAGREEMENTS_FILE
 from compress.pipeline.steps.package_step import copy_winners
-from compress.pipeline.steps.report_step import DISAGREEMENTS_FILE
 from compress.pipeline.torchrun_launch import Launch, leave_group
 from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
 from compress.recipe.schema import Recipe
@@ -68,25 +68,25 @@ class Result:
 
     def raise_for_gate(self) -> None:
         """Raise where a target has no winner; one that is not on this machine counts only where no other is."""
-        verdicts = self.report.verdicts if self.report else ()
-        here = {target.title for target in self.report.targets if target.present} if self.report else set()
-        without = [verdict for verdict in verdicts if verdict.winner is None and verdict.target in here]
-        reasons = "; ".join(f"{verdict.target}: {verdict.why}" for verdict in without or verdicts)
-        if without and self.report and all(self.report.passing(verdict.target) for verdict in without):
-            raise CompressError(f"no winner: {reasons}", hint=f"everything else is in {self.folder / 'report.html'}")
+        if self.report is None:
+            return
+        here = {target.title for target in self.report.targets if target.present}
+        without = [each for each in self.report.verdicts if each.winner is None and each.target in here]
+        reasons = "; ".join(f"{each.target}: {each.why}" for each in without or self.report.verdicts)
         if without:
-            raise GateMissed(f"no winner: {reasons}", hint=f"everything measured is in {self.folder / 'report.html'}")
-        if verdicts and not here:
+            # Where variants passed the gate but none was timed, that is no missed gate.
+            passed = all(self.report.passing(verdict.target) for verdict in without)
+            hint = f"everything measured is in {self.folder / 'report.html'}"
+            raise (CompressError if passed else GateMissed)(f"no winner: {reasons}", hint=hint)
+        if self.report.verdicts and not here:
             raise CompressError(f"no target of this recipe is on this machine: {reasons}")
 
     def raise_for_failures(self) -> None:
         """Raise with the steps that failed, once everything else is written."""
-        failed = {
-            step: reason for step, reason in self.outcome.failures.items() if self.outcome.status[step] == "failed"
-        }
+        reasons, status = self.outcome.failures, self.outcome.status
+        failed = [f"{step}: {reason}" for step, reason in reasons.items() if status[step] == "failed"]
         if failed:
-            lines = [f"{step}: {reason}" for step, reason in failed.items()]
-            raise CompressError("\n  ".join([f"{len(failed)} step(s) failed; the rest is done:", *lines]))
+            raise CompressError("\n  ".join([f"{len(failed)} step(s) failed; the rest is done:", *failed]))
 
 
 def read_recipe(source: RecipeSource, overrides: Sequence[str] = (), cards: Sequence[Path] = ()) -> Recipe:
@@ -146,11 +146,11 @@ def _execute(plan: Plan, options: Options, console: Console, launch: Launch) -> 
     forced = forced_steps(plan, options)
     if not launch.is_main:
         return Result(folder, executor.run(forced, options.until), None)
+    findings = check_plan(plan, options)
+    findings.refuse()
+    for warning in findings.warnings:
+        console.warn(warning)
     with store.hold(f"run-{plan.recipe.name}", console):
-        findings = check(plan, store, forced, options.cards)
-        findings.refuse()
-        for warning in findings.warnings:
-            console.warn(warning)
         _open_folder(folder, plan)
         outcome = executor.run(forced, options.until)
         report = _finish(folder, plan, store, outcome)
@@ -176,10 +176,9 @@ def _open_folder(folder: Path, plan: Plan) -> None:
 
     The recipe and the steps of an earlier report remain with it until the new one replaces it.
     """
-    if (folder / REPORT_FILE).is_file():
-        _write_lock(folder, plan, keep=named_steps(folder / LOCK_FILE))
-    else:
-        _write_lock(folder, plan)
+    has_report = (folder / REPORT_FILE).is_file()
+    _write_lock(folder, plan, keep=named_steps(folder / LOCK_FILE) if has_report else ())
+    if not has_report:
         atomic_write(folder / "recipe.yaml", dump_recipe(plan.recipe))
 
 

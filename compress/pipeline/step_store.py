@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from compress.console import Console
-from compress.errors import CompressError, UsageError
+from compress.errors import CompressError
 from compress.model_info import combined_digest, digests
 from compress.storage.atomic_write import atomic_replace_folder
 from compress.storage.schema_version import up_to
@@ -61,7 +61,7 @@ class StepRecord(BaseModel):
     """Of everything it left except this record."""
     seconds: float
     work: float | None = None
-    """How much there was to do, in the unit that this kind of step is forecast by."""
+    """The amount of work, which earlier versions recorded."""
     rates: Mapping[str, Any] | None = None
     """Throughput of a training, read by `forecast.training_cost`; None where nothing was trained."""
     machine: str
@@ -142,11 +142,10 @@ class StepStore:
 
     @cached_property
     def _by_content(self) -> dict[str, StepRecord]:
-        index = {}
-        for record in self.records():
-            key = _content_key(record.step, record.kind_version, record.settings, record.input_digests)
-            index[key] = record
-        return index
+        return {
+            _content_key(record.step, record.kind_version, record.settings, record.input_digests): record
+            for record in self.records()
+        }
 
     def adopt(self, record: StepRecord, fingerprint: str, inputs: Mapping[str, InputRecord]) -> StepRecord | None:
         """Give the result of an equal step a fingerprint of its own, sharing its files; None where it was removed."""
@@ -189,19 +188,16 @@ class StepStore:
     def hold(self, name: str, console: Console) -> Iterator[None]:
         """Lock ``name`` against other processes; if another holds it, name its owner and wait."""
         locks = self.steps / ".locks"
-        try:
-            locks.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"--runs: {self.root} cannot be written to: {error.strerror}") from error
+        locks.mkdir(parents=True, exist_ok=True)
         lock, owner = FileLock(locks / f"{name}.lock"), locks / f"{name}.owner"
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            console.note(f"waiting for {name}: {_owner_text(owner)} holds it")
+            console.note(f"waiting for {name}: {owner.read_text() if owner.is_file() else 'another process'} holds it")
             lock.acquire()
         try:
-            now = time.strftime("%Y-%m-%d %H:%M:%S")
-            owner.write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": now}))
+            since = time.strftime("%Y-%m-%d %H:%M:%S")
+            owner.write_text(f"process {os.getpid()} on {socket.gethostname()} (since {since})")
             yield
         finally:
             lock.release()
@@ -211,13 +207,11 @@ class StepStore:
         path = self.steps / ".locks" / f"{name}.lock"
         if not path.exists():
             return False
-        lock = FileLock(path)
         try:
-            lock.acquire(timeout=0)
+            with FileLock(path).acquire(timeout=0):
+                return False
         except Timeout:
             return True
-        lock.release()
-        return False
 
     def all_steps(self) -> list[Path]:
         """Every finished step's folder."""
@@ -265,11 +259,3 @@ def share_folder(source: Path, target: Path) -> None:
             shutil.copy2(file, copy)
 
     shutil.copytree(source, target, copy_function=share, dirs_exist_ok=True)
-
-
-def _owner_text(path: Path) -> str:
-    try:
-        owner = json.loads(path.read_text())
-        return f"process {owner['pid']} on {owner['host']} (since {owner['since']})"
-    except (OSError, ValueError, KeyError):
-        return "another process"

@@ -92,7 +92,7 @@ def test_steps_of_the_first_record_version_are_reused_under_another_fingerprint(
         folder.rename(folder.with_name(other))
     outcome = run(plan, tmp_path)
     assert set(outcome.status.values()) == {"cached"}
-    assert outcome.records["first"].version == fingerprint.VERSIONS["finetune"]
+    assert outcome.records["first"].version == 1
     assert outcome.records["first"].own_peak_memory is None  # version 1 recorded that of the process
 
 

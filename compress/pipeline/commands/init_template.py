@@ -14,6 +14,7 @@ from compress.errors import UsageError, nearest
 from compress.model_sources import source_kind
 from compress.pipeline.preflight.allowed_names import NAMES
 from compress.recipe.load import parse_recipe
+from compress.storage.atomic_write import atomic_write
 from compress.tasks import KINDS
 from compress.tasks.presets import NAMED_TASKS
 
@@ -54,38 +55,31 @@ def write_starter(
     if path.exists():
         raise UsageError(f"{path} already exists.", hint="give another name, or delete it first")
     if task is not None and task not in NAMED_TASKS:
-        raise UsageError(
-            f"no task is called '{task}'{nearest(task, NAMED_TASKS)}", hint="or --train FILE for your own rows"
-        )
+        hint = "or --train FILE for your own rows"
+        raise UsageError(f"no task is called '{task}'{nearest(task, NAMED_TASKS)}", hint=hint)
     if kind is not None and kind not in KINDS:
         raise UsageError(f"no task kind is called '{kind}'{nearest(kind, KINDS)}")
-    if train is None and task is None and (kind or text or label):
+    own = {"kind": kind, "text": list(text) if text else None, "label": label}
+    own = {key: value for key, value in own.items() if value}
+    if train is None and task is None and own:
         raise UsageError("--train FILE is missing: a kind and its columns need a file of your own rows.")
     source_kind(teacher, "teachers", cards)
     if student not in available("students", cards):
         source_kind(student, "students", cards)
-    content = TEMPLATE.format(path=path, task=_task(task, train, text, label, kind), teacher=teacher, student=student)
+    content = TEMPLATE.format(path=path, task=_task(task, train, own), teacher=teacher, student=student)
     recipe = parse_recipe(content, str(path), (), NAMES)
     check_columns(recipe.task)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content, encoding="utf-8")
+    atomic_write(path, content)
     return path
 
 
-def _task(task: str | None, train: str | None, text: Sequence[str] | None, label: str | None, kind: str | None) -> str:
+def _task(task: str | None, train: str | None, own: Mapping[str, Any]) -> str:
     """Return the recipe's task: a named one, the user's own file, or the one that needs no data."""
-    own = {"kind": kind, "text": list(text) if text else None, "label": label}
-    own = {key: value for key, value in own.items() if value is not None}
     if train is None and not own:
         return f"task: {task or 'docstrings'}"
-    section: dict[str, Any] = {"name": task} if task else {"kind": "classification"}
-    section.update(own)
+    section: dict[str, Any] = {**({"name": task} if task else {"kind": "classification"}), **own}
     if train:
         section["data"] = {"train": train, **({} if task else {"test_share": 0.1})}
     lines = yaml.safe_dump({"task": section}, sort_keys=False, default_flow_style=None, allow_unicode=True).strip()
-    return "\n".join([lines, *(line for name, line in DATA_SETTINGS.items() if name in _settings(task, section))])
-
-
-def _settings(task: str | None, section: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the settings that the kind of a user's own rows needs; a named task gives them itself."""
-    return () if task else KINDS[section["kind"]].settings
+    settings = () if task else KINDS[section["kind"]].settings  # a named task gives them itself
+    return "\n".join([lines, *(line for name, line in DATA_SETTINGS.items() if name in settings)])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,91 +23,61 @@ from compress.tasks import KINDS
 from compress.tasks.presets import NAMED_TASKS
 from compress.variants import VARIANTS
 
-Rows = list[dict[str, Any]]
+Row = dict[str, Any]
+Rows = list[Row]
 
 
 def listing(what: str, options: argparse.Namespace) -> Rows:
     """Return the rows of one list, each with a `name`."""
-    return LISTINGS[what](options)
+    return list(LISTINGS[what](options))
 
 
 def run_folder(name: str, runs: Path) -> Path:
     """Return a run's folder from its name, its path or its report.json."""
-    path = Path(name)
-    if path.is_file() or (path / REPORT_FILE).is_file():
-        return path
-    if (runs / name / REPORT_FILE).is_file():
-        return runs / name
+    for path in (Path(name), runs / name):
+        if path.is_file() or (path / REPORT_FILE).is_file():
+            return path
     known = [report.parent.name for report in runs.glob(f"*/{REPORT_FILE}")]
     raise UsageError(f"no finished run is called '{name}' in {runs}{nearest(name, known)}", hint="compress ls runs")
 
 
-def _tasks(options: argparse.Namespace) -> Rows:
-    return [
-        {"name": name, "kind": task["kind"], "metric": task.get("metric"), "data": _source(task["data"])}
-        for name, task in NAMED_TASKS.items()
-    ]
+def _tasks(options: argparse.Namespace) -> Iterator[Row]:
+    for name, task in NAMED_TASKS.items():
+        data = task["data"]
+        source = f"hub {data['hub']}" if "hub" in data else f"builtin {data['builtin']}"
+        yield {"name": name, "kind": task["kind"], "metric": task.get("metric"), "data": source}
 
 
-def _source(data: dict[str, Any]) -> str:
-    return f"hub {data['hub']}" if "hub" in data else f"builtin {data['builtin']}"
+def _kinds(options: argparse.Namespace) -> Iterator[Row]:
+    for name, kind in KINDS.items():
+        yield {"name": name, "metrics": [metric.name for metric in kind.metrics], "fields": list(kind.fields)}
 
 
-def _kinds(options: argparse.Namespace) -> Rows:
-    return [
-        {"name": name, "metrics": [metric.name for metric in kind.metrics], "fields": list(kind.fields)}
-        for name, kind in KINDS.items()
-    ]
+def _teachers(options: argparse.Namespace) -> Iterator[Row]:
+    for card in list_teachers(options.cards):
+        source, licence = card.checkpoint, card.licence
+        origin = f"hub {source.hub}" if isinstance(source, HubCheckpoint) else f"package {source.package}"
+        row = {"name": card.name, "title": card.title, "family": card.family, "from": origin}
+        yield row | {"licence": licence.name if licence else None}
 
 
-def _teachers(options: argparse.Namespace) -> Rows:
-    return [
-        {
-            "name": card.name,
-            "title": card.title,
-            "family": card.family,
-            "from": _checkpoint(card.checkpoint),
-            "licence": card.licence.name if card.licence else None,
-        }
-        for card in list_teachers(options.cards)
-    ]
+def _students(options: argparse.Namespace) -> Iterator[Row]:
+    for card in list_students(options.cards):
+        origin = card.start if isinstance(card.start, str) else f"hub {card.start.hub}"
+        shape = {"layers": card.shape.layers, "hidden": card.shape.hidden}
+        yield {"name": card.name, "title": card.title, **shape, "starts from": origin}
 
 
-def _checkpoint(checkpoint: Any) -> str:
-    return f"hub {checkpoint.hub}" if isinstance(checkpoint, HubCheckpoint) else f"package {checkpoint.package}"
+def _recipes(options: argparse.Namespace) -> Iterator[Row]:
+    for path in available("recipes", options.cards).values():
+        about = path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+        yield {"name": path.stem, "about": about, "file": str(path)}
 
 
-def _students(options: argparse.Namespace) -> Rows:
-    return [
-        {
-            "name": card.name,
-            "title": card.title,
-            "layers": card.shape.layers,
-            "hidden": card.shape.hidden,
-            "starts from": card.start if isinstance(card.start, str) else f"hub {card.start.hub}",
-        }
-        for card in list_students(options.cards)
-    ]
-
-
-def _recipes(options: argparse.Namespace) -> Rows:
-    return [
-        {"name": path.stem, "about": path.read_text(encoding="utf-8").splitlines()[0].lstrip("# "), "file": str(path)}
-        for path in available("recipes", options.cards).values()
-    ]
-
-
-def _losses(options: argparse.Namespace) -> Rows:
-    return [
-        {
-            "name": name,
-            "by default": "yes" if name in DEFAULT_LOSSES.chosen() else "",
-            "knobs": _settings(name),
-            "needs": list(loss.needs),
-            "about": loss.about,
-        }
-        for name, loss in LOSSES.items()
-    ]
+def _losses(options: argparse.Namespace) -> Iterator[Row]:
+    for name, loss in LOSSES.items():
+        row = {"name": name, "by default": "yes" if name in DEFAULT_LOSSES.chosen() else "", "knobs": _settings(name)}
+        yield row | {"needs": list(loss.needs), "about": loss.about}
 
 
 def _settings(loss: str) -> list[str]:
@@ -124,42 +95,29 @@ def _setting(name: str, field: FieldInfo) -> str:
     return name if default is None else f"{name}: {default:g}"
 
 
-def _variants(options: argparse.Namespace) -> Rows:
-    return [
-        {
-            "name": variant.name,
-            "format": variant.format,
-            "precision": variant.precision,
-            "runtime": variant.runtime,
-            "devices": list(variant.devices),
-            "by default on": list(variant.default_on),
-            "needs": RUNTIMES[variant.runtime].needs,
-        }
-        for variant in VARIANTS.values()
-    ]
+def _variants(options: argparse.Namespace) -> Iterator[Row]:
+    for variant in VARIANTS.values():
+        row = {key: getattr(variant, key) for key in ("name", "format", "precision", "runtime")}
+        where = {"devices": list(variant.devices), "by default on": list(variant.default_on)}
+        yield row | where | {"needs": RUNTIMES[variant.runtime].needs}
 
 
-def _perturbations(options: argparse.Namespace) -> Rows:
-    return [
-        {"name": name, "about": (perturb.__doc__ or "").partition("\n")[0]} for name, perturb in PERTURBATIONS.items()
-    ]
+def _perturbations(options: argparse.Namespace) -> Iterator[Row]:
+    for name, perturb in PERTURBATIONS.items():
+        yield {"name": name, "about": (perturb.__doc__ or "").partition("\n")[0]}
 
 
-def _runs(options: argparse.Namespace) -> Rows:
-    rows: Rows = []
+def _runs(options: argparse.Namespace) -> Iterator[Row]:
     for path in sorted(options.runs.glob("*/lock.json")):
-        row: dict[str, Any] = {"name": path.parent.name, "task": None, "created": None, "winner": None}
-        try:
+        row: Row = {"name": path.parent.name, "task": None, "created": None, "winner": "not finished"}
+        with suppress(CompressError):
             report = read_report(path.parent)
             winners = [f"{verdict.target}: {verdict.winner or 'none'}" for verdict in report.verdicts]
             row.update(task=report.task.name, created=report.created, winner=winners)
-        except CompressError:
-            row["winner"] = "not finished"
-        rows.append(row)
-    return rows
+        yield row
 
 
-LISTINGS: dict[str, Callable[[argparse.Namespace], Rows]] = {
+LISTINGS: dict[str, Callable[[argparse.Namespace], Iterable[Row]]] = {
     "tasks": _tasks,
     "kinds": _kinds,
     "teachers": _teachers,

@@ -10,8 +10,8 @@ from compress.console import Console, duration
 from compress.environment import describe
 from compress.pipeline.execute import Executor
 from compress.pipeline.forecast.cost_estimates import Estimates
-from compress.pipeline.forecast.time_forecast import forecast, measured_memory
-from compress.pipeline.forecast.trial_updates import Trial, calibrate
+from compress.pipeline.forecast.time_forecast import Forecast, TrainingSpeed, forecast, measured_memory
+from compress.pipeline.forecast.trial_updates import UPDATES, calibrate
 from compress.pipeline.graph import Plan, Step
 from compress.pipeline.run import Options, check_plan, forced_steps
 from compress.pipeline.step_store import StepStore
@@ -54,7 +54,7 @@ def _total(rows: list[dict[str, Any]]) -> str:
     return f"estimate: {duration(sum(known))}{rest}; all figures are estimates"
 
 
-def preview(plan: Plan, options: Options, trials: Mapping[str, Trial] | None = None) -> list[dict[str, Any]]:
+def preview(plan: Plan, options: Options, trials: Mapping[str, TrainingSpeed] | None = None) -> list[dict[str, Any]]:
     """Return one row a step; ``trials`` by step name take precedence over earlier runs."""
     store = StepStore(options.root)
     executor = Executor(plan, store, Console("quiet"), Path("unused"), Launch())
@@ -67,14 +67,17 @@ def preview(plan: Plan, options: Options, trials: Mapping[str, Trial] | None = N
         record = None if step.name in forced else executor.cached(step)
         if record:
             executor.outcome.records[step.name] = record
-            return {"step": step.name, "state": "done", "seconds": 0.0, "memory": None, "disk": None} | {
-                "basis": f"took {record.seconds:.1f} s"
-            }
+            done = {"seconds": 0.0, "memory": None, "disk": None, "basis": f"took {record.seconds:.1f} s"}
+            return {"step": step.name, "state": "done"} | done
         model = plan.model_of(step.name)
         expected = estimates.training(model) if model else None
         trial = (trials or {}).get(step.name)
-        rows = estimates.rows(model) if model else None
-        estimate = trial.forecast(expected) if trial and expected else forecast(step, plan, records, rows, expected)
+        if trial and expected:
+            estimate = Forecast(trial.seconds(expected), f"{UPDATES} updates tried just now")
+        elif records and model and model.training and not expected:
+            estimate = Forecast(None, "the rows or the model are not known yet")
+        else:
+            estimate = forecast(step, records, expected)
         started = (store.steps / ".partial" / f"{step.name}-{step.fingerprint}").is_dir()
         return {
             "step": step.name,

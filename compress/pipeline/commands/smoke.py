@@ -5,21 +5,19 @@ Its results mean nothing and are stored separately.
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from compress.cards import find_teacher
-from compress.model_sources import source_kind
+from compress.pipeline.preflight.model_compatibility import config_of
 from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.loss_schema import Losses
 from compress.recipe.measure_schema import Grid, Measure
 from compress.recipe.schema import Publish, Recipe
 from compress.recipe.training_schema import Distill, Finetune, Student, Training
+from compress.storage.atomic_write import atomic_replace_folder
 
 SMOKE_FOLDER = ".smoke"
 """The folder of smoke runs, below that of all runs."""
@@ -35,7 +33,8 @@ DEFAULT_FAMILY = "bert"
 
 def smoke_recipe(recipe: Recipe, root: Path, cards: Sequence[Path]) -> Recipe:
     """Return the same recipe, small in everything that takes time."""
-    family = _family(recipe.teacher.source, cards)
+    config = config_of(recipe.teacher.source, recipe.teacher.revision, cards)
+    family = str(config.get("model_type", DEFAULT_FAMILY))
     teacher = _tiny_model(root / f"teacher-{family}", family)
     data = recipe.task.data.model_copy(update={"limit": ROWS})
     changes: dict[str, Any] = {
@@ -101,26 +100,12 @@ def _any_heads(losses: Losses) -> Losses:
     return losses.model_copy(update={"relation": relation})
 
 
-def _family(source: str, cards: Sequence[Path]) -> str:
-    kind = source_kind(source, "teachers", cards)
-    if kind == "card":
-        return find_teacher(source, cards).family
-    config = Path(source).expanduser() / "config.json"
-    if kind == "folder" and config.is_file():
-        return str(json.loads(config.read_bytes()).get("model_type", DEFAULT_FAMILY))
-    return DEFAULT_FAMILY
-
-
 def _tiny_model(folder: Path, family: str, masked: bool = False) -> Path:
     """Write a tiny model with a tokenizer of single characters, unless it exists."""
-    if folder.is_dir():
-        return folder
     from compress.models.tiny import write_tiny_model
 
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
-    write_tiny_model(temporary, family, masked=masked)
-    try:
-        temporary.rename(folder)
-    except OSError:  # another process wrote it first
-        shutil.rmtree(temporary)
+    if not folder.is_dir():
+        temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
+        write_tiny_model(temporary, family, masked=masked)
+        atomic_replace_folder(temporary, folder)
     return folder

@@ -18,7 +18,7 @@ from compress.errors import CompressError, ModelError
 from compress.model_info import ShapeInfo
 from compress.model_shapes import pruned_shape, shape_of_folder, student_shape
 from compress.model_sources import local_folder
-from compress.pipeline.forecast.training_cost import disk, memory, runs_teacher, training_operations
+from compress.pipeline.forecast.training_cost import disk, memory, teachers_run, training_operations
 from compress.pipeline.graph import Plan, PlannedModel
 from compress.pipeline.step_store import StepStore
 from compress.recipe.training_schema import Distill, Student
@@ -32,109 +32,76 @@ class TrainingEstimate:
     """The estimated cost of one training, all restarts together."""
 
     operations: float
+    """0 for families whose operations are unknown."""
     memory: int
     disk: int
 
 
+@dataclass(frozen=True)
 class Estimates:
     """Estimates from what is on this machine; nothing is downloaded and torch is not loaded."""
 
-    def __init__(self, plan: Plan, store: StepStore, cards: Sequence[Path] = ()) -> None:
-        self._plan, self._store, self._cards = plan, store, cards
-        self._shapes: dict[str, ShapeInfo | None] = {}
+    plan: Plan
+    store: StepStore
+    cards: Sequence[Path] = ()
 
     def training(self, model: PlannedModel) -> TrainingEstimate | None:
         """Return the cost of training a model; None where it is not trained, or too little is known."""
-        settings, shape, rows = model.training, self.shape(model), self.rows(model)
-        if settings is None or shape is None or rows is None or self._lengths is None:
+        settings, shape, rows, lengths = model.training, self.shape(model), self.rows(model), self._lengths
+        if settings is None or shape is None or rows is None or lengths is None:
             return None
-        teachers = self._teachers(settings) if isinstance(settings, Distill) and runs_teacher(settings) else []
-        operations = training_operations(settings, shape, teachers, rows, self._lengths)
+        teachers = teachers_run(settings, self.shape(self.plan.teacher))
         return TrainingEstimate(
-            operations=settings.restarts * operations,
-            memory=memory(settings, shape, teachers, int(self._lengths.max())),
-            disk=disk(settings, shape, teachers, rows, float(self._lengths.mean())),
+            operations=settings.restarts * training_operations(settings, shape, teachers, rows, lengths),
+            memory=memory(settings, shape, teachers, int(lengths.max())),
+            disk=disk(settings, shape, teachers, rows, float(lengths.mean())),
         )
 
     def rows(self, model: PlannedModel) -> int | None:
         """Return the rows that a model is trained on, unlabelled and augmented ones included; None while unknown."""
-        settings = model.training
-        if self._roles is None or settings is None:
+        if self._roles is None:
             return None
-        rows = self._roles.info.counts["train"]
+        rows, settings = self._roles.info.counts["train"], model.training
         if isinstance(settings, Distill):
-            unlabelled = self._unlabelled
-            if unlabelled is None:
-                return None
-            rows = rows * (1 + (settings.augment.copies if settings.augment else 0)) + unlabelled
+            rows *= 1 + (settings.augment.copies if settings.augment else 0)
+            if any(step.name == UNLABELLED for step in self.plan.steps):
+                folder = self._folder(UNLABELLED)
+                return rows + unlabelled_info(folder).count if folder else None
         return rows
 
     def shape(self, model: PlannedModel) -> ShapeInfo | None:
         """Return the shape of a model: read from its folder, or computed from its parent's and its settings."""
-        if model.name not in self._shapes:
-            self._shapes[model.name] = shape_of_folder(self._folder(model.step)) or self._planned_shape(model)
-        return self._shapes[model.name]
-
-    def _planned_shape(self, model: PlannedModel) -> ShapeInfo | None:
-        if model.parent is None:
-            return shape_of_folder(self._source)
-        parent = self.shape(self._plan.model(model.parent))
-        if isinstance(model.shape, Student):
-            return self._student_shape(parent, model.shape)
-        return parent if parent is None or model.shape is None else pruned_shape(parent, model.shape)
-
-    def _student_shape(self, teacher: ShapeInfo | None, student: Student) -> ShapeInfo | None:
-        """Return the student's shape; None where its origin is not on this machine or it cannot be built."""
-        folder = local_folder(student.source, student.revision, self._cards) if student.source else None
-        origin = shape_of_folder(folder) if student.source else teacher
+        if (known := shape_of_folder(self._folder(model.step))) or model.parent is None:
+            return known or shape_of_folder(self._source)
+        origin = self.shape(self.plan.model(model.parent))
+        if not isinstance(model.shape, Student):
+            return pruned_shape(origin, model.shape) if origin and model.shape else origin
+        if model.shape.source:
+            origin = shape_of_folder(local_folder(model.shape.source, model.shape.revision, self.cards))
         try:
-            return origin and student_shape(origin, student)
-        except ModelError:
+            return origin and student_shape(origin, model.shape)
+        except ModelError:  # reported by the checks before a run
             return None
 
-    def _teachers(self, settings: Distill) -> list[ShapeInfo]:
-        """Return the shapes of all teachers; one that is not on this machine is assumed to be like the recipe's own."""
-        own = self.shape(self._plan.teacher)
-        further = [
-            shape_of_folder(local_folder(named.source, named.revision, self._cards)) or own
-            for named in settings.teachers
-        ]
-        return [shape for shape in (own, *further) if shape is not None]
-
-    @cached_property
+    @property
     def _source(self) -> Path | None:
-        teacher = self._plan.recipe.teacher
-        return local_folder(teacher.source, teacher.revision, self._cards)
+        teacher = self.plan.recipe.teacher
+        return local_folder(teacher.source, teacher.revision, self.cards)
 
     def _folder(self, name: str) -> Path | None:
         """Return the folder of a step, where it is cached with these settings."""
-        step = next((step for step in self._plan.steps if step.name == name), None)
-        folder = self._store.folder(name, step.fingerprint) if step else None
-        return folder if folder is not None and folder.is_dir() else None
+        folder = self.store.folder(name, self.plan.step(name).fingerprint)
+        return folder if folder.is_dir() else None
 
     @cached_property
     def _roles(self) -> PreparedData | None:
         folder = self._folder("data")
-        try:
-            return load_prepared(folder) if folder else None
-        except CompressError:
-            return None
-
-    @cached_property
-    def _unlabelled(self) -> int | None:
-        """The number of unlabelled texts; None where they are not read yet."""
-        if all(step.name != UNLABELLED for step in self._plan.steps):
-            return 0
-        folder = self._folder(UNLABELLED)
-        try:
-            return unlabelled_info(folder).count if folder else None
-        except CompressError:
-            return None
+        return load_prepared(folder) if folder else None
 
     @cached_property
     def _lengths(self) -> NDArray[np.int64] | None:
-        """Lengths in pieces of a sample of the training rows; None where the data or the tokenizer are not here."""
-        folder = self._folder(self._plan.teacher.step) or self._source
+        """Lengths in tokens of a sample of the training rows; None where the data or the tokenizer are not here."""
+        folder = self._folder(self.plan.teacher.step) or self._source
         if self._roles is None or folder is None:
             return None
         rows, task = self._roles.rows("train"), self._roles.info.task_info

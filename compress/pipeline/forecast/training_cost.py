@@ -47,16 +47,12 @@ class Throughput(BaseModel):
 
 
 def throughput_of(
-    result: TrainResult,
-    settings: Training,
-    student: ShapeInfo,
-    teachers: Sequence[ShapeInfo],
-    train_rows: int,
+    result: TrainResult, settings: Training, student: ShapeInfo, teachers: Sequence[ShapeInfo], train_rows: int
 ) -> Throughput | None:
     """Return the throughput of a training; None where the operations of its models are unknown."""
-    forwards = [_forward(shape, result.pieces, result.squares) for shape in (student, *teachers)]
-    operations = 3 * forwards[0] + sum(forwards[1:]) * _teacher_share(settings, result.rows, train_rows)
-    if not forwards[0] or not result.seconds:
+    share = _teacher_share(settings, result.rows, train_rows)
+    operations = _operations(student, teachers, result.pieces, result.squares, share)
+    if not operations or not result.seconds:
         return None
     complete = [logged for logged in result.forecasts if logged["whole"]]
     return Throughput(
@@ -75,25 +71,21 @@ def training_operations(
     train_rows: int,
     lengths: NDArray[np.int64],
 ) -> float:
-    """Return the operations of one training (of each restart) on rows of these lengths."""
-    rows = trained_rows(settings, train_rows)
-    pieces, squares = float(lengths.mean()) * rows, float((lengths**2).mean()) * rows
-    forwards = [_forward(shape, pieces, squares) for shape in (student, *teachers)]
-    return 3 * forwards[0] + sum(forwards[1:]) * _teacher_share(settings, rows, train_rows)
-
-
-def trained_rows(settings: Training, train_rows: int) -> float:
-    """Return the rows that one training processes, all epochs together."""
+    """Return the operations of one training (of each restart) on rows of these lengths; 0 where they are unknown."""
     rows = settings.epochs * train_rows
     if settings.max_steps:
         rows = min(rows, settings.max_steps * settings.batch_size * settings.accumulate)
-    return rows
+    pieces, squares = float(lengths.mean()) * rows, float((lengths**2).mean()) * rows
+    return _operations(student, teachers, pieces, squares, _teacher_share(settings, rows, train_rows))
 
 
-def runs_teacher(settings: Training) -> bool:
-    """Return whether a training needs the outputs or layers of a teacher."""
+def teachers_run(settings: Training, teacher: ShapeInfo | None) -> tuple[ShapeInfo, ...]:
+    """Return the shapes of the teachers that a training runs; further ones are assumed to be like the recipe's own."""
     names = settings.loss_names() if isinstance(settings, Distill) else set()
-    return any(isinstance(LOSSES[name], (OutputLoss, LayerLoss)) for name in names)
+    if teacher is None or not any(isinstance(LOSSES[name], (OutputLoss, LayerLoss)) for name in names):
+        return ()
+    assert isinstance(settings, Distill)
+    return (teacher,) * (1 + len(settings.teachers))
 
 
 def _teacher_share(settings: Training, rows: float, train_rows: int) -> float:
@@ -102,10 +94,13 @@ def _teacher_share(settings: Training, rows: float, train_rows: int) -> float:
     return min(1.0, train_rows / rows) if is_cached and rows else 1.0
 
 
-def _forward(shape: ShapeInfo, pieces: float, squares: float) -> float:
-    """Return the operations of forward passes; 0 where they are unknown."""
-    piece, pair = flops_per_token(shape) or (0, 0)
-    return piece * pieces + pair * squares
+def _operations(
+    student: ShapeInfo, teachers: Sequence[ShapeInfo], pieces: float, squares: float, teacher_share: float
+) -> float:
+    """Return the operations of three passes of the student and one of each teacher; 0 where they are unknown."""
+    costs = [flops_per_token(shape) or (0, 0) for shape in (student, *teachers)]
+    own, *others = (piece * pieces + pair * squares for piece, pair in costs)
+    return 3 * own + sum(others) * teacher_share if own else 0.0
 
 
 def memory(settings: Training, student: ShapeInfo, teachers: Sequence[ShapeInfo], longest: int) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,8 @@ from compress.data.splits.row_store import RowWriter
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.errors import pluralize
 from compress.pipeline.execute import Executor
-from compress.pipeline.forecast.cost_estimates import TrainingEstimate
-from compress.pipeline.forecast.time_forecast import Forecast
-from compress.pipeline.forecast.training_cost import Throughput
-from compress.pipeline.graph import Plan, Step, StepResult
+from compress.pipeline.forecast.time_forecast import TrainingSpeed
+from compress.pipeline.graph import Plan, Step
 from compress.pipeline.plan import make_plan
 from compress.pipeline.run import Options
 from compress.pipeline.step_context import StepContext
@@ -38,40 +35,21 @@ UPDATES = 16
 SELECT_ROWS = 64
 
 
-@dataclass(frozen=True)
-class Trial:
-    """The throughput of a training, measured in a few updates."""
-
-    throughput: Throughput
-    other_seconds: float
-    """Seconds that the step took in addition to its training: loading, encoding, building."""
-
-    def forecast(self, expected: TrainingEstimate) -> Forecast:
-        """Return the time of the full step."""
-        seconds = expected.operations * self.throughput.seconds_per_operation + self.other_seconds
-        return Forecast(seconds, f"{UPDATES} updates tried just now")
-
-
-def calibrate(plan: Plan, options: Options, console: Console) -> dict[str, Trial]:
-    """Try every training of ``plan`` that is not cached; returns trials by step name."""
+def calibrate(plan: Plan, options: Options, console: Console) -> dict[str, TrainingSpeed]:
+    """Try every training of ``plan`` that is not cached; returns their speeds by step name."""
     import compress.train.distill  # noqa: F401  # so that the time of imports is not measured
 
     store = StepStore(options.root)
     executor = Executor(plan, store, console, options.root / "calibrated.jsonl", Launch())
-    data_steps = [step.name for step in plan.steps if step.kind in ("data", UNLABELLED)]
-    executor.run(set(), until=data_steps[-1])
+    executor.run(set(), until=UNLABELLED if any(step.kind == UNLABELLED for step in plan.steps) else "data")
     short = make_plan(plan.recipe.map_trainings(_shorten), options.cards)
     batches = [model.training.batch_size * model.training.accumulate for model in plan.models if model.training]
-    data = load_prepared(store.folder("data", plan.step("data").fingerprint))
-    trials: dict[str, Trial] = {}
+    speeds: dict[str, TrainingSpeed] = {}
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="compress-") as scratch:
         folders = {"data": Path(scratch) / "data"}
-        _write_sample(
-            data,
-            UPDATES * max(batches, default=1),
-            folders["data"],
-        )
+        data = load_prepared(store.folder("data", plan.step("data").fingerprint))
+        _write_sample(data, UPDATES * max(batches, default=1), folders["data"])
         for model in plan.models:
             step = plan.step(model.step)
             if record := executor.cached(step):
@@ -80,23 +58,19 @@ def calibrate(plan: Plan, options: Options, console: Console) -> dict[str, Trial
                 continue
             console.note(f"{step.name}: a few updates, to measure how long they take")
             folders[step.name] = Path(scratch) / step.name
-            if trial := _try(short.step(step.name), folders):
-                trials[step.name] = trial
-    console.note(f"tried {pluralize(len(trials), 'training')} in {duration(time.perf_counter() - began)}")
-    return trials
+            if speed := _try(short.step(step.name), folders):
+                speeds[step.name] = speed
+    console.note(f"tried {pluralize(len(speeds), 'training')} in {duration(time.perf_counter() - began)}")
+    return speeds
 
 
-def _try(step: Step, folders: dict[str, Path]) -> Trial | None:
+def _try(step: Step, folders: dict[str, Path]) -> TrainingSpeed | None:
     """Run a shortened model step; later ones start from its folder."""
     folders[step.name].mkdir()
     inputs = {need: folders[need] for need in step.needs if need != UNLABELLED}
     began = time.perf_counter()
-    result = step.run(StepContext(inputs=inputs, work=folders[step.name], console=Console("quiet")))
-    took = time.perf_counter() - began
-    if not isinstance(result, StepResult) or result.rates is None:
-        return None
-    throughput = Throughput.model_validate(result.rates)
-    return Trial(throughput, max(0.0, took - throughput.trained))
+    rates = step.run(StepContext(inputs=inputs, work=folders[step.name], console=Console("quiet")))
+    return TrainingSpeed.of(rates, time.perf_counter() - began)
 
 
 def _shorten(settings: Training) -> Training:
@@ -105,19 +79,21 @@ def _shorten(settings: Training) -> Training:
 
 
 def _write_sample(roles: PreparedData, train_rows: int, folder: Path) -> None:
-    """Write a data folder with rows at even steps, so that their lengths are representative."""
+    """Write a data folder with rows at even steps, so that their lengths are representative, and all documents."""
     folder.mkdir()
     limits: dict[Role, int] = {"train": train_rows, "select": SELECT_ROWS, "test": 1}
-    for role, limit in limits.items():
-        _copy(roles.rows(role), folder, role, limit)
-        if kind_of(roles.info.task_info).searches and role != "train":
+    counts = {role: _copy(roles.rows(role), folder, role, limit) for role, limit in limits.items()}
+    if kind_of(roles.info.task_info).searches:
+        for role in ("select", "test"):
             _copy(roles.documents(role), folder, documents_name(role), len(roles.documents(role)))
-    counts = {role: min(limit, len(roles.rows(role))) for role, limit in limits.items()}
     info = roles.info.model_copy(update={"counts": counts})
     (folder / DATA_FILE).write_text(info.model_dump_json(), encoding="utf-8")
 
 
-def _copy(rows: Any, folder: Path, name: str, limit: int) -> None:
+def _copy(rows: Any, folder: Path, name: str, limit: int) -> int:
+    """Copy up to ``limit`` rows; returns how many."""
+    count = min(len(rows), limit)
     with RowWriter(folder, name) as writer:
-        for index in np.unique(np.linspace(0, len(rows) - 1, min(len(rows), limit)).astype(int)):
+        for index in np.linspace(0, len(rows) - 1, count).astype(int):
             writer.add(rows[int(index)])
+    return count

@@ -13,7 +13,7 @@ from compress.pipeline.fingerprint import hashed_settings
 from compress.pipeline.graph import Plan, PlannedModel
 from compress.pipeline.steps import training_steps
 from compress.recipe.schema import Recipe
-from compress.recipe.training_schema import Distill, FurtherTeacher, Prune, Student
+from compress.recipe.training_schema import Distill, Prune, Student
 
 ModelPlanner = Callable[[Plan, Sequence[Path]], None]
 """Adds one model and its step to a plan; the second argument are folders of cards."""
@@ -38,16 +38,9 @@ def add_teacher(plan: Plan, cards: Sequence[Path]) -> None:
         "finetune": recipe.finetune and hashed_settings(recipe.finetune),
         "seed": recipe.seed,
     }
-    run = partial(
-        training_steps.finetune,
-        teacher=recipe.teacher,
-        settings=recipe.finetune,
-        seed=recipe.seed,
-        cards=tuple(cards),
-        further=_further_teachers(recipe),
-    )
+    run = partial(training_steps.finetune, recipe=recipe, cards=tuple(cards))
     step = plan.add("finetune", "finetune", settings, ["data"], run, trains=True)
-    plan.models.append(PlannedModel("teacher", step, None, "finetune", "finetune", recipe.finetune or None))
+    plan.models.append(PlannedModel("teacher", step, None, "finetune", recipe.finetune or None))
 
 
 def add_student(
@@ -68,7 +61,7 @@ def add_student(
     run = partial(training_steps.distill, teacher=teacher, student=student, settings=distill, seed=plan.recipe.seed)
     needs = ["data", teacher, *(_unlabelled(plan) if distill else ())]
     plan.add(step, "distill", settings, needs, run, trains=True, optional=True)
-    plan.models.append(PlannedModel(name, step, plan.teacher.name, "distill", "distill", distill or None, student))
+    plan.models.append(PlannedModel(name, step, plan.teacher.name, "distill", distill or None, student))
 
 
 def add_pruned(
@@ -84,27 +77,22 @@ def add_pruned(
     """``parent`` without its least important heads and neurons, trained again unless ``prune.recover`` is false."""
     source, teacher, seed = plan.model(parent).step, plan.teacher.step, plan.recipe.seed
     hashed = {key: value for key, value in hashed_settings(prune).items() if key != "recover"}
-    run = partial(training_steps.cut, teacher=teacher, parent=source, settings=prune, seed=seed)
+    cut = partial(training_steps.cut, teacher=teacher, parent=source, settings=prune, seed=seed)
     needs = list(dict.fromkeys(["data", teacher, source]))
-    plan.add(cut_step, "cut", {"prune": hashed, "parent": source, "seed": seed}, needs, run, optional=True)
+    plan.add(cut_step, "cut", {"prune": hashed, "parent": source, "seed": seed}, needs, cut, optional=True)
     if not prune.recover:
-        plan.models.append(PlannedModel(name, cut_step, parent, "prune", "cut", None, prune))
+        plan.models.append(PlannedModel(name, cut_step, parent, "prune", None, prune))
         return
-    plan.models.append(PlannedModel(f"{name}-cut", cut_step, parent, "prune", "cut", None, prune, evaluated=False))
+    plan.models.append(PlannedModel(f"{name}-cut", cut_step, parent, "prune", None, prune, evaluated=False))
     settings = {"recover": _hashed_distillation(prune.recover), "pruned": cut_step, "seed": seed}
-    run = partial(training_steps.recover, teacher=teacher, pruned=cut_step, settings=prune.recover, seed=seed)
+    recover = partial(training_steps.recover, teacher=teacher, pruned=cut_step, settings=prune.recover, seed=seed)
     needs = ["data", teacher, cut_step, *_unlabelled(plan)]
-    plan.add(recover_step, "recover", settings, needs, run, trains=True, optional=True)
-    plan.models.append(PlannedModel(name, recover_step, f"{name}-cut", "prune", "recover", prune.recover))
+    plan.add(recover_step, "recover", settings, needs, recover, trains=True, optional=True)
+    plan.models.append(PlannedModel(name, recover_step, f"{name}-cut", "prune", prune.recover))
 
 
 def _unlabelled(plan: Plan) -> list[str]:
     return [step.name for step in plan.steps if step.kind == UNLABELLED]
-
-
-def _further_teachers(recipe: Recipe) -> tuple[FurtherTeacher, ...]:
-    """Those that teach besides the recipe's own."""
-    return tuple(teacher for _, settings in recipe.distillations() for teacher in settings.teachers)
 
 
 def _hashed_distillation(settings: Distill) -> dict[str, Any]:

@@ -9,16 +9,13 @@ from typing import Any
 from compress.environment import cuda_devices, cuda_version, describe, driver_version, versions
 from compress.formats import RUNTIMES
 from compress.pipeline.graph import Plan
-from compress.pipeline.steps import (
-    measure_step,
-    package_step,
-    publish_step,
-    quality_step,
-    report_step,
-    scoring_steps,
-    select_step,
-)
-from compress.pipeline.steps.select_step import rules_of
+from compress.pipeline.steps.build_report import report
+from compress.pipeline.steps.measure_step import measure
+from compress.pipeline.steps.package_step import package
+from compress.pipeline.steps.publish_step import is_in_zoo, publish
+from compress.pipeline.steps.quality_step import quality
+from compress.pipeline.steps.scoring_steps import floor
+from compress.pipeline.steps.select_step import rules_of, select
 from compress.pipeline.strip_paths import recipe_without_paths
 from compress.recipe.measure_schema import Measure
 
@@ -26,36 +23,53 @@ SHARED_LIBRARIES = ("tokenizers", "numpy")
 """Their versions are part of every measurement."""
 
 
-def add_baseline(plan: Plan) -> None:
-    """The step that scores something simple for comparison: a bag of words, where the task has one."""
-    run = partial(scoring_steps.floor, seed=plan.recipe.seed)
-    plan.add("floor", "floor", {"seed": plan.recipe.seed}, ["data"], run, optional=True)
-
-
-def add_measure(plan: Plan, limits: bool) -> None:
-    """The step that times every variant; with ``limits``, the machine's own limits too."""
-    recipe, targets = plan.recipe, plan.present_targets
-    libraries = {name for entry in plan.variants for name in RUNTIMES[entry.variant.runtime].libraries}
+def add_results(plan: Plan, limits: bool) -> None:
+    """Add the steps over all models and variants; with ``limits``, the machine's own limits are measured too."""
+    recipe, missing = plan.recipe, dict(plan.missing_targets)
+    served = list(dict.fromkeys(entry.step for entry in plan.variants))
+    # A simple method is scored for comparison: a bag of words, where the task has one.
+    plan.add("floor", "floor", {"seed": recipe.seed}, ["data"], partial(floor, seed=recipe.seed), optional=True)
+    run = partial(measure, plan=plan, limits=limits)
+    plan.add("measure", "measure", _measuring(plan, limits), ["data", *served], run, optional=True, tolerant=True)
     settings: dict[str, Any] = {
+        "bootstrap": recipe.measure.bootstrap,
+        "seed": recipe.seed,
+        "rows": {entry.key: {"scores": entry.scores, "perturbs": entry.perturbs} for entry in plan.variants},
+    }
+    needs = [step.name for step in plan.steps if step.kind in ("data", "slices", "score", "perturb", "floor")]
+    plan.add("quality", "quality", settings, needs, partial(quality, plan=plan), tolerant=True)
+    settings = {
+        "rules": rules_of(recipe).model_dump(mode="json"),
+        "targets": [[target.title, target.device] for target in recipe.targets],
+        "missing": missing,
+        "rows": [entry.key for entry in plan.variants],
+    }
+    plan.add("select", "select", settings, ["quality", "measure", *served], partial(select, plan=plan), tolerant=True)
+    settings = {"recipe": recipe_without_paths(recipe)}
+    plan.add("package", "package", settings, ["select", *served], partial(package, plan=plan), tolerant=True)
+    needs = [step.name for step in plan.steps]
+    plan.add("report", "report", settings | {"missing": missing}, needs, partial(report, plan=plan), tolerant=True)
+    if recipe.publish:
+        to = str(Path(recipe.publish.to).expanduser().absolute())
+        settings = {"to": to, "name": recipe.publish.name or recipe.name}
+        run, in_effect = partial(publish, settings=recipe.publish), partial(is_in_zoo, settings=recipe.publish)
+        plan.add("publish", "publish", settings, ["package", "report"], run, optional=True, in_effect=in_effect)
+
+
+def _measuring(plan: Plan, limits: bool) -> dict[str, Any]:
+    """The settings of the step that times every variant."""
+    targets = plan.present_targets
+    libraries = {name for entry in plan.variants for name in RUNTIMES[entry.variant.runtime].libraries}
+    return {
         "targets": [target.model_dump(mode="json") for target in targets],
-        "measure": timing_settings(recipe.measure),
+        "measure": timing_settings(plan.recipe.measure),
         "variants": [entry.key for entry in plan.variants],
         "machine": describe().fingerprint,
         "accelerators": _accelerators() if any(target.device == "cuda" for target in targets) else {},
         "limits": limits,
-        "seed": recipe.seed,
+        "seed": plan.recipe.seed,
         "versions": versions(sorted({*libraries, *SHARED_LIBRARIES})),
     }
-    run = partial(
-        measure_step.measure,
-        targets=targets,
-        settings=recipe.measure,
-        variants=tuple(plan.variants),
-        seed=recipe.seed,
-        limits=limits,
-    )
-    needs = list(dict.fromkeys(["data", *(entry.step for entry in plan.variants)]))
-    plan.add("measure", "measure", settings, needs, run, optional=True, tolerant=True)
 
 
 def timing_settings(settings: Measure) -> dict[str, Any]:
@@ -65,54 +79,6 @@ def timing_settings(settings: Measure) -> dict[str, Any]:
     """
     unused = {"robustness"} | ({"rounds", "processes"} if settings.budget else set())
     return settings.model_dump(mode="json", exclude=unused)
-
-
-def add_quality(plan: Plan) -> None:
-    """The step that turns the outputs of all rows into scores."""
-    settings = {
-        "bootstrap": plan.recipe.measure.bootstrap,
-        "seed": plan.recipe.seed,
-        "rows": {entry.key: {"scores": entry.scores, "perturbs": entry.perturbs} for entry in plan.variants},
-    }
-    kinds = ("data", "slices", "score", "perturb", "floor")
-    needs = [step.name for step in plan.steps if step.kind in kinds]
-    plan.add("quality", "quality", settings, needs, partial(quality_step.quality, plan=plan), tolerant=True)
-
-
-def add_select(plan: Plan) -> None:
-    """The step that applies the gate and chooses winners."""
-    settings = {
-        "rules": rules_of(plan.recipe).model_dump(mode="json"),
-        "targets": [[target.title, target.device] for target in plan.recipe.targets],
-        "missing": dict(plan.missing_targets),
-        "rows": [entry.key for entry in plan.variants],
-    }
-    needs = ["quality", "measure", *dict.fromkeys(entry.step for entry in plan.variants)]
-    plan.add("select", "select", settings, needs, partial(select_step.select, plan=plan), tolerant=True)
-
-
-def add_package(plan: Plan) -> None:
-    """The step that collects what is deployed: the winners and formats that only winners get."""
-    settings = {"recipe": recipe_without_paths(plan.recipe)}
-    needs = ["select", *dict.fromkeys(entry.step for entry in plan.variants)]
-    plan.add("package", "package", settings, needs, partial(package_step.package, plan=plan), tolerant=True)
-
-
-def add_report(plan: Plan) -> None:
-    """The step that gathers the results of all others."""
-    settings = {"recipe": recipe_without_paths(plan.recipe), "missing": dict(plan.missing_targets)}
-    needs = [step.name for step in plan.steps]
-    plan.add("report", "report", settings, needs, partial(report_step.report, plan=plan), tolerant=True)
-
-
-def add_publish(plan: Plan) -> None:
-    """The step that publishes the winners, where the recipe says so."""
-    publish = plan.recipe.publish
-    if publish:
-        settings = {"to": str(Path(publish.to).expanduser().absolute()), "name": publish.name or plan.recipe.name}
-        run = partial(publish_step.publish, settings=publish)
-        in_effect = partial(publish_step.is_in_zoo, settings=publish)
-        plan.add("publish", "publish", settings, ["package", "report"], run, optional=True, in_effect=in_effect)
 
 
 def _accelerators() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from compress.environment import describe, versions
 from compress.formats import RUNTIMES
 from compress.pipeline.graph import ModelVariant, Plan, PlannedModel
-from compress.pipeline.steps import build_variant, scoring_steps, tune_step
+from compress.pipeline.steps import build_variant, scoring_steps
 from compress.recipe.measure_schema import Target
 from compress.variants import Variant, variants_for
 
@@ -59,7 +59,7 @@ def _add_tuning(plan: Plan, model: PlannedModel, variant: Variant, parent: str) 
     if variant.tuner is None or target is None or "cpu" not in variant.devices:
         return parent
     settings: dict[str, Any] = {"threads": target.threads, "seed": plan.recipe.seed}
-    run = partial(tune_step.tune, parent=parent, variant=variant, **settings)
+    run = partial(build_variant.tune, parent=parent, variant=variant, **settings)
     settings |= {
         "variant": variant.name,
         "machine": describe().fingerprint,

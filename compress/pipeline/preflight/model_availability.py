@@ -49,11 +49,11 @@ def source_problems(recipe: Recipe, cards: Sequence[Path] = ()) -> Iterator[Prob
             local = source_kind(named.source, named.kind, cards) == "folder"
             if local:
                 model_files(Path(named.source).expanduser())
+                if named.revision is not None:
+                    reason = f"{named.source} is a folder, and only the hub has revisions"
+                    yield Problem((*named.path, "revision"), reason)
         except UsageError as error:
             yield Problem(named.path, error.full_message)
-            continue
-        if local and named.revision is not None:
-            yield Problem((*named.path, "revision"), f"{named.source} is a folder, and only the hub has revisions")
     for path, settings in recipe.distillations():
         folder = settings.cross_encoder
         if folder is not None and not Path(folder).expanduser().is_dir():
@@ -66,27 +66,23 @@ def absent_models(recipe: Recipe, sections: Collection[str], cards: Sequence[Pat
     The hub is probed at most once, and only if a model is missing.
     """
     state = cache(lambda: hub_state(HUB_TIMEOUT))
-    for named in named_models(recipe):
-        key = ".".join(map(str, named.path))
-        try:
-            address = _hub_address(named, cards) if named.section in sections else None
-        except CompressError as error:
-            yield f"{key}: {error.full_message}"
-            continue
-        if address is not None and state() != "reachable":
-            name = address.partition("@")[0]
-            folder = f"there is no folder {name}, and " if named.source.startswith(name) else ""
-            yield (
-                f"{key}: {folder}{address} is not on this machine; model hub: {state()} "
-                f"(`hf download {name} --local-dir DIR` where it is reachable; then name DIR instead of {named.source})"
-            )
-
-
-def _hub_address(named: NamedModel, cards: Sequence[Path]) -> str | None:
-    """Return the hub address of a model that would have to be downloaded."""
 
     def cached_or_address(name: str, revision: str) -> Path | str:
         return cached_checkpoint(name, revision) or f"{name}@{revision}"
 
-    location = folder_of(named.source, named.revision, cards, cached_or_address)
-    return location if isinstance(location, str) else None
+    for named in named_models(recipe):
+        if named.section not in sections:
+            continue
+        key = ".".join(map(str, named.path))
+        try:
+            location = folder_of(named.source, named.revision, cards, cached_or_address)
+        except CompressError as error:
+            yield f"{key}: {error.full_message}"
+            continue
+        if isinstance(location, str) and state() != "reachable":
+            name = location.partition("@")[0]
+            folder = f"there is no folder {name}, and " if named.source.startswith(name) else ""
+            yield (
+                f"{key}: {folder}{location} is not on this machine; model hub: {state()} "
+                f"(`hf download {name} --local-dir DIR` where it is reachable; then name DIR instead of {named.source})"
+            )

@@ -49,26 +49,34 @@ def compatibility_errors(recipe: Recipe, cards: Sequence[Path] = (), task: TaskI
     except ModelError as error:
         yield f"{section}: {error.full_message}"
         return
-    yield from _attempt("teacher", lambda: family_named(teacher["model_type"]) if teacher else None)
-    yield from _attempt("student", lambda: _check_shape(recipe, origin))
-    yield from _attempt("student", lambda: _check_loaded_student(recipe, teacher, cards))
-    yield from _attempt("task", lambda: _check_lengths(recipe, teacher, origin))
-    if recipe.prune and origin:
-        yield from _attempt("prune", lambda: require_prunable(family_named(origin["model_type"])))
     widths = attention_widths(origin, student), attention_widths(teacher)
-    for section, settings in _distillations(recipe).items():
-        yield from _attempt(section, partial(_check_layers, settings, *widths, pruned=section != "distill"))
-        yield from _attempt(section, partial(check_local_batch_size, settings, Launch.from_environment().world))
-        yield from _attempt(section, partial(_check_masked_model, settings))
-        yield from _attempt(section, partial(_check_loaded_teachers, settings, recipe, teacher, task, cards))
-    models = [config for config in (teacher, origin) if config]
-    yield from _attempt("distill", lambda: _check_observable_parts(recipe, models))
+    checks: list[tuple[str, Callable[[], object]]] = [
+        ("teacher", lambda: teacher and family_named(teacher["model_type"])),
+        ("student", lambda: _check_student(recipe, teacher, origin, cards)),
+        ("task", lambda: _check_lengths(recipe, teacher, origin)),
+    ]
+    if recipe.prune and origin:
+        checks.append(("prune", lambda: require_prunable(family_named(origin["model_type"]))))
+    for path, settings in recipe.distillations():
+        section = ".".join(map(str, path))
+        checks += [
+            (section, partial(_check_layers, settings, *widths, pruned=section != "distill")),
+            (section, partial(check_local_batch_size, settings, Launch.from_environment().world)),
+            (section, partial(_check_masked_model, settings)),
+            (section, partial(_check_loaded_teachers, settings, recipe, teacher, task, cards)),
+        ]
+    checks.append(("distill", lambda: _check_observable_parts(recipe, [teacher, origin])))
+    for section, check in checks:
+        try:
+            check()
+        except (ModelError, UsageError) as error:
+            yield f"{section}: {error.full_message}"
 
 
 def compatibility_warnings(recipe: Recipe, cards: Sequence[Path] = ()) -> Iterator[str]:
     """Yield warnings about valid settings that are probably unintended."""
-    for section, settings in _distillations(recipe).items():
-        yield from (f"{section}: {warning}" for warning in settings_warnings(settings))
+    for path, settings in recipe.distillations():
+        yield from (f"{'.'.join(map(str, path))}: {warning}" for warning in settings_warnings(settings))
     student = recipe.student
     if student is None or (student.source and not changes_shape(student)):
         return
@@ -109,31 +117,15 @@ def attention_widths(config: Config, student: Student | None = None) -> list[int
     return [heads * (shape.head_size or 0) for heads in shape.heads]
 
 
-def _attempt(section: str, check: Callable[[], object]) -> Iterator[str]:
-    try:
-        check()
-    except (ModelError, UsageError) as error:
-        yield f"{section}: {error.full_message}"
+def _check_student(recipe: Recipe, teacher: Config, origin: Config, cards: Sequence[Path]) -> None:
+    """Refuse a shape that the student's origin does not allow, and embeddings or a tokenizer that do not fit."""
+    student = recipe.student
+    if student and (shape := known_shape(origin)):
+        plan_student_shape(shape, student)
+    if student and (student.embedding is not None or student.source):
+        from compress.pipeline.preflight.teacher_student_compat import check_student
 
-
-def _distillations(recipe: Recipe) -> dict[str, Distill]:
-    """Return every training that learns from another model, by the recipe's key."""
-    return {".".join(map(str, path)): settings for path, settings in recipe.distillations()}
-
-
-def _check_shape(recipe: Recipe, origin: Config) -> None:
-    """Refuse layers, widths and factors that the student's origin does not allow."""
-    if recipe.student and (shape := known_shape(origin)):
-        plan_student_shape(shape, recipe.student)
-
-
-def _check_loaded_student(recipe: Recipe, teacher: Config, cards: Sequence[Path]) -> None:
-    """Refuse a width of embeddings or a tokenizer of the student that does not fit the teacher's."""
-    if recipe.student and (recipe.student.embedding is not None or recipe.student.source):
-        from compress.pipeline.preflight.teacher_student_compat import check_student_embedding, check_student_tokenizer
-
-        check_student_embedding(recipe, teacher, cards)
-        check_student_tokenizer(recipe, cards)
+        check_student(student, recipe, teacher, cards)
 
 
 def _check_lengths(recipe: Recipe, teacher: Config, origin: Config) -> None:
@@ -194,7 +186,7 @@ def _check_observable_parts(recipe: Recipe, models: Sequence[Config]) -> None:
     for name, section in (chosen for phase in phases for chosen in phase.losses.chosen().items()):
         loss = LOSSES[name]
         for part in loss.parts(section) if isinstance(loss, LayerLoss) else ():
-            for model in models:
+            for model in filter(None, models):
                 family_named(model["model_type"]).part_path(part)
 
 

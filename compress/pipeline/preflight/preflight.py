@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 from compress.data.loading.data_digest import source_entries
 from compress.data.splits.prepare_splits import load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED
-from compress.environment import usable_cores
+from compress.environment import describe, usable_cores
 from compress.errors import UsageError, format_bytes
 from compress.model_info import TaskInfo
 from compress.model_sources import local_folder
@@ -23,14 +22,15 @@ from compress.recipe.training_schema import Distill
 from compress.tasks import task_info
 from compress.variants import VARIANTS
 
+TRAINING = {"torch": "train", "transformers": "train", "accelerate": "train"}
 LIBRARIES = {
     "data": {"datasets": "train"},
     "unlabelled": {"datasets": "train"},
     "floor": {"sklearn": "train"},
-    "finetune": {"torch": "train", "transformers": "train", "accelerate": "train"},
-    "distill": {"torch": "train", "transformers": "train", "accelerate": "train"},
-    "cut": {"torch": "train", "transformers": "train", "accelerate": "train", "torch_pruning": "train"},
-    "recover": {"torch": "train", "transformers": "train", "accelerate": "train"},
+    "finetune": TRAINING,
+    "distill": TRAINING,
+    "cut": {**TRAINING, "torch_pruning": "train"},
+    "recover": TRAINING,
     "report": {"jinja2": "report"},
 }
 """Libraries that each kind of step imports, and the extra that contains them; variants state their own."""
@@ -65,19 +65,17 @@ def check(plan: Plan, store: StepStore, forced: set[str], cards: Sequence[Path] 
     due = {step.name for step in waiting}
     models = [model for model in plan.models if model.step in due]
     libraries = list(_missing_libraries(plan, waiting))
-    missing = [
-        *libraries,
-        *_unwritable_folders(plan, store),
-        *absent_models(plan.recipe, {model.section for model in models}, cards),
-    ]
+    sections = {model.section for model in models}
+    missing = [*libraries, *_unwritable_folders(plan, store), *absent_models(plan.recipe, sections, cards)]
     errors: list[str] = []
-    warnings = list(_general_warnings(plan)) if due else []
+    warnings: list[str] = []
     if due:
+        warnings += _general_warnings(plan)
         missing += _missing_disk(plan, store, cards)
     if models and not libraries:
         from compress.pipeline.preflight.model_compatibility import compatibility_errors, compatibility_warnings
 
-        errors = list(compatibility_errors(plan.recipe, cards, _task_of(plan, store)))
+        errors += compatibility_errors(plan.recipe, cards, _task_of(plan, store))
         if not errors and any(model.parent for model in models):
             warnings += compatibility_warnings(plan.recipe, cards)
     return Findings(errors, missing, warnings)
@@ -106,13 +104,12 @@ def _task_of(plan: Plan, store: StepStore) -> TaskInfo | None:
 
 
 def _missing_libraries(plan: Plan, waiting: Sequence[Step]) -> Iterator[str]:
-    due = {step.kind for step in waiting}
-    needed = {library: extra for kind, needs in LIBRARIES.items() if kind in due for library, extra in needs.items()}
+    needed: dict[str, str] = {}
     for step in waiting:
+        needed |= LIBRARIES.get(step.kind, {})
         if "variant" in step.settings:
             variant = VARIANTS[step.settings["variant"]]
-            needed.update(variant.run_modules)
-            needed.update(variant.build_modules if step.kind in BUILD_STEPS else {})
+            needed |= {**variant.run_modules, **(variant.build_modules if step.kind in BUILD_STEPS else {})}
     if plan.recipe.track and any(step.trains for step in waiting):
         needed[plan.recipe.track] = "track"
     absent = {library: extra for library, extra in needed.items() if importlib.util.find_spec(library) is None}
@@ -126,7 +123,7 @@ def _unwritable_folders(plan: Plan, store: StepStore) -> Iterator[str]:
     if plan.recipe.publish:
         folders["publish"] = Path(plan.recipe.publish.to).expanduser()
     for name, folder in folders.items():
-        existing = _existing(folder)
+        existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
         if not existing.is_dir():
             yield f"{name}: {existing} is a file, expected a folder"
         elif not os.access(existing, os.W_OK):
@@ -137,12 +134,6 @@ def _missing_disk(plan: Plan, store: StepStore, cards: Sequence[Path]) -> Iterat
     teacher = plan.recipe.teacher
     folder = local_folder(teacher.source, teacher.revision, cards)
     weights = sum(path.stat().st_size for path in folder.glob("*.safetensors")) if folder else 0
-    existing = _existing(store.root)
-    free, needed = shutil.disk_usage(existing).free, weights * DISK_PER_MODEL * len(plan.models)
+    free, needed = describe(store.root).disk_free, weights * DISK_PER_MODEL * len(plan.models)
     if free < needed:
-        yield f"disk: {format_bytes(free)} free at {existing}, the run may need {format_bytes(needed)}"
-
-
-def _existing(path: Path) -> Path:
-    """Return the path, or the nearest folder above it that exists."""
-    return next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
+        yield f"disk: {format_bytes(free)} free at {store.root}, the run may need {format_bytes(needed)}"

@@ -19,7 +19,7 @@ from compress.models.heads import HEADS
 from compress.models.load_save import TOKENIZER_FILES, load_tokenizer, read_config, saved_embedding_size
 from compress.pipeline.preflight.model_compatibility import config_of
 from compress.recipe.schema import Recipe, Task
-from compress.recipe.training_schema import Distill, FurtherTeacher
+from compress.recipe.training_schema import Distill, Student
 from compress.tasks import kind_of
 from compress.train.distillation.augment import check_unlabelled
 from compress.train.distillation.cross_encoder_scores import MARGIN_LOSS, check_margin_loss
@@ -33,18 +33,12 @@ from compress.train.distillation.tokenizer_checks import (
 )
 
 
-def check_student_embedding(recipe: Recipe, teacher: Mapping[str, Any], cards: Sequence[Path]) -> None:
-    """Refuse a width of embeddings beyond the teacher's, or for a task that has none."""
-    if recipe.student is None or recipe.student.embedding is None:
-        return
-    width = _embedding_width(recipe, teacher, cards) if kind_of(recipe.task).head == EMBEDDING.name else 0
-    check_embedding_width(recipe.student, recipe.task.kind, width)
-
-
-def check_student_tokenizer(recipe: Recipe, cards: Sequence[Path]) -> None:
-    """Refuse a checkpoint to start from that was trained with another tokenizer than the teacher."""
-    student = recipe.student
-    if student and student.source:
+def check_student(student: Student, recipe: Recipe, teacher: Mapping[str, Any], cards: Sequence[Path]) -> None:
+    """Refuse embeddings wider than the teacher's, or for a task that has none, and a checkpoint's other tokenizer."""
+    if student.embedding is not None:
+        width = _embedding_width(recipe, teacher, cards) if kind_of(recipe.task).head == EMBEDDING.name else 0
+        check_embedding_width(student, recipe.task.kind, width)
+    if student.source:
         expected = tokenizer_of(recipe.teacher.source, recipe.teacher.revision, cards)
         _compare(student.source, tokenizer_of(student.source, student.revision, cards), expected, STUDENT_HINT)
 
@@ -81,20 +75,13 @@ def check_further_teachers(
         check_length(recipe.task.max_length, max_positions(config, config.get("pad_token_id") or 0), named.source)
         if {"vocab_size"} <= config.keys() & teacher.keys():
             check_embedding_count(who, int(config["vocab_size"]), int(teacher["vocab_size"]))
-        _check_labels(who, named, recipe.task, task)
+        if source_kind(named.source, "teachers") == "folder":
+            folder = Path(named.source).expanduser()
+            saved = checkpoint_task(folder, read_config(folder))
+            check_teacher_head(who, saved, HEADS[kind_of(recipe.task).head])
+            if task is not None:  # known once the data are prepared
+                check_teacher_labels(who, saved, task)
         _compare(who, tokenizer_of(named.source, named.revision), expected, TEACHERS_HINT)
-
-
-def _check_labels(who: str, named: FurtherTeacher, planned: Task, task: TaskInfo | None) -> None:
-    """Refuse a folder whose head is for another kind of task or, once the labels are known, has others."""
-    if source_kind(named.source, "teachers") != "folder":
-        return
-    folder = Path(named.source).expanduser()
-    saved = checkpoint_task(folder, read_config(folder))
-    if task is None:
-        check_teacher_head(who, saved, HEADS[kind_of(planned).head])
-    else:
-        check_teacher_labels(who, saved, task)
 
 
 def _embedding_width(recipe: Recipe, teacher: Mapping[str, Any], cards: Sequence[Path]) -> int | None:

@@ -20,10 +20,22 @@ MAPPED_LOSSES = [name for name, loss in LOSSES.items() if isinstance(loss, Layer
 
 def unused_settings(recipe: Recipe) -> Iterator[Problem]:
     """Yield every setting of a distillation that has no effect; defaults are never reported."""
+    kind, defaults = recipe.task.kind, Distill()
     for path, settings in recipe.distillations():
-        yield from _unused_forms(path, settings, recipe.task.kind)
-        yield from _unused_temperature(path, settings, recipe.task.kind)
-        yield from _unused_layer_map(path, settings)
+        soft_labels = list(_soft_labels(path, settings))
+        reason = f"has no effect for {kind}, whose outputs are compared by their squared distance"
+        for key, soft in soft_labels if kind in NUMERIC_KINDS else ():
+            if soft.form != "kl":
+                yield Problem((*key, "form"), f"{soft.form} {reason}")
+            elif soft.temperature is not None:
+                yield Problem((*key, "temperature"), reason)
+        softened = any(soft.form != "mse" and soft.temperature is None for _, soft in soft_labels)
+        if settings.temperature != defaults.temperature and (not softened or kind in NUMERIC_KINDS):
+            reason = "has no effect here: it softens what soft_label compares (forms kl and decoupled of probabilities)"
+            yield Problem((*path, "temperature"), reason)
+        if settings.layer_map != defaults.layer_map and not settings.loss_names() & set(MAPPED_LOSSES):
+            reason = f"has no effect without a loss that compares mapped layers: {' or '.join(MAPPED_LOSSES)}"
+            yield Problem((*path, "layer_map"), reason)
 
 
 def _soft_labels(path: KeyPath, settings: Distill) -> Iterator[tuple[KeyPath, SoftLabel]]:
@@ -33,31 +45,3 @@ def _soft_labels(path: KeyPath, settings: Distill) -> Iterator[tuple[KeyPath, So
         if isinstance(soft, SoftLabel):
             position: KeyPath = ("phases", number) if settings.phases else ()
             yield (*path, *position, "losses", "soft_label"), soft
-
-
-def _unused_forms(path: KeyPath, settings: Distill, kind: str) -> Iterator[Problem]:
-    if kind not in NUMERIC_KINDS:
-        return
-    for key, soft in _soft_labels(path, settings):
-        reason = f"has no effect for {kind}, whose outputs are compared by their squared distance"
-        if soft.form != "kl":
-            yield Problem((*key, "form"), f"{soft.form} {reason}")
-        elif soft.temperature is not None:
-            yield Problem((*key, "temperature"), reason)
-
-
-def _unused_temperature(path: KeyPath, settings: Distill, kind: str) -> Iterator[Problem]:
-    softened = [soft for _, soft in _soft_labels(path, settings) if soft.form != "mse" and soft.temperature is None]
-    if settings.temperature != Distill().temperature and (not softened or kind in NUMERIC_KINDS):
-        yield Problem(
-            (*path, "temperature"),
-            "has no effect here: it softens what soft_label compares (forms kl and decoupled of probabilities)",
-        )
-
-
-def _unused_layer_map(path: KeyPath, settings: Distill) -> Iterator[Problem]:
-    if settings.layer_map != Distill().layer_map and not settings.loss_names() & set(MAPPED_LOSSES):
-        yield Problem(
-            (*path, "layer_map"),
-            f"has no effect without a loss that compares mapped layers: {' or '.join(MAPPED_LOSSES)}",
-        )

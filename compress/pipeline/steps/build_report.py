@@ -1,4 +1,4 @@
-"""Builds the report of a run from the folders of its steps."""
+"""The report step: results of all other steps as report.json and pages."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 from compress.data.encode import encode_rows
 from compress.data.loading.data_digest import find_files
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
-from compress.data.splits.unlabelled_texts import UNLABELLED, UnlabelledInfo, unlabelled_info
+from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_info
 from compress.data.tokenizer import TextTokenizer
 from compress.environment import LIBRARIES, describe, versions
-from compress.measure import Latency
 from compress.measure.baselines import baseline_for
+from compress.measure.quality.disagreement import write_disagreements
 from compress.measure.quality.quality_result import Disagreement
 from compress.measure.resources.footprint import Footprint, footprint
-from compress.measure.roofline.roofline import LimitShares, shares_of_limits
-from compress.model_info import FolderInfo, LayerMap, ShapeInfo, find_info, read_info
+from compress.measure.roofline.roofline import shares_of_limits
+from compress.model_info import FolderInfo, LayerMap, find_info, read_info
 from compress.pipeline.graph import ModelVariant, Plan, PlannedModel
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.measure_step import Measured
@@ -42,15 +42,26 @@ from compress.report.report_schema import (
     find_limits,
 )
 from compress.select.selection import read_selection
+from compress.tasks import kind_of
+
+DISAGREEMENTS_FILE = "disagreements.jsonl"
+"""Holds texts of the user's data: it stays in the run's folder, and is never published."""
 
 TRUNCATION_ROWS = 10_000
 """Rows of train on which the share of truncated texts is determined, at most."""
 
 
-def build_report(plan: Plan, context: StepContext) -> Report:
-    """Gather the results of all steps."""
-    report = ReportBuilder(plan, context).report()
-    return apply_selection(report, read_selection(context.inputs["select"]))
+def report(context: StepContext, plan: Plan) -> None:
+    """Write the report as JSON and pages, and the largest disagreements with the teacher as a file of rows."""
+    from compress.report.pages.render import write_pages
+
+    builder = ReportBuilder(plan, context)
+    facts = apply_selection(builder.report(), read_selection(context.inputs["select"]))
+    write_pages(context.work, facts)
+    label_fields = kind_of(facts.task).label_fields
+    write_disagreements(
+        context.work / DISAGREEMENTS_FILE, builder.roles.rows("test"), disagreements(facts), label_fields
+    )
 
 
 def disagreements(report: Report) -> dict[str, Sequence[Disagreement]]:
@@ -131,7 +142,8 @@ class ReportBuilder:
         return {model: info.layer_map for model, info in infos.items() if info is not None and info.layer_map}
 
     def _data(self) -> DataFacts:
-        info, unlabelled = self.roles.info, self._unlabelled()
+        info, folder = self.roles.info, self.context.inputs.get(UNLABELLED)
+        unlabelled = unlabelled_info(folder) if folder else None
         return DataFacts(
             source=_source(self.plan.recipe.task.data),
             digest=self.context.records["data"].digest,
@@ -140,46 +152,33 @@ class ReportBuilder:
             documents=info.documents.get("test"),
             duplicates=info.duplicates,
             skipped=info.skipped + (unlabelled.skipped if unlabelled else 0),
-            truncated=self._truncated(),
+            truncated={**self._truncated_of_train(), **self.quality.truncated},
             examples_per_row=self.quality.examples_per_row,
         )
 
-    def _unlabelled(self) -> UnlabelledInfo | None:
-        """The counts of unlabelled texts; None where the plan has none."""
-        folder = self.context.inputs.get(UNLABELLED)
-        return unlabelled_info(folder) if folder else None
-
-    def _truncated(self) -> dict[str, float]:
-        """The truncated shares: of train under the teacher's tokenizer, of other roles as the reference was scored."""
-        folder = self.context.inputs.get(self.plan.teacher.step)
-        of_train = {} if folder is None else {"train": _truncated_of_train(self.roles, folder)}
-        return of_train | dict(self.quality.truncated)
+    def _truncated_of_train(self) -> dict[str, float]:
+        """The share of rows, at even steps through train, that are truncated under the teacher's tokenizer."""
+        folder, rows = self.context.inputs.get(self.plan.teacher.step), self.roles.rows("train")
+        if folder is None:
+            return {}
+        step = -(-len(rows) // TRUNCATION_ROWS)
+        sample = [rows[index] for index in range(0, len(rows), step)]
+        return {"train": encode_rows(sample, self.roles.info.task_info, TextTokenizer.load(folder)).truncated}
 
     def _target(self, target: Target) -> TargetFacts:
         reason = self.plan.missing_targets.get(target.title)
-        return TargetFacts(
-            title=target.title,
-            device=target.device,
-            threads=target.threads,
-            batch=target.batch,
-            length=target.length,
-            present=reason is None,
-            reason=reason,
-        )
+        usage = target.model_dump(exclude={"name"})
+        return TargetFacts(title=target.title, present=reason is None, reason=reason, **usage)
 
     def _step(self, name: str) -> StepCost:
         record = self.context.records.get(name)
-        step = self.plan.step(name)
-        if record is None:
-            return StepCost(
-                name=name,
-                fingerprint=step.fingerprint,
-                seconds=None,
-                status="skipped" if name in self.context.skipped else "failed",
-                reason=failure_of(self.context, name),
-            )
         return StepCost(
-            name=name, fingerprint=step.fingerprint, seconds=record.seconds, reused=name in self.context.reused
+            name=name,
+            fingerprint=self.plan.step(name).fingerprint,
+            seconds=record.seconds if record else None,
+            reused=name in self.context.reused,
+            status="skipped" if name in self.context.skipped else "ok" if record else "failed",
+            reason=failure_of(self.context, name),
         )
 
     def _row(self, entry: ModelVariant) -> LedgerRow:
@@ -192,15 +191,14 @@ class ReportBuilder:
             reason = reason if cause == entry.step else f"{cause}: {reason}"
             return row.model_copy(update={"status": status, "reason": reason})
         info, size = read_info(folder), footprint(folder)
+        targets = targets_of(self.plan, entry.variant)
         return row.model_copy(
             update={
                 "variant": info.variant or entry.variant.info,
                 "shape": info.shape.text if info.shape else None,
                 "footprint": size,
                 "cost_seconds": self._cost(entry.step),
-                "targets": {
-                    target.title: self._at(entry, target, info, size) for target in targets_of(self.plan, entry.variant)
-                },
+                "targets": {target.title: self._at(entry, target, info, size) for target in targets},
             }
         )
 
@@ -211,41 +209,26 @@ class ReportBuilder:
 
     def _cost(self, step: str) -> float:
         """The seconds of ``step`` and of all steps it depends on."""
-        needed, waiting = set[str](), [step]
-        while waiting:
-            name = waiting.pop()
-            if name not in needed:
-                needed.add(name)
-                waiting += self.plan.step(name).needs
-        return round(sum(self.context.records[name].seconds for name in needed if name in self.context.records), 3)
+        needed = {step}
+        for each in reversed(self.plan.steps):
+            needed |= {*each.needs} if each.name in needed else set()
+        return round(sum(record.seconds for name, record in self.context.records.items() if name in needed), 3)
 
     def _at(self, entry: ModelVariant, target: Target, info: FolderInfo, size: Footprint) -> TargetResult:
         latency = latency_at(self.context, self.plan, self.measured, entry, target)
         scores = self.quality.at(entry.key, target.title)
+        limits = find_limits(self.measured.limits, target.device, target.threads)
+        shares = None
+        if latency.timed and limits and info.shape:
+            weights = size.bytes_weights
+            shares = shares_of_limits(latency, info.shape, limits, entry.variant.precision, weights, target.batch)
         return TargetResult(
             select=scores.select,
             test=scores.test,
             latency=latency,
-            shares=self._shares(entry, target, latency, info.shape, size),
+            shares=shares,
             serving=self.measured.serving.get(f"{target.device} t{target.threads} {entry.key}", ()),
         )
-
-    def _shares(
-        self, entry: ModelVariant, target: Target, latency: Latency, shape: ShapeInfo | None, size: Footprint
-    ) -> LimitShares | None:
-        """The share of the machine's limits that a row reached; None where it was not timed."""
-        limits = find_limits(self.measured.limits, target.device, target.threads)
-        if not latency.timed or limits is None or shape is None:
-            return None
-        return shares_of_limits(latency, shape, limits, entry.variant.precision, size.bytes_weights, target.batch)
-
-
-def _truncated_of_train(roles: PreparedData, folder: Path) -> float:
-    """The share of rows, at even steps through train, that the tokenizer's model truncates."""
-    rows = roles.rows("train")
-    step = -(-len(rows) // TRUNCATION_ROWS)
-    sample = [rows[index] for index in range(0, len(rows), step)]
-    return encode_rows(sample, roles.info.task_info, TextTokenizer.load(folder)).truncated
 
 
 def _source(data: Data) -> str:

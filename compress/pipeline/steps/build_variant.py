@@ -1,11 +1,13 @@
-"""The export and quantize steps: build one variant of a model and compare its outputs with its source's."""
+"""The export, quantize and tune steps: build a variant, compare it with its source, and choose its session options."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from compress.pipeline.step_context import StepContext
+from compress.pipeline.step_store import RECORD_FILE, share_folder
 from compress.variants import Variant
 
 if TYPE_CHECKING:
@@ -60,6 +62,18 @@ def build(
             parity={size: in_batches(encoded, size) for size in sizes},
         )
     )
+
+
+def tune(context: StepContext, parent: str, variant: Variant, *, threads: int, seed: int) -> None:
+    """Make a folder with the files of the built variant and the session options that are fastest here."""
+    from compress.data.splits.prepare_splits import load_prepared
+
+    assert variant.tuner is not None  # the plan has this step for such variants only
+    source = context.inputs[parent]
+    share_folder(source, context.work)
+    (context.work / RECORD_FILE).unlink()
+    rows = sample_train(load_prepared(context.inputs["data"]), source, SAMPLE_ROWS, seed)
+    resolve_name(variant.tuner)(source, context.work, in_batches(rows, PARITY_BATCH), threads=threads)
 
 
 def sample_train(prepared: PreparedData, tokenizer: Path, count: int, seed: int) -> EncodedRows:

@@ -11,22 +11,19 @@ from compress.recipe.schema import Task
 SLICES_FILE = "slices.json"
 
 
-def data(context: StepContext, task: Task, seed: int) -> float:
+def data(context: StepContext, task: Task, seed: int) -> None:
     """Read the rows of every role into memory-mapped files."""
     from compress.data.splits.prepare_splits import prepare_splits
 
-    info = prepare_splits(task, seed, context.work, context.console)
-    return float(sum(info.counts.values()))
+    prepare_splits(task, seed, context.work, context.console)
 
 
-def unlabelled(context: StepContext, task: Task, seed: int) -> float:
+def unlabelled(context: StepContext, task: Task, seed: int) -> None:
     """Read the unlabelled texts into a memory-mapped file."""
     from compress.data.splits.prepare_splits import load_prepared
     from compress.data.splits.unlabelled_texts import prepare_unlabelled
 
-    return float(
-        prepare_unlabelled(task, load_prepared(context.inputs["data"]), seed, context.work, context.console).count
-    )
+    prepare_unlabelled(task, load_prepared(context.inputs["data"]), seed, context.work, context.console)
 
 
 def slices(context: StepContext, task: Task, seed: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from compress.model_info import find_info
-from compress.model_shapes import StudentShape, changes_shape, plan_student_shape, shape_of_folder
+from compress.model_shapes import changes_shape, plan_student_shape, shape_of_folder
 from compress.model_sources import local_folder
 from compress.pipeline.graph import Plan, PlannedModel
 from compress.pipeline.strip_paths import source_name
@@ -21,37 +21,34 @@ def provenance(plan: Plan, folders: Mapping[str, Path]) -> dict[str, Provenance]
     """How every model but the teacher began, of those whose folders exist."""
     models = {}
     for model in plan.evaluated:
-        if model.parent is None or model.name not in folders:
-            continue
-        info = find_info(folders[model.name])
-        models[model.name] = Provenance(start=_start(plan, model, folders), augmented=info.augmented if info else None)
+        if model.parent is not None and model.name in folders:
+            info = find_info(folders[model.name])
+            start = _start(plan, model, plan.model(model.parent), folders)
+            models[model.name] = Provenance(start=start, augmented=info.augmented if info else None)
     return models
 
 
-def _start(plan: Plan, model: PlannedModel, folders: Mapping[str, Path]) -> str:
+def _start(plan: Plan, model: PlannedModel, parent: PlannedModel, folders: Mapping[str, Path]) -> str:
     """`the student, pruned` or where a student's weights come from."""
-    assert model.parent is not None
-    parent = plan.model(model.parent)
     if isinstance(model.shape, Student):
         return _student_start(model.shape, parent.name, folders.get(parent.name))
     # A model that is only trained begins as its parent, which has no row of its own.
-    return f"the {parent.name}, pruned" if parent.evaluated else _start(plan, parent, folders)
+    if parent.evaluated or parent.parent is None:
+        return f"the {parent.name}, pruned"
+    return _start(plan, parent, plan.model(parent.parent), folders)
 
 
-def _student_start(student: Student, parent: str, parent_folder: Path | None) -> str:
+def _student_start(student: Student, parent: str, folder: Path | None) -> str:
     """`layers 1, 3, 5 of the teacher`, or `random weights`."""
-    name, folder = f"the {parent}", parent_folder
+    name = f"the {parent}"
     if student.source is not None:
         name, folder = source_name(student.source), local_folder(student.source, student.revision)
         if not changes_shape(student):
             return f"the checkpoint {name}"
-    shape = shape_of_folder(folder)
-    if shape is None:  # the checkpoint was removed since; the student is still there
+    origin = shape_of_folder(folder)
+    if origin is None:  # the checkpoint was removed since; the student is still there
         return f"parts of {name}"
-    return _describe(plan_student_shape(shape, student), name)
-
-
-def _describe(shape: StudentShape, name: str) -> str:
+    shape = plan_student_shape(origin, student)
     if shape.start == "random":
         return "random weights"
     layers = ("layer " if len(shape.layers) == 1 else "layers ") + ", ".join(map(str, shape.layers))

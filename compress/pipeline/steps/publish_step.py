@@ -19,20 +19,17 @@ def publish(context: StepContext, settings: Publish) -> None:
     """Publish the packaged winners with the report."""
     report = read_report(context.inputs["report"])
     winners = _winners(context.inputs["package"], report)
-    if winners:
-        entry = _publish(winners, report, *_address(settings, report), context.console)
-        context.write_json(PUBLISH_FILE, {"entry": str(entry)})
-    else:
+    entry = _publish(winners, report, *_address(settings, report), context.console) if winners else None
+    if entry is None:
         context.console.warn("nothing is published: there is no winner")
-        context.write_json(PUBLISH_FILE, {"entry": None})
+    context.write_json(PUBLISH_FILE, {"entry": entry and str(entry)})
 
 
 def is_in_zoo(context: StepContext, settings: Publish) -> bool:
     """Whether the zoo still holds exactly what this step published."""
     report = read_report(context.inputs["report"])
     winners = _winners(context.inputs["package"], report)
-    zoo, name = _address(settings, report)
-    return bool(winners) and is_published(winners, report, zoo, name)
+    return bool(winners) and is_published(winners, report, *_address(settings, report))
 
 
 def publish_winners(
@@ -43,8 +40,10 @@ def publish_winners(
     Returns:
         The entry's folder.
     """
-    titles = [verdict.target for verdict in report.verdicts if verdict.winner] if target is None else [target]
-    winners = {title: winner_folder(folder / WINNER_FOLDER, report, title) for title in titles or report.titles[:1]}
+    winners = {} if target else _winners(folder / WINNER_FOLDER, report)
+    if not winners:
+        title = target or report.titles[0]
+        winners = {title: winner_folder(folder / WINNER_FOLDER, report, title)}
     return _publish(winners, report, zoo, name, console)
 
 

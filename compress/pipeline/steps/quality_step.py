@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -85,6 +85,7 @@ class QualityScorer:
 
     plan: Plan
     context: StepContext
+    _loaded: dict[str, Outputs] = field(default_factory=dict)
 
     @cached_property
     def roles(self) -> PreparedData:
@@ -94,53 +95,51 @@ class QualityScorer:
     @cached_property
     def reference_facts(self) -> dict[str, Any]:
         """The facts recorded when the reference was scored; empty where it was not."""
-        folder = self._reference
-        facts: dict[str, Any] = json.loads((folder / SCORED_FILE).read_bytes()) if folder else {}
-        return facts
+        return self._facts(self._reference) if self._reference else {}
 
     def row(self, entry: ModelVariant) -> dict[str, RowQuality]:
         """The scores of one row by target title."""
-        targets = [target for target in self.plan.recipe.targets if target.title in entry.scores]
         return {
             target.title: RowQuality(
                 select=self.quality(entry, target, "select"), test=self.quality(entry, target, "test")
             )
-            for target in targets
+            for target in self.plan.recipe.targets
+            if target.title in entry.scores
         }
 
     def quality(self, entry: ModelVariant, target: Target, role: Role) -> Quality | None:
         """The scores of one row on one role; None where there are no outputs."""
-        outputs = self._outputs(entry.scores.get(target.title))
-        if outputs is None:
+        step = entry.scores.get(target.title)
+        outputs = self._outputs(step)
+        if not outputs or step is None:
             return None
-        scored = json.loads((self.context.inputs[entry.scores[target.title]] / SCORED_FILE).read_bytes())
+        scored = self._facts(step)
         return score_model(
             self._kind,
             self.roles.info.task_info,
             outputs[role],
             self._gold[role],
             role=role,
-            teacher_answers=self._others(reference_key(self.plan), entry, target, role),
-            unquantized_answers=self._unquantized(entry, target, role),
+            teacher_answers=self._others(reference_key(self.plan), entry, target).get(role),
+            unquantized_answers=self._others(entry.unquantized, entry, target).get(role),
             truncated=scored["truncated"][role],
             batch=scored["batch"] if entry.variant.batch_sensitive else None,
             lengths=outputs.get(LENGTHS),
             slices=self._slices,
-            perturbed=self._outputs(entry.perturbs.get(target.title)) or {},
+            perturbed=self._outputs(entry.perturbs.get(target.title)),
             scorer=self._bootstrap,
         )
 
     def baseline(self) -> Quality | None:
         """The scores of the baseline on test, and its distance to the reference where that was scored."""
-        outputs = self._outputs("floor")
-        if outputs is None:
+        answers, gold = self._outputs("floor").get("test"), self._gold["test"]
+        if answers is None:
             return None
-        answers, gold = outputs["test"], self._gold["test"]
         scores = score_model(self._kind, self.roles.info.task_info, answers, gold, scorer=self._bootstrap)
-        if self._reference is None:
+        reference = self._outputs(self._reference).get("test")
+        if reference is None:
             return scores
-        versus = self._bootstrap.difference(answers, self._load(self._reference)["test"], gold)
-        return scores.model_copy(update={"versus_teacher": versus})
+        return scores.model_copy(update={"versus_teacher": self._bootstrap.difference(answers, reference, gold)})
 
     @cached_property
     def _kind(self) -> Kind:
@@ -164,35 +163,29 @@ class QualityScorer:
         return columns
 
     @cached_property
-    def _reference(self) -> Path | None:
-        """The outputs of the reference on the first target where it was scored."""
-        entry = self._entry(reference_key(self.plan))
-        steps = entry.scores.values() if entry else ()
-        return next((self.context.inputs[step] for step in steps if step in self.context.inputs), None)
-
-    def _entry(self, key: str) -> ModelVariant | None:
-        return next((entry for entry in self.plan.variants if entry.key == key), None)
-
-    def _unquantized(self, entry: ModelVariant, target: Target, role: str) -> NDArray[Any] | None:
-        source = entry.unquantized
-        return self._others(source, entry, target, role) if source else None
-
-    def _others(self, key: str, entry: ModelVariant, target: Target, role: str) -> NDArray[Any] | None:
-        """The outputs of the row called ``key`` on the same target; None for that row itself."""
-        other = None if key == entry.key else self._entry(key)
-        outputs = self._outputs(other.scores.get(target.title)) if other else None
-        return outputs[role] if outputs else None
-
-    def _outputs(self, step: str | None) -> Outputs | None:
-        folder = self.context.inputs.get(step) if step else None
-        return self._load(folder) if folder else None
+    def _entries(self) -> dict[str | None, ModelVariant]:
+        return {entry.key: entry for entry in self.plan.variants}
 
     @cached_property
-    def _loaded(self) -> dict[Path, Outputs]:
-        return {}
+    def _reference(self) -> str | None:
+        """The step that scored the reference on the first target where it was scored."""
+        entry = self._entries.get(reference_key(self.plan))
+        return next((step for step in entry.scores.values() if step in self.context.inputs), None) if entry else None
 
-    def _load(self, folder: Path) -> Outputs:
-        if folder not in self._loaded:
-            with np.load(folder / ANSWERS_FILE, allow_pickle=False) as stored:
-                self._loaded[folder] = dict(stored)
-        return self._loaded[folder]
+    def _others(self, key: str | None, entry: ModelVariant, target: Target) -> Outputs:
+        """The outputs of the row called ``key`` on the same target; empty for that row itself."""
+        other = self._entries.get(key)
+        return self._outputs(other.scores.get(target.title)) if other and other.key != entry.key else {}
+
+    def _facts(self, step: str) -> dict[str, Any]:
+        facts: dict[str, Any] = json.loads((self.context.inputs[step] / SCORED_FILE).read_bytes())
+        return facts
+
+    def _outputs(self, step: str | None) -> Outputs:
+        """The outputs that a step stored; empty where it has no result."""
+        if step is None or step not in self.context.inputs:
+            return {}
+        if step not in self._loaded:
+            with np.load(self.context.inputs[step] / ANSWERS_FILE, allow_pickle=False) as stored:
+                self._loaded[step] = dict(stored)
+        return self._loaded[step]

@@ -27,7 +27,7 @@ LENGTHS = "lengths"
 """Key of the stored lengths of the test rows, in word pieces."""
 
 
-def score(context: StepContext, parent: str, variant: Variant, device: Literal["cpu", "cuda"], batch: int) -> float:
+def score(context: StepContext, parent: str, variant: Variant, device: Literal["cpu", "cuda"], batch: int) -> None:
     """Store the outputs of one variant on all rows of select and test."""
     import numpy as np
 
@@ -47,7 +47,6 @@ def score(context: StepContext, parent: str, variant: Variant, device: Literal["
     np.savez(context.work / ANSWERS_FILE, allow_pickle=False, **stored)
     facts = {"truncated": truncated, "examples": examples, "batch": batch, "device": device}
     context.write_json(SCORED_FILE, facts)
-    return float(sum(len(stored[role]) for role in rows))
 
 
 def perturb(
@@ -58,7 +57,7 @@ def perturb(
     batch: int,
     names: Sequence[str],
     seed: int,
-) -> float:
+) -> None:
     """Store the outputs of one variant on the rows of test with their texts changed in each way of ``names``."""
     import numpy as np
 
@@ -71,7 +70,6 @@ def perturb(
     rows: dict[str, RowSet] = {name: (PerturbedRows(test, kind, name, seed), documents) for name in names}
     stored = {name: outputs for name, outputs, *_ in _predict(context, parent, variant, device, batch, rows)}
     np.savez(context.work / ANSWERS_FILE, allow_pickle=False, **stored)
-    return float(sum(map(len, stored.values())))
 
 
 def _predict(
@@ -106,7 +104,7 @@ def _predict(
         yield name, *predict_rows(predictor.predict, given, task, tokens, batch, searched), searched
 
 
-def floor(context: StepContext, seed: int) -> float:
+def floor(context: StepContext, seed: int) -> None:
     """Store the predictions of the baseline on test."""
     import numpy as np
 
@@ -117,4 +115,3 @@ def floor(context: StepContext, seed: int) -> float:
     task = roles.info.task_info
     predictions = baseline_predictions(roles.rows("train"), roles.rows("test"), task, seed, roles.documents("test"))
     np.savez(context.work / ANSWERS_FILE, test=predictions)
-    return float(roles.info.counts["train"])

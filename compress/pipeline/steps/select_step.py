@@ -7,42 +7,42 @@ from compress.measure.resources.footprint import footprint
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.measure_step import Measured, read_measured
-from compress.pipeline.steps.quality_step import QualityResults, read_quality, reference_key
+from compress.pipeline.steps.quality_step import read_quality, reference_key
 from compress.pipeline.strip_paths import strip_paths
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Recipe
-from compress.select.selection import SELECT_FILE, Candidate, Rules, Selection
+from compress.select.selection import SELECT_FILE, Candidate, Rules, Selection, TargetSelection
 from compress.select.winner import select_winner
 from compress.variants import Variant
 
 
 def select(context: StepContext, plan: Plan) -> None:
     """Choose the winner on each target from select scores, timings and sizes."""
-    measured, results = read_timings(context), read_quality(context.inputs["quality"])
-    rules = rules_of(plan.recipe)
-    selection = Selection(
-        targets=tuple(
-            select_winner(
-                target.title,
-                _candidates(context, plan, target, measured, results),
-                rules,
-                plan.missing_targets.get(target.title),
+    measured, results, rules = read_timings(context), read_quality(context.inputs["quality"]), rules_of(plan.recipe)
+
+    def selected(target: Target) -> TargetSelection:
+        candidates = [
+            Candidate(
+                key=entry.key,
+                select=results.at(entry.key, target.title).select,
+                latency=latency_at(context, plan, measured, entry, target),
+                bytes_total=footprint(context.inputs[entry.step]).bytes_total,
+                quantized=entry.unquantized is not None,
+                reference=entry.key == reference_key(plan),
             )
-            for target in plan.recipe.targets
-        )
-    )
+            for entry in plan.variants
+            if entry.step in context.inputs and target in targets_of(plan, entry.variant)
+        ]
+        return select_winner(target.title, candidates, rules, plan.missing_targets.get(target.title))
+
+    selection = Selection(targets=tuple(map(selected, plan.recipe.targets)))
     (context.work / SELECT_FILE).write_text(selection.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
 def rules_of(recipe: Recipe) -> Rules:
     """The rules that a recipe's sections state."""
-    return Rules(
-        max_drop=recipe.gate.max_drop,
-        strict=recipe.gate.strict,
-        max_class_drop=recipe.gate.max_class_drop,
-        quantize_max_drop=recipe.quantize.max_drop if recipe.quantize else None,
-        rank_by=recipe.rank_by,
-    )
+    quantize_max_drop = recipe.quantize.max_drop if recipe.quantize else None
+    return Rules(**recipe.gate.model_dump(), quantize_max_drop=quantize_max_drop, rank_by=recipe.rank_by)
 
 
 def read_timings(context: StepContext) -> Measured:
@@ -73,20 +73,3 @@ def failure_of(context: StepContext, step: str) -> str | None:
     """Why a step failed, without paths of this machine: it may be published."""
     reason = context.failures.get(step)
     return reason and strip_paths(reason)
-
-
-def _candidates(
-    context: StepContext, plan: Plan, target: Target, measured: Measured, results: QualityResults
-) -> list[Candidate]:
-    return [
-        Candidate(
-            key=entry.key,
-            select=results.at(entry.key, target.title).select,
-            latency=latency_at(context, plan, measured, entry, target),
-            bytes_total=footprint(context.inputs[entry.step]).bytes_total,
-            quantized=entry.unquantized is not None,
-            reference=entry.key == reference_key(plan),
-        )
-        for entry in plan.variants
-        if entry.step in context.inputs and target in targets_of(plan, entry.variant)
-    ]

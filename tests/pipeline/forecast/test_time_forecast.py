@@ -1,12 +1,13 @@
 from pathlib import Path
 
+from compress.pipeline.commands.plan_command import preview
 from compress.pipeline.forecast.cost_estimates import TrainingEstimate
 from compress.pipeline.forecast.time_forecast import forecast, measured_memory
 from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_store import StepRecord
 
 
-def record(kind: str, seconds: float, work: float | None, **settings: object) -> StepRecord:
+def record(kind: str, seconds: float, **settings: object) -> StepRecord:
     return StepRecord(
         step=kind,
         kind=kind,
@@ -15,7 +16,6 @@ def record(kind: str, seconds: float, work: float | None, **settings: object) ->
         inputs={},
         digest="d",
         seconds=seconds,
-        work=work,
         machine="here",
         versions={},
         peak_memory=1,
@@ -23,22 +23,16 @@ def record(kind: str, seconds: float, work: float | None, **settings: object) ->
     )
 
 
-def test_trainings_are_forecast_by_rows(tmp_path: Path, recipe_file: Path) -> None:
-    plan = prepare(recipe_file, ["finetune.epochs=4"], Options(runs=tmp_path))
-    made = forecast(plan.step("finetune"), plan, [record("finetune", 10.0, 100.0)], train_rows=50)
-    assert made.seconds == 4 * 50 * 10.0 / 100.0
-
-
 def test_most_similar_settings_are_used(tmp_path: Path, recipe_file: Path) -> None:
     plan = prepare(recipe_file, [], Options(runs=tmp_path))
     step = plan.step("export-student-onnx-fp32")
-    records = [record("export", 99.0, None, variant="other"), record("export", 5.0, None, variant="onnx-fp32")]
-    assert forecast(step, plan, records, None).seconds == 5.0
+    records = [record("export", 99.0, variant="other"), record("export", 5.0, variant="onnx-fp32")]
+    assert forecast(step, records).seconds == 5.0
 
 
 def test_other_kinds_of_steps_are_not_used(tmp_path: Path, recipe_file: Path) -> None:
     plan = prepare(recipe_file, [], Options(runs=tmp_path))
-    made = forecast(plan.step("finetune"), plan, [record("report", 10.0, 100.0)], train_rows=50)
+    made = forecast(plan.step("finetune"), [record("report", 10.0)])
     assert (made.seconds, made.basis) == (None, "no earlier run here")
 
 
@@ -46,27 +40,30 @@ def test_throughput_of_trainings_is_used_with_operations(tmp_path: Path, recipe_
     plan = prepare(recipe_file, [], Options(runs=tmp_path))
     rates = {"seconds_per_operation": 2.0, "trained": 8.0}
     expected = TrainingEstimate(operations=30.0, memory=1, disk=1)
-    records = [record("finetune", 10.0, 100.0).model_copy(update={"rates": rates})]
-    assert forecast(plan.step("finetune"), plan, records, 50, expected).seconds == 62.0
-    assert forecast(plan.step("distill"), plan, records, 50, expected).seconds == 60.0
+    records = [record("finetune", 10.0).model_copy(update={"rates": rates})]
+    assert forecast(plan.step("finetune"), records, expected).seconds == 62.0
+    other = forecast(plan.step("distill"), records, expected)
+    assert (other.seconds, other.basis[-10:]) == (62.0, "(finetune)")
 
 
 def test_rates_of_older_versions_are_ignored(tmp_path: Path, recipe_file: Path) -> None:
     plan = prepare(recipe_file, ["finetune.epochs=4"], Options(runs=tmp_path))
     expected = TrainingEstimate(operations=30.0, memory=1, disk=1)
-    records = [record("finetune", 10.0, 100.0).model_copy(update={"rates": {"operation": 1e-12, "trained": 9.0}})]
-    assert forecast(plan.step("finetune"), plan, records, 50, expected).seconds == 20.0
+    records = [record("finetune", 10.0).model_copy(update={"rates": {"operation": 1e-12, "trained": 9.0}})]
+    assert forecast(plan.step("finetune"), records, expected).seconds == 10.0
 
 
-def test_unknown_rows_are_reported(tmp_path: Path, recipe_file: Path) -> None:
-    plan = prepare(recipe_file, [], Options(runs=tmp_path))
-    made = forecast(plan.step("finetune"), plan, [record("finetune", 10.0, 100.0)], train_rows=None)
-    assert made.seconds is None
+def test_trainings_of_unknown_rows_are_unknown(recipe_file: Path, finished_run: Path) -> None:
+    options = Options(runs=finished_run.parent / "runs")
+    rows = preview(prepare(finished_run.parent / "tiny.yaml", ["seed=3"], options), options)
+    basis = {row["step"]: row["basis"] for row in rows}
+    assert basis["finetune"] == basis["distill"] == "the rows or the model are not known yet"
+    assert basis["report"] == "1 earlier run here"
 
 
 def test_memory_is_the_measured_peak_of_the_most_similar_steps(tmp_path: Path, recipe_file: Path) -> None:
     step = prepare(recipe_file, [], Options(runs=tmp_path)).step("finetune")
-    old = record("finetune", 1.0, None).model_copy(update={"schema_version": 1, "peak_memory": 999})
-    new = record("finetune", 1.0, None).model_copy(update={"schema_version": 2, "peak_memory": 500})
-    assert measured_memory(step, [old, new, record("report", 1.0, None)]) == 500
+    old = record("finetune", 1.0).model_copy(update={"schema_version": 1, "peak_memory": 999})
+    new = record("finetune", 1.0).model_copy(update={"schema_version": 2, "peak_memory": 500})
+    assert measured_memory(step, [old, new, record("report", 1.0)]) == 500
     assert measured_memory(step, [old]) is None

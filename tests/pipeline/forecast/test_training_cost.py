@@ -8,9 +8,8 @@ from compress.model_info import ShapeInfo
 from compress.pipeline.forecast.training_cost import (
     disk,
     memory,
-    runs_teacher,
+    teachers_run,
     throughput_of,
-    trained_rows,
     training_operations,
 )
 from compress.recipe.training_schema import Distill, Finetune
@@ -36,8 +35,11 @@ def result_of(rows: int, seconds: float) -> TrainResult:
 
 
 def test_rows_are_those_of_all_epochs_or_of_max_steps():
-    assert trained_rows(Finetune(epochs=2.5), 1000) == 2500
-    assert trained_rows(Finetune(epochs=2.5, max_steps=10, batch_size=8, accumulate=2), 1000) == 160
+    def rows(settings):
+        return training_operations(settings, SHAPE, (), 1000, LENGTHS) / (3 * ROW)
+
+    assert rows(Finetune(epochs=2.5)) == pytest.approx(2500)
+    assert rows(Finetune(epochs=2.5, max_steps=10, batch_size=8, accumulate=2)) == pytest.approx(160)
 
 
 def test_operations_are_those_of_the_trained_model_and_its_teachers():
@@ -48,9 +50,8 @@ def test_operations_are_those_of_the_trained_model_and_its_teachers():
 
 
 def test_teacher_runs_only_for_losses_that_need_it():
-    assert runs_teacher(Distill())
-    assert not runs_teacher(Finetune())
-    assert not runs_teacher(Distill(losses={}, hard_label=1.0))
+    assert teachers_run(Distill(), SHAPE) == (SHAPE,)
+    assert teachers_run(Finetune(), SHAPE) == teachers_run(Distill(losses={}, hard_label=1.0), SHAPE) == ()
 
 
 def test_throughput_of_a_training_forecasts_the_same_training():

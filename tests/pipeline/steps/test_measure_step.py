@@ -16,7 +16,6 @@ from compress.measure import Latency
 from compress.measure.resources.serving_memory import ServingMemory
 from compress.measure.roofline.roofline import MachineLimits
 from compress.measure.timing.latency import timing
-from compress.measure.timing.schedule import DEFAULT_BUDGET
 from compress.measure.timing.worker_process import WorkerLost, WorkerProcess
 from compress.pipeline import plan
 from compress.pipeline.graph import Plan
@@ -27,16 +26,7 @@ from compress.pipeline.run import Options, prepare
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps import measure_step
 from compress.pipeline.steps.build_report import disagreements
-from compress.pipeline.steps.measure_step import (
-    GRID_SECONDS,
-    MEMORY_SECONDS,
-    Measured,
-    TimedModel,
-    measure_all,
-    planned_seconds,
-    read_measured,
-    write_measured,
-)
+from compress.pipeline.steps.measure_step import Measured, Measurement, TimedModel, read_measured, write_measured
 from compress.recipe.measure_schema import Grid, Measure, Target
 from compress.report.report_schema import Report, find_limits, read_report
 from compress.runtime import RUNTIMES
@@ -48,6 +38,10 @@ LIMITS = MachineLimits(device="cpu", device_name="c", threads=1, measured_at="no
 
 def timed(key: str, *titles: str) -> TimedModel:
     return TimedModel(key, Path(key), None, frozenset(titles))
+
+
+def measure_all(*measured, **options) -> Measured:
+    return Measurement(*measured, **options).run()
 
 
 @pytest.fixture
@@ -158,17 +152,6 @@ def test_first_version_of_the_latency_file_is_read(tmp_path: Path) -> None:
     assert read_measured(tmp_path).latencies["cpu a"].reason == "x"
 
 
-def test_measuring_is_bounded_by_its_budget() -> None:
-    titles = {"a": ["cpu", "cpu-b8-l32"], "b": ["cpu"]}
-    assert planned_seconds(titles, [CPU, BATCHED], Measure(budget=20)) == 20
-    assert planned_seconds(titles, [CPU, BATCHED], Measure(memory=())) == DEFAULT_BUDGET
-    assert planned_seconds(titles, [CPU, BATCHED], Measure()) == DEFAULT_BUDGET + MEMORY_SECONDS
-    grid = Measure(memory=(), grid=Grid(batch=(1, 8), length=(32,)))
-    assert planned_seconds(titles, [CPU], grid) == DEFAULT_BUDGET + 2 * GRID_SECONDS
-    rounds = Measure(rounds=10, seconds=0.5, memory=())
-    assert planned_seconds(titles, [CPU, BATCHED], rounds) == 3 * 10 * 0.5
-
-
 def test_budget_is_divided_between_targets_and_grid(asked) -> None:
     rows, grid = [timed("a", "cpu")], Grid(batch=(1, 8), length=(32,))
     measure_all(rows, [CPU], ["x"], Measure(budget=300, grid=grid), longest=64)
@@ -217,7 +200,7 @@ def test_robustness_adds_perturb_steps_and_reruns_no_scoring(recipe_file: Path, 
 def test_the_seed_is_part_of_a_measurement(recipe_file: Path, tmp_path: Path) -> None:
     plan = planned(recipe_file, tmp_path, "seed=7")
     assert plan.step("measure").settings["seed"] == 7
-    assert plan.step("measure").run.keywords["seed"] == 7
+    assert plan.step("measure").run.keywords["plan"].recipe.seed == 7
 
 
 def test_drivers_and_cuda_are_part_of_a_measurement_there(recipe_file: Path, tmp_path: Path, monkeypatch) -> None:

@@ -19,9 +19,9 @@ def plan_of(student, **more):
     task = {"name": "films", "kind": "classification", "data": {"train": "a.csv", "test": "b.csv"}}
     recipe = Recipe.model_validate({"name": "films", "task": task, "teacher": "t", "student": student, **more})
     models = [
-        PlannedModel("teacher", "finetune", None, "finetune", "finetune"),
-        PlannedModel("student", "distill", "teacher", "distill", "distill", shape=recipe.student),
-        PlannedModel("pruned", "cut", "student", "prune", "cut", shape=recipe.prune),
+        PlannedModel("teacher", "finetune", None, "finetune"),
+        PlannedModel("student", "distill", "teacher", "distill", shape=recipe.student),
+        PlannedModel("pruned", "cut", "student", "prune", shape=recipe.prune),
     ]
     return Plan(recipe, models=models)
 

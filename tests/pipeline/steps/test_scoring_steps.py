@@ -28,7 +28,7 @@ ROWS = "text,label,source\n" + "".join(
     for number in range(80)
 )
 VARIANT = VARIANTS["torch-fp32"]
-TEACHER = PlannedModel("teacher", "finetune", None, "finetune", "finetune")
+TEACHER = PlannedModel("teacher", "finetune", None, "finetune")
 
 
 @pytest.fixture
