@@ -236,7 +236,7 @@ def _content_key(name: str, version: int, settings: Mapping[str, Any], inputs: M
 def _read_record(path: Path) -> StepRecord | None:
     try:
         return StepRecord.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except ValidationError as error:
         newer = [one["msg"] for one in error.errors() if one["loc"] == ("schema_version",)]
