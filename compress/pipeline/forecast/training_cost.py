@@ -65,11 +65,7 @@ def throughput_of(
 
 
 def training_operations(
-    settings: Training,
-    student: ShapeInfo,
-    teachers: Sequence[ShapeInfo],
-    train_rows: int,
-    lengths: NDArray[np.int64],
+    settings: Training, student: ShapeInfo, teachers: Sequence[ShapeInfo], train_rows: int, lengths: NDArray[np.int64]
 ) -> float:
     """Return the operations of one training (of each restart) on rows of these lengths; 0 where they are unknown."""
     rows = settings.epochs * train_rows

@@ -39,14 +39,10 @@ def _add_build(plan: Plan, model: PlannedModel, variant: Variant, built: Mapping
         return model.step
     kind = "quantize" if variant.quantizer else "export"
     parent = built[variant.needs] if variant.needs else model.step
-    targets = [target for target in plan.present_targets if target.device in variant.devices]
-    settings: dict[str, Any] = {
-        "settings": {},
-        "batches": sorted({target.batch for target in targets}),
-        "seed": plan.recipe.seed,
-    }
+    batches = sorted({target.batch for target in plan.present_targets if target.device in variant.devices})
+    settings: dict[str, Any] = {"batches": batches, "seed": plan.recipe.seed}
     run = partial(build_variant.build, parent=parent, variant=variant, **settings)
-    settings |= {"variant": variant.name, "version": variant.version}
+    settings |= {"settings": {}, "variant": variant.name, "version": variant.version}
     return plan.add(f"{kind}-{model.name}-{variant.name}", kind, settings, ["data", parent], run, optional=True)
 
 
@@ -60,11 +56,8 @@ def _add_tuning(plan: Plan, model: PlannedModel, variant: Variant, parent: str) 
         return parent
     settings: dict[str, Any] = {"threads": target.threads, "seed": plan.recipe.seed}
     run = partial(build_variant.tune, parent=parent, variant=variant, **settings)
-    settings |= {
-        "variant": variant.name,
-        "machine": describe().fingerprint,
-        "versions": versions(RUNTIMES[variant.runtime].libraries),
-    }
+    libraries = versions(RUNTIMES[variant.runtime].libraries)
+    settings |= {"variant": variant.name, "machine": describe().fingerprint, "versions": libraries}
     return plan.add(f"tune-{model.name}-{variant.name}", "tune", settings, ["data", parent], run, optional=True)
 
 

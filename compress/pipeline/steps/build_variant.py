@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -26,22 +26,13 @@ PARITY_BATCH = 8
 """Rows a batch where no target runs the variant."""
 
 
-def build(
-    context: StepContext,
-    parent: str,
-    variant: Variant,
-    *,
-    settings: Mapping[str, Any],
-    batches: Sequence[int],
-    seed: int,
-) -> None:
+def build(context: StepContext, parent: str, variant: Variant, *, batches: Sequence[int], seed: int) -> None:
     """Export or quantize one model.
 
     Args:
         context: of the step.
         parent: the step whose folder it is made from.
         variant: what to build.
-        settings: of the method.
         batches: batch sizes of the targets that run it; outputs are compared at each.
         seed: of the rows that are drawn, and of the method.
     """
@@ -56,7 +47,6 @@ def build(
             variant=variant.info,
             source=source,
             work=context.work,
-            settings=settings,
             seed=seed,
             console=context.console,
             parity={size: in_batches(encoded, size) for size in sizes},

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     RowSet = tuple[Sequence[Row], Sequence[Row]]
     """Rows, and the documents that are searched for them."""
 
+Device = Literal["cpu", "cuda"]
+
 ANSWERS_FILE = "answers.npz"
 SCORED_FILE = "scored.json"
 
@@ -27,7 +29,7 @@ LENGTHS = "lengths"
 """Key of the stored lengths of the test rows, in word pieces."""
 
 
-def score(context: StepContext, parent: str, variant: Variant, device: Literal["cpu", "cuda"], batch: int) -> None:
+def score(context: StepContext, parent: str, variant: Variant, device: Device, batch: int) -> None:
     """Store the outputs of one variant on all rows of select and test."""
     import numpy as np
 
@@ -50,13 +52,7 @@ def score(context: StepContext, parent: str, variant: Variant, device: Literal["
 
 
 def perturb(
-    context: StepContext,
-    parent: str,
-    variant: Variant,
-    device: Literal["cpu", "cuda"],
-    batch: int,
-    names: Sequence[str],
-    seed: int,
+    context: StepContext, parent: str, variant: Variant, device: Device, batch: int, names: Sequence[str], seed: int
 ) -> None:
     """Store the outputs of one variant on the rows of test with their texts changed in each way of ``names``."""
     import numpy as np
@@ -73,12 +69,7 @@ def perturb(
 
 
 def _predict(
-    context: StepContext,
-    parent: str,
-    variant: Variant,
-    device: Literal["cpu", "cuda"],
-    batch: int,
-    rows: Mapping[str, RowSet],
+    context: StepContext, parent: str, variant: Variant, device: Device, batch: int, rows: Mapping[str, RowSet]
 ) -> Iterator[tuple[str, NDArray[Any], EncodedRows, EmbeddedDocuments | None]]:
     """Yield each set of rows with the variant's outputs, the encoded rows, and the embedded documents.
 
