@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from compress.errors import CompressError, UsageError
-from compress.terminal.progress_line import LOG_INTERVAL, LiveLine, Progress, duration, live_line
+from compress.terminal.progress_line import LOG_INTERVAL, Progress, duration, live_line
 from compress.terminal.terminal_table import PIPE_WIDTH, as_blocks, as_table, cell, fits, plain, rich_console
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ class Console:
         self._out = out
         self._err = err
         self._screen: rich.console.Console | None = None
-        self._line: LiveLine | None = None
 
     @property
     def out(self) -> TextIO:
@@ -110,27 +109,23 @@ class Console:
 
     @contextmanager
     def step(self, label: str) -> Iterator[None]:
-        """Show a step while it runs: on a terminal one live line, which also shows its progress; else a plain line."""
-        if not self._is_terminal:
-            self.note(label)
-            yield
-            return
+        """Show a step when it begins, on a terminal also how long it took."""
         began = time.monotonic()
-        try:
-            with self._live(label):
-                yield
-        finally:
+        self.note(label)
+        yield
+        if self._is_terminal:
             self.note(f"{label}  {duration(time.monotonic() - began)}")
 
     @contextmanager
     def progress(self, total: float | None, label: str, unit: str = "steps") -> Iterator[Progress]:
-        """Show the progress of a piece of work: on a terminal's live line, else in a plain line every ten seconds."""
-        if self._line is not None and not self._line.is_busy:
-            with self._line.work(total, label, unit) as work:
-                yield work
-        elif self._is_terminal and self._line is None:
-            with self._live(label) as line, line.work(total, label, unit) as work:
-                yield work
+        """Show the progress of a piece of work: on a terminal in a live line, else in a line every ten seconds."""
+        if self._is_terminal and self._screen is None:
+            self._screen = rich_console(self.err)
+            try:
+                with live_line(self._screen, total, label, unit) as work:
+                    yield work
+            finally:
+                self._screen = None
         else:
             work = Progress(lambda state: self.note(f"{label}: {state}"), total, unit, LOG_INTERVAL)
             yield work
@@ -140,15 +135,6 @@ class Console:
     @property
     def _is_terminal(self) -> bool:
         return self.format == "human" and self.err.isatty()
-
-    @contextmanager
-    def _live(self, label: str) -> Iterator[LiveLine]:
-        self._screen = rich_console(self.err)
-        try:
-            with live_line(self._screen, label) as self._line:
-                yield self._line
-        finally:
-            self._screen = self._line = None
 
     def _write_line(self, text: str) -> None:
         """Write a line to stderr, above the live line where there is one."""

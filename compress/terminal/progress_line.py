@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import rich.console
-    import rich.progress
 
 LOG_INTERVAL = 10.0
 """Seconds between two lines of progress where there is no terminal."""
@@ -55,35 +54,9 @@ class Progress:
         return ", ".join(filter(None, [count, f"{throughput(rate)} {self.unit}/s", left, self.note]))
 
 
-class LiveLine:
-    """The one line at the bottom of a terminal that is redrawn: a step, and the work inside it."""
-
-    def __init__(self, display: rich.progress.Progress, label: str) -> None:
-        self._display, self._label = display, label
-        self._task = display.add_task(label, total=None, state="")
-        self.is_busy = False
-        """Whether a piece of work is shown."""
-
-    @contextmanager
-    def work(self, total: float | None, label: str, unit: str) -> Iterator[Progress]:
-        """Show a piece of work on this line until it ends."""
-        self.is_busy = True
-        progress = Progress(
-            lambda state: self._display.update(self._task, completed=progress.done, state=state), total, unit
-        )
-        name = label if self._label in ("", label) else f"{self._label}: {label}"
-        self._display.update(self._task, description=name, total=total, completed=0, state="")
-        try:
-            yield progress
-        finally:
-            self._display.refresh()  # short work too is drawn once
-            self.is_busy = False
-            self._display.update(self._task, description=self._label, total=None, state="")
-
-
 @contextmanager
-def live_line(screen: rich.console.Console, label: str) -> Iterator[LiveLine]:
-    """Draw a live line that disappears at the end."""
+def live_line(screen: rich.console.Console, total: float | None, label: str, unit: str) -> Iterator[Progress]:
+    """Show a piece of work on the last line of a terminal, which disappears at the end."""
     from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Display
     from rich.table import Column
@@ -93,7 +66,10 @@ def live_line(screen: rich.console.Console, label: str) -> Iterator[LiveLine]:
     state = TextColumn("{task.fields[state]}", markup=False, table_column=cut)
     columns = (SpinnerColumn(), name, BarColumn(bar_width=16), TimeElapsedColumn(), state)
     with Display(*columns, console=screen, transient=True, expand=True) as display:
-        yield LiveLine(display, label)
+        task = display.add_task(label, total=total, state="")
+        work = Progress(lambda state: display.update(task, completed=work.done, state=state), total, unit)
+        yield work
+        display.refresh()  # short work too is drawn once
 
 
 def throughput(rate: float) -> str:
