@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from compress.console import duration
 from compress.measure.result_base import Score
 from compress.select import gate
 
@@ -96,14 +97,7 @@ def seconds(value: float | None) -> str:
     """A duration of a step: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`."""
     if value is None:
         return ABSENT
-    if value < 9.95:
-        return f"{value:.1f} s"
-    minutes, rest = divmod(round(value), 60)
-    if not minutes:
-        return f"{rest} s"
-    if minutes < 60:
-        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
-    return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
+    return f"{value:.1f} s" if value < 9.95 else duration(value)
 
 
 def percent(value: float | None) -> str:
