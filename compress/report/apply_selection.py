@@ -26,7 +26,7 @@ def _gated(row: LedgerRow, selection: Selection) -> LedgerRow:
 def _verdict(report: Report, result: TargetSelection) -> Verdict:
     """Compare the winner with the teacher in PyTorch, and with the best variant of every model of the run."""
     comparisons: dict[str, Comparison] = {}
-    if result.winner and (winner := report.row(result.winner)):
+    if winner := report.row(result.winner):
         models = dict.fromkeys(row.model for row in report.rows)
         others = {"the teacher in PyTorch": report.row(report.teacher)}
         others |= {f"the best variant of {model}": fastest_variant(report, model, result.target) for model in models}

@@ -11,8 +11,8 @@ from compress.select import gate
 ABSENT = "–"
 NOT_MEANINGFUL = "not meaningful"
 
-ABBREVIATIONS = {"f1": "F1", "mrr": "MRR", "map": "MAP", "ndcg": "nDCG", "mse": "MSE"}
-PERSON_NAMES = {"spearman": "Spearman", "pearson": "Pearson", "matthews": "Matthews"}
+NAMES = {"f1": "F1", "mrr": "MRR", "map": "MAP", "ndcg": "nDCG", "mse": "MSE"}
+NAMES |= {name.lower(): name for name in ("Spearman", "Pearson", "Matthews")}
 
 
 def metric(name: str) -> str:
@@ -22,7 +22,7 @@ def metric(name: str) -> str:
 
 def _metric_word(word: str) -> str:
     name, at, depth = word.partition("@")
-    return ABBREVIATIONS.get(name, PERSON_NAMES.get(name, name)) + at + depth
+    return NAMES.get(name, name) + at + depth
 
 
 def drop_article(name: str) -> str:

@@ -235,8 +235,8 @@ class Report(ResultModel):
     verdicts: tuple[Verdict, ...] = ()
     remarks: tuple[str, ...] = ()
 
-    def row(self, key: str) -> LedgerRow | None:
-        """Return the row with this key."""
+    def row(self, key: str | None) -> LedgerRow | None:
+        """Return the row with this key; None without one."""
         return next((row for row in self.rows if row.key == key), None)
 
     @property

@@ -47,7 +47,7 @@ def _winner_versus_baseline(report: Report) -> Iterator[str]:
         yield f"There is no {fmt.drop_article(report.floor_name)} to compare with: {reason}."
         return
     for verdict in report.verdicts:
-        test = quality_on_test(report, verdict.winner or "", verdict.target)
+        test = quality_on_test(report, verdict.winner, verdict.target)
         if test is not None and not is_clearly_better(test, report.floor):
             than = f"the winner is not clearly better than {report.floor_name}"
             yield f"On {verdict.target} {than} ({_scores(test, report.floor)})."
@@ -108,7 +108,7 @@ def _miscalibration(report: Report) -> Iterator[str]:
         "neither": "is overconfident on some inputs and underconfident on others",
     }
     for verdict in report.verdicts:
-        tests = [quality_on_test(report, key, verdict.target) for key in (verdict.winner or "", report.teacher)]
+        tests = [quality_on_test(report, key, verdict.target) for key in (verdict.winner, report.teacher)]
         winner, teacher = (test.calibration if test else None for test in tests)
         if winner and teacher and winner.error.low > teacher.error.high:
             yield (

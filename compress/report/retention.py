@@ -14,7 +14,7 @@ SIGNIFICANCE = 0.05
 """Differences with a lower p-value are significant."""
 
 
-def quality_on_test(report: Report, key: str, title: str) -> Quality | None:
+def quality_on_test(report: Report, key: str | None, title: str) -> Quality | None:
     """Return the test scores of a row on a target."""
     row = report.row(key)
     result = row.targets.get(title) if row else None
@@ -46,8 +46,7 @@ def ratio_above_baseline(report: Report, score: Quality | None, reference: Quali
 
 def winner_above_baseline(report: Report, verdict: Verdict) -> float | None:
     """Return the winner's ratio to the teacher above the baseline."""
-    keys = (verdict.winner or "", report.teacher)
-    winner, teacher = (quality_on_test(report, key, verdict.target) for key in keys)
+    winner, teacher = (quality_on_test(report, key, verdict.target) for key in (verdict.winner, report.teacher))
     return ratio_above_baseline(report, winner, teacher, verdict.target)
 
 

@@ -32,7 +32,6 @@ from compress.measure.timing.timing_session import time_jobs
 from compress.recipe.measure_schema import Measure, Target
 from compress.runtime.predictor import Placement
 
-NO_TASK = "its task is unknown: the model alone is timed, not from text to answer"
 DEFAULTS = Measure()
 CPU = Target(device="cpu")
 
@@ -132,11 +131,6 @@ def _run_session(
     ]
     if jobs:
         results |= time_jobs(jobs, lines, settings, seed=seed, console=console)
-    for entry in entries:
-        latency = results[entry.name]
-        if length is None and entry.task is None and latency.timed:
-            reason = "; ".join(filter(None, (latency.reason, NO_TASK)))
-            results[entry.name] = latency.model_copy(update={"reason": reason})
     models = {
         entry.name: TimedModel(
             latency=results[entry.name],

@@ -18,7 +18,7 @@ from compress.measure.timing.latency import Latency, Noise, describe_precision
 PRECISE = 0.005
 """Half an interval's width over its value below which a fourth digit is meaningful."""
 MIN_SHARE = 0.01
-"""Shares below it are not mentioned, or shown as less than it."""
+"""Shares of cores below it are not mentioned."""
 INTERFERENCE = {
     "other_load": ("other work used {:.0%} of the cores", MIN_SHARE),
     "beside": ("the other cores were {:.0%} busy", MIN_SHARE),
@@ -250,5 +250,4 @@ def _value(score: Score | None) -> float | None:
 
 
 def _share(timed: TimedModel) -> str | None:
-    share = timed.shares.compute if timed.shares else None
-    return None if share is None else f"{share:.0%}" if share >= MIN_SHARE else f"<{MIN_SHARE:.0%}"
+    return f"{timed.shares.compute:.1%}" if timed.shares and timed.shares.compute is not None else None

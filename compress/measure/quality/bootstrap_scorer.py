@@ -20,6 +20,7 @@ from compress.measure.result_base import Score
 from compress.model_info import TaskInfo
 from compress.tasks.base import Metric
 from compress.tasks.kind import Kind
+from compress.tasks.kinds.text_kind import check_finite
 
 Predictions = NDArray[Any]
 """One prediction a row, as from ``Kind.answers`` gives them."""
@@ -40,7 +41,10 @@ class BootstrapScorer:
 
     def intervals(self, answers: Predictions, gold: NDArray[Any]) -> Mapping[str, Interval]:
         """Return every metric of ``answers``, with its interval."""
-        check_predictions(answers, gold)
+        if len(answers) != len(gold) or len(gold) == 0:
+            raise ModelError(f"{len(answers)} predictions for {len(gold)} rows.")
+        if np.issubdtype(answers.dtype, np.floating):
+            check_finite(answers, "rows")
         key = _digest(answers, gold)
         if key not in self._scored:
             self._scored[key] = self._score(answers, gold)
@@ -81,20 +85,6 @@ class BootstrapScorer:
 def to_score(interval: Interval) -> Score:
     """Convert an interval to a stored score."""
     return Score(value=interval.value, low=interval.low, high=interval.high)
-
-
-def check_predictions(answers: Predictions, gold: NDArray[Any]) -> None:
-    """Refuse predictions that cannot be scored: the wrong number, or values that are not finite."""
-    if len(answers) != len(gold):
-        raise ModelError(f"{len(answers)} predictions for {len(gold)} rows.")
-    if len(gold) == 0:
-        raise ModelError("there are no rows to score.")
-    if np.issubdtype(answers.dtype, np.floating) and not np.isfinite(answers).all():
-        broken = int((~np.isfinite(answers.reshape(len(answers), -1))).any(axis=1).sum())
-        raise ModelError(
-            f"the model's predictions are not finite numbers on {broken} of {len(answers)} rows.",
-            hint="weights or activations overflowed: try a wider precision (fp32), or train again at a lower rate",
-        )
 
 
 def _metric(kind: Kind, name: str) -> Metric:

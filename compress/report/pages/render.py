@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,6 @@ from compress.environment import require
 from compress.report import format_numbers as fmt
 from compress.report.charts.layer_map_chart import layer_map_chart
 from compress.report.charts.report_charts import NARROW, WIDE, colour_of, legend, speed_chart
-from compress.report.charts.stage_chart import stage_chart
 from compress.report.pages.markdown import markdown_cell, markdown_table
 from compress.report.pages.page_sections import block_groups
 from compress.report.report_schema import LedgerRow, Report, TargetFacts, Verdict, write_report
@@ -44,16 +44,11 @@ def render_markdown(report: Report) -> str:
 
 def render_html(report: Report) -> str:
     """Return the report as one HTML file without scripts, fonts or requests."""
-    winners = {verdict.target: verdict.winner for verdict in report.verdicts if verdict.winner}
     charts = {
-        "speed_charts": {
-            title: [speed_chart(report, title, width) for width in (WIDE, NARROW)] for title in report.titles
-        },
-        "stage_charts": {title: stage_chart(report, title, winner, NARROW) for title, winner in winners.items()},
-        "layer_map_charts": {
-            model: [layer_map_chart(layers, colour_of(report, model), width) for width in (WIDE, NARROW)]
-            for model, layers in report.layer_maps.items()
-        },
+        "widths": {"wide": WIDE, "narrow": NARROW},
+        "speed_chart": partial(speed_chart, report),
+        "layer_map_chart": layer_map_chart,
+        "colour_of": partial(colour_of, report),
         "legend": legend(report),
     }
     return _environment(escape=True).get_template("report.html.j2").render(_context(report) | charts)
@@ -62,7 +57,7 @@ def render_html(report: Report) -> str:
 def _section(report: Report, target: TargetFacts) -> dict[str, Any]:
     """Return what the pages show of one target, in detail the winner or else the last row that was scored."""
     title, verdict = target.title, report.verdict(target.title)
-    winner = report.row(verdict.winner) if verdict and verdict.winner else None
+    winner = report.row(verdict.winner if verdict else None)
     scored = [report.teacher, *(row.key for row, result in report.results(title) if result.test)]
     unstable = unstable_reasons(report, title, winner.key, report.teacher) if winner else []
     return {

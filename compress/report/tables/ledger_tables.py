@@ -96,7 +96,7 @@ def stage_table(report: Report, title: str, key: str) -> Table:
 
 def comparison_table(report: Report, verdict: Verdict) -> Table:
     """The winner compared with the teacher and with every model's best variant."""
-    winner, title = report.row(verdict.winner or ""), verdict.target
+    winner, title = report.row(verdict.winner), verdict.target
     compared = [(comparison, report.row(comparison.key)) for comparison in verdict.comparisons]
     return make_table(
         {

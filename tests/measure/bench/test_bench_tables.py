@@ -97,7 +97,7 @@ def test_known_limits_and_shares_are_shown():
     timed = one.models["a"].model_copy(update={"shares": LimitShares(compute=0.4249)})
     found = made(one.model_copy(update={"models": {"a": timed}})).model_copy(update={"limits": (limits,)})
     costs = list(tables(found))[1]
-    assert costs.rows[0]["of matrix limit"] == "42%"
+    assert costs.rows[0]["of matrix limit"] == "42.5%"
     assert costs.lines == ["this machine's limits: fp32 84.2 G operations/s, memory 12.3 GB/s"]
 
 
@@ -157,7 +157,7 @@ def test_small_and_missing_shares_are_not_shown_as_zero():
     }
     models = {name: timed.model_copy(update={"shares": shares_by_name[name]}) for name, timed in one.models.items()}
     _, costs = tables(made(one.model_copy(update={"models": models})))
-    assert [row["of matrix limit"] for row in costs.rows] == ["<1%", None, "50%"]
+    assert [row["of matrix limit"] for row in costs.rows] == ["0.4%", None, "50.0%"]
     assert "no share of the matrix limit for b: the model does not tell its shape" in costs.lines
 
 

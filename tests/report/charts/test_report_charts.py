@@ -1,17 +1,12 @@
-import dataclasses
-import math
 import re
 
 import pytest
 
-from compress.measure.result_base import Score
 from compress.model_info import LayerMap
 from compress.report.charts.layer_map_chart import layer_map_chart
 from compress.report.charts.report_charts import colour_of, speed_chart
-from compress.report.charts.stage_chart import stage_chart
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.report_schema import Report, ReportModel
-from compress.report.speedup_breakdown import speedup_stages
 from tests.report.conftest import apply_gates
 
 MEASURED = LayerMap(chosen="measured", pairs=((0, 1), (1, 2)), likeness=((0.4, 0.9, 0.5), (0.3, 0.6, 0.95)), rows=256)
@@ -32,43 +27,6 @@ def test_the_speed_chart_of_one_row_has_no_nan(make_report):
     chart = speed_chart(make_report(rows=make_report().rows[:1]), "cpu", 324)
     assert chart is not None
     assert "nan" not in chart
-
-
-def test_the_stage_chart_has_a_bar_for_each_stage_and_the_total(make_report):
-    chart = stage_chart(apply_gates(make_report()), "cpu", "pruned/onnx-int8", 324)
-    assert chart is not None
-    assert chart.count('class="fill ') == 5
-    assert "all together" in chart
-    assert stage_chart(make_report(), "cuda", "pruned/onnx-int8", 324) is None
-
-
-def stages_of(monkeypatch, report, *factors):
-    """The stage chart's bars, from left to right, for stages of these factors."""
-    stages = speedup_stages(report, "pruned/onnx-int8", "cpu")[: len(factors)]
-    scores = [Score(value=factor, low=factor, high=factor) for factor in factors]
-    changed = [dataclasses.replace(stage, speedup=score) for stage, score in zip(stages, scores, strict=True)]
-    monkeypatch.setattr("compress.report.charts.stage_chart.speedup_stages", lambda *_: changed)
-    total = Score(value=math.prod(factors), low=1.0, high=1.0)
-    monkeypatch.setattr("compress.report.charts.stage_chart.speedup", lambda *_: total)
-    chart = stage_chart(report, "cpu", "pruned/onnx-int8", 324)
-    assert "nan" not in chart
-    bars = re.findall(r'<rect class="fill ([^"]*)" x="([\d.]+)"[^>]* width="([\d.]+)"', chart)
-    return [(colour, float(x), float(x) + float(width)) for colour, x, width in bars]
-
-
-def test_the_bars_of_stages_join(monkeypatch, make_report):
-    (_, *first), (colour, *loss), (_, *third), (_, *total) = stages_of(monkeypatch, make_report(), 2.0, 0.8, 5.0)
-    assert first[0] == 0.0
-    assert loss[1] == pytest.approx(first[1], abs=0.2)  # a loss goes back from the end of the bar before it
-    assert colour == "lost"
-    assert third[0] == pytest.approx(loss[0], abs=0.2)
-    assert total[1] == pytest.approx(third[1], abs=0.2)
-    assert (first[1] - first[0]) / (total[1] - total[0]) == pytest.approx(math.log(2) / math.log(8), abs=0.01)
-
-
-@pytest.mark.parametrize("factor", [0.5, 1.0])
-def test_stages_without_gain_are_drawn(monkeypatch, make_report, factor):
-    assert len(stages_of(monkeypatch, make_report(), factor)) == 2
 
 
 def test_every_model_has_a_colour(make_report):
