@@ -10,7 +10,7 @@ from compress.report import format_numbers as fmt
 from compress.report.report_schema import Report
 from compress.report.retention import SIGNIFICANCE, is_clearly_better, quality_on_test, teacher_beats_baseline
 from compress.report.speedup_breakdown import speedup_stages
-from compress.report.tables.machine_facts import describe_length_limit
+from compress.report.tables.machine_facts import describe_length_limit, truncated_of_test
 
 TRUNCATED_SHARE = 0.05
 """Share of truncated rows from which a warning is given."""
@@ -79,13 +79,9 @@ def _missing_results(report: Report) -> Iterator[str]:
         if row.status != "ok":
             yield f"{row.key} {'failed' if row.status == 'failed' else 'was not measured'}: {row.reason}."
     for target in report.targets:
-        latencies = [(row.key, result.latency) for row, result in report.results(target.title)]
-        for key, latency in latencies:
-            if latency.status == "failed":
-                yield f"Timing {key} on {target.title} failed: {latency.reason}."
-        untimed = ((key, str(latency.reason)) for key, latency in latencies if latency.status == "not measured")
-        verdict = report.verdict(target.title)
-        for reason, keys in group_by_reason(untimed).items() if target.present else ():
+        results, verdict = report.results(target.title) if target.present else [], report.verdict(target.title)
+        untimed = ((row.key, str(result.latency.reason)) for row, result in results if not result.latency.timed)
+        for reason, keys in group_by_reason(untimed).items():
             if not (verdict and not verdict.winner and reason in verdict.why):  # the verdict gives this reason
                 yield f"{keys} {'were' if ', ' in keys else 'was'} not timed on {target.title}: {reason}."
 
@@ -124,9 +120,8 @@ def _data(report: Report) -> Iterator[str]:
         yield f"{data.skipped:,} {rows} skipped because they do not fit the task."
     if data.duplicates:
         yield f"Texts of test that are also in train: {data.duplicates:,}."
-    shares = (result.test.truncated for row in report.rows for result in row.targets.values() if result.test)
     truncated = {
-        "test rows": max((share for share in shares if share is not None), default=0.0),
+        "test rows": truncated_of_test(report) or 0.0,
         "searched documents": data.truncated.get("test's documents", 0.0),
     }
     for texts, share in truncated.items():

@@ -13,7 +13,7 @@ from compress.errors import CompressError, UsageError, nearest
 from compress.families import max_positions
 from compress.formats import BARE_FILES, STORED_PRECISION, describe_bare_files
 from compress.measure.resources.footprint import Footprint, footprint
-from compress.model_info import FolderInfo, TaskInfo, VariantInfo, find_info
+from compress.model_info import FolderInfo, TaskInfo, VariantInfo
 from compress.runtime.model_formats import FP32, RUN_MODES, describe_model_file
 
 EXPORT_HINT = "variants that must be built first are timed by their own folder: compress export MODEL FOLDER"
@@ -32,19 +32,14 @@ class ModelEntry:
     variant: VariantInfo | None = None
     reason: str | None = None
     """Why it does not exist."""
+    info: FolderInfo | None = None
+    """The content of its compress.json."""
 
     @property
     def size(self) -> Footprint | None:
         """Its footprint; None where it does not exist or its weights are not found."""
         with suppress(CompressError):
             return footprint(self.path, self.variant) if self.path else None
-        return None
-
-    @property
-    def info(self) -> FolderInfo | None:
-        """The information in its folder; None without any, or if it cannot be read, which is reported on opening."""
-        with suppress(CompressError):
-            return find_info(self.path) if self.path else None
         return None
 
     @property
@@ -115,7 +110,8 @@ def _unique_names(arguments: Sequence[str]) -> list[str]:
 def _entry(name: str, model: str, variant_name: str | None) -> ModelEntry:
     variant = RUN_MODES[variant_name] if variant_name else None
     try:
-        return ModelEntry(name, describe_model_file(_local_path(model)).path, variant)
+        file = describe_model_file(_local_path(model))
+        return ModelEntry(name, file.path, variant, info=file.info)
     except CompressError as error:
         return ModelEntry(name, None, variant, error.full_message)
 

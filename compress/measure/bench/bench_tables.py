@@ -13,21 +13,10 @@ from compress.formats import STORED_PRECISION
 from compress.measure.bench.bench_result import Bench, Comparison, TimedModel
 from compress.measure.result_base import Score
 from compress.measure.roofline.roofline import MachineLimits
-from compress.measure.timing.latency import Latency, Noise, describe_precision
+from compress.measure.timing.latency import Latency, describe_precision
 
 PRECISE = 0.005
 """Half an interval's width over its value below which a fourth digit is meaningful."""
-MIN_SHARE = 0.01
-"""Shares of cores below it are not mentioned."""
-INTERFERENCE = {
-    "other_load": ("other work used {:.0%} of the cores", MIN_SHARE),
-    "beside": ("the other cores were {:.0%} busy", MIN_SHARE),
-    "stolen": ("the hypervisor took {:.0%}", MIN_SHARE),
-    "preempted": ("{:.0f} preemptions/s", 1),
-    "throttled": ("throttled {:.0f} times", 1),
-}
-"""The fields of `Noise` that are mentioned, and from which value."""
-
 Row = dict[str, Any]
 
 
@@ -99,7 +88,7 @@ def _comparison(session: Comparison, result: Bench) -> Table:
 
 
 def _notes(session: Comparison, result: Bench) -> Iterator[str]:
-    """Yield why figures are missing or unstable, what else ran, and the precision reached."""
+    """Yield why figures are missing or unstable, and the precision reached."""
     latencies = {name: timed.latency for name, timed in session.models.items()}
     reasons = ((name, f"{each.status}: {each.reason}") for name, each in latencies.items() if each.reason)
     yield from (f"{names}: {reason}" for reason, names in group_by_reason(reasons).items())
@@ -108,21 +97,7 @@ def _notes(session: Comparison, result: Bench) -> Iterator[str]:
     if not latencies[result.against].timed:
         others = next(name for name, latency in latencies.items() if latency.timed)
         yield f"no ratios, since {result.against} has no figure; --against {others} sets another base"
-    # The interference of an unstable one is in its reason.
-    noises = [latency.noise for latency in latencies.values() if latency.status == "measured" and latency.noise]
-    if noises:
-        yield f"during the turns, at most: {describe_noise(noises)}"
     yield reached_precision(session, result.against, result.settings.budget)
-
-
-def describe_noise(noises: Sequence[Noise]) -> str:
-    """Return what else the machine did, the worst over all models, without what is negligible or unknown."""
-    parts = []
-    for field, (text, least) in INTERFERENCE.items():
-        worst = max(getattr(noise, field) or 0.0 for noise in noises)
-        if worst >= least:
-            parts.append(text.format(worst))
-    return ", ".join(parts) or "no other activity that this system reports"
 
 
 def reached_precision(session: Comparison, against: str, budget: float | None) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from math import comb, erfc, sqrt
 
 import numpy as np
@@ -43,14 +44,9 @@ def draw_counts(rows: int, count: int, seed: int) -> Iterator[NDArray[np.uint8]]
 
     A row is drawn once on average, so that 8 bits are enough: 256 draws of one row are practically impossible.
     """
-    pending: list[NDArray[np.uint8]] = []
-    for drawn in resamples(rows, count, seed):
-        pending.append(np.bincount(drawn, minlength=rows).astype(np.uint8))
-        if len(pending) * rows >= BLOCK:
-            yield np.stack(pending)
-            pending = []
-    if pending:
-        yield np.stack(pending)
+    draws, together = resamples(rows, count, seed), -(-BLOCK // rows)
+    while block := [np.bincount(drawn, minlength=rows).astype(np.uint8) for drawn in islice(draws, together)]:
+        yield np.stack(block)
 
 
 def percentile_interval(value: float, resampled: NDArray[np.float64]) -> Interval:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from compress.report import format_numbers as fmt
-from compress.report.charts.svg import LETTER_WIDTH, Frame, line, marker, rect, text
+from compress.report.charts.svg import Frame, line, marker, rect, text
 from compress.report.charts.xy_chart import Point, Series, xy_chart
 from compress.report.report_schema import LedgerRow, Report, TargetResult
 from compress.report.retention import larger_is_better, quality_on_test
@@ -47,12 +47,8 @@ def speed_chart(report: Report, title: str, width: int) -> str | None:
     heights = [end for point in points for end in point.y_interval or ()] + ([] if gate is None else [gate])
     margin = (max(heights) - min(heights)) * 0.08 or abs(max(heights)) * 0.05 or 1.0
     times = [end for point in points for end in point.x_interval or ()]
-    frame = Frame(
-        width,
-        340 if width > 500 else 300,
-        (min(times) / 1.25, max(times) * 1.25),
-        (min(heights) - margin, max(heights) + margin),
-    )
+    y_range = (min(heights) - margin, max(heights) + margin)
+    frame = Frame(width, 320, (min(times) / 1.25, max(times) * 1.25), y_range)
     label = f"the gate: teacher {'−' if larger else '+'} {fmt.points(report.rules.max_drop, larger)}"
     background = [] if gate is None else _gate(frame, frame.y(gate), label)
     metric = f"{fmt.metric(report.task.metric)} on test" + ("" if larger else " (less is better)")
@@ -111,9 +107,8 @@ def _speed_series(report: Report, row: LedgerRow, result: TargetResult, title: s
 
 
 def _gate(frame: Frame, y: float, label: str) -> list[str]:
-    x = frame.right - 6 if len(label) * LETTER_WIDTH < frame.width else frame.right
     return [
         rect(frame.left, y, frame.right - frame.left, frame.bottom - y, "missed-area"),
         line(frame.left, y, frame.right, y, "gate"),
-        text(x, y + 15, label, "gate-label", "end"),
+        text(frame.right - 6, y + 15, label, "gate-label", "end"),
     ]

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
-LETTER_WIDTH = 7.0
-"""Width of an average letter of a bold label at 12 pixels."""
 MARKERS: tuple[tuple[tuple[float, float], ...], ...] = (
     (),
     ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),

@@ -64,9 +64,15 @@ def describe_length_limit(report: Report) -> str:
 
 def truncation(report: Report) -> str:
     """The share of truncated rows by role: `0.0 % of train, 1.2 % of test, at 128 word pieces`."""
-    shares = report.data.truncated or _truncated_test(report)
-    text = ", ".join(f"{fmt.percent(share)} of {role}" for role, share in shares.items())
+    shares = report.data.truncated or {"test": truncated_of_test(report)}
+    text = ", ".join(f"{fmt.percent(share)} of {role}" for role, share in shares.items() if share is not None)
     return f"{text}, at {describe_length_limit(report)}" if text else "not recorded"
+
+
+def truncated_of_test(report: Report) -> float | None:
+    """The largest share of truncated rows by the models' scores; old reports have no other."""
+    tests = (result.test for row in report.rows for result in row.targets.values() if result.test)
+    return max((test.truncated for test in tests if test.truncated is not None), default=None)
 
 
 def row_counts(report: Report) -> str:
@@ -74,10 +80,3 @@ def row_counts(report: Report) -> str:
     rows = ", ".join(f"{count:,} {role}" for role, count in report.data.rows.items())
     documents = report.data.documents
     return f"{rows}; documents searched on test: {documents:,}" if documents else rows
-
-
-def _truncated_test(report: Report) -> dict[str, float]:
-    """The share of test by the scores of the rows, for reports from before shares were recorded by role."""
-    tests = [result.test for row in report.rows for result in row.targets.values() if result.test]
-    shares = [test.truncated for test in tests if test.truncated is not None]
-    return {"test": max(shares)} if shares else {}

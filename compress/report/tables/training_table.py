@@ -29,9 +29,10 @@ def _facts(report: Report, model: ReportModel | None, provenance: Provenance) ->
     if not settings:
         return {**facts, "losses": "none: it is not trained"}
     facts["losses"] = describe_losses(settings)
-    teachers = [_describe_teacher(teacher) for teacher in settings.get("teachers") or ()]
-    if teachers:
-        facts["teachers"] = ", ".join(["the teacher", *teachers])
+    if teachers := settings.get("teachers"):
+        weighted = [(teacher["source"], teacher.get("weight", 1.0)) for teacher in teachers]
+        shown = (source if weight == 1.0 else f"{source} (weight {weight:g})" for source, weight in weighted)
+        facts["teachers"] = ", ".join(["the teacher", *shown])
     return {**facts, "rows": _describe_rows(report, settings, provenance)}
 
 
@@ -61,11 +62,6 @@ def _describe_loss(name: str, loss: Section) -> str:
     weight, form = loss["weight"], f" ({loss['form']})" if loss.get("form") else ""
     shown = f"{weight['start']:g} to {weight['end']:g}" if isinstance(weight, Mapping) else f"{weight:g}"
     return f"{name} {shown}{form}"
-
-
-def _describe_teacher(teacher: Section) -> str:
-    weight = teacher.get("weight", 1.0)
-    return f"{teacher['source']}{'' if weight == 1.0 else f' (weight {weight:g})'}"
 
 
 def _describe_rows(report: Report, settings: Section, provenance: Provenance) -> str:

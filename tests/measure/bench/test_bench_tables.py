@@ -4,11 +4,11 @@ import pytest
 
 from compress.console import Console
 from compress.measure.bench.bench_result import Bench, BenchModel, Comparison, TimedModel
-from compress.measure.bench.bench_tables import describe_noise, interval, quiet_rows, reached_precision, show, tables
+from compress.measure.bench.bench_tables import interval, quiet_rows, reached_precision, show, tables
 from compress.measure.resources.footprint import Footprint
 from compress.measure.result_base import Score
 from compress.measure.roofline.roofline import KernelRate, LimitShares, MachineLimits
-from compress.measure.timing.latency import Latency, Noise, Timing, UnderLoad
+from compress.measure.timing.latency import Latency, Timing, UnderLoad
 from compress.recipe.measure_schema import Measure
 
 
@@ -122,15 +122,6 @@ def test_grid_table_has_a_row_per_cell_and_a_column_per_model():
     assert grid.rows[1]["b"] is None
     assert any(line.startswith("~ unstable") for line in grid.lines)
     assert "at 8 x 64: b: the process ended with exit code 1" in grid.lines
-
-
-def test_noise_is_summarised_by_its_worst_known_values():
-    noises = [Noise(other_load=0.01, throttled=0), Noise(other_load=0.2, stolen=0.03)]
-    words = describe_noise(noises)
-    assert "20%" in words
-    assert "hypervisor took 3%" in words
-    assert "put off" not in words
-    assert describe_noise([Noise(), Noise(stolen=0.004)]) == "no other activity that this system reports"
 
 
 def test_reached_precision_is_the_widest_interval():
