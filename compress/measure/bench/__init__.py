@@ -16,7 +16,7 @@ from compress.console import Console, duration
 from compress.data.tokenizer import TOKENIZER_FILE
 from compress.errors import CompressError, pluralize
 from compress.measure.bench.bench_models import ModelEntry, chosen_base, resolve_models
-from compress.measure.bench.bench_result import Bench, BenchModel, Comparison, TimedModel
+from compress.measure.bench.bench_result import Bench, Comparison, TimedModel
 from compress.measure.bench.parse_options import GridOptions, read_texts, with_lengths
 from compress.measure.interference.machine_snapshot import snapshot_machine
 from compress.measure.roofline.roofline import (
@@ -66,7 +66,6 @@ def bench(
     """
     console, grid = console or Console("quiet"), grid or GridOptions()
     entries = resolve_models(models)
-    base = chosen_base(against, [entry.name for entry in entries])
     requested = with_lengths((targets,) if isinstance(targets, Target) else targets, grid, texts)
     own = [target.model_copy(update={"name": None}) for target in requested]
     others = grid.cells(own)
@@ -75,31 +74,23 @@ def bench(
     result = Bench(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         made_by=f"compress-encoders {__version__}",
-        against=base,
-        models=tuple(
-            BenchModel(name=entry.name, variant=entry.variant.name if entry.variant else None, footprint=entry.size)
-            for entry in entries
-        ),
+        against=chosen_base(against, [entry.name for entry in entries]),
+        models=tuple(entry.described for entry in entries),
         settings=settings,
         texts=len(lines) if texts else None,
         surroundings=snapshot_machine(device=any(target.device == "cuda" for target in own)),
         limits=tuple(_limits(own, limits, console)),
     )
-    if settings.budget is not None and len(cells) > 1:
-        total = duration(len(cells) * settings.budget)
-        console.note(f"{len(cells)} sessions of {duration(settings.budget)} each: {total}")
     sessions: dict[Target, Comparison] = {}
     for number, cell in enumerate(cells, 1):
         if len(cells) > 1:
-            console.note(f"{number} of {len(cells)}: {_title(cell)}")
+            rest = f" ({duration((len(cells) - number + 1) * settings.budget)} remaining)" if settings.budget else ""
+            console.note(f"{number} of {len(cells)}: {_title(cell)}{rest}")
         # Only the targets' own sessions have callers; at every cell of a grid they would take most of the time.
         chosen = settings if cell in own else settings.model_copy(update={"callers": ()})
         sessions[cell] = _run_session(cell, entries, result, lines, chosen, seed, console)
-        finished = {
-            "targets": tuple(sessions[target] for target in own if target in sessions),
-            "grid": tuple(sessions[other] for other in others if other in sessions),
-        }
-        result = result.model_copy(update=finished)
+        targets_done, grid_done = (tuple(sessions[each] for each in part if each in sessions) for part in (own, others))
+        result = result.model_copy(update={"targets": targets_done, "grid": grid_done})
         if on_session is not None:
             on_session(result)
     return result

@@ -12,6 +12,7 @@ from compress.environment import require
 from compress.errors import CompressError, UsageError, nearest
 from compress.families import max_positions
 from compress.formats import BARE_FILES, STORED_PRECISION, describe_bare_files
+from compress.measure.bench.bench_result import BenchModel
 from compress.measure.resources.footprint import Footprint, footprint
 from compress.model_info import FolderInfo, TaskInfo, VariantInfo
 from compress.runtime.model_formats import FP32, RUN_MODES, describe_model_file
@@ -41,6 +42,11 @@ class ModelEntry:
         with suppress(CompressError):
             return footprint(self.path, self.variant) if self.path else None
         return None
+
+    @property
+    def described(self) -> BenchModel:
+        """What the results state about it."""
+        return BenchModel(name=self.name, variant=self.variant.name if self.variant else None, footprint=self.size)
 
     @property
     def task(self) -> TaskInfo | None:

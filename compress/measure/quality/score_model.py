@@ -60,23 +60,27 @@ def score_model(
     )
     if role != "test":
         return quality
-    columns = {name: by_column(name, values) for name, values in (slices or {}).items()}
     return quality.model_copy(
         update={
             "calibration": calibrate(scorer, answers, gold),
             "by_length": () if lengths is None else score_groups(scorer, by_length(lengths), answers, gold, teacher),
-            "slices": {name: score_groups(scorer, groups, answers, gold, teacher) for name, groups in columns.items()},
+            "slices": {
+                name: score_groups(scorer, by_column(values), answers, gold, teacher)
+                for name, values in (slices or {}).items()
+            },
             "robustness": tuple(
-                Perturbed(
-                    name=name,
-                    primary=to_score(scorer.primary(given, gold)),
-                    change=scorer.difference(given, answers, gold),
-                )
-                for name, given in (perturbed or {}).items()
+                _perturbed(scorer, name, given, answers, gold) for name, given in (perturbed or {}).items()
             ),
             "disagreements": () if teacher is None else largest_disagreements(kind, task, answers, teacher, gold),
         }
     )
+
+
+def _perturbed(
+    scorer: BootstrapScorer, name: str, given: Predictions, answers: Predictions, gold: NDArray[Any]
+) -> Perturbed:
+    primary, change = to_score(scorer.primary(given, gold)), scorer.difference(given, answers, gold)
+    return Perturbed(name=name, primary=primary, change=change)
 
 
 def class_scores(kind: Kind, task: TaskInfo, answers: Predictions, gold: NDArray[Any]) -> dict[str, ClassScore]:

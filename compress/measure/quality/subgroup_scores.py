@@ -33,7 +33,7 @@ def by_length(lengths: NDArray[Any]) -> list[Subgroup]:
     return _quartiles(np.asarray(lengths, dtype=np.float64), "pieces")
 
 
-def by_column(column: str, values: Sequence[str]) -> list[Subgroup]:
+def by_column(values: Sequence[str]) -> list[Subgroup]:
     """Return the rows of each value, most frequent first; quartiles where there are many values and all are numbers."""
     distinct, group_of, counts = np.unique(np.asarray(values, dtype=np.str_), return_inverse=True, return_counts=True)
     if len(distinct) > MAX_VALUES:

@@ -64,8 +64,9 @@ def describe_length_limit(report: Report) -> str:
 
 def truncation(report: Report) -> str:
     """The share of truncated rows by role: `0.0 % of train, 1.2 % of test, at 128 word pieces`."""
-    shares = report.data.truncated or {"test": truncated_of_test(report)}
-    text = ", ".join(f"{fmt.percent(share)} of {role}" for role, share in shares.items() if share is not None)
+    test = truncated_of_test(report)
+    shares = report.data.truncated or ({} if test is None else {"test": test})
+    text = ", ".join(f"{fmt.percent(share)} of {role}" for role, share in shares.items())
     return f"{text}, at {describe_length_limit(report)}" if text else "not recorded"
 
 

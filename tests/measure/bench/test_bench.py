@@ -226,7 +226,7 @@ class TestCommand:
 
     def test_total_budget_of_several_sessions_is_announced(self, asked, small, capsys):
         run([str(small)], Console(), grid=["batch=1,8,16"], budget="20s")
-        assert "3 sessions of 20 s each: 1 min" in capsys.readouterr().err
+        assert "1 of 3: cpu, 1 thread, batch 1, 128 pieces (1 min remaining)" in capsys.readouterr().err
 
     def test_full_disk_loses_only_the_bench_command(self, asked, small, capsys, monkeypatch, tmp_path):
         def full(path, content):
