@@ -47,7 +47,7 @@ def test_unknown_variant_is_refused_before_timing(small):
         ("./none", "no file, folder or card is called './none'"),
         ("models/nonne", "there is no file or folder models/nonne"),
         ("minilm-l7", "did you mean minilm-l6"),
-        ("notes.txt", "no runtime reads a file that ends in .txt"),
+        ("notes.txt", "notes.txt is not a model: no runtime reads"),
         ("models", "models is a folder without a model"),
         ("models/none", "models/none is an empty folder"),
         ("nowhere", "no file, folder or card is called 'nowhere'"),
