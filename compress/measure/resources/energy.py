@@ -57,10 +57,9 @@ def _rapl(root: Path) -> EnergyMeter:
             if name.startswith("package"):
                 packages.setdefault(name, folder / "energy_uj")
         joules()
-    except PermissionError:
-        return EnergyMeter(f"{NOT_MEASURED}the energy counters under {root} are readable by the administrator only")
-    except (OSError, ValueError):
-        return EnergyMeter(f"{NOT_MEASURED}the energy counters under {root} cannot be read")
+    except (OSError, ValueError) as error:
+        reader = "are readable by the administrator only" if isinstance(error, PermissionError) else "cannot be read"
+        return EnergyMeter(f"{NOT_MEASURED}the energy counters under {root} {reader}")
     if not packages:
         return EnergyMeter(f"{NOT_MEASURED}this machine has no readable energy counters (RAPL)")
     return EnergyMeter(f"RAPL {', '.join(packages)}", joules)

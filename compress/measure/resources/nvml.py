@@ -71,21 +71,17 @@ class Nvml:
         None also without samples of any process. A container may number processes differently from NVML: if this
         process is not in NVML's list, the session's own workers cannot be recognised in it.
         """
+        import psutil
+
         samples = self.read("nvmlDeviceGetProcessUtilization", since)
         if samples is None or os.getpid() not in self.process_memory():
             return None
-        own, loads = _session_processes(), dict[int, list[int]]()
+        session = {os.getpid(), *(child.pid for child in psutil.Process(os.getppid()).children())}
+        loads: dict[int, list[int]] = {}
         for sample in samples:
-            if sample.timeStamp > since and sample.pid not in own:
+            if sample.timeStamp > since and sample.pid not in session:
                 loads.setdefault(sample.pid, []).append(sample.smUtil)
         return min(1.0, sum(sum(percents) / len(percents) for percents in loads.values()) / 100.0)
-
-
-def _session_processes() -> set[int]:
-    """Return this process and the others that the same session has started."""
-    import psutil
-
-    return {os.getpid(), *(child.pid for child in psutil.Process(os.getppid()).children())}
 
 
 def _first_device(nvml: Any, environment: Mapping[str, str]) -> Any | None:

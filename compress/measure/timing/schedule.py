@@ -36,7 +36,7 @@ MAX_LAP_SECONDS = 10.0
 """A lap ends after this time even with fewer calls."""
 
 
-def rounds_before_restart(start_seconds: float) -> int:
+def generations_lived(start_seconds: float) -> int:
     """Return the number of generations that a process with this start-up time lives."""
     generations = 1
     while start_seconds > CHEAP_START * generations:

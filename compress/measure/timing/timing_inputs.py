@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from compress.errors import ModelError
 from compress.tasks.base import Arrays, TaskInput
 
 Text = TaskInput
@@ -94,13 +93,10 @@ def tokenizer_folder(model: Path) -> Path | None:
 def tokenize_without_task(model: Path, calls: Iterable[Call]) -> Iterator[Arrays]:
     """Yield each call as one padded batch for a model of unknown task, cut to the model's maximum length."""
     from compress.batch_arrays import INPUT_ARRAYS
-    from compress.data.tokenizer import TOKENIZER_FILE, TextTokenizer
+    from compress.data.tokenizer import TextTokenizer
     from compress.tasks.model_interface import collate
 
-    folder = tokenizer_folder(model)
-    if folder is None:
-        raise ModelError(f"{model} has no {TOKENIZER_FILE} beside it; only a fixed length can be timed.")
-    tokens = TextTokenizer.load(folder)
+    tokens = TextTokenizer.load(model if model.is_dir() else model.parent)
     for call in calls:
         pairs = [(text, None) if isinstance(text, str) else text for text in call]
         encoded = [tokens(first, second, tokens.longest or MAX_PIECES) for first, second in pairs]

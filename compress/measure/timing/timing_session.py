@@ -148,12 +148,14 @@ class Session:
         generation = 0
         while generation < len(planned) or self.strict:
             starts = next(self.start_orders) if generation else []
-            due = [key for key in starts if key in self.pool.active and self._lifetime_ends(key, generation)]
+            active = self.pool.active
+            lives = {key: schedule.generations_lived(worker.start_seconds) for key, worker in active.items()}
+            due = [key for key in starts if key in active and generation % lives[key] == 0]
             if self.budget is None:
                 count = planned[generation]
             else:
                 count, due = self._affordable(due)
-            if not count or not self.pool.active:
+            if not count or not active:
                 return
             if due:
                 self.pool.restart_workers(due)
@@ -182,10 +184,6 @@ class Session:
             self.pool.results.setdefault(key, Latency(status="not measured", reason=reason))
         return True
 
-    def _lifetime_ends(self, key: str, generation: int) -> bool:
-        """Whether a job's process is due for a restart at the start of this generation."""
-        return generation % schedule.rounds_before_restart(self.pool.all[key].start_seconds) == 0
-
     def _affordable(self, due: list[str]) -> tuple[int, list[str]]:
         """Return the rounds of the next generation within the budget, and the jobs that are restarted for it."""
         restart = sum(self.pool.all[key].start_seconds for key in due)
@@ -198,7 +196,7 @@ class Session:
     def _plan_turns(self) -> None:
         """Choose the length of a turn and its calls."""
         workers = list(self.pool.active.values())
-        restart = sum(worker.start_seconds / schedule.rounds_before_restart(worker.start_seconds) for worker in workers)
+        restart = sum(worker.start_seconds / schedule.generations_lived(worker.start_seconds) for worker in workers)
         seconds = schedule.turn_seconds(self.left, restart, len(workers), self.settings.seconds)
         available, slowest = len(self.pool.calls) or 1, max(worker.call_seconds for worker in workers)
         count = calls_in_turn(available, slowest, seconds / 2)

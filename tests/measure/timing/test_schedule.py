@@ -9,10 +9,10 @@ from compress.measure.timing.schedule import (
     MIN_CALLS_FOR_P95,
     MIN_TURN_SECONDS,
     budget_too_small,
+    generations_lived,
     lap_seconds,
     load_test_seconds,
     planned_rounds,
-    rounds_before_restart,
     rounds_that_fit,
     turn_orders,
     turn_seconds,
@@ -20,7 +20,7 @@ from compress.measure.timing.schedule import (
 
 
 def test_slow_starts_live_longer_in_powers_of_two():
-    assert [rounds_before_restart(seconds) for seconds in (0.3, 2.0, 2.1, 4.0, 7.0, 30.0)] == [1, 1, 2, 2, 4, 16]
+    assert [generations_lived(seconds) for seconds in (0.3, 2.0, 2.1, 4.0, 7.0, 30.0)] == [1, 1, 2, 2, 4, 16]
 
 
 def test_rounds_are_spread_over_generations():

@@ -96,7 +96,7 @@ def test_bare_file_is_timed(small):
 
 def each_generation_starts(patch):
     """Its processes anew, however long that takes on a busy machine."""
-    patch.setattr(schedule, "rounds_before_restart", lambda start_seconds: 1)
+    patch.setattr(schedule, "generations_lived", lambda start_seconds: 1)
 
 
 @pytest.fixture(scope="module")
