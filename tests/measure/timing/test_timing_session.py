@@ -73,7 +73,7 @@ def test_failures_are_reported_and_do_not_end_the_session(together):
     assert together["broken"].status == "failed"
     assert "cannot read" in (together["broken"].reason or "")
     assert together["mismatch"].status == "failed"
-    assert "holds onnx-fp32" in (together["mismatch"].reason or "")
+    assert "is in the format onnx" in (together["mismatch"].reason or "")
     assert not together["broken"].timed
 
 
