@@ -15,6 +15,7 @@ from typing import NamedTuple
 from compress.data.bm25 import Bm25
 from compress.data.splits.corpus import text_digest
 from compress.data.splits.row_store import RowWriter, StoredRows, index_file, rows_file
+from compress.storage.atomic_write import sync
 from compress.tasks.base import Row
 
 
@@ -41,6 +42,7 @@ def add_hard_negatives(folder: Path, role: str, count: int) -> float:
             writer.add(row)
             count_all += len(row["negatives"])
     for file in (rows_file, index_file):
+        sync(file(folder, draft))
         file(folder, draft).replace(file(folder, role))
     return count_all / len(rows)
 

@@ -47,8 +47,8 @@ def finetune(
     """
     console = console or Console("quiet")
     folder = fetch(source, revision, cards)
-    task = load_prepared(data).info.task_info
-    tokenizer = load_tokenizer(folder)
+    roles, tokenizer = load_prepared(data), load_tokenizer(folder)
+    task = roles.info.task_info
     fits = has_task_head(folder, task)
     if settings is False and not fits:
         expected = f"labels: {', '.join(task.labels)}" if task.labels else task.kind
@@ -59,10 +59,12 @@ def finetune(
     if settings is False or (fits and settings.reuse):
         console.note(f"{source} already has a head for this task: used unchanged")
         return save_trained_model(load_model(folder, task, console=console), tokenizer, work, "finetune", data)
+    tokens = training_data.fast_tokenizer(read_config(folder), tokenizer)
+    rows = roles.rows("train"), roles.rows("select")
     model, result = train_best(
         lambda seed: load_model(folder, task, seed=seed, console=console),
         lambda model, seed: TaskObjective(task),
-        training_data.from_data(data, training_data.fast_tokenizer(read_config(folder), tokenizer), console),
+        training_data.from_rows(*rows, task, tokens, console, roles.documents("select")),
         settings,
         TrainContext("finetune", seed, work, console, track),
     )

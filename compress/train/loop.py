@@ -30,9 +30,8 @@ from compress.train.core.device_batches import DeviceBatches
 from compress.train.core.distributed import Processes
 from compress.train.core.eta import Forecaster
 from compress.train.core.gradients import Gradients, UpdateGradients
-from compress.train.core.model_and_optimizer import ModelAndOptimizer
 from compress.train.core.nan_diagnosis import find_nonfinite, nan_error
-from compress.train.core.optimizer import frozen
+from compress.train.core.optimizer import ModelAndOptimizer, frozen
 from compress.train.core.state_dict import load_weights, named_weights, strip_prefix
 from compress.train.core.train_state import TrainResult, TrainState
 from compress.train.core.update_schedule import UpdateSchedule

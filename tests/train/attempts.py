@@ -13,12 +13,12 @@ import signal
 import sys
 from pathlib import Path
 
-import compress.train.core.checkpoints as store
+import compress.storage.atomic_write as store
 import compress.train.save_trained as made
 from compress.models.load_save import load_model
 from compress.recipe.training_schema import Checkpoints, Distill, Finetune, Student
 from compress.train.core.checkpoints import CheckpointStore
-from compress.train.core.model_and_optimizer import ModelAndOptimizer
+from compress.train.core.optimizer import ModelAndOptimizer
 from compress.train.distill import distill
 from compress.train.finetune import finetune
 

@@ -78,8 +78,9 @@ def main(teacher, data, folder):
     torch.set_num_threads(1)
     teacher, data, folder = Path(teacher), Path(data), Path(folder)
     config = load_model(teacher).config
-    material = materials.from_data(data, materials.fast_tokenizer(config, load_tokenizer(teacher)), Console("quiet"))
-    rows = load_prepared(data).rows("train")
+    tokens, roles = materials.fast_tokenizer(config, load_tokenizer(teacher)), load_prepared(data)
+    rows, task = roles.rows("train"), roles.info.task_info
+    material = materials.from_rows(rows, roles.rows("select"), task, tokens, Console("quiet"))
 
     def answers_of(model):
         return predict_encoded(predict_function(model), material.train, rows, material.task, 64)

@@ -23,7 +23,7 @@ from transformers import PreTrainedModel
 
 from compress.errors import ModelError
 from compress.recipe.training_schema import Training
-from compress.storage.atomic_write import atomic_replace_folder, atomic_write, sync
+from compress.storage.atomic_write import atomic_write, new_folder, sync
 from compress.train.objective import Examples, Objective
 
 SCHEMA_VERSION = 2
@@ -47,14 +47,10 @@ class CheckpointStore:
 
     def save(self, done: int, state: Mapping[str, Any], tensors: Mapping[str, Tensor], best: int | None) -> None:
         """Write a checkpoint, then delete older ones, and best weights other than ``best``."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        aside = self.folder / ".aside"
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir()
-        save_file(dict(tensors), aside / TENSORS)
-        self._write_json(aside / STATE, state)
         old = self._checkpoints()
-        atomic_replace_folder(aside, self.folder / f"checkpoint-{done:08d}")
+        with new_folder(self.folder / f"checkpoint-{done:08d}") as folder:
+            save_file(dict(tensors), folder / TENSORS)
+            self._write_json(folder / STATE, state)
         for folder in old:
             shutil.rmtree(folder)
         self._drop_best(keep={best})

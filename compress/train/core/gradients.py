@@ -12,7 +12,7 @@ from torch import Tensor
 
 from compress.train.core.device_batches import DeviceBatches
 from compress.train.core.distributed import Processes
-from compress.train.core.model_and_optimizer import ModelAndOptimizer
+from compress.train.core.optimizer import ModelAndOptimizer
 from compress.train.core.update_schedule import UpdateSchedule
 from compress.train.objective import Objective
 

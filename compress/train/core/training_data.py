@@ -12,7 +12,6 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from compress.console import Console
 from compress.data.encode import encode_rows, training_examples
 from compress.data.splits.concatenated_rows import ConcatenatedRows
-from compress.data.splits.prepare_splits import load_prepared
 from compress.data.tokenizer import TextTokenizer
 from compress.model_info import TaskInfo
 from compress.models.silence_transformers import quiet
@@ -65,13 +64,6 @@ def from_rows(
         console.note(f"{encoded.truncated:.1%} of the training rows are too long and are truncated")
     evaluate = make_evaluator(select, task, tokens, documents) if len(select) else None
     return TrainingData(task, training_examples(encoded, task), evaluate, primary_metric(task).larger_is_better)
-
-
-def from_data(data: Path, tokens: TextTokenizer, console: Console) -> TrainingData:
-    """Encode the roles of a prepared data folder."""
-    roles = load_prepared(data)
-    task, documents = roles.info.task_info, roles.documents("select")
-    return from_rows(roles.rows("train"), roles.rows("select"), task, tokens, console, documents)
 
 
 def fast_tokenizer(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> TextTokenizer:

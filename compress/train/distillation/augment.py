@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -29,13 +28,13 @@ from compress.model_info import TaskInfo
 from compress.model_sources import identity
 from compress.models.masked_lm import MaskedModel, MaskedWord
 from compress.recipe.training_schema import Augment, Distill
-from compress.storage.atomic_write import atomic_replace_folder
+from compress.storage.atomic_write import new_folder
 from compress.tasks import kind_of
 from compress.tasks.base import Row
 from compress.tasks.kinds.text_kind import as_tuple
 from compress.train.core.distributed import current_processes
 from compress.train.core.seed_restarts import FOLDER
-from compress.train.distillation.cross_encoder_scores import MARGIN_LOSS as MARGIN
+from compress.train.distillation.cross_encoder_scores import MARGIN_LOSS
 
 ROLE = "augmented"
 """Name of the file of new rows."""
@@ -55,9 +54,9 @@ Candidates = Mapping[MaskedWord, Sequence[str]]
 
 def check_unlabelled(settings: Distill, unlabelled: bool) -> None:
     """Refuse rows without labels for a loss that needs documents of a query."""
-    if MARGIN in settings.loss_names() and (unlabelled or settings.augment):
+    if MARGIN_LOSS in settings.loss_names() and (unlabelled or settings.augment):
         source = "task.data.unlabelled" if unlabelled else "augment"
-        raise UsageError(f"the loss {MARGIN} compares a query's documents, and rows of {source} have none.")
+        raise UsageError(f"the loss {MARGIN_LOSS} compares a query's documents, and rows of {source} have none.")
 
 
 def augmented_rows(
@@ -77,7 +76,11 @@ def augmented_rows(
     folder, processes = work / FOLDER / f"{ROLE}-{digest.hexdigest()[:16]}", current_processes()
     if processes.is_main and not folder.is_dir():
         model = MaskedModel.load(settings.model, processes.device)
-        _write(folder, changed_rows(rows, settings, task, seed, model, console))
+        with new_folder(folder) as work_folder, RowWriter(work_folder, ROLE) as writer:
+            for row in changed_rows(rows, settings, task, seed, model, console):
+                writer.add(row)
+            if not len(writer):
+                raise DataError("augment: no training row has a word that can be replaced.")
     processes.wait()
     augmented = StoredRows(folder, ROLE)
     console.note(f"augment: {len(augmented):,} texts created from {len(rows):,} training rows")
@@ -150,16 +153,3 @@ def match_case(word: str, own: str) -> str:
     if own.isupper() and len(own) > 1:
         return word.upper()
     return word[:1].upper() + word[1:] if own[:1].isupper() else word
-
-
-def _write(folder: Path, rows: Iterator[Row]) -> None:
-    """Write the rows to a temporary folder and rename it when complete."""
-    aside = folder.with_name(f"partial-{folder.name}")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
-    with RowWriter(aside, ROLE) as writer:
-        for row in rows:
-            writer.add(row)
-        if not len(writer):
-            raise DataError("augment: no training row has a word that can be replaced.")
-    atomic_replace_folder(aside, folder)

@@ -7,7 +7,7 @@ few rows at a time, so that the scores between its two products stay in the CPU 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -121,21 +121,16 @@ def _forward(
     """The attention function that transformers calls; cases it does not cover go to torch's attention."""
     scores = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
     too_large = scores > MAX_STORED_SCORES and not dropout and query.requires_grad
-    if too_large or not _is_supported(module, query, key, value, others):
+    causal = getattr(module, "is_causal", True) if others.get("is_causal") is None else others["is_causal"]
+    one_key_per_query = query.shape[:2] == key.shape[:2] and query.shape[-1] == value.shape[-1]
+    supported = query.dtype == torch.bfloat16 and one_key_per_query and others.get("position_bias") is None
+    if too_large or causal or not supported:
         result: tuple[Tensor, None] = sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
         )
         return result
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     return attention(query, key, value, attention_mask, scale, dropout).transpose(1, 2).contiguous(), None
-
-
-def _is_supported(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, others: Mapping[str, Any]) -> bool:
-    """Return whether it is bf16 attention with one key per query head and no causal mask or position bias."""
-    causal = others.get("is_causal")
-    causal = getattr(module, "is_causal", True) if causal is None else causal
-    same_shape = query.shape[:2] == key.shape[:2] and query.shape[-1] == value.shape[-1]
-    return query.dtype == torch.bfloat16 and same_shape and not causal and others.get("position_bias") is None
 
 
 AttentionInterface.register(NAME, _forward)

@@ -38,8 +38,7 @@ from compress.train.distillation.phases import loss_phases
 from compress.train.distillation.teachers import ModelOutputs, Teacher, TeacherCacheFactory
 from compress.train.fast_paths.torch_compile import eager_only
 from compress.train.objective import Batch, Examples
-from compress.train.teacher_cache.cache_file import CachedTensor, Indices, TensorFormat
-from compress.train.teacher_cache.cache_plan import LAYER, CachePlan, layer_key
+from compress.train.teacher_cache.cache_file import LAYER, CachedTensor, CachePlan, Indices, TensorFormat, layer_key
 
 ON_GPU = "on a GPU, layer outputs are cached only if `cache` sets a size"
 """Why less is cached there than the recipe suggests."""
@@ -92,7 +91,8 @@ class CachedTeacher(Teacher):
         if self._folder is not None:
             return
         processes = current_processes()
-        identity = repr([self.identity(), self._examples.digest(), len(self._ends), processes.device.type])
+        examples = self._examples.digest(), len(self._ends)
+        identity = repr([self.identity(), *examples, processes.device.type, self._disk])
         self._folder = self._work / f"teacher-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
         try:
             if processes.is_main and not self._open(self._folder):
@@ -175,7 +175,7 @@ class CachedTeacher(Teacher):
 
     def _open(self, folder: Path) -> bool:
         """Open the files if they hold everything needed (another student may use other layers)."""
-        plan = CachePlan.read(folder, self._disk)
+        plan = CachePlan.read(folder)
         needed = {layer_key(layer, part) for layer, parts in self._wanted.items() for part in parts}
         if plan is None or not needed <= plan.layers.keys():
             return False
@@ -199,9 +199,9 @@ class CachedTeacher(Teacher):
         layers = {key: TensorFormat.of(tensor, True) for key, tensor in tensors if key.startswith(LAYER)}
         outputs = {key: TensorFormat.of(tensor, self._per_token, count) for key, tensor in tensors if key not in layers}
         folder.mkdir(parents=True)
-        free = max(0, shutil.disk_usage(folder).free - RESERVE)
-        plan = CachePlan.within(self._disk, free, outputs, layers, self._ends)
-        self._log_plan(plan, min(self._disk, free))
+        budget = min(self._disk, max(0, shutil.disk_usage(folder).free - RESERVE))
+        plan = CachePlan.within(budget, outputs, layers, self._ends)
+        self._log_plan(plan, budget)
         if plan.examples:
             CachedTensor(folder / FLAGS, _flags_format(plan.examples), self._ends, create=True)
             for key, form in plan.tensors().items():

@@ -1,8 +1,11 @@
-"""Files of cached tensors: values of each example, such as a layer's hidden states or logits.
+"""Files of cached tensors: values of each example, such as a layer's hidden states or logits, and the cache plan.
 
 Values of real tokens are stored consecutively in their original precision, at offsets that follow from the examples'
 lengths. Files are sparse where nothing was written, so they use no more disk than their content. They are read through
 a memory map but written with pwrite: a full disk is then an error, while through a map it would end the process.
+
+The plan says which tensors are cached for how many examples, from shapes, lengths and the disk budget. It is computed
+once and stored with the files, so that a resumed training follows it whatever else has been written to the disk since.
 """
 
 from __future__ import annotations
@@ -12,18 +15,30 @@ import math
 import mmap
 import os
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import psutil
 import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from compress.data.splits.mmap_arrays import release_pages
+from compress.storage.atomic_write import atomic_write
 
 Indices = NDArray[np.int64]
+
+FILE = "plan.json"
+
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+"""On Linux, an id that changes at every boot."""
+
+
+LAYER = "layer "
+"""What the names of parts of layers start with; those of outputs do not."""
 
 
 class TensorFormat(BaseModel):
@@ -119,3 +134,66 @@ def as_bits(tensor: Tensor) -> NDArray[Any]:
     contiguous = tensor.detach().cpu().contiguous()
     bits: NDArray[Any] = contiguous.view(getattr(torch, f"int{8 * contiguous.element_size()}")).numpy()
     return bits
+
+
+class CachePlan(BaseModel):
+    """The formats of all cached tensors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[2] = 2
+    boot: str
+    outputs: Mapping[str, TensorFormat]
+    """By name; without cached examples where the budget is too small."""
+    layers: Mapping[str, TensorFormat]
+    """Parts of layers, as `layer_key` names them."""
+
+    @classmethod
+    def within(
+        cls, budget: int, outputs: Mapping[str, TensorFormat], layers: Mapping[str, TensorFormat], ends: Indices
+    ) -> CachePlan:
+        """Return the plan for a ``budget`` of bytes.
+
+        ``outputs`` have all examples; of the ``layers`` as many of the first examples are cached as fit. ``ends`` are
+        the cumulative token counts of the examples.
+        """
+        left, count = budget - sum(form.size(ends) for form in outputs.values()), 0
+        per_token = sum(form.item_bytes for form in layers.values())
+        if left < 0:
+            outputs = {key: form.model_copy(update={"examples": 0}) for key, form in outputs.items()}
+        elif per_token:
+            count = int(np.searchsorted(ends, left // per_token, side="right"))
+        layers = {key: form.model_copy(update={"examples": count}) for key, form in layers.items()}
+        return cls(boot=boot(), outputs=outputs, layers=layers)
+
+    @property
+    def examples(self) -> int:
+        """The number of examples with cached outputs: all or none."""
+        return next(iter(self.outputs.values())).examples
+
+    def tensors(self) -> dict[str, TensorFormat]:
+        """Return the formats of all tensors."""
+        return {**self.outputs, **self.layers}
+
+    def write(self, folder: Path) -> None:
+        """Write the plan to the folder of its files."""
+        atomic_write(folder / FILE, self.model_dump_json(indent=2) + "\n")
+
+    @classmethod
+    def read(cls, folder: Path) -> CachePlan | None:
+        """Read the plan; None where there is none, or none that can be used."""
+        try:
+            plan = cls.model_validate_json((folder / FILE).read_bytes())
+        except (OSError, ValueError):  # missing, damaged, or of another version
+            return None
+        return plan if plan.boot == boot() else None
+
+
+def layer_key(layer: int, part: str) -> str:
+    """Return the name of one part of a layer."""
+    return f"{LAYER}{layer} {part}"
+
+
+def boot() -> str:
+    """Return an id of the current boot: files written before it may be incomplete after a power cut."""
+    return BOOT.read_text().strip() if BOOT.is_file() else str(round(psutil.boot_time()))

@@ -3,7 +3,7 @@ import itertools
 import pytest
 import torch
 
-from compress.train.distillation.cka import LinearCKA, align_layers
+from compress.train.distillation.cka_layer_map import LinearCKA, align_layers
 
 
 def by_definition(ours, theirs):

@@ -9,8 +9,7 @@ from compress.models.forward_hooks import capture_parts
 from compress.models.student.build_student import build_student
 from compress.recipe.training_schema import Distill, Student
 from compress.train.distill import distill
-from compress.train.distillation.cka import LinearCKA
-from compress.train.distillation.cka_layer_map import MAX_TOKENS, LayerMapBuilder, layer_similarity
+from compress.train.distillation.cka_layer_map import MAX_TOKENS, LayerMapBuilder, LinearCKA, layer_similarity
 from compress.train.distillation.cka_layer_map import _sample as sample
 
 SETTINGS = {"epochs": 1, "batch_size": 8, "learning_rate": 1e-3, "precision": "fp32"}

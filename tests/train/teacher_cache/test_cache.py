@@ -24,8 +24,7 @@ from compress.train.distillation.teachers import Teacher
 from compress.train.fast_paths.bf16_weights import Bf16Weights
 from compress.train.teacher_cache import cache
 from compress.train.teacher_cache.cache import CachedTeacher, flatten
-from compress.train.teacher_cache.cache_file import CachedTensor, TensorFormat, as_bits
-from compress.train.teacher_cache.cache_plan import LAYER, CachePlan, layer_key
+from compress.train.teacher_cache.cache_file import LAYER, CachedTensor, CachePlan, TensorFormat, as_bits, layer_key
 
 WANTED = {-1: {"hidden"}, 1: {"hidden", "query", "value"}}
 MIB = 2**20
@@ -224,10 +223,9 @@ def test_plans_are_pure():
     ends = np.array([4, 6, 12])
     logits = {"logits": TensorFormat(dtype="float32", shape=(2,), per_token=False, examples=3)}
     hidden = {layer_key(0, "hidden"): TensorFormat(dtype="bfloat16", shape=(8,), per_token=True)}
-    assert CachePlan.within(23, 10**6, logits, hidden, ends).examples == 0
-    assert CachePlan.within(10**6, 23, logits, hidden, ends).examples == 0
+    assert CachePlan.within(23, logits, hidden, ends).examples == 0
     for disk, layers in ((24, 0), (87, 0), (88, 1), (120, 2), (10**6, 3)):
-        plan = CachePlan.within(disk, 10**6, logits, hidden, ends)
+        plan = CachePlan.within(disk, logits, hidden, ends)
         assert (plan.examples, plan.layers["layer 0 hidden"].examples) == (3, layers)
 
 
@@ -345,7 +343,7 @@ def test_another_teacher_precision_or_data_is_never_read(tiny_model, teacher, ma
 
 def test_files_from_before_the_last_boot_are_discarded(teacher, material, batch_of, tmp_path, monkeypatch):
     cached(teacher, material, tmp_path)(batch_of(0, 1), WANTED)
-    monkeypatch.setattr("compress.train.teacher_cache.cache_plan.boot", lambda: "later")
+    monkeypatch.setattr("compress.train.teacher_cache.cache_file.boot", lambda: "later")
     cached(teacher, material, tmp_path)(batch_of(0, 1), WANTED)
     assert [rows for rows, _ in teacher.asked] == [1, 2, 1, 2]
 
