@@ -37,8 +37,13 @@ from compress.train.distillation.sanity_warnings import (
     settings_warnings_start,
     settings_warnings_updates,
 )
-from compress.train.distillation.teachers import Teacher, further_teachers
-from compress.train.distillation.tokenizer_checks import STUDENT_HINT, check_embedding_counts, check_same_vocabulary
+from compress.train.distillation.teachers import (
+    STUDENT_HINT,
+    Teacher,
+    check_embedding_counts,
+    check_same_vocabulary,
+    further_teachers,
+)
 from compress.train.save_trained import TrainedModel, save_trained_model
 from compress.train.teacher_cache.cache import make_teacher_cache
 

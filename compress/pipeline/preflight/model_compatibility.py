@@ -23,8 +23,7 @@ from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.loss_schema import Relation
 from compress.recipe.schema import Recipe
 from compress.recipe.training_schema import Distill, Student
-from compress.train.distillation.layer_map import layer_map
-from compress.train.distillation.layer_pairs import LayerPairs, check_local_batch_size, uses_layer_map
+from compress.train.distillation.layer_pairs import LayerPairs, check_local_batch_size, layer_map, uses_layer_map
 from compress.train.distillation.phases import loss_phases
 from compress.train.distillation.sanity_warnings import settings_warnings, settings_warnings_start
 

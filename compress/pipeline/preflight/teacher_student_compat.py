@@ -24,12 +24,13 @@ from compress.tasks import kind_of
 from compress.train.distillation.augment import check_unlabelled
 from compress.train.distillation.cross_encoder_scores import MARGIN_LOSS, check_margin_loss
 from compress.train.distillation.embedding_projection import check_embedding_width
-from compress.train.distillation.teachers import check_teacher_head, check_teacher_labels
-from compress.train.distillation.tokenizer_checks import (
+from compress.train.distillation.teachers import (
     STUDENT_HINT,
     TEACHERS_HINT,
     check_embedding_count,
     check_same_vocabulary,
+    check_teacher_head,
+    check_teacher_labels,
 )
 
 

@@ -25,8 +25,7 @@ from compress.models.encoder_parts import layers_of
 from compress.models.forward_hooks import capture_parts
 from compress.recipe.training_schema import Distill
 from compress.train.core.distributed import current_processes
-from compress.train.distillation.layer_map import Pairs, layer_map
-from compress.train.distillation.layer_pairs import uses_layer_map
+from compress.train.distillation.layer_pairs import Pairs, layer_map, uses_layer_map
 from compress.train.distillation.phases import loss_phases
 from compress.train.objective import Examples, forward
 
@@ -54,15 +53,12 @@ class LayerMapBuilder:
         if not uses_layer_map(loss_phases(self.settings)):
             return None
         setting = self.settings.layer_map
-        depths = len(layers_of(student)), len(layers_of(self.teacher))
-        given = None if setting == "measured" else layer_map(setting, *depths)
         sample = _sample(self.examples, seed)
         similarity = layer_similarity(student, self.teacher, self.examples, sample)
-        if given is None:  # the main process decides, since rounding may differ between devices
-            measured, processes = align_layers(similarity), current_processes()
-            pairs: Pairs = tuple((own, int(processes.from_main(other))) for own, other in measured)
-        else:
-            pairs = given
+        depths, processes = similarity.shape, current_processes()
+        chosen = align_layers(similarity) if setting == "measured" else layer_map(setting, *depths)
+        # The main process decides, since rounding may differ between devices.
+        pairs = tuple((own, int(processes.from_main(other))) for own, other in chosen)
         self.last = LayerMap(
             chosen=setting if isinstance(setting, str) else "given",
             pairs=pairs,

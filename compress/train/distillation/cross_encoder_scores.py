@@ -77,7 +77,7 @@ def check_margin_loss(settings: Distill, task: Task | TaskInfo) -> None:
         return
     if not used:
         raise UsageError("cross_encoder is set, but no loss uses it.", hint=f"add {MARGIN_LOSS}: 1.0")
-    ranks = read_info(_folder(settings.cross_encoder)).task
+    ranks = read_info(Path(settings.cross_encoder).expanduser()).task
     if ranks is None or ranks.kind != KIND:
         found = "has no task in its compress.json" if ranks is None else f"is a {ranks.kind} model"
         raise ModelError(
@@ -109,7 +109,7 @@ def add_cross_encoder_scores(
                 hint="set distill.cross_encoder to the folder of a model that computes them",
             )
         return rows
-    folder, processes = _folder(settings.cross_encoder), current_processes()
+    folder, processes = Path(settings.cross_encoder).expanduser(), current_processes()
     pairs = hashlib.sha256()
     for row in rows:
         pairs.update(json.dumps([row["query"], documents_of(row)]).encode())
@@ -139,7 +139,3 @@ def score_pairs(rows: Sequence[Row], folder: Path, device: str, console: Console
             scores[indices] = np.concatenate(kind.decode(predictor.predict(arrays), arrays, task))
             progress.advance(len(indices))
     return scores
-
-
-def _folder(name: str) -> Path:
-    return Path(name).expanduser()

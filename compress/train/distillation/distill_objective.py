@@ -19,8 +19,7 @@ from compress.models.encoder_parts import layers_of
 from compress.models.forward_hooks import Captured, capture_parts
 from compress.recipe.training_schema import Distill
 from compress.tasks import kind_of
-from compress.train.distillation.layer_map import Pairs, layer_map
-from compress.train.distillation.layer_pairs import STUDENT, TEACHER, LayerPairs, Pair, uses_layer_map
+from compress.train.distillation.layer_pairs import STUDENT, TEACHER, LayerPairs, Pair, Pairs, layer_map, uses_layer_map
 from compress.train.distillation.phases import HARD_LABEL, first_selectable_phase, loss_phases, phase_at
 from compress.train.distillation.teachers import ModelOutputs, Teacher, TeacherCacheFactory, as_teacher
 from compress.train.objective import Batch, Losses, Objective, forward

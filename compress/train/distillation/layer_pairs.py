@@ -1,4 +1,4 @@
-"""The layer pairs that distillation losses compare, and the parts to capture of each layer."""
+"""The layer map, the layer pairs that distillation losses compare, and the parts to capture of each layer."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from compress.errors import ModelError, UsageError
 from compress.losses import EMBEDDINGS, LayerLoss, Part
+from compress.model_shapes import choose_layers
 from compress.recipe.loss_schema import Loss, Relation
 from compress.recipe.training_schema import BATCH_LOSSES, Distill
-from compress.train.distillation.layer_map import Pairs
 from compress.train.distillation.phases import LossPhase
 
 if TYPE_CHECKING:
@@ -17,9 +17,36 @@ if TYPE_CHECKING:
 
 Pair = tuple[int, int]
 """(student layer, teacher layer)."""
+Pairs = tuple[Pair, ...]
 
 STUDENT, TEACHER = 0, 1
 """Indices of a pair."""
+
+
+def layer_map(setting: str | Pairs, student: int, teacher: int) -> Pairs:
+    """Return pairs (student layer, teacher layer), counted from 0, for models of these depths.
+
+    `uniform` spreads the student's layers over the teacher's and pairs the last layers; `last` and `first` pair them
+    with as many of the teacher's last or first layers. `measured` needs both models: see `cka_layer_map`.
+    """
+    if not isinstance(setting, str):
+        for ours, theirs in setting:
+            if not (0 <= ours < student and 0 <= theirs < teacher):
+                raise UsageError(
+                    f"layer_map: [{ours}, {theirs}] names a layer that does not exist; "
+                    f"the student has layers 0 to {student - 1}, the teacher 0 to {teacher - 1}."
+                )
+        return setting
+    if setting == "uniform" and student <= teacher:
+        return tuple(enumerate(choose_layers(float(student), teacher)))
+    if setting == "uniform":  # a deeper student: several of its layers are paired with one of the teacher's
+        return tuple((layer, layer * teacher // student) for layer in range(student))
+    if student > teacher:
+        raise UsageError(
+            f"layer_map: {setting} pairs each of the student's {student} layers with one of the teacher's {teacher}.",
+            hint="use layer_map: uniform, or pairs [student, teacher]",
+        )
+    return tuple((layer, layer + (teacher - student if setting == "last" else 0)) for layer in range(student))
 
 
 class LayerPairs:

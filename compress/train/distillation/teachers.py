@@ -1,9 +1,12 @@
-"""Teachers: one model, or an ensemble of several."""
+"""Teachers: one model, or an ensemble of several; and whether models fit each other.
+
+Teachers and students process the same batches, so they need the same vocabulary.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -21,14 +24,20 @@ from compress.models.fetch import fetch
 from compress.models.forward_hooks import Captured, LayerParts, capture_parts
 from compress.models.heads import Head, head_for
 from compress.models.load_save import load_model, load_tokenizer, read_config
+from compress.models.student.factorised_embeddings import word_embeddings
 from compress.recipe.training_schema import Distill, FurtherTeacher
-from compress.train.distillation.tokenizer_checks import TEACHERS_HINT, check_same_vocabulary
 from compress.train.objective import Batch, forward
 
 ModelOutputs = Mapping[str, Tensor]
 """Model outputs by name: `logits`, `start_logits`, `sentence_embedding` …"""
 
 EMBEDDING = "sentence_embedding"
+
+MAX_PADDING = 128
+"""Embedding tables are padded to a multiple of at most this number, for fast kernels."""
+
+STUDENT_HINT = "use a student that was trained with the teacher's tokenizer, or specify a shape instead"
+TEACHERS_HINT = "use teachers that were trained with the same tokenizer"
 
 
 class Teacher:
@@ -145,3 +154,44 @@ def check_teacher_head(who: str, saved: CheckpointTask, expected: Head) -> None:
     if saved.head is not expected:
         found = saved.head.name if saved.head else "unknown"
         raise ModelError(f"{who} was trained for another task kind: its head is {found}, expected {expected.name}.")
+
+
+def check_same_vocabulary(
+    who: str, found: PreTrainedTokenizerBase, expected: PreTrainedTokenizerBase, hint: str
+) -> None:
+    """Refuse a tokenizer whose vocabulary differs from the teacher's in any token or id."""
+    theirs, own = found.get_vocab(), expected.get_vocab()
+    if theirs == own:
+        return
+    token = min(theirs.items() ^ own.items(), key=lambda entry: (entry[1], entry[0]))[0]
+    raise ModelError(
+        f"{who} has another vocabulary ({len(theirs)} tokens) than the teacher ({len(own)} tokens), but both process "
+        f"the same batches: the id of {token!r} is {theirs.get(token, 'missing')}, "
+        f"in the teacher's {own.get(token, 'missing')}.",
+        hint=hint,
+    )
+
+
+def check_embedding_counts(models: Sequence[PreTrainedModel], tokenizer: PreTrainedTokenizerBase) -> None:
+    """Check models in memory: an embedding for every token, and equal counts except for padding.
+
+    The first is the teacher, the last the student.
+    """
+    names = ["the teacher", *(f"teacher {number}" for number in range(2, len(models))), "the student"]
+    counts = [word_embeddings(model).num_embeddings for model in models]
+    for who, count in zip(names, counts, strict=True):
+        if count < len(tokenizer):
+            raise ModelError(
+                f"{who} has {count} token embeddings, but the tokenizer has {len(tokenizer)} tokens: "
+                "the model was trained with another one."
+            )
+        check_embedding_count(who, count, counts[0])
+
+
+def check_embedding_count(who: str, found: int, expected: int) -> None:
+    """Refuse a number of embeddings that differs from the teacher's by more than padding."""
+    if abs(found - expected) >= MAX_PADDING:
+        raise ModelError(
+            f"{who} has {found} token embeddings and the teacher {expected}: they were trained with different "
+            "tokenizers, but both process the same batches."
+        )

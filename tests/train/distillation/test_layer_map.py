@@ -1,7 +1,7 @@
 import pytest
 
 from compress.errors import UsageError
-from compress.train.distillation.layer_map import layer_map
+from compress.train.distillation.layer_pairs import layer_map
 
 
 @pytest.mark.parametrize(
