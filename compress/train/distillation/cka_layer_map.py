@@ -53,10 +53,11 @@ class LayerMapBuilder:
         if not uses_layer_map(loss_phases(self.settings)):
             return None
         setting = self.settings.layer_map
+        depths, processes = (len(layers_of(student)), len(layers_of(self.teacher))), current_processes()
+        given = None if setting == "measured" else layer_map(setting, *depths)
         sample = _sample(self.examples, seed)
         similarity = layer_similarity(student, self.teacher, self.examples, sample)
-        depths, processes = similarity.shape, current_processes()
-        chosen = align_layers(similarity) if setting == "measured" else layer_map(setting, *depths)
+        chosen = given or align_layers(similarity)
         # The main process decides, since rounding may differ between devices.
         pairs = tuple((own, int(processes.from_main(other))) for own, other in chosen)
         self.last = LayerMap(

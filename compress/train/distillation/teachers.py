@@ -20,11 +20,11 @@ from compress.families import max_positions
 from compress.model_info import TaskInfo
 from compress.models.checkpoint_task import CheckpointTask, checkpoint_task, fits_task, output_names
 from compress.models.embedding_model import SentenceEmbedding, embedding_size
+from compress.models.encoder_parts import word_embeddings
 from compress.models.fetch import fetch
 from compress.models.forward_hooks import Captured, LayerParts, capture_parts
 from compress.models.heads import Head, head_for
 from compress.models.load_save import load_model, load_tokenizer, read_config
-from compress.models.student.factorised_embeddings import word_embeddings
 from compress.recipe.training_schema import Distill, FurtherTeacher
 from compress.train.objective import Batch, forward
 
