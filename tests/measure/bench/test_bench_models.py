@@ -49,7 +49,7 @@ def test_unknown_variant_is_refused_before_timing(small):
         ("minilm-l7", "did you mean minilm-l6"),
         ("notes.txt", "notes.txt is not a model: no runtime reads"),
         ("models", "models is a folder without a model"),
-        ("models/none", "models/none is an empty folder"),
+        ("models/none", "models/none is a folder without a model"),
         ("nowhere", "no file, folder or card is called 'nowhere'"),
     ],
 )
