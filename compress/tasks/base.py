@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -25,6 +26,19 @@ class RawRow(NamedTuple):
     where: str
     """`train.tsv, row 17 (line 18)`."""
     values: Mapping[str, Any]
+
+
+class LazyRows(Sequence[Row]):
+    """Rows that are made on access: none is held in memory, however many there are."""
+
+    @abstractmethod
+    def row(self, index: int) -> Row:
+        """Return the row at an index from 0."""
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return the row at an index, or a list of those of a slice."""
+        indices = range(len(self))[index]
+        return [self.row(number) for number in indices] if isinstance(indices, range) else self.row(indices)
 
 
 @dataclass(frozen=True)
@@ -62,11 +76,10 @@ class Encode(Protocol):
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric of a kind: its name, direction and, where there is one, the score of knowing nothing."""
+    """A metric of a kind."""
 
     name: str
     larger_is_better: bool = True
-    floor: float | None = None
     is_accuracy: bool = False
     """It is the share of rows that `correct` marks: McNemar's test applies."""
     needs_varied_labels: bool = True

@@ -17,7 +17,7 @@ def task_problems(task: Task) -> list[Problem]:
         about_kind = [Problem(("task", "kind"), f"no task kind is called '{task.kind}'{nearest(task.kind, KINDS)}")]
     else:
         about_kind = [*_kind_problems(task, kind), *_setting_problems(task, kind), *kind.setting_problems(task)]
-    return [*about_kind, *_column_problems(task), *_class_problems(task), *_source_problems(task)]
+    return [*about_kind, *_column_problems(task), *_source_problems(task)]
 
 
 def _kind_problems(task: Task, kind: Kind) -> Iterator[Problem]:
@@ -61,7 +61,7 @@ def _setting_problems(task: Task, kind: Kind) -> Iterator[Problem]:
 
 
 def _column_problems(task: Task) -> Iterator[Problem]:
-    """Yield keys that name no column, one column twice, or one that has another use too."""
+    """Yield keys that name no column, one column twice or one with another use; and classes without distinct names."""
     text, label, soft_labels = set(task.text), label_columns(task), soft_label_columns(task)
     negatives = () if task.negatives is None else (task.negatives,)
     for key, columns, others in (
@@ -77,9 +77,6 @@ def _column_problems(task: Task) -> Iterator[Problem]:
             yield Problem(("task", key), "names the same column twice")
         if both := others.intersection(columns):
             yield Problem(("task", key), f"the column '{both.pop()}' is also task.text or task.label")
-
-
-def _class_problems(task: Task) -> Iterator[Problem]:
     labels = task.labels or ()
     if duplicates := sorted({label for label in labels if labels.count(label) > 1}):
         yield Problem(("task", "labels"), f"names {', '.join(map(repr, duplicates))} twice")

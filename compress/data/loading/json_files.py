@@ -37,7 +37,10 @@ def document_rows(path: Path, encoding: str, role: str) -> Iterator[RawRow]:
         return _article_rows(path, document)
     columns = {name: _field(document, name, list, str(path)) for name in document}
     if all(name in columns for name in REQA_KEYS):
-        return _candidate_rows(path, columns) if role == "corpus" else _question_rows(path, columns)
+        if role != "corpus":
+            return _question_rows(path, columns)
+        candidates = enumerate(columns["candidates"], 1)
+        return (RawRow(f"{path}, candidate {number}", {"text": text}) for number, text in candidates)
     return _column_rows(path, columns)
 
 
@@ -90,11 +93,6 @@ def _question_rows(path: Path, columns: Mapping[str, list[Any]]) -> Iterator[Raw
                 f"{where}: its ground truth {str(wrong[0])[:40]!r} is none of {len(candidates)} candidates."
             )
         yield RawRow(where, {"question": question, "answers": [candidates[index] for index in numbers]})
-
-
-def _candidate_rows(path: Path, columns: Mapping[str, list[Any]]) -> Iterator[RawRow]:
-    for number, text in enumerate(columns["candidates"], 1):
-        yield RawRow(f"{path}, candidate {number}", {"text": text})
 
 
 def _same_length(columns: Mapping[str, Sequence[Any]], path: Path) -> None:

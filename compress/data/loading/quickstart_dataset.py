@@ -7,17 +7,19 @@ left out. The same package versions give the same rows in the same order; they a
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import re
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib import metadata
 from itertools import zip_longest
 from pathlib import Path
 
 from compress.console import Console
 from compress.data.loading.data_digest import BUILTIN_SOURCES, BUILTIN_VERSION, source_versions
-from compress.data.loading.docstrings import docstrings, mask_names, module_names, package_files, sentences
 from compress.errors import DataError
 from compress.storage.atomic_write import atomic_write
 from compress.tasks.base import RawRow
@@ -27,6 +29,31 @@ ROWS_PER_CLASS = 1500
 
 NICKNAMES = frozenset({"np", "pd", "nx", "pytorch", "scikit", "hugging", "face", "huggingface"})
 """Other names of the libraries, masked too."""
+
+SKIPPED_FOLDERS = frozenset({"test", "tests", "_tests", "testing", "_vendor", "externals", "_external", "__pycache__"})
+"""Folders that do not document the library."""
+
+SHORTEST, LONGEST = 6, 40
+"""Fewest and most words of a sentence that is used."""
+
+LETTERS = 0.75
+"""Least share of letters and spaces, which separates sentences from formulas and tables."""
+
+MARKUP = re.compile(r">>>|-{3}|::|\.\. |https?:|\{\{|\}\}|==|\|\s|^\s*[-*=~#@:]|\\")
+"""Signs of code, tables, links and directives: text with one of these is not a plain sentence."""
+
+ROLE = re.compile(r":[\w:+-]+:`~?([^`<]+?)(?:\s*<[^>]*>)?`_{0,2}")
+"""Sphinx roles such as :class:`~torch.nn.Linear`, of which the name alone is text."""
+
+CODE = re.compile(r"[a-z][A-Z]|_\w|\w_|\w\.\w|\w\(")
+"""Signs of an identifier, which would give the library away like its name."""
+
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'`])")
+
+PLAIN_WORDS = ("this",)
+"""Modules whose names are ordinary words: sympy has a `this`."""
+
+WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 
 
 def builtin_rows(name: str, console: Console | None = None) -> Iterator[RawRow]:
@@ -107,3 +134,57 @@ def _take(candidates: Iterable[str], texts: list[str], taken: set[str], limit: i
         if text and text not in taken and len(texts) < limit:
             taken.add(text)
             texts.append(text)
+
+
+def module_names(root: Path) -> set[str]:
+    """Return the names of a package's top modules, in lower case: `linalg`, `pipelines`."""
+    modules = [path.stem for path in root.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()]
+    return {name.strip("_").lower() for name in modules} - {"", *PLAIN_WORDS}
+
+
+def mask_names(sentence: str, names: Collection[str], mask: str = "_") -> str:
+    """Return the sentence with every word in ``names``, whatever its case, replaced."""
+    return WORD.sub(lambda word: mask if word[0].lower() in names else word[0], sentence)
+
+
+def package_files(root: Path) -> list[Path]:
+    """Return the source files of a package in a pseudo-random order that is the same wherever it is installed.
+
+    Taking files in this order samples the whole package even when reading stops early.
+    """
+    files = [(path.relative_to(root).as_posix(), path) for path in root.rglob("*.py")]
+    used = [(name, path) for name, path in files if not SKIPPED_FOLDERS.intersection(Path(name).parts)]
+    return [path for _, path in sorted(used, key=lambda entry: hashlib.sha256(entry[0].encode()).digest())]
+
+
+def docstrings(path: Path) -> Iterator[str]:
+    """Yield the docstrings of a file's module, classes and functions, in the order of the file."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes in other packages
+            tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return  # template files named .py, for example
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            text = ast.get_docstring(node)
+            if text:
+                yield text
+
+
+def sentences(docstring: str) -> list[str]:
+    """Return the plain sentences of a docstring's prose, in order."""
+    plain = []
+    for paragraph in docstring.split("\n\n"):
+        text = " ".join(ROLE.sub(r"\1", paragraph).replace("`", "").split())
+        plain += [sentence for sentence in SENTENCE_END.split(text) if is_plain(sentence)]
+    return plain
+
+
+def is_plain(sentence: str) -> bool:
+    """Return whether this is prose of a sensible length that begins and ends like a sentence."""
+    if not SHORTEST <= len(sentence.split()) <= LONGEST or not sentence[0].isupper() or sentence[-1] not in ".!?":
+        return False
+    if MARKUP.search(sentence) or CODE.search(sentence) or not sentence.isascii():
+        return False
+    return sum(char.isalpha() or char == " " for char in sentence) >= LETTERS * len(sentence)

@@ -22,17 +22,9 @@ from compress.recipe.field_types import Header, Part
 from compress.recipe.schema import Data
 from compress.tasks.base import RawRow
 
-EXTENSIONS = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".parquet": "parquet",
-    ".conll": "conll",
-    ".bio": "conll",
-    ".iob": "conll",
-}
+FORMATS = ("csv", "tsv", "jsonl", "json", "parquet", "conll")
+EXTENSIONS = {**{form: form for form in FORMATS}, "ndjson": "jsonl", "bio": "conll", "iob": "conll"}
+"""Formats by a file's extension."""
 
 AND_MORE = "..."
 """Ends a list of columns if rows may have more than those."""
@@ -68,13 +60,14 @@ def file_rows(path: Path, data: Data, role: Part) -> Iterator[RawRow]:
 def format_of(path: Path) -> str:
     """Return the format by a file's name, without `.gz`."""
     name = path.with_suffix("") if path.suffix == ".gz" else path
-    if name.suffix not in EXTENSIONS:
-        known = ", ".join(EXTENSIONS)
+    extension = name.suffix.removeprefix(".")
+    if extension not in EXTENSIONS:
+        known = ", ".join(f".{known}" for known in EXTENSIONS)
         raise DataError(
             f"{path}: unknown file name extension (known: {known}, each also with .gz).",
-            hint="set task.data.format: csv, tsv, jsonl, json, conll or parquet",
+            hint=f"set task.data.format: {', '.join(FORMATS)}",
         )
-    return EXTENSIONS[name.suffix]
+    return EXTENSIONS[extension]
 
 
 def _table_rows(path: Path, data: Data, role: Part, form: str) -> Iterator[RawRow]:

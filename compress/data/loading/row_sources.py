@@ -38,12 +38,7 @@ def open_sources(task: Task, console: Console, named: bool | None = None) -> dic
     if task.data.builtin is not None:
         return {"train": partial(builtin_rows, task.data.builtin, console)}
     names = task.labels is None if named is None else named
-    return {role: _part_source(task, role, names) for role in ROLES if source_entries(task.data, role)}
-
-
-def open_unlabelled(task: Task) -> Source:
-    """Return a source of the unlabelled texts."""
-    return _part_source(task, "unlabelled", named=False)
+    return {role: part_source(task, role, names) for role in ROLES if source_entries(task.data, role)}
 
 
 def part_rows(data: Data, part: Part, named: bool = False) -> Iterator[RawRow]:
@@ -53,7 +48,8 @@ def part_rows(data: Data, part: Part, named: bool = False) -> Iterator[RawRow]:
     return chain.from_iterable(file_rows(path, data, part) for path in part_files(data, part))
 
 
-def _part_source(task: Task, part: Part, named: bool) -> Source:
+def part_source(task: Task, part: Part, named: bool = False) -> Source:
+    """Return a source of one part of the data; lines that belong together are one row."""
     labelled = part != "unlabelled"
     return lambda: kind_of(task).group_lines(part_rows(task.data, part, named), task, labelled)
 
@@ -107,11 +103,7 @@ def check_true_labels(task: Task, where: str) -> None:
 
 
 def valid_rows(
-    source: Source,
-    task: Task,
-    labels: tuple[str, ...],
-    part: Part,
-    skip: Callable[[DataError], None] = lambda fault: None,
+    source: Source, task: Task, labels: tuple[str, ...], part: Part, skip: SkipRow = lambda fault: None
 ) -> Iterator[tuple[int, RawRow, Row]]:
     """Yield the rows of a source that fit the task, with their number; others raise, or are given to ``skip``."""
     parse = _row_parser(task, labels, part)

@@ -9,8 +9,7 @@ from typing import Literal, NamedTuple
 from compress.batch_arrays import LABELLED, SOFT_LABELS
 from compress.model_info import TaskInfo
 from compress.tasks import kind_of
-from compress.tasks.base import Row
-from compress.tasks.parsing.lazy_rows import LazyRows
+from compress.tasks.base import LazyRows, Row
 
 COPY_OF = "copy_of"
 """The field of an augmented row with the index of the row of train that it is a changed copy of."""

@@ -15,13 +15,7 @@ from compress.batch_arrays import LABELLED
 from compress.console import Console
 from compress.data.hard_negatives import add_hard_negatives
 from compress.data.loading.data_digest import ROLES, describe_source
-from compress.data.loading.row_sources import (
-    Source,
-    check_true_labels,
-    corpus_documents,
-    open_sources,
-    valid_rows,
-)
+from compress.data.loading.row_sources import Source, check_true_labels, corpus_documents, open_sources, valid_rows
 from compress.data.splits.corpus import RoleWriter, documents_name
 from compress.data.splits.row_statistics import RowStatistics, RowWarnings, read_info, write_info
 from compress.data.splits.row_store import StoredRows

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from compress.data.splits.mmap_arrays import release_pages
 from compress.errors import DataError
-from compress.tasks.base import Row
-from compress.tasks.parsing.lazy_rows import LazyRows
+from compress.tasks.base import LazyRows, Row
 
 RELEASE_AFTER = 2**22
 """Bytes that are read before their pages are released."""

@@ -8,7 +8,7 @@ from typing import Literal
 
 from compress.console import Console
 from compress.data.loading.data_digest import describe_source
-from compress.data.loading.row_sources import open_unlabelled, valid_rows
+from compress.data.loading.row_sources import part_source, valid_rows
 from compress.data.splits.prepare_splits import PreparedData, is_selected, row_masks
 from compress.data.splits.row_statistics import RowStatistics, RowWarnings, read_info, write_info
 from compress.data.splits.row_store import RowWriter, StoredRows
@@ -37,7 +37,7 @@ def prepare_unlabelled(
 ) -> UnlabelledInfo:
     """Write the rows of `task.data.unlabelled`, and unlabelled.json into ``work``."""
     console, labels = console or Console("quiet"), roles.info.labels
-    source, statistics = open_unlabelled(task), RowStatistics(kind_of(task), labels)
+    source, statistics = part_source(task, UNLABELLED), RowStatistics(kind_of(task), labels)
     masks = row_masks(source, "train", {}, task.data.limit, seed)
     skip = partial(statistics.skip, UNLABELLED)
     with RowWriter(work, UNLABELLED) as writer:

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from compress.measure.baselines.bag_of_words import bag_of_words
 from compress.model_info import TaskInfo
-from compress.tasks.base import Row
+from compress.tasks.base import LazyRows, Row
 from compress.tasks.kinds.multiple_choice import choice_probabilities
-from compress.tasks.parsing.lazy_rows import LazyRows
 
 LABELS = ("wrong", "right")
 

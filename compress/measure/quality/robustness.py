@@ -12,9 +12,8 @@ from random import Random
 from typing import Any
 
 from compress.errors import UsageError
-from compress.tasks.base import Row
+from compress.tasks.base import LazyRows, Row
 from compress.tasks.kind import Kind
-from compress.tasks.parsing.lazy_rows import LazyRows
 
 Perturb = Callable[[str, Random], str]
 """(text, random numbers) -> changed text."""

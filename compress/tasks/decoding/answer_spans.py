@@ -1,4 +1,4 @@
-"""Answer spans: from characters to tokens of a window, and from a model's scores to the best spans. Pure numpy.
+"""Answer spans: from characters to tokens of a window, and from a model's scores to the best ones. Pure numpy.
 
 A span's score is the start score of its first token plus the end score of its last; the score of no answer is the
 same of the window's first token, [CLS] (Devlin and others, 2019, section 4.3).
@@ -17,6 +17,9 @@ from compress.tasks.base import Array
 
 MAX_SPANS = 20
 """Spans stored of each window, and compared of each row."""
+
+OUTSIDE_MARGIN = 1.0
+"""How far a threshold lies outside all margins where every row, or none, should be answered."""
 
 SPAN = np.dtype([("first", np.int32), ("last", np.int32), ("score", np.float32)])
 """A span's first and end character, and its score; no answer is (-1, -1, its score)."""
@@ -82,3 +85,25 @@ def merge_windows(windows: Sequence[Array]) -> tuple[Array, float]:
         _, firsts = np.unique(spans[["first", "last"]], return_index=True)
         spans = spans[np.sort(firsts)]
     return spans[:MAX_SPANS], no_answer
+
+
+def best_threshold(margins: NDArray[np.float64], answered: NDArray[np.float64], dropped: NDArray[np.float64]) -> float:
+    """Return the threshold with the highest total score, where rows are answered up to that margin of no answer.
+
+    Every way to divide the rows is tried; the threshold lies in the middle between two rows, so that it stays right
+    when a runtime rounds differently. Of equally good ones the lowest is taken.
+
+    Args:
+        margins: by how much no answer scores higher than each row's best span.
+        answered: each row's score with its answer.
+        dropped: each row's score without.
+    """
+    order = np.argsort(margins, kind="stable")
+    ordered = margins[order]
+    totals = dropped.sum() + np.concatenate([[0.0], np.cumsum((answered - dropped)[order])])
+    # Rows with the same margin are answered together or not at all.
+    can_divide = np.concatenate([[True], ordered[1:] > ordered[:-1], [True]])
+    count = int(np.argmax(np.where(can_divide, totals, -np.inf)))
+    low = ordered[count - 1] if count else ordered[0] - 2 * OUTSIDE_MARGIN
+    high = ordered[count] if count < len(ordered) else ordered[-1] + 2 * OUTSIDE_MARGIN
+    return float((low + high) / 2.0)

@@ -24,22 +24,17 @@ def nearest_documents(queries: Embeddings, documents: Embeddings, count: int) ->
     first.
     """
     count = min(count, len(documents))
-    indices = np.empty((len(queries), count), np.int32)
-    scores = np.empty((len(queries), count), np.float32)
+    indices, scores = np.zeros((len(queries), count), np.int32), np.zeros((len(queries), count), np.float32)
     for start in range(0, len(queries), QUERIES):
         block = slice(start, start + QUERIES)
-        indices[block], scores[block] = _nearest_of_block(queries[block], documents, count)
+        known, best = indices[block, :0], scores[block, :0]
+        for first in range(0, len(documents), DOCUMENTS):
+            products = queries[block] @ documents[first : first + DOCUMENTS].T
+            rows, columns = np.nonzero(_candidates(products, best, count))
+            numbers = (columns + first).astype(np.int32)
+            known, best = _merge(known, best, rows, numbers, products[rows, columns], count)
+        indices[block], scores[block] = known, best
     return indices, scores
-
-
-def _nearest_of_block(queries: Embeddings, documents: Embeddings, count: int) -> tuple[Indices, Embeddings]:
-    indices = np.zeros((len(queries), 0), np.int32)
-    best = np.zeros((len(queries), 0), np.float32)
-    for start in range(0, len(documents), DOCUMENTS):
-        products = queries @ documents[start : start + DOCUMENTS].T
-        rows, columns = np.nonzero(_candidates(products, best, count))
-        indices, best = _merge(indices, best, rows, (columns + start).astype(np.int32), products[rows, columns], count)
-    return indices, best
 
 
 def _candidates(products: Embeddings, best: Embeddings, count: int) -> NDArray[np.bool_]:

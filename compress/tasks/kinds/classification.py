@@ -27,9 +27,7 @@ class Classification(TextKind):
     problem = "single_label_classification"
     metrics: tuple[Metric, ...] = (
         Metric("accuracy", is_accuracy=True, needs_varied_labels=False),
-        Metric("f1", floor=0.0),
-        Metric("macro_f1", floor=0.0),
-        Metric("matthews", floor=0.0),
+        *map(Metric, ("f1", "macro_f1", "matthews")),
     )
     batch_arrays = (BatchArray("labels", "example", np.int64, field="label"),)
     settings = ("labels", "first_label", "soft_labels", *TextKind.settings)

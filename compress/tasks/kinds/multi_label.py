@@ -16,7 +16,7 @@ from compress.tasks.base import Array, Confidence, Metric, Row, Rows
 from compress.tasks.kinds.text_kind import TextKind
 from compress.tasks.metrics.f1_mcc import ClassCounts, macro_f1, micro_f1
 from compress.tasks.metrics.weighted_metrics import Scores, Weights, weighted_means
-from compress.tasks.parsing.columns import column_value, invalid_value, label_columns, parse_list, text_fields
+from compress.tasks.parsing.columns import column_value, label_columns, parse_list, text_fields, wrong_value
 from compress.tasks.parsing.labels import class_index, collect_classes
 
 THRESHOLD = 0.5
@@ -29,9 +29,9 @@ class MultiLabel(TextKind):
     name = "multi_label"
     problem = "multi_label_classification"
     metrics: tuple[Metric, ...] = (
-        Metric("micro_f1", floor=0.0),
-        Metric("macro_f1", floor=0.0),
-        Metric("subset_accuracy", floor=0.0, is_accuracy=True, needs_varied_labels=False),
+        Metric("micro_f1"),
+        Metric("macro_f1"),
+        Metric("subset_accuracy", is_accuracy=True, needs_varied_labels=False),
     )
     batch_arrays = (BatchArray("labels", "example", np.float32, field="label"),)
     max_label_columns = None
@@ -149,12 +149,12 @@ def _class_list(value: Any, where: str) -> list[Any]:
     if classes is not None:
         return classes
     hint = 'write a list (["news", "sport"], or [] for none), or name several columns of 0 and 1 in task.label'
-    raise invalid_value(value, "the label", "a list of classes", where, hint)
+    raise wrong_value(value, "the label", "a list of classes", where, hint)
 
 
 def _parse_mark(value: Any, column: str, where: str) -> float:
     """Return 0 or 1 from the column of one class."""
     text = str(int(value)) if isinstance(value, (bool, float)) and value in (0, 1) else str(value).strip()
     if text not in ("0", "1"):
-        raise invalid_value(value, f"column '{column}'", "0 or 1", where)
+        raise wrong_value(value, f"column '{column}'", "0 or 1", where)
     return float(text)

@@ -17,15 +17,14 @@ from compress.tasks.kinds.candidate_kind import CandidateKind, check_list, pad_l
 from compress.tasks.kinds.text_kind import label_column, softmax
 from compress.tasks.metrics.f1_mcc import total_variation
 from compress.tasks.parsing.columns import (
-    LABEL_HINT,
     SKIP_HINT,
     class_name,
     column_value,
-    invalid_value,
     is_missing,
     label_columns,
     parse_list,
     text_value,
+    wrong_value,
 )
 
 NO_CHOICE = -1.0
@@ -135,7 +134,7 @@ def _choices(raw: Mapping[str, Any], task: Task, where: str) -> tuple[Sequence[A
     texts, names = parse_list(given.get("text")), given.get("label")
     if texts is None:
         hint = 'write a list (["one", "two"]), or name a column for each choice: text: [question, choice1, choice2]'
-        raise invalid_value(value, f"column '{task.text[1]}'", "a list of choices", where, hint)
+        raise wrong_value(value, f"column '{task.text[1]}'", "a list of choices", where, hint)
     if names is not None and len(names) != len(texts):
         counts = f"{pluralize(len(texts), 'choice')} and {pluralize(len(names), 'label')} of them"
         raise DataError(f"{where}: the row has {counts}.", hint=SKIP_HINT)
@@ -144,22 +143,17 @@ def _choices(raw: Mapping[str, Any], task: Task, where: str) -> tuple[Sequence[A
 
 def _choice_index(value: Any, choices: Sequence[str], names: Sequence[str] | None, first: int, where: str) -> int:
     """Return the index of the right choice."""
-    if is_missing(value):
-        raise DataError(f"{where}: the answer is empty.", hint=LABEL_HINT)
-    answer = class_name(value).strip()
-    matches = _matching_choices(value, choices, names, first)
+    matches = [] if is_missing(value) else _matching_choices(value, choices, names, first)
     if len(matches) == 1:
         return matches[0]
     if len(matches) > 1:
         raise DataError(
-            f"{where}: the answer {answer[:40]!r} may mean choice {' or '.join(map(letter, matches))}.",
+            f"{where}: the answer {str(value)[:40]!r} may mean choice {' or '.join(map(letter, matches))}.",
             hint=f'write the letter, or the index as a number (in JSON 2, not "2"), whichever is no text; {SKIP_HINT}',
         )
     count = len(choices)
     known = ", ".join(names) if names is not None else f"A to {letter(count - 1)}, {first} to {first + count - 1}"
-    raise DataError(
-        f"{where}: the answer {answer[:40]!r} is none of the choices ({known}, or the text of one).", hint=SKIP_HINT
-    )
+    raise wrong_value(value, "the answer", f"one of the choices ({known}, or the text of one)", where, SKIP_HINT)
 
 
 def _matching_choices(value: Any, choices: Sequence[str], names: Sequence[str] | None, first: int) -> list[int]:

@@ -19,8 +19,7 @@ from compress.errors import DataError, Problem
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.base import Array, Arrays, Confidence, Encode, Example, Metric, Row, Rows, TaskInput
-from compress.tasks.decoding.answer_spans import SPAN, best_spans, merge_windows, token_span
-from compress.tasks.decoding.no_answer_threshold import best_threshold
+from compress.tasks.decoding.answer_spans import SPAN, best_spans, best_threshold, merge_windows, token_span
 from compress.tasks.kind import Kind
 from compress.tasks.kinds.text_kind import column_texts, model_output, truncate_text
 from compress.tasks.metrics.squad_metrics import match_answers, word_f1
@@ -58,8 +57,8 @@ class QuestionAnswering(Kind):
         BatchArray("end", "example", np.int64),
     )
     metrics = (
-        Metric("f1", floor=0.0, needs_varied_labels=False),
-        Metric("exact_match", floor=0.0, is_accuracy=True, needs_varied_labels=False),
+        Metric("f1", needs_varied_labels=False),
+        Metric("exact_match", is_accuracy=True, needs_varied_labels=False),
         Metric("answerable", needs_varied_labels=False),
     )
 
@@ -178,7 +177,8 @@ class QuestionAnswering(Kind):
 
     def gold(self, rows: Rows) -> Array:
         """Return the accepted answers of each row as a JSON list in UTF-8, empty for none, and the first one's span."""
-        accepted = [_accepted_json(row) for row in rows]
+        texts = [list(dict.fromkeys(text[:MAX_ANSWER_CHARS] for text in row["answers"])) for row in rows]
+        accepted = [json.dumps(each, ensure_ascii=False).encode() for each in texts]
         ends = [row["start"] + len(row["answers"][0]) if row["answers"] else -1 for row in rows]
         dtype = [("answers", f"S{max(map(len, accepted), default=2)}"), ("start", np.int32), ("end", np.int32)]
         return np.array(list(zip(accepted, (row["start"] for row in rows), ends, strict=True)), dtype=dtype)
@@ -260,12 +260,6 @@ def _answer_all(predictions: Array, answer: bool) -> Array:
     decided = predictions.copy()
     decided["answered"] = answer & (predictions["start"] >= 0)
     return decided
-
-
-def _accepted_json(row: Row) -> bytes:
-    """Return a row's distinct accepted answers, as much of them as is compared, as a JSON list."""
-    texts = dict.fromkeys(text[:MAX_ANSWER_CHARS] for text in row["answers"])
-    return json.dumps(list(texts), ensure_ascii=False).encode()
 
 
 def _describe_span(start: Any, end: Any, answered: Any) -> str:

@@ -22,15 +22,7 @@ from compress.recipe.schema import Task
 from compress.tasks.base import Array, Metric, RawRow, Row, Rows
 from compress.tasks.kinds.candidate_kind import CandidateKind, check_list, pad_lists, split_rows_scores
 from compress.tasks.metrics.ir_metrics import ndcg, reciprocal_ranks
-from compress.tasks.parsing.columns import (
-    LABEL_HINT,
-    SKIP_HINT,
-    column_value,
-    invalid_value,
-    label_columns,
-    parse_number,
-    text_value,
-)
+from compress.tasks.parsing.columns import SKIP_HINT, column_value, label_columns, parse_number, text_value, wrong_value
 
 NO_CANDIDATE = float(np.finfo(np.float32).min)
 """Pads predictions after the last candidate of a row; no score is as low."""
@@ -51,9 +43,7 @@ class Ranking(CandidateKind):
     problem = "ranking"
     hub_pipeline = "text-ranking"
     metrics: tuple[Metric, ...] = (
-        Metric("map", needs_varied_labels=False),
-        Metric("mrr", needs_varied_labels=False),
-        Metric("ndcg_at_10", needs_varied_labels=False),
+        *(Metric(name, needs_varied_labels=False) for name in ("map", "mrr", "ndcg_at_10")),
         Metric("precision_at_1", is_accuracy=True, needs_varied_labels=False),
     )
     fields: tuple[str, ...] = ("text", "candidates", "label")
@@ -64,12 +54,22 @@ class Ranking(CandidateKind):
     def group_lines(self, rows: Iterator[RawRow], task: Task, labelled: bool = True) -> Iterator[RawRow]:
         """Return one row per question, with lists of its candidates and labels; rows that hold lists stay unchanged."""
         first = next(rows, None)
-        if first is None:
-            return iter(())
-        every = chain([first], rows)
-        if isinstance(column_value(first.values, task.text[1], task, first.where), (list, tuple)):
-            return every
-        return _group_by_question(every, task, labelled)
+        every = rows if first is None else chain([first], rows)
+        if first and isinstance(column_value(first.values, task.text[1], task, first.where), (list, tuple)):
+            yield from every
+            return
+        seen: set[bytes] = set()
+        columns = (task.text[1], label_columns(task)[0]) if labelled else (task.text[1],)
+        for question, group in groupby(every, lambda raw: column_value(raw.values, task.text[0], task, raw.where)):
+            lines = list(group)
+            where = lines[0].where
+            digest = blake2b(repr(question).encode("utf-8", "replace"), digest_size=8).digest()
+            if digest in seen:
+                hint = "sort the file so that the candidates of a question follow one another"
+                raise DataError(f"{where}: this question occurred before, with other questions in between.", hint=hint)
+            seen.add(digest)
+            lists = {name: [column_value(line.values, name, task, line.where) for line in lines] for name in columns}
+            yield RawRow(where, {**lines[0].values, **lists})
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
         """Return the question, its candidates, and how right each one is."""
@@ -167,34 +167,17 @@ def _numbers(order: Sequence[int]) -> str:
     return ", ".join(str(index + 1) for index in order[:SHOWN]) + (" …" if len(order) > SHOWN else "")
 
 
-def _group_by_question(rows: Iterator[RawRow], task: Task, labelled: bool) -> Iterator[RawRow]:
-    """Combine consecutive rows with the same question, under the location of the first."""
-    seen: set[bytes] = set()
-    columns = (task.text[1], label_columns(task)[0]) if labelled else (task.text[1],)
-    for question, group in groupby(rows, lambda raw: column_value(raw.values, task.text[0], task, raw.where)):
-        lines = list(group)
-        digest = blake2b(repr(question).encode("utf-8", "replace"), digest_size=8).digest()
-        if digest in seen:
-            raise DataError(
-                f"{lines[0].where}: this question occurred before, with other questions in between.",
-                hint="sort the file so that the candidates of a question follow one another",
-            )
-        seen.add(digest)
-        lists = {name: [column_value(line.values, name, task, line.where) for line in lines] for name in columns}
-        yield RawRow(lines[0].where, {**lines[0].values, **lists})
-
-
 def _list_value(raw: Mapping[str, Any], name: str, task: Task, where: str) -> Sequence[Any]:
     value = column_value(raw, name, task, where)
     if not isinstance(value, (list, tuple)):
-        raise invalid_value(value, f"column '{name}'", "a list, as in other rows,", where)
+        raise wrong_value(value, f"column '{name}'", "a list, as in other rows,", where)
     return value
 
 
 def _parse_relevance(value: Any, what: str, where: str) -> float:
     """Return how right a candidate is: 0 or more."""
     expected = "0 (wrong), 1 (right) or more"
-    mark = parse_number(int(value) if isinstance(value, bool) else value, what, where, expected, LABEL_HINT)
+    mark = parse_number(int(value) if isinstance(value, bool) else value, what, where, expected)
     if mark < 0:
-        raise invalid_value(value, what, expected, where)
+        raise wrong_value(value, what, expected, where)
     return mark

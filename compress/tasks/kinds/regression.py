@@ -23,8 +23,8 @@ class Regression(TextKind):
     name = "regression"
     problem = "regression"
     metrics: tuple[Metric, ...] = (
-        Metric("spearman", floor=0.0),
-        Metric("pearson", floor=0.0),
+        Metric("spearman"),
+        Metric("pearson"),
         Metric("mse", larger_is_better=False, needs_varied_labels=False),
     )
     batch_arrays = (BatchArray("labels", "example", np.float32, field="label"),)

@@ -50,12 +50,9 @@ class Retrieval(EmbeddingKind):
     settings: tuple[str, ...] = ("pooling", "negatives", "hard_negatives")
     searches = True
     batch_arrays = (BatchArray("part", "example", np.int64), BatchArray("scores", "example", np.float32))
-    metrics: tuple[Metric, ...] = (
-        Metric("mrr", floor=0.0, needs_varied_labels=False),
-        Metric("recall_at_1", floor=0.0, needs_varied_labels=False),
-        Metric("recall_at_10", floor=0.0, needs_varied_labels=False),
-        Metric("recall_at_100", floor=0.0, needs_varied_labels=False),
-        Metric("ndcg_at_10", floor=0.0, needs_varied_labels=False),
+    metrics: tuple[Metric, ...] = tuple(
+        Metric(name, needs_varied_labels=False)
+        for name in ("mrr", "recall_at_1", "recall_at_10", "recall_at_100", "ndcg_at_10")
     )
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:

@@ -10,31 +10,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from compress.batch_arrays import BatchArray
 from compress.errors import DataError, Problem, UsageError
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.base import Array, Encode, Example, Metric, Row, Rows, TaskInput
 from compress.tasks.kinds.embedding_kind import EmbeddingKind, embeddings_to_json
-from compress.tasks.kinds.regression import correlation_scores
-from compress.tasks.kinds.text_kind import check_texts, label_column
+from compress.tasks.kinds.regression import Regression, correlation_scores
+from compress.tasks.kinds.text_kind import check_texts
 from compress.tasks.metrics.weighted_metrics import Scores, Weights
-from compress.tasks.parsing.columns import LABEL_HINT, column_value, label_columns, parse_number, text_fields
 
 
-class Similarity(EmbeddingKind):
-    """Predictions are cosines (rows,) from -1 to 1; for single texts they are embeddings (rows, D)."""
+class Similarity(EmbeddingKind, Regression):
+    """Predictions are cosines (rows,) from -1 to 1; for single texts they are embeddings (rows, D).
+
+    Rows, labels and their distances are those of `regression`.
+    """
 
     name = "similarity"
     problem = "similarity"
-    fields: tuple[str, ...] = ("text", "text_pair", "label")
-    perturbable: tuple[str, ...] = ("text", "text_pair")
     text_columns: tuple[int, int | None] = (2, 2)
     example = "text"
-    metrics: tuple[Metric, ...] = (Metric("spearman", floor=0.0), Metric("pearson", floor=0.0))
-    batch_arrays = (BatchArray("labels", "example", np.float32, field="label"),)
+    metrics: tuple[Metric, ...] = (Metric("spearman"), Metric("pearson"))
     settings: tuple[str, ...] = ("pooling", "range")
 
     def setting_problems(self, task: Task) -> Iterator[Problem]:
@@ -44,21 +41,15 @@ class Similarity(EmbeddingKind):
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
         """Return two non-empty texts, and a label within the task's range, on its own scale."""
-        fields = text_fields(raw, task, where)
-        for name, field in zip(task.text, ("text", "text_pair"), strict=True):
-            if not fields[field].strip():
+        fields = super().read_row(raw, task, labels, where)
+        for name, text in zip(task.text, (fields["text"], fields["text_pair"]), strict=True):
+            if not text.strip():
                 raise DataError(f"{where}: column '{name}' is empty, and nothing is similar to an empty text.")
-        value = column_value(raw, label_columns(task)[0], task, where)
-        label = parse_number(value, "the score", where, hint=LABEL_HINT)
         low, high = task.range
-        if not low <= label <= high:
+        if not low <= fields["label"] <= high:
             hint = "task.range gives the least and the greatest score, e.g. [0, 5]"
-            raise DataError(f"{where}: the score {label:g} is not between {low:g} and {high:g}.", hint=hint)
-        return {**fields, "label": label}
-
-    def to_input(self, row: Row) -> TaskInput:
-        """Return both texts."""
-        return str(row["text"]), str(row["text_pair"])
+            raise DataError(f"{where}: the score {fields['label']:g} is not between {low:g} and {high:g}.", hint=hint)
+        return fields
 
     def from_input(self, given: TaskInput, task: TaskInfo) -> Row:
         """Return two texts to compare, or one to embed."""
@@ -87,17 +78,9 @@ class Similarity(EmbeddingKind):
             raise UsageError(f"{task.name} compares pairs or embeds single texts, but not both in one batch.")
         return np.einsum("ij,ij->i", embeddings[0::2], embeddings[1::2]).astype(np.float32)
 
-    def gold(self, rows: Rows) -> Array:
-        """Return the true labels on their own scale, float32."""
-        return label_column(rows, np.float32)
-
     def weighted_scores(self, predictions: Array, gold: Array, task: TaskInfo, weights: Weights) -> dict[str, Scores]:
         """Return the correlation of ranks and of values."""
         return correlation_scores(predictions, gold, weights)
-
-    def distance(self, predictions: Array, others: Array) -> NDArray[np.float64]:
-        """Return the difference between the two cosines."""
-        return np.abs(predictions.astype(np.float64) - others)
 
     def label_spread(self, gold: Array, task: TaskInfo) -> float:
         """Return the standard deviation of the true labels scaled to 0 to 1, the scale of cosines."""
@@ -105,9 +88,7 @@ class Similarity(EmbeddingKind):
 
     def to_json(self, predictions: Array, task: TaskInfo) -> list[dict[str, Any]]:
         """Return the cosine of a pair as its score, or the embedding of a text."""
-        if predictions.ndim > 1:
-            return embeddings_to_json(predictions)
-        return [{"score": float(value)} for value in predictions]
+        return embeddings_to_json(predictions) if predictions.ndim > 1 else super().to_json(predictions, task)
 
     def describe(self, predictions: Array, task: TaskInfo) -> list[str]:
         """Return `0.83`."""

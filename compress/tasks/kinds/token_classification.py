@@ -43,12 +43,9 @@ class TokenClassification(Kind):
     hub_pipeline = "token-classification"
     fields = ("words", "label")
     metrics: tuple[Metric, ...] = (
-        Metric("f1", floor=0.0),
-        Metric("precision", floor=0.0),
-        Metric("recall", floor=0.0),
-        Metric("macro_f1", floor=0.0),
+        *map(Metric, ("f1", "precision", "recall", "macro_f1")),
         Metric("accuracy", needs_varied_labels=False),
-        Metric("sentence_accuracy", floor=0.0, is_accuracy=True, needs_varied_labels=False),
+        Metric("sentence_accuracy", is_accuracy=True, needs_varied_labels=False),
     )
     batch_arrays = (
         BatchArray("word", "token", np.int64, fill=PAD_TAG),

@@ -47,7 +47,7 @@ def text_value(raw: Mapping[str, Any], name: str, task: Task, where: str) -> str
     """Return a column's text; it may be empty, but not missing."""
     value = column_value(raw, name, task, where)
     if not isinstance(value, str):
-        raise invalid_value(value, f"column '{name}'", "text", where)
+        raise wrong_value(value, f"column '{name}'", "text", where)
     if not value.isascii():
         try:
             value.encode("utf-8")
@@ -63,11 +63,11 @@ def parse_number(value: Any, what: str, where: str, expected: str = "a number", 
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise invalid_value(value, what, expected, where, hint)
+        raise wrong_value(value, what, expected, where, hint)
     return number
 
 
-def invalid_value(value: Any, what: str, expected: str, where: str, hint: str | None = None) -> DataError:
+def wrong_value(value: Any, what: str, expected: str, where: str, hint: str | None = None) -> DataError:
     """Return `train.tsv, row 17: the score is 'high' where a number is expected.`."""
     content = "empty" if is_missing(value) else repr(value)[:SHOWN_CHARS]
     return DataError(f"{where}: {what} is {content} where {expected} is expected.", hint=hint)

@@ -14,12 +14,12 @@ from compress.tasks.parsing.columns import (
     class_name,
     column_value,
     has_column,
-    invalid_value,
     is_missing,
     label_columns,
     parse_number,
     soft_label_columns,
     text_fields,
+    wrong_value,
 )
 from compress.tasks.row_reader import RowReader
 
@@ -90,5 +90,5 @@ def _parse_probability(value: Any, label: str, where: str) -> float:
     what = f"the probability of '{label}'"
     probability = parse_number(value, what, where)
     if not 0.0 <= probability <= 1.0 + TOLERANCE:
-        raise invalid_value(value, what, "a number between 0 and 1", where)
+        raise wrong_value(value, what, "a number between 0 and 1", where)
     return min(probability, 1.0)

@@ -7,14 +7,7 @@ from typing import Any
 
 from compress.errors import DataError
 from compress.recipe.schema import Task
-from compress.tasks.parsing.columns import (
-    SKIP_HINT,
-    column_value,
-    invalid_value,
-    is_missing,
-    label_columns,
-    parse_number,
-)
+from compress.tasks.parsing.columns import SKIP_HINT, column_value, is_missing, label_columns, parse_number, wrong_value
 
 IMPOSSIBLE = "is_impossible"
 """The column in which SQuAD 2.0 marks questions without an answer."""
@@ -61,11 +54,11 @@ def _locate(text: Any, start: Any, context: str, where: str) -> tuple[str, int]:
     """Return an answer without surrounding spaces, and its occurrence nearest to the offset, or the first one."""
     if not isinstance(text, str) or not text.strip():
         hint = "a question without an answer has an empty list of answers"
-        raise invalid_value(text, "an answer", "text", where, hint)
+        raise wrong_value(text, "an answer", "text", where, hint)
     answer = text.strip()
     given = 0.0 if is_missing(start) else parse_number(start, "an answer's offset", where)
     if not given.is_integer():
-        raise invalid_value(start, "an answer's offset", "a whole number", where)
+        raise wrong_value(start, "an answer's offset", "a whole number", where)
     offset = max(0, int(given) + text.index(answer))
     ends = context.rfind(answer, 0, offset + len(answer)), context.find(answer, offset)
     occurrences = [occurrence for occurrence in ends if occurrence >= 0]

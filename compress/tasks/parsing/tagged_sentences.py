@@ -8,14 +8,14 @@ from typing import Any
 from compress.errors import DataError, pluralize
 from compress.recipe.schema import Task
 from compress.tasks.parsing.bio_tags import is_tag
-from compress.tasks.parsing.columns import invalid_value, parse_list
+from compress.tasks.parsing.columns import parse_list, wrong_value
 
 
 def parse_tagged_words(words: Any, tags: Any, task: Task, where: str) -> tuple[list[str], list[str]]:
     """Return the words and tags of a row, equally many, or raise a DataError that starts with ``where``."""
     texts, values = parse_words(words, where), _cell_entries(tags, str, int)
     if values is None:
-        raise invalid_value(tags, "the list of tags", "a list, or tags with spaces,", where)
+        raise wrong_value(tags, "the list of tags", "a list, or tags with spaces,", where)
     names = [_parse_tag(value, task, where) for value in values]
     if len(texts) != len(names):
         raise DataError(
@@ -29,12 +29,12 @@ def parse_words(cell: Any, where: str) -> list[str]:
     """Return the words of a cell."""
     words = _cell_entries(cell, str)
     if words is None:
-        raise invalid_value(cell, "the list of words", "a list of texts, or a text,", where)
+        raise wrong_value(cell, "the list of words", "a list of texts, or a text,", where)
     if not words:
         raise DataError(f"{where}: the sentence has no words.")
     for number, word in enumerate(words, 1):
         if not is_word(word):
-            raise invalid_value(word, f"word {number}", "a text without white space or half a character", where)
+            raise wrong_value(word, f"word {number}", "a text without white space or half a character", where)
     return words
 
 

@@ -28,8 +28,7 @@ from compress.runtime.model_formats import describe_model_file
 from compress.runtime.predictor import Placement
 from compress.storage.atomic_write import atomic_write
 from compress.tasks import kind_of
-from compress.tasks.base import Row
-from compress.tasks.parsing.lazy_rows import LazyRows
+from compress.tasks.base import LazyRows, Row
 from compress.train.core.distributed import current_processes
 from compress.train.core.seed_restarts import FOLDER
 

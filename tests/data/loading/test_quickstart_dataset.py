@@ -6,7 +6,14 @@ import pytest
 
 from compress.console import Console
 from compress.data.loading import quickstart_dataset
-from compress.data.loading.docstrings import docstrings, is_plain, mask_names, module_names, package_files, sentences
+from compress.data.loading.quickstart_dataset import (
+    docstrings,
+    is_plain,
+    mask_names,
+    module_names,
+    package_files,
+    sentences,
+)
 from compress.errors import DataError
 
 MODULE = '''"""Tools for the numbers of birds, written on {day}. They are counted daily by patient people."""

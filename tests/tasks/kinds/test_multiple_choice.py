@@ -78,7 +78,9 @@ def test_one_column_per_choice():
 def test_choices_match_by_their_own_labels():
     choices = {"text": CHOICES, "label": ["C", "2", "A"]}
     assert [read(answer, choices)["label"] for answer in ("C", "2", 2, "A")] == [0, 1, 1, 2]
-    with pytest.raises(DataError, match=r"row 17.*'B' is none of the choices \(C, 2, A, or the text of one\)"):
+    with pytest.raises(
+        DataError, match=r"row 17.*the answer is 'B' where one of the choices \(C, 2, A, or the text of one\)"
+    ):
         read("B", choices)
 
 
@@ -91,10 +93,10 @@ def test_a_cell_may_hold_a_json_list():
 @pytest.mark.parametrize(
     ("answer", "choices", "message"),
     [
-        ("E", CHOICES, r"the answer 'E' is none of the choices \(A to C, 0 to 2, or the text of one\)"),
-        ("3", CHOICES, "'3' is none of the choices"),
-        (-1, CHOICES, "'-1' is none of the choices"),
-        ("purple", CHOICES, "'purple' is none of the choices"),
+        ("E", CHOICES, r"the answer is 'E' where one of the choices \(A to C, 0 to 2, or the text of one\)"),
+        ("3", CHOICES, "the answer is '3' where one"),
+        (-1, CHOICES, "the answer is -1 where one"),
+        ("purple", CHOICES, "the answer is 'purple' where one"),
         ("A", ["red"], "the row has 1 choice; 2 to 1,000 are expected"),
         ("A", {"text": ["red", "green"], "label": ["A"]}, "the row has 2 choices and 1 label of them"),
         ("A", ["red", " "], "choice 2 of 2 is empty"),
