@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,10 +161,10 @@ class RaggedArray:
 
 
 class FieldWriter:
-    """Writes one field of the examples."""
+    """Writes one field of the examples; ``files`` closes its file."""
 
-    def __init__(self, path: Path, stream: BinaryIO, first: Any) -> None:
-        self._path, self._stream = path, stream
+    def __init__(self, path: Path, files: ExitStack, first: Any) -> None:
+        self._path, self._stream = path, files.enter_context(path.open("wb"))
         self._scalar = not isinstance(first, (list, tuple))
         sample = first if self._scalar else next(iter(first), 0)
         self._buffer = array("f" if isinstance(sample, float) else "i")
@@ -218,8 +218,7 @@ def _encode(rows: Iterable[Row], task: TaskInfo, tokens: TextTokenizer, folder: 
                 example.update(extra)
                 if not fields:
                     paths = {name: folder / f"{name}.bin" for name in example}
-                    streams = {name: files.enter_context(path.open("wb")) for name, path in paths.items()}
-                    fields = {name: FieldWriter(paths[name], streams[name], example[name]) for name in example}
+                    fields = {name: FieldWriter(paths[name], files, value) for name, value in example.items()}
                 for name, field in fields.items():
                     field.add(example[name])
             counts.append(len(examples))

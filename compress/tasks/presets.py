@@ -29,7 +29,10 @@ GLUE: Mapping[str, tuple[Sequence[str], Sequence[str], str]] = {
 }
 """Columns of text, labels (none: a score) and metric of GLUE's tasks."""
 
-GLUE_DATA = {"cola": {"header": ["source", "label", "mark", "sentence"]}, "mnli": {"test": "validation_matched"}}
+GLUE_DATA: Mapping[str, Mapping[str, Any]] = {
+    "cola": {"header": ["source", "label", "mark", "sentence"]},
+    "mnli": {"test": "validation_matched"},
+}
 """GLUE's own files of CoLA have no header."""
 
 GLUE_ALIASES: Mapping[str, Mapping[str, list[str]]] = {

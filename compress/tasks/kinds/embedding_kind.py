@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from compress.batch_arrays import BatchArray
 from compress.model_info import TaskInfo
 from compress.tasks.base import Array, Arrays
 from compress.tasks.kind import Kind
@@ -20,7 +19,6 @@ class EmbeddingKind(Kind):
 
     head = "sentence-embedding"
     hub_pipeline = "sentence-similarity"
-    batch_arrays: tuple[BatchArray, ...]
 
     def keep_row_together(self, task: TaskInfo) -> bool:
         """Return true: the texts of a row are compared with each other."""

@@ -27,7 +27,7 @@ class Regression(TextKind):
         Metric("pearson"),
         Metric("mse", larger_is_better=False, needs_varied_labels=False),
     )
-    batch_arrays = (BatchArray("labels", "example", np.float32, field="label"),)
+    batch_arrays: tuple[BatchArray, ...] = (BatchArray("labels", "example", np.float32, field="label"),)
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:
         """Return the texts, and the score as a finite number."""

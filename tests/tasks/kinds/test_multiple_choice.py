@@ -78,9 +78,7 @@ def test_one_column_per_choice():
 def test_choices_match_by_their_own_labels():
     choices = {"text": CHOICES, "label": ["C", "2", "A"]}
     assert [read(answer, choices)["label"] for answer in ("C", "2", 2, "A")] == [0, 1, 1, 2]
-    with pytest.raises(
-        DataError, match=r"row 17.*the answer is 'B' where one of the choices \(C, 2, A, or the text of one\)"
-    ):
+    with pytest.raises(DataError, match=r"row 17.* is 'B' where one of the choices \(C, 2, A, or the text of one\)"):
         read("B", choices)
 
 
