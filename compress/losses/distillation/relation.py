@@ -38,8 +38,8 @@ def relation(student: Tensors, teacher: Tensors, batch: Tensors, settings: Relat
             number. Default: the teacher's number, or the next smaller one that divides both models' widths.
     """
     side = settings.sides[0]
-    widths = (tensor.shape[1] * tensor.shape[3] for tensor in (student[side], teacher[side]))
-    heads = relation_heads(*widths, teacher[side].shape[1], settings.heads)
+    widths = [tensor.shape[1] * tensor.shape[3] for tensor in (student[side], teacher[side])]
+    heads = relation_heads(widths[0], widths[1], teacher[side].shape[1], settings.heads)
     ours = {name[0]: _split_heads(student[name], heads) for name in settings.sides}
     theirs = {name[0]: _split_heads(teacher[name].detach(), heads) for name in settings.sides}
     losses = [token_map_loss((ours[a], ours[b]), (theirs[a], theirs[b]), batch, kl_distance) for a, b in settings.pairs]
