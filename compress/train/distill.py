@@ -161,31 +161,24 @@ def _distill(
     Also returns what compress.json records: the result, the layer map and the number of augmented rows.
     """
     context.warn(settings_warnings(settings))
-    encoded, augmented = _encode(rows, settings, task, tokens, context)
+    check_unlabelled(settings, len(rows.unlabelled) > 0)
+    check_local_batch_size(settings, current_processes().count)
+    work, console = context.work, context.console
+    train = add_cross_encoder_scores(rows.train, settings, task, work, console)
+    augmented = augmented_rows(rows.train, settings.augment, task, context.seed, work, console)
+    others = {"unlabelled": rows.unlabelled, "augmented": augmented}
+    encoded = training_data.from_rows(train, rows.select, task, tokens, console, rows.documents, **others)
     updates = UpdateSchedule(encoded.train.lengths, settings, context.seed).total
     context.warn(settings_warnings_updates(settings, updates))
-    maps = LayerMapBuilder(teachers[0][0], settings, encoded.train, context.console, context.step)
-    cache = make_teacher_cache(settings, encoded.train, task, context.work, context.console, context.step)
+    maps = LayerMapBuilder(teachers[0][0], settings, encoded.train, console, context.step)
+    cache = make_teacher_cache(settings, encoded.train, task, work, console, context.step)
     teacher = Teacher(teachers)
 
     def objective(student: PreTrainedModel, seed: int) -> DistillObjective:
         return DistillObjective(student, teacher, settings, task, seed, pairs=maps(student, seed), cache=cache)
 
     model, result = train_best(build, objective, encoded, settings, context)
-    return model, result, maps.last, augmented
-
-
-def _encode(
-    rows: DistillData, settings: Distill, task: TaskInfo, tokens: TextTokenizer, context: TrainContext
-) -> tuple[training_data.TrainingData, int]:
-    """Encode all rows; returns them and the number of augmented ones."""
-    check_unlabelled(settings, len(rows.unlabelled) > 0)
-    check_local_batch_size(settings, current_processes().count)
-    train = add_cross_encoder_scores(rows.train, settings, task, context.work, context.console)
-    augmented = augmented_rows(rows.train, settings.augment, task, context.seed, context.work, context.console)
-    others = {"unlabelled": rows.unlabelled, "augmented": augmented}
-    encoded = training_data.from_rows(train, rows.select, task, tokens, context.console, rows.documents, **others)
-    return encoded, len(augmented)
+    return model, result, maps.last, len(augmented)
 
 
 def _pruning_of(student: Student) -> PruningInfo | None:

@@ -31,11 +31,6 @@ class TrainedModel:
     result: TrainResult | None
     """The result of the training; None where nothing was trained."""
 
-    @property
-    def rows_seen(self) -> float:
-        """Training rows that the model processed."""
-        return float(self.result.rows) if self.result else 0.0
-
 
 def save_trained_model(
     model: PreTrainedModel,

@@ -98,7 +98,7 @@ def test_recovered_model_keeps_pruning_info_and_records_its_training(data, tiny_
     recovered = recover(pruned, student, data, settings().recover, 0, work)
     info = read_info(work)
     assert info.step == "recover"
-    assert recovered.rows_seen > 0
+    assert recovered.result.rows > 0
     assert info.shape == read_info(pruned).shape
     assert info.pruning == read_info(pruned).pruning
     assert info.training.updates == recovered.result.updates > 0
@@ -109,7 +109,7 @@ def test_recovered_model_keeps_pruning_info_and_records_its_training(data, tiny_
 
 def test_cut_without_teacher_is_scored_by_labels_alone(data, tiny_folder, tmp_path):
     made = cut(tiny_folder("distilbert"), None, data, settings(), 0, tmp_path)
-    assert made.rows_seen == 0
+    assert made.result is None
     assert read_info(tmp_path).shape.family == "distilbert"
     assert read_info(tmp_path).training is None
 

@@ -103,7 +103,7 @@ def test_rows_without_an_answer_are_learnt_from_beside_those_of_train(tiny_folde
     (tmp_path / "alone").mkdir()
     made = distill(teacher, Student(layers=1), prepared, settings, 0, tmp_path, unlabelled_rows=more)
     alone = distill(teacher, Student(layers=1), prepared, settings, 0, tmp_path / "alone")
-    assert (made.rows_seen, alone.rows_seen) == (2 * 53, 2 * 50)
+    assert (made.result.rows, alone.result.rows) == (2 * 53, 2 * 50)
 
 
 def test_no_distillation_leaves_the_student_as_it_is_built(tiny_folder, prepared, tmp_path, same_weights):

@@ -20,7 +20,7 @@ from compress.models.forward_hooks import Captured, capture_parts
 from compress.recipe.training_schema import Distill
 from compress.tasks import kind_of
 from compress.train.distillation.layer_pairs import STUDENT, TEACHER, LayerPairs, Pair, Pairs, layer_map, uses_layer_map
-from compress.train.distillation.phases import HARD_LABEL, first_selectable_phase, loss_phases, phase_at
+from compress.train.distillation.phases import HARD_LABEL, loss_phases, phase_at
 from compress.train.distillation.teachers import ModelOutputs, Teacher, TeacherCacheFactory, as_teacher
 from compress.train.objective import Batch, Losses, Objective, forward
 
@@ -105,8 +105,9 @@ class DistillObjective(Objective):
         self.teacher_parts = self.layer_pairs.parts(self.phase, self.weights, TEACHER)
 
     def is_selectable(self) -> bool:
-        """Return True from the last phase on that trains the outputs."""
-        return self.phase >= first_selectable_phase(self.phases)
+        """Return True from the last phase on that trains the outputs, else in the last phase."""
+        training_outputs = [number for number, phase in enumerate(self.phases) if phase.trains_outputs]
+        return self.phase >= max(training_outputs, default=len(self.phases) - 1)
 
     def teachers(self) -> Sequence[PreTrainedModel]:
         """Return all teacher models."""

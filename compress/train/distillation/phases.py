@@ -79,8 +79,3 @@ def loss_phases(settings: Distill) -> tuple[LossPhase, ...]:
 def phase_at(phases: tuple[LossPhase, ...], progress: float) -> int:
     """Return the index of the phase after this share of all updates."""
     return max(number for number, stage in enumerate(phases) if stage.start <= progress + TOLERANCE)
-
-
-def first_selectable_phase(phases: tuple[LossPhase, ...]) -> int:
-    """Return the last phase that trains outputs, else the last phase; models may be selected from it on."""
-    return max((number for number, stage in enumerate(phases) if stage.trains_outputs), default=len(phases) - 1)
