@@ -16,7 +16,7 @@ from compress.data.tokenizer import TOKENIZER_FILE
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
 from compress.export.parity import TOLERANCE
-from compress.export.write_variant import variant_folder_info, write_variant
+from compress.export.write_variant import write_variant
 from compress.model_info import FolderInfo, find_info
 from compress.models.encoder_parts import family_of, shape_of
 from compress.models.load_save import load, load_tokenizer
@@ -51,8 +51,8 @@ def export_onnx(context: BuildContext) -> FolderInfo:
     if not (source / TOKENIZER_FILE).is_file():  # older checkpoints have only the files that Python can read
         load_tokenizer(source).save_pretrained(work)
     inputs = tuple(given.name for given in proto.graph.input)
-    info = variant_folder_info(base, context.variant, inputs)
-    return write_variant(context, info, TorchPredictor(model, ONE_THREAD, FP32), tolerance=TOLERANCE)[0]
+    reference = TorchPredictor(model, ONE_THREAD, FP32)
+    return write_variant(context, base, reference, inputs=inputs, tolerance=TOLERANCE)[0]
 
 
 def export_onnx_from_model(model: PreTrainedModel) -> onnx.ModelProto:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compress.export.build_context import BuildContext
 from compress.export.parity import TOLERANCE
-from compress.export.write_variant import variant_folder_info, write_variant
+from compress.export.write_variant import write_variant
 from compress.formats import FORMATS
 from compress.model_info import FolderInfo, read_info
 from compress.runtime import open_predictor
@@ -30,5 +30,5 @@ def export_openvino(context: BuildContext) -> FolderInfo:
         openvino.save_model(model, str(context.work / FORMATS["openvino"].files[0]), compress_to_fp16=False)
     except OPENVINO_ERRORS as error:
         raise load_failure("OpenVINO", graph, error) from error
-    info = variant_folder_info(read_info(context.source), context.variant)
-    return write_variant(context, info, open_predictor(context.source), tolerance=TOLERANCE)[0]
+    reference = open_predictor(context.source)
+    return write_variant(context, read_info(context.source), reference, tolerance=TOLERANCE)[0]

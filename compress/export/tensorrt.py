@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 
 from compress.export.build_context import BuildContext
-from compress.export.write_variant import variant_folder_info, write_variant
+from compress.export.write_variant import write_variant
 from compress.model_info import FolderInfo, read_info
 from compress.runtime import open_predictor
 from compress.runtime.onnx_runtime import ONNX_FILE, check_provider, existing_onnx
@@ -29,5 +29,5 @@ def export_tensorrt(context: BuildContext) -> FolderInfo:
     """
     check_provider(PROVIDER)
     shutil.copyfile(existing_onnx(context.source), context.work / ONNX_FILE)
-    info = variant_folder_info(read_info(context.source), context.variant)
-    return write_variant(context, info, open_predictor(context.source), Placement("cuda"))[0]
+    reference = open_predictor(context.source)
+    return write_variant(context, read_info(context.source), reference, placement=Placement("cuda"))[0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -16,7 +17,7 @@ from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
 from compress.errors import ModelError
 from compress.export.build_context import BuildContext
-from compress.export.write_variant import variant_folder_info, write_variant
+from compress.export.write_variant import write_variant
 from compress.model_info import FolderInfo, read_info
 from compress.runtime import open_predictor
 from compress.runtime.onnx_runtime import ONNX_FILE, existing_onnx
@@ -40,16 +41,17 @@ def quantize_int8_dynamic(context: BuildContext) -> FolderInfo:
     Raises:
         ModelError: the source is no fp32 ONNX folder, or the result is broken (not a number, most decisions changed).
     """
-    source, variant = context.source, context.variant
+    source = context.source
     base, original = read_info(source), onnx.load(existing_onnx(source))
     if base.variant is None or base.variant.precision != "fp32":
         raise ModelError(f"{source} holds no fp32 ONNX export, which INT8 is made from.", hint="compress export first")
     if shares_weights(original):
-        variant = variant.model_copy(update={"session": {"guard_overflow": False}})
+        variant = context.variant.model_copy(update={"session": {"guard_overflow": False}})
+        context = replace(context, variant=variant)
     proto = quantize_int8_dynamic_model(original)
     onnx.save(proto, context.work / ONNX_FILE)
     inputs = tuple(given.name for given in proto.graph.input)
-    info, parity = write_variant(context, variant_folder_info(base, variant, inputs), open_predictor(source))
+    info, parity = write_variant(context, base, open_predictor(source), inputs=inputs)
     if parity.agreement is not None and parity.agreement < SUSPICIOUS:
         message = f"the INT8 model made from {source} repeats only {parity.agreement:.0%} of the decisions."
         if parity.agreement < LEAST_AGREEMENT:
