@@ -53,10 +53,8 @@ class TextTokenizer:
         """
         path = folder / TOKENIZER_FILE
         if not path.is_file():
-            raise ModelError(
-                f"{folder} has no {TOKENIZER_FILE}.",
-                hint="save it with transformers: AutoTokenizer.from_pretrained(...).save_pretrained(folder)",
-            )
+            hint = "save it with transformers: AutoTokenizer.from_pretrained(...).save_pretrained(folder)"
+            raise ModelError(f"{folder} has no {TOKENIZER_FILE}.", hint=hint)
         try:
             tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
         # tokenizers raises a bare Exception for any file that it cannot read.

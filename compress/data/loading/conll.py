@@ -53,9 +53,7 @@ def _check_columns(count: int, columns: int, header: Header, where: str, least: 
     if columns < least:
         raise DataError(f"{where} has 1 column where a word and its tag are expected, with a tab or spaces between.")
     if count != columns:
-        raise DataError(
-            f"{where} has {pluralize(count, 'column')} where the lines before have {columns}.",
-            hint="a word has lost its tag, or has white space in it",
-        )
+        hint = "a word has lost its tag, or has white space in it"
+        raise DataError(f"{where} has {pluralize(count, 'column')} where the lines before have {columns}.", hint=hint)
     if isinstance(header, tuple) and len(header) != columns:
         raise DataError(f"{where} has {columns} columns where task.data.header names {len(header)}.")

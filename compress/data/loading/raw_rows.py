@@ -63,10 +63,8 @@ def format_of(path: Path) -> str:
     extension = name.suffix.removeprefix(".")
     if extension not in EXTENSIONS:
         known = ", ".join(f".{known}" for known in EXTENSIONS)
-        raise DataError(
-            f"{path}: unknown file name extension (known: {known}, each also with .gz).",
-            hint=f"set task.data.format: {', '.join(FORMATS)}",
-        )
+        hint = f"set task.data.format: {', '.join(FORMATS)}"
+        raise DataError(f"{path}: unknown file name extension (known: {known}, each also with .gz).", hint=hint)
     return EXTENSIONS[extension]
 
 

@@ -21,14 +21,9 @@ def assign_roles(
     by label would be of one class.
     """
     order = np.argsort(random_keys(count, seed), kind="stable")
-    masks: dict[Role, RowMask] = {}
-    start = 0
-    for role, share in shares.items():
-        size = max(1, round(share * count))
-        masks[role] = _mask(order[start : start + size][:limit], count)
-        start += size
-    masks[rest] = _mask(order[start:][:limit], count)
-    return masks
+    sizes = [max(1, round(share * count)) for share in shares.values()]
+    parts = np.split(order, np.cumsum(sizes))
+    return {role: np.isin(np.arange(count), part[:limit]) for role, part in zip((*shares, rest), parts, strict=True)}
 
 
 def random_keys(count: int, seed: int) -> NDArray[np.uint64]:
@@ -38,9 +33,3 @@ def random_keys(count: int, seed: int) -> NDArray[np.uint64]:
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 0x9E3779B97F4A7C15)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     return mixed ^ (mixed >> np.uint64(31))
-
-
-def _mask(indices: NDArray[np.int64], count: int) -> RowMask:
-    mask = np.zeros(count, dtype=np.bool_)
-    mask[indices] = True
-    return mask

@@ -70,10 +70,8 @@ class TokenClassification(Kind):
             raise DataError("no word of train is tagged as anything but O: there is nothing to learn.")
         # Invalid tags are reported with their row and line when the rows are read.
         if tags and task.scheme == "bio" and not any(tag.startswith(bio_tags.BEGIN) for tag in tags):
-            raise DataError(
-                "no tag of train begins with B-, so adjacent entities cannot be separated.",
-                hint="task.scheme: iob1 reads files that write B- only between two entities of one type",
-            )
+            hint = "task.scheme: iob1 reads files that write B- only between two entities of one type"
+            raise DataError("no tag of train begins with B-, so adjacent entities cannot be separated.", hint=hint)
         return bio_tags.tag_names(sorted({tag[2:] for tag in tags}))
 
     def read_row(self, raw: Mapping[str, Any], task: Task, labels: tuple[str, ...], where: str) -> dict[str, Any]:

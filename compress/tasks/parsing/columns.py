@@ -32,10 +32,8 @@ def column_value(raw: Mapping[str, Any], name: str, task: Task, where: str) -> A
     guess = nearest(name, raw).partition(" (known")[0]
     named_by = {"text": task.text, "label": label_columns(task), "soft_labels": soft_label_columns(task)}
     key = next((key for key, columns in named_by.items() if name in columns), "slices")
-    raise DataError(
-        f"{where}: there is no column '{name}'{other}; the columns are {listing}{guess}",
-        hint=f"task.{key} names the column; for a file without a header, set task.data.header: false",
-    )
+    hint = f"task.{key} names the column; for a file without a header, set task.data.header: false"
+    raise DataError(f"{where}: there is no column '{name}'{other}; the columns are {listing}{guess}", hint=hint)
 
 
 def has_column(raw: Mapping[str, Any], name: str, task: Task) -> bool:

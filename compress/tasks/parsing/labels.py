@@ -17,10 +17,8 @@ def collect_classes(values: Iterable[Any]) -> tuple[str, ...]:
     names: set[str] = set()
     for value in values:
         if isinstance(value, (list, tuple, dict)):
-            raise DataError(
-                f"a label is a list or mapping ({str(value)[:60]}) where one class is expected.",
-                hint="task.kind: multi_label reads lists of classes",
-            )
+            hint = "task.kind: multi_label reads lists of classes"
+            raise DataError(f"a label is a list or mapping ({str(value)[:60]}) where one class is expected.", hint=hint)
         if not is_missing(value):
             names.add(class_name(value))
     _refuse_non_classes(names)
@@ -68,10 +66,8 @@ def _refuse_non_classes(names: set[str]) -> None:
             )
     fractions = [name for name, number in numbers.items() if number is not None and not number.is_integer()]
     if fractions and None not in numbers.values():
-        raise DataError(
-            f"the labels are numbers with fractions ({', '.join(fractions[:3])}), not classes.",
-            hint="task.kind: regression learns scores; for classes of these names give task.labels",
-        )
+        hint = "task.kind: regression learns scores; for classes of these names give task.labels"
+        raise DataError(f"the labels are numbers with fractions ({', '.join(fractions[:3])}), not classes.", hint=hint)
 
 
 def _is_whole(name: str) -> bool:

@@ -56,10 +56,8 @@ def parse_soft_labels(
     probabilities = [_parse_probability(value, label, where) for value, label in zip(values, labels, strict=True)]
     total = sum(probabilities)
     if exclusive and abs(total - 1.0) > TOLERANCE:
-        raise DataError(
-            f"{where}: the probabilities of all classes sum to {total:.4g}, expected 1.",
-            hint="task.kind: multi_label is for classes that do not exclude one another",
-        )
+        hint = "task.kind: multi_label is for classes that do not exclude one another"
+        raise DataError(f"{where}: the probabilities of all classes sum to {total:.4g}, expected 1.", hint=hint)
     return [probability / total for probability in probabilities] if exclusive else probabilities
 
 

@@ -63,8 +63,6 @@ def _locate(text: Any, start: Any, context: str, where: str) -> tuple[str, int]:
     ends = context.rfind(answer, 0, offset + len(answer)), context.find(answer, offset)
     occurrences = [occurrence for occurrence in ends if occurrence >= 0]
     if not occurrences:
-        raise DataError(
-            f"{where}: the answer {answer[:60]!r} does not occur in its context.",
-            hint=f"answers are spans of the context; {SKIP_HINT}",
-        )
+        hint = f"answers are spans of the context; {SKIP_HINT}"
+        raise DataError(f"{where}: the answer {answer[:60]!r} does not occur in its context.", hint=hint)
     return answer, min(occurrences, key=lambda occurrence: abs(occurrence - offset))

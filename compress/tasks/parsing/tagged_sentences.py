@@ -18,10 +18,8 @@ def parse_tagged_words(words: Any, tags: Any, task: Task, where: str) -> tuple[l
         raise wrong_value(tags, "the list of tags", "a list, or tags with spaces,", where)
     names = [_parse_tag(value, task, where) for value in values]
     if len(texts) != len(names):
-        raise DataError(
-            f"{where}: {pluralize(len(texts), 'word')} and {pluralize(len(names), 'tag')}.",
-            hint="every word needs one tag; a text that is not a list is split at white space",
-        )
+        hint = "every word needs one tag; a text that is not a list is split at white space"
+        raise DataError(f"{where}: {pluralize(len(texts), 'word')} and {pluralize(len(names), 'tag')}.", hint=hint)
     return texts, names
 
 
