@@ -60,18 +60,15 @@ class Console:
         """Write what the user should know before trusting the result."""
         self._write_line(f"warning: {text}")
 
-    def error(self, exc: BaseException) -> None:
+    def error(self, error: CompressError) -> None:
         """Write an error and its hint; in json one object on stderr, since stdout holds data alone."""
-        hint = exc.hint if isinstance(exc, CompressError) else None
-        message = str(exc) or type(exc).__name__
         if self.format == "json":
-            code = exc.exit_code if isinstance(exc, CompressError) else 1
-            content = {"kind": type(exc).__name__, "message": message, "hint": hint, "exit_code": code}
-            self._write_line(to_json({"error": content}))
+            content = {"kind": type(error).__name__, "message": error.message, "hint": error.hint}
+            self._write_line(to_json({"error": {**content, "exit_code": error.exit_code}}))
             return
-        self._write_line(f"error: {message}")
-        if hint:
-            self._write_line(f"hint: {hint}")
+        self._write_line(f"error: {error.message}")
+        if error.hint:
+            self._write_line(f"hint: {error.hint}")
 
     def line(self, text: str) -> None:
         """Write one line of data."""

@@ -61,12 +61,6 @@ def test_error_in_json_is_one_object_on_stderr():
     assert out.getvalue() == ""
 
 
-def test_other_exceptions_are_shown():
-    console, _, err = make()
-    console.error(KeyboardInterrupt())
-    assert err.getvalue() == "error: KeyboardInterrupt\n"
-
-
 ROWS = [{"name": "[red]a", "score": 0.51234, "ok": True}, {"name": "b", "score": None, "ok": False}]
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from compress.errors import ModelError, first_error
 from compress.model_info import Info, combined_digest, digests
@@ -17,14 +16,8 @@ DIGESTS_FILE = "digests.json"
 MAX_DIGESTS_BYTES = 1 << 20
 """An entry has tens of files; a list of this size would name about 8,000."""
 _PART = r"[A-Za-z0-9_][A-Za-z0-9 ._+-]*"
-_RELATIVE_PATH = re.compile(rf"{_PART}(/{_PART})*")
-
-
-def _check_relative_path(path: str) -> str:
-    """Accept relative paths that stay within their folder and are not hidden, on any system."""
-    if not _RELATIVE_PATH.fullmatch(path):
-        raise ValueError(f"{path!r} is not a plain relative path")
-    return path
+RelativePath = Annotated[str, Field(pattern=rf"^{_PART}(/{_PART})*$")]
+"""A path that stays within its folder and is not hidden, on any system."""
 
 
 class FileDigest(Info):
@@ -38,7 +31,7 @@ class Digests(Info):
     """The content of digests.json."""
 
     schema_version: Annotated[int, up_to(1)] = 1
-    files: Mapping[Annotated[str, AfterValidator(_check_relative_path)], FileDigest] = Field(min_length=1)
+    files: Mapping[RelativePath, FileDigest] = Field(min_length=1)
 
     @property
     def combined(self) -> str:

@@ -65,11 +65,7 @@ def name_in(table: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, (str, int, float, Mapping)) else value
-
-
-as_list = BeforeValidator(_as_list)
+as_list = BeforeValidator(lambda value: [value] if isinstance(value, (str, int, float, Mapping)) else value)
 """A list of one item may be written without brackets: `text: sentence`, `targets: cpu`."""
 
 
@@ -104,11 +100,7 @@ size = BeforeValidator(bytes_of)
 """A number of bytes that may have a unit: `2GiB`."""
 
 
-def _defaults_for_true(value: Any) -> Any:
-    return {} if value is True else value
-
-
-switched = BeforeValidator(_defaults_for_true)
+switched = BeforeValidator(lambda value: {} if value is True else value)
 """A section that `false` switches off may be switched on by `true`, with all of its defaults: `cache: true`."""
 
 

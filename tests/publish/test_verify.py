@@ -40,6 +40,7 @@ def test_an_unchanged_entry_verifies(published):
 
 
 def test_all_faults_are_reported_at_once(published):
+    size = (published / "config.json").stat().st_size
     (published / "config.json").write_text("{}")
     model = published / "onnx" / "model.onnx"
     content = bytearray(model.read_bytes())
@@ -49,7 +50,7 @@ def test_all_faults_are_reported_at_once(published):
     (published / "pytorch_model.bin").write_bytes(b"sneaked in")
     with pytest.raises(ModelError) as caught:
         verify(published)
-    assert "config.json has 2 bytes, 41 were published" in caught.value.message
+    assert f"config.json has 2 bytes, {size} were published" in caught.value.message
     assert "onnx/model.onnx differs from what was published" in caught.value.message
     assert "tokenizer.json is missing" in caught.value.message
     assert "pytorch_model.bin was not published" in caught.value.message
@@ -158,7 +159,7 @@ def test_listed_paths_cannot_leave_the_folder(published, served, tmp_path):
     content["files"]["../escaped"] = content["files"]["config.json"]
     path.write_text(json.dumps(content))
     for source in (published, served):
-        with pytest.raises(ModelError, match="not a plain relative path"):
+        with pytest.raises(ModelError, match="String should match pattern"):
             pull(source, tmp_path / "copy")
 
 
