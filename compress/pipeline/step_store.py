@@ -63,7 +63,7 @@ class StepRecord(BaseModel):
     work: float | None = None
     """The amount of work, which earlier versions recorded."""
     rates: Mapping[str, Any] | None = None
-    """Throughput of a training, read by `forecast.training_cost`; None where nothing was trained."""
+    """Throughput of a training, read by `forecast.time_forecast`; None where nothing was trained."""
     machine: str
     versions: Mapping[str, str]
     made_by: str = ""

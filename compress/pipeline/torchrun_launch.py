@@ -40,13 +40,15 @@ class Launch:
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Launch:
         """Read the launcher's variables; a plain start is a world of one."""
+        import psutil
+
         world = int(environment.get("WORLD_SIZE", "1"))
         if world <= 1:
             return cls()
         marks = [environment.get(name, "") for name in ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT")]
         one_machine = environment.get("LOCAL_WORLD_SIZE") == str(world)
         # Processes on one machine share their launcher, whose number and start no other launch has.
-        marks.append(f"{os.getppid()}-{_started(os.getppid())}" if one_machine else "")
+        marks.append(f"{os.getppid()}-{psutil.Process(os.getppid()).create_time()}" if one_machine else "")
         return cls(int(environment["RANK"]), world, "-".join(filter(None, marks)).replace("/", "_"))
 
     def announce(self, steps: Path, step: str, action: Action) -> None:
@@ -69,12 +71,6 @@ class Launch:
 
     def _file(self, steps: Path, step: str) -> Path:
         return steps / ".launch" / self.identity / f"{step}.json"
-
-
-def _started(process: int) -> float:
-    import psutil
-
-    return float(psutil.Process(process).create_time())
 
 
 def leave_group() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from compress.measure.resources.flops import flops
 from compress.model_info import ShapeInfo
-from compress.pipeline.forecast.training_cost import (
+from compress.pipeline.forecast.cost_estimates import (
     disk,
     memory,
     teachers_run,
