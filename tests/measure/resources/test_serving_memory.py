@@ -28,7 +28,7 @@ def test_too_large_batch_has_a_reason(small):
 
 def test_missing_model_has_a_reason(tmp_path):
     [found] = serving_memory(tmp_path, None, "cpu", (1,))
-    assert "is an empty folder" in found.reason
+    assert "is a folder without a model" in found.reason
     assert "Traceback" not in found.reason
 
 
