@@ -35,18 +35,7 @@ PUBLIC = {
 }
 """Where each public name lives, as ``module:attribute``. No name is also that of a package: `compress.prune` is one."""
 
-__all__ = [
-    "__version__",
-    "bench",
-    "distill_from_model",
-    "export_from_model",
-    "finetune_from_model",
-    "load",
-    "open",
-    "prune_from_model",
-    "quantize_folder",
-    "run",
-]
+__all__ = ["__version__", *PUBLIC]  # noqa: PLE0604  the table's keys are names
 
 
 def __getattr__(name: str) -> Any:

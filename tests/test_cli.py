@@ -122,7 +122,6 @@ class TestBench:
             ["--target", "cpu,threads=0"],
             ["--target", "cpu,threads=two"],
             ["--target", "cpu,batch"],
-            ["--target", "cpu", "--target", "cpu"],
             ["--target", "cpu,length=data"],
             ["--against", "another"],
             ["--grid", "batches=1"],
