@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 from compress.environment import CpuState, core_quota, cuda_version, describe, driver_version
@@ -53,15 +54,10 @@ def snapshot_machine(device: bool = False) -> MachineSnapshot:
         fingerprint=info.fingerprint,
         system=info.system,
         python=info.python,
-        cpu=info.cpu.model,
-        machine=info.cpu.machine,
-        instructions=info.cpu.instructions,
-        cores=info.cpu.cores,
-        cores_of_machine=info.cpu.cores_of_machine,
         core_quota=core_quota(),
         memory=info.memory,
         memory_of_machine=int(psutil.virtual_memory().total),
-        **info.condition.model_dump(),
+        **(asdict(info.cpu) | {"cpu": info.cpu.model} | info.condition.model_dump()),
         accelerator=accelerator.name if accelerator else None,
         accelerator_memory=accelerator.memory if accelerator else None,
         driver=driver_version() if accelerator else None,
