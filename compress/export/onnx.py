@@ -63,7 +63,9 @@ def export_onnx_from_model(model: PreTrainedModel) -> onnx.ModelProto:
     size = sum(parameter.numel() * 4 for parameter in model.parameters())
     if size > LARGEST:
         raise ModelError(f"the model's weights take {size / 10**9:.1f} GB, and one ONNX file holds at most 2 GB.")
-    example = _example(model)
+    # Sizes that occur nowhere else in a model, and padding, so that masks are traced.
+    example = {name: torch.ones(2, 7, dtype=torch.long, device=model.device) for name in family_of(model).inputs}
+    example["attention_mask"][1, 5:] = 0
     with _export_mode(model), torch.no_grad():
         names = [name for name, value in model(**example).items() if isinstance(value, torch.Tensor)]
         try:
@@ -82,13 +84,6 @@ def export_onnx_from_model(model: PreTrainedModel) -> onnx.ModelProto:
             raise ModelError(f"a {family_of(model).name} model like this cannot be exported: {reason}") from error
     assert program is not None  # None is what the old exporter returns
     return _without_traces(program.model_proto)
-
-
-def _example(model: PreTrainedModel) -> dict[str, torch.Tensor]:
-    """Return inputs to trace with: sizes that occur nowhere else in a model, and padding, so that masks are traced."""
-    arrays = {name: torch.ones(2, 7, dtype=torch.long, device=model.device) for name in family_of(model).inputs}
-    arrays["attention_mask"][1, 5:] = 0
-    return arrays
 
 
 @contextmanager

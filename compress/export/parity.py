@@ -67,9 +67,9 @@ def compare_all(
     """Compare two models at every batch size; returns the worst values."""
     results = [compare(reference, other, together, task) for together in batches.values()]
     return Parity(
-        max_nan(*(parity.max_abs_difference for parity in results)),
+        float(np.max([parity.max_abs_difference for parity in results])),  # unlike max, NaN if one is NaN
         min((parity.agreement for parity in results if parity.agreement is not None), default=None),
-        max_nan(*(parity.alone_or_in_batch for parity in results)),
+        float(np.max([parity.alone_or_in_batch for parity in results])),
         max(parity.rows for parity in results),
     )
 
@@ -82,11 +82,11 @@ def compare(reference: Predictor, other: Predictor, batches: Sequence[Arrays], t
         expected, got = reference.predict(batch), other.predict(batch)
         if expected.keys() != got.keys():
             raise ModelError(f"expected the outputs {', '.join(expected)}; got {', '.join(got)}.")
-        largest = max_nan(largest, _largest_difference(expected, got, batch["attention_mask"]))
+        largest = np.maximum(largest, _largest_difference(expected, got, batch["attention_mask"]))
         same = np.append(same, decisions_agree(expected, got, batch["attention_mask"], task))
-        alone = max_nan(alone, _batch_effect(other, batch, got))
+        alone = np.maximum(alone, _batch_effect(other, batch, got))
         rows += len(batch["input_ids"])
-    return Parity(largest, float(same.mean()) if len(same) else None, alone, rows)
+    return Parity(float(largest), float(same.mean()) if len(same) else None, float(alone), rows)
 
 
 def decisions_agree(expected: Arrays, got: Arrays, mask: NDArray[np.int64], task: TaskInfo | None) -> NDArray[np.bool_]:
@@ -145,15 +145,10 @@ def generated_batches(folder: Path, task: TaskInfo | None, seed: int = 0) -> dic
     return {0: batches}
 
 
-def max_nan(*values: float) -> float:
-    """Return the largest value, or NaN if one is NaN (``max`` would lose it)."""
-    return float(np.max(values))
-
-
 def _largest_difference(expected: Arrays, got: Arrays, mask: NDArray[np.int64]) -> float:
     """Return the largest difference of any output, without padding."""
     pairs = [(without_padding(name, expected[name], mask), without_padding(name, got[name], mask)) for name in expected]
-    return max_nan(*(float(np.max(np.abs(ours - theirs))) for ours, theirs in pairs))
+    return float(np.max([np.max(np.abs(ours - theirs)) for ours, theirs in pairs]))
 
 
 def _batch_effect(predictor: Predictor, batch: Arrays, together: Arrays) -> float:
@@ -167,5 +162,5 @@ def _batch_effect(predictor: Predictor, batch: Arrays, together: Arrays) -> floa
             name: values[index : index + 1, :length] if is_per_token(name, values) else values[index : index + 1]
             for name, values in together.items()
         }
-        largest = max_nan(largest, _largest_difference(shared, predictor.predict(row), row["attention_mask"]))
-    return largest
+        largest = np.maximum(largest, _largest_difference(shared, predictor.predict(row), row["attention_mask"]))
+    return float(largest)

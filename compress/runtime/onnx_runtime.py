@@ -116,10 +116,16 @@ def make_session(
     unknown = [key for key in settings if key not in SESSION_KEYS]
     if unknown:
         raise ModelError(f"no session setting is called '{unknown[0]}'{nearest(unknown[0], SESSION_KEYS)}")
+    options = ort.SessionOptions()
+    if settings.get("guard_overflow", True) and not describe_cpu().has_vnni:  # also on where it is unknown
+        options.add_session_config_entry(GUARD, "1")
+    options.intra_op_num_threads = placement.threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = SILENT
     try:
         session = ort.InferenceSession(
             model if isinstance(model, bytes) else str(model),
-            sess_options=_options(placement, settings),
+            sess_options=options,
             providers=list(chosen),
             disabled_optimizers=list(settings.get("disabled_optimizers", ())),
         )
@@ -140,13 +146,3 @@ def check_provider(name: str) -> None:
         )
     if name != "CPUExecutionProvider":
         ort.preload_dlls()  # CUDA and cuDNN as pip installs them; without it only the system's are found
-
-
-def _options(placement: Placement, settings: Mapping[str, Any]) -> ort.SessionOptions:
-    options = ort.SessionOptions()
-    if settings.get("guard_overflow", True) and not describe_cpu().has_vnni:  # also on where it is unknown
-        options.add_session_config_entry(GUARD, "1")
-    options.intra_op_num_threads = placement.threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = SILENT
-    return options

@@ -81,27 +81,22 @@ class CompiledPredictor(TorchPredictor):
 
 
 def open_compiled(found: ModelFile, variant: VariantInfo, placement: Placement) -> CompiledPredictor:
-    """Load a model folder to be compiled at its first batch."""
+    """Load a model folder to be compiled at its first batch; refuse where torch lacks what it compiles with."""
     require("torch", "train")
-    if placement.device == "cpu":
-        check_compiler()
-    elif importlib.util.find_spec("triton") is None:
-        raise DeviceUnavailable("torch.compile needs Triton on CUDA, and it is not installed.")
-    return CompiledPredictor(load_on(found.path, variant, placement), placement, variant)
-
-
-def check_compiler() -> None:
-    """Refuse where TorchInductor finds no C++ compiler."""
     from torch._inductor.cpp_builder import get_cpp_compiler
     from torch._inductor.exc import InvalidCxxCompiler
 
+    if placement.device == "cuda" and importlib.util.find_spec("triton") is None:
+        raise DeviceUnavailable("torch.compile needs Triton on CUDA, and it is not installed.")
     try:
-        get_cpp_compiler()
+        if placement.device == "cpu":
+            get_cpp_compiler()
     except (InvalidCxxCompiler, OSError) as error:
         raise DeviceUnavailable(
             "torch.compile needs a C++ compiler on the CPU, and none was found.",
             hint="install g++ or clang++, or let CXX name one",
         ) from error
+    return CompiledPredictor(load_on(found.path, variant, placement), placement, variant)
 
 
 def _kind(shape: Sequence[int]) -> tuple[bool, ...]:
