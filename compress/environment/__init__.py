@@ -21,18 +21,13 @@ from compress.environment.libraries import LIBRARIES, require, unmet_minimum, ve
 
 __all__ = [
     "LIBRARIES",
-    "Cpu",
     "CpuState",
-    "Environment",
-    "Gpu",
     "core_quota",
     "cuda_devices",
     "cuda_version",
-    "describe",
     "describe_cpu",
     "describe_cpu_state",
     "driver_version",
-    "hub_state",
     "memory_limit",
     "require",
     "unmet_minimum",

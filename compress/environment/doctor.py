@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compress.environment import LIBRARIES, Cpu, CpuState, Environment
-from compress.environment.libraries import BY_HAND
+from compress.environment import Environment
+from compress.environment.cpu import Cpu
+from compress.environment.cpu_state import CpuState
+from compress.environment.libraries import BY_HAND, LIBRARIES
 
 MEMORY_WANTED = 4 * 2**30
 DISK_WANTED = 5 * 2**30

@@ -25,10 +25,7 @@ MAX_BYTES = 300_000
 
 
 def load_recipe(
-    path: Path,
-    overrides: Sequence[str] = (),
-    names: Names | None = None,
-    checks: Sequence[Check] = (),
+    path: Path, overrides: Sequence[str] = (), names: Names | None = None, checks: Sequence[Check] = ()
 ) -> Recipe:
     """Load the recipe at ``path``; its name is the file's unless it has one. See ``parse_recipe``."""
     return parse_recipe(_read(path), str(path), overrides, names, checks, default_name=path.stem)

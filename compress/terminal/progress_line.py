@@ -48,10 +48,11 @@ class Progress:
     def describe(self, left: str | None = None) -> str:
         """Return `120/400 rows, 32 rows/s, 9 s left, loss 0.31`."""
         rate = self.done / self.elapsed if self.elapsed > 0 else 0.0
+        speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
         count = f"{self.done:g}/{self.total:g} {self.unit}" if self.total else f"{self.done:g} {self.unit}"
         if left is None and self.total and rate > 0:
             left = f"{duration(max(0.0, self.total - self.done) / rate)} left"
-        return ", ".join(filter(None, [count, f"{throughput(rate)} {self.unit}/s", left, self.note]))
+        return ", ".join(filter(None, [count, f"{speed} {self.unit}/s", left, self.note]))
 
 
 @contextmanager
@@ -70,11 +71,6 @@ def live_line(screen: rich.console.Console, total: float | None, label: str, uni
         work = Progress(lambda state: display.update(task, completed=work.done, state=state), total, unit)
         yield work
         display.refresh()  # short work too is drawn once
-
-
-def throughput(rate: float) -> str:
-    """Format a rate with one decimal below ten, none above."""
-    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
 
 
 def duration(seconds: float) -> str:

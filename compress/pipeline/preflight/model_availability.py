@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from compress.environment import hub_state
+from compress.environment.hub_status import hub_state
 from compress.errors import CompressError, Problem, UsageError
 from compress.model_sources import cached_checkpoint, folder_of, model_files, source_kind
 from compress.recipe.schema import Recipe
