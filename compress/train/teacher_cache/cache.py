@@ -46,7 +46,7 @@ ON_GPU = "on a GPU, layer outputs are cached only if `cache` sets a size"
 RESERVE = 2**30
 """Bytes of the disk that remain free for checkpoints and other files."""
 
-FLAGS = "stands"
+FLAGS = "present"
 """Name of the file with one byte per example: whether its values are present."""
 
 TOKEN_PROBLEMS = frozenset({"token_classification", "question_answering"})

@@ -148,7 +148,7 @@ def test_augmented_texts_are_not_cached(teacher, material, batch_of, tmp_path):
     assert {width for _, width in teacher.asked[1:]} == {both["input_ids"].shape[1]}
     alone = batch_of(41, 42)
     assert same_bits(alone, asked(alone, WANTED), teacher(alone, WANTED))
-    assert [path.stat().st_size for path in tmp_path.rglob("stands")] == [10]
+    assert [path.stat().st_size for path in tmp_path.rglob("present")] == [10]
 
 
 def test_a_budget_holds_the_layers_of_the_first_examples(teacher, material, batch_of, tmp_path):
@@ -186,7 +186,7 @@ def test_batch_composition_does_not_depend_on_the_cache(teacher, material, batch
     fresh = cached(teacher, material, tmp_path / "fresh", disk=disk)(batch, WANTED)
     begun = cached(teacher, material, tmp_path / "begun", disk=disk)
     begun(batch, WANTED)
-    marks = next((tmp_path / "begun").rglob("stands"))
+    marks = next((tmp_path / "begun").rglob("present"))
     marks.write_bytes(b"".join(b"\1" if place == 19 else b"\0" for place in range(50)))  # killed while it marked
     teacher.asked.clear()
     assert same_bits(batch, fresh, begun(batch, WANTED))
@@ -214,7 +214,7 @@ def test_files_are_opened_where_all_processes_pass(teacher, material, batch_of, 
     objective(student, batch_of(0, 1))  # before any training: nothing is kept
     assert not list(tmp_path.iterdir())
     objective.begin(0.0)
-    assert list(tmp_path.rglob("stands"))
+    assert list(tmp_path.rglob("present"))
     objective.begin(0.1)
     assert [rows for rows, _ in teacher.asked] == [2, 1]
 
@@ -349,7 +349,7 @@ def test_files_from_before_the_last_boot_are_discarded(teacher, material, batch_
 
 
 @pytest.mark.parametrize("damage", [lambda path: os.truncate(path, 8), lambda path: path.write_text("[]"), Path.unlink])
-@pytest.mark.parametrize("which", ["logits.values", "layer 1 hidden.values", "stands", "plan.json"])
+@pytest.mark.parametrize("which", ["logits.values", "layer 1 hidden.values", "present", "plan.json"])
 def test_truncated_files_are_not_read(which, damage, teacher, material, batch_of, tmp_path):
     batch = batch_of(0, 1)
     cached(teacher, material, tmp_path)(batch, WANTED)
