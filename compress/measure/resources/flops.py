@@ -21,10 +21,12 @@ def flops(shape: ShapeInfo, length: int, batch: int = 1) -> int | None:
     """
     if shape.head_size is None or shape.family not in FAMILIES or not FAMILIES[shape.family].resizable:
         return None
-    narrow = shape.embedding_size
+    narrow, products = shape.embedding_size, 3 if FAMILIES[shape.family].gated_ffn else 2
     piece = 2 * narrow * shape.hidden if narrow is not None else 0
     for heads, ffn in zip(shape.heads, shape.ffn, strict=True):
-        piece += _layer(shape, heads * shape.head_size, ffn, length)
+        width = heads * shape.head_size
+        projections, attention = 4 * 2 * shape.hidden * width, 2 * 2 * length * width
+        piece += projections + attention + products * 2 * shape.hidden * ffn
     return batch * length * piece
 
 
@@ -38,11 +40,3 @@ def flops_per_token(shape: ShapeInfo) -> tuple[int, int] | None:
         return None
     pair = (twice - 2 * once) // 2
     return once - pair, pair
-
-
-def _layer(shape: ShapeInfo, width: int, ffn: int, length: int) -> int:
-    """Return the operations of one layer for one piece that attends to ``length`` others."""
-    projections = 4 * 2 * shape.hidden * width
-    attention = 2 * 2 * length * width
-    products = 3 if FAMILIES[shape.family].gated_ffn else 2
-    return projections + attention + products * 2 * shape.hidden * ffn
