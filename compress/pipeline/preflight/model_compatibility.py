@@ -194,8 +194,6 @@ def _read_config(path: Path) -> Config:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise ModelError(f"{path} holds a {type(content).__name__} where keys and values are expected.")
-    if not isinstance(content.get("model_type"), str):
+    if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
         raise ModelError(f"{path} names no model_type.")
     return content
