@@ -1,6 +1,6 @@
 """One prediction of several windows: the logits of a long text from those of its windows, in numpy.
 
-`losses/tensor_ops/pool_window_logits.py` is the same rule with gradients.
+`losses/tensor_ops/logit_views.py` has the same rule with gradients.
 """
 
 from __future__ import annotations
