@@ -36,7 +36,7 @@ def make_calls(texts: Sequence[Text], batch: int, seed: int) -> list[Call]:
     count = max(1, len(texts) // batch)
     batches = [np.resize(shuffled[start * batch :], batch) for start in range(count)]
     calls = [tuple(texts[int(row)] for row in rows) for rows in batches]
-    calls.sort(key=lambda call: max(map(_characters, call)))
+    calls.sort(key=lambda call: max(len("".join(text)) for text in call))  # of a pair both texts count
     return [calls[index] for index in evenly_spaced(min(MAX_CALLS, count), count)]
 
 
@@ -102,7 +102,3 @@ def tokenize_without_task(model: Path, calls: Iterable[Call]) -> Iterator[Arrays
         encoded = [tokens(first, second, tokens.longest or MAX_PIECES) for first, second in pairs]
         examples = [{"input_ids": each.input_ids, "token_type_ids": each.token_type_ids} for each in encoded]
         yield collate(examples, INPUT_ARRAYS, tokens.pad_id)
-
-
-def _characters(text: Text) -> int:
-    return len(text) if isinstance(text, str) else sum(map(len, text))
