@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from compress import __version__
@@ -192,22 +193,19 @@ def _predict(command: Command) -> None:
     texts = "pairs two by two, a question before all its choices or candidates; none: lines of --file or stdin"
     sub.add_argument("texts", nargs="*", metavar="TEXT", help=texts)
     sub.add_argument("--file", type=Path, help="one row a line, with tabs between its texts")
-    sub.add_argument("--batch", type=_count_up_to(MAX_BATCH), default=16, metavar="N")
+    sub.add_argument("--batch", type=partial(_count, most=MAX_BATCH), default=16, metavar="N")
     sub.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    sub.add_argument("--threads", type=_count_up_to(MAX_THREADS), default=1, metavar="N")
+    sub.add_argument("--threads", type=partial(_count, most=MAX_THREADS), default=1, metavar="N")
 
 
 def _doctor(command: Command) -> None:
     command("doctor", "check versions, devices, CPU instructions, disk and hub")
 
 
-def _count_up_to(most: int) -> Callable[[str], int]:
-    def count(text: str) -> int:
-        if not text.isdecimal() or not 1 <= int(text[:20]) <= most:
-            raise argparse.ArgumentTypeError(f"expected a whole number from 1 to {most}, got '{text[:40]}'")
-        return int(text)
-
-    return count
+def _count(text: str, most: int) -> int:
+    if not text.isdecimal() or not 1 <= int(text[:20]) <= most:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 to {most}, got '{text[:40]}'")
+    return int(text)
 
 
 if __name__ == "__main__":

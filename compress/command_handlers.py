@@ -141,9 +141,8 @@ def verify(options: argparse.Namespace, console: Console) -> None:
     from compress.publish.verify import verify as check
 
     count = check(options.model)
-    console.data(
-        {"folder": str(options.model), "files": count}, f"{options.model}: {count} files have their published digests"
-    )
+    text = f"{options.model}: {count} files have their published digests"
+    console.data({"folder": str(options.model), "files": count}, text)
 
 
 def predict(options: argparse.Namespace, console: Console) -> None:
@@ -152,8 +151,7 @@ def predict(options: argparse.Namespace, console: Console) -> None:
     from compress.runtime.predict_command import predict_and_show
     from compress.runtime.predictor import Placement
 
-    damage = find_damage(options.model)
-    if damage:
+    if damage := find_damage(options.model):
         console.warn(f"{options.model} is not as it was published: {damage}. compress verify checks all of it.")
     placement = Placement(options.device, options.threads)
     predict_and_show(options.model, options.texts, console, file=options.file, batch=options.batch, placement=placement)
@@ -193,7 +191,5 @@ def _show(report: Report, folder: Path, console: Console) -> None:
 def _options(options: argparse.Namespace) -> Options:
     from compress.pipeline.run import Options
 
-    given = {
-        name: value for name, value in vars(options).items() if name in ("runs", "begin", "until", "force", "smoke")
-    }
-    return Options(cards=tuple(options.cards), **given)
+    given = ("runs", "begin", "until", "force", "smoke")
+    return Options(cards=tuple(options.cards), **{name: vars(options)[name] for name in given if name in options})

@@ -101,8 +101,8 @@ class Console:
         screen = rich_console(self.out, width=None if self.out.isatty() else PIPE_WIDTH)
         if title:
             screen.print(plain(title), style="bold")
-        has_room = fits(rows, names, screen.width)
-        screen.print(as_table(rows, names) if has_room else plain("\n".join(as_blocks(rows, names))))
+        fitting = fits(rows, names, screen.width)
+        screen.print(as_table(rows, names) if fitting else plain("\n".join(as_blocks(rows, names))))
 
     @contextmanager
     def step(self, label: str) -> Iterator[None]:

@@ -60,11 +60,10 @@ def _cpu(cpu: Cpu) -> list[Row]:
 def _condition(found: Environment) -> list[Row]:
     """Return the checks of what disturbs timings; none of them is a failure."""
     seen = found.condition
-    rows = [_frequency(seen), _load(seen, found.cpu.cores_of_machine)]
+    virtual = Row("virtual machine", seen.hypervisor or "none detected", None)
+    rows = [_frequency(seen), _load(seen, found.cpu.cores_of_machine), virtual]
     if seen.power == "battery":
         rows.append(Row("power", "battery", None, "batteries slow the processor: plug it in to measure"))
-    if seen.hypervisor is not None:
-        rows.append(Row("virtual machine", seen.hypervisor, None))
     if found.cpu.cores == 1:
         rows.append(Row("cores to measure on", "1", None, "the session shares it with what it times; better two"))
     return rows

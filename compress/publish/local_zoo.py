@@ -28,7 +28,6 @@ from compress.storage.atomic_write import atomic_write, new_folder
 from compress.storage.file_names import check_file_name
 
 INDEX_FILE = "index.json"
-CARD_FILE = "README.md"
 REPORT_FOLDER = "report"
 LOCK_FILE = ".lock"
 LOCK_SECONDS = 600.0
@@ -125,7 +124,7 @@ def _write_entry(work: Path, entry: Entry) -> Digests:
             copy = work / variant.path / path_in_entry(path, variant.source)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)
-    (work / CARD_FILE).write_text(model_card(entry), encoding="utf-8")
+    (work / "README.md").write_text(model_card(entry), encoding="utf-8")
     (work / REPORT_FOLDER).mkdir()
     write_pages(work / REPORT_FOLDER, entry.report)
     return write_digests(work)

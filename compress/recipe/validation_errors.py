@@ -14,7 +14,6 @@ from compress.recipe.yaml_lines import KeyPath
 
 EXPECTED: Mapping[str, str] = {
     "model_type": "a section of keys",
-    "model_attributes_type": "a section of keys",
     "mapping_type": "a section of keys",
     "dict_type": "a section of keys",
     "tuple_type": "a list",
