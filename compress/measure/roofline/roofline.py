@@ -99,8 +99,7 @@ class MachineLimits(ResultModel):
 
     def rate(self, precision: str) -> KernelRate | None:
         """Return the limit in `fp32`, `bf16`, `fp16` or `int8`; None without a kernel."""
-        rates = {"fp32": self.fp32, "bf16": self.bf16, "fp16": self.fp16, "int8": self.int8}
-        return rates.get(precision)
+        return {"fp32": self.fp32, "bf16": self.bf16, "fp16": self.fp16, "int8": self.int8}.get(precision)
 
 
 class LimitShares(ResultModel):
@@ -143,8 +142,8 @@ def machine_limits(
         measured = run_in_subprocess("compress.measure.roofline.matmul_bench", task, KernelRates, TIMEOUT)
     except WorkerLost as failure:
         raise ModelError(f"the machine's limits could not be measured: {failure}") from None
-    both = [measured.rates, cached.kernels if cached else {}]
-    kernels = rank_rates((name, rate) for rates in both for name, ranked in rates.items() for rate in ranked)
+    known = [*measured.rates.items(), *(cached.kernels.items() if cached else ())]
+    kernels = rank_rates((name, rate) for name, ranked in known for rate in ranked)
     best: dict[str, Any] = {precision: rates[0] for precision, rates in kernels.items()}
     traffic: KernelRate | None = best.pop("bandwidth", None)
     limits = MachineLimits(
