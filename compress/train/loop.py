@@ -117,12 +117,13 @@ class TrainingRun:
         if self.settings.compile and not self.compiles:
             self.console.note("torch.compile ignored: it needs a GPU and a supported model family")
         teachers, device = self.objective.teachers(), self.processes.device
+        patience = self.settings.patience or math.inf
         with (
             fast_training(self.model, teachers, self.trained.embeddings, self.precision, device, self.compiles),
             self.processes.tracking(self.label, self.settings.model_dump()),
             self.console.progress(self.schedule.rows - self.state.rows, self.label, "rows") as progress,
         ):
-            while self.state.done < self.schedule.total and not self._out_of_patience():
+            while self.state.done < self.schedule.total and self.state.without_better < patience:
                 self._update(progress)
         if self.state.best_at is None:  # without evaluation the last weights are the result
             self.state.best_at = self.state.done
@@ -193,9 +194,6 @@ class TrainingRun:
     def _better(self, score: float) -> bool:
         best = self.state.score
         return math.isfinite(score) and (best is None or (score > best if self.larger_is_better else score < best))
-
-    def _out_of_patience(self) -> bool:
-        return self.settings.patience is not None and self.state.without_better >= self.settings.patience
 
     def _checkpoint_due(self) -> bool:
         minutes, steps = self.settings.checkpoint.minutes, self.settings.checkpoint.steps

@@ -29,14 +29,12 @@ class DeviceBatches:
         self._examples = examples
         self._device = device
         self._arrays = examples.arrays()
+        self._on_host = {name for name, array in self._arrays.items() if array.where == "host"}
         self._pad_id, self._multiple = pad_id, multiple
-        self._thread = ThreadPoolExecutor(1, "batches") if device.type == "cuda" else None
-        self._pending: tuple[Indices, Future[dict[str, Tensor]]] | None = None
-
-    @property
-    def look_ahead(self) -> bool:
+        self.look_ahead = device.type == "cuda"
         """Whether batches are prepared in advance."""
-        return self._thread is not None
+        self._thread = ThreadPoolExecutor(1, "batches") if self.look_ahead else None
+        self._pending: tuple[Indices, Future[dict[str, Tensor]]] | None = None
 
     def __call__(self, indices: Indices, next_indices: Indices | None = None) -> dict[str, Tensor]:
         """Return the batch of these examples, on the device unless declared for the host.
@@ -48,12 +46,9 @@ class DeviceBatches:
             self._pending = next_indices, self._thread.submit(self._create, next_indices)
         # Copies from pinned memory overlap with computation; the device keeps the order.
         return {
-            name: array if self._is_on_host(name) else array.to(self._device, non_blocking=True)
+            name: array if name in self._on_host else array.to(self._device, non_blocking=True)
             for name, array in arrays.items()
         }
-
-    def _is_on_host(self, name: str) -> bool:
-        return name in self._arrays and self._arrays[name].where == "host"
 
     def _take(self, indices: Indices) -> dict[str, Tensor]:
         pending, self._pending = self._pending, None

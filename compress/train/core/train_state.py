@@ -28,15 +28,10 @@ class TrainResult(TrainingInfo):
     """Estimates made during the training: their update, seconds, and whether they cover evaluations and the end."""
 
     @property
-    def rows_per_second(self) -> float:
-        """Throughput, including evaluations and checkpoints."""
-        return self.rows / self.seconds if self.seconds else 0.0
-
-    @property
     def summary(self) -> str:
         """The result as text: ``0.8911 on select after update 420 of 420, 12,000 rows at 150 rows/s in bf16``."""
         score = "not evaluated" if self.score is None else f"{self.score:.4f} on select after update {self.best_at}"
-        rate = f"{self.rows:,} rows at {self.rows_per_second:.0f} rows/s in {self.precision}"
+        rate = f"{self.rows:,} rows at {self.rows / self.seconds:.0f} rows/s in {self.precision}"
         return f"{score} of {self.updates}, {rate}"
 
 

@@ -21,7 +21,7 @@ from compress.recipe.training_schema import Distill
 from compress.tasks import kind_of
 from compress.train.distillation.layer_pairs import STUDENT, TEACHER, LayerPairs, Pair, Pairs, layer_map, uses_layer_map
 from compress.train.distillation.phases import HARD_LABEL, loss_phases, phase_at
-from compress.train.distillation.teachers import ModelOutputs, Teacher, TeacherCacheFactory, as_teacher
+from compress.train.distillation.teachers import ModelOutputs, Teacher, TeacherCacheFactory
 from compress.train.objective import Batch, Losses, Objective, forward
 
 
@@ -65,7 +65,7 @@ class DistillObjective(Objective):
         """
         self.task = task
         self.problem = kind_of(task).problem
-        self.teacher = as_teacher(teacher)
+        self.teacher = Teacher([(teacher, 1.0)]) if isinstance(teacher, PreTrainedModel) else teacher
         self.phases = loss_phases(settings)
         self.losses: dict[str, OutputLoss | LayerLoss | BatchLoss] = {
             **LOSSES,

@@ -98,11 +98,6 @@ def weights_digest(model: PreTrainedModel) -> str:
     return digest.hexdigest()
 
 
-def as_teacher(given: PreTrainedModel | Teacher) -> Teacher:
-    """Return a teacher for a model."""
-    return Teacher([(given, 1.0)]) if isinstance(given, PreTrainedModel) else given
-
-
 def further_teachers(
     settings: Distill, first: PreTrainedModel, task: TaskInfo, tokenizer: PreTrainedTokenizerBase
 ) -> list[tuple[PreTrainedModel, float]]:
