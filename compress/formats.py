@@ -80,6 +80,8 @@ class Format:
     """Distributions that can open it, and the lowest version of each; any one of them is enough."""
     devices: tuple[str, ...] = ("cpu",)
     """Devices on which an export of this format runs."""
+    competes_unasked: bool = False
+    """Whether it is built and timed without being named under `export`."""
 
     def weight_files(self, graph: Path) -> list[Path]:
         """Return the existing files of ``graph``'s weights, which include itself where it holds some."""

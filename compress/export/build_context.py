@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from compress.console import Console
 from compress.model_info import VariantInfo
-from compress.tasks.base import Arrays
+from compress.tasks.base import Arrays, Row
 
 Batches = Sequence[Arrays]
 
@@ -30,3 +30,7 @@ class BuildContext:
     console: Console = field(default_factory=lambda: Console("quiet"))
     parity: Mapping[int, Batches] = field(default_factory=dict)
     """By batch size, encoded rows of train on which outputs are compared; generated where none are given."""
+    calibration: Callable[[], Batches] = tuple
+    """Draws encoded rows of train from which a static quantizer takes its ranges."""
+    select_rows: Callable[[], Sequence[Row]] = tuple
+    """Reads the rows of select, for methods that choose by scores."""

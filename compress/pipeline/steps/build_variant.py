@@ -50,6 +50,8 @@ def build(context: StepContext, parent: str, variant: Variant, *, batches: Seque
             seed=seed,
             console=context.console,
             parity={size: in_batches(encoded, size) for size in sizes},
+            calibration=lambda: in_batches(encoded, PARITY_BATCH),
+            select_rows=lambda: prepared.rows("select"),
         )
     )
 
