@@ -97,6 +97,8 @@ def config_for(config: PreTrainedConfig, task: TaskInfo) -> PreTrainedConfig:
         names = output_names(task)
         config.id2label = dict(enumerate(names))
         config.label2id = {name: index for index, name in enumerate(names)}
+        for name in {"pooling", "sentence_size"} & set(vars(config)):  # of embedding models alone
+            delattr(config, name)
     config.update({"problem_type": kind.problem if kind.problem in HF_PROBLEM_TYPES else None})
     return config
 

@@ -28,7 +28,7 @@ def films(tmp_path, monkeypatch, tiny_folder):
 
 
 def test_all_at_once_is_the_same_loss_with_the_same_gradients():
-    vectors, settings = relation_memory.made(relation_memory.Case(2, 8, 4)), Relation(heads=4)
+    vectors, settings = relation_memory.random_inputs(relation_memory.Case(2, 8, 4)), Relation(heads=4)
     found = []
     for way in relation_memory.WAYS.values():
         loss = way(*vectors, settings)

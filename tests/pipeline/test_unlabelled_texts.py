@@ -151,7 +151,8 @@ def test_more_unlabelled_texts_do_not_retrain_the_teacher(finished_run, recipe, 
     assert "finetune: nothing changed, skipped" in err
     records = [record for record in StepStore(runs).records() if record.kind == "distill"]
     assert all("data" in record.inputs for record in records)
-    assert sorted(record.work for record in records) == [2 * 152, 2 * (152 + 30)]
+    trained = [json.loads(path.read_text())["training"]["rows"] for path in runs.glob(".steps/distill-*/compress.json")]
+    assert sorted(trained) == [2 * 152, 2 * (152 + 30)]
 
 
 def test_missing_masked_model_is_reported_by_plan(plan_of, tmp_path, monkeypatch):
