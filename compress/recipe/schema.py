@@ -81,6 +81,19 @@ class Data(Frozen):
     """How much of train is held back as test where none is given."""
     limit: Count | None = None
     """Use at most this many rows of each role."""
+    labelled: Count | None = None
+    """Use the labels of at most this many rows of train; the texts of its other rows are `unlabelled`."""
+
+    @property
+    def has_unlabelled(self) -> bool:
+        """Whether there are texts without labels, in files of their own or the rest of train."""
+        return bool(self.unlabelled) or self.labelled is not None
+
+    @model_validator(mode="after")
+    def _check_unlabelled(self) -> Data:
+        if self.unlabelled and self.labelled is not None:
+            raise ValueError("give either unlabelled (texts of their own) or labelled (the other rows of train)")
+        return self
 
     @field_validator("train", "select", "test", "corpus", "unlabelled")
     @classmethod

@@ -62,6 +62,13 @@ def test_masked_model_is_identified_by_its_contents(plan_of, tmp_path):
     assert plain["distill"]["augment"]["model"] == "words"
 
 
+def test_labelled_makes_unlabelled_texts_of_the_rest_of_train(plan_of):
+    plan, without = plan_of("task.data.labelled=8"), plan_of()
+    assert "unlabelled" in plan.step("distill").needs
+    assert "unlabelled" not in without.step("distill").needs
+    assert prints(plan)["data"] != prints(without)["data"]
+
+
 def test_unlabelled_texts_are_identified_by_their_contents(plan_of, tmp_path):
     (tmp_path / "same.csv").write_bytes((tmp_path / "more.csv").read_bytes())
     first, same, without = (
@@ -107,7 +114,7 @@ def test_unused_unlabelled_texts_give_a_warning(recipe, tmp_path, capsys, left_o
     sets = [f"--set={each}" for each in (f"task.data.unlabelled={tmp_path / 'more.csv'}", *left_out)]
     given = [*sets, "--dry-run"]
     assert main(["run", str(recipe), "--runs", str(tmp_path / "runs"), *given]) == 0
-    assert ("task.data.unlabelled has no effect: " in capsys.readouterr().err) == warned
+    assert ("unlabelled texts (task.data) have no effect: " in capsys.readouterr().err) == warned
 
 
 def test_columns_are_checked_before_the_first_step(plan_of, tmp_path):

@@ -13,17 +13,18 @@ RowMask = NDArray[np.bool_]
 
 
 def assign_roles(
-    count: int, seed: int, shares: Mapping[Role, float], limit: int | None, rest: Role
+    count: int, seed: int, shares: Mapping[Role, float], limit: int | None, rest: Role, labelled: int | None = None
 ) -> dict[Role, RowMask]:
     """Return a mask of ``count`` rows per role: first the ``shares`` split off, at least one row each, then ``rest``.
 
     ``limit`` leaves at most that many rows in each role, taken from all over the file: the first rows of a file sorted
-    by label would be of one class.
+    by label would be of one class. Of ``rest`` only the first ``labelled`` of these rows remain.
     """
     order = np.argsort(random_keys(count, seed), kind="stable")
     sizes = [max(1, round(share * count)) for share in shares.values()]
-    parts = np.split(order, np.cumsum(sizes))
-    return {role: np.isin(np.arange(count), part[:limit]) for role, part in zip((*shares, rest), parts, strict=True)}
+    parts = [part[:limit] for part in np.split(order, np.cumsum(sizes))]
+    parts[-1] = parts[-1][:labelled]
+    return {role: np.isin(np.arange(count), part) for role, part in zip((*shares, rest), parts, strict=True)}
 
 
 def random_keys(count: int, seed: int) -> NDArray[np.uint64]:

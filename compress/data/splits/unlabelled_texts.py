@@ -8,10 +8,17 @@ from typing import Literal
 
 from compress.console import Console
 from compress.data.loading.data_digest import describe_source
-from compress.data.loading.row_sources import part_source, valid_rows
-from compress.data.splits.prepare_splits import PreparedData, is_selected, row_masks
+from compress.data.loading.row_sources import Source, open_sources, part_source, valid_rows
+from compress.data.splits.prepare_splits import (
+    PreparedData,
+    is_selected,
+    row_masks,
+    rows_without_labels,
+    split_shares,
+)
 from compress.data.splits.row_statistics import RowStatistics, RowWarnings, read_info, write_info
 from compress.data.splits.row_store import RowWriter, StoredRows
+from compress.data.splits.split_indices import RowMask
 from compress.errors import DataError
 from compress.recipe.field_types import Part
 from compress.recipe.schema import Task
@@ -37,13 +44,13 @@ def prepare_unlabelled(
 ) -> UnlabelledInfo:
     """Write the rows of `task.data.unlabelled`, and unlabelled.json into ``work``."""
     console, labels = console or Console("quiet"), roles.info.labels
-    source, statistics = part_source(task, UNLABELLED), RowStatistics(kind_of(task), labels)
-    masks = row_masks(source, "train", {}, task.data.limit, seed)
+    statistics = RowStatistics(kind_of(task), labels)
+    source, mask = _rows_and_mask(task, seed, console)
     skip = partial(statistics.skip, UNLABELLED)
     with RowWriter(work, UNLABELLED) as writer:
         # Every row is checked, also those that a limit leaves out.
         for number, raw, row in valid_rows(source, task, labels, UNLABELLED, skip):
-            if masks is None or is_selected(masks["train"], number, raw.where):
+            if mask is None or is_selected(mask, number, raw.where):
                 writer.add(row)
                 statistics.add_input(UNLABELLED, row)
     for row in roles.rows("test"):
@@ -55,6 +62,12 @@ def prepare_unlabelled(
         first_skipped=statistics.first_skipped.get(UNLABELLED),
         duplicates=statistics.shared("test", UNLABELLED),
     )
+    if not info.count and task.data.labelled is not None:
+        raise DataError(
+            f"task.data.labelled is {task.data.labelled:,}, and train has {roles.info.counts['train']:,} rows, so that "
+            "no texts are left without their label.",
+            hint="leave labelled out, or give a smaller number",
+        )
     if not info.count:
         why = statistics.describe_skipped(UNLABELLED) or "there is nothing in it."
         raise DataError(f"{describe_source(task.data, UNLABELLED)} has no rows left: {why}")
@@ -65,6 +78,16 @@ def prepare_unlabelled(
     info.warn(console)
     write_info(work / UNLABELLED_FILE, info)
     return info
+
+
+def _rows_and_mask(task: Task, seed: int, console: Console) -> tuple[Source, RowMask | None]:
+    """Return a source of texts and which of its rows are used: their own files, or what `labelled` leaves of train."""
+    if task.data.labelled is None:
+        source = part_source(task, UNLABELLED)
+        masks = row_masks(source, "train", task, seed)
+        return source, masks and masks["train"]
+    sources = open_sources(task, console)
+    return sources["train"], rows_without_labels(sources["train"], split_shares(task, sources), task, seed)
 
 
 def unlabelled_info(folder: Path) -> UnlabelledInfo:

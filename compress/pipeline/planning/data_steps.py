@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from compress.data.loading.data_digest import PARTS, contents_digest, source_entries
+from compress.data.loading.data_digest import PARTS, contents_digest
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.pipeline.fingerprint import hashed_settings
 from compress.pipeline.graph import Plan
@@ -20,6 +20,8 @@ def add_data(plan: Plan) -> None:
     data = _without_unlabelled(task.pop("data"))
     del task["slices"]  # they have a step of their own: requesting others retrains no model
     del task["name"]  # only a label: recipes on the same rows share them and their teacher
+    if data["labelled"] is None:
+        del data["labelled"]  # as before there was such a key
     data["contents"] = contents_digest(recipe.task.data)
     settings = {"task": task, "data": data, "seed": recipe.seed}
     plan.add("data", "data", settings, [], partial(prepare_data.data, task=recipe.task, seed=recipe.seed))
@@ -28,12 +30,13 @@ def add_data(plan: Plan) -> None:
 def add_unlabelled(plan: Plan) -> None:
     """Unlabelled texts have a step of their own, for distillation alone: adding some changes no teacher."""
     recipe, data = plan.recipe, plan.recipe.task.data
-    if not (source_entries(data, UNLABELLED) and any(recipe.distillations())):
+    if not (data.has_unlabelled and any(recipe.distillations())):
         return
     settings = {
         "contents": contents_digest(data, (UNLABELLED,)),
         "columns": list(recipe.task.text),
         "header": data.header.get(UNLABELLED, True) if isinstance(data.header, Mapping) else data.header,
+        **({} if data.labelled is None else {"labelled": data.labelled}),
     }
     run = partial(prepare_data.unlabelled, task=recipe.task, seed=recipe.seed)
     plan.add(UNLABELLED, UNLABELLED, settings, ["data"], run)

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from compress.data.loading.data_digest import source_entries
 from compress.data.splits.prepare_splits import load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.environment import describe, usable_cores
@@ -86,8 +85,8 @@ def _general_warnings(plan: Plan) -> Iterator[str]:
     distill = plan.recipe.distill
     if distill and distill != Distill() and not plan.recipe.student:
         yield "distill has no effect: the recipe has no student to distil"
-    if source_entries(plan.recipe.task.data, UNLABELLED) and all(step.kind != UNLABELLED for step in plan.steps):
-        yield "task.data.unlabelled has no effect: no student is distilled, and no pruned model recovers"
+    if plan.recipe.task.data.has_unlabelled and all(step.kind != UNLABELLED for step in plan.steps):
+        yield "unlabelled texts (task.data) have no effect: no student is distilled, and no pruned model recovers"
     cores = usable_cores()
     for target in plan.recipe.targets:
         if target.device == "cpu" and target.threads > cores:

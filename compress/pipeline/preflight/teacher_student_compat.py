@@ -8,7 +8,6 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from compress.data.loading.data_digest import source_entries
 from compress.data.tokenizer import check_length
 from compress.errors import UsageError
 from compress.families import family_named, max_positions
@@ -47,7 +46,7 @@ def check_student(student: Student, recipe: Recipe, teacher: Mapping[str, Any], 
 def check_margins(settings: Distill, task: Task) -> None:
     """Refuse a cross-encoder that is none or has no effect, and the loss on margins where there are none."""
     check_margin_loss(settings, task)
-    check_unlabelled(settings, bool(source_entries(task.data, "unlabelled")))
+    check_unlabelled(settings, task.data.has_unlabelled)
     if MARGIN_LOSS not in settings.loss_names():
         return
     if settings.cross_encoder is None:

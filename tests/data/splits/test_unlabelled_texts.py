@@ -227,3 +227,45 @@ def test_rows_keep_their_order_and_say_what_they_are():
     assert np.isnan(rows[-1]["soft_labels"]).tolist() == [True, True]
     with pytest.raises(IndexError):
         rows[3]
+
+
+class TestLabelled:
+    """`labelled: N`: the labels of N rows of train, and the texts of its other rows."""
+
+    @pytest.fixture
+    def splits(self, write, task_of, tmp_path):
+        def make(**settings):
+            rows = [{"text": f"a {number}", "label": "xy"[number % 2]} for number in range(40)]
+            task = task_of(train=write("train.jsonl", lines(*rows)), test_share=0.25, select_share=0.1, **settings)
+            for name in ("data", "beside"):
+                (tmp_path / name).mkdir(exist_ok=True)
+            prepare_splits(task, 0, tmp_path / "data")
+            roles = load_prepared(tmp_path / "data")
+            prepare_unlabelled(task, roles, 0, tmp_path / "beside")
+            texts = {role: {row["text"] for row in roles.rows(role)} for role in ("train", "select", "test")}
+            return {**texts, "unlabelled": {row["text"] for row in unlabelled_rows(tmp_path / "beside")}}
+
+        return make
+
+    def test_the_other_rows_of_train_are_unlabelled(self, splits):
+        texts = splits(labelled=8)
+        assert {role: len(texts[role]) for role in texts} == {"train": 8, "select": 4, "test": 10, "unlabelled": 18}
+        assert len(set.union(*texts.values())) == 40
+
+    def test_select_and_test_are_the_same_rows_as_without_it(self, splits):
+        few, many = splits(labelled=8), splits(labelled=25)
+        assert (few["select"], few["test"]) == (many["select"], many["test"])
+        assert few["train"] < many["train"]
+        assert few["train"] | few["unlabelled"] == many["train"] | many["unlabelled"]
+
+    def test_more_than_train_has_is_refused(self, splits):
+        with pytest.raises(DataError, match=r"labelled is 26, and train has 26 rows"):
+            splits(labelled=26)
+
+    def test_limit_bounds_both(self, splits):
+        texts = splits(labelled=8, limit=12)
+        assert (len(texts["train"]), len(texts["unlabelled"])) == (8, 4)
+
+    def test_files_of_texts_besides_are_refused(self):
+        with pytest.raises(ValueError, match="either unlabelled"):
+            Data(train="a.csv", unlabelled="b.csv", labelled=4)
