@@ -101,7 +101,7 @@ def prepare_splits(task: Task, seed: int, work: Path, console: Console | None = 
     shares = split_shares(task, sources)
     statistics = RowStatistics(kind, labels)
     for role, source in sources.items():
-        masks = train_masks(source, shares, task, seed) if role == "train" else row_masks(source, role, task, seed)
+        masks = row_masks(source, role, shares if role == "train" else {}, task, seed)
         _write_rows(source, role, masks, task, work, statistics)
     _check_roles(statistics, shares, task, console)
     if task.hard_negatives:
@@ -131,18 +131,12 @@ def split_shares(task: Task, given: Collection[Role]) -> dict[Role, float]:
     return {role: share for role, share in shares.items() if role not in given}
 
 
-def row_masks(source: Source, role: Role, task: Task, seed: int) -> Masks:
-    """Return which rows of a source are used."""
-    limit = task.data.limit
-    return None if limit is None else assign_roles(sum(1 for _ in source()), seed, {}, limit, rest=role)
-
-
-def train_masks(source: Source, shares: Mapping[Role, float], task: Task, seed: int) -> Masks:
-    """Return which rows of train are trained on with their labels, and which are split off as other roles."""
-    limit, labelled = task.data.limit, task.data.labelled
-    if not shares and limit is None and labelled is None:
+def row_masks(source: Source, role: Role, shares: Mapping[Role, float], task: Task, seed: int) -> Masks:
+    """Return which rows of a source go to which role; None if all stay in their own."""
+    labelled = task.data.labelled if role == "train" else None
+    if not shares and task.data.limit is None and labelled is None:
         return None
-    return assign_roles(sum(1 for _ in source()), seed, shares, limit, "train", labelled)
+    return assign_roles(sum(1 for _ in source()), seed, shares, task.data.limit, role, labelled)
 
 
 def rows_without_labels(source: Source, shares: Mapping[Role, float], task: Task, seed: int) -> RowMask:

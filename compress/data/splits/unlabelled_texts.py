@@ -84,7 +84,7 @@ def _rows_and_mask(task: Task, seed: int, console: Console) -> tuple[Source, Row
     """Return a source of texts and which of its rows are used: their own files, or what `labelled` leaves of train."""
     if task.data.labelled is None:
         source = part_source(task, UNLABELLED)
-        masks = row_masks(source, "train", task, seed)
+        masks = row_masks(source, "train", {}, task, seed)
         return source, masks and masks["train"]
     sources = open_sources(task, console)
     return sources["train"], rows_without_labels(sources["train"], split_shares(task, sources), task, seed)
