@@ -20,6 +20,7 @@ from compress.errors import MissingExtra, ModelError, UsageError, nearest
 from compress.families import FAMILIES
 
 Kind = Literal["teachers", "students", "recipes"]
+Pooling = Literal["mean", "cls"]
 
 HERE = Path(__file__).resolve().parent
 
@@ -90,6 +91,8 @@ class TeacherCard(NamedCard):
     """None where it is not known for certain."""
     languages: tuple[str, ...] = Field(min_length=1)
     max_length: int = Field(ge=8)
+    pooling: Pooling | None = None
+    """How sequence classifiers should read it; None where it is not known."""
     finetune: Mapping[str, Any] = {}
     """Settings of a recipe's finetune; the recipe's own take precedence."""
     expected: tuple[Expected, ...] = ()
@@ -112,6 +115,8 @@ class StudentCard(NamedCard):
     shape: Shape
     start: Literal["teacher", "slice", "svd", "random"] | HubCheckpoint
     """The teacher's layers, their most important parts, random weights, or a checkpoint of this shape."""
+    pooling: Pooling | None = None
+    """Of a checkpoint, as in a teacher's card; a student made from its teacher has the teacher's head."""
     distill: Mapping[str, Any] = {}
     """Settings of a recipe's distill; the recipe's own take precedence."""
 

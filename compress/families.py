@@ -13,7 +13,7 @@ from typing import Any
 from compress.errors import ModelError, nearest
 
 NONUNIFORM_PREFIX = "compress-"
-"""Prefix of the model_type of our non-uniform shapes (`compress-bert`)."""
+"""Prefix of the model_type of our non-uniform shapes and mean-pooled heads (`compress-bert`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,10 +61,10 @@ class Family:
     """Whether heads and FFN neurons of a layer can be removed."""
     resizable: bool = True
     """Whether hidden size, heads and FFN width describe the whole shape (MobileBERT's bottlenecks need more)."""
-    nonuniform: bool = True
-    """Whether configs of our own (`compress-<name>`) exist for it, so that word vectors can be factorised."""
     choice_head_is_sequence_head: bool = True
     """Its multiple-choice class has the weights of its sequence-classification class, under the same names."""
+    native_head_pooling: str | None = None
+    """Config key by which its own sequence classifier chooses between the first token and the mean (ModernBERT)."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -132,7 +132,6 @@ ALBERT = Family(
     own_embedding_size=True,
     shared_layers=True,
     prunable=False,
-    nonuniform=False,
 )
 MODERNBERT = Family(
     name="modernbert",
@@ -145,6 +144,7 @@ MODERNBERT = Family(
     token_types=False,
     gated_ffn=True,
     prunable=False,
+    native_head_pooling="classifier_pooling",
 )
 ELECTRA = replace(
     BERT,
@@ -162,7 +162,6 @@ MOBILEBERT = replace(
     own_embedding_size=True,
     prunable=False,
     resizable=False,
-    nonuniform=False,
 )
 
 FAMILIES: Mapping[str, Family] = {

@@ -1,11 +1,12 @@
-"""Non-uniform shapes: models that the configs of transformers cannot describe, as self-describing checkpoints.
+"""Non-uniform models: what the configs of transformers cannot describe, as self-describing checkpoints.
 
 Plain transformers builds every layer from one number of heads and one FFN width, with heads that divide the hidden
-size, and word vectors from one table; so it cannot load models that were pruned, sliced or factorised. Here each family
-gets a config with its own model_type (`compress-bert`) that lists the layers' shapes and the factors, and for every
-head a model class that takes this shape before weights are loaded. Importing `compress.models` registers both with the
-Auto classes: `AutoModelForSequenceClassification.from_pretrained(folder)` and `pipeline()` then work, bit for bit,
-without remote code.
+size, and word vectors from one table; so it cannot load models that were pruned, sliced or factorised, and its
+classifiers read the first token. Here each family gets a config with its own model_type (`compress-bert`) that lists
+the layers' shapes, the factors and the head's pooling, and for every head a model class that takes this shape before
+weights are loaded. Importing `compress.models` registers both with the Auto classes:
+`AutoModelForSequenceClassification.from_pretrained(folder)` and `pipeline()` then work, bit for bit, without remote
+code.
 """
 
 from __future__ import annotations
@@ -13,31 +14,39 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
 from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from compress.families import FAMILIES, NONUNIFORM_PREFIX, Family
+from compress.model_shapes import shape_of_config
 from compress.models.encoder_parts import family_of, head_size, layer_shapes, layers_of, part
 from compress.models.heads import HEADS, head_of
+from compress.models.mean_pooled_head import MeanPooledHead
 from compress.models.student.factorised_embeddings import factor_count, install_factors
 
-PLAIN_CONFIGS: dict[str, type[PreTrainedConfig]] = {
-    name: CONFIG_MAPPING[name] for name, family in FAMILIES.items() if family.nonuniform
+POOLED = HEADS["sequence-classification"]
+"""The head that can read the mean of all tokens."""
+PLAIN_CONFIGS: dict[str, type[PreTrainedConfig]] = {name: CONFIG_MAPPING[name] for name in FAMILIES}
+"""transformers' own config of each family."""
+FIELDS = {
+    "layer_shapes": list[dict[str, int]] | None,
+    "head_size": int | None,
+    "factors": int | None,
+    "head_pooling": Literal["mean"] | None,
 }
-"""transformers' own config of each family that may have non-uniform shapes."""
+"""What our configs describe besides."""
 
 
 def _nonuniform_config(name: str, plain: type[PreTrainedConfig]) -> type[PreTrainedConfig]:
-    """Return the family's config with the fields of non-uniform shapes (transformers makes it a dataclass)."""
-    fields = {"layer_shapes": list[dict[str, int]] | None, "head_size": int | None, "factors": int | None}
+    """Return the family's config with our fields (transformers makes it a dataclass)."""
     members = {
         "model_type": NONUNIFORM_PREFIX + name,
-        "__annotations__": fields,
+        "__annotations__": FIELDS,
         "__module__": __name__,
-        **dict.fromkeys(fields),
+        **dict.fromkeys(FIELDS),
     }
     return type(f"Compress{plain.__name__}", (plain,), members | {"__doc__": f"A {name} of a non-uniform shape."})
 
@@ -88,7 +97,8 @@ def _nonuniform_class(plain: type[PreTrainedModel], config: type[PreTrainedConfi
     """Return the class for ``plain`` models with non-uniform layers, e.g. CompressBertForSequenceClassification."""
     name = f"Compress{plain.__name__}"
     members = {"config_class": config, "__module__": __name__, "__doc__": f"{plain.__name__} with non-uniform layers."}
-    return type(name, (NonUniform, plain), members)
+    pooled = (MeanPooledHead,) if plain.__name__.endswith(POOLED.suffix) else ()
+    return type(name, (NonUniform, *pooled, plain), members)
 
 
 def register_auto_classes() -> None:
@@ -143,7 +153,7 @@ def reshape_config(
     """
     family = family_of(config)
     even = not family.prunable or (len(set(shapes)) == 1 and shapes[0][0] * size == hidden)
-    plain = even and factors is None
+    plain = even and factors is None and getattr(config, "head_pooling", None) is None
     target = (PLAIN_CONFIGS if plain else NONUNIFORM_CONFIGS).get(family.name, type(config))
     changed: PreTrainedConfig = copy.deepcopy(config)
     if type(config) is not target:
@@ -158,3 +168,21 @@ def reshape_config(
         changed.head_size = size
         changed.layer_shapes = [{"heads": heads, "ffn": ffn} for heads, ffn in shapes] if family.prunable else None
     return changed
+
+
+def with_head_pooling(config: PreTrainedConfig, pooling: str | None) -> PreTrainedConfig:
+    """Return the config of a model whose classifier reads the mean of all tokens (`mean`), or the family's own head.
+
+    Families whose own head has a setting for it keep their plain config; None leaves that setting as it is.
+    """
+    if key := family_of(config).native_head_pooling:
+        config.update({key: pooling or getattr(config, key)})
+        return config
+    wanted = "mean" if pooling == "mean" else None
+    if getattr(config, "head_pooling", None) == wanted:
+        return config
+    pooled = copy.deepcopy(config)
+    pooled.head_pooling = wanted
+    shape = shape_of_config(config.to_dict())
+    layers = list(zip(shape.heads, shape.ffn, strict=True))
+    return reshape_config(pooled, shape.hidden, layers, head_size(config), getattr(config, "factors", None))

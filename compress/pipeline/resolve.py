@@ -21,7 +21,8 @@ def resolve(recipe: Recipe, cards: Sequence[Path] = ()) -> Recipe:
     changes: dict[str, Any] = {}
     if source_kind(recipe.teacher.source, "teachers", cards) == "card" and recipe.finetune:
         card = find_teacher(recipe.teacher.source, cards)
-        changes["finetune"] = _below(recipe.finetune, card.finetune, f"teacher card {card.name}")
+        pooling = {"pooling": card.pooling} if card.pooling else {}
+        changes["finetune"] = _below(recipe.finetune, pooling | dict(card.finetune), f"teacher card {card.name}")
     student = recipe.student
     if student and student.source and source_kind(student.source, "students", cards) == "card":
         shape = find_student(student.source, cards)
@@ -50,5 +51,5 @@ def _student(student: Student, card: StudentCard) -> Student:
     own = student.model_dump(include=student.model_fields_set - unset)
     start: dict[str, Any] = {"start": card.start}
     if isinstance(card.start, HubCheckpoint):
-        start = {"source": card.start.hub, "revision": card.start.revision}
+        start = {"source": card.start.hub, "revision": card.start.revision, "pooling": card.pooling}
     return Student.model_validate({**card.shape.model_dump(exclude_none=True), **start, **own})

@@ -78,6 +78,9 @@ class Finetune(Training):
     """Fine-tuning of the teacher. `reuse: false` trains even a teacher that already has a head for this task."""
 
     reuse: Flag = True
+    pooling: Literal["auto", "mean", "cls"] = "auto"
+    """What a new head for whole texts reads: the mean of all tokens, or `cls`, the family's own head, which reads the
+    first one. `auto`: as the teacher's card says, else `cls`."""
 
 
 class Student(ShortForm):
@@ -103,6 +106,9 @@ class Student(ShortForm):
     """Initial weights: copied from the teacher's layers (the default where the widths are equal); their most important
     parts (`slice`, the default where the student is narrower and its family allows it); the hidden size by principal
     directions instead (`svd`); or random (`random`, the default elsewhere)."""
+    pooling: Literal["mean", "cls"] | None = None
+    """What a new head on a checkpoint of its own reads, as in finetune; by default what its card says, else `cls`. A
+    student that is made from its teacher has the teacher's head."""
 
     @field_validator("layers")
     @classmethod

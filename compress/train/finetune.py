@@ -59,10 +59,11 @@ def finetune(
     if settings is False or (fits and settings.reuse):
         console.note(f"{source} already has a head for this task: used unchanged")
         return save_trained_model(load_model(folder, task, console=console), tokenizer, work, "finetune", data)
+    pooling = None if settings.pooling == "auto" else settings.pooling
     tokens = training_data.fast_tokenizer(read_config(folder), tokenizer)
     rows = roles.rows("train"), roles.rows("select")
     model, result = train_best(
-        lambda seed: load_model(folder, task, seed=seed, console=console),
+        lambda seed: load_model(folder, task, seed=seed, console=console, pooling=pooling),
         lambda model, seed: TaskObjective(task),
         training_data.from_rows(*rows, task, tokens, console, roles.documents("select")),
         settings,

@@ -80,3 +80,16 @@ def test_disabled_sections_stay_disabled() -> None:
 def test_a_card_with_a_wrong_setting_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="teacher card mine: epoch"):
         resolve(recipe(teacher="mine"), [write_cards(tmp_path, "{epoch: 1}")])
+
+
+def test_heads_are_pooled_as_the_cards_say(tmp_path: Path) -> None:
+    cards = write_cards(tmp_path)
+    assert resolve(recipe(teacher="mine"), [cards]).finetune.pooling == "auto"
+    (path := cards / "teachers" / "mine.yaml").write_text(path.read_text() + "pooling: mean\n")
+    assert resolve(recipe(teacher="mine"), [cards]).finetune.pooling == "mean"
+    assert resolve(recipe(teacher="mine", finetune={"pooling": "cls"}), [cards]).finetune.pooling == "cls"
+    (path := cards / "students" / "small.yaml").write_text(
+        path.read_text().replace("start: random", "start: {hub: me/small}\npooling: mean")
+    )
+    assert resolve(recipe(student="small"), [cards]).student.pooling == "mean"
+    assert resolve(recipe(student={"source": "small", "pooling": "cls"}), [cards]).student.pooling == "cls"

@@ -67,7 +67,7 @@ def source_model(
     """Return the model that a student is made from: its own checkpoint where it names one, else the teacher."""
     if student.source is None:
         return teacher
-    return load_model(student.source, task, student.revision, seed=seed)
+    return load_model(student.source, task, student.revision, seed=seed, pooling=student.pooling)
 
 
 def initialization_of(teacher: PreTrainedConfig, student: Student) -> Start | None:
