@@ -52,6 +52,8 @@ class BatchLoss(LossEntry):
 
     needs: tuple[str, ...] = ("labels",)
     """The arrays of the batch that it reads."""
+    weighted: bool = False
+    """Whether it also reads `label_weights` (`class_weights` of a recipe), where a batch has them."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +89,11 @@ class LayerLoss(LossEntry):
 
 TASK_LOSSES: Mapping[str, BatchLoss] = {
     "single_label_classification": BatchLoss(
-        "compress.losses.task.cross_entropy:cross_entropy", "cross-entropy of the true class"
+        "compress.losses.task.cross_entropy:cross_entropy", "cross-entropy of the true class", weighted=True
     ),
-    "multi_label_classification": BatchLoss("compress.losses.task.bce:bce", "binary cross-entropy of each class"),
+    "multi_label_classification": BatchLoss(
+        "compress.losses.task.bce:bce", "binary cross-entropy of each class", weighted=True
+    ),
     "regression": BatchLoss("compress.losses.task.mse:mse", "squared error of the number"),
     "token_classification": BatchLoss("compress.losses.task.token_ce:token_ce", "cross-entropy of each word's tag"),
     "question_answering": BatchLoss(

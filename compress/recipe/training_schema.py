@@ -71,6 +71,9 @@ class Training(Frozen):
     """`embeddings`, or a number n: the embeddings and the n lowest layers are not trained."""
     layer_decay: Number = Field(1.0, gt=0.0, le=1.0)
     """Learning rate of each layer, as a factor of that of the layer above it."""
+    class_weights: Literal["balanced"] | None = None
+    """`balanced`: in the task's own loss (in distillation `hard_label`) all classes count alike, however many rows they
+    have (classification, multi_label)."""
     checkpoint: Checkpoints = Checkpoints()
 
 

@@ -11,6 +11,7 @@ from compress.report.report_schema import Report
 from compress.report.retention import SIGNIFICANCE, is_clearly_better, quality_on_test, teacher_beats_baseline
 from compress.report.speedup_breakdown import speedup_stages
 from compress.report.tables.machine_facts import describe_length_limit, truncated_of_test
+from compress.tasks.label_problems import label_problems
 
 TRUNCATED_SHARE = 0.05
 """Share of truncated rows from which a warning is given."""
@@ -120,6 +121,7 @@ def _data(report: Report) -> Iterator[str]:
         yield f"{data.skipped:,} {rows} skipped because they do not fit the task."
     if data.duplicates:
         yield f"Texts of test that are also in train: {data.duplicates:,}."
+    yield from label_problems(report.task.kind, report.task.metric, data.rows, data.contradictory, data.classes)
     truncated = {
         "test rows": truncated_of_test(report) or 0.0,
         "searched documents": data.truncated.get("test's documents", 0.0),

@@ -20,6 +20,7 @@ from compress.models.load_save import fit_head, load_model, load_tokenizer
 from compress.models.student.build_student import build_student, initialization_of
 from compress.recipe.training_schema import Distill, Student
 from compress.tasks.base import Row
+from compress.train.class_weights import class_weights
 from compress.train.core import training_data
 from compress.train.core.distributed import current_processes
 from compress.train.core.seed_restarts import TrainContext, context_in_memory, reset_weights_builder, train_best
@@ -172,10 +173,12 @@ def _distill(
     context.warn(settings_warnings_updates(settings, updates))
     maps = LayerMapBuilder(teachers[0][0], settings, encoded.train, console, context.step)
     cache = make_teacher_cache(settings, encoded.train, task, work, console, context.step)
-    teacher = Teacher(teachers)
+    teacher, weights = Teacher(teachers), class_weights(settings, rows.train, task)
 
     def objective(student: PreTrainedModel, seed: int) -> DistillObjective:
-        return DistillObjective(student, teacher, settings, task, seed, pairs=maps(student, seed), cache=cache)
+        return DistillObjective(
+            student, teacher, settings, task, seed, pairs=maps(student, seed), cache=cache, weights=weights
+        )
 
     model, result = train_best(build, objective, encoded, settings, context)
     return model, result, maps.last, len(augmented)

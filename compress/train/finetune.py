@@ -22,6 +22,7 @@ from compress.models.load_save import (
 )
 from compress.recipe.training_schema import Finetune
 from compress.tasks.base import Row
+from compress.train.class_weights import class_weights
 from compress.train.core import training_data
 from compress.train.core.seed_restarts import TrainContext, context_in_memory, reset_weights_builder, train_best
 from compress.train.objective import TaskObjective
@@ -62,9 +63,10 @@ def finetune(
     pooling = None if settings.pooling == "auto" else settings.pooling
     tokens = training_data.fast_tokenizer(read_config(folder), tokenizer)
     rows = roles.rows("train"), roles.rows("select")
+    weights = class_weights(settings, rows[0], task)
     model, result = train_best(
         lambda seed: load_model(folder, task, seed=seed, console=console, pooling=pooling),
-        lambda model, seed: TaskObjective(task),
+        lambda model, seed: TaskObjective(task, weights),
         training_data.from_rows(*rows, task, tokens, console, roles.documents("select")),
         settings,
         TrainContext("finetune", seed, work, console, track),
@@ -96,5 +98,6 @@ def finetune_from_model(
     with context_in_memory("finetune", seed, work, console, track) as context:
         data = training_data.from_rows(train_rows, select_rows, task, tokens, context.console)
         build = reset_weights_builder(model, settings)
-        trained, _ = train_best(build, lambda model, seed: TaskObjective(task), data, settings, context)
+        weights = class_weights(settings, train_rows, task)
+        trained, _ = train_best(build, lambda model, seed: TaskObjective(task, weights), data, settings, context)
     return trained

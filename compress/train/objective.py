@@ -17,6 +17,7 @@ from compress.model_info import TaskInfo
 from compress.models.encoder_parts import family_of
 from compress.tasks import kind_of
 from compress.tasks.base import Arrays
+from compress.train.class_weights import with_label_weights
 
 Batch = Mapping[str, Tensor]
 TASK = "task"
@@ -80,8 +81,9 @@ class Examples(Protocol):
 class TaskObjective(Objective):
     """The task's loss on the true labels."""
 
-    def __init__(self, task: TaskInfo) -> None:
-        self.task = task
+    def __init__(self, task: TaskInfo, weights: Tensor | None = None) -> None:
+        """``weights`` are those of `class_weights`, where classes are weighted."""
+        self.task, self.weights = task, weights
         self.loss = TASK_LOSSES[kind_of(task).problem]
 
     def identity(self) -> str:
@@ -90,6 +92,7 @@ class TaskObjective(Objective):
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """Compute the task's loss."""
+        batch = with_label_weights(batch, self.weights)
         return {TASK: self.loss.function(forward(model, batch), batch, self.task.long)}
 
 

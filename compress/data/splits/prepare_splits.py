@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -25,10 +26,21 @@ from compress.model_info import TaskInfo
 from compress.recipe.field_types import Role
 from compress.recipe.schema import Task
 from compress.tasks import Row, kind_of, task_info
+from compress.tasks.label_problems import label_problems
 from compress.tasks.parsing.columns import column_value, label_columns
+from compress.tasks.parsing.labels import UnknownClass
 from compress.tasks.validate_task import task_problems
 
 DATA_FILE = "data.json"
+
+RARE = 30
+"""A class of more rows than this is never held back as a whole by a random split."""
+MAX_NAMED = 10
+"""Classes that one message names."""
+UNSEEN_HINT = (
+    "a model cannot predict a class that it never saw: add rows of it to train, correct its name, or leave its rows out"
+    " with task.data.bad_rows: skip (and without it in task.labels)"
+)
 
 Masks = Mapping[Role, RowMask] | None
 """Which rows of a source go to which role; None if all stay in their own."""
@@ -45,6 +57,8 @@ class DataInfo(RowWarnings):
     """Rows of each class (multi-label: rows that have it); empty for regression."""
     held_back: tuple[Role, ...] = ()
     """Roles that were split off train because nothing was given for them."""
+    contradictory: Mapping[Role, int] = {}
+    """Rows whose text another row of the same role has with another label."""
     duplicates: int = 0
     """Test rows whose text is also in train."""
     select_duplicates: int = 0
@@ -101,8 +115,11 @@ def prepare_splits(task: Task, seed: int, work: Path, console: Console | None = 
     shares = split_shares(task, sources)
     statistics = RowStatistics(kind, labels)
     for role, source in sources.items():
-        masks = row_masks(source, role, shares if role == "train" else {}, task, seed)
-        _write_rows(source, role, masks, task, work, statistics)
+        masks = row_masks(source, role, shares if role == "train" else {}, task, labels, seed)
+        try:
+            _write_rows(source, role, masks, task, work, statistics)
+        except UnknownClass as error:
+            raise error if role == "train" else _unseen_classes(error, source, role, task, labels) from error
     _check_roles(statistics, shares, task, console)
     if task.hard_negatives:
         mean = add_hard_negatives(work, "train", task.hard_negatives)
@@ -112,6 +129,7 @@ def prepare_splits(task: Task, seed: int, work: Path, console: Console | None = 
         counts={role: statistics.count(role) for role in ROLES},
         per_class={role: statistics.per_class(role) for role in ROLES} if labels else {},
         held_back=tuple(shares),
+        contradictory={role: statistics.contradictory(role) for role in ROLES},
         duplicates=statistics.shared("test", "train"),
         select_duplicates=statistics.shared("select", "train"),
         empty_texts=statistics.empty_texts.total(),
@@ -131,19 +149,62 @@ def split_shares(task: Task, given: Collection[Role]) -> dict[Role, float]:
     return {role: share for role, share in shares.items() if role not in given}
 
 
-def row_masks(source: Source, role: Role, shares: Mapping[Role, float], task: Task, seed: int) -> Masks:
+def row_masks(
+    source: Source, role: Role, shares: Mapping[Role, float], task: Task, labels: tuple[str, ...], seed: int
+) -> Masks:
     """Return which rows of a source go to which role; None if all stay in their own."""
     labelled = task.data.labelled if role == "train" else None
     if not shares and task.data.limit is None and labelled is None:
         return None
-    return assign_roles(sum(1 for _ in source()), seed, shares, task.data.limit, role, labelled)
+    rare = _rare_classes(source, task, labels) if shares and labels else {}
+    return assign_roles(sum(1 for _ in source()), seed, shares, task.data.limit, role, labelled, rare)
 
 
-def rows_without_labels(source: Source, shares: Mapping[Role, float], task: Task, seed: int) -> RowMask:
+def rows_without_labels(
+    source: Source, shares: Mapping[Role, float], task: Task, labels: tuple[str, ...], seed: int
+) -> RowMask:
     """Return the rows of train whose labels are not used, because there are more than `data.labelled`."""
-    count, limit = sum(1 for _ in source()), task.data.limit
-    every = assign_roles(count, seed, shares, limit, "train")["train"]
-    return every & ~assign_roles(count, seed, shares, limit, "train", task.data.labelled)["train"]
+    rare = _rare_classes(source, task, labels) if shares and labels else {}
+    used, every = (
+        assign_roles(sum(1 for _ in source()), seed, shares, task.data.limit, "train", labelled, rare)["train"]
+        for labelled in (task.data.labelled, None)
+    )
+    return every & ~used
+
+
+def _rare_classes(source: Source, task: Task, labels: tuple[str, ...]) -> Mapping[int, Sequence[int]]:
+    """Return by row number those of its classes that have few rows, which a random split might all hold back."""
+    kind, rows = kind_of(task), defaultdict[int, list[int]](list)
+    for number, _, row in valid_rows(source, task, labels, "train"):
+        for label in kind.row_classes(row):
+            if len(rows[label]) <= RARE:
+                rows[label].append(number)
+    rare = defaultdict[int, list[int]](list)
+    for label, numbers in rows.items():
+        for number in numbers if len(numbers) <= RARE else ():
+            rare[number].append(label)
+    return rare
+
+
+def _unseen_classes(first: UnknownClass, source: Source, role: Role, task: Task, labels: tuple[str, ...]) -> DataError:
+    """Return an error that names every class of a source that train does not have, with its rows."""
+    unseen: Counter[str] = Counter()
+
+    def count(fault: DataError) -> None:
+        if isinstance(fault, UnknownClass):
+            unseen[fault.label] += 1
+
+    skipping = task.model_copy(update={"data": task.data.model_copy(update={"bad_rows": "skip"})})
+    for _ in valid_rows(source, skipping, labels, role, count):
+        pass
+    rows = f"{describe_source(task.data, role)} has {pluralize(unseen.total(), 'such row')}"
+    return DataError(f"{first.message} {rows}, of {_list_classes(unseen)}.", hint=UNSEEN_HINT)
+
+
+def _list_classes(rows: Counter[str]) -> str:
+    """Return `'sport' (12), 'art' (3)`, the largest classes first."""
+    named = [f"'{label}' ({count:,})" for label, count in rows.most_common(MAX_NAMED)]
+    return ", ".join([*named, *([f"and {len(rows) - MAX_NAMED:,} more"] if len(rows) > MAX_NAMED else [])])
 
 
 def _write_rows(source: Source, role: Role, masks: Masks, task: Task, work: Path, statistics: RowStatistics) -> None:
@@ -174,17 +235,22 @@ def _check_roles(statistics: RowStatistics, shares: Collection[Role], task: Task
     """Refuse empty roles, train without two different labels, and classes that train does not have."""
     for role in ROLES:
         if not statistics.count(role):
-            why = statistics.describe_skipped("train" if role in shares else role) or "there are too few to split."
-            raise DataError(f"{describe_source(task.data, role)} has no rows left: {why}")
+            why = statistics.describe_skipped("train" if role in shares else role) or (
+                "there are too few to split, and the last row of a class stays in train."
+            )
+            hint = f"name a file of labelled rows in task.data.{role}" if role in shares else None
+            raise DataError(f"{describe_source(task.data, role)} has no rows left: {why}", hint=hint)
     if not statistics.is_varied("train"):
         raise DataError(f"{describe_source(task.data, 'train')}: all labels are the same; at least two are needed.")
     in_train = statistics.per_class("train")
     for role in ROLES[1:]:
-        unseen = [label for label, rows in statistics.per_class(role).items() if rows and not in_train[label]]
-        message = f"{describe_source(task.data, role)} has rows of {', '.join(map(repr, unseen))}, and train has none"
-        # A random split can take a rare class out of train; a file that never had it is another matter.
-        if unseen and task.data.limit is None and role not in shares and task.soft_labels is None:
-            raise DataError(f"{message}: a model cannot predict a class that it never saw.")
+        rows = statistics.per_class(role).items()
+        unseen = Counter({label: count for label, count in rows if count and not in_train[label]})
+        message = f"{describe_source(task.data, role)} has rows of {_list_classes(unseen)}, and train has none"
+        # A limit can take a rare class out of train; a file that never had it is another matter.
+        is_partial = task.data.limit is not None or task.data.labelled is not None
+        if unseen and not is_partial and role not in shares and task.soft_labels is None:
+            raise DataError(f"{message}.", hint=UNSEEN_HINT)
         if unseen:
             console.warn(f"{message}.")
 
@@ -199,8 +265,11 @@ def _print_summary(info: DataInfo, console: Console) -> None:
     if info.documents:
         documents = ", ".join(f"{role} {count:,}" for role, count in info.documents.items())
         console.note(f"documents that are searched: {documents}")
+    kind, metric = info.task_info.kind, info.task_info.metric
     shared: dict[Role, int] = {"test": info.duplicates, "select": info.select_duplicates}
     for role, count in shared.items():
         if count:
             console.warn(f"{count:,} of {info.counts[role]:,} {role} rows have a text that is also in train.")
+    for problem in label_problems(kind, metric, info.counts, info.contradictory, info.per_class):
+        console.warn(problem)
     info.warn(console)

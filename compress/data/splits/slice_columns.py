@@ -50,7 +50,7 @@ def _test_rows(task: Task, labels: tuple[str, ...], seed: int, console: Console)
     role: Role = "test" if "test" in sources else "train"
     source = sources[role]
     shares = split_shares(task, sources) if role == "train" else {}
-    masks = row_masks(source, role, shares, task, seed)
+    masks = row_masks(source, role, shares, task, labels, seed)
     every = enumerate(source())
     fitting = ((number, raw) for number, raw, _ in valid_rows(source, task, labels, role))
     for number, raw in fitting if task.data.bad_rows == "skip" else every:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,18 +14,51 @@ RowMask = NDArray[np.bool_]
 
 
 def assign_roles(
-    count: int, seed: int, shares: Mapping[Role, float], limit: int | None, rest: Role, labelled: int | None = None
+    count: int,
+    seed: int,
+    shares: Mapping[Role, float],
+    limit: int | None,
+    rest: Role,
+    labelled: int | None = None,
+    rare: Mapping[int, Sequence[int]] | None = None,
 ) -> dict[Role, RowMask]:
     """Return a mask of ``count`` rows per role: first the ``shares`` split off, at least one row each, then ``rest``.
 
-    ``limit`` leaves at most that many rows in each role, taken from all over the file: the first rows of a file sorted
-    by label would be of one class. Of ``rest`` only the first ``labelled`` of these rows remain.
+    The last row of a class is not split off, so that no class is scored without having been learnt. ``limit`` leaves at
+    most that many rows in each role, taken from all over the file: the first rows of a file sorted by label would be of
+    one class.
+
+    Args:
+        count: number of rows.
+        seed: of the random order.
+        shares: the share of all rows of each role that is split off.
+        limit: rows of each role, at most.
+        rest: the role of all other rows.
+        labelled: of ``rest``, only the first so many of these rows.
+        rare: by row number, those of its classes that a split could use up; of rows that have such classes.
     """
+    rare = rare or {}
+    left = Counter(label for labels in rare.values() for label in labels)
     order = np.argsort(random_keys(count, seed), kind="stable")
-    sizes = [max(1, round(share * count)) for share in shares.values()]
-    parts = [part[:limit] for part in np.split(order, np.cumsum(sizes))]
-    parts[-1] = parts[-1][:labelled]
-    return {role: np.isin(np.arange(count), part) for role, part in zip((*shares, rest), parts, strict=True)}
+    parts = {}
+    for role, share in shares.items():
+        taken = _take(order.tolist(), max(1, round(share * count)), rare, left)
+        parts[role], order = order[taken], np.delete(order, taken)
+    parts[rest] = order[:limit][:labelled]
+    return {role: np.isin(np.arange(count), part[:limit]) for role, part in parts.items()}
+
+
+def _take(order: Sequence[int], size: int, rare: Mapping[int, Sequence[int]], left: Counter[int]) -> list[int]:
+    """Return the positions in ``order`` of the first ``size`` rows that leave a row of each class, counting down."""
+    taken: list[int] = []
+    for position, row in enumerate(order):
+        if len(taken) == size:
+            break
+        labels = rare.get(row, ())
+        if all(left[label] > 1 for label in labels):
+            left.subtract(labels)
+            taken.append(position)
+    return taken
 
 
 def random_keys(count: int, seed: int) -> NDArray[np.uint64]:

@@ -45,7 +45,7 @@ def prepare_unlabelled(
     """Write the rows of `task.data.unlabelled`, and unlabelled.json into ``work``."""
     console, labels = console or Console("quiet"), roles.info.labels
     statistics = RowStatistics(kind_of(task), labels)
-    source, mask = _rows_and_mask(task, seed, console)
+    source, mask = _rows_and_mask(task, labels, seed, console)
     skip = partial(statistics.skip, UNLABELLED)
     with RowWriter(work, UNLABELLED) as writer:
         # Every row is checked, also those that a limit leaves out.
@@ -80,14 +80,14 @@ def prepare_unlabelled(
     return info
 
 
-def _rows_and_mask(task: Task, seed: int, console: Console) -> tuple[Source, RowMask | None]:
+def _rows_and_mask(task: Task, labels: tuple[str, ...], seed: int, console: Console) -> tuple[Source, RowMask | None]:
     """Return a source of texts and which of its rows are used: their own files, or what `labelled` leaves of train."""
     if task.data.labelled is None:
         source = part_source(task, UNLABELLED)
-        masks = row_masks(source, "train", {}, task, seed)
-        return source, masks and masks["train"]
+        masks = row_masks(source, "train", {}, task, labels, seed)
+        return source, None if masks is None else masks["train"]
     sources = open_sources(task, console)
-    return sources["train"], rows_without_labels(sources["train"], split_shares(task, sources), task, seed)
+    return sources["train"], rows_without_labels(sources["train"], split_shares(task, sources), task, labels, seed)
 
 
 def unlabelled_info(folder: Path) -> UnlabelledInfo:

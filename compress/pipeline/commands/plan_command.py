@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from compress.pipeline.step_store import StepStore
 from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.load import dump_recipe
 from compress.report import format_numbers as fmt
+
+HOUR = 3600.0
 
 
 def show_plan(plan: Plan, options: Options, console: Console, *, calibrated: bool = False, here: bool = False) -> None:
@@ -44,6 +46,9 @@ def show_plan(plan: Plan, options: Options, console: Console, *, calibrated: boo
         console.warn(f"target {title} will not be measured: {reason}")
     if console.format != "json":
         console.note(_total(rows))
+        trained, train_rows = {model.step for model in plan.models}, Estimates(plan, StepStore(options.root)).train_rows
+        if limit := hour_limit({row["step"]: row["seconds"] or 0.0 for row in rows}, trained, train_rows):
+            console.note(f"with about {limit:,} of {train_rows:,} rows it would take an hour: task.data.limit={limit}")
 
 
 def _total(rows: list[dict[str, Any]]) -> str:
@@ -52,6 +57,21 @@ def _total(rows: list[dict[str, Any]]) -> str:
     known = [seconds for seconds in due if seconds is not None]
     rest = f", and {len(due) - len(known)} steps that have not run here before" if len(known) < len(due) else ""
     return f"estimate: {duration(sum(known))}{rest}; all figures are estimates"
+
+
+def hour_limit(seconds: Mapping[str, float], trained: Collection[str], train_rows: int | None) -> int | None:
+    """Return how many rows of train keep a plan to an hour; None where it takes less, or no number of rows helps.
+
+    Args:
+        seconds: the expected time of each step, 0 where it is done or unknown.
+        trained: the steps whose time grows with the rows of train.
+        train_rows: the rows of train, None where they are unknown.
+    """
+    total, training = sum(seconds.values()), sum(seconds.get(step, 0.0) for step in trained)
+    if not train_rows or total <= HOUR or total - training >= HOUR:
+        return None
+    limit = train_rows * (HOUR - (total - training)) / training
+    return int(float(f"{limit:.1e}"))
 
 
 def preview(plan: Plan, options: Options, trials: Mapping[str, TrainingSpeed] | None = None) -> list[dict[str, Any]]:

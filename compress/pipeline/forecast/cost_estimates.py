@@ -101,6 +101,11 @@ class Estimates:
             return None
 
     @property
+    def train_rows(self) -> int | None:
+        """The labelled rows of train; None until the data are prepared."""
+        return self._roles.info.counts["train"] if self._roles else None
+
+    @property
     def _source(self) -> Path | None:
         teacher = self.plan.recipe.teacher
         return local_folder(teacher.source, teacher.revision, self.cards)

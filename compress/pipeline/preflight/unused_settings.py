@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compress.errors import Problem
-from compress.losses import LOSSES, LayerLoss
+from compress.losses import LOSSES, TASK_LOSSES, LayerLoss
 from compress.recipe.loss_schema import SoftLabel
 from compress.recipe.schema import Recipe
 from compress.recipe.training_schema import Distill
 from compress.recipe.yaml_lines import KeyPath
+from compress.tasks import KINDS
 
 NUMERIC_KINDS = ("regression", "similarity", "retrieval")
 """Kinds whose outputs are numbers or embeddings, for which soft labels have one form and no temperature."""
@@ -19,8 +20,13 @@ MAPPED_LOSSES = [name for name, loss in LOSSES.items() if isinstance(loss, Layer
 
 
 def unused_settings(recipe: Recipe) -> Iterator[Problem]:
-    """Yield every setting of a distillation that has no effect; defaults are never reported."""
+    """Yield every setting of a training that has no effect; defaults are never reported."""
     kind, defaults = recipe.task.kind, Distill()
+    trainings = [(("finetune",), recipe.finetune)] if recipe.finetune else []
+    for path, training in (*trainings, *recipe.distillations()):
+        if training.class_weights and not TASK_LOSSES[KINDS[kind].problem].weighted:
+            readers = ", ".join(name for name, each in KINDS.items() if TASK_LOSSES[each.problem].weighted)
+            yield Problem((*path, "class_weights"), f"has no effect for {kind}; it is for {readers}")
     for path, settings in recipe.distillations():
         soft_labels = list(_soft_labels(path, settings))
         reason = f"has no effect for {kind}, whose outputs are compared by their squared distance"

@@ -150,6 +150,7 @@ class ReportBuilder:
             rows={**info.counts, **({UNLABELLED: unlabelled.count} if unlabelled else {})},
             classes=info.per_class,
             documents=info.documents.get("test"),
+            contradictory=info.contradictory,
             duplicates=info.duplicates,
             skipped=info.skipped + (unlabelled.skipped if unlabelled else 0),
             truncated={**self._truncated_of_train(), **self.quality.truncated},

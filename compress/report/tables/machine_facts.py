@@ -77,7 +77,11 @@ def truncated_of_test(report: Report) -> float | None:
 
 
 def row_counts(report: Report) -> str:
-    """Rows by role: `800 train, 40 select, 100 test`, and the number of documents that are searched on test."""
-    rows = ", ".join(f"{count:,} {role}" for role, count in report.data.rows.items())
-    documents = report.data.documents
-    return f"{rows}; documents searched on test: {documents:,}" if documents else rows
+    """Rows by role: `800 train, 40 select, 100 test`, documents searched on test, rows with contradictory labels."""
+    data = report.data
+    counts, mixed = (
+        ", ".join(f"{count:,} {role}" for role, count in rows.items() if count)
+        for rows in (data.rows, data.contradictory)
+    )
+    documents = f"documents searched on test: {data.documents:,}" if data.documents else ""
+    return "; ".join(filter(None, [counts, documents, mixed and f"equal texts with different labels: {mixed}"]))

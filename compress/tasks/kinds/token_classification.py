@@ -25,7 +25,7 @@ from compress.tasks.metrics.weighted_metrics import Scores, Weights, safe_divide
 from compress.tasks.parsing import bio_tags
 from compress.tasks.parsing.bio_tags import OUTSIDE, PAD_TAG, Tags, is_tag
 from compress.tasks.parsing.columns import SKIP_HINT, column_value, label_columns
-from compress.tasks.parsing.labels import label_indices
+from compress.tasks.parsing.labels import UnknownClass, label_indices
 from compress.tasks.parsing.tagged_sentences import cell_tags, is_word, parse_tagged_words, parse_words
 
 WORD = np.dtype([("word", np.int32), ("tag", np.int16), ("probability", np.float32), ("margin", np.int16)])
@@ -86,7 +86,8 @@ class TokenClassification(Kind):
         unknown = next((tag for tag in tags if tag not in known), None)
         if unknown is not None:
             source = "train" if task.labels is None else "the recipe's labels"
-            raise DataError(f"{where}: the tag '{unknown}' is not among those of {source}{nearest(unknown, labels)}.")
+            message = f"{where}: the tag '{unknown}' is not among those of {source}{nearest(unknown, labels)}."
+            raise UnknownClass(message, unknown)
         tags = bio_tags.from_iob1(tags) if task.scheme == "iob1" else tags
         return {"words": words, "label": [known[tag] for tag in tags]}
 

@@ -12,6 +12,14 @@ from compress.recipe.schema import Task
 from compress.tasks.parsing.columns import LABEL_HINT, class_name, is_missing
 
 
+class UnknownClass(DataError):
+    """A row's label is none of the classes that the task has."""
+
+    def __init__(self, message: str, label: str) -> None:
+        super().__init__(message)
+        self.label = label
+
+
 def collect_classes(values: Iterable[Any]) -> tuple[str, ...]:
     """Return the distinct classes in order: by number where all are whole numbers, else by name."""
     names: set[str] = set()
@@ -37,7 +45,8 @@ def class_index(value: Any, task: Task, labels: tuple[str, ...], where: str) -> 
     name = str(int(value)) if isinstance(value, bool) else name
     if task.labels is None or not _is_whole(name) or any(map(_is_whole, labels)):
         source = "the recipe's labels" if task.labels is not None else "train"
-        raise DataError(f"{where}: label '{name}' is not among those of {source}{nearest(name, labels)}.")
+        message = f"{where}: label '{name}' is not among those of {source}{nearest(name, labels)}."
+        raise UnknownClass(message, name)
     first, index = task.first_label, int(name) - task.first_label
     if not 0 <= index < len(labels):
         listing = ", ".join(f"{number}: {label}" for number, label in enumerate(labels, first))

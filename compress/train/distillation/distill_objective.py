@@ -19,6 +19,7 @@ from compress.models.encoder_parts import layers_of
 from compress.models.forward_hooks import Captured, capture_parts
 from compress.recipe.training_schema import Distill
 from compress.tasks import kind_of
+from compress.train.class_weights import with_label_weights
 from compress.train.distillation.layer_pairs import STUDENT, TEACHER, LayerPairs, Pair, Pairs, layer_map, uses_layer_map
 from compress.train.distillation.phases import HARD_LABEL, loss_phases, phase_at
 from compress.train.distillation.teachers import ModelOutputs, Teacher, TeacherCacheFactory
@@ -57,13 +58,14 @@ class DistillObjective(Objective):
         *,
         pairs: Pairs | None = None,
         cache: TeacherCacheFactory | None = None,
+        weights: Tensor | None = None,
     ) -> None:
         """Create the objective.
 
         ``pairs`` (student layer, teacher layer) override the layer map of the settings; ``cache`` wraps the teacher so
-        that its outputs are stored on disk.
+        that its outputs are stored on disk; ``weights`` are those of `class_weights`.
         """
-        self.task = task
+        self.task, self.class_weights = task, weights
         self.problem = kind_of(task).problem
         self.teacher = Teacher([(teacher, 1.0)]) if isinstance(teacher, PreTrainedModel) else teacher
         self.phases = loss_phases(settings)
@@ -115,7 +117,7 @@ class DistillObjective(Objective):
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """Compute each loss by its recipe key, the task's loss as `hard_label`."""
-        batch = GroupedBatch(batch)
+        batch = GroupedBatch(with_label_weights(batch, self.class_weights))
         targets, teacher = self._teacher_outputs(batch)  # before the student, whose activations take memory
         with capture_parts(model, self.student_parts) as student:
             outputs = forward(model, batch)

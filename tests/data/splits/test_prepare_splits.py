@@ -84,8 +84,60 @@ def test_a_label_that_train_lacks_names_file_and_row(write, task_of, tmp_path):
 
 def test_a_named_class_that_train_lacks(write, task_of, tmp_path):
     task = task_of(train=write("t.tsv", table(10)), test=write("e.tsv", table(3, "abc")), labels=("a", "b", "c"))
-    with pytest.raises(DataError, match=r"test \(.*e\.tsv\) has rows of 'c', and train has none"):
+    with pytest.raises(DataError, match=r"test \(.*e\.tsv\) has rows of 'c' \(1\), and train has none"):
         prepare_splits(task, 0, tmp_path)
+
+
+def test_all_classes_that_only_test_has_are_named_with_their_rows(write, task_of, tmp_path):
+    task = task_of(train=write("t.tsv", table(10)), test=write("e.tsv", table(9, "abcdd")))
+    with pytest.raises(DataError, match=r"e\.tsv\) has 5 such rows, of 'd' \(3\), 'c' \(2\)\.") as error:
+        prepare_splits(task, 0, tmp_path)
+    assert "add rows of it to train" in error.value.hint
+    assert error.value.exit_code == 2
+    skipping = task.model_copy(update={"data": task.data.model_copy(update={"bad_rows": "skip"})})
+    assert prepare_splits(skipping, 0, tmp_path).counts["test"] == 4
+
+
+def test_tags_that_only_test_has_are_named(write, task_of, tmp_path):
+    train = write("t.jsonl", '{"tokens": ["in", "Rome"], "tags": ["O", "B-place"]}\n' * 4)
+    test = write("e.jsonl", '{"tokens": ["on", "Monday"], "tags": ["O", "B-day"]}\n' * 2)
+    task = task_of(train=train, test=test, kind="token_classification", text="tokens", label="tags")
+    with pytest.raises(DataError, match=r"has 2 such rows, of 'B-day' \(2\)"):
+        prepare_splits(task, 0, tmp_path)
+
+
+def test_one_row_per_class(write, task_of, tmp_path):
+    train = write("t.tsv", table(6, "abcdef"))
+    with pytest.raises(DataError, match=r"select has no rows left: .*the last row of a class stays") as error:
+        prepare_splits(task_of(train=train, test=train), 0, tmp_path)
+    assert error.value.hint == "name a file of labelled rows in task.data.select"
+    info = prepare_splits(task_of(train=train, select=train, test=train), 0, tmp_path)
+    assert set(info.per_class["train"].values()) == {1}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_split_leaves_a_row_of_each_class_in_train(seed, write, task_of, tmp_path):
+    content = table(60) + "".join(f"rare {label}{number}\t{label}\n" for label in "cde" for number in range(2))
+    info = prepare_splits(task_of(train=write("t.tsv", content), test_share=0.5), seed, tmp_path)
+    assert min(info.per_class["train"].values()) >= 1
+    assert info.counts == {"train": 30, "select": 3, "test": 33}
+
+
+def test_equal_texts_with_different_labels_are_counted(write, task_of, tmp_path, capsys):
+    train = write("t.tsv", table(10) + "text 0\ta\ntext 0\tb\ntext 1\tb\n")
+    test = write("e.tsv", table(4, start=50))
+    info = prepare_splits(task_of(train=train, select=test, test=test), 0, tmp_path, Console("human"))
+    assert info.contradictory == {"train": 3, "select": 0, "test": 0}
+    assert "3 of 13 train rows (23.1%) have the text of another train row and another label" in capsys.readouterr().err
+    scores = write("r.tsv", "text\tlabel\nx\t1\nx\t2\n")
+    info = prepare_splits(task_of(train=scores, select=scores, test=scores, kind="regression"), 0, tmp_path)
+    assert info.contradictory["train"] == 0  # people rate a text differently
+
+
+def test_heavy_imbalance_is_reported(write, task_of, tmp_path, capsys):
+    path = write("t.tsv", table(42, "a") + "x\tb\ny\tb\n")
+    prepare_splits(task_of(train=path, select=path, test=path), 0, tmp_path, Console("human"))
+    assert "'a' has 42 rows of train, 'b' 2; accuracy hardly depends on" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("labels", [None, ("a", "b")])
@@ -206,6 +258,15 @@ def test_every_row_has_one_role(count):
     marks = assign_roles(count, 3, {"select": 0.05, "test": 0.2}, None, "train")
     assert np.stack(list(marks.values())).sum(axis=0).tolist() == [1] * count
     assert marks["select"].sum() == max(1, round(0.05 * count))
+
+
+def test_a_split_without_rare_classes_is_the_random_order():
+    free, kept = (assign_roles(50, 3, {"select": 0.1}, None, "train", rare=rare) for rare in ({}, {7: [0], 9: [0]}))
+    assert np.array_equal(free["select"], kept["select"])
+    first = int(np.flatnonzero(free["select"])[0])
+    kept = assign_roles(50, 3, {"select": 0.1}, None, "train", rare={first: [0]})
+    assert not kept["select"][first]
+    assert kept["select"].sum() == 5
 
 
 def test_random_keys_look_random():

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from compress.pipeline.commands.plan_command import preview
+from compress.pipeline.commands.plan_command import hour_limit, preview
 from compress.pipeline.forecast.cost_estimates import TrainingEstimate
 from compress.pipeline.forecast.time_forecast import forecast, measured_memory
 from compress.pipeline.run import Options, prepare
@@ -67,3 +67,12 @@ def test_memory_is_the_measured_peak_of_the_most_similar_steps(tmp_path: Path, r
     new = record("finetune", 1.0).model_copy(update={"schema_version": 2, "peak_memory": 500})
     assert measured_memory(step, [old, new, record("report", 1.0)]) == 500
     assert measured_memory(step, [old]) is None
+
+
+def test_rows_that_take_an_hour() -> None:
+    seconds = {"data": 100.0, "finetune": 9000.0, "distill": 5000.0, "measure": 100.0}
+    limit = hour_limit(seconds, {"finetune", "distill"}, 100_000)
+    assert limit == 24_000  # 3,400 of 14,000 seconds
+    assert hour_limit({**seconds, "measure": 3600.0}, {"finetune", "distill"}, 100_000) is None
+    assert hour_limit({"finetune": 3600.0}, {"finetune"}, 100_000) is None
+    assert hour_limit(seconds, {"finetune"}, None) is None

@@ -82,3 +82,15 @@ def test_all_names_at_once_and_folders_have_no_revision(recipe_file, tmp_path):
         "prune.recover.teachers.0.revision",
         "distill.cross_encoder",
     ]
+
+
+@pytest.mark.parametrize("section", ["finetune", "distill", "prune.recover"])
+def test_class_weights_are_for_classes_of_rows(section, recipe_file):
+    override = f"{section}.class_weights=balanced"
+    training = read_recipe(recipe_file, [override])
+    for key in section.split("."):
+        training = getattr(training, key)
+    assert training.class_weights == "balanced"
+    (error,) = errors(recipe_file, override, "task.kind=regression", "task.labels=null")
+    message = f"{section}.class_weights: has no effect for regression; it is for classification, multi_label"
+    assert error.startswith(message)

@@ -1,0 +1,33 @@
+"""What is said about labels that contradict each other, and about classes of very different size."""
+
+from compress.tasks.label_problems import label_problems
+
+ROWS = {"train": 1000, "test": 50}
+
+
+def problems(kind="classification", metric="accuracy", contradictory=None, train=None):
+    return list(label_problems(kind, metric, ROWS, contradictory or {}, {"train": train or {"a": 500, "b": 500}}))
+
+
+def test_contradictory_labels_above_one_percent():
+    assert problems(contradictory={"train": 10, "test": 0}) == []
+    (message,) = problems(contradictory={"train": 10, "test": 4})
+    assert message.startswith("4 of 50 test rows (8.0%) have the text of another test row and another label")
+
+
+def test_imbalance_names_classes_and_what_helps():
+    assert problems(train={"a": 800, "b": 40, "c": 0}) == []
+    (message,) = problems(train={"a": 820, "b": 40, "c": 140})
+    assert "'a' has 820 rows of train, 'b' 40" in message
+    assert "task.metric: macro_f1" in message
+    assert "class_weights: balanced" in message
+
+
+def test_only_what_a_kind_has_is_suggested():
+    train = {"a": 999, "b": 1}
+    (message,) = problems(metric="macro_f1", train=train)
+    assert "macro_f1" not in message
+    assert "class_weights" in message
+    (message,) = problems(kind="token_classification", metric="f1", train=train)
+    assert "macro_f1" in message
+    assert "class_weights" not in message
