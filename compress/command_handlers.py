@@ -180,7 +180,7 @@ def _show(report: Report, folder: Path, console: Console) -> None:
     run = folder if folder.is_dir() else folder.parent
     for verdict in report.verdicts:
         winner = run / "winner" / verdict.target
-        summary = f"{verdict.target}: {verdict.winner or 'no winner'}: {verdict.why}"
+        summary = f"{verdict.target}: {verdict.winner or 'no winner'}: {verdict.reason}"
         console.line(summary if console.format == "human" else str(winner if verdict.winner else ""))
     for remark in report.remarks:
         console.note(remark)

@@ -127,7 +127,10 @@ def tiny_folder(tmp_path_factory, tiny_tokenizer, tiny_task):
 
 
 RECIPE = """\
-task: {{kind: classification, data: {{train: {folder}/train.csv, test: {folder}/test.csv}}, max_length: 32}}
+task:
+  kind: classification
+  data: {{train: {folder}/train.csv, test: {folder}/test.csv, select_share: 0.05}}
+  max_length: 32
 teacher: {folder}/teacher
 finetune: {{epochs: 2, batch_size: 16, learning_rate: 0.003}}
 student: {{layers: 1}}

@@ -29,6 +29,10 @@ VERIFICATION = (
     " as a page (`report.html`), as text and as data (`report.json`)."
 )
 
+UNDECIDED = (
+    "Its gate is undecided: the rows on which winners are selected cannot tell whether it lost more than allowed."
+)
+
 
 def model_card(entry: Entry) -> str:
     """Return the README.md of an entry."""
@@ -124,7 +128,7 @@ def _headline(entry: Entry) -> str:
         f", with {fmt.percent(kept)} of its {fmt.metric(report.task.metric)}" if kept else "",
         f" ({fmt.percent(above)} above {report.floor_name})" if above is not None else "",
     ]
-    return f"{''.join(parts)}."
+    return f"{''.join(parts)}.{f' {UNDECIDED}' if report.is_undecided(verdict) else ''}"
 
 
 def _usage(entry: Entry) -> str:

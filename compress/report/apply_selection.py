@@ -33,7 +33,13 @@ def _verdict(report: Report, result: TargetSelection) -> Verdict:
         for against, row in others.items():
             if row is not None and row is not winner and row.key not in comparisons:
                 comparisons[row.key] = _comparison(report, against, winner, row, result.target)
-    return Verdict(target=result.target, winner=result.winner, why=result.why, comparisons=tuple(comparisons.values()))
+    return Verdict(
+        target=result.target,
+        winner=result.winner,
+        why=result.why,
+        comparisons=tuple(comparisons.values()),
+        trade=result.trade,
+    )
 
 
 def _comparison(report: Report, against: str, winner: LedgerRow, other: LedgerRow, title: str) -> Comparison:

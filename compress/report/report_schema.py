@@ -17,7 +17,7 @@ from compress.measure.result_base import ResultModel, Score
 from compress.measure.roofline.roofline import LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency
 from compress.model_info import LayerMap, TaskInfo, VariantInfo
-from compress.select.selection import GateResult, Rules
+from compress.select.selection import GateResult, Rules, Trade
 from compress.storage.schema_version import up_to
 
 REPORT_FILE = "report.json"
@@ -170,6 +170,13 @@ class Verdict(ResultModel):
     """The key of a row."""
     why: str
     comparisons: tuple[Comparison, ...] = ()
+    trade: Trade | None = None
+    """The fastest row just outside the gate, where it is clearly faster than the winner."""
+
+    @property
+    def reason(self) -> str:
+        """Why the winner won or nothing did, and the best trade outside the gate."""
+        return f"{self.why}; {self.trade.text}" if self.trade else self.why
 
 
 class GridCell(ResultModel):
@@ -198,8 +205,9 @@ class Machine(ResultModel):
 class Report(ResultModel):
     """The results of one run."""
 
-    schema_version: Annotated[int, up_to(2)] = 2
-    """2: `models` names every model's parent; in 1 each model is made from the one before."""
+    schema_version: Annotated[int, up_to(3)] = 3
+    """3: the gate has three outcomes; before, `passed`. 2: `models` names every model's parent; in 1 each model is made
+    from the one before."""
     name: str
     created: str
     """UTC, ISO 8601."""
@@ -277,7 +285,15 @@ class Report(ResultModel):
 
     def passing(self, title: str) -> list[LedgerRow]:
         """Return the rows that passed the gate on a target, timed or not."""
-        return [row for row, result in self.results(title) if result.gate and result.gate.passed]
+        return [row for row, result in self.results(title) if result.gate and result.gate.outcome == "passed"]
+
+    def undecided(self, title: str) -> list[LedgerRow]:
+        """Return the rows that the select rows leave undecided on a target."""
+        return [row for row, result in self.results(title) if result.gate and result.gate.outcome == "undecided"]
+
+    def is_undecided(self, verdict: Verdict) -> bool:
+        """Whether the select rows leave the winner on a target undecided."""
+        return any(row.key == verdict.winner for row in self.undecided(verdict.target))
 
     @property
     def titles(self) -> tuple[str, ...]:

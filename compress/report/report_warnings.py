@@ -21,6 +21,7 @@ def report_warnings(report: Report) -> tuple[str, ...]:
     """Return all warnings, the most important first; gate results and verdicts must be present."""
     return (
         *_teacher_versus_baseline(report),
+        *_undecided(report),
         *_winner_versus_baseline(report),
         *(text for target in report.targets if target.present for text in _stages_without_gain(report, target.title)),
         *_missing_results(report),
@@ -54,6 +55,18 @@ def _winner_versus_baseline(report: Report) -> Iterator[str]:
             yield f"On {verdict.target} {than} ({_scores(test, report.floor)})."
 
 
+def _undecided(report: Report) -> Iterator[str]:
+    """Targets whose winner the select rows leave undecided, and those where nothing won and some row is undecided."""
+    for verdict in report.verdicts:
+        if report.is_undecided(verdict):
+            what = f"the winner is undecided, {verdict.winner} is {verdict.why}"
+        elif verdict.winner is None and report.undecided(verdict.target) and not report.passing(verdict.target):
+            what = f"the gate is undecided: {verdict.why}"
+        else:
+            continue
+        yield f"On {verdict.target} {what}. data.select gives more rows, data.select_share holds more of train back."
+
+
 def _scores(quality: Quality, baseline: Quality) -> str:
     """`accuracy 91.5 against 91.3`."""
     shown = [fmt.score(each.primary.value, quality.larger_is_better) for each in (quality, baseline)]
@@ -61,7 +74,7 @@ def _scores(quality: Quality, baseline: Quality) -> str:
 
 
 def _stages_without_gain(report: Report, title: str) -> Iterator[str]:
-    """Stages that are not faster, or that made a passing row miss the gate."""
+    """Stages that are not faster, or with which a passing row missed the gate."""
     passing = {report.teacher, *(row.key for row in report.passing(title))}
     stages = (stage for row, _ in report.results(title) for stage in speedup_stages(report, row.key, title))
     for stage in {(stage.before.key, stage.after.key): stage for stage in stages}.values():
@@ -71,7 +84,7 @@ def _stages_without_gain(report: Report, title: str) -> Iterator[str]:
             effect = "brought no speedup" if stage.speedup.value <= 1.0 else "may have brought no speedup"
             factor = f"{fmt.ratio(stage.speedup.value)} as fast as {before} ({fmt.span(stage.speedup, fmt.ratio)})"
             yield f"{stage.name} {effect} on {title}: {after} is {factor}."
-        elif result and result.select and result.gate and not result.gate.passed and before in passing:
+        elif result and result.select and result.gate and result.gate.outcome == "missed" and before in passing:
             yield f"{stage.name} missed the gate on {title}: {after} {'; '.join(result.gate.reasons)}."
 
 

@@ -1,36 +1,95 @@
-"""The gate: whether a variant lost too much quality to be used.
+"""The gate: whether a variant lost too much quality to be used, and whether the rows can tell.
 
 It is evaluated on the select rows, so that test stays unseen until the end. A candidate may lose ``max_drop`` against
-the teacher, a quantized one also ``quantize.max_drop`` against its own unquantized model. The point estimate decides,
-or with ``strict`` the end of the interval.
+the teacher, a quantized one also ``quantize.max_drop`` against its own unquantized model, and with ``max_class_drop``
+so much recall of each class. Each loss is *passed* or *missed* where it is at least one standard error of the paired
+difference away from what is allowed, and *undecided* between; the worst of them counts. With ``strict`` the whole 95 %
+interval must be within, and everything else is missed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import sqrt
 
-from compress.measure.quality.quality_result import ClassScore, Difference, Quality
-from compress.select.selection import GateResult, Rules
+from compress.data.splits.split_indices import DISAGREEMENT
+from compress.measure.quality.quality_result import TWO_SIDED, ClassScore, Difference, Quality
+from compress.select.selection import GateResult, Outcome, Rules
 
 ROUNDING = 1e-9
 """0.91 - 0.90 is 0.01 and a little in floating point; that little does not fail the gate."""
 CLASS_ROWS = 50
 """Rows from which a class's recall is stable enough to gate."""
+MOST_ROWS = 100
+"""How many times the select rows are still worth naming as what would decide."""
+SEVERITY: tuple[Outcome, ...] = ("passed", "undecided", "missed")
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One loss of a candidate, and the allowed one."""
+
+    where: str
+    """`against the teacher`, `of recall on 'good'`."""
+    drop: float
+    """Below zero: a gain."""
+    allowed: float
+    error: float
+    """Standard error of the drop."""
+    highest: float
+    """The end of its 95 % interval."""
+
+    @property
+    def excess(self) -> float:
+        """What it exceeds the allowance by; below zero within it."""
+        return self.drop - self.allowed
+
+    def outcome(self, strict: bool) -> Outcome:
+        """Whether the loss is within the allowance."""
+        if strict:
+            return "passed" if self.highest <= self.allowed + ROUNDING else "missed"
+        if abs(self.excess) < self.error - ROUNDING:
+            return "undecided"
+        return "passed" if self.excess <= ROUNDING else "missed"
+
+    def more_rows(self, rows: int) -> int | None:
+        """How many rows beside ``rows`` would make the standard error as small as the excess; None if too many."""
+        factor = (self.error / max(abs(self.excess), ROUNDING)) ** 2 - 1
+        return round_rows(factor * rows) if factor <= MOST_ROWS else None
 
 
 def gate(
     rules: Rules, select: Quality | None, teacher_classes: Mapping[str, ClassScore], *, quantized: bool
 ) -> GateResult:
     """Return whether scores on the select rows pass."""
+    failed = GateResult(outcome="missed", drop=None, allowed=rules.max_drop)
     if select is None:
-        return GateResult(passed=False, drop=None, allowed=rules.max_drop, reasons=("it was not scored on select",))
-    drop, reasons = _check_drop("the teacher", select.versus_teacher, rules.max_drop, rules.strict, select)
+        return failed.model_copy(update={"reasons": ("it was not scored on select",)})
+    baselines = {"the teacher": (select.versus_teacher, rules.max_drop)}
     if quantized and rules.quantize_max_drop is not None:
-        unquantized = "its own unquantized model"
-        reasons += _check_drop(unquantized, select.versus_unquantized, rules.quantize_max_drop, rules.strict, select)[1]
+        baselines["its own unquantized model"] = (select.versus_unquantized, rules.quantize_max_drop)
+    absent = tuple(
+        f"it was not compared with {name}" for name, (difference, _) in baselines.items() if difference is None
+    )
+    losses = [_loss(name, difference, allowed) for name, (difference, allowed) in baselines.items() if difference]
+    drop = losses[0].drop if select.versus_teacher else None
+    if absent:
+        return failed.model_copy(update={"reasons": absent, "drop": drop})
     if rules.max_class_drop is not None:
-        reasons += _check_classes(select.per_class, teacher_classes, rules.max_class_drop)
-    return GateResult(passed=not reasons, drop=drop, allowed=rules.max_drop, reasons=tuple(reasons))
+        losses += _class_losses(select, teacher_classes, rules.max_class_drop)
+    outcomes = {loss: loss.outcome(rules.strict) for loss in losses}
+    more_rows = [loss.more_rows(select.rows) for loss, outcome in outcomes.items() if outcome == "undecided"]
+    return GateResult(
+        outcome=max(outcomes.values(), key=SEVERITY.index),
+        drop=drop,
+        allowed=rules.max_drop,
+        excess=round(max(loss.excess for loss in losses), 9),
+        more_rows=None if None in more_rows else max(filter(None, more_rows), default=None),
+        reasons=tuple(
+            _reason(loss, outcome, rules.strict, select) for loss, outcome in outcomes.items() if outcome != "passed"
+        ),
+    )
 
 
 def format_points(value: float, larger_is_better: bool = True) -> str:
@@ -42,25 +101,42 @@ def format_points(value: float, larger_is_better: bool = True) -> str:
     return f"{shown} point{'' if shown == '1' else 's'}"
 
 
-def _check_drop(
-    baseline: str, difference: Difference | None, allowed: float, strict: bool, select: Quality
-) -> tuple[float | None, list[str]]:
-    """The drop, and a reason where it is more than allowed."""
-    if difference is None:
-        return None, [f"it was not compared with {baseline}"]
-    drop = -difference.value
-    decisive = -difference.low if strict else drop
-    if decisive <= allowed + ROUNDING:
-        return drop, []
-    amount = format_points(decisive, select.larger_is_better)
-    measured = f"may have lost {amount} (95 % interval)" if strict else f"lost {amount}"
-    return drop, [f"{measured} against {baseline}, {format_points(allowed, select.larger_is_better)} allowed"]
+def format_change(drop: float, larger_is_better: bool) -> str:
+    """A loss or a gain in words: `lost 0.3 points`."""
+    amount = format_points(abs(drop), larger_is_better)
+    return f"{'lost' if drop > 0 else 'gained'} {amount}" if drop else "lost nothing"
 
 
-def _check_classes(ours: Mapping[str, ClassScore], teachers: Mapping[str, ClassScore], allowed: float) -> list[str]:
-    return [
-        f"lost {format_points(teacher.recall - ours[label].recall)} of recall on '{label}',"
-        f" {format_points(allowed)} allowed"
-        for label, teacher in teachers.items()
-        if teacher.rows >= CLASS_ROWS and label in ours and teacher.recall - ours[label].recall > allowed + ROUNDING
-    ]
+def format_more_rows(more_rows: int | None) -> str:
+    """What would decide an undecided gate: `about 2,300 more select rows would tell`."""
+    if more_rows is None:
+        return "more select rows than this set could have would be needed to tell"
+    return f"about {more_rows:,} more select row{'' if more_rows == 1 else 's'} would tell"
+
+
+def round_rows(rows: float) -> int:
+    """Round a number of rows to two digits: it is an estimate."""
+    return max(1, int(float(f"{rows:.1e}")))
+
+
+def _loss(baseline: str, difference: Difference, allowed: float) -> Loss:
+    error = (difference.high - difference.low) / (2.0 * TWO_SIDED)
+    return Loss(f"against {baseline}", -difference.value, allowed, error, -difference.low)
+
+
+def _class_losses(select: Quality, teachers: Mapping[str, ClassScore], allowed: float) -> Iterator[Loss]:
+    """Losses of recall; a class's predictions are assumed to differ from the teacher's as often as all of them do."""
+    agreement = select.agreement_with_teacher
+    differing = DISAGREEMENT if agreement is None else 1.0 - agreement
+    for label, teacher in teachers.items():
+        if teacher.rows >= CLASS_ROWS and label in select.per_class:
+            drop = teacher.recall - select.per_class[label].recall
+            error = sqrt((max(differing, abs(drop)) - drop**2) / teacher.rows)
+            yield Loss(f"of recall on '{label}'", drop, allowed, error, drop + TWO_SIDED * error)
+
+
+def _reason(loss: Loss, outcome: Outcome, strict: bool, select: Quality) -> str:
+    larger = select.larger_is_better
+    change = f"may have lost {format_points(loss.highest, larger)} (95 % interval)" if strict else ""
+    text = f"{change or format_change(loss.drop, larger)} {loss.where}, {format_points(loss.allowed, larger)} allowed"
+    return f"{text}: {format_more_rows(loss.more_rows(select.rows))}" if outcome == "undecided" else text

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import model_validator
 
 from compress.measure.quality.quality_result import Quality
 from compress.measure.result_base import ResultModel
@@ -13,6 +15,8 @@ from compress.measure.timing.latency import Latency
 from compress.storage.schema_version import up_to
 
 SELECT_FILE = "select.json"
+
+Outcome = Literal["passed", "undecided", "missed"]
 
 
 class Rules(ResultModel):
@@ -43,12 +47,39 @@ class Candidate:
 class GateResult(ResultModel):
     """Whether a row may win on a target, and how much of the allowed loss it used, on the select rows."""
 
-    passed: bool
+    outcome: Outcome
+    """Whether the loss is within the allowed one; undecided where the rows cannot tell."""
     drop: float | None
     """Loss against the teacher (below zero: a gain)."""
     allowed: float
+    excess: float | None = None
+    """The most that any of its losses exceeds what is allowed by (below zero: all are within); None if unknown."""
+    more_rows: int | None = None
+    """If undecided: about how many more select rows would decide; None where it is more than the set could have."""
     reasons: tuple[str, ...] = ()
     """Why it did not pass."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_passed(cls, value: Any) -> Any:
+        """Read `passed`, which schema version 1 of select.json and 2 of report.json have."""
+        if isinstance(value, Mapping) and "passed" in value and "outcome" not in value:
+            return {**value, "outcome": "passed" if value["passed"] else "missed"}
+        return value
+
+    @property
+    def may_win(self) -> bool:
+        """Whether it passed, or is undecided with losses that are as measured within what is allowed."""
+        within = self.excess is not None and self.excess <= 0
+        return self.outcome == "passed" or (self.outcome == "undecided" and within)
+
+
+class Trade(ResultModel):
+    """A row just outside the gate that is clearly faster than the winner."""
+
+    key: str
+    text: str
+    """Its speed, and what it lost."""
 
 
 class TargetSelection(ResultModel):
@@ -60,12 +91,15 @@ class TargetSelection(ResultModel):
     why: str
     gates: Mapping[str, GateResult] = {}
     """By row key, for every candidate."""
+    trade: Trade | None = None
+    """The fastest row that loses little more than allowed, where it is clearly faster than the winner."""
 
 
 class Selection(ResultModel):
     """The content of select.json."""
 
-    schema_version: Annotated[int, up_to(1)] = 1
+    schema_version: Annotated[int, up_to(2)] = 2
+    """2: the gate has three outcomes; 1 has `passed`."""
     targets: tuple[TargetSelection, ...] = ()
 
     @property

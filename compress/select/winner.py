@@ -1,6 +1,7 @@
 """The winner on a target: the fastest candidate that passes the gate; among equally fast ones the smallest.
 
-The reference (the teacher in PyTorch) is no candidate: where nothing else passes, nothing wins.
+Where none passes, the fastest wins that the select rows leave undecided and whose losses are as measured within what is
+allowed. The reference (the teacher in PyTorch) is no candidate: where nothing else may win, nothing wins.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from compress.errors import group_by_reason
 from compress.measure.result_base import Score
 from compress.measure.timing.latency import ratio
-from compress.select.gate import format_points, gate
-from compress.select.selection import Candidate, GateResult, Rules, TargetSelection
+from compress.select.gate import format_change, format_more_rows, format_points, gate
+from compress.select.selection import Candidate, GateResult, Rules, TargetSelection, Trade
 
 
 def select_winner(
@@ -30,17 +31,21 @@ def select_winner(
     gates = {
         row.key: gate(rules, row.select, classes, quantized=row.quantized) for row in candidates if not row.reference
     }
-    passing = [row for row in candidates if row.key in gates and gates[row.key].passed]
-    timed = [row for row in passing if row.latency.quantile(rules.rank_by) is not None]
+    passing = [row for row in candidates if row.key in gates and gates[row.key].outcome == "passed"]
+    eligible = passing or [row for row in candidates if row.key in gates and gates[row.key].may_win]
+    timed = [row for row in eligible if row.latency.quantile(rules.rank_by) is not None]
     if missing is not None:
         return TargetSelection(target=target, winner=None, why=f"not measured: {missing}", gates=gates)
     if not timed:
-        return TargetSelection(target=target, winner=None, why=_why_none(passing, gates, rules), gates=gates)
+        return TargetSelection(target=target, winner=None, why=_why_none(eligible, gates, rules), gates=gates)
     fastest = min(timed, key=lambda row: _speed(row, rules).value)
     equals = [row for row in timed if row is fastest or _as_fast(row, fastest, rules)]
     winner = min(equals, key=lambda row: (float("inf") if row.bytes_total is None else row.bytes_total, row.key))
     why = _why(winner, fastest, len(timed), gates[winner.key])
-    return TargetSelection(target=target, winner=winner.key, why=why, gates=gates)
+    near = [row for row in candidates if row.key in gates and _is_trade(row, gates[row.key], winner, rules)]
+    nearest = min(near, key=lambda row: _speed(row, rules).value, default=None)
+    trade = nearest and _trade(nearest, gates[nearest.key], winner, reference)
+    return TargetSelection(target=target, winner=winner.key, why=why, gates=gates, trade=trade)
 
 
 def _speed(row: Candidate, rules: Rules) -> Score:
@@ -57,25 +62,52 @@ def _as_fast(row: Candidate, fastest: Candidate, rules: Rules) -> bool:
     return _speed(row, rules).low <= _speed(fastest, rules).high
 
 
+def _is_trade(row: Candidate, result: GateResult, winner: Candidate, rules: Rules) -> bool:
+    """Whether a row did not pass, is clearly faster than the winner, and loses little more than what is allowed."""
+    if result.outcome == "passed" or row is winner or row.latency.quantile(rules.rank_by) is None:
+        return False
+    near = result.outcome == "undecided" or (result.excess is not None and result.excess <= result.allowed)
+    faster = _speed(row, rules).value < _speed(winner, rules).value and not _as_fast(winner, row, rules)
+    return near and faster
+
+
+def _trade(row: Candidate, result: GateResult, winner: Candidate, reference: Candidate | None) -> Trade:
+    """Describe a row outside the gate: `22.0× faster than the teacher (the winner: 4.8×) for 0.1 points more …`."""
+    factors = [reference and ratio(reference.latency, one.latency) for one in (row, winner)]
+    speeds = [f"{factor.value:.1f}×" for factor in factors if factor]
+    text = f"just outside the gate is {row.key}, "
+    text += f"{speeds[0]} faster than the teacher (the winner: {speeds[1]})" if len(speeds) == 2 else "faster"
+    if result.excess and result.excess > 0:
+        larger = row.select.larger_is_better if row.select else True
+        text += f" for {format_points(result.excess, larger)} more than allowed"
+    if result.outcome == "undecided":
+        text += f" (undecided: {format_more_rows(result.more_rows)})"
+    return Trade(key=row.key, text=text)
+
+
 def _why(winner: Candidate, fastest: Candidate, timed: int, result: GateResult) -> str:
-    among = f"of {timed} that passed the gate" if timed > 1 else "and the only one that passed the gate"
+    passed = result.outcome == "passed"
+    among = f"of {timed} {'that passed the gate' if passed else 'undecided ones'}"
+    if timed == 1:
+        among = f"and the only {'one that passed the gate' if passed else 'undecided one'}"
     won = f"the fastest {among}" if fastest is winner else f"as fast as {fastest.key} and the smaller, {among}"
     larger = winner.select.larger_is_better if winner.select else True
-    return f"{won} ({_loss(result.drop, larger)}, {format_points(result.allowed, larger)} allowed)"
+    more = "" if passed else f"; {format_more_rows(result.more_rows)}"
+    return f"{won} ({_loss(result.drop, larger)}, {format_points(result.allowed, larger)} allowed{more})"
 
 
 def _loss(drop: float | None, larger: bool) -> str:
-    if drop is None:
-        return "loss unknown"
-    word = "lost" if drop > 0 else "gained"
-    return f"{word} {format_points(abs(drop), larger)} on select" if drop else "lost nothing on select"
+    return "loss unknown" if drop is None else f"{format_change(drop, larger)} on select"
 
 
-def _why_none(passing: Sequence[Candidate], gates: Mapping[str, GateResult], rules: Rules) -> str:
-    if passing:
-        rows = group_by_reason((row.key, row.latency.reason or f"too few calls for {rules.rank_by}") for row in passing)
+def _why_none(eligible: Sequence[Candidate], gates: Mapping[str, GateResult], rules: Rules) -> str:
+    if eligible:
+        rows = group_by_reason(
+            (row.key, row.latency.reason or f"too few calls for {rules.rank_by}") for row in eligible
+        )
         why = next(iter(rows)) if len(rows) == 1 else "; ".join(f"{keys}: {reason}" for reason, keys in rows.items())
-        return f"no variant that passed the gate could be timed: {why}"
+        passed = "passed the gate" if gates[eligible[0].key].outcome == "passed" else "the gate left undecided"
+        return f"no variant that {passed} could be timed: {why}"
     if not gates:
         return "nothing that may win was measured here"
     known = {key: result for key, result in gates.items() if result.drop is not None} or gates

@@ -101,7 +101,6 @@ def _source_problems(task: Task) -> Iterator[Problem]:
             yield Problem(
                 (*path, role), f"is missing: give labelled rows, or split some off train with {role}_share: 0.1"
             )
-    if sum(shares.values()) >= 1:
-        yield Problem(
-            path, f"select_share and test_share split off {sum(shares.values()):.0%} of train: nothing is left"
-        )
+    total = sum(share for share in shares.values() if share != "auto")
+    if total >= 1:
+        yield Problem(path, f"select_share and test_share split off {total:.0%} of train: nothing is left")

@@ -10,14 +10,15 @@ from compress.model_info import VariantInfo
 from compress.pipeline.execute import Outcome
 from compress.pipeline.run import Result
 from compress.report.report_schema import GateResult, LedgerRow, Report, TargetFacts, TargetResult, Verdict
+from compress.select.selection import Outcome as GateOutcome
 
 UNTIMED = Latency(status="not measured", reason="the budget is too small")
 VARIANT = VariantInfo(name="onnx-fp32", format="onnx", precision="fp32", runtime="onnxruntime")
 
 
-def ended(*, passed: bool) -> Result:
-    """A run that timed nothing on cpu."""
-    gate = GateResult(passed=passed, drop=0.0 if passed else 0.5, allowed=0.01)
+def ended(outcome: GateOutcome, drop: float) -> Result:
+    """A run without a winner on cpu, where nothing was timed."""
+    gate = GateResult(outcome=outcome, drop=drop, allowed=0.01, excess=drop - 0.01)
     row = LedgerRow(
         model="student", step="distill", variant=VARIANT, targets={"cpu": TargetResult(latency=UNTIMED, gate=gate)}
     )
@@ -27,13 +28,18 @@ def ended(*, passed: bool) -> Result:
     return Result(Path("runs/my"), Outcome(), report)
 
 
-def test_models_that_pass_and_could_not_be_timed_miss_no_gate():
+@pytest.mark.parametrize("outcome", ["passed", "undecided"])
+def test_models_that_may_win_and_could_not_be_timed_miss_no_gate(outcome: GateOutcome) -> None:
     with pytest.raises(CompressError, match="no winner: cpu: the reason why") as raised:
-        ended(passed=True).raise_for_gate()
+        ended(outcome, 0.0).raise_for_gate()
     assert raised.value.exit_code == 1
 
 
 def test_models_that_do_not_pass_miss_the_gate():
     with pytest.raises(GateMissed) as raised:
-        ended(passed=False).raise_for_gate()
+        ended("missed", 0.5).raise_for_gate()
     assert raised.value.exit_code == 3
+
+
+def test_undecided_models_that_lost_more_than_allowed_miss_no_gate():
+    ended("undecided", 0.02).raise_for_gate()

@@ -62,3 +62,14 @@ def test_two_students_are_trained_and_reported(recipe_file: Path, tmp_path: Path
     }
     assert set(result.report.makings) == {"student", "deeper"}
     assert result.report.verdicts[0].winner is not None
+
+
+def test_the_gate_redoes_the_split_only_where_it_decides_it(recipe_file: Path) -> None:
+    def fingerprints(*overrides: str) -> list[str]:
+        plans = [make_plan(resolve(read_recipe(recipe_file, [*overrides, f"gate.max_drop={drop}"]))) for drop in (1, 2)]
+        return [plan.step("data").fingerprint for plan in plans]
+
+    automatic, rows = "task.data.select_share=auto", f"task.data.select={recipe_file.parent / 'test.csv'}"
+    assert len(set(fingerprints())) == 1
+    assert len(set(fingerprints(automatic))) == 2
+    assert len(set(fingerprints(automatic, rows))) == 1

@@ -150,6 +150,19 @@ def test_unstable_timings_are_marked(winner, make_report, latency_of):
     assert "≈ An unstable timing" in model_card(make_entry({"cpu": winner}, report, "a"))
 
 
+def test_an_undecided_winner_is_marked(winner, make_report):
+    def wide(row):
+        result = row.targets["cpu"]
+        versus = result.select.versus_teacher.model_copy(update={"low": -0.1, "high": 0.1})
+        select = result.select.model_copy(update={"versus_teacher": versus})
+        return row.model_copy(update={"targets": {"cpu": result.model_copy(update={"select": select})}})
+
+    report = apply_gates(make_report(rows=tuple(map(wide, make_report().rows))))
+    card = model_card(make_entry({"cpu": winner}, report, "a"))
+    assert "its accuracy (91.7 % above a bag of words). Its gate is undecided" in card
+    assert "- Note: On cpu the winner is undecided, pruned/onnx-int8 is the fastest of 8 undecided ones" in card
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_sample_input_is_valid_for_its_kind(kind, winner, make_report):
     text = ("one", "two")[: KINDS[kind].text_columns[0]]

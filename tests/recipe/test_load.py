@@ -386,6 +386,14 @@ def test_each_problem_is_reported_once(section, message):
         ("{data: {train: a}}", ["line 1, task.kind: is missing"]),
         ("{kind: clasification, data: {train: a}}", ["line 1, task.kind: no task kind is called 'clasification'; did"]),
         (
+            "{kind: classification, data: {train: a, select_share: x}}",
+            ["line 1, task.data.select_share: expected a number or auto, got 'x'"],
+        ),
+        (
+            "{kind: classification, data: {train: a, select_share: 1.5}}",
+            ["line 1, task.data.select_share: should be less than 1, got 1.5"],
+        ),
+        (
             "{kind: regression, text: [], labels: [1], data: {format: xml, header: {tset: [a]}}}",
             [
                 "line 1, task.data.format: expected csv, tsv, jsonl, json, conll or parquet, got 'xml'",

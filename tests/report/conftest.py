@@ -98,10 +98,8 @@ def quality(value: float, teacher: float = 0.915, role: str = "test", unquantize
     def against(other: float | None) -> Difference | None:
         if other is None:
             return None
-        lost = value - other
-        return Difference(
-            value=lost, low=lost - 0.006, high=lost + 0.006, p_value=0.03 if lost else 1.0, test="mcnemar"
-        )
+        lost, half = value - other, 0.001 if role == "select" else 0.006  # select can tell what the gate allows
+        return Difference(value=lost, low=lost - half, high=lost + half, p_value=0.03 if lost else 1.0, test="mcnemar")
 
     score = Score(value=value, low=value - 0.018, high=value + 0.018)
     return Quality(

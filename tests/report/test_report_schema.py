@@ -34,7 +34,7 @@ def test_rows_are_found_by_key(make_report):
     [
         (None, "there is no report at"),
         ("{", "cannot be read as a report: the file: Invalid JSON"),
-        ('{"schema_version": 3}', "schema_version: written by a newer version of compress"),
+        ('{"schema_version": 4}', "schema_version: written by a newer version of compress"),
         ("[]", "cannot be read as a report: the file"),
     ],
 )

@@ -20,11 +20,11 @@ from compress.data.loading.row_sources import Source, check_true_labels, corpus_
 from compress.data.splits.corpus import RoleWriter, documents_name
 from compress.data.splits.row_statistics import RowStatistics, RowWarnings, read_info, write_info
 from compress.data.splits.row_store import StoredRows
-from compress.data.splits.split_indices import RowMask, assign_roles
+from compress.data.splits.split_indices import RowMask, assign_roles, automatic_share
 from compress.errors import DataError, pluralize
 from compress.model_info import TaskInfo
 from compress.recipe.field_types import Role
-from compress.recipe.schema import Task
+from compress.recipe.schema import Gate, Task
 from compress.tasks import Row, kind_of, task_info
 from compress.tasks.label_problems import label_problems
 from compress.tasks.parsing.columns import column_value, label_columns
@@ -59,6 +59,8 @@ class DataInfo(RowWarnings):
     """Roles that were split off train because nothing was given for them."""
     contradictory: Mapping[Role, int] = {}
     """Rows whose text another row of the same role has with another label."""
+    select_share: float | None = None
+    """The share of train that became select, where the recipe leaves it open."""
     duplicates: int = 0
     """Test rows whose text is also in train."""
     select_duplicates: int = 0
@@ -72,6 +74,10 @@ class DataInfo(RowWarnings):
     def labels(self) -> tuple[str, ...]:
         """Return the classes in order."""
         return self.task_info.labels
+
+    def split_like(self, task: Task) -> Task:
+        """Return ``task`` with the share of select that was used."""
+        return task if self.select_share is None else _with_select_share(task, self.select_share)
 
 
 class PreparedData:
@@ -98,17 +104,23 @@ def load_prepared(folder: Path) -> PreparedData:
     return PreparedData(folder, read_info(folder / DATA_FILE, DataInfo))
 
 
-def prepare_splits(task: Task, seed: int, work: Path, console: Console | None = None) -> DataInfo:
+def prepare_splits(
+    task: Task, seed: int, work: Path, console: Console | None = None, max_drop: float = Gate().max_drop
+) -> DataInfo:
     """Read and check the data of ``task``, and write each role's rows and data.json into ``work``.
 
-    Rows are streamed. Files are read a second time only where something must be known first: the classes where the
-    recipe does not name them, the number of rows where some are split off or left out.
+    Rows are streamed. Files are read again only where something must be known first: the classes where the recipe does
+    not name them, the number of rows where some are split off or left out. ``max_drop`` is the gate's allowance, which
+    decides how many rows are split off as select by default.
     """
     problems = task_problems(task)
     if problems:
         raise DataError("\n  ".join(["the task cannot be prepared:", *map(str, problems)]))
     console = console or Console("quiet")
     kind, sources = kind_of(task), open_sources(task, console)
+    select_share = _automatic_share(task, sources, max_drop)
+    if select_share is not None:
+        task = _with_select_share(task, select_share)
     columns = label_columns(task)
     values = (column_value(raw.values, column, task, raw.where) for raw in sources["train"]() for column in columns)
     labels = kind.labels(values, task)
@@ -130,6 +142,7 @@ def prepare_splits(task: Task, seed: int, work: Path, console: Console | None = 
         per_class={role: statistics.per_class(role) for role in ROLES} if labels else {},
         held_back=tuple(shares),
         contradictory={role: statistics.contradictory(role) for role in ROLES},
+        select_share=select_share,
         duplicates=statistics.shared("test", "train"),
         select_duplicates=statistics.shared("select", "train"),
         empty_texts=statistics.empty_texts.total(),
@@ -145,8 +158,20 @@ def prepare_splits(task: Task, seed: int, work: Path, console: Console | None = 
 
 def split_shares(task: Task, given: Collection[Role]) -> dict[Role, float]:
     """Return the shares of train that are split off as the roles for which nothing is ``given``."""
-    shares: dict[Role, float] = {"select": task.data.select_share, "test": task.data.test_share}
-    return {role: share for role, share in shares.items() if role not in given}
+    shares: dict[Role, float | str] = {"select": task.data.select_share, "test": task.data.test_share}
+    return {role: float(share) for role, share in shares.items() if role not in given}
+
+
+def _automatic_share(task: Task, sources: Mapping[Role, Source], max_drop: float) -> float | None:
+    """Return the share of train that becomes select; None where the recipe gives it or rows of its own."""
+    if task.data.select_share != "auto" or "select" in sources:
+        return None
+    left = 1.0 if "test" in sources else 1.0 - task.data.test_share
+    return automatic_share(sum(1 for _ in sources["train"]()), max_drop, left)
+
+
+def _with_select_share(task: Task, share: float) -> Task:
+    return task.model_copy(update={"data": task.data.model_copy(update={"select_share": share})})
 
 
 def row_masks(

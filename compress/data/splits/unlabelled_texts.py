@@ -43,7 +43,7 @@ def prepare_unlabelled(
     task: Task, roles: PreparedData, seed: int, work: Path, console: Console | None = None
 ) -> UnlabelledInfo:
     """Write the rows of `task.data.unlabelled`, and unlabelled.json into ``work``."""
-    console, labels = console or Console("quiet"), roles.info.labels
+    console, labels, task = console or Console("quiet"), roles.info.labels, roles.info.split_like(task)
     statistics = RowStatistics(kind_of(task), labels)
     source, mask = _rows_and_mask(task, labels, seed, console)
     skip = partial(statistics.skip, UNLABELLED)

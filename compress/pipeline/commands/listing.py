@@ -112,7 +112,10 @@ def _runs(options: argparse.Namespace) -> Iterator[Row]:
         row: Row = {"name": path.parent.name, "task": None, "created": None, "winner": "not finished"}
         with suppress(CompressError):
             report = read_report(path.parent)
-            winners = [f"{verdict.target}: {verdict.winner or 'none'}" for verdict in report.verdicts]
+            winners = [
+                f"{verdict.target}: {verdict.winner or 'none'}{', undecided' if report.is_undecided(verdict) else ''}"
+                for verdict in report.verdicts
+            ]
             row.update(task=report.task.name, created=report.created, winner=winners)
         yield row
 

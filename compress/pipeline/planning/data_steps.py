@@ -24,7 +24,10 @@ def add_data(plan: Plan) -> None:
         del data["labelled"]  # as before there was such a key
     data["contents"] = contents_digest(recipe.task.data)
     settings = {"task": task, "data": data, "seed": recipe.seed}
-    plan.add("data", "data", settings, [], partial(prepare_data.data, task=recipe.task, seed=recipe.seed))
+    if recipe.task.data.select_share == "auto" and not recipe.task.data.select:
+        settings["max_drop"] = recipe.gate.max_drop  # decides how many rows select has
+    run = partial(prepare_data.data, task=recipe.task, seed=recipe.seed, max_drop=recipe.gate.max_drop)
+    plan.add("data", "data", settings, [], run)
 
 
 def add_unlabelled(plan: Plan) -> None:

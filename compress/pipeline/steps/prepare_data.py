@@ -11,11 +11,11 @@ from compress.recipe.schema import Task
 SLICES_FILE = "slices.json"
 
 
-def data(context: StepContext, task: Task, seed: int) -> None:
+def data(context: StepContext, task: Task, seed: int, max_drop: float) -> None:
     """Read the rows of every role into memory-mapped files."""
     from compress.data.splits.prepare_splits import prepare_splits
 
-    prepare_splits(task, seed, context.work, context.console)
+    prepare_splits(task, seed, context.work, context.console, max_drop)
 
 
 def unlabelled(context: StepContext, task: Task, seed: int) -> None:
@@ -32,5 +32,5 @@ def slices(context: StepContext, task: Task, seed: int) -> None:
     from compress.data.splits.slice_columns import slice_values
 
     info = load_prepared(context.inputs["data"]).info
-    values = slice_values(task, info.labels, seed, info.counts["test"], context.console)
+    values = slice_values(info.split_like(task), info.labels, seed, info.counts["test"], context.console)
     context.write_json(SLICES_FILE, {"columns": values})

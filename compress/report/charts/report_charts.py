@@ -103,7 +103,8 @@ def _speed_series(report: Report, row: LedgerRow, result: TargetResult, title: s
         y_interval=(score.low * scale, score.high * scale),
     )
     labelled = row.key == report.teacher or (verdict is not None and row.key == verdict.winner)
-    return _series(report, row, (point,), filled=result.gate is None or result.gate.passed, labelled=labelled)
+    missed = result.gate is not None and result.gate.outcome == "missed"
+    return _series(report, row, (point,), filled=not missed, labelled=labelled)
 
 
 def _gate(frame: Frame, y: float, label: str) -> list[str]:

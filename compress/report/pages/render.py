@@ -60,11 +60,15 @@ def _section(report: Report, target: TargetFacts) -> dict[str, Any]:
     winner = report.row(verdict.winner if verdict else None)
     scored = [report.teacher, *(row.key for row, result in report.results(title) if result.test)]
     unstable = unstable_reasons(report, title, winner.key, report.teacher) if winner else []
+    heading = "Winner" if winner else "No winner"
+    if verdict and report.is_undecided(verdict):
+        heading = "Undecided winner"
     return {
         "target": target,
         "conditions": describe_target(target),
         "verdict": verdict,
         "winner": winner,
+        "heading": heading,
         "figures": list(_figures(report, target, winner, verdict, bool(unstable))) if winner and verdict else [],
         "unstable": unstable,
         "ledger": ledger_tables.ledger_table(report, title),

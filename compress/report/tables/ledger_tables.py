@@ -49,11 +49,11 @@ def _ledger_cells(report: Report, row: LedgerRow, title: str, metric: str, *, is
         "faster": fmt.ratio(faster.value) if faster else untimed or fmt.ABSENT,
         "size": fmt.size(row.bytes_total),
         "cost": fmt.seconds(row.cost_seconds),
-        "gate": "winner" + _unstable(result) if is_winner else _gate_state(report, row, result),
+        "gate": _gate_state(report, row, result, is_winner=is_winner),
     }
 
 
-def _gate_state(report: Report, row: LedgerRow, result: TargetResult | None) -> str:
+def _gate_state(report: Report, row: LedgerRow, result: TargetResult | None, *, is_winner: bool) -> str:
     if row.status != "ok":
         return row.status
     if result is not None and not result.latency.timed and result.select is None:
@@ -62,7 +62,8 @@ def _gate_state(report: Report, row: LedgerRow, result: TargetResult | None) -> 
         return "reference"
     if result is None or result.gate is None:
         return "baseline"
-    return ("passed" if result.gate.passed else "missed") + _unstable(result)
+    undecided = ", undecided" if result.gate.outcome == "undecided" else ""
+    return (f"winner{undecided}" if is_winner else result.gate.outcome) + _unstable(result)
 
 
 def _untimed(result: TargetResult | None) -> str:
@@ -129,13 +130,13 @@ def gate_table(report: Report, title: str) -> Table:
                 **row.names,
                 "loss on select": fmt.points(result.gate.drop, larger),
                 "allowed": fmt.points(result.gate.allowed, larger),
-                "passed": "yes" if result.gate.passed else "no",
+                "outcome": result.gate.outcome,
                 "reason": "; ".join(result.gate.reasons) or fmt.ABSENT,
             }
             for row, result in report.results(title)
             if result.gate is not None
         ),
-        left=("passed",),
+        left=("outcome",),
         sentences=("reason",),
     )
 

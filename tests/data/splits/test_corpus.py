@@ -153,6 +153,6 @@ def test_reqa_as_published(data_folder, task_of, tmp_path):
     settings = {"kind": "retrieval", "text": ("question",), "label": "answers", "aliases": {"question": ["questions"]}}
     train = str(data_folder / "reqa_squad/train.json.gz")
     info = prepare_splits(task_of(train=train, test=test, corpus=test, **settings), 0, tmp_path)
-    assert info.counts == {"train": 9500, "select": 500, "test": 10539}
-    assert info.documents == {"select": 499, "test": 10246}
+    assert info.counts == {"train": 8000, "select": 2000, "test": 10539}
+    assert info.documents == {"select": 1982, "test": 10246}
     assert info.duplicates == 0

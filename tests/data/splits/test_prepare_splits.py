@@ -9,7 +9,7 @@ from compress.console import Console
 from compress.data.loading.row_sources import check_columns
 from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.data.splits.row_store import StoredRows
-from compress.data.splits.split_indices import assign_roles, random_keys
+from compress.data.splits.split_indices import assign_roles, automatic_share, random_keys
 from compress.errors import DataError
 
 
@@ -39,11 +39,33 @@ def test_three_files(write, task_of, tmp_path):
 def test_select_and_test_are_held_back(write, task_of, tmp_path):
     task = task_of(train=write("t.tsv", table(200)), test_share=0.1)
     info = prepare_splits(task, 0, tmp_path)
-    assert info.counts == {"train": 170, "select": 10, "test": 20}
+    assert info.counts == {"train": 144, "select": 36, "test": 20}  # 20 % of what test leaves
     assert info.held_back == ("select", "test")
     found = [set(texts(tmp_path, role)) for role in ("train", "select", "test")]
     assert len(set.union(*found)) == 200
     assert info.duplicates == 0
+
+
+@pytest.mark.parametrize(
+    ("count", "max_drop", "share"),
+    [
+        (5452, 0.01, 0.2),  # 9,000 rows are needed
+        (60_000, 0.01, 0.15),
+        (60_000, 0.03, 0.05),  # 1,000 rows would do
+        (10_000, 0.03, 0.1),
+        (100, 0.0, 0.2),
+    ],
+)
+def test_the_automatic_share_depends_on_rows_and_gate(count, max_drop, share):
+    assert automatic_share(count, max_drop) == pytest.approx(share)
+    assert automatic_share(10 * count, max_drop, left=0.5) <= 0.1
+
+
+def test_the_gate_decides_the_rows_of_select(write, task_of, tmp_path):
+    task = task_of(train=write("t.tsv", table(200)), test=write("e.tsv", table(4)))
+    assert prepare_splits(task, 0, tmp_path, max_drop=0.2).counts["select"] == 22
+    fixed = task_of(train=write("t.tsv", table(200)), test=write("e.tsv", table(4)), select_share=0.3)
+    assert prepare_splits(fixed, 0, tmp_path, max_drop=0.2).counts["select"] == 60
 
 
 def test_the_seed_decides_what_is_held_back(write, task_of, tmp_path):
@@ -165,10 +187,8 @@ def test_rows_with_right_and_wrong_items_may_have_equal_labels(write, task_of, t
     *text, label = columns
     content = "".join(json.dumps({text[0]: f"what {number} ?", **row}) + "\n" for number in range(8))
     path = write("t.jsonl", content)
-    assert (
-        prepare_splits(task_of(train=path, test=path, kind=kind, text=text, label=label), 0, tmp_path).counts["train"]
-        == 7
-    )
+    task = task_of(train=path, test=path, kind=kind, text=text, label=label)
+    assert prepare_splits(task, 0, tmp_path).counts["train"] == 6
 
 
 def test_candidates_that_are_all_right(write, task_of, tmp_path):

@@ -22,7 +22,7 @@ def table(count):
 def in_step(task, seed, folder):
     """Whether every value belongs to its row: both hold the row's number."""
     rows = load_prepared(folder).rows("test")
-    found = slice_values(task, (), seed, len(rows), QUIET)["genre"]
+    found = slice_values(load_prepared(folder).info.split_like(task), (), seed, len(rows), QUIET)["genre"]
     return [value.removeprefix("genre ") for value in found] == [row["text"].removeprefix("text ") for row in rows]
 
 
