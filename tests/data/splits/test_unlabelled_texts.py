@@ -252,6 +252,11 @@ class TestLabelled:
         assert {role: len(texts[role]) for role in texts} == {"train": 8, "select": 4, "test": 10, "unlabelled": 18}
         assert len(set.union(*texts.values())) == 40
 
+    def test_no_row_has_two_roles_where_the_gate_decides_the_rows_of_select(self, splits):
+        texts = splits(labelled=8, select_share="auto")
+        assert {role: len(texts[role]) for role in texts} == {"train": 8, "select": 6, "test": 10, "unlabelled": 16}
+        assert len(set.union(*texts.values())) == 40
+
     def test_select_and_test_are_the_same_rows_as_without_it(self, splits):
         few, many = splits(labelled=8), splits(labelled=25)
         assert (few["select"], few["test"]) == (many["select"], many["test"])
