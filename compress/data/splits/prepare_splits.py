@@ -77,7 +77,7 @@ class DataInfo(RowWarnings):
 
     def split_like(self, task: Task) -> Task:
         """Return ``task`` with the share of select that was used."""
-        return task if self.select_share is None else _with_select_share(task, self.select_share)
+        return _with_select_share(task, self.select_share)
 
 
 class PreparedData:
@@ -119,8 +119,7 @@ def prepare_splits(
     console = console or Console("quiet")
     kind, sources = kind_of(task), open_sources(task, console)
     select_share = _automatic_share(task, sources, max_drop)
-    if select_share is not None:
-        task = _with_select_share(task, select_share)
+    task = _with_select_share(task, select_share)
     columns = label_columns(task)
     values = (column_value(raw.values, column, task, raw.where) for raw in sources["train"]() for column in columns)
     labels = kind.labels(values, task)
@@ -170,8 +169,9 @@ def _automatic_share(task: Task, sources: Mapping[Role, Source], max_drop: float
     return automatic_share(sum(1 for _ in sources["train"]()), max_drop, left)
 
 
-def _with_select_share(task: Task, share: float) -> Task:
-    return task.model_copy(update={"data": task.data.model_copy(update={"select_share": share})})
+def _with_select_share(task: Task, share: float | None) -> Task:
+    data = task.data if share is None else task.data.model_copy(update={"select_share": share})
+    return task.model_copy(update={"data": data})
 
 
 def row_masks(

@@ -236,7 +236,9 @@ class TestLabelled:
     def splits(self, write, task_of, tmp_path):
         def make(**settings):
             rows = [{"text": f"a {number}", "label": "xy"[number % 2]} for number in range(40)]
-            task = task_of(train=write("train.jsonl", lines(*rows)), test_share=0.25, select_share=0.1, **settings)
+            task = task_of(
+                train=write("train.jsonl", lines(*rows)), test_share=0.25, **{"select_share": 0.1, **settings}
+            )
             for name in ("data", "beside"):
                 (tmp_path / name).mkdir(exist_ok=True)
             prepare_splits(task, 0, tmp_path / "data")
