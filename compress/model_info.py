@@ -195,6 +195,19 @@ class TrainingInfo(Info):
     history: tuple[EvaluationInfo, ...] = ()
 
 
+class ProbeInfo(Info):
+    """The linear probe that a training started from."""
+
+    rows: int
+    """Training rows that were encoded."""
+    strength: float
+    """The weight of its squared norm."""
+    loss: float
+    """The task's loss in cross-validation."""
+    pooling: str | None = None
+    """What its features are, where there was a choice: `mean` of all tokens, or `cls`, what the family's head reads."""
+
+
 class FolderInfo(Info):
     """The content of compress.json."""
 
@@ -217,6 +230,8 @@ class FolderInfo(Info):
     """Of a model that was pruned, and of variants exported from it."""
     training: TrainingInfo | None = None
     """None where the model was not trained, or by a version that did not record it."""
+    probe: ProbeInfo | None = None
+    """Of a model that was fine-tuned from one."""
 
 
 def read_info(folder: Path) -> FolderInfo:

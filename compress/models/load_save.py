@@ -182,6 +182,12 @@ def _set_outputs(
     return layout
 
 
+def output_layer(model: PreTrainedModel) -> nn.Linear | None:
+    """Return the linear layer that computes a model's outputs; None for embeddings and encoders without a head."""
+    linears = [module for module in _head_modules(model) if isinstance(module, nn.Linear)]
+    return linears[-1] if linears else None
+
+
 def _head_modules(model: PreTrainedModel) -> Iterator[nn.Module]:
     """Yield the modules of the head, outer ones first."""
     base = base_of(model)
@@ -204,7 +210,8 @@ def _reorder_labels(model: PreTrainedModel, order: Sequence[int]) -> None:
     """Reorder the rows of the last linear layer to the task's order of labels."""
     if order == sorted(order):
         return
-    last = [module for module in _head_modules(model) if isinstance(module, nn.Linear)][-1]
+    last = output_layer(model)
+    assert last is not None
     with torch.no_grad():
         for parameter in last.parameters():
             parameter.copy_(parameter[list(order)])

@@ -183,7 +183,10 @@ def _scores(entry: Entry) -> str:
             "score": fmt.score(score.value, directions[name]),
             "95 % interval": fmt.interval(score, directions[name]),
             "teacher": _score(teacher, name, directions[name]),
-            fmt.drop_article(report.floor_name): _score(report.floor, name, directions[name]),
+            **{
+                fmt.drop_article(title): _score(baseline, name, directions[name])
+                for title, baseline in report.baselines.items()
+            },
         }
         for name, score in test.scores.items()
     ]

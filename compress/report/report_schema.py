@@ -232,6 +232,11 @@ class Report(ResultModel):
     floor_name: str = "a bag of words"
     """Its name, with an article."""
     floor_reason: str | None = None
+    probe: Quality | None = None
+    """Test scores of what the teacher was fine-tuned from: the encoder as it is, with the last layer that fits it
+    best. None where it was not scored."""
+    probe_name: str = "a linear probe"
+    """Its name, with an article."""
     grid: Mapping[str, tuple[GridCell, ...]] = {}
     """By target title, timings at further batches and lengths."""
     surroundings: MachineSnapshot | None = None
@@ -248,6 +253,12 @@ class Report(ResultModel):
     def row(self, key: str | None) -> LedgerRow | None:
         """Return the row with this key; None without one."""
         return next((row for row in self.rows if row.key == key), None)
+
+    @property
+    def baselines(self) -> dict[str, Quality]:
+        """Return the simple methods that were scored, by name."""
+        named = {self.floor_name: self.floor, self.probe_name: self.probe}
+        return {name: quality for name, quality in named.items() if quality}
 
     @property
     def all_models(self) -> tuple[ReportModel, ...]:

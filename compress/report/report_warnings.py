@@ -22,6 +22,7 @@ def report_warnings(report: Report) -> tuple[str, ...]:
     return (
         *_teacher_versus_baseline(report),
         *_undecided(report),
+        *_teacher_versus_probe(report),
         *_winner_versus_baseline(report),
         *(text for target in report.targets if target.present for text in _stages_without_gain(report, target.title)),
         *_missing_results(report),
@@ -41,6 +42,16 @@ def _teacher_versus_baseline(report: Report) -> Iterator[str]:
     than = f"{'significantly worse' if worse else 'not significantly better'} than {report.floor_name}"
     p_value = f", p {fmt.p_value(versus.p_value)}" if versus else ""
     yield f"The teacher is {than} ({_scores(teacher, baseline)}{p_value}): retaining its score is no success."
+
+
+def _teacher_versus_probe(report: Report) -> Iterator[str]:
+    versus = report.probe and report.probe.versus_teacher
+    if versus and versus.value > 0 and versus.p_value < SIGNIFICANCE:
+        yield (
+            f"The teacher is significantly worse than {report.probe_name}, which it was fine-tuned from"
+            f" (p {fmt.p_value(versus.p_value)}): fine-tuning lost what the encoder knew; a lower learning_rate or"
+            " a longer warmup may keep it."
+        )
 
 
 def _winner_versus_baseline(report: Report) -> Iterator[str]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from numpy.typing import NDArray
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.console import Console
-from compress.data.splits.prepare_splits import load_prepared
+from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.errors import ModelError
-from compress.model_info import TaskInfo
+from compress.model_info import ProbeInfo, TaskInfo
 from compress.models.fetch import fetch
 from compress.models.load_save import (
     fit_head,
@@ -24,9 +26,11 @@ from compress.recipe.training_schema import Finetune
 from compress.tasks.base import Row
 from compress.train.class_weights import class_weights
 from compress.train.core import training_data
+from compress.train.core.distributed import current_processes
 from compress.train.core.seed_restarts import TrainContext, context_in_memory, reset_weights_builder, train_best
 from compress.train.objective import TaskObjective
-from compress.train.save_trained import TrainedModel, save_trained_model
+from compress.train.save_trained import TrainedModel, predict_role, save_trained_model, tune_thresholds
+from compress.train.start_models import StartModels
 
 
 def finetune(
@@ -44,7 +48,8 @@ def finetune(
     """Write the model folder of a teacher for the task of ``data`` to ``work``.
 
     ``source`` is a card, a folder or a hub id. A checkpoint that already has a head for the task is used
-    unchanged unless `settings.reuse` is false; `False` for the settings disables training.
+    unchanged unless `settings.reuse` is false, and then trained further; a new head starts from a probe. `False` for
+    the settings disables training.
     """
     console = console or Console("quiet")
     folder = fetch(source, revision, cards)
@@ -60,18 +65,35 @@ def finetune(
     if settings is False or (fits and settings.reuse):
         console.note(f"{source} already has a head for this task: used unchanged")
         return save_trained_model(load_model(folder, task, console=console), tokenizer, work, "finetune", data)
-    pooling = None if settings.pooling == "auto" else settings.pooling
     tokens = training_data.fast_tokenizer(read_config(folder), tokenizer)
     rows = roles.rows("train"), roles.rows("select")
-    weights = class_weights(settings, rows[0], task)
-    model, result = train_best(
-        lambda seed: load_model(folder, task, seed=seed, console=console, pooling=pooling),
-        lambda model, seed: TaskObjective(task, weights),
-        training_data.from_rows(*rows, task, tokens, console, roles.documents("select")),
-        settings,
-        TrainContext("finetune", seed, work, console, track),
+    encoded = training_data.from_rows(*rows, task, tokens, console, roles.documents("select"))
+    context = TrainContext("finetune", seed, work, console, track)
+    objective, probed = (
+        TaskObjective(task, class_weights(settings, rows[0], task)),
+        settings.init == "probe" and not fits,
     )
-    return save_trained_model(model, tokenizer, work, "finetune", data, result)
+    starts = StartModels(folder, objective, settings.pooling, probed, encoded.train, context)
+    start, probe = _describe_start(starts, tokenizer, roles) if probed else (None, None)
+    model, result = train_best(
+        lambda seed: starts.build(seed)[0], lambda model, seed: objective, encoded, settings, context
+    )
+    return replace(save_trained_model(model, tokenizer, work, "finetune", data, result, probe=probe), start=start)
+
+
+def _describe_start(
+    starts: StartModels, tokenizer: PreTrainedTokenizerBase, roles: PreparedData
+) -> tuple[NDArray[Any] | None, ProbeInfo | None]:
+    """Return the predictions on test before training (on the main process), and what the head was fitted with."""
+    model, probe = starts.build(starts.context.seed)
+    if probe is not None:
+        which = f" ({probe.pooling})" if probe.pooling else ""
+        starts.context.console.note(
+            f"finetune: starts from a probe{which} of {probe.rows:,} rows, cross-validated loss {probe.loss:.3f}"
+        )
+    if not current_processes().is_main:
+        return None, probe
+    return predict_role(model, tokenizer, roles, "test", tune_thresholds(model, tokenizer, roles)), probe
 
 
 def finetune_from_model(
@@ -89,8 +111,8 @@ def finetune_from_model(
 ) -> PreTrainedModel:
     """Train ``model``, which has a head for ``task``, on canonical rows and return it with its best weights.
 
-    With a ``work`` folder a killed training resumes from there. Restarts begin with the same weights and differ in the
-    order of batches and in dropout.
+    Its weights are the start, so nothing is probed. With a ``work`` folder a killed training resumes from there.
+    Restarts begin with the same weights and differ in the order of batches and in dropout.
     """
     settings = settings or Finetune()
     fit_head(model, task)

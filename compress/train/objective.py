@@ -92,8 +92,12 @@ class TaskObjective(Objective):
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """Compute the task's loss."""
-        batch = with_label_weights(batch, self.weights)
-        return {TASK: self.loss.function(forward(model, batch), batch, self.task.long)}
+        return {TASK: self.loss_of(forward(model, batch), batch)}
+
+    def loss_of(self, outputs: Mapping[str, Tensor], batch: Batch) -> Tensor:
+        """Return the loss of a model's outputs on a batch."""
+        loss: Tensor = self.loss.function(outputs, with_label_weights(batch, self.weights), self.task.long)
+        return loss
 
 
 def forward(model: PreTrainedModel, batch: Batch) -> Mapping[str, Tensor]:

@@ -69,6 +69,8 @@ def test_similarity_pipeline_runs_end_to_end(tmp_path: Path) -> None:
     assert sum(report.data.rows.values()) == 90
     assert report.data.examples_per_row == 2.0
     assert report.floor is not None
+    assert report.probe is not None
+    assert report.probe_name == "the untrained encoder"
     winner = compress.open(made / "winner" / "cpu")
     ((score,), (one,), (other,)) = (winner.predict([given]) for given in (("a", "b"), "a", "b"))
     assert score["score"] == pytest.approx(
@@ -85,5 +87,7 @@ def test_retrieval_pipeline_runs_end_to_end(tmp_path: Path) -> None:
     assert report.data.documents
     assert report.data.examples_per_row == 1.0
     assert report.floor is not None
+    assert report.probe is not None
+    assert report.probe_name == "the untrained encoder"
     (found,) = compress.open(made / "winner" / "cpu").predict(["what on day 3 ?"])
     assert sum(value**2 for value in found["embedding"]) == pytest.approx(1.0, abs=1e-3)

@@ -51,6 +51,11 @@ def test_every_row_was_scored_and_timed(finished_run: Path) -> None:
         assert row.targets["cpu"].latency.timed
     assert report.verdicts[0].winner is not None
     assert report.floor is not None
+    assert report.probe is not None
+    assert report.probe.versus_teacher is not None
+    assert report.probe_name in ("a linear probe (mean)", "a linear probe (cls)")
+    assert report.probe_name.removeprefix("a ") in (finished_run / "report.md").read_text(encoding="utf-8")
+    assert not list((finished_run / "winner").rglob("answers.npz"))
     assert report.data.rows == {"train": 152, "select": 8, "test": 60}
 
 

@@ -48,6 +48,8 @@ def test_pipeline_runs_end_to_end(tmp_path: Path) -> None:
     report = read_report(tmp_path / "runs" / "tiny")
     assert [row.status for row in report.rows] == ["ok"] * 9
     assert report.floor is not None
+    assert report.probe is not None
+    assert report.probe_name == "a linear probe"
     found, same = compress.open(tmp_path / "runs" / "tiny" / "winner" / "cpu").predict(["day 3 was dull", ("was",)])
     assert len(found["tags"]) == 4
     assert len(same["tags"]) == 1

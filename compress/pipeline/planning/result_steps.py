@@ -37,6 +37,7 @@ def add_results(plan: Plan, limits: bool) -> None:
         "rows": {entry.key: {"scores": entry.scores, "perturbs": entry.perturbs} for entry in plan.variants},
     }
     needs = [step.name for step in plan.steps if step.kind in ("data", "slices", "score", "perturb", "floor")]
+    needs.append(plan.teacher.step)  # has the scores of what it was fine-tuned from
     plan.add("quality", "quality", settings, needs, partial(quality, plan=plan), tolerant=True)
     settings = {
         "rules": rules_of(recipe).model_dump(mode="json"),

@@ -118,6 +118,8 @@ class ReportBuilder:
             floor=self.quality.floor,
             floor_name=baseline_for(recipe.task.kind).name,
             floor_reason=failure_of(self.context, "floor"),
+            probe=self.quality.probe,
+            probe_name=self._probe_name(),
             grid=self.measured.grid,
             surroundings=self.measured.surroundings,
             limits=self.measured.limits,
@@ -125,6 +127,13 @@ class ReportBuilder:
             models=tuple(self._model(model) for model in self.plan.evaluated),
             makings=provenance(self.plan, self._folders()),
         )
+
+    def _probe_name(self) -> str:
+        folder = self._folders().get(self.plan.teacher.name)
+        info = find_info(folder) if folder else None
+        if info is None or info.probe is None:
+            return "the untrained encoder"
+        return f"a linear probe ({info.probe.pooling})" if info.probe.pooling else "a linear probe"
 
     def _model(self, model: PlannedModel) -> ReportModel:
         """Return a model and its nearest ancestor with rows of its own."""

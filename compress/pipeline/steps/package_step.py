@@ -11,6 +11,7 @@ from compress.model_info import INFO_FILE, Parent, digests, read_info, write_inf
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import RECORD_FILE, share_folder
+from compress.pipeline.steps.scoring_steps import ANSWERS_FILE
 from compress.pipeline.strip_paths import recipe_without_paths
 from compress.report.report_schema import Report
 from compress.select.selection import read_selection
@@ -59,7 +60,8 @@ def winner_folder(winners: Path, report: Report, target: str) -> Path:
 
 def _collect(context: StepContext, plan: Plan, entry: ModelVariant, folder: Path) -> None:
     share_folder(context.inputs[entry.step], folder)
-    (folder / RECORD_FILE).unlink(missing_ok=True)
+    for name in (RECORD_FILE, ANSWERS_FILE):
+        (folder / name).unlink(missing_ok=True)
     record, info = context.records[entry.step], read_info(folder)
     parents = tuple(
         Parent(step=name, fingerprint=made.fingerprint, digest=made.digest) for name, made in record.inputs.items()

@@ -47,6 +47,8 @@ class QualityResults(ResultModel):
     """By row key and target title."""
     floor: Quality | None = None
     """Of the baseline on test, compared with the reference."""
+    probe: Quality | None = None
+    """Of what the teacher was fine-tuned from, on test, compared with the reference."""
     truncated: Mapping[str, float] = {}
     """By role, the share of rows (and of documents) of which the reference does not see everything."""
     examples_per_row: float | None = None
@@ -67,7 +69,8 @@ def quality(context: StepContext, plan: Plan) -> None:
     scorer = QualityScorer(plan, context)
     results = QualityResults(
         rows={entry.key: scorer.row(entry) for entry in plan.variants},
-        floor=scorer.baseline(),
+        floor=scorer.baseline("floor"),
+        probe=scorer.baseline(plan.teacher.step),
         truncated=scorer.reference_facts.get("truncated", {}),
         examples_per_row=scorer.reference_facts.get("examples", {}).get("test"),
     )
@@ -130,9 +133,9 @@ class QualityScorer:
             scorer=self._bootstrap,
         )
 
-    def baseline(self) -> Quality | None:
-        """The scores of the baseline on test, and its distance to the reference where that was scored."""
-        answers, gold = self._outputs("floor").get("test"), self._gold["test"]
+    def baseline(self, step: str) -> Quality | None:
+        """The scores of a step's predictions on test, and their distance to the reference where that was scored."""
+        answers, gold = self._outputs(step).get("test"), self._gold["test"]
         if answers is None:
             return None
         scores = score_model(self._kind, self.roles.info.task_info, answers, gold, scorer=self._bootstrap)
@@ -182,8 +185,8 @@ class QualityScorer:
         return facts
 
     def _outputs(self, step: str | None) -> Outputs:
-        """The outputs that a step stored; empty where it has no result."""
-        if step is None or step not in self.context.inputs:
+        """The outputs that a step stored; empty where it has none."""
+        if step is None or not (step in self.context.inputs and (self.context.inputs[step] / ANSWERS_FILE).is_file()):
             return {}
         if step not in self._loaded:
             with np.load(self.context.inputs[step] / ANSWERS_FILE, allow_pickle=False) as stored:

@@ -10,6 +10,7 @@ from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_rows
 from compress.model_shapes import shape_of_folder
 from compress.pipeline.forecast.cost_estimates import teachers_run, throughput_of
 from compress.pipeline.step_context import StepContext
+from compress.pipeline.steps.scoring_steps import ANSWERS_FILE
 from compress.recipe.schema import Recipe
 from compress.recipe.training_schema import Distill, Prune, Student, Training
 
@@ -20,7 +21,12 @@ Rates = Mapping[str, Any] | None
 
 
 def finetune(context: StepContext, recipe: Recipe, cards: Sequence[Path]) -> Rates:
-    """Make the teacher: fine-tuned, or taken as it is. Further teachers are checked first."""
+    """Make the teacher: fine-tuned, or taken as it is. Further teachers are checked first.
+
+    What it was fine-tuned from is a baseline, whose predictions on test are stored beside it.
+    """
+    import numpy as np
+
     from compress.data.splits.prepare_splits import load_prepared
     from compress.train.distillation.teachers import check_further_teacher
     from compress.train.finetune import finetune as train
@@ -32,6 +38,8 @@ def finetune(context: StepContext, recipe: Recipe, cards: Sequence[Path]) -> Rat
     reporting: dict[str, Any] = {"console": context.console, "track": context.track}
     origin: dict[str, Any] = {"revision": teacher.revision, "cards": cards}
     trained = train(teacher.source, data, recipe.finetune, recipe.seed, context.work, **origin, **reporting)
+    if trained.start is not None:
+        np.savez(context.work / ANSWERS_FILE, test=trained.start)
     return _rates(context, trained, recipe.finetune)
 
 

@@ -22,16 +22,16 @@ def ledger_table(report: Report, title: str) -> Table:
     rows: list[Cells] = [
         _ledger_cells(report, row, title, metric, is_winner=index == winner) for index, row in enumerate(shown)
     ]
-    if report.floor:
-        rows.append(
-            {
-                "model": fmt.drop_article(report.floor_name),
-                "variant": fmt.ABSENT,
-                metric: format_quality(report.floor),
-                "vs teacher": format_change(report.floor.versus_teacher, report.floor.larger_is_better),
-                "gate": "baseline",
-            }
-        )
+    rows += [
+        {
+            "model": fmt.drop_article(name),
+            "variant": fmt.ABSENT,
+            metric: format_quality(baseline),
+            "vs teacher": format_change(baseline.versus_teacher, baseline.larger_is_better),
+            "gate": "baseline",
+        }
+        for name, baseline in report.baselines.items()
+    ]
     return make_table(rows, left=("gate",), winner=winner)
 
 

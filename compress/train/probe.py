@@ -1,0 +1,211 @@
+"""The linear probe: the best last layer on the encoder as it is, from which fine-tuning starts.
+
+Kumar et al., "Fine-Tuning can Distort Pretrained Features and Underperform Out-of-Distribution", 2022
+(arXiv:2202.10054): with a random head the first updates bend good features towards bad outputs; fitting the head first
+avoids it. Rows are encoded once, then the task's own loss plus an L2 penalty is minimised with L-BFGS (Liu and Nocedal,
+1989): logistic regression for classes and tags, ridge regression for numbers. The strength of the penalty is the one
+with the lowest loss in cross-validation over training rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from compress.data.encode import bucketed_batches
+from compress.model_info import ProbeInfo
+from compress.models.heads import head_of
+from compress.models.load_save import output_layer
+from compress.train.core.checkpoints import tensor_digest
+from compress.train.core.distributed import current_processes
+from compress.train.objective import Batch, Examples, forward
+
+MAX_ROWS = 10_000
+"""Training rows that are encoded, at most; of larger sets a sample."""
+MAX_VALUES = 1 << 25
+"""Numbers of all stored features, at most (128 MiB)."""
+BATCH = 128
+FOLDS = 3
+STRENGTHS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 3e-4, 1e-4, 3e-5, 1e-5)
+"""Weights of the squared norm beside the mean loss, strongest first: each fit starts from the one before it."""
+ITERATIONS = 30
+
+OutputLoss = Callable[[Mapping[str, Tensor], Batch], Tensor]
+"""(outputs, batch) -> the mean loss over the batch's rows."""
+Layer = tuple[Tensor, Tensor]
+"""Weight (outputs, width) and bias (outputs,)."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A batch as the last layer reads it."""
+
+    features: Tensor
+    """(..., width)"""
+    arrays: Batch
+    """Labels, masks and groups."""
+    rows: int
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A fitted last layer."""
+
+    weight: Tensor
+    bias: Tensor
+    info: ProbeInfo
+
+    def apply_to(self, model: PreTrainedModel) -> None:
+        """Set the last layer of ``model``."""
+        last = output_layer(model)
+        assert last is not None
+        with torch.no_grad():
+            last.weight.copy_(self.weight)
+            last.bias.copy_(self.bias)
+
+
+def stored_probe(model: PreTrainedModel, examples: Examples, loss: OutputLoss, seed: int, path: Path) -> Probe | None:
+    """Return the probe of ``model``; None for heads without a linear last layer.
+
+    The main process fits it and stores it at ``path``: a resumed training starts with the same weights.
+    """
+    if output_layer(model) is None:
+        return None
+    processes = current_processes()
+    weights = {name: tensor_digest(tensor) for name, tensor in model.state_dict().items()}
+    identity = f"{seed} {examples.digest()} {weights}"
+    if processes.is_main and _read(path, identity) is None:
+        nn.Module.to(model, processes.device)
+        probe = fit_probe(model, examples, loss, seed)
+        nn.Module.to(model, "cpu")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        metadata = {"identity": identity, "info": probe.info.model_dump_json()}
+        save_file({"weight": probe.weight, "bias": probe.bias}, path.with_suffix(".part"), metadata)
+        path.with_suffix(".part").replace(path)
+    processes.wait()
+    return _read(path, identity)
+
+
+def _read(path: Path, identity: str) -> Probe | None:
+    """Return a stored probe; None where there is none of this model and these rows."""
+    try:
+        with safe_open(path, "pt") as stored:
+            if stored.metadata()["identity"] != identity:
+                return None
+            info = ProbeInfo.model_validate_json(stored.metadata()["info"])
+            return Probe(stored.get_tensor("weight"), stored.get_tensor("bias"), info)
+    except (OSError, SafetensorError):
+        return None
+
+
+def fit_probe(model: PreTrainedModel, examples: Examples, loss: OutputLoss, seed: int) -> Probe:
+    """Return the last layer with the lowest regularised loss on the frozen features of the training rows."""
+    last = output_layer(model)
+    assert last is not None
+    batches = encode_features(model, last, examples, seed)
+    center, scale = _center_and_scale(batches)
+    batches = [Encoded((batch.features - center) / scale, batch.arrays, batch.rows) for batch in batches]
+    fit = _Fit(head_of(model).outputs, loss)
+    strength, held_out, start = _cross_validate(fit, batches, last.weight.shape)
+    weight, bias = fit(batches, strength, start)
+    info = ProbeInfo(rows=sum(batch.rows for batch in batches), strength=strength, loss=held_out)
+    return Probe(weight / scale, bias - weight @ center / scale, info)
+
+
+def _cross_validate(fit: _Fit, batches: Sequence[Encoded], shape: torch.Size) -> tuple[float, float, Layer]:
+    """Return the strength with the lowest held-out loss, that loss, and a layer fitted with it on part of the rows.
+
+    From strong to weak, until the held-out loss rises.
+    """
+    folds = [batches[number::FOLDS] for number in range(min(FOLDS, len(batches)))]
+    layers: list[Layer] = [(torch.zeros(shape), torch.zeros(shape[0]))] * len(folds)
+    best = (STRENGTHS[0], np.inf, layers[0])
+    for strength in STRENGTHS:
+        held_out = 0.0
+        for number, held in enumerate(folds):
+            rest = [batch for fold in folds if fold is not held for batch in fold] or batches
+            layers[number] = fit(rest, strength, layers[number])
+            with torch.no_grad():
+                held_out += float(fit.loss_of(*layers[number], held)) / len(folds)
+        if held_out >= best[1]:
+            break
+        best = (strength, held_out, layers[0])
+    return best
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Fits a last layer to encoded batches."""
+
+    outputs: tuple[str, ...]
+    """The names of the model's outputs; several share the layer, each with one of its rows."""
+    loss: OutputLoss
+
+    def __call__(self, part: Sequence[Encoded], strength: float, start: Layer) -> Layer:
+        weight, bias = (tensor.clone().requires_grad_() for tensor in start)
+        optimizer = torch.optim.LBFGS(
+            [weight, bias],
+            max_iter=ITERATIONS,
+            tolerance_change=1e-5,
+            tolerance_grad=1e-4,
+            line_search_fn="strong_wolfe",
+        )
+
+        def closure() -> Tensor:
+            optimizer.zero_grad()
+            value = self.loss_of(weight, bias, part) + strength * weight.square().sum()
+            value.backward()  # type: ignore[no-untyped-call]
+            return value
+
+        optimizer.step(closure)  # type: ignore[no-untyped-call]
+        return weight.detach(), bias.detach()
+
+    def loss_of(self, weight: Tensor, bias: Tensor, part: Sequence[Encoded]) -> Tensor:
+        """Return the mean loss over the rows of ``part``."""
+        total = torch.zeros(())
+        for batch in part:
+            values = F.linear(batch.features, weight, bias)
+            columns = (values,) if len(self.outputs) == 1 else values.unbind(-1)
+            total = total + self.loss(dict(zip(self.outputs, columns, strict=True)), batch.arrays) * batch.rows
+        return total / sum(batch.rows for batch in part)
+
+
+def encode_features(model: PreTrainedModel, last: nn.Linear, examples: Examples, seed: int) -> list[Encoded]:
+    """Return what the last layer reads of a sample of training rows, in batches of similar length, on the CPU."""
+    captured: list[Tensor] = []
+    hook = last.register_forward_pre_hook(lambda module, inputs: captured.append(inputs[0].float().cpu()))
+    size = max(1, min(BATCH, len(examples.lengths) // (4 * FOLDS)))
+    encoded: list[Encoded] = []
+    training = model.training
+    model.train(False)
+    try:
+        for indices in bucketed_batches(examples.lengths, size, seed, 0):
+            arrays = {name: torch.from_numpy(array) for name, array in examples.batch(indices).items()}
+            with torch.no_grad():
+                forward(model, {name: array.to(model.device) for name, array in arrays.items()})
+            encoded.append(Encoded(captured.pop(), arrays, len(indices)))
+            rows, values = sum(each.rows for each in encoded), sum(each.features.numel() for each in encoded)
+            if rows >= MAX_ROWS or values >= MAX_VALUES:
+                break
+    finally:
+        hook.remove()
+        model.train(training)
+    return encoded
+
+
+def _center_and_scale(batches: Sequence[Encoded]) -> tuple[Tensor, Tensor]:
+    """Return the mean of all features (width,), and one common standard deviation."""
+    flat = [batch.features.flatten(0, -2) for batch in batches]
+    count = sum(len(each) for each in flat)
+    center = torch.stack([each.sum(dim=0) for each in flat]).sum(dim=0) / count
+    variance = torch.stack([(each - center).square().mean(dim=1).sum() for each in flat]).sum() / count
+    return center, variance.sqrt().clamp(min=1e-6)

@@ -1,0 +1,66 @@
+"""The models that fine-tuning starts from: a checkpoint with a new head, fitted to the frozen encoder or random."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from transformers import PreTrainedModel
+
+from compress.model_info import ProbeInfo
+from compress.models.heads import head_for
+from compress.models.load_save import load_model
+from compress.models.nonuniform_models import POOLED
+from compress.train.core.seed_restarts import FOLDER, TrainContext
+from compress.train.objective import Examples, TaskObjective
+from compress.train.probe import stored_probe
+
+
+@dataclass(frozen=True)
+class StartModels:
+    """Builds the start model of each restart from its seed."""
+
+    folder: Path
+    """The checkpoint."""
+    objective: TaskObjective
+    pooling: Literal["auto", "mean", "cls"]
+    """The recipe's setting."""
+    probed: bool
+    """Whether the head is fitted to the frozen encoder; else the checkpoint's own, or random."""
+    examples: Examples
+    """Encoded rows of train."""
+    context: TrainContext
+
+    def build(self, seed: int) -> tuple[PreTrainedModel, ProbeInfo | None]:
+        """Return a model and the probe that its head is; None where it has no linear head, or a random one."""
+        return self._with_pooling(self._chosen, seed)
+
+    @cached_property
+    def _chosen(self) -> str | None:
+        """What the new head reads; None for heads that cannot choose, or for what the checkpoint's config says."""
+        if head_for(self.objective.task) is not POOLED:
+            return None
+        if self.pooling != "auto":
+            return self.pooling
+        if not self.probed:
+            return None
+        probes = {name: self._with_pooling(name, self.context.seed)[1] for name in ("mean", "cls")}
+        losses = {name: probe.loss for name, probe in probes.items() if probe}
+        best = min(losses, key=lambda name: losses[name])
+        shown = ", ".join(f"{name} {loss:.3f}" for name, loss in losses.items())
+        self.context.console.note(f"finetune: pooling {best}, by the cross-validated loss of its probe ({shown})")
+        return best
+
+    def _with_pooling(self, pooling: str | None, seed: int) -> tuple[PreTrainedModel, ProbeInfo | None]:
+        console = self.context.console
+        model = load_model(self.folder, self.objective.task, seed=seed, console=console, pooling=pooling)
+        if not self.probed:
+            return model, None
+        path = self.context.work / FOLDER / f"probe-{pooling}-{seed}.safetensors"
+        probe = stored_probe(model, self.examples, self.objective.loss_of, seed, path)
+        if probe is None:
+            return model, None
+        probe.apply_to(model)
+        return model, probe.info.model_copy(update={"pooling": pooling})

@@ -1,0 +1,139 @@
+"""The linear probe: what it fits, what it costs to resume, and what fine-tuning starts from."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import linear
+
+from compress.console import Console
+from compress.model_info import read_info
+from compress.models.load_save import load, load_model, output_layer
+from compress.recipe.training_schema import Finetune
+from compress.train import probe as probes
+from compress.train.core import training_data
+from compress.train.finetune import finetune
+from compress.train.objective import TaskObjective
+from compress.train.probe import fit_probe, stored_probe
+
+SETTINGS = {"epochs": 1, "batch_size": 8, "learning_rate": 1e-9, "precision": "fp32"}
+
+
+@pytest.fixture
+def encoder(tiny_model, tiny_folder):
+    return tiny_folder(tiny_model("bert", head="Model", initializer_range=0.1), task=None)
+
+
+@pytest.fixture
+def model(encoder, tiny_task):
+    return load_model(encoder, tiny_task, pooling="mean")
+
+
+def features_and_labels(model, examples):
+    """What the last layer reads of every row, in order, and the labels."""
+    seen, labels = [], []
+    hook = output_layer(model).register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].detach()))
+    with torch.no_grad():
+        for index in range(len(examples.lengths)):
+            batch = {name: torch.from_numpy(array) for name, array in examples.batch(np.array([index])).items()}
+            model.train(False)(**{name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids")})
+            labels.append(batch["labels"])
+    hook.remove()
+    return torch.cat(seen).double(), torch.cat(labels)
+
+
+def test_it_is_the_regularised_minimum(model, material, monkeypatch):
+    monkeypatch.setattr(probes, "STRENGTHS", (0.1,))
+    monkeypatch.setattr(probes, "ITERATIONS", 200)
+    probe = fit_probe(model, material.train, TaskObjective(material.task).loss_of, 0)
+    features, labels = features_and_labels(model, material.train)
+    scale = (features - features.mean(dim=0)).square().mean().sqrt()
+    weight, bias = probe.weight.double().requires_grad_(), probe.bias.double().requires_grad_()
+    loss = torch.nn.functional.cross_entropy(linear(features, weight, bias), labels)
+    (loss + 0.1 * (weight * scale).square().sum()).backward()
+    assert weight.grad.abs().max() / scale < 1e-2
+    assert bias.grad.abs().max() < 1e-2
+    assert probe.info.rows == 50
+
+
+def test_it_is_better_than_a_random_head_and_the_same_every_time(model, material):
+    loss = TaskObjective(material.task).loss_of
+    before = material.evaluate(model)
+    probe = fit_probe(model, material.train, loss, 0)
+    again = fit_probe(model, material.train, loss, 0)
+    assert torch.equal(probe.weight, again.weight)
+    assert torch.equal(probe.bias, again.bias)
+    probe.apply_to(model)
+    assert material.evaluate(model) == 1.0 > before
+    assert not model.training
+
+
+def test_noise_is_regularised_and_signal_is_not(model, material, tiny_task, tiny_tokenizer, rows):
+    tokens = training_data.fast_tokenizer(model.config, tiny_tokenizer)
+    drawn = np.random.default_rng(0).permutation(50) % 2
+    shuffled = [row | {"label": int(label)} for row, label in zip(rows(50), drawn, strict=True)]
+    noise = training_data.from_rows(shuffled, [], tiny_task, tokens, Console("quiet"))
+    loss = TaskObjective(tiny_task).loss_of
+    strengths = [fit_probe(model, examples, loss, 0).info.strength for examples in (noise.train, material.train)]
+    assert strengths[0] > strengths[1]
+    assert fit_probe(model, noise.train, loss, 0).info.loss == pytest.approx(np.log(2), abs=0.1)
+
+
+def test_only_a_sample_of_large_sets_is_encoded(model, material, monkeypatch):
+    monkeypatch.setattr(probes, "MAX_ROWS", 20)
+    assert 20 <= fit_probe(model, material.train, TaskObjective(material.task).loss_of, 0).info.rows < 26
+    monkeypatch.setattr(probes, "MAX_VALUES", 32)
+    assert fit_probe(model, material.train, TaskObjective(material.task).loss_of, 0).info.rows == 4
+
+
+def test_a_stored_probe_is_read_unless_it_is_anothers(model, material, tmp_path, monkeypatch):
+    loss, path = TaskObjective(material.task).loss_of, tmp_path / "training" / "probe.safetensors"
+    first = stored_probe(model, material.train, loss, 0, path)
+    with monkeypatch.context() as patched:
+        patched.setattr(probes, "fit_probe", None)
+        again = stored_probe(model, material.train, loss, 0, path)
+    assert torch.equal(first.weight, again.weight)
+    assert again.info == first.info
+    with torch.no_grad():
+        model.bert.embeddings.word_embeddings.weight.mul_(2)
+    assert not torch.equal(stored_probe(model, material.train, loss, 0, path).weight, first.weight)
+
+
+def test_models_without_a_linear_head_have_none(tiny_model, material, tmp_path):
+    model = tiny_model("bert", head="ForSentenceEmbedding")
+    assert stored_probe(model, material.train, TaskObjective(material.task).loss_of, 0, tmp_path / "none") is None
+
+
+def test_fine_tuning_starts_from_the_better_of_both_poolings(encoder, prepared, tmp_path):
+    output = io.StringIO()
+    made = finetune(str(encoder), prepared, Finetune(**SETTINGS), 0, tmp_path, console=Console("human", err=output))
+    info = read_info(tmp_path)
+    assert info.probe.rows == 50
+    assert f"pooling {info.probe.pooling}, by the cross-validated loss of its probe (mean " in output.getvalue()
+    assert f"starts from a probe ({info.probe.pooling}) of 50 rows" in output.getvalue()
+    assert load(tmp_path).config.model_type == ("compress-bert" if info.probe.pooling == "mean" else "bert")
+    assert made.start.shape == (10, 2)
+    assert (made.start.argmax(axis=1) == np.arange(10) % 2).all()
+    assert not (tmp_path / "training").exists()
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_a_named_pooling_is_used(pooling, encoder, prepared, tmp_path):
+    finetune(str(encoder), prepared, Finetune(**SETTINGS, pooling=pooling), 0, tmp_path)
+    assert read_info(tmp_path).probe.pooling == pooling
+    assert json.loads((tmp_path / "config.json").read_text()).get("head_pooling") == {"mean": "mean"}.get(pooling)
+
+
+def test_a_random_head_is_not_probed(encoder, prepared, tmp_path):
+    made = finetune(str(encoder), prepared, Finetune(**SETTINGS, init="random"), 0, tmp_path)
+    assert (made.start, read_info(tmp_path).probe) == (None, None)
+    assert load(tmp_path).config.model_type == "bert"
+
+
+def test_a_trained_head_that_is_trained_further_is_not_probed(tiny_folder, prepared, tmp_path, same_weights):
+    source = tiny_folder("bert")
+    made = finetune(str(source), prepared, Finetune(**SETTINGS, reuse=False), 0, tmp_path)
+    assert made.start is None
+    torch.testing.assert_close(load(tmp_path).classifier.weight, load(source).classifier.weight, atol=1e-6, rtol=0)
