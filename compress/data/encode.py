@@ -7,29 +7,35 @@ import shutil
 import tempfile
 import weakref
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from compress.batch_arrays import BATCH_POSITIONS, GROUP, INDEX, BatchArray, extra_values
+from compress.data.encoded_cache import (
+    Encoded,
+    cache_entry,
+    field_file,
+    limit_size,
+    read_entry,
+    write_index,
+)
+from compress.data.ragged_array import FieldWriter, RaggedArray
 from compress.data.splits.concatenated_rows import Origin, train_origin
-from compress.data.splits.mmap_arrays import map_file, release_pages
+from compress.data.splits.row_store import StoredRows
 from compress.data.tokenizer import TextTokenizer
-from compress.errors import DataError
+from compress.errors import DataError, UsageError
 from compress.model_info import TaskInfo
+from compress.storage.atomic_write import new_folder
 from compress.tasks import kind_of
 from compress.tasks.base import Arrays, Encoding, Example, Row
 from compress.tasks.kind import Kind
 
 BATCHES_PER_POOL = 64
 """Batches that are sorted by length together: enough that neighbours are alike, few enough that order stays random."""
-
-BUFFERED = 1 << 18
-"""Numbers of each field that are buffered while writing."""
 
 
 class EncodedRows:
@@ -40,9 +46,13 @@ class EncodedRows:
     ) -> None:
         """Use ``encode_rows``; ``counts`` are examples per row and ``cut`` the number of rows that were truncated."""
         self._fields = fields
+        for ragged in fields.values():
+            ragged.share_lengths(fields["input_ids"])
         self._kind = kind
         self._pad_id = pad_id
         self.counts = counts
+        self.starts: NDArray[np.int64] = np.cumsum(counts) - counts
+        """The first example of each row."""
         self.lengths: NDArray[np.int64] = fields["input_ids"].lengths
         """Tokens of each example."""
         self.example_lengths = self.lengths
@@ -77,6 +87,10 @@ class EncodedRows:
         """Return one example; its sequences are read-only views into the files."""
         return {name: field[index] for name, field in self._fields.items()}
 
+    def examples_of(self, rows: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the examples of these rows."""
+        return np.concatenate([np.arange(self.starts[row], self.starts[row] + self.counts[row]) for row in rows])
+
     def origins(self, indices: NDArray[np.int64]) -> list[Origin]:
         """Return where the row of each of these examples comes from."""
         rows = np.searchsorted(np.cumsum(self.counts), indices, side="right")
@@ -106,9 +120,7 @@ class GroupedRows:
 
     def __init__(self, encoded: EncodedRows) -> None:
         self._encoded = encoded
-        self._counts = encoded.counts
-        self._starts = np.cumsum(encoded.counts) - encoded.counts
-        self.lengths: NDArray[np.int64] = np.maximum.reduceat(encoded.lengths, self._starts)
+        self.lengths: NDArray[np.int64] = np.maximum.reduceat(encoded.lengths, encoded.starts)
         """Tokens of each row's longest example, to which all of its batch are padded."""
         self.example_lengths = encoded.example_lengths
         """Tokens of each example, as `index` counts them."""
@@ -124,81 +136,23 @@ class GroupedRows:
 
     def batch(self, indices: Sequence[int] | NDArray[np.int64]) -> Arrays:
         """Return the padded arrays of all examples of these rows; `group` is the row of the batch each belongs to."""
-        examples = [np.arange(self._starts[row], self._starts[row] + self._counts[row]) for row in indices]
-        group = np.repeat(np.arange(len(examples)), [len(each) for each in examples])
-        return {**self._encoded.batch(np.concatenate(examples)), GROUP: group}
+        group = np.repeat(np.arange(len(indices)), self._encoded.counts[indices])
+        return {**self._encoded.batch(self._encoded.examples_of(indices)), GROUP: group}
 
 
-class RaggedArray:
-    """Lists of numbers of different lengths, end to end in one memory-mapped file; or one number each."""
+def encode_rows(rows: Iterable[Row], task: TaskInfo, tokens: TextTokenizer) -> EncodedRows:
+    """Encode ``rows`` once.
 
-    def __init__(self, path: Path, lengths: NDArray[np.int64], dtype: str, scalar: bool) -> None:
-        self._pages = map_file(path)
-        self.values: NDArray[Any] = np.frombuffer(self._pages or b"", dtype)
-        self._ends: NDArray[np.int64] | None = None if scalar else np.cumsum(lengths)
-        self.lengths = lengths
-
-    def __getitem__(self, index: int) -> Any:
-        if self._ends is None:
-            return self.values[index].item()
-        end = self._ends[index]
-        return self.values[end - self.lengths[index] : end]
-
-    def blocks(self) -> Iterator[NDArray[Any]]:
-        """Yield all values, a block at a time."""
-        for start in range(0, len(self.values), BUFFERED):
-            yield self.values[start : start + BUFFERED]
-            self.release()
-
-    def release(self) -> None:
-        """Release the pages that were read."""
-        release_pages(self._pages)
-
-    def share_lengths(self, other: RaggedArray) -> None:
-        """Use the same list of lengths as another field of the same examples, where they are equal."""
-        if self._ends is not None and np.array_equal(self.lengths, other.lengths):
-            self.lengths, self._ends = other.lengths, other._ends
-
-
-class FieldWriter:
-    """Writes one field of the examples; ``files`` closes its file."""
-
-    def __init__(self, path: Path, files: ExitStack, first: Any) -> None:
-        self._path, self._stream = path, files.enter_context(path.open("wb"))
-        self._scalar = not isinstance(first, (list, tuple))
-        sample = first if self._scalar else next(iter(first), 0)
-        self._buffer = array("f" if isinstance(sample, float) else "i")
-        self._lengths = array("q")
-
-    def add(self, value: Any) -> None:
-        """Append one example's value."""
-        values = (value,) if self._scalar else value
-        self._buffer.extend(values)
-        self._lengths.append(len(values))
-        if len(self._buffer) > BUFFERED:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write the buffer to the file."""
-        self._buffer.tofile(self._stream)
-        del self._buffer[:]
-
-    def open(self) -> RaggedArray:
-        """Open the field for reading."""
-        lengths = np.array(self._lengths, dtype=np.int64)
-        if self._scalar:
-            lengths = np.broadcast_to(np.int64(1), lengths.shape)
-        return RaggedArray(self._path, lengths, self._buffer.typecode, self._scalar)
-
-
-def encode_rows(rows: Iterable[Row], task: TaskInfo, tokens: TextTokenizer, folder: Path | None = None) -> EncodedRows:
-    """Encode ``rows`` once, into ``folder`` or into a temporary one that is removed with the result."""
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        return _encode(rows, task, tokens, folder)
+    Rows of a run's data step are encoded into a cache beside it, or read from there if a step encoded them so before;
+    others into a temporary folder that is removed with the result.
+    """
+    entry = cache_entry(rows, task, tokens) if isinstance(rows, StoredRows) else None
+    if entry is not None:
+        with suppress(OSError, UsageError):  # no room, or a folder that cannot be written to
+            return _cached(entry, rows, task, tokens)
     temporary = Path(tempfile.mkdtemp(prefix="compress-"))
     try:
-        encoded = _encode(rows, task, tokens, temporary)
+        encoded = EncodedRows(*_write(rows, task, tokens, temporary), kind_of(task), tokens.pad_id)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -206,7 +160,20 @@ def encode_rows(rows: Iterable[Row], task: TaskInfo, tokens: TextTokenizer, fold
     return encoded
 
 
-def _encode(rows: Iterable[Row], task: TaskInfo, tokens: TextTokenizer, folder: Path) -> EncodedRows:
+def _cached(entry: Path, rows: Iterable[Row], task: TaskInfo, tokens: TextTokenizer) -> EncodedRows:
+    stored = read_entry(entry)
+    if stored is None:
+        with new_folder(entry) as folder:
+            write_index(folder, _write(rows, task, tokens, folder))
+        stored = read_entry(entry)
+        limit_size(entry.parent)
+    if stored is None:
+        raise OSError(f"{entry} cannot be read")
+    return EncodedRows(*stored, kind_of(task), tokens.pad_id)
+
+
+def _write(rows: Iterable[Row], task: TaskInfo, tokens: TextTokenizer, folder: Path) -> Encoded:
+    """Write each field of the examples into ``folder``, and open it."""
     kind = kind_of(task)
     counts, cut, fields = array("q"), 0, dict[str, FieldWriter]()
     with ExitStack() as files:
@@ -217,7 +184,7 @@ def _encode(rows: Iterable[Row], task: TaskInfo, tokens: TextTokenizer, folder: 
             for example in examples:
                 example.update(extra)
                 if not fields:
-                    paths = {name: folder / f"{name}.bin" for name in example}
+                    paths = {name: field_file(folder, name) for name in example}
                     fields = {name: FieldWriter(paths[name], files, value) for name, value in example.items()}
                 for name, field in fields.items():
                     field.add(example[name])
@@ -228,9 +195,7 @@ def _encode(rows: Iterable[Row], task: TaskInfo, tokens: TextTokenizer, folder: 
     if not fields:
         raise DataError("there are no rows to encode.")
     opened = {name: field.open() for name, field in fields.items()}
-    for ragged in opened.values():
-        ragged.share_lengths(opened["input_ids"])
-    return EncodedRows(opened, np.array(counts, dtype=np.int64), cut, kind, tokens.pad_id)
+    return Encoded(opened, np.array(counts, dtype=np.int64), cut)
 
 
 class _TruncationTracker:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -104,6 +105,11 @@ class TextTokenizer:
         cut = [len(parts) > limit and number == limit for number in range(1, len(encodings) + 1)]
         sequence, source = (0, text) if pair is None else (1, pair)
         return [_window(each, sequence, source, is_cut) for each, is_cut in zip(encodings, cut, strict=True)]
+
+    def digest(self) -> str:
+        """Return a digest of everything that decides into which tokens a text is cut, and of how long it may be."""
+        parts = (self._tokenizer.to_str(), self._processor.__getstate__().decode(), str(self.longest))
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def _text_tokens(self, max_tokens: int, is_pair: bool) -> int:
         """Return how many of ``max_tokens`` are left for text."""

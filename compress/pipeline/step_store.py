@@ -24,6 +24,7 @@ from compress.console import Console
 from compress.errors import CompressError
 from compress.model_info import combined_digest, digests
 from compress.storage.atomic_write import atomic_replace_folder
+from compress.storage.file_names import STEPS_FOLDER
 from compress.storage.schema_version import up_to
 
 RECORD_FILE = "step.json"
@@ -96,7 +97,7 @@ class StepStore:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.steps = root / ".steps"
+        self.steps = root / STEPS_FOLDER
 
     def folder(self, step: str, fingerprint: str) -> Path:
         """The folder of the finished step."""

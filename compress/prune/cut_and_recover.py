@@ -147,11 +147,13 @@ def _scoring_batches(
 ) -> Iterator[Batch]:
     """Yield as many batches of rows drawn from train as the settings ask for, or all rows if there are fewer."""
     drawn = np.sort(np.random.default_rng(seed).permutation(len(rows))[: BATCH_SIZE * settings.batches])
-    encoded = encode_rows((rows[int(index)] for index in drawn), task, tokenizer)
-    examples = training_examples(encoded, task)
-    size = max(1, BATCH_SIZE * len(examples.lengths) // len(encoded))  # some kinds make several examples of a row
-    for indices in bucketed_batches(examples.lengths, size, seed, epoch=0)[: settings.batches]:
-        yield {name: torch.from_numpy(array).to(device) for name, array in examples.batch(indices).items()}
+    encoded = encode_rows(rows, task, tokenizer)
+    examples, chosen = training_examples(encoded, task), encoded.examples_of(drawn)
+    grouped = drawn if len(examples.lengths) == len(rows) else chosen
+    size = max(1, BATCH_SIZE * len(grouped) // len(chosen))  # some kinds make several examples of a row
+    for indices in bucketed_batches(examples.lengths[grouped], size, seed, epoch=0)[: settings.batches]:
+        arrays = examples.batch(grouped[indices])
+        yield {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
 
 
 def _scoring_loss(model: PreTrainedModel, teacher: PreTrainedModel | None, task: TaskInfo) -> Loss:

@@ -7,6 +7,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+STEPS_FOLDER = ".steps"
+"""The results of all steps of the runs beside it."""
+
 MAX_NAME_LENGTH = 100
 """File systems allow 255 bytes; temporary folders add a prefix and a process id."""
 

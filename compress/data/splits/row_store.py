@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from compress.data.splits.mmap_arrays import release_pages
 from compress.errors import DataError
+from compress.model_info import file_digest
+from compress.storage.file_names import STEPS_FOLDER
 from compress.tasks.base import LazyRows, Row
 
 RELEASE_AFTER = 2**22
@@ -62,7 +64,7 @@ class StoredRows(LazyRows):
     """The rows of one role, parsed on access."""
 
     def __init__(self, folder: Path, role: str) -> None:
-        path = rows_file(folder, role)
+        self._path = path = rows_file(folder, role)
         try:
             self._starts: NDArray[np.int64] = np.load(index_file(folder, role), mmap_mode="r")
             with path.open("rb") as stream:
@@ -75,6 +77,16 @@ class StoredRows(LazyRows):
 
     def __len__(self) -> int:
         return len(self._starts) - 1
+
+    @property
+    def steps(self) -> Path | None:
+        """The folder of a run's steps where the rows are one's result; None elsewhere."""
+        steps = self._path.parent.parent
+        return steps if steps.name == STEPS_FOLDER else None
+
+    def digest(self) -> str:
+        """Return a digest of all rows."""
+        return file_digest(self._path)
 
     def row(self, index: int) -> Row:
         """Return one line, parsed."""

@@ -1,4 +1,4 @@
-"""`compress clean`: removes cached steps, finished or partial, that no run uses."""
+"""`compress clean`: removes cached steps, finished or partial, that no run uses, and the cache of encoded rows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from compress.data.encoded_cache import ENCODED_FOLDER
 from compress.errors import CompressError
 from compress.pipeline.step_store import StepStore
 
@@ -14,7 +15,7 @@ LOCK_FILE = "lock.json"
 
 
 def clean(runs: Path, *, dry_run: bool = False) -> list[dict[str, Any]]:
-    """Remove every step folder below ``runs`` that no run's lock.json names and no process is using.
+    """Remove every step folder below ``runs`` that no run's lock.json names and no process is using, and encoded rows.
 
     A lock that cannot be read stops everything, since it may name any.
     """
@@ -22,8 +23,9 @@ def clean(runs: Path, *, dry_run: bool = False) -> list[dict[str, Any]]:
     named = set[str]().union(*(named_steps(lock) for lock in runs.glob(f"*/{LOCK_FILE}")))
     finished = [(path, "no run uses it") for path in sorted(store.steps.glob("[!.]*"))]
     partial = [(path, "unfinished, and no run uses it") for path in sorted((store.steps / ".partial").glob("*"))]
+    encoded = [(store.steps / ENCODED_FOLDER, "texts as tokens, made again where a step needs them")]
     rows = []
-    for folder, why in [*finished, *partial]:
+    for folder, why in [*finished, *partial, *encoded]:
         if not folder.is_dir() or folder.name in named or store.is_held(folder.name):
             continue
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

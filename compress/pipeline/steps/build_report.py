@@ -172,7 +172,7 @@ class ReportBuilder:
         if folder is None:
             return {}
         step = -(-len(rows) // TRUNCATION_ROWS)
-        sample = [rows[index] for index in range(0, len(rows), step)]
+        sample = rows if step == 1 else [rows[index] for index in range(0, len(rows), step)]  # all were encoded before
         return {"train": encode_rows(sample, self.roles.info.task_info, TextTokenizer.load(folder)).truncated}
 
     def _target(self, target: Target) -> TargetFacts:

@@ -125,6 +125,7 @@ def _norms(size: int, states: Tensor) -> Tensor:
 
 def _sample(rows: Sequence[Row], task: TaskInfo, tokens: TextTokenizer, seed: int) -> Iterator[Batch]:
     drawn = np.sort(np.random.default_rng(seed).permutation(len(rows))[:SAMPLE])
-    encoded = encode_rows((rows[int(index)] for index in drawn), task, tokens)
-    for indices in batches_by_length(encoded.lengths, BATCH):
-        yield {name: torch.from_numpy(array) for name, array in encoded.batch(indices).items()}
+    encoded = encode_rows(rows, task, tokens)
+    chosen = encoded.examples_of(drawn)
+    for indices in batches_by_length(encoded.lengths[chosen], BATCH):
+        yield {name: torch.from_numpy(array) for name, array in encoded.batch(chosen[indices]).items()}

@@ -91,12 +91,13 @@ def embeddings(
 ) -> NDArray[np.float32]:
     """Return a model's embeddings of all texts of up to `SAMPLE` rows, evenly spaced."""
     indices = np.unique(np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(int))
-    encoded = encode_rows((rows[int(index)] for index in indices), task, tokens)
+    encoded = encode_rows(rows, task, tokens)
+    chosen = encoded.examples_of(indices)
     nn.Module.to(model, current_processes().device)
     model.train(False)
     run = predict_function(model)
-    batches = batches_by_length(encoded.lengths, BATCH)
-    return np.concatenate([run(encoded.batch(batch))["sentence_embedding"] for batch in batches])
+    batches = batches_by_length(encoded.lengths[chosen], BATCH)
+    return np.concatenate([run(encoded.batch(chosen[batch]))["sentence_embedding"] for batch in batches])
 
 
 def principal_components(vectors: NDArray[Any], size: int) -> Tensor:

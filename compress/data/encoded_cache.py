@@ -1,0 +1,102 @@
+"""Encoded rows of a run's data step on disk, found again by what they depend on, so that no step tokenizes them twice.
+
+They depend on the rows, the tokenizer and the task's settings of encoding: fine-tuning, distillation, recovery and the
+scores of all variants read the same files, as do the runs of a sweep. Entries are written under another name and
+renamed, so several processes may write the same one; the least recently used ones are removed beyond a limit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import zipfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
+
+from compress import __version__
+from compress.data.ragged_array import RaggedArray
+from compress.data.splits.row_store import StoredRows
+from compress.data.tokenizer import TextTokenizer
+from compress.model_info import TaskInfo
+
+ENCODED_FOLDER = ".encoded"
+"""Beside the folders of steps; removed by `compress clean`."""
+SCHEMA_VERSION = 1
+LIMIT = 4 * 2**30
+"""Bytes of all entries."""
+NOT_ENCODED = {"name", "metric", "threshold", "pooling", "max_answer"}
+"""Fields of a task that examples do not depend on."""
+FACTS, INDEX = "encoded.json", "index.npz"
+
+
+class Encoded(NamedTuple):
+    """What `EncodedRows` needs of an entry."""
+
+    fields: Mapping[str, RaggedArray]
+    counts: NDArray[np.int64]
+    """Examples of each row."""
+    cut: int
+    """Rows that were truncated."""
+
+
+def cache_entry(rows: StoredRows, task: TaskInfo, tokens: TextTokenizer) -> Path | None:
+    """Return the folder of these rows' encoding; None for rows that are not those of a run's step."""
+    if rows.steps is None:
+        return None
+    settings = task.model_dump(mode="json", exclude=NOT_ENCODED)
+    versions = [SCHEMA_VERSION, __version__, tokenizers.__version__]
+    content = json.dumps([versions, rows.digest(), tokens.digest(), settings], sort_keys=True)
+    return rows.steps / ENCODED_FOLDER / hashlib.sha256(content.encode()).hexdigest()[:32]
+
+
+def field_file(folder: Path, name: str) -> Path:
+    """Return the path of a field's numbers."""
+    return folder / f"{name}.bin"
+
+
+def write_index(folder: Path, encoded: Encoded) -> None:
+    """Write what is needed to open the fields that are in ``folder``."""
+    types = {name: field.values.dtype.char for name, field in encoded.fields.items()}
+    facts = {"schema_version": SCHEMA_VERSION, "cut": encoded.cut, "types": types}
+    (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+    lengths = {name: field.lengths for name, field in encoded.fields.items() if not field.is_scalar}
+    np.savez(folder / INDEX, allow_pickle=False, counts=encoded.counts, **lengths)
+
+
+def read_entry(folder: Path) -> Encoded | None:
+    """Open an entry and mark it as used; None if there is none, or it cannot be read and is to be written again."""
+    try:
+        facts = json.loads((folder / FACTS).read_bytes())
+        with (folder / INDEX).open("rb") as stream, np.load(stream) as index:
+            lengths = dict(index)
+        ones = np.broadcast_to(np.int64(1), lengths["input_ids"].shape)
+        fields = {
+            name: RaggedArray(field_file(folder, name), lengths.get(name, ones), dtype, name not in lengths)
+            for name, dtype in facts["types"].items()
+        }
+        with suppress(OSError):  # a disk that is read only
+            (folder / FACTS).touch()
+        return Encoded(fields, lengths["counts"], facts["cut"])
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+        return None
+
+
+def limit_size(cache: Path, limit: int = LIMIT) -> None:
+    """Remove the least recently used entries beyond ``limit`` bytes; processes that read them keep their files."""
+    used: dict[Path, float] = {}
+    for facts in cache.glob(f"*/{FACTS}"):
+        with suppress(OSError):  # another process removed it
+            used[facts.parent] = facts.stat().st_mtime
+    total = 0
+    for entry in sorted(used, key=used.__getitem__, reverse=True):
+        with suppress(OSError):
+            total += sum(path.stat().st_size for path in entry.iterdir())
+        if total > limit:
+            shutil.rmtree(entry, ignore_errors=True)
