@@ -212,5 +212,8 @@ def test_soft_labels_unlabelled_texts_and_augmentation_run_end_to_end(recipe, tm
     assert [row.reason for row in report.rows if row.status != "ok"] == []
     assert report.data.rows == {"train": 160, "select": 60, "test": 60, "unlabelled": 30}
     assert "30 unlabelled" in (tmp_path / "runs" / "tiny" / "report.md").read_text(encoding="utf-8")
-    work = {record.kind: record.work for record in StepStore(tmp_path / "runs").records()}
-    assert (work["finetune"], work["distill"]) == (2 * 160, 2 * (160 + 30 + 160))
+    infos = {
+        step: next((tmp_path / "runs" / ".steps").glob(f"{step}-*/compress.json")) for step in ("finetune", "distill")
+    }
+    trained = {step: json.loads(path.read_text())["training"]["rows"] for step, path in infos.items()}
+    assert trained == {"finetune": 2 * 160, "distill": 2 * (160 + 30 + 160)}
