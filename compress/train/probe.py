@@ -35,7 +35,7 @@ MAX_VALUES = 1 << 25
 """Numbers of all stored features, at most (128 MiB)."""
 BATCH = 128
 FOLDS = 3
-STRENGTHS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 3e-4, 1e-4, 3e-5, 1e-5)
+STRENGTHS = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 3e-4, 1e-4, 3e-5, 1e-5)
 """Weights of the squared norm beside the mean loss, strongest first: each fit starts from the one before it."""
 ITERATIONS = 30
 

@@ -78,7 +78,7 @@ def test_noise_is_regularised_and_signal_is_not(model, material, tiny_task, tiny
     loss = TaskObjective(tiny_task).loss_of
     strengths = [fit_probe(model, examples, loss, 0).info.strength for examples in (noise.train, material.train)]
     assert strengths[0] > strengths[1]
-    assert fit_probe(model, noise.train, loss, 0).info.loss == pytest.approx(np.log(2), abs=0.1)
+    assert fit_probe(model, noise.train, loss, 0).info.loss == pytest.approx(np.log(2), abs=0.01)
 
 
 def test_only_a_sample_of_large_sets_is_encoded(model, material, monkeypatch):
