@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-EXIT_CODES = {0: "ok", 1: "failure", 2: "bad usage, recipe or data", 3: "gate missed", 130: "interrupted"}
+EXIT_CODES = {0: "ok", 1: "failure", 2: "bad usage or recipe", 3: "gate missed", 130: "interrupted"}
 
 
 class CompressError(Exception):
@@ -40,8 +40,6 @@ class UsageError(CompressError):
 
 class DataError(CompressError):
     """Data that cannot be read or does not fit the task; the message names file and row."""
-
-    exit_code = 2
 
 
 class ModelError(CompressError):

@@ -115,7 +115,7 @@ def test_all_classes_that_only_test_has_are_named_with_their_rows(write, task_of
     with pytest.raises(DataError, match=r"e\.tsv\) has 5 such rows, of 'd' \(3\), 'c' \(2\)\.") as error:
         prepare_splits(task, 0, tmp_path)
     assert "add rows of it to train" in error.value.hint
-    assert error.value.exit_code == 2
+    assert error.value.exit_code == 1
     skipping = task.model_copy(update={"data": task.data.model_copy(update={"bad_rows": "skip"})})
     assert prepare_splits(skipping, 0, tmp_path).counts["test"] == 4
 
