@@ -15,7 +15,7 @@ from compress.pipeline.run import Options, prepare
 def test_a_shipped_recipe_plans(name: str, tmp_path: Path) -> None:
     plan = prepare(name, (), Options(runs=tmp_path))
     assert plan.recipe.name == name
-    assert [step.kind for step in plan.steps][:4] == ["data", "finetune", "distill", "cut"]
+    assert [model.step for model in plan.models[:3]] == ["finetune", "distill", "cut"]
 
 
 @pytest.mark.parametrize("name", sorted(available("recipes")))
