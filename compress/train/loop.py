@@ -103,12 +103,12 @@ class TrainingRun:
         pad_id = self.model.config.pad_token_id or 0
         batches = DeviceBatches(self.examples, device, pad_id, MULTIPLE if self.compiles else 1)
         self.schedule = UpdateSchedule(self.examples.lengths, settings, self.seed)
-        self.precision = choose_precision(settings.precision, device)
+        self.precision = self._choose_precision()
         extra = [module.to(device) for module in self.objective.modules()]
         self.trained = ModelAndOptimizer(self.model, extra, settings, self.precision, self.examples.vocabulary())
         self.gradients = Gradients(self.objective, batches, self.schedule, self.trained, self.processes)
         self.forecaster = Forecaster(self.schedule, self.examples.lengths, self.evaluate is not None, self._note)
-        self.state = TrainState()
+        self.state = TrainState(precision=self.precision)
         self._saved = (time.monotonic(), 0)
 
     def run(self) -> dict[str, Any]:
@@ -128,11 +128,16 @@ class TrainingRun:
         if self.state.best_at is None:  # without evaluation the last weights are the result
             self.state.best_at = self.state.done
             self._save_best()
-        result = {**asdict(self.state), "precision": self.precision}
+        result = asdict(self.state)
         if self.processes.is_main:
             self.store.finish(result)
         self.processes.wait()
         return result
+
+    def _choose_precision(self) -> str:
+        """Return the precision of the checkpoint, else the main process's choice."""
+        chosen = self.store.precision() or choose_precision(self.settings.precision, self.processes.device)
+        return "bf16" if self.processes.from_main(float(chosen == "bf16")) else "fp32"
 
     def _note(self, text: str) -> None:
         self.console.note(f"{self.label}: {text}")
@@ -220,7 +225,7 @@ class TrainingRun:
         if checkpoint is None:
             return
         state, tensors = checkpoint
-        self.state = TrainState.of(state)
+        self.state = TrainState.of({"precision": self.precision, **state})
         self._saved = (time.monotonic(), self.state.done)
         self.trained.load(tensors)
         random_states = strip_prefix("random.", tensors)

@@ -45,6 +45,11 @@ class CheckpointStore:
             return None
         return self._read_json(checkpoints[-1] / STATE), self._read_tensors(checkpoints[-1] / TENSORS)
 
+    def precision(self) -> str | None:
+        """Return the precision of the training that the last checkpoint belongs to, if any."""
+        checkpoints = self._checkpoints()
+        return self._read_json(checkpoints[-1] / STATE).get("precision") if checkpoints else None
+
     def save(self, done: int, state: Mapping[str, Any], tensors: Mapping[str, Tensor], best: int | None) -> None:
         """Write a checkpoint, then delete older ones, and best weights other than ``best``."""
         old = self._checkpoints()

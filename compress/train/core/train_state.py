@@ -40,6 +40,7 @@ class TrainState:
     """The state of a training; what a checkpoint holds besides tensors."""
 
     done: int = 0
+    precision: str = ""
     rows: int = 0
     seconds: float = 0.0
     best_at: int | None = None
