@@ -25,7 +25,7 @@ SHAPES = ((1, 3), (2, 9), (3, 17), (8, 33), (5, 64))
 """(rows, length) of the generated batches: none is the shape that the exporter traced, one is as short as texts get."""
 
 TOLERANCE = 1e-4
-"""The largest difference of an output that fp32 rounding explains."""
+"""The largest difference that fp32 rounding explains, of outputs up to 1; above, the share of the largest one."""
 
 
 MARGIN = 0.02
@@ -50,6 +50,12 @@ class Parity:
     alone_or_in_batch: float
     """Largest difference of a row's outputs between being alone and sharing a batch."""
     rows: int
+    largest_output: float = 0.0
+    """Largest absolute output of the reference."""
+
+    def is_within(self, tolerance: float) -> bool:
+        """Whether outputs differ by less than ``tolerance``, or that share of the largest one; NaN never does."""
+        return self.max_abs_difference < tolerance * max(1.0, self.largest_output)
 
     def record(self) -> dict[str, float]:
         """Return the values that compress.json stores."""
@@ -71,12 +77,13 @@ def compare_all(
         min((parity.agreement for parity in results if parity.agreement is not None), default=None),
         float(np.max([parity.alone_or_in_batch for parity in results])),
         max(parity.rows for parity in results),
+        max(parity.largest_output for parity in results),
     )
 
 
 def compare(reference: Predictor, other: Predictor, batches: Sequence[Arrays], task: TaskInfo | None) -> Parity:
     """Run both models on every batch, and ``other`` also on each row alone."""
-    largest, alone, rows = 0.0, 0.0, 0
+    largest, alone, rows, magnitude = 0.0, 0.0, 0, 0.0
     same = np.empty(0, dtype=bool)
     for batch in batches:
         expected, got = reference.predict(batch), other.predict(batch)
@@ -86,7 +93,8 @@ def compare(reference: Predictor, other: Predictor, batches: Sequence[Arrays], t
         same = np.append(same, decisions_agree(expected, got, batch["attention_mask"], task))
         alone = np.maximum(alone, _batch_effect(other, batch, got))
         rows += len(batch["input_ids"])
-    return Parity(float(largest), float(same.mean()) if len(same) else None, float(alone), rows)
+        magnitude = max(magnitude, *(float(np.abs(values).max(initial=0.0)) for values in expected.values()))
+    return Parity(float(largest), float(same.mean()) if len(same) else None, float(alone), rows, magnitude)
 
 
 def decisions_agree(expected: Arrays, got: Arrays, mask: NDArray[np.int64], task: TaskInfo | None) -> NDArray[np.bool_]:

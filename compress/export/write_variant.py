@@ -31,7 +31,7 @@ def write_variant(
         reference: the model that the outputs should agree with.
         inputs: of the graph, where they are not those of its source.
         placement: where the new folder can run.
-        tolerance: differences of outputs must be smaller; infinite where the gate decides what they cost.
+        tolerance: differences of outputs must be smaller, relative to outputs above 1; infinite where the gate decides.
 
     Raises:
         ModelError: the outputs differ by more, or are not numbers.
@@ -45,10 +45,10 @@ def write_variant(
     write_info(context.work, info)
     batches = context.parity or generated_batches(context.work, info.task, context.seed)
     parity = compare_all(reference, open_predictor(context.work, placement), batches, info.task)
-    if not parity.max_abs_difference < tolerance:  # written so that NaN fails too
+    if not parity.is_within(tolerance):
         raise ModelError(
             f"the outputs of {variant.name} differ from those of its source, {context.source}, by up to "
-            f"{parity.max_abs_difference:.2g}; expected less than {tolerance:g}."
+            f"{parity.max_abs_difference:.2g}; expected less than {tolerance * max(1.0, parity.largest_output):.2g}."
         )
     alone = f"; a row alone or in a batch differs by up to {parity.alone_or_in_batch:.2g}"
     context.console.note(f"{variant.name}: {parity}{alone if variant.batch_sensitive else ''}")

@@ -38,6 +38,9 @@ FOLDS = 3
 STRENGTHS = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 3e-4, 1e-4, 3e-5, 1e-5)
 """Weights of the squared norm beside the mean loss, strongest first: each fit starts from the one before it."""
 ITERATIONS = 30
+LEAST_SPREAD = 0.05
+"""Features that differ by less than this share of their size are not scaled up further: their weights would be so large
+that fine-tuning diverges and rounding shows in the outputs (encoders with random weights)."""
 
 OutputLoss = Callable[[Mapping[str, Tensor], Batch], Tensor]
 """(outputs, batch) -> the mean loss over the batch's rows."""
@@ -203,9 +206,10 @@ def encode_features(model: PreTrainedModel, last: nn.Linear, examples: Examples,
 
 
 def _center_and_scale(batches: Sequence[Encoded]) -> tuple[Tensor, Tensor]:
-    """Return the mean of all features (width,), and one common standard deviation."""
+    """Return the mean of all features (width,), and one standard deviation: at least `LEAST_SPREAD` of their size."""
     flat = [batch.features.flatten(0, -2) for batch in batches]
     count = sum(len(each) for each in flat)
     center = torch.stack([each.sum(dim=0) for each in flat]).sum(dim=0) / count
     variance = torch.stack([(each - center).square().mean(dim=1).sum() for each in flat]).sum() / count
-    return center, variance.sqrt().clamp(min=1e-6)
+    size = (center.square().mean() + variance).sqrt()
+    return center, torch.maximum(variance.sqrt(), LEAST_SPREAD * size).clamp(min=1e-6)

@@ -206,6 +206,14 @@ def test_a_checkpoint_without_tokenizer_json_gets_one(tiny_model, tmp_path):
     assert json.loads((work / "config.json").read_text())["model_type"] == "bert"
 
 
+@pytest.mark.parametrize(
+    ("difference", "largest", "within"),
+    [(5e-5, 0.3, True), (5e-4, 0.3, False), (5e-4, 9.0, True), (5e-3, 9.0, False), (float("nan"), 9.0, False)],
+)
+def test_the_tolerance_is_relative_for_outputs_above_one(difference, largest, within):
+    assert Parity(difference, None, 0.0, 1, largest).is_within(1e-4) is within
+
+
 def test_parity_reads_well():
     assert str(Parity(2.14e-7, 1.0, 0.0, 19)) == "outputs within 2.1e-07, 100% same decisions on 19 rows"
     assert str(Parity(0.1, None, 0.0, 3)) == "outputs within 0.1 on 3 rows"

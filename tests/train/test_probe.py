@@ -81,6 +81,14 @@ def test_noise_is_regularised_and_signal_is_not(model, material, tiny_task, tiny
     assert fit_probe(model, noise.train, loss, 0).info.loss == pytest.approx(np.log(2), abs=0.01)
 
 
+def test_features_that_hardly_differ_get_no_huge_weights():
+    """A random encoder gives nearly the same features to every row; with weights of thousands training diverges."""
+    features = 1.0 + 1e-4 * torch.randn(40, 8)
+    center, scale = probes._center_and_scale([probes.Encoded(features, {}, 40)])
+    assert torch.allclose(center, torch.ones(8), atol=1e-3)
+    assert scale == pytest.approx(probes.LEAST_SPREAD, rel=0.01)
+
+
 def test_only_a_sample_of_large_sets_is_encoded(model, material, monkeypatch):
     monkeypatch.setattr(probes, "MAX_ROWS", 20)
     assert 20 <= fit_probe(model, material.train, TaskObjective(material.task).loss_of, 0).info.rows < 26
