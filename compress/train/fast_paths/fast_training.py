@@ -71,8 +71,7 @@ def bf16_gain() -> float:
     factors = torch.ones(512, 384), torch.ones(384, 1536)
     bf16 = factors[0].bfloat16(), factors[1].bfloat16()
     turns = [(_seconds(*factors), _seconds(*bf16)) for _ in range(10)]
-    fp32_seconds, bf16_seconds = (min(seconds) for seconds in zip(*turns, strict=True))
-    return fp32_seconds / bf16_seconds
+    return min(fp32 for fp32, _ in turns) / min(bf16 for _, bf16 in turns)
 
 
 def _seconds(left: Tensor, right: Tensor) -> float:
