@@ -1,0 +1,92 @@
+"""`python -m benchmarks.defaults`: the untouched recipe of `compress init` compared with other ways to train."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.defaults.comparison import DefaultsReport, Entry
+from benchmarks.defaults.contestants import CONTESTANTS, Case
+from benchmarks.defaults.defaults_page import COLUMNS, GOALS, goals, page, scores
+from benchmarks.defaults.real_sets import SETS
+from benchmarks.report_store import Store, beginning, carry_out, chosen, positive, run
+from compress.console import Console
+from compress.errors import CompressError
+
+LIMIT, TRIAL_LIMIT = 8000, 200
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.defaults", description=__doc__)
+    parser.add_argument("--sets", default=",".join(SETS), help="(default: %(default)s)")
+    parser.add_argument(
+        "--only", default=",".join(CONTESTANTS), help="contestants beside `ours` (default: %(default)s)"
+    )
+    parser.add_argument("--rows", type=positive, help=f"of each role, at most (default: {LIMIT}; 200 in a trial)")
+    parser.add_argument("--seeds", type=positive, help="runs of each set (default: 3; 1 in a trial)")
+    parser.add_argument("--minutes", type=positive, help="nothing is started later (default: no limit)")
+    parser.add_argument("--out", type=Path, help="folder of the report (default: reports/defaults; none in a trial)")
+    parser.add_argument("--trial", action="store_true", help="everything in small, to see that it runs")
+    given = parser.parse_args(arguments)
+    given.sets = chosen(parser, "--sets", given.sets, tuple(SETS))
+    given.only = tuple(dict.fromkeys(("ours", *chosen(parser, "--only", given.only, tuple(CONTESTANTS)))))
+    given.rows = given.rows or (TRIAL_LIMIT if given.trial else LIMIT)
+    given.seeds = given.seeds or (1 if given.trial else 3)
+    if given.out is None and not given.trial:
+        given.out = Path("reports/defaults")
+    return given
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compare; 1 where the default recipe did not run, 130 where it was interrupted."""
+    given = parse(arguments)
+    report = DefaultsReport(**beginning(command(given), given.trial), limit=given.rows)
+    store, console = Store(report, given.out, page), Console("human")
+    return carry_out(store, console, lambda work: compare(given, work, store, console), show)
+
+
+def compare(given: argparse.Namespace, work: Path, store: Store[DefaultsReport], console: Console) -> None:
+    """Run every contestant on every set, seed by seed, storing each result."""
+    for seed in range(given.seeds):
+        for name in given.sets:
+            case = Case(name, seed, work / f"{name}-{seed}", given.rows, given.trial)
+            for contestant in given.only:
+                if given.minutes and store.seconds > 60 * given.minutes:
+                    console.warn(
+                        f"{given.minutes} minutes are over; {name}/{seed}/{contestant} and the rest did not run"
+                    )
+                    return
+                entry = attempt(case, contestant)
+                store.update(entries=(*store.report.entries, entry))
+                found = ", ".join(f"{key} {score:.4f}" for key, score in entry.scores.items())
+                console.note(f"[{store.seconds / 60:4.1f} min] {entry.key}: {found or entry.reason}")
+                if contestant == "ours" and entry.reason:
+                    break  # the others need its rows
+
+
+def attempt(case: Case, contestant: str) -> Entry:
+    """Run one contestant; where it fails the entry has the reason."""
+    try:
+        return CONTESTANTS[contestant](case)
+    except CompressError as error:
+        return Entry(set=case.set, seed=case.seed, contestant=contestant, reason=error.message)
+
+
+def show(report: DefaultsReport, console: Console) -> None:
+    """Print the tables."""
+    console.table(list(scores(report)), COLUMNS)
+    console.table(list(goals(report)), GOALS)
+
+
+def command(given: argparse.Namespace) -> str:
+    """Return the options as they could be typed."""
+    words = ["python -m benchmarks.defaults", *(["--trial"] if given.trial else [])]
+    words += [f"--sets {','.join(given.sets)}"] if given.sets != tuple(SETS) else []
+    words += [f"--only {','.join(given.only)}"] if given.only != tuple(CONTESTANTS) else []
+    return " ".join([*words, f"--rows {given.rows} --seeds {given.seeds}"])
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,224 @@
+"""The default recipe and what it is compared with; each trains on the rows that the default recipe prepared."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from transformers import DataCollatorForTokenClassification, DataCollatorWithPadding, PreTrainedModel, Trainer
+from transformers import TrainingArguments as Arguments
+
+from benchmarks.defaults.comparison import Entry
+from benchmarks.defaults.real_sets import SETS
+from benchmarks.distill_throughput.environments import TORCH, Environment, NotInstalled
+from compress.data.encode import encode_rows
+from compress.data.splits.prepare_splits import PreparedData, load_prepared
+from compress.errors import CompressError
+from compress.measure.quality.bootstrap_scorer import BootstrapScorer
+from compress.measure.timing.worker_process import error_line
+from compress.models.fetch import fetch
+from compress.models.load_save import load_model, load_tokenizer
+from compress.recipe.training_schema import Finetune
+from compress.report.report_schema import Report, read_report
+from compress.tasks import kind_of
+from compress.train.core.training_data import fast_tokenizer
+from compress.train.finetune import finetune
+from compress.train.save_trained import predict_role
+
+TEACHER = "minilm-l6"
+RATES, EPOCHS = (2e-5, 5e-5, 1e-4, 2e-4, 5e-4), (2.0, 5.0, 10.0)
+TRIAL_RATES, TRIAL_EPOCHS = (2e-4,), (1.0,)
+PAIRS = 4
+"""Pairs for each row that SetFit's encoder is trained on."""
+SETFIT = Environment(
+    "setfit",
+    (
+        TORCH,
+        "transformers==5.23.0",
+        "accelerate==1.15.0",
+        "datasets==5.2.0",
+        "sentence-transformers==6.2.0",
+        "setfit==1.2.0",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One set with one seed, in a folder of its own."""
+
+    set: str
+    seed: int
+    folder: Path
+    limit: int
+    trial: bool
+
+    @cached_property
+    def report(self) -> Report:
+        """The report of the default recipe's run."""
+        return read_report(self.folder / "runs" / "recipe")
+
+    @cached_property
+    def roles(self) -> PreparedData:
+        """The rows that the default recipe trained on, chose with and was scored on."""
+        return load_prepared(self.step("data"))
+
+    def step(self, name: str) -> Path:
+        """Return the folder of a step of that run."""
+        step = next(step for step in self.report.steps if step.name == name)
+        return self.folder / "runs" / ".steps" / f"{step.name}-{step.fingerprint}"
+
+    def predictions(self, model: PreTrainedModel) -> NDArray[Any]:
+        """Return a model's predictions on test."""
+        return predict_role(model, load_tokenizer(fetch(TEACHER)), self.roles, "test", self.roles.info.task_info)
+
+    def judge(self, contestant: str, predictions: NDArray[Any], seconds: float, **facts: Any) -> Entry:
+        """Return the score on test, and the comparison with the default recipe's teacher."""
+        task, rows = self.roles.info.task_info, self.roles.rows("test")
+        kind = kind_of(task)
+        gold, scorer = kind.gold(rows), BootstrapScorer(kind, task)
+        ours = self.predictions(load_model(self.step("finetune"), task))
+        return Entry(
+            set=self.set,
+            seed=self.seed,
+            contestant=contestant,
+            scores={contestant: scorer.primary(predictions, gold).value},
+            versus=scorer.difference(ours, predictions, gold),
+            seconds=seconds,
+            **facts,
+        )
+
+
+def run_default_recipe(case: Case) -> Entry:
+    """Run what `compress init` writes, untouched but for the data, the number of rows and the seed."""
+    started = time.monotonic()
+    section = SETS[case.set].section()
+    data = {**section.pop("data"), "limit": case.limit}
+    train, named = data.pop("train"), "kind" not in section
+    words = [f"--task={section.pop('name')}"] if named else [f"--kind={section.pop('kind')}"]
+    if not named:
+        words += [f"--label={section.pop('label')}", *(f"--text={column}" for column in section.pop("text"))]
+    settings = [(f"task.data.{key}", value) for key, value in data.items()]
+    settings += [(f"task.{key}", value) for key, value in section.items()] + [("seed", case.seed)]
+    case.folder.mkdir(parents=True)
+    _compress(case, "init", "recipe.yaml", f"--train={train}", *words)
+    overrides = [word for key, value in settings for word in ("--set", f"{key}={json.dumps(value)}")]
+    _compress(case, "run", "recipe.yaml", *overrides)
+    seconds = {step.name: step.seconds for step in case.report.steps}
+    return Entry(
+        set=case.set,
+        seed=case.seed,
+        contestant="ours",
+        scores=dict(_scores(case.report)),
+        seconds=time.monotonic() - started,
+        training=seconds.get("finetune"),
+    )
+
+
+def _compress(case: Case, *words: str) -> None:
+    """Run a command; exit code 3 (the gate was missed) has a report too."""
+    command = [sys.executable, "-m", "compress", *words]
+    done = subprocess.run(command, cwd=case.folder, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 3):
+        raise CompressError(f"compress {words[0]}: {error_line(done.stderr)}")
+
+
+def _scores(report: Report) -> Iterator[tuple[str, float]]:
+    """Yield the scores on test of the baselines, the dense models and the winner."""
+    for name, quality in (("bag of words", report.floor), ("probe", report.probe)):
+        if quality is not None:
+            yield name, quality.primary.value
+    verdict = report.verdicts[0]
+    tests = {row.key: result.test for row, result in report.results(verdict.target) if result.test}
+    for name, key in (("teacher", report.teacher), ("student", "student/torch-fp32"), ("winner", verdict.winner)):
+        if key in tests:
+            yield name, tests[key].primary.value
+
+
+def run_trainer(case: Case) -> Entry:
+    """Train with transformers' Trainer and its default settings, a new head on the family's own pooling."""
+    task, started = case.roles.info.task_info, time.monotonic()
+    source = fetch(TEACHER)
+    tokenizer, model = load_tokenizer(source), load_model(source, task, seed=case.seed, pooling="cls")
+    encoded = encode_rows(case.roles.rows("train"), task, fast_tokenizer(model.config, tokenizer))
+    has_tags = task.kind == "token_classification"
+    label, collate = ("labels", DataCollatorForTokenClassification) if has_tags else ("label", DataCollatorWithPadding)
+    examples = [_example(encoded.example(number), label) for number in range(len(encoded))]
+    arguments = Arguments(
+        output_dir=str(case.folder / "trainer"), seed=case.seed, use_cpu=True, report_to="none", save_strategy="no"
+    )
+    Trainer(model, arguments, collate(tokenizer), examples).train()
+    seconds = time.monotonic() - started
+    return case.judge("trainer", case.predictions(model), seconds, settings="5e-05, 3 epochs, batch 8")
+
+
+def _example(example: dict[str, Any], label: str) -> dict[str, Any]:
+    """Return an example with the names that collators expect."""
+    names = {"input_ids": "input_ids", "token_type_ids": "token_type_ids", "labels": label, "label": label}
+    return {names[name]: np.asarray(value).tolist() for name, value in example.items() if name in names}
+
+
+def run_grid(case: Case) -> Entry:
+    """Fine-tune with every rate and number of epochs of a grid; the best on select is scored on test."""
+    rates, epochs = (TRIAL_RATES, TRIAL_EPOCHS) if case.trial else (RATES, EPOCHS)
+    total, best = 0.0, None
+    for number, (rate, count) in enumerate(product(rates, epochs)):
+        settings = Finetune(learning_rate=rate, epochs=count, batch_size=32)
+        work = case.folder / f"grid-{number}"
+        result = finetune(TEACHER, case.step("data"), settings, case.seed, work).result
+        assert result is not None
+        assert result.score is not None
+        total += result.seconds
+        if best is None or result.score > best[0].score:
+            best = result, work, f"{rate:g}, {count:g} epochs, batch 32"
+    assert best is not None
+    model = load_model(best[1], case.roles.info.task_info)
+    facts = {"training": best[0].seconds, "settings": best[2]}
+    return case.judge("grid", case.predictions(model), total, **facts)
+
+
+def run_setfit(case: Case) -> Entry:
+    """Train SetFit on the same encoder, in an environment of its own; it classifies single texts only."""
+    task, rows = case.roles.info.task_info, case.roles.rows("train")
+    if task.kind != "classification" or rows[0]["text_pair"] is not None:
+        raise CompressError("SetFit classifies single texts only.")
+    try:
+        SETFIT.install()
+    except NotInstalled as error:
+        raise CompressError(str(error)) from error
+    output, started = case.folder / "setfit.json", time.monotonic()
+    job = {
+        "model": str(fetch(TEACHER)),
+        "max_length": task.max_length,
+        "train": [(row["text"], row["label"]) for row in rows],
+        "test": [row["text"] for row in case.roles.rows("test")],
+        "seed": case.seed,
+        "iterations": 1 if case.trial else PAIRS // 2,
+        "output": str(output),
+    }
+    (case.folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
+    command = [str(SETFIT.python), str(Path(__file__).with_name("setfit_job.py")), str(case.folder / "job.json")]
+    done = subprocess.run(command, cwd=case.folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CompressError(f"SetFit failed: {error_line(done.stderr)}")
+    predictions = np.array(json.loads(output.read_text(encoding="utf-8")))
+    return case.judge("setfit", predictions, time.monotonic() - started, settings=f"{PAIRS} pairs a row")
+
+
+CONTESTANTS: dict[str, Callable[[Case], Entry]] = {
+    "ours": run_default_recipe,
+    "trainer": run_trainer,
+    "grid": run_grid,
+    "setfit": run_setfit,
+}
+"""In the order they run: the others need the first one's rows."""

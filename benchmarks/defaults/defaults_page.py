@@ -1,0 +1,104 @@
+"""The comparison as a page: one table of scores, one of time, and the goals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+
+from benchmarks.defaults.comparison import DefaultsReport, Entry
+from benchmarks.markdown_page import machine, origin, table
+
+SCORES = ("bag of words", "probe", "teacher", "student", "winner", "trainer", "grid", "setfit")
+COLUMNS = ("set", "seeds", *SCORES)
+TIMES = ("set", "whole run", "teacher's training", "best of the grid", "times as long", "trainer", "setfit")
+GOALS = ("set", "teacher - grid", "not worse than the grid", "above its baselines", "student", "winner", "goals")
+WITHIN, STUDENT, WINNER, LONGER = 0.005, 0.99, 0.985, 3.0
+SIGNIFICANT = 0.05
+METHOD = (
+    "The default recipe is what `compress init` writes. The others train on the same rows: the Trainer of transformers"
+    " with its defaults, the best on select of a grid of rates and epochs, and SetFit (single texts only)."
+)
+GOAL_TEXT = (
+    "The default recipe's teacher is within 0.5 points of the grid's best or not significantly worse (paired, every"
+    " seed), and not below its baselines; the student keeps 99 % and the winner 98.5 % of the teacher."
+)
+
+
+def page(report: DefaultsReport) -> str:
+    """Return the page in Markdown."""
+    limit = f"at most {report.limit:,} rows of each role"
+    head = f"{METHOD} Scores on test in each set's metric, means over seeds; {limit}."
+    blocks = ["# Are the defaults good?", origin(report), head, table(scores(report), COLUMNS, COLUMNS[2:])]
+    blocks += ["## Goals", GOAL_TEXT, table(goals(report), GOALS, GOALS[1:2])]
+    blocks += ["## Time", table(times(report), TIMES, TIMES[1:]), *reasons(report), machine(report)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def scores(report: DefaultsReport) -> Iterator[dict[str, str]]:
+    """Yield one row a set."""
+    for name in _sets(report):
+        entries = _of(report, name)
+        cells = {score: _mean([each.scores[score] for each in entries if score in each.scores]) for score in SCORES}
+        yield {"set": name, "seeds": str(len({each.seed for each in entries})), **cells}
+
+
+def goals(report: DefaultsReport) -> Iterator[dict[str, str]]:
+    """Yield one row for each set on which the default recipe and the grid ran."""
+    for name in _sets(report):
+        ours = [each.scores for each in _of(report, name, "ours") if "teacher" in each.scores]
+        versus = [each.versus for each in _of(report, name, "grid") if each.versus]
+        if not ours or not versus:
+            continue
+        gained = fmean(each.value for each in versus)
+        is_met = [
+            all(each.value >= -WITHIN or each.p_value > SIGNIFICANT for each in versus),
+            all(each["teacher"] >= max(each.get("probe", 0.0), each.get("bag of words", 0.0)) for each in ours),
+            _share(ours, "student") >= STUDENT,
+            _share(ours, "winner") >= WINNER,
+        ]
+        cells = [_word(is_met[0]), _word(is_met[1]), f"{_share(ours, 'student'):.3f}", f"{_share(ours, 'winner'):.3f}"]
+        met = "met" if all(is_met) else "missed"
+        yield dict(zip(GOALS, (name, f"{100 * gained:+.1f}", *cells, met), strict=True))
+
+
+def times(report: DefaultsReport) -> Iterator[dict[str, str]]:
+    """Yield one row a set, in minutes."""
+    for name in _sets(report):
+        ours, grid = (_of(report, name, contestant) for contestant in ("ours", "grid"))
+        trained, best = ([each.training for each in group if each.training] for group in (ours, grid))
+        others = [_minutes([each.seconds for each in _of(report, name, key)]) for key in ("trainer", "setfit")]
+        ratio = f"{fmean(trained) / fmean(best):.1f}" if trained and best else ""
+        whole = _minutes([each.seconds for each in ours])
+        yield dict(zip(TIMES, (name, whole, _minutes(trained), _minutes(best), ratio, *others), strict=True))
+
+
+def reasons(report: DefaultsReport) -> list[str]:
+    """Return what was not measured, and why."""
+    missing = [f"- {each.key}: {each.reason}" for each in report.entries if each.reason]
+    return ["## Not measured", "\n".join(missing)] if missing else []
+
+
+def _sets(report: DefaultsReport) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(entry.set for entry in report.entries))
+
+
+def _of(report: DefaultsReport, name: str, contestant: str | None = None) -> list[Entry]:
+    return [each for each in report.entries if each.set == name and contestant in (None, each.contestant)]
+
+
+def _share(ours: Sequence[dict[str, float]], model: str) -> float:
+    """Return the share of the teacher's score that a model keeps; 0 where a seed has none."""
+    return fmean(each.get(model, 0.0) / each["teacher"] for each in ours)
+
+
+def _mean(values: Sequence[float]) -> str:
+    return f"{fmean(values):.4f}" if values else ""
+
+
+def _minutes(seconds: Sequence[float | None]) -> str:
+    measured = [each for each in seconds if each is not None]
+    return f"{fmean(measured) / 60:.1f} min" if measured else ""
+
+
+def _word(is_met: bool) -> str:
+    return "yes" if is_met else "no"

@@ -1,0 +1,158 @@
+"""The comparison of the default recipe, and the sweep behind its settings: on rows and results made up here."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.defaults import __main__ as command
+from benchmarks.defaults import contestants, sweep
+from benchmarks.defaults.comparison import DefaultsReport, Entry
+from benchmarks.defaults.contestants import CONTESTANTS, SETFIT, Case
+from benchmarks.defaults.defaults_page import goals, page, scores, times
+from benchmarks.defaults.real_sets import SETS, RealSet
+from benchmarks.distill_throughput.environments import NotInstalled
+from benchmarks.report_store import Store
+from compress.console import Console
+from compress.errors import CompressError, DataError
+from compress.measure.quality.quality_result import Difference
+
+
+@pytest.fixture
+def films(tmp_path, monkeypatch, tiny_folder):
+    """A set of short rows, and a tiny encoder in the place of MiniLM."""
+    words = ["great", "fine", "dull", "bad"]
+    lines = [
+        f"the film is {words[row % 4]} {'so ' * (row % 5)},{('praise', 'blame')[row % 4 // 2]}" for row in range(120)
+    ]
+    for role in ("train", "test"):
+        (tmp_path / f"{role}.csv").write_text("\n".join(["text,label", *lines]) + "\n", encoding="utf-8")
+    files = {"train": "train.csv", "test": "test.csv"}
+    task = {"name": "films", "kind": "classification", "text": ["text"], "label": "label", "max_length": 16}
+    monkeypatch.setenv("COMPRESS_DATA", str(tmp_path))
+    monkeypatch.setitem(SETS, "films", RealSet(files, task))
+    for module in (sweep, contestants):
+        monkeypatch.setattr(module, "TEACHER", str(tiny_folder("bert")))
+
+
+def versus(value, p_value=0.5):
+    return Difference(value=value, low=value - 0.01, high=value + 0.01, p_value=p_value, test="mcnemar")
+
+
+@pytest.fixture
+def report():
+    ours = {"bag of words": 0.8, "probe": 0.85, "teacher": 0.9, "student": 0.899, "winner": 0.88}
+    entries = [
+        Entry(set="films", seed=0, contestant="ours", scores=ours, seconds=600, training=60),
+        Entry(set="films", seed=0, contestant="grid", scores={"grid": 0.91}, training=30, versus=versus(-0.01)),
+        Entry(set="films", seed=0, contestant="setfit", reason="SetFit classifies single texts only."),
+    ]
+    return DefaultsReport(begun_at="now", made_by="compress", limit=8000, entries=tuple(entries))
+
+
+def test_a_table_has_one_row_a_set(report):
+    (row,) = scores(report)
+    assert (row["set"], row["seeds"], row["trainer"]) == ("films", "1", "")
+    assert (row["teacher"], row["grid"]) == ("0.9000", "0.9100")
+
+
+def test_goals_compare_the_teacher_with_the_best_of_the_grid(report):
+    (row,) = goals(report)
+    assert (row["teacher - grid"], row["not worse than the grid"], row["goals"]) == ("-1.0", "yes", "missed")
+    assert (row["student"], row["winner"]) == ("0.999", "0.978")  # the winner keeps too little
+    worse = report.entries[1].model_copy(update={"versus": versus(-0.01, p_value=0.01)})
+    (row,) = goals(report.model_copy(update={"entries": (report.entries[0], worse)}))
+    assert row["not worse than the grid"] == "no"
+
+
+def test_times_are_in_minutes(report):
+    (row,) = times(report)
+    assert (row["whole run"], row["teacher's training"], row["times as long"]) == ("10.0 min", "1.0 min", "2.0")
+
+
+def test_the_page_says_what_was_not_measured(report):
+    text = page(report)
+    assert "films/0/setfit: SetFit classifies single texts only." in text
+    assert "| films | 1 |" in text
+
+
+def test_a_trial_is_small_and_overwrites_no_report():
+    given = command.parse(["--trial", "--sets", "sst2", "--only", "grid"])
+    assert (given.rows, given.seeds, given.out, given.only) == (200, 1, None, ("ours", "grid"))
+    assert command.parse([]).only == tuple(CONTESTANTS)
+
+
+def test_what_fails_has_a_reason_and_the_rest_goes_on(tmp_path, monkeypatch):
+    def fail(case):
+        raise CompressError("it said no")
+
+    monkeypatch.setitem(CONTESTANTS, "ours", lambda case: Entry(set=case.set, seed=0, contestant="ours"))
+    monkeypatch.setitem(CONTESTANTS, "trainer", fail)
+    given = command.parse(["--trial", "--sets", "sst2,rte", "--only", "trainer"])
+    store = Store(DefaultsReport(begun_at="now", made_by="compress", limit=9), tmp_path / "report", page)
+    command.compare(given, tmp_path, store, Console("quiet"))
+    ran = [each.key for each in store.report.entries]
+    assert ran == ["sst2/0/ours", "sst2/0/trainer", "rte/0/ours", "rte/0/trainer"]
+    assert store.report.entry("rte/0/trainer").reason == "it said no"
+    assert len(json.loads((tmp_path / "report" / "report.json").read_text())["entries"]) == 4
+
+
+def test_a_missing_file_is_named(tmp_path, monkeypatch):
+    monkeypatch.delenv("COMPRESS_DATA", raising=False)
+    with pytest.raises(DataError, match="COMPRESS_DATA is not set"):
+        SETS["sst2"].section()
+    monkeypatch.setenv("COMPRESS_DATA", str(tmp_path))
+    with pytest.raises(DataError, match="without glue/SST-2"):
+        SETS["sst2"].section()
+
+
+def test_a_sweep_goes_on_with_what_is_missing(films, tmp_path, capsys):
+    out = tmp_path / "rows.jsonl"
+    words = ["--sets", "films", "--sizes", "32", "--work", str(tmp_path / "work"), "--out", str(out)]
+    assert sweep.main(["finetune", *words, "--rates", "1e-3", "--epochs", "2"]) == 0
+    (row,) = sweep.read_rows(out)
+    assert (row["set"], row["train"], len(row["scores"]), row["learning_rate"]) == ("films", 32, 2, 1e-3)
+    assert sweep.main(["finetune", *words, "--rates", "1e-3", "2e-3", "--epochs", "2"]) == 0
+    assert [each["learning_rate"] for each in sweep.read_rows(out)] == [1e-3, 2e-3]
+    assert "films" in capsys.readouterr().out
+
+
+def test_students_learn_from_the_best_teacher_of_the_sweep(films, tmp_path, monkeypatch):
+    monkeypatch.setattr(sweep, "STUDENTS", ({"epochs": 1.0},))
+    out = tmp_path / "rows.jsonl"
+    words = ["--sets", "films", "--sizes", "32", "--work", str(tmp_path / "work"), "--out", str(out)]
+    sweep.main(["finetune", *words, "--rates", "1e-3", "--epochs", "1"])
+    sweep.main(["distill", *words])
+    teacher, student = sweep.read_rows(out)
+    assert student["teacher"] == teacher["score"]
+    assert student["losses"] == {"soft_label": 1.0, "hidden_state": 1.0}
+
+
+@pytest.fixture
+def case(films, tmp_path, monkeypatch):
+    """A case whose default recipe is taken for run: its rows, and a teacher."""
+    folder = tmp_path / "case"
+    SETS["films"].prepare(folder / "data", limit=64)
+    given = Case("films", 0, folder, 64, trial=True)
+    monkeypatch.setattr(Case, "step", lambda self, name: self.folder / name)
+    contestants.finetune(contestants.TEACHER, folder / "data", contestants.Finetune(epochs=1), 0, folder / "finetune")
+    return given
+
+
+@pytest.mark.parametrize("contestant", ["trainer", "grid"])
+def test_contestants_are_compared_on_the_same_rows(contestant, case):
+    entry = CONTESTANTS[contestant](case)
+    assert 0 <= entry.scores[contestant] <= 1
+    assert entry.versus.test == "mcnemar"
+    assert entry.seconds > 0
+
+
+def test_setfit_takes_single_texts_only_and_may_be_missing(case, monkeypatch):
+    def refuse(self):
+        raise NotInstalled("setfit cannot be installed")
+
+    monkeypatch.setattr(type(SETFIT), "install", refuse)
+    assert command.attempt(case, "setfit").reason == "setfit cannot be installed"
+    pairs = [{"text": "a", "text_pair": "b", "label": 0}]
+    monkeypatch.setattr(type(case.roles), "rows", lambda self, role: pairs)
+    assert command.attempt(replace(case), "setfit").reason == "SetFit classifies single texts only."
