@@ -155,7 +155,12 @@ def run_trainer(case: Case) -> Entry:
     label, collate = ("labels", DataCollatorForTokenClassification) if has_tags else ("label", DataCollatorWithPadding)
     examples = [_example(encoded.example(number), label) for number in range(len(encoded))]
     arguments = Arguments(
-        output_dir=str(case.folder / "trainer"), seed=case.seed, use_cpu=True, report_to="none", save_strategy="no"
+        output_dir=str(case.folder / "trainer"),
+        seed=case.seed,
+        use_cpu=True,
+        report_to="none",
+        save_strategy="no",
+        disable_tqdm=True,
     )
     Trainer(model, arguments, collate(tokenizer), examples).train()
     seconds = time.monotonic() - started
@@ -171,20 +176,17 @@ def _example(example: dict[str, Any], label: str) -> dict[str, Any]:
 def run_grid(case: Case) -> Entry:
     """Fine-tune with every rate and number of epochs of a grid; the best on select is scored on test."""
     rates, epochs = (TRIAL_RATES, TRIAL_EPOCHS) if case.trial else (RATES, EPOCHS)
-    total, best = 0.0, None
-    for number, (rate, count) in enumerate(product(rates, epochs)):
+    tried: list[tuple[float, float, Path]] = []
+    for rate, count in product(rates, epochs):
+        work, started = case.folder / f"rate {rate:g}, {count:g} epochs", time.monotonic()
         settings = Finetune(learning_rate=rate, epochs=count, batch_size=32)
-        work = case.folder / f"grid-{number}"
         result = finetune(TEACHER, case.step("data"), settings, case.seed, work).result
         assert result is not None
         assert result.score is not None
-        total += result.seconds
-        if best is None or result.score > best[0].score:
-            best = result, work, f"{rate:g}, {count:g} epochs, batch 32"
-    assert best is not None
-    model = load_model(best[1], case.roles.info.task_info)
-    facts = {"training": best[0].seconds, "settings": best[2]}
-    return case.judge("grid", case.predictions(model), total, **facts)
+        tried.append((result.score, time.monotonic() - started, work))
+    _, seconds, folder = max(tried, key=lambda each: each[0])
+    predictions, total = case.predictions(load_model(folder, case.roles.info.task_info)), sum(each[1] for each in tried)
+    return case.judge("grid", predictions, total, training=seconds, settings=folder.name)
 
 
 def run_setfit(case: Case) -> Entry:

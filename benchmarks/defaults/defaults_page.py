@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 
 from benchmarks.defaults.comparison import DefaultsReport, Entry
@@ -86,7 +86,7 @@ def _of(report: DefaultsReport, name: str, contestant: str | None = None) -> lis
     return [each for each in report.entries if each.set == name and contestant in (None, each.contestant)]
 
 
-def _share(ours: Sequence[dict[str, float]], model: str) -> float:
+def _share(ours: Sequence[Mapping[str, float]], model: str) -> float:
     """Return the share of the teacher's score that a model keeps; 0 where a seed has none."""
     return fmean(each.get(model, 0.0) / each["teacher"] for each in ours)
 

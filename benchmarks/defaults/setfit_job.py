@@ -1,6 +1,7 @@
 """SetFit in an environment of its own: `python setfit_job.py JOB.json`, with nothing of compress imported.
 
-The job has `model` (a folder), `train` (pairs of text and class), `test` (texts), `seed`, `iterations` and `output`.
+The job has `model` (a folder), `max_length`, `train` (pairs of text and class), `test` (texts), `seed`, `iterations`
+and `output`.
 """
 
 import json
@@ -8,17 +9,14 @@ import sys
 from pathlib import Path
 
 from datasets import Dataset
-from sentence_transformers import SentenceTransformer, models
-from setfit import SetFitModel, Trainer, TrainingArguments
-from sklearn.linear_model import LogisticRegression
+from setfit import SetFitModel, Trainer, TrainingArguments  # type: ignore[import-not-found]
 
 
 def main() -> None:
     """Train with the default settings and write the probabilities of the test texts."""
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    encoder = models.Transformer(job["model"], max_seq_length=job["max_length"])
-    body = SentenceTransformer(modules=[encoder, models.Pooling(encoder.get_word_embedding_dimension())], device="cpu")
-    model = SetFitModel(model_body=body, model_head=LogisticRegression(max_iter=1000))
+    model = SetFitModel.from_pretrained(job["model"], device="cpu")  # mean pooling, and a logistic regression
+    model.model_body.max_seq_length = job["max_length"]
     texts, labels = zip(*job["train"], strict=True)
     rows = Dataset.from_dict({"text": list(texts), "label": list(labels)})
     settings = TrainingArguments(
