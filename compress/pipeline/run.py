@@ -67,10 +67,9 @@ class Result:
     """None where the run stopped before it (``until``), and on processes that only help to train."""
 
     def raise_for_gate(self) -> None:
-        """Raise where a target has no winner because every variant missed the gate, or no other was timed.
+        """Raise where a target has no winner: `GateMissed` if the gate lets no variant win, else as none was timed.
 
-        Undecided variants that lost more than allowed raise nothing: the report warns of them. A target that is not on
-        this machine counts only where no other is.
+        A target that is not on this machine counts only where no other is.
         """
         if self.report is None:
             return
@@ -79,9 +78,9 @@ class Result:
         reasons = "; ".join(f"{each.target}: {each.why}" for each in without or self.report.verdicts)
         gates = [[row.gate for _, row in self.report.results(each.target) if row.gate] for each in without]
         hint = f"everything measured is in {self.folder / 'report.html'}"
-        if any(all(gate.outcome == "missed" for gate in each) for each in gates):
+        if any(not any(gate.may_win for gate in each) for each in gates):
             raise GateMissed(f"no winner: {reasons}", hint=hint)
-        if any(gate.may_win for each in gates for gate in each):  # none of those could be timed
+        if without:  # variants that may win could not be timed
             raise CompressError(f"no winner: {reasons}", hint=hint)
         if self.report.verdicts and not here:
             raise CompressError(f"no target of this recipe is on this machine: {reasons}")

@@ -35,11 +35,8 @@ def test_models_that_may_win_and_could_not_be_timed_miss_no_gate(outcome: GateOu
     assert raised.value.exit_code == 1
 
 
-def test_models_that_do_not_pass_miss_the_gate():
-    with pytest.raises(GateMissed) as raised:
-        ended("missed", 0.5).raise_for_gate()
+@pytest.mark.parametrize(("outcome", "drop"), [("missed", 0.5), ("undecided", 0.02)])
+def test_models_that_may_not_win_miss_the_gate(outcome: GateOutcome, drop: float) -> None:
+    with pytest.raises(GateMissed, match="no winner: cpu: the reason why") as raised:
+        ended(outcome, drop).raise_for_gate()
     assert raised.value.exit_code == 3
-
-
-def test_undecided_models_that_lost_more_than_allowed_miss_no_gate():
-    ended("undecided", 0.02).raise_for_gate()
