@@ -10,9 +10,10 @@ from pathlib import Path
 from compress.errors import CompressError
 from compress.report import format_numbers as fmt
 from compress.report.pages.markdown import markdown_cell, markdown_table
-from compress.report.report_schema import REPORT_FILE, Report, Verdict, read_report
+from compress.report.report_schema import REPORT_FILE, Report, read_report
 from compress.report.retention import quality_on_test, winner_above_baseline
 from compress.report.tables.table_type import Cells, make_table
+from compress.report.winner_verdict import Verdict
 
 COLUMNS = (
     *("report", "task", "target", "winner", "metric", "score", "score_low", "score_high", "teacher_score", "floor"),

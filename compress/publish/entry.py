@@ -8,7 +8,8 @@ from pathlib import Path
 
 from compress.errors import ModelError, UsageError
 from compress.model_info import FolderInfo, read_info
-from compress.report.report_schema import LedgerRow, Report, TargetResult, Verdict
+from compress.report.report_schema import LedgerRow, Report, TargetResult
+from compress.report.winner_verdict import Verdict
 
 VARIANTS_FOLDER = "variants"
 """Holds the variants of an entry except the first, each in a folder that opens on its own."""

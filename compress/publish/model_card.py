@@ -14,13 +14,14 @@ from compress.model_sources import HUB_ID
 from compress.publish.entry import Entry, PublishedVariant
 from compress.report import format_numbers as fmt
 from compress.report.pages.markdown import markdown_cell, markdown_table
-from compress.report.report_schema import Report, Verdict
+from compress.report.report_schema import Report
 from compress.report.retention import quality_on_test, winner_above_baseline
 from compress.report.tables import ledger_tables
 from compress.report.tables.machine_facts import describe_target, row_counts, truncation
 from compress.report.tables.speed_tables import format_p50, unstable_reasons
 from compress.report.tables.table_type import make_table
 from compress.report.tables.throughput_unit import describe_call, per_call_suffix, timed_unit
+from compress.report.winner_verdict import Verdict
 from compress.runtime import runtime_of
 from compress.tasks import kind_of
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from compress.report.report_schema import Comparison, LedgerRow, Report, Verdict
+from compress.report.report_schema import LedgerRow, Report
 from compress.report.report_warnings import report_warnings
 from compress.report.retention import quality_on_test, ratio_above_baseline, score_ratio
 from compress.report.speedup_breakdown import fastest_variant, speedup, times_smaller
+from compress.report.winner_verdict import Verdict, WinnerComparison
 from compress.select.selection import Selection, TargetSelection
 
 
@@ -25,7 +26,7 @@ def _gated(row: LedgerRow, selection: Selection) -> LedgerRow:
 
 def _verdict(report: Report, result: TargetSelection) -> Verdict:
     """Compare the winner with the teacher in PyTorch, and with the best variant of every model of the run."""
-    comparisons: dict[str, Comparison] = {}
+    comparisons: dict[str, WinnerComparison] = {}
     if winner := report.row(result.winner):
         models = dict.fromkeys(row.model for row in report.rows)
         others = {"the teacher in PyTorch": report.row(report.teacher)}
@@ -42,9 +43,9 @@ def _verdict(report: Report, result: TargetSelection) -> Verdict:
     )
 
 
-def _comparison(report: Report, against: str, winner: LedgerRow, other: LedgerRow, title: str) -> Comparison:
+def _comparison(report: Report, against: str, winner: LedgerRow, other: LedgerRow, title: str) -> WinnerComparison:
     scores = quality_on_test(report, winner.key, title), quality_on_test(report, other.key, title)
-    return Comparison(
+    return WinnerComparison(
         against=against,
         key=other.key,
         speedup=speedup(other, winner, title),

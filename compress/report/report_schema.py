@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,11 +13,12 @@ from compress.measure.interference.machine_snapshot import MachineSnapshot
 from compress.measure.quality.quality_result import Quality
 from compress.measure.resources.footprint import Footprint
 from compress.measure.resources.serving_memory import ServingMemory
-from compress.measure.result_base import ResultModel, Score
+from compress.measure.result_base import ResultModel
 from compress.measure.roofline.roofline import LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency
 from compress.model_info import LayerMap, TaskInfo, VariantInfo
-from compress.select.selection import GateResult, Rules, Trade
+from compress.report.winner_verdict import Verdict
+from compress.select.selection import GateResult, Outcome, Rules
 from compress.storage.schema_version import up_to
 
 REPORT_FILE = "report.json"
@@ -136,23 +137,6 @@ class LedgerRow(ResultModel):
         return {"model": self.model, "variant": self.variant.name}
 
 
-class Comparison(ResultModel):
-    """The winner compared with another row on one target."""
-
-    against: str
-    """A description of the other row."""
-    key: str
-    """Its key."""
-    speedup: Score | None
-    """How many times faster the winner is, from the same rounds of timing."""
-    smaller: float | None
-    """How many times smaller the winner is, in bytes."""
-    kept: float | None
-    """The winner's test score over the other's; None for errors and metrics that may be negative."""
-    kept_above_floor: float | None = None
-    """The same ratio of what exceeds the baseline; None unless the teacher is significantly better than it."""
-
-
 class Provenance(ResultModel):
     """How a model was made from another, in addition to the recipe."""
 
@@ -160,23 +144,6 @@ class Provenance(ResultModel):
     """`layers 1, 3, 5 of the teacher`."""
     augmented: int | None = None
     """Number of augmented copies of training rows; None if unknown."""
-
-
-class Verdict(ResultModel):
-    """The winner on one target, and the reason."""
-
-    target: str
-    winner: str | None
-    """The key of a row."""
-    why: str
-    comparisons: tuple[Comparison, ...] = ()
-    trade: Trade | None = None
-    """The fastest row just outside the gate, where it is clearly faster than the winner."""
-
-    @property
-    def reason(self) -> str:
-        """Why the winner won or nothing did, and the best trade outside the gate."""
-        return f"{self.why}; {self.trade.text}" if self.trade else self.why
 
 
 class GridCell(ResultModel):
@@ -294,27 +261,18 @@ class Report(ResultModel):
         """Return the rows that run on a target, with their results there."""
         return [(row, row.targets[title]) for row in self.rows if title in row.targets]
 
-    def passing(self, title: str) -> list[LedgerRow]:
-        """Return the rows that passed the gate on a target, timed or not."""
-        return [row for row, result in self.results(title) if result.gate and result.gate.outcome == "passed"]
-
-    def undecided(self, title: str) -> list[LedgerRow]:
-        """Return the rows that the select rows leave undecided on a target."""
-        return [row for row, result in self.results(title) if result.gate and result.gate.outcome == "undecided"]
+    def with_outcome(self, outcome: Outcome, title: str) -> list[LedgerRow]:
+        """Return the rows whose gate on a target has this outcome, timed or not."""
+        return [row for row, result in self.results(title) if result.gate and result.gate.outcome == outcome]
 
     def is_undecided(self, verdict: Verdict) -> bool:
         """Whether the select rows leave the winner on a target undecided."""
-        return any(row.key == verdict.winner for row in self.undecided(verdict.target))
+        return any(row.key == verdict.winner for row in self.with_outcome("undecided", verdict.target))
 
     @property
     def titles(self) -> tuple[str, ...]:
         """The titles of all targets."""
         return tuple(target.title for target in self.targets)
-
-
-def find_limits(limits: Iterable[MachineLimits], device: str, threads: int) -> MachineLimits | None:
-    """Return the limits of a device at a number of threads."""
-    return next((one for one in limits if (one.device, one.threads) == (device, threads)), None)
 
 
 def write_report(folder: Path, report: Report) -> Path:

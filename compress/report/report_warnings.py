@@ -69,9 +69,10 @@ def _winner_versus_baseline(report: Report) -> Iterator[str]:
 def _undecided(report: Report) -> Iterator[str]:
     """Targets whose winner the select rows leave undecided, and those where nothing won and some row is undecided."""
     for verdict in report.verdicts:
+        passed = report.with_outcome("passed", verdict.target)
         if report.is_undecided(verdict):
             what = f"the winner is undecided, {verdict.winner} is {verdict.why}"
-        elif verdict.winner is None and report.undecided(verdict.target) and not report.passing(verdict.target):
+        elif verdict.winner is None and not passed and report.with_outcome("undecided", verdict.target):
             what = f"the gate is undecided: {verdict.why}"
         else:
             continue
@@ -86,7 +87,7 @@ def _scores(quality: Quality, baseline: Quality) -> str:
 
 def _stages_without_gain(report: Report, title: str) -> Iterator[str]:
     """Stages that are not faster, or with which a passing row missed the gate."""
-    passing = {report.teacher, *(row.key for row in report.passing(title))}
+    passing = {report.teacher, *(row.key for row in report.with_outcome("passed", title))}
     stages = (stage for row, _ in report.results(title) for stage in speedup_stages(report, row.key, title))
     for stage in {(stage.before.key, stage.after.key): stage for stage in stages}.values():
         before, after = stage.before.key, stage.after.key

@@ -8,7 +8,8 @@ baseline.
 from __future__ import annotations
 
 from compress.measure.quality.quality_result import Quality
-from compress.report.report_schema import Report, Verdict
+from compress.report.report_schema import Report
+from compress.report.winner_verdict import Verdict
 
 SIGNIFICANCE = 0.05
 """Differences with a lower p-value are significant."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -15,8 +15,9 @@ from typing import Literal
 from compress.batch_arrays import LABELLED
 from compress.console import Console
 from compress.data.hard_negatives import add_hard_negatives
-from compress.data.loading.data_digest import ROLES, describe_source
+from compress.data.loading.data_digest import ROLES
 from compress.data.loading.row_sources import Source, check_true_labels, corpus_documents, open_sources, valid_rows
+from compress.data.splits.check_roles import check_roles, unseen_classes
 from compress.data.splits.corpus import RoleWriter, documents_name
 from compress.data.splits.row_statistics import RowStatistics, RowWarnings, read_info, write_info
 from compress.data.splits.row_store import StoredRows
@@ -35,12 +36,6 @@ DATA_FILE = "data.json"
 
 RARE = 30
 """A class of more rows than this is never held back as a whole by a random split."""
-MAX_NAMED = 10
-"""Classes that one message names."""
-UNSEEN_HINT = (
-    "a model cannot predict a class that it never saw: add rows of it to train, correct its name, or leave its rows out"
-    " with task.data.bad_rows: skip (and without it in task.labels)"
-)
 
 Masks = Mapping[Role, RowMask] | None
 """Which rows of a source go to which role; None if all stay in their own."""
@@ -130,8 +125,8 @@ def prepare_splits(
         try:
             _write_rows(source, role, masks, task, work, statistics)
         except UnknownClass as error:
-            raise error if role == "train" else _unseen_classes(error, source, role, task, labels) from error
-    _check_roles(statistics, shares, task, console)
+            raise error if role == "train" else unseen_classes(error, source, role, task, labels) from error
+    check_roles(statistics, shares, task, console)
     if task.hard_negatives:
         mean = add_hard_negatives(work, "train", task.hard_negatives)
         console.note(f"hard negatives: a row of train has {mean:.1f} on average; {task.hard_negatives} were requested")
@@ -211,27 +206,6 @@ def _rare_classes(source: Source, task: Task, labels: tuple[str, ...]) -> Mappin
     return rare
 
 
-def _unseen_classes(first: UnknownClass, source: Source, role: Role, task: Task, labels: tuple[str, ...]) -> DataError:
-    """Return an error that names every class of a source that train does not have, with its rows."""
-    unseen: Counter[str] = Counter()
-
-    def count(fault: DataError) -> None:
-        if isinstance(fault, UnknownClass):
-            unseen[fault.label] += 1
-
-    skipping = task.model_copy(update={"data": task.data.model_copy(update={"bad_rows": "skip"})})
-    for _ in valid_rows(source, skipping, labels, role, count):
-        pass
-    rows = f"{describe_source(task.data, role)} has {pluralize(unseen.total(), 'such row')}"
-    return DataError(f"{first.message} {rows}, of {_list_classes(unseen)}.", hint=UNSEEN_HINT)
-
-
-def _list_classes(rows: Counter[str]) -> str:
-    """Return `'sport' (12), 'art' (3)`, the largest classes first."""
-    named = [f"'{label}' ({count:,})" for label, count in rows.most_common(MAX_NAMED)]
-    return ", ".join([*named, *([f"and {len(rows) - MAX_NAMED:,} more"] if len(rows) > MAX_NAMED else [])])
-
-
 def _write_rows(source: Source, role: Role, masks: Masks, task: Task, work: Path, statistics: RowStatistics) -> None:
     """Write a source's rows to their roles; every row is checked, also those that a limit leaves out."""
     with ExitStack() as files:
@@ -254,30 +228,6 @@ def is_selected(mask: RowMask, number: int, where: str) -> bool:
     if number >= len(mask):
         raise DataError(f"{where} is new: the file changed while it was read.")
     return bool(mask[number])
-
-
-def _check_roles(statistics: RowStatistics, shares: Collection[Role], task: Task, console: Console) -> None:
-    """Refuse empty roles, train without two different labels, and classes that train does not have."""
-    for role in ROLES:
-        if not statistics.count(role):
-            why = statistics.describe_skipped("train" if role in shares else role) or (
-                "there are too few to split, and the last row of a class stays in train."
-            )
-            hint = f"name a file of labelled rows in task.data.{role}" if role in shares else None
-            raise DataError(f"{describe_source(task.data, role)} has no rows left: {why}", hint=hint)
-    if not statistics.is_varied("train"):
-        raise DataError(f"{describe_source(task.data, 'train')}: all labels are the same; at least two are needed.")
-    in_train = statistics.per_class("train")
-    for role in ROLES[1:]:
-        rows = statistics.per_class(role).items()
-        unseen = Counter({label: count for label, count in rows if count and not in_train[label]})
-        message = f"{describe_source(task.data, role)} has rows of {_list_classes(unseen)}, and train has none"
-        # A limit can take a rare class out of train; a file that never had it is another matter.
-        is_partial = task.data.limit is not None or task.data.labelled is not None
-        if unseen and not is_partial and role not in shares and task.soft_labels is None:
-            raise DataError(f"{message}.", hint=UNSEEN_HINT)
-        if unseen:
-            console.warn(f"{message}.")
 
 
 def _print_summary(info: DataInfo, console: Console) -> None:

@@ -185,6 +185,11 @@ def rank_rates(rates: Iterable[tuple[str, KernelRate]]) -> dict[str, tuple[Kerne
     return ranked
 
 
+def find_limits(limits: Iterable[MachineLimits], device: str, threads: int) -> MachineLimits | None:
+    """Return the limits of a device at a number of threads."""
+    return next((one for one in limits if (one.device, one.threads) == (device, threads)), None)
+
+
 def shares_of_limits(
     latency: Latency, shape: ShapeInfo, limits: MachineLimits, precision: str, bytes_weights: int, batch: int = 1
 ) -> LimitShares:

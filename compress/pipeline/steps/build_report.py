@@ -18,7 +18,7 @@ from compress.measure.baselines import baseline_for
 from compress.measure.quality.disagreement import write_disagreements
 from compress.measure.quality.quality_result import Disagreement
 from compress.measure.resources.footprint import Footprint, footprint
-from compress.measure.roofline.roofline import shares_of_limits
+from compress.measure.roofline.roofline import find_limits, shares_of_limits
 from compress.model_info import FolderInfo, LayerMap, find_info, read_info
 from compress.pipeline.graph import ModelVariant, Plan, PlannedModel
 from compress.pipeline.step_context import StepContext
@@ -39,7 +39,6 @@ from compress.report.report_schema import (
     StepCost,
     TargetFacts,
     TargetResult,
-    find_limits,
 )
 from compress.select.selection import read_selection
 from compress.tasks import kind_of

@@ -14,7 +14,7 @@ from compress.report.charts.layer_map_chart import layer_map_chart
 from compress.report.charts.report_charts import NARROW, WIDE, colour_of, legend, speed_chart
 from compress.report.pages.markdown import markdown_cell, markdown_table
 from compress.report.pages.page_sections import block_groups
-from compress.report.report_schema import LedgerRow, Report, TargetFacts, Verdict, write_report
+from compress.report.report_schema import LedgerRow, Report, TargetFacts, write_report
 from compress.report.retention import winner_above_baseline
 from compress.report.tables import ledger_tables
 from compress.report.tables.machine_facts import describe_target, environment_facts, row_counts, truncation
@@ -22,6 +22,7 @@ from compress.report.tables.quality_tables import format_quality
 from compress.report.tables.speed_tables import format_p50, limits_table, unstable_reasons
 from compress.report.tables.throughput_unit import describe_call, per_call_suffix
 from compress.report.tables.training_table import training_table
+from compress.report.winner_verdict import Verdict
 
 if TYPE_CHECKING:
     from jinja2 import Environment

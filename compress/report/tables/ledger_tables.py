@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from compress.measure.result_base import Score
 from compress.report import format_numbers as fmt
-from compress.report.report_schema import LedgerRow, Report, StepCost, TargetResult, Verdict
+from compress.report.report_schema import LedgerRow, Report, StepCost, TargetResult
 from compress.report.retention import larger_is_better
 from compress.report.speedup_breakdown import speedup, speedup_stages
 from compress.report.tables.quality_tables import format_above, format_change, format_quality
 from compress.report.tables.speed_tables import format_p50
 from compress.report.tables.table_type import Cells, Table, make_table
+from compress.report.winner_verdict import Verdict
 
 
 def ledger_table(report: Report, title: str) -> Table:

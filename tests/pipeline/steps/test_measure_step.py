@@ -14,7 +14,7 @@ from compress.environment import Gpu
 from compress.errors import DeviceUnavailable, ModelError, UsageError
 from compress.measure import Latency
 from compress.measure.resources.serving_memory import ServingMemory
-from compress.measure.roofline.roofline import MachineLimits
+from compress.measure.roofline.roofline import MachineLimits, find_limits
 from compress.measure.timing.latency import timing
 from compress.measure.timing.worker_process import WorkerLost, WorkerProcess
 from compress.pipeline import plan
@@ -28,7 +28,7 @@ from compress.pipeline.steps import measure_step
 from compress.pipeline.steps.build_report import disagreements
 from compress.pipeline.steps.measure_step import Measured, Measurement, TimedModel, read_measured, write_measured
 from compress.recipe.measure_schema import Grid, Measure, Target
-from compress.report.report_schema import Report, find_limits, read_report
+from compress.report.report_schema import Report, read_report
 from compress.runtime import RUNTIMES
 
 CPU, BATCHED = Target(device="cpu"), Target(device="cpu", batch=8, length=32)

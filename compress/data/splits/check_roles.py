@@ -1,0 +1,67 @@
+"""Refuses roles that cannot be used: empty ones, train without different labels, classes that train does not have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+from compress.console import Console
+from compress.data.loading.data_digest import ROLES, describe_source
+from compress.data.loading.row_sources import Source, valid_rows
+from compress.data.splits.row_statistics import RowStatistics
+from compress.errors import DataError, pluralize
+from compress.recipe.field_types import Role
+from compress.recipe.schema import Task
+from compress.tasks.parsing.labels import UnknownClass
+
+MAX_NAMED = 10
+"""Classes that one message names."""
+UNSEEN_HINT = (
+    "a model cannot predict a class that it never saw: add rows of it to train, correct its name, or leave its rows out"
+    " with task.data.bad_rows: skip (and without it in task.labels)"
+)
+
+
+def check_roles(statistics: RowStatistics, shares: Collection[Role], task: Task, console: Console) -> None:
+    """Refuse empty roles, train without two different labels, and classes that train does not have."""
+    for role in ROLES:
+        if not statistics.count(role):
+            why = statistics.describe_skipped("train" if role in shares else role) or (
+                "there are too few to split, and the last row of a class stays in train."
+            )
+            hint = f"name a file of labelled rows in task.data.{role}" if role in shares else None
+            raise DataError(f"{describe_source(task.data, role)} has no rows left: {why}", hint=hint)
+    if not statistics.is_varied("train"):
+        raise DataError(f"{describe_source(task.data, 'train')}: all labels are the same; at least two are needed.")
+    in_train = statistics.per_class("train")
+    for role in ROLES[1:]:
+        rows = statistics.per_class(role).items()
+        unseen = Counter({label: count for label, count in rows if count and not in_train[label]})
+        message = f"{describe_source(task.data, role)} has rows of {_list_classes(unseen)}, and train has none"
+        # A limit can take a rare class out of train; a file that never had it is another matter.
+        is_partial = task.data.limit is not None or task.data.labelled is not None
+        if unseen and not is_partial and role not in shares and task.soft_labels is None:
+            raise DataError(f"{message}.", hint=UNSEEN_HINT)
+        if unseen:
+            console.warn(f"{message}.")
+
+
+def unseen_classes(first: UnknownClass, source: Source, role: Role, task: Task, labels: tuple[str, ...]) -> DataError:
+    """Return an error that names every class of a source that train does not have, with its rows."""
+    unseen: Counter[str] = Counter()
+
+    def count(fault: DataError) -> None:
+        if isinstance(fault, UnknownClass):
+            unseen[fault.label] += 1
+
+    skipping = task.model_copy(update={"data": task.data.model_copy(update={"bad_rows": "skip"})})
+    for _ in valid_rows(source, skipping, labels, role, count):
+        pass
+    rows = f"{describe_source(task.data, role)} has {pluralize(unseen.total(), 'such row')}"
+    return DataError(f"{first.message} {rows}, of {_list_classes(unseen)}.", hint=UNSEEN_HINT)
+
+
+def _list_classes(rows: Counter[str]) -> str:
+    """Return `'sport' (12), 'art' (3)`, the largest classes first."""
+    named = [f"'{label}' ({count:,})" for label, count in rows.most_common(MAX_NAMED)]
+    return ", ".join([*named, *([f"and {len(rows) - MAX_NAMED:,} more"] if len(rows) > MAX_NAMED else [])])

@@ -1,0 +1,40 @@
+"""The winner on a target, why it won, and how it compares with other rows."""
+
+from __future__ import annotations
+
+from compress.measure.result_base import ResultModel, Score
+from compress.select.selection import Trade
+
+
+class WinnerComparison(ResultModel):
+    """The winner compared with another row on one target."""
+
+    against: str
+    """A description of the other row."""
+    key: str
+    """Its key."""
+    speedup: Score | None
+    """How many times faster the winner is, from the same rounds of timing."""
+    smaller: float | None
+    """How many times smaller the winner is, in bytes."""
+    kept: float | None
+    """The winner's test score over the other's; None for errors and metrics that may be negative."""
+    kept_above_floor: float | None = None
+    """The same ratio of what exceeds the baseline; None unless the teacher is significantly better than it."""
+
+
+class Verdict(ResultModel):
+    """The winner on one target, and the reason."""
+
+    target: str
+    winner: str | None
+    """The key of a row."""
+    why: str
+    comparisons: tuple[WinnerComparison, ...] = ()
+    trade: Trade | None = None
+    """The fastest row just outside the gate, where it is clearly faster than the winner."""
+
+    @property
+    def reason(self) -> str:
+        """Why the winner won or nothing did, and the best trade outside the gate."""
+        return f"{self.why}; {self.trade.text}" if self.trade else self.why
