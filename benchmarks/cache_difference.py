@@ -97,10 +97,10 @@ def _losses(
     return result
 
 
-def lines(given: argparse.Namespace, console: Console, work: Path) -> Iterator[dict[str, str]]:
+def lines(options: argparse.Namespace, console: Console, work: Path) -> Iterator[dict[str, str]]:
     """Yield a row for each loss in each precision."""
-    task_data = RealTask(work, console, given.rows, trial=given.trial, teacher=given.teacher)
-    teacher, rows = load(task_data.teacher), task_data.first("train", given.rows)
+    task_data = RealTask(work, console, options.rows, trial=options.trial, teacher=options.teacher)
+    teacher, rows = load(task_data.teacher), task_data.first("train", options.rows)
     examples = from_rows(rows, (), task_data.task, TextTokenizer.load(task_data.teacher), console).train
     console.note(f"{len(rows)} rows of {task_data.source}")
     for precision in ("fp32", "bf16"):
@@ -115,12 +115,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=positive, help="(default: 512)")
     parser.add_argument("--trial", action="store_true", help="a small run that decides nothing")
     parser.add_argument("--format", choices=("human", "json", "quiet"), default="human")
-    given = parser.parse_args(arguments)
-    given.rows = given.rows or (96 if given.trial else 512)
-    console = Console(given.format)
+    options = parser.parse_args(arguments)
+    options.rows = options.rows or (96 if options.trial else 512)
+    console = Console(options.format)
     try:
         with tempfile.TemporaryDirectory(prefix="compress-cache-") as work:
-            console.table(list(lines(given, console, Path(work))))
+            console.table(list(lines(options, console, Path(work))))
     except CompressError as error:
         console.error(error)
         return error.exit_code

@@ -106,11 +106,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=positive, default=1, help="with more than one, wall-clock time is measured")
     parser.add_argument("--trial", action="store_true", help="a small run that decides nothing")
     parser.add_argument("--format", choices=("human", "json", "quiet"), default="human")
-    given = parser.parse_args(arguments)
-    torch.set_num_threads(given.threads)
-    console, rows = Console(given.format), []
-    timed = partial(measure, updates=given.updates or (1 if given.trial else 4), rounds=given.rounds or 2)
-    for case in TRIAL if given.trial else ALL:
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(options.threads)
+    console, rows = Console(options.format), []
+    timed = partial(measure, updates=options.updates or (1 if options.trial else 4), rounds=options.rounds or 2)
+    for case in TRIAL if options.trial else ALL:
         rows.append(line(case, timed(case)))
         console.note(" | ".join(rows[-1].values()))
     console.table(rows)

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from benchmarks.distill_throughput.contestants import Place, held
+from benchmarks.distill_throughput.contestants import CpuPlacement, run_pinned
 from benchmarks.markdown_page import machine, origin, table
 from benchmarks.report_store import Report, Store, beginning, carry_out, in_place, positive, run
 from compress import __version__
@@ -34,13 +34,13 @@ SOURCE = "minilm-l6"
 LAYERS = (1, 3, 5)
 LENGTH, BATCH = 128, 32
 GIB = 2**30
-MOST = 2.5 * GIB
-ALIKE = 1.05
-"""Peaks of the same work differ by a few per cent."""
+MAX_BYTES = 2.5 * GIB
+TOLERANCE = 1.05
+"""Peaks of repeated runs differ by a few per cent."""
 ROWS, STEPS = (4_000, 400_000), 24
 TRIAL_ROWS, TRIAL_STEPS = (256, 1024), 2
 STATUS = Path("/proc/self/status")
-ANSWER = "answer.json"
+RESULT_FILE = "answer.json"
 COLUMNS = ("rows", "peak", "without files", "took", "message")
 
 
@@ -85,14 +85,14 @@ class MemoryReport(Report):
         """Each goal and whether it is met."""
         first, growth = self.peaks[0].peak, self.growth
         return (
-            f"under {MOST / GIB:g} GiB: {_verdict(None if first is None else first < MOST)}",
-            f"no more on {self.peaks[-1].rows:,} rows than on {self.peaks[0].rows:,} (within {ALIKE - 1:.0%}): "
-            + (_verdict(None) if growth is None else f"{growth:.3f} times, {_verdict(growth <= ALIKE)}"),
+            f"under {MAX_BYTES / GIB:g} GiB: {_verdict(None if first is None else first < MAX_BYTES)}",
+            f"no more on {self.peaks[-1].rows:,} rows than on {self.peaks[0].rows:,} (within {TOLERANCE - 1:.0%}): "
+            + (_verdict(None) if growth is None else f"{growth:.3f} times, {_verdict(growth <= TOLERANCE)}"),
         )
 
 
 def _verdict(met: bool | None) -> str:
-    """Return whether a goal is met, in words."""
+    """Return `met`, `missed` or `not measured`."""
     return "not measured" if met is None else "met" if met else "missed"
 
 
@@ -119,18 +119,18 @@ def page(report: MemoryReport) -> str:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.distill_memory", description="Memory of distillation.")
-    parser.add_argument("--rows", type=_counts, help="numbers of rows, with commas between (default: 4000,400000)")
+    parser.add_argument("--rows", type=_counts, help="comma-separated numbers of rows (default: 4000,400000)")
     parser.add_argument("--steps", type=positive, help=f"of training (default: {STEPS})")
     parser.add_argument("--threads", type=positive, default=2, help="default: 2")
     parser.add_argument("--out", type=Path, help="folder of the report (default: reports/distill_memory)")
     parser.add_argument("--trial", action="store_true", help="a small run that decides nothing")
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
-    given.rows = given.rows or (TRIAL_ROWS if given.trial else ROWS)
-    given.steps = given.steps or (TRIAL_STEPS if given.trial else STEPS)
-    if given.out is None and not given.trial:
-        given.out = Path("reports/distill_memory")
-    return given
+    options = parser.parse_args(arguments)
+    options.rows = options.rows or (TRIAL_ROWS if options.trial else ROWS)
+    options.steps = options.steps or (TRIAL_STEPS if options.trial else STEPS)
+    if options.out is None and not options.trial:
+        options.out = Path("reports/distill_memory")
+    return options
 
 
 def _counts(text: str) -> tuple[int, ...]:
@@ -142,28 +142,28 @@ def _counts(text: str) -> tuple[int, ...]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and return 0 even if a goal is missed; 1 where a process did not run."""
-    given = parse(arguments)
-    if given.measure is not None:
-        measure(given.measure, given.steps)
+    options = parse(arguments)
+    if options.measure is not None:
+        measure(options.measure, options.steps)
         return 0
     console = Console("human")
     report = MemoryReport(
-        **beginning(command(given), given.trial),
-        steps=given.steps,
-        threads=given.threads,
-        peaks=tuple(Peak(rows=rows) for rows in given.rows),
+        **beginning(command(options), options.trial),
+        steps=options.steps,
+        threads=options.threads,
+        peaks=tuple(Peak(rows=rows) for rows in options.rows),
     )
-    store = Store(report, given.out, page)
-    return carry_out(store, console, lambda work: _all(given, work, store, console), show)
+    store = Store(report, options.out, page)
+    return carry_out(store, console, lambda work: _all(options, work, store, console), show)
 
 
-def _all(given: argparse.Namespace, work: Path, store: Store[MemoryReport], console: Console) -> None:
+def _all(options: argparse.Namespace, work: Path, store: Store[MemoryReport], console: Console) -> None:
     """Run a process for each number of rows."""
-    place = Place(given.threads, choose_cores(given.threads).own or None)
-    for rows in given.rows:
+    placement = CpuPlacement(options.threads, choose_cores(options.threads).own or None)
+    for rows in options.rows:
         folder = work / str(rows)
         folder.mkdir()
-        peak = one_process(folder, rows, given.steps, place, console)
+        peak = one_process(folder, rows, options.steps, placement, console)
         shutil.rmtree(folder)
         store.update(peaks=in_place(store.report.peaks, peak))
 
@@ -175,15 +175,15 @@ def show(report: MemoryReport, console: Console) -> None:
         console.line(verdict)
 
 
-def command(given: argparse.Namespace) -> str:
+def command(options: argparse.Namespace) -> str:
     """Return the command with its relevant options."""
-    trial = ["--trial"] if given.trial else []
-    rows = ",".join(map(str, given.rows))
-    words = ["python -m benchmarks.distill_memory", *trial, f"--rows {rows} --steps {given.steps}"]
-    return " ".join([*words, f"--threads {given.threads}"])
+    trial = ["--trial"] if options.trial else []
+    rows = ",".join(map(str, options.rows))
+    parts = ["python -m benchmarks.distill_memory", *trial, f"--rows {rows} --steps {options.steps}"]
+    return " ".join([*parts, f"--threads {options.threads}"])
 
 
-def one_process(work: Path, count: int, steps: int, place: Place, console: Console) -> Peak:
+def one_process(work: Path, count: int, steps: int, placement: CpuPlacement, console: Console) -> Peak:
     """Generate the rows and distil on them in a fresh process."""
     if not STATUS.is_file():
         return Peak(rows=count, reason="not run: only Linux reports a process's peak")
@@ -191,12 +191,12 @@ def one_process(work: Path, count: int, steps: int, place: Place, console: Conso
     make_data(work, count)
     console.note(f"distilling on {count:,} rows …")
     start = time.monotonic()
-    words = ["-m", "benchmarks.distill_memory", "--measure", str(work), "--steps", str(steps)]
-    done = held([sys.executable, *words], work, place)
+    parts = ["-m", "benchmarks.distill_memory", "--measure", str(work), "--steps", str(steps)]
+    done = run_pinned([sys.executable, *parts], work, placement)
     if done.returncode:
         return Peak(rows=count, reason=f"not run: {strip_paths(error_line(done.stderr)) or 'no error message'}")
-    answer = json.loads((work / ANSWER).read_text(encoding="utf-8"))
-    return Peak(rows=count, seconds=time.monotonic() - start, reason=None, **answer)
+    result = json.loads((work / RESULT_FILE).read_text(encoding="utf-8"))
+    return Peak(rows=count, seconds=time.monotonic() - start, reason=None, **result)
 
 
 def make_data(work: Path, count: int) -> None:
@@ -207,11 +207,11 @@ def make_data(work: Path, count: int) -> None:
     from compress.recipe.schema import Data, Task
 
     tokenizer = load_tokenizer(SOURCE)
-    words = sorted(word for word in tokenizer.get_vocab() if word.isascii() and word.isalpha())
+    parts = sorted(word for word in tokenizer.get_vocab() if word.isascii() and word.isalpha())
     files = {"train": count, "select": 2 * BATCH, "test": 2 * BATCH}
     for role, many in files.items():
         with (work / f"{role}.jsonl").open("w", encoding="utf-8") as lines:
-            lines.writelines(json.dumps(row) + "\n" for row in generate_rows(words, many, role))
+            lines.writelines(json.dumps(row) + "\n" for row in generate_rows(parts, many, role))
     (work / "data").mkdir()
     data = Data(**{role: str(work / f"{role}.jsonl") for role in files})
     prepare_splits(Task(name="memory", kind="classification", data=data, max_length=LENGTH), 0, work / "data")
@@ -220,11 +220,11 @@ def make_data(work: Path, count: int) -> None:
     save_model(load_model(SOURCE, task), tokenizer, work / "teacher", info)
 
 
-def generate_rows(words: Sequence[str], count: int, seed: str) -> Iterator[dict[str, str]]:
+def generate_rows(parts: Sequence[str], count: int, seed: str) -> Iterator[dict[str, str]]:
     """Yield random rows; two of the tokens are [CLS] and [SEP]."""
     rng = random.Random(seed)
     for number in range(count):
-        yield {"text": " ".join(rng.choices(words, k=LENGTH - 2)), "label": ("no", "yes")[number % 2]}
+        yield {"text": " ".join(rng.choices(parts, k=LENGTH - 2)), "label": ("no", "yes")[number % 2]}
 
 
 def measure(work: Path, steps: int) -> None:
@@ -237,8 +237,8 @@ def measure(work: Path, steps: int) -> None:
     watch = Watch()
     watch.start()
     distill(work / "teacher", Student(layers=LAYERS), work / "data", settings, 0, work / "student")
-    answer = {"peak": status("VmHWM"), "own": watch.most}
-    (work / ANSWER).write_text(json.dumps(answer), encoding="utf-8")
+    result = {"peak": status("VmHWM"), "own": watch.most}
+    (work / RESULT_FILE).write_text(json.dumps(result), encoding="utf-8")
 
 
 class Watch(threading.Thread):

@@ -29,7 +29,7 @@ LEARNT, TRIAL_LEARNT = 8000, 512
 
 
 def source_task(limit: int) -> tuple[Task, str]:
-    """SST-2 where COMPRESS_DATA has it, else the builtin docstrings; and which it is, in words."""
+    """Return SST-2 where COMPRESS_DATA has it, else the builtin docstrings, and a description."""
     named = os.environ.get("COMPRESS_DATA")
     folder = Path(named or "") / "glue" / "SST-2"
     if named and not folder.is_dir():
@@ -46,7 +46,7 @@ def source_task(limit: int) -> tuple[Task, str]:
 
 
 def add_teacher(parser: argparse.ArgumentParser) -> None:
-    """The option for a teacher that exists already."""
+    """Add the option for an existing teacher."""
     description = (
         f"a finished teacher's folder (default: {SOURCE}, fine-tuned on {LEARNT} rows and stored in the cache folder)"
     )
@@ -57,7 +57,7 @@ class RealTask:
     """Prepared rows, and a teacher's folder, which is written at the first request."""
 
     def __init__(self, work: Path, console: Console, rows: int, *, trial: bool, teacher: str | None = None) -> None:
-        """``rows`` are the most that are requested; where no ``teacher`` is given, one is fine-tuned."""
+        """``rows``: the largest number that is requested; where no ``teacher`` is given, one is fine-tuned."""
         self.work, self.console, self._given = work, console, teacher
         self.learnt = TRIAL_LEARNT if trial else LEARNT
         task, self.source = source_task(max(rows, self.learnt))
@@ -72,16 +72,16 @@ class RealTask:
 
     @property
     def task(self) -> TaskInfo:
-        """The task that all models learn."""
+        """The task of all models."""
         return self.roles.info.task_info
 
     def first(self, role: Literal["train", "test"], count: int) -> list[Row]:
-        """So many rows of a role."""
+        """Return the first rows of a role."""
         return list(islice(self.roles.rows(role), count))
 
     @cached_property
     def teacher(self) -> Path:
-        """The one that was given, if it was trained for this task; else MiniLM, fine-tuned briefly."""
+        """The given one, if it was trained for this task; else MiniLM, fine-tuned briefly."""
         if self._given is None:
             return self._fine_tuned()
         finetune(self._given, self._data, False, 0, self.work / "teacher", console=self.console)
@@ -104,7 +104,7 @@ class RealTask:
         return stored
 
     def _data_of(self, count: int) -> Path:
-        """The prepared rows with no more than so many to learn from."""
+        """Return a folder of prepared rows with at most ``count`` of train."""
         folder = self.work / f"data-{count}"
         task, _ = source_task(count)
         folder.mkdir()

@@ -34,7 +34,7 @@ class Report(ResultModel):
     command: str | None = None
     """The command to repeat it."""
     trial: bool = False
-    """Far too short to decide anything."""
+    """Too short for meaningful figures."""
     surroundings: MachineSnapshot | None = None
     load_after: float | None = None
     """Load of the last minute when the run ended; the one before it began is in the surroundings."""
@@ -43,7 +43,7 @@ class Report(ResultModel):
 
     @property
     def failed(self) -> bool:
-        """Whether the exit code should say so."""
+        """Whether the exit code is 1."""
         return False
 
 
@@ -70,11 +70,11 @@ class Store(Generic[R]):
 
     @property
     def seconds(self) -> float:
-        """Since it was begun."""
+        """Seconds since the start."""
         return time.monotonic() - self._start
 
     def update(self, **facts: object) -> None:
-        """Change the report and write it."""
+        """Update fields of the report and write it."""
         self.report = self.report.model_copy(update=facts)
         if self._folder is None:
             return
@@ -108,7 +108,7 @@ def beginning(command: str | None, trial: bool) -> dict[str, Any]:
 
 
 def now() -> str:
-    """This second, in UTC."""
+    """Return the current time, in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -117,7 +117,7 @@ def carry_out(
 ) -> int:
     """Do the work in a temporary folder, and show the results, even after an error.
 
-    Returns 0, 1 where the report says that something failed, 130 where it was interrupted.
+    Returns 0, 1 where the report has failures, 130 where it was interrupted.
     """
     try:
         with tempfile.TemporaryDirectory(prefix=f"compress-{store.report.about}-") as folder:
@@ -135,7 +135,7 @@ def carry_out(
 
 
 def positive(text: str) -> int:
-    """An option that is a number from 1 on."""
+    """Parse an option that is a number from 1 on."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError("expected 1 or more")

@@ -39,7 +39,7 @@ COLUMNS = ("start", "score before", "agreement with the teacher", "score after",
 
 @dataclass(frozen=True)
 class Start:
-    """One way to begin."""
+    """One initialisation of a student."""
 
     name: str
     student: dict[str, Any]
@@ -47,18 +47,18 @@ class Start:
     rate: float = RATE
 
 
-class Known(NamedTuple):
+class Evaluation(NamedTuple):
     """A model's score, and how often its predictions agree with the teacher's."""
 
     score: float
-    alike: float
+    agreement: float
 
 
-Judge = Callable[[PreTrainedModel], Known]
+Evaluator = Callable[[PreTrainedModel], Evaluation]
 
 
 def starts(width: int) -> Iterator[Start]:
-    """All of them, for a teacher of this hidden size."""
+    """Yield every initialisation, for a teacher of this hidden size."""
     yield Start("layers: copied, as wide as the teacher", {})
     for name in ("svd", "slice"):
         yield Start(name, {"hidden": width // 2, "start": name})
@@ -66,41 +66,43 @@ def starts(width: int) -> Iterator[Start]:
     yield Start("random, twice the rate", {"hidden": width // 2, "start": "random"}, 2 * RATE)
 
 
-def judge_of(task_data: RealTask, teacher: PreTrainedModel, most: int) -> tuple[Judge, float]:
-    """Scores a model on test and compares its decisions with the teacher's; and the teacher's own score."""
+def make_evaluator(task_data: RealTask, teacher: PreTrainedModel, most: int) -> tuple[Evaluator, float]:
+    """Return a function that scores a model on test and compares it with the teacher, and the teacher's score."""
     rows, task, kind = task_data.first("test", most), task_data.task, kind_of(task_data.task)
     encoded, gold = encode_rows(rows, task, TextTokenizer.load(task_data.teacher)), kind.gold(rows)
     theirs = predict_encoded(predict_function(teacher), encoded, rows, task, batch=64)
 
-    def judge(model: PreTrainedModel) -> Known:
+    def evaluate_model(model: PreTrainedModel) -> Evaluation:
         model.train(False)
-        found = predict_encoded(predict_function(model), encoded, rows, task, batch=64)
-        same = kind.same_decision(found, theirs)
-        assert same is not None  # a classification decides
-        return Known(kind.score(found, gold, task)[task.metric], float(same.mean()))
+        results = predict_encoded(predict_function(model), encoded, rows, task, batch=64)
+        agrees = kind.same_decision(results, theirs)
+        assert agrees is not None  # a classification decides
+        return Evaluation(kind.score(results, gold, task)[task.metric], float(agrees.mean()))
 
-    return judge, kind.score(theirs, gold, task)[task.metric]
+    return evaluate_model, kind.score(theirs, gold, task)[task.metric]
 
 
-def both(
-    start: Start, task_data: RealTask, teacher: PreTrainedModel, judge: Judge, seed: int, given: Any
-) -> list[Known]:
+def before_and_after(
+    start: Start, task_data: RealTask, teacher: PreTrainedModel, evaluate_model: Evaluator, seed: int, options: Any
+) -> list[Evaluation]:
     """Return one student's results before and after training."""
-    rows, task = task_data.first("train", given.rows), task_data.task
+    rows, task = task_data.first("train", options.rows), task_data.task
     student = Student(layers=0.5, **start.student)
     importance = importance_for_student(student, teacher, rows, task, TextTokenizer.load(task_data.teacher), seed)
     model = build_student(teacher, student, task, seed=seed, importance=importance)
-    before = judge(model)
-    epochs = 1 + given.updates * given.batch / len(rows)  # enough; the updates end it
-    settings = Distill(epochs=epochs, max_steps=given.updates, batch_size=given.batch, learning_rate=start.rate)
+    before = evaluate_model(model)
+    epochs = 1 + options.updates * options.batch / len(rows)  # enough: max_steps ends the training
+    settings = Distill(epochs=epochs, max_steps=options.updates, batch_size=options.batch, learning_rate=start.rate)
     model = distill_from_model(teacher, model, load_tokenizer(task_data.teacher), rows, (), task, settings, seed=seed)
-    return [before, judge(model)]
+    return [before, evaluate_model(model)]
 
 
-def line(start: Start, found: Sequence[Sequence[Known]], teacher: float) -> dict[str, str]:
-    """A start's row of the table."""
-    cells = [format_range(values) for known in zip(*found, strict=True) for values in zip(*known, strict=True)]
-    share = statistics.fmean(after.score for _, after in found) / teacher
+def table_row(start: Start, results: Sequence[Sequence[Evaluation]], teacher: float) -> dict[str, str]:
+    """Return the table row of an initialisation."""
+    cells = [
+        format_range(values) for evaluations in zip(*results, strict=True) for values in zip(*evaluations, strict=True)
+    ]
+    share = statistics.fmean(after.score for _, after in results) / teacher
     return dict(zip(COLUMNS, (start.name, *cells, f"{share:.3f}"), strict=True))
 
 
@@ -112,18 +114,21 @@ def format_range(values: Sequence[float]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print."""
-    given = parse(arguments)
-    console = Console(given.format)
+    options = parse(arguments)
+    console = Console(options.format)
     try:
         with tempfile.TemporaryDirectory(prefix="compress-starts-") as work:
-            task_data = RealTask(Path(work), console, given.rows, trial=given.trial, teacher=given.teacher)
+            task_data = RealTask(Path(work), console, options.rows, trial=options.trial, teacher=options.teacher)
             teacher = load(task_data.teacher)
-            judge, score = judge_of(task_data, teacher, TRIAL_TEST if given.trial else TEST)
+            evaluate_model, score = make_evaluator(task_data, teacher, TRIAL_TEST if options.trial else TEST)
             console.note(f"{task_data.source}, {task_data.task.metric} on test; the teacher has {100 * score:.1f} %")
             rows = []
             for start in starts(teacher.config.hidden_size):
-                found = [both(start, task_data, teacher, judge, seed, given) for seed in range(given.seeds)]
-                rows.append(line(start, found, score))
+                results = [
+                    before_and_after(start, task_data, teacher, evaluate_model, seed, options)
+                    for seed in range(options.seeds)
+                ]
+                rows.append(table_row(start, results, score))
                 console.note(" | ".join(rows[-1].values()))
     except CompressError as error:
         console.error(error)
@@ -138,15 +143,15 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add_teacher(parser)
     parser.add_argument("--updates", type=positive, help="of each student (default: 120)")
     parser.add_argument("--batch", type=positive, default=16, help="rows of an update (default: 16)")
-    parser.add_argument("--rows", type=positive, help="to learn from (default: 1500)")
+    parser.add_argument("--rows", type=positive, help="of train (default: 1500)")
     parser.add_argument("--seeds", type=positive, help="students of each start (default: 3)")
     parser.add_argument("--trial", action="store_true", help="a small run that decides nothing")
     parser.add_argument("--format", choices=("human", "json", "quiet"), default="human")
-    given = parser.parse_args(arguments)
-    given.updates = given.updates or (2 if given.trial else 120)
-    given.rows = given.rows or (64 if given.trial else 1500)
-    given.seeds = given.seeds or (1 if given.trial else 3)
-    return given
+    options = parser.parse_args(arguments)
+    options.updates = options.updates or (2 if options.trial else 120)
+    options.rows = options.rows or (64 if options.trial else 1500)
+    options.seeds = options.seeds or (1 if options.trial else 3)
+    return options
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.distill_throughput.contestants import CONTESTANTS, Place
+from benchmarks.distill_throughput.contestants import CONTESTANTS, CpuPlacement
 from benchmarks.distill_throughput.race import Setting, planned, race
 from benchmarks.distill_throughput.race_cases import CASES
 from benchmarks.distill_throughput.race_results import ThroughputReport
@@ -30,45 +30,47 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--batch", type=positive, default=32, help="rows of a step (default: 32)")
     parser.add_argument("--threads", type=positive, default=2, help="of every contestant (default: 2)")
     parser.add_argument("--out", type=Path, help="folder of the report (default: reports/distill_throughput)")
-    parser.add_argument("--trial", action="store_true", help="everything in small, to see that it runs")
-    given = parser.parse_args(arguments)
-    given.contestants = chosen(parser, "--only", given.only, tuple(CONTESTANTS))
-    given.cases = chosen(parser, "--races", given.races, tuple(CASES))
-    given.rounds = given.rounds or (1 if given.trial else ROUNDS)
-    given.rows = given.rows or (TRIAL_ROWS if given.trial else ROWS)
-    if given.out is None and not given.trial:
-        given.out = Path("reports/distill_throughput")
-    return given
+    parser.add_argument("--trial", action="store_true", help="a small run that decides nothing")
+    options = parser.parse_args(arguments)
+    options.contestants = chosen(parser, "--only", options.only, tuple(CONTESTANTS))
+    options.cases = chosen(parser, "--races", options.races, tuple(CASES))
+    options.rounds = options.rounds or (1 if options.trial else ROUNDS)
+    options.rows = options.rows or (TRIAL_ROWS if options.trial else ROWS)
+    if options.out is None and not options.trial:
+        options.out = Path("reports/distill_throughput")
+    return options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Race, and return 0, whatever goals are met; 1 where somebody did not run, 130 where it was interrupted."""
-    given = parse(arguments)
+    """Race; return 0 whether goals are met or not, 1 where a contestant did not run, 130 where interrupted."""
+    options = parse(arguments)
     console = Console("human")
     report = ThroughputReport(
-        **beginning(command(given), given.trial),
-        batch=given.batch,
-        threads=given.threads,
-        races=tuple(planned(CASES[key], given.contestants, given.rows, given.batch) for key in given.cases),
+        **beginning(command(options), options.trial),
+        batch=options.batch,
+        threads=options.threads,
+        races=tuple(planned(CASES[key], options.contestants, options.rows, options.batch) for key in options.cases),
     )
-    store = Store(report, given.out, page)
-    return carry_out(store, console, lambda work: _race(given, work, store, console), show)
+    store = Store(report, options.out, page)
+    return carry_out(store, console, lambda work: _race(options, work, store, console), show)
 
 
-def _race(given: argparse.Namespace, work: Path, store: Store[ThroughputReport], console: Console) -> None:
-    """Make what is needed and run every race, telling and writing each turn as it comes."""
+def _race(options: argparse.Namespace, work: Path, store: Store[ThroughputReport], console: Console) -> None:
+    """Create the inputs and run every race; prints and stores the result of each turn."""
     import torch
 
-    from benchmarks.distill_throughput.race_inputs import PAIRS, Workshop
+    from benchmarks.distill_throughput.race_inputs import PAIRS, InputsBuilder
 
-    torch.set_num_threads(given.threads)
-    workshop = Workshop(work, console, given.rows, trial=given.trial)
-    place = Place(given.threads, choose_cores(given.threads).own or None)
-    setting = Setting(workshop, place, given.rounds, given.rows, given.batch)
-    store.update(data=workshop.source, metric=workshop.task.metric)
-    if any(CASES[key].scored for key in given.cases):
-        student = workshop.student(workshop.teacher, PAIRS)
-        store.update(teacher_score=workshop.score(workshop.teacher), start_score=workshop.score(student))
+    torch.set_num_threads(options.threads)
+    inputs_builder = InputsBuilder(work, console, options.rows, trial=options.trial)
+    placement = CpuPlacement(options.threads, choose_cores(options.threads).own or None)
+    setting = Setting(inputs_builder, placement, options.rounds, options.rows, options.batch)
+    store.update(data=inputs_builder.source, metric=inputs_builder.task.metric)
+    if any(CASES[key].scored for key in options.cases):
+        student = inputs_builder.student(inputs_builder.teacher, PAIRS)
+        store.update(
+            teacher_score=inputs_builder.score(inputs_builder.teacher), start_score=inputs_builder.score(student)
+        )
     for before in store.report.races:
         for updated in race(CASES[before.key], before, setting):
             store.update(races=in_place(store.report.races, updated))
@@ -78,7 +80,7 @@ def _race(given: argparse.Namespace, work: Path, store: Store[ThroughputReport],
 
 
 def show(report: ThroughputReport, console: Console) -> None:
-    """The tables of all races."""
+    """Print the tables of all races."""
     for one in report.races:
         if one.reason is not None:
             console.note(f"{one.title}: {one.reason}")
@@ -87,14 +89,14 @@ def show(report: ThroughputReport, console: Console) -> None:
         console.table([ratio_cells(ratio) for ratio in one.ratios], RATIOS)
 
 
-def command(given: argparse.Namespace) -> str:
-    """The options that matter, as they could be typed."""
-    words = ["python -m benchmarks.distill_throughput", *(["--trial"] if given.trial else [])]
-    if given.contestants != tuple(CONTESTANTS):
-        words.append(f"--only {','.join(given.contestants)}")
-    if given.cases != tuple(CASES):
-        words.append(f"--races {','.join(given.cases)}")
-    return " ".join([*words, f"--rounds {given.rounds} --rows {given.rows} --threads {given.threads}"])
+def command(options: argparse.Namespace) -> str:
+    """Return the command with its relevant options."""
+    parts = ["python -m benchmarks.distill_throughput", *(["--trial"] if options.trial else [])]
+    if options.contestants != tuple(CONTESTANTS):
+        parts.append(f"--only {','.join(options.contestants)}")
+    if options.cases != tuple(CASES):
+        parts.append(f"--races {','.join(options.cases)}")
+    return " ".join([*parts, f"--rounds {options.rounds} --rows {options.rows} --threads {options.threads}"])
 
 
 if __name__ == "__main__":

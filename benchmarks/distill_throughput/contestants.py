@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.distill_throughput.environments import TEXTBREWER, TORCHDISTILL, Environment
-from benchmarks.distill_throughput.race_job import ANSWER, Job
-from benchmarks.harness.other_tools import held_to
+from benchmarks.distill_throughput.race_job import RESULT_FILE, Job
+from benchmarks.harness.other_tools import pinned_to
 from compress.measure.timing.worker_process import error_line, worker_environment
 from compress.pipeline.strip_paths import strip_paths
 
@@ -55,43 +55,43 @@ CONTESTANTS = {each.name: each for each in (OURS, TEXTBREWER_RUN, TORCHDISTILL_R
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where contestants run."""
+class CpuPlacement:
+    """The cores and threads of contestants."""
 
     threads: int
     cores: tuple[int, ...] | None
     """None where the system cannot pin processes."""
 
 
-def run(contestant: Contestant, job: Job, place: Place) -> dict[str, Any]:
+def run(contestant: Contestant, job: Job, placement: CpuPlacement) -> dict[str, Any]:
     """Run the contestant; return its timed rows, seconds and precision."""
     job.output.mkdir(parents=True)
     command = [contestant.python, "-m", f"benchmarks.distill_throughput.{contestant.module}", str(job.write())]
     try:
-        done = held(command, job.output, place)
+        done = run_pinned(command, job.output, placement)
     except subprocess.TimeoutExpired as error:
         raise Failed(f"{contestant.name} was not done in {PATIENCE:.0f} s") from error
-    answer = job.output / ANSWER
-    if done.returncode or not answer.is_file():
-        said = strip_paths(error_line(done.stderr or done.stdout)) or "no error message"
-        raise Failed(f"{contestant.name} ended with {done.returncode}: {said}")
-    result: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+    result_path = job.output / RESULT_FILE
+    if done.returncode or not result_path.is_file():
+        message = strip_paths(error_line(done.stderr or done.stdout)) or "no error message"
+        raise Failed(f"{contestant.name} ended with {done.returncode}: {message}")
+    result: dict[str, Any] = json.loads(result_path.read_text(encoding="utf-8"))
     if not result["rows"]:
-        raise Failed(f"{contestant.name} trained on no row while the clock ran")
+        raise Failed(f"{contestant.name} trained on no row while it was timed")
     return result
 
 
-def held(command: Sequence[str], work: Path, place: Place) -> subprocess.CompletedProcess[str]:
-    """Run a command on the place's cores, on the CPU alone and without the hub."""
+def run_pinned(command: Sequence[str], work: Path, placement: CpuPlacement) -> subprocess.CompletedProcess[str]:
+    """Run a command on the placement's cores, without GPU and hub."""
     alone = {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "PYTHONSAFEPATH": "1"}
-    with held_to(place.cores):
+    with pinned_to(placement.cores):
         return subprocess.run(
             command,
             capture_output=True,
             text=True,
             errors="replace",
             timeout=PATIENCE,
-            env=worker_environment(place.threads) | alone,
+            env=worker_environment(placement.threads) | alone,
             cwd=work,
             check=False,
         )

@@ -27,16 +27,16 @@ class NotInstalled(Exception):
 
 @dataclass(frozen=True)
 class Environment:
-    """What a tool runs in."""
+    """The virtual environment of a tool."""
 
     name: str
     pins: tuple[str, ...]
     alone: tuple[str, ...] = ()
-    """Installed without what they ask for, where that is more than they need."""
+    """Installed without their dependencies, some of which they do not need."""
 
     @property
     def folder(self) -> Path:
-        """Where it lies: another one for other pins and other Pythons."""
+        """Its folder, which depends on the pins and the Python version."""
         key = " ".join([sys.version, *self.pins, *self.alone])
         return cache_folder() / "benchmarks" / f"{self.name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
 
@@ -46,7 +46,7 @@ class Environment:
         return self.folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
 
     def install(self) -> None:
-        """Create it, unless that was done before. An incomplete one is created again."""
+        """Create it unless it exists. An incomplete one is created again."""
         if (self.folder / DONE).is_file():
             return
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -80,6 +80,6 @@ TEXTBREWER = Environment(
 TORCHDISTILL = Environment(
     "torchdistill",
     (*BASE, "transformers==5.23.0", "accelerate==1.15.0", "scipy==1.17.1", "PyYAML==6.0.3", "pillow==13.0.0"),
-    # torchvision asks for the CUDA build of torch, and torchdistill for torchvision and a compiler.
+    # torchvision requires the CUDA build of torch; torchdistill requires torchvision and a compiler.
     alone=("torchvision==0.28.0", "torchdistill==1.1.5"),
 )

@@ -1,4 +1,4 @@
-"""The loop that an engineer writes by hand: padding to the longest row of a batch, eager attention, fp32."""
+"""A hand-written training loop: padding to the longest row of a batch, eager attention, fp32."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader
 from transformers import get_linear_schedule_with_warmup
 
 from benchmarks.distill_throughput import shared_torch
-from benchmarks.distill_throughput.race_job import Clock, Job, take_part
+from benchmarks.distill_throughput.race_job import Clock, Job, run_contestant
 
 
 def distil(job: Job, clock: Clock) -> str:
@@ -28,7 +28,7 @@ def distil(job: Job, clock: Clock) -> str:
             schedule.step()
             optimizer.zero_grad()
             clock.step(len(batch["labels"]))
-    shared_torch.keep(student, job)
+    shared_torch.save_student(student, job)
     return "fp32"
 
 
@@ -41,7 +41,7 @@ def loss_of(job: Job, teacher: torch.nn.Module, student: torch.nn.Module, batch:
     ours, mask = student(**inputs, **options), batch["attention_mask"]
     loss = shared_torch.soft_label(ours.logits, theirs.logits, job.temperature)
     for own, other in job.pairs:
-        # The first hidden state is what the embeddings hand on.
+        # The first hidden state is the output of the embeddings.
         hidden = shared_torch.hidden_state(ours.hidden_states[own + 1], theirs.hidden_states[other + 1], mask)
         loss = loss + (hidden + shared_torch.attention(ours.attentions[own], theirs.attentions[other], mask)) / len(
             job.pairs
@@ -50,4 +50,4 @@ def loss_of(job: Job, teacher: torch.nn.Module, student: torch.nn.Module, batch:
 
 
 if __name__ == "__main__":
-    take_part(distil)
+    run_contestant(distil)

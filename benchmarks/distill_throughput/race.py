@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks.distill_throughput import race_cases, race_results
-from benchmarks.distill_throughput.contestants import Contestant, Failed, Place, run
+from benchmarks.distill_throughput.contestants import Contestant, CpuPlacement, Failed, run
 from benchmarks.distill_throughput.environments import NotInstalled
-from benchmarks.distill_throughput.race_inputs import Material, Workshop
+from benchmarks.distill_throughput.race_inputs import InputsBuilder, RaceInputs
 from benchmarks.distill_throughput.race_job import STUDENT, Job
 
 WARM_UP = 3
@@ -17,17 +17,17 @@ WARM_UP = 3
 
 @dataclass(frozen=True)
 class Setting:
-    """How this run races."""
+    """The settings of this run."""
 
-    workshop: Workshop
-    place: Place
+    inputs_builder: InputsBuilder
+    placement: CpuPlacement
     rounds: int
     rows: int
     batch: int
 
 
 def planned(case: race_cases.Case, only: tuple[str, ...], requested: int, batch: int) -> race_results.Race:
-    """The race before anybody has run."""
+    """Return the race without results."""
     return race_results.Race(
         key=case.key,
         title=case.title,
@@ -42,37 +42,37 @@ def planned(case: race_cases.Case, only: tuple[str, ...], requested: int, batch:
 
 
 def about(lane: race_cases.Lane) -> str:
-    """What a reader should know of a lane."""
+    """Return the description of a lane."""
     about = lane.contestant.about
     return about if lane.key == lane.contestant.name else f"{about}, teacher {lane.key}"
 
 
-def race(case: race_cases.Case, found: race_results.Race, setting: Setting) -> Iterator[race_results.Race]:
-    """Run all rounds; yields the race anew after every turn. Who fails is left out of the rounds that follow."""
-    if found.reason is not None or not found.lanes:
+def race(case: race_cases.Case, state: race_results.Race, setting: Setting) -> Iterator[race_results.Race]:
+    """Run all rounds; yields the updated race after every turn. A contestant that fails runs no further rounds."""
+    if state.reason is not None or not state.lanes:
         return
-    material = setting.workshop.material(case.material)
+    inputs = setting.inputs_builder.inputs_for(case.inputs)
     lanes = {lane.key: lane for lane in case.lanes}
-    found = found.model_copy(update={"pieces": material.pieces})
+    state = state.model_copy(update={"pieces": inputs.pieces})
     for number in range(setting.rounds):
-        for lane in found.lanes:
+        for lane in state.lanes:
             if lane.reason is None:
                 scored = case.scored and number == setting.rounds - 1
-                after = turn(lane, lanes[lane.key], job_of(case, lane.key, number, material, setting), setting, scored)
-                found = found.with_lane(after)
-                yield found
+                after = turn(lane, lanes[lane.key], job_of(case, lane.key, number, inputs, setting), setting, scored)
+                state = state.with_lane(after)
+                yield state
 
 
-def job_of(case: race_cases.Case, lane: str, number: int, material: Material, setting: Setting) -> Job:
+def job_of(case: race_cases.Case, lane: str, number: int, inputs: RaceInputs, setting: Setting) -> Job:
     """The job of one turn; the round is the seed."""
     count = case.rows(setting.rows, setting.batch)
     earlier = (case.epochs - 1) * count
     return Job(
-        teacher=material.teacher,
-        student=material.student,
-        rows=material.rows,
-        output=setting.workshop.work / f"{case.key}-{lane}-{number}",
-        pairs=material.pairs,
+        teacher=inputs.teacher,
+        student=inputs.student,
+        rows=inputs.rows,
+        output=setting.inputs_builder.work / f"{case.key}-{lane}-{number}",
+        pairs=inputs.pairs,
         count=count,
         batch=setting.batch,
         epochs=case.epochs,
@@ -88,16 +88,16 @@ def turn(
     """Run one contestant once; return its lane with the result, or with the reason why there is none."""
     try:
         install(given.contestant)
-        result = run(given.contestant, job, setting.place)
+        result = run(given.contestant, job, setting.placement)
     except (Failed, NotInstalled) as error:
         return lane.model_copy(update={"reason": f"not run: {error}"})
-    score = setting.workshop.score(job.student, job.output / STUDENT) if scored else lane.score
-    setting.workshop.forget(job.output)
+    score = setting.inputs_builder.score(job.student, job.output / STUDENT) if scored else lane.score
+    setting.inputs_builder.delete_files(job.output)
     speeds = (*lane.speeds, result["rows"] / result["seconds"])
     return lane.model_copy(update={"speeds": speeds, "precision": result["precision"], "score": score})
 
 
 def install(contestant: Contestant) -> None:
-    """Make its environment, where it has one."""
+    """Create its environment, where it has one."""
     if contestant.environment is not None:
         contestant.environment.install()

@@ -24,8 +24,8 @@ class Case:
 
     key: str
     title: str
-    material: str
-    """Which rows and models `material.py` makes for it."""
+    inputs: str
+    """Which rows and models `race_inputs` builds for it."""
     lanes: tuple[Lane, ...]
     goals: Mapping[str, float]
     """How many times as fast as each other lane the first one should be."""

@@ -32,12 +32,12 @@ from compress.train.loop import Evaluate
 
 PAIRS = ((0, 1), (1, 3), (2, 5))
 PAIRS_OF_BASE = ((0, 3), (1, 7), (2, 11))
-"""Of a teacher of 12 layers; a student of three leaves most of a step to the teacher."""
+"""For a teacher of 12 layers: most of a step is the teacher's forward pass."""
 LENGTH = 128
 
 
 @dataclass(frozen=True)
-class Material:
+class RaceInputs:
     """The files of one job."""
 
     teacher: Path
@@ -45,19 +45,19 @@ class Material:
     rows: Path
     pairs: tuple[tuple[int, int], ...]
     pieces: float
-    """Of a row, on average."""
+    """Mean number of tokens of a row."""
 
 
-class Workshop(RealTask):
+class InputsBuilder(RealTask):
     """Creates the inputs of a race when first needed, in a temporary folder."""
 
     def __init__(self, work: Path, console: Console, rows: int, *, trial: bool) -> None:
-        """``rows`` are the most that a race takes."""
+        """``rows``: the largest number that a race uses."""
         super().__init__(work, console, rows, trial=trial)
         self.rows = rows
 
-    def material(self, name: str) -> Material:
-        """`short`, `full` or `base`."""
+    def inputs_for(self, name: str) -> RaceInputs:
+        """Return the inputs `short`, `full` or `base`."""
         base = name == "base"
         teacher = self.teacher_of_base if base else self.teacher
         pairs = PAIRS_OF_BASE if base else PAIRS
@@ -65,7 +65,7 @@ class Workshop(RealTask):
         rows = self.first("train", self.rows)
         chosen = list(filled(rows, tokens)) if name == "full" else rows
         path = self.work / f"{name}.jsonl"
-        return Material(teacher, self.student(teacher, pairs), path, pairs, self._write(path, chosen, tokens))
+        return RaceInputs(teacher, self.student(teacher, pairs), path, pairs, self._write(path, chosen, tokens))
 
     @cached_property
     def teacher_of_base(self) -> Path:
@@ -96,11 +96,11 @@ class Workshop(RealTask):
         return folder
 
     def _write(self, path: Path, rows: Sequence[Row], tokens: TextTokenizer) -> float:
-        """The rows as all contestants read them; returns their average length."""
+        """Write the rows for all contestants; returns their average length."""
         encoded = encode_rows(rows, self.task, tokens)
         with path.open("w", encoding="utf-8") as lines:
-            for place, row in enumerate(rows):
-                pieces = encoded.example(place)["input_ids"].tolist()
+            for placement, row in enumerate(rows):
+                pieces = encoded.example(placement)["input_ids"].tolist()
                 lines.write(json.dumps({"row": row, "input_ids": pieces, "label": row["label"]}) + "\n")
         return float(np.mean(encoded.lengths))
 
@@ -115,19 +115,19 @@ class Workshop(RealTask):
     def _scorer(self) -> Evaluate:
         return make_evaluator(self.roles.rows("test"), self.task, TextTokenizer.load(self.teacher))
 
-    def forget(self, folder: Path) -> None:
+    def delete_files(self, folder: Path) -> None:
         """Remove a contestant's files."""
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def filled(rows: Sequence[Row], tokens: TextTokenizer, length: int = LENGTH) -> Iterator[Row]:
     """Yield as many rows, each joined with the texts after it until it has ``length`` tokens."""
-    for place, row in enumerate(rows):
-        yield {**row, "text": _filled(_texts_from(rows, place), tokens, length)}
+    for placement, row in enumerate(rows):
+        yield {**row, "text": _filled(_texts_from(rows, placement), tokens, length)}
 
 
-def _texts_from(rows: Sequence[Row], place: int) -> Iterable[str]:
-    return (str(rows[(place + step) % len(rows)]["text"]) for step in range(1000))
+def _texts_from(rows: Sequence[Row], placement: int) -> Iterable[str]:
+    return (str(rows[(placement + step) % len(rows)]["text"]) for step in range(1000))
 
 
 def _filled(texts: Iterable[str], tokens: TextTokenizer, length: int) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 JOB = "job.json"
-ANSWER = "answer.json"
+RESULT_FILE = "answer.json"
 STUDENT = "trained.safetensors"
 
 
@@ -24,7 +24,7 @@ class Job:
     student: Path
     """A model folder: the student before training."""
     rows: Path
-    """A line of JSON each: our canonical `row`, and what others take: its `input_ids` and `label`."""
+    """A line of JSON each: our canonical `row`, and for the others its `input_ids` and `label`."""
     output: Path
     """A folder for the contestant's result and the trained student."""
     pairs: tuple[tuple[int, int], ...]
@@ -75,11 +75,11 @@ class Clock:
         self._seen = 0
         self._start: tuple[float, int] | None = None
         self.rows = 0
-        """Timed ones."""
+        """Timed rows."""
         self.seconds = 0.0
 
     def step(self, rows: int) -> None:
-        """A step over so many rows has just ended."""
+        """Record the end of a step over so many rows."""
         self._seen += rows
         if self._start is not None:
             self.seconds, self.rows = self._now() - self._start[0], self._seen - self._start[1]
@@ -87,7 +87,7 @@ class Clock:
             self._start = self._now(), self._seen
 
 
-def take_part(distil: Callable[[Job, Clock], str]) -> None:
+def run_contestant(distil: Callable[[Job, Clock], str]) -> None:
     """Run a contestant on the job that the command line names, and write its result.
 
     ``distil`` trains and saves the student, and returns the precision in which it did.
@@ -95,5 +95,5 @@ def take_part(distil: Callable[[Job, Clock], str]) -> None:
     job = Job.read(Path(sys.argv[1]))
     clock = Clock(job.untimed)
     precision = distil(job, clock)
-    answer = {"rows": clock.rows, "seconds": clock.seconds, "precision": precision}
-    (job.output / ANSWER).write_text(json.dumps(answer), encoding="utf-8")
+    result = {"rows": clock.rows, "seconds": clock.seconds, "precision": precision}
+    (job.output / RESULT_FILE).write_text(json.dumps(result), encoding="utf-8")

@@ -88,7 +88,7 @@ class ThroughputReport(Report):
 
     about: Literal["distill_throughput"] = "distill_throughput"
     data: str | None = None
-    """Which rows, in words."""
+    """A description of the rows."""
     batch: int
     threads: int
     teacher_score: float | None = None

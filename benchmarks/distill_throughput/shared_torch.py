@@ -24,7 +24,9 @@ def models(job: Job, **settings: Any) -> tuple[BertForSequenceClassification, Be
     from transformers import BertForSequenceClassification  # it imports torchvision where that is installed
 
     load = BertForSequenceClassification.from_pretrained
-    teacher, student = (load(place, attn_implementation="eager", **settings) for place in (job.teacher, job.student))
+    teacher, student = (
+        load(placement, attn_implementation="eager", **settings) for placement in (job.teacher, job.student)
+    )
     return teacher.train(False), student.train()
 
 
@@ -77,7 +79,7 @@ def _over_tokens(values: Tensor, mask: Tensor) -> Tensor:
     return (values * mask).sum() / mask.sum()
 
 
-def keep(student: nn.Module, job: Job) -> None:
+def save_student(student: nn.Module, job: Job) -> None:
     """Save the trained weights for scoring."""
     tensors = {name: tensor.contiguous().clone() for name, tensor in student.state_dict().items()}
     save_file(tensors, job.output / STUDENT)

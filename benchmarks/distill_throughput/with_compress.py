@@ -1,4 +1,4 @@
-"""Our own distillation through the public function, with the precision that it chooses."""
+"""Distillation through the public function of compress, with its automatic precision."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from benchmarks.distill_throughput.race_job import STUDENT, Clock, Job, take_part
+from benchmarks.distill_throughput.race_job import STUDENT, Clock, Job, run_contestant
 from compress.console import Console, Progress
 from compress.model_info import read_info
 from compress.models import load
@@ -28,7 +28,7 @@ class Ticker(Progress):
         self._job_clock = clock
 
     def advance(self, amount: float = 1, note: str = "", left: str | None = None) -> None:
-        """So many rows more."""
+        """Count rows."""
         self._job_clock.step(int(amount))
 
 
@@ -41,7 +41,7 @@ class Timed(Console):
 
     @contextmanager
     def progress(self, total: float | None, label: str, unit: str = "steps") -> Iterator[Progress]:
-        """The training reports every update; whatever else has progress is not timed."""
+        """The training reports every update; other progress is not timed."""
         yield Ticker(self._clock if label == "distill" else Clock(0))
 
 
@@ -61,7 +61,7 @@ def distil(job: Job, clock: Clock) -> str:
 
 
 def settings_of(job: Job) -> Distill:
-    """The job as a recipe says it; what it does not say is our default."""
+    """Return the job's settings; others have their defaults."""
     values: dict[str, Any] = {
         "epochs": job.epochs,
         "batch_size": job.batch,
@@ -75,4 +75,4 @@ def settings_of(job: Job) -> Distill:
 
 
 if __name__ == "__main__":
-    take_part(distil)
+    run_contestant(distil)

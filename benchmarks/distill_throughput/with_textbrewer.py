@@ -1,7 +1,7 @@
 """TextBrewer as its SST-2 notebook sets it up: every row padded to 128, all hidden states and maps, fp32.
 
-The notebook matches hidden states; the matches of attention are written as in its other examples. The loss on maps is
-the one that all contestants have, registered as its manual says.
+The notebook matches hidden states; attention is matched as in its other examples. The loss on maps is
+the one of all contestants, registered as its manual describes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, RandomSampler
 from transformers import get_linear_schedule_with_warmup
 
 from benchmarks.distill_throughput import shared_torch
-from benchmarks.distill_throughput.race_job import Clock, Job, take_part
+from benchmarks.distill_throughput.race_job import Clock, Job, run_contestant
 
 ATTENTION = "attention_kl"
 
@@ -33,7 +33,7 @@ def distil(job: Job, clock: Clock) -> str:
         train_config=textbrewer.TrainingConfig(output_dir=str(job.output), device="cpu"),
         distill_config=textbrewer.DistillationConfig(
             temperature=job.temperature,
-            kd_loss_weight=job.temperature**2,  # its loss on answers is not multiplied by the square
+            kd_loss_weight=job.temperature**2,  # its loss on logits is not multiplied by the square
             intermediate_matches=matches(job),
         ),
         model_T=teacher,
@@ -50,12 +50,12 @@ def distil(job: Job, clock: Clock) -> str:
             scheduler_args={"num_warmup_steps": job.updates // 10, "num_training_steps": job.updates},
             callback=None,
         )
-    shared_torch.keep(student, job)
+    shared_torch.save_student(student, job)
     return "fp32"
 
 
 def matches(job: Job) -> list[dict[str, Any]]:
-    """Pairs of layers as TextBrewer counts them: hidden state 0 is what the embeddings hand on."""
+    """Pairs of layers as TextBrewer counts them: hidden state 0 is the output of the embeddings."""
     weight = 1.0 / len(job.pairs)
     described = [("hidden", 1, "hidden_mse"), ("attention", 0, ATTENTION)]
     return [
@@ -66,7 +66,7 @@ def matches(job: Job) -> list[dict[str, Any]]:
 
 
 def adapted(batch: shared_torch.Batch, outputs: Any) -> dict[str, Any]:
-    """What TextBrewer's losses read, by its names."""
+    """The inputs of TextBrewer's losses, by its names."""
     return {
         "logits": outputs.logits,
         "hidden": outputs.hidden_states,
@@ -76,4 +76,4 @@ def adapted(batch: shared_torch.Batch, outputs: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    take_part(distil)
+    run_contestant(distil)

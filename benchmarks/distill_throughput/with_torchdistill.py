@@ -1,7 +1,7 @@
-"""torchdistill as its GLUE example sets it up: a box built from a configuration, its hooks, its collator, Accelerate.
+"""torchdistill as its GLUE example sets it up: a distillation box built from a configuration, with Accelerate.
 
-The example follows the teacher's answers alone. Layers are added in torchdistill's own way: hooks on modules, and
-losses that read what they caught.
+The example learns from the teacher's logits only. Losses on layers are added in torchdistill's own way: hooks on
+modules, and losses on their outputs.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from torch import Tensor, nn
 from transformers import get_linear_schedule_with_warmup
 
 from benchmarks.distill_throughput import shared_torch
-from benchmarks.distill_throughput.race_job import Clock, Job, take_part
+from benchmarks.distill_throughput.race_job import Clock, Job, run_contestant
 
 PIECES = "bert.embeddings.word_embeddings"
-"""Hooked for its input: losses learn from it what is padding."""
-ANSWERS = "classifier"
-Caught = Mapping[str, Mapping[str, Any]]
+"""Its input is hooked: losses derive the padding mask from it."""
+LOGITS = "classifier"
+HookedOutputs = Mapping[str, Mapping[str, Any]]
 
 
 class FollowLayer(nn.Module):
-    """The loss of one pair of layers, on what the hooks caught of their hidden states and attention maps."""
+    """The loss of one pair of layers, on their hidden states and attention maps."""
 
     def __init__(self, own: int, other: int) -> None:
         super().__init__()
         self.own, self.other = own, other
 
-    def forward(self, student: Caught, teacher: Caught, *_: object) -> Tensor:
+    def forward(self, student: HookedOutputs, teacher: HookedOutputs, *_: object) -> Tensor:
         """Hidden states and maps together."""
         mask = student[PIECES]["input"] != 0
         hidden = shared_torch.hidden_state(_hidden(student, self.own), _hidden(teacher, self.other), mask)
         return hidden + shared_torch.attention(_maps(student, self.own), _maps(teacher, self.other), mask)
 
 
-def _hidden(caught: Caught, layer: int) -> Tensor:
-    found = caught[_layer(layer)]["output"]
-    state: Tensor = found[0] if isinstance(found, tuple) else found
+def _hidden(outputs: HookedOutputs, layer: int) -> Tensor:
+    output = outputs[_layer(layer)]["output"]
+    state: Tensor = output[0] if isinstance(output, tuple) else output
     return state
 
 
-def _maps(caught: Caught, layer: int) -> Tensor:
-    maps: Tensor = caught[_attention(layer)]["output"][1]
+def _maps(outputs: HookedOutputs, layer: int) -> Tensor:
+    maps: Tensor = outputs[_attention(layer)]["output"][1]
     return maps
 
 
@@ -66,7 +66,7 @@ def distil(job: Job, clock: Clock) -> str:
     torch.manual_seed(job.seed)
     teacher, student = shared_torch.models(job)
     accelerator = accelerate.Accelerator(cpu=True)
-    accelerator.state.use_fp16 = False  # torchdistill asks for it, and Accelerate no longer has it
+    accelerator.state.use_fp16 = False  # torchdistill reads it; Accelerate no longer has it
     get_box = import_module("torchdistill.core.distillation").get_distillation_box
     rows = {"train": shared_torch.examples(job)}
     box = get_box(teacher, student, rows, configuration(job), torch.device("cpu"), None, False, 1, accelerator)
@@ -75,16 +75,16 @@ def distil(job: Job, clock: Clock) -> str:
         for batch in box.train_data_loader:
             loss = box.forward_process(batch, targets=None, supp_dict=None)
             box.post_forward_process(loss=loss)
-            loss.item()  # its example writes every loss down
+            loss.item()  # its example logs every loss
             clock.step(len(batch["labels"]))
         box.post_epoch_process()
-    shared_torch.keep(accelerator.unwrap_model(student), job)
-    del declared  # gone with it, they would be undeclared
+    shared_torch.save_student(accelerator.unwrap_model(student), job)
+    del declared  # operators are declared as long as it exists
     return "fp32"
 
 
 def configuration(job: Job) -> dict[str, Any]:
-    """What the example's YAML holds, for this job."""
+    """The content of the example's YAML file, for this job."""
     return {
         "num_epochs": job.epochs,
         "train_data_loader": {
@@ -113,7 +113,7 @@ def configuration(job: Job) -> dict[str, Any]:
 
 
 def _model(layers: list[int]) -> dict[str, Any]:
-    outputs = [ANSWERS, *map(_layer, layers), *map(_attention, layers)]
+    outputs = [LOGITS, *map(_layer, layers), *map(_attention, layers)]
     return {
         "forward_proc": "forward_batch_only_as_kwargs",
         "sequential": [],
@@ -124,16 +124,16 @@ def _model(layers: list[int]) -> dict[str, Any]:
 
 
 def _losses(job: Job) -> dict[str, Any]:
-    answers = {
-        "student_module_path": ANSWERS,
+    soft_labels = {
+        "student_module_path": LOGITS,
         "student_module_io": "output",
-        "teacher_module_path": ANSWERS,
+        "teacher_module_path": LOGITS,
         "teacher_module_io": "output",
         "temperature": job.temperature,
-        "alpha": 0.0,  # the true labels do not count
+        "alpha": 0.0,  # true labels have no weight
         "reduction": "batchmean",
     }
-    terms = {"kd": {"criterion": {"key": "KDLoss", "kwargs": answers}, "weight": job.temperature**2}}
+    terms = {"kd": {"criterion": {"key": "KDLoss", "kwargs": soft_labels}, "weight": job.temperature**2}}
     for own, other in job.pairs:
         follow = {"key": "FollowLayer", "kwargs": {"own": own, "other": other}}
         terms[f"layer{own}"] = {"criterion": follow, "weight": 1.0 / len(job.pairs)}
@@ -160,4 +160,4 @@ def declare_image_operators() -> list[Any]:
 
 
 if __name__ == "__main__":
-    take_part(distil)
+    run_contestant(distil)

@@ -17,112 +17,112 @@ from compress.console import Console
 from compress.measure.timing.cpu_affinity import choose_cores
 from compress.recipe.measure_schema import Measure
 
-BESIDE = ("bare", "bert_perf_test", "benchmark_app")
-ITSELF: dict[str, Callable[[Setting], Iterator[Row]]] = {
+OTHER_TOOLS = ("bare", "bert_perf_test", "benchmark_app")
+SELF_CHECKS: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "slowed": self_checks.check_slowed,
     "neighbour": self_checks.check_neighbour,
     "aa": self_checks.check_twins,
 }
-PARTS = (*BESIDE, *ITSELF)
+PARTS = (*OTHER_TOOLS, *SELF_CHECKS)
 """In the order in which they run: the longest part last, so that a run that is cut short has the most rows."""
 
 DEFAULT = Measure()
 SHORT = Measure(rounds=4, processes=2, seconds=0.5, bootstrap=100)
-"""Beside another tool only the median is wanted."""
+"""For comparisons with other tools, which need only the median."""
 TRIAL = Measure(rounds=4, processes=2, seconds=0.1, bootstrap=100)
-TABLE = ("what", "goal", "found", "passed")
+TABLE = ("what", "goal", "result", "passed")
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.harness", description="Check the measuring harness.")
-    parser.add_argument("--only", default=",".join(PARTS), help="parts, with commas between (default: %(default)s)")
+    parser.add_argument("--only", default=",".join(PARTS), help="comma-separated parts (default: %(default)s)")
     parser.add_argument("--sessions", type=positive, help="of twins; half as many slowed ones (default: 20)")
     parser.add_argument("--turns", type=positive, help="of the harness and of each other tool (default: 6)")
     parser.add_argument("--threads", type=positive, default=1, help="of every model (default: 1)")
     parser.add_argument("--length", type=positive, default=128, help="word pieces of the input (default: 128)")
-    parser.add_argument("--minutes", type=float, default=25.0, help="nothing is begun after so many (default: 25)")
+    parser.add_argument("--minutes", type=float, default=25.0, help="no session starts after so many (default: 25)")
     parser.add_argument("--output", type=Path, help="folder of the report (default: reports/harness; none in a trial)")
-    parser.add_argument("--trial", action="store_true", help="every part in small, to see that it runs")
-    given = parser.parse_args(arguments)
-    given.parts = chosen(parser, "--only", given.only, PARTS)
-    given.sessions = given.sessions or (2 if given.trial else 20)
-    given.turns = given.turns or (2 if given.trial else 6)
-    if given.output is None and not given.trial:
-        given.output = Path("reports/harness")
-    return given
+    parser.add_argument("--trial", action="store_true", help="a small run that decides nothing")
+    options = parser.parse_args(arguments)
+    options.parts = chosen(parser, "--only", options.only, PARTS)
+    options.sessions = options.sessions or (2 if options.trial else 20)
+    options.turns = options.turns or (2 if options.trial else 6)
+    if options.output is None and not options.trial:
+        options.output = Path("reports/harness")
+    return options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Check, and return 0 where no claim failed, 1 where one did, 130 where it was interrupted."""
-    given = parse(arguments)
+    """Check; return 0 where no claim failed, 1 where one did, 130 where interrupted."""
+    options = parse(arguments)
     console = Console("human")
-    rows = (*tool_comparison.planned(BESIDE), *self_checks.planned(tuple(ITSELF), given.sessions))
+    rows = (*tool_comparison.planned(OTHER_TOOLS), *self_checks.planned(tuple(SELF_CHECKS), options.sessions))
     report = HarnessReport(
-        **beginning(command(given), given.trial),
-        length=given.length,
-        threads=given.threads,
-        rows=tuple(row if row.part in given.parts else _left_out(row) for row in rows),
+        **beginning(command(options), options.trial),
+        length=options.length,
+        threads=options.threads,
+        rows=tuple(row if row.part in options.parts else _skipped(row) for row in rows),
     )
-    store = Store(report, given.output, page)
-    return carry_out(store, console, lambda work: _check(given, work, store, console), show)
+    store = Store(report, options.output, page)
+    return carry_out(store, console, lambda work: _check(options, work, store, console), show)
 
 
-def _check(given: argparse.Namespace, work: Path, store: Store[HarnessReport], console: Console) -> None:
+def _check(options: argparse.Namespace, work: Path, store: Store[HarnessReport], console: Console) -> None:
     """Run all parts that were requested, printing and writing every row as it comes."""
-    deadline = time.monotonic() + 60.0 * given.minutes
+    deadline = time.monotonic() + 60.0 * options.minutes
     console.note("making the model, its ONNX export and its INT8 …")
-    files = make_files(work, batch=1, length=given.length)
+    files = make_files(work, batch=1, length=options.length)
     store.update(model=files.source)
     setting = Setting(
         files=files,
         work=work,
-        cores=choose_cores(given.threads).own or None,
-        threads=given.threads,
+        cores=choose_cores(options.threads).own or None,
+        threads=options.threads,
         batch=1,
-        length=given.length,
-        turns=given.turns,
-        sessions=given.sessions,
-        measure=TRIAL if given.trial else DEFAULT,
-        beside=TRIAL if given.trial else SHORT,
-        seconds=0.5 if given.trial else 2.0,
+        length=options.length,
+        turns=options.turns,
+        sessions=options.sessions,
+        measure=TRIAL if options.trial else DEFAULT,
+        comparison=TRIAL if options.trial else SHORT,
+        seconds=0.5 if options.trial else 2.0,
         deadline=deadline,
     )
-    for row in _rows(setting, given.parts):
-        keep(store, row)
-        console.note(f"[{store.seconds / 60.0:4.1f} min] {row.what}: {row.found or 'nothing'} · {row.verdict}")
+    for row in _rows(setting, options.parts):
+        store_row(store, row)
+        console.note(f"[{store.seconds / 60.0:4.1f} min] {row.what}: {row.result or 'nothing'} · {row.verdict}")
     if setting.over:
-        console.warn(f"{given.minutes:g} minutes were up: some rows are not decided. --minutes gives more.")
+        console.warn(f"{options.minutes:g} minutes are over: some rows are not decided. Raise --minutes.")
 
 
-def keep(store: Store[HarnessReport], row: Row) -> None:
-    """Put a row in its place, with the time."""
+def store_row(store: Store[HarnessReport], row: Row) -> None:
+    """Replace a row of the report, with the time of its measurement."""
     store.update(rows=in_place(store.report.rows, row.model_copy(update={"measured_at": now()})))
 
 
 def _rows(setting: Setting, parts: Sequence[str]) -> Iterator[Row]:
     yield from tool_comparison.compare(setting, parts)
-    for name, check in ITSELF.items():
+    for name, check in SELF_CHECKS.items():
         if name in parts:
             yield from check(setting)
 
 
-def _left_out(row: Row) -> Row:
+def _skipped(row: Row) -> Row:
     return row.model_copy(update={"reason": "not run: left out by --only"})
 
 
 def show(report: HarnessReport, console: Console) -> None:
-    """All rows."""
-    shown = ({"what": row.what, "goal": row.goal, "found": row.found, "passed": row.verdict} for row in report.rows)
+    """Print all rows."""
+    shown = ({"what": row.what, "goal": row.goal, "result": row.result, "passed": row.verdict} for row in report.rows)
     console.table(list(shown), TABLE)
 
 
-def command(given: argparse.Namespace) -> str:
-    """The options that matter, as they could be typed."""
-    words = ["python -m benchmarks.harness", *(["--trial"] if given.trial else [])]
-    if given.parts != PARTS:
-        words.append(f"--only {','.join(given.parts)}")
-    return " ".join([*words, f"--sessions {given.sessions} --turns {given.turns} --threads {given.threads}"])
+def command(options: argparse.Namespace) -> str:
+    """Return the command with its relevant options."""
+    parts = ["python -m benchmarks.harness", *(["--trial"] if options.trial else [])]
+    if options.parts != PARTS:
+        parts.append(f"--only {','.join(options.parts)}")
+    return " ".join([*parts, f"--sessions {options.sessions} --turns {options.turns} --threads {options.threads}"])
 
 
 if __name__ == "__main__":

@@ -19,11 +19,11 @@ WARM_CALLS = 20
 
 def main(arguments: list[str]) -> None:
     """Time one model and write the result to stdout."""
-    model, threads, calls, *given = arguments
+    model, threads, calls, *inputs = arguments
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = int(threads)
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    named = (pair.partition("=") for pair in given)
+    named = (pair.partition("=") for pair in inputs)
     feed = {name: np.load(path) for name, _, path in named}
     for _ in range(WARM_CALLS):
         session.run(None, feed)

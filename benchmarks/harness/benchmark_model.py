@@ -26,13 +26,13 @@ class Files:
     """The model as the harness and the other tools open it."""
 
     source: str
-    """Which weights these are, in words."""
+    """A description of the weights."""
     exported: dict[str, Path]
     """The exported folder of each precision, with the settings that were chosen for it."""
     bare: dict[str, Path]
     """The ONNX file of each precision without any settings."""
     inputs: dict[str, Path]
-    """The arrays that the tools are fed, as .npy files."""
+    """The input arrays, as .npy files."""
 
 
 def make_files(work: Path, batch: int, length: int) -> Files:

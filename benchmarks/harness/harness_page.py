@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from benchmarks.harness.harness_results import HarnessReport, Pairing, Row, Turn
 from benchmarks.markdown_page import cell, machine, origin, table
 
-COLUMNS = ("what", "goal", "found", "passed")
+COLUMNS = ("what", "goal", "result", "passed")
 TURN = ("turn", "harness, ms", "tool, ms", "ratio")
 SESSION = ("session", "p50, ms", "ratio", "others' load", "took", "messages")
 
@@ -36,12 +36,12 @@ def _head(report: HarnessReport) -> str:
 def cells(row: Row) -> dict[str, str | None]:
     """A claim's line."""
     passed = {True: "yes", False: "**no**", None: f"not decided: {row.reason or '-'}"}[row.passed]
-    return dict(zip(COLUMNS, (row.what, row.goal, row.found, passed), strict=True))
+    return dict(zip(COLUMNS, (row.what, row.goal, row.result, passed), strict=True))
 
 
 def _legend() -> str:
     return (
-        "For other tools `found` gives the medians over all turns, and the median over turns of the harness's time "
+        "For other tools `result` gives the medians over all turns, and the median over turns of the harness's time "
         "over the tool's in the same turn. Rows that fail stay. How the tools were made comparable, and what each "
         "includes in its times, is described in benchmarks/README.md."
     )

@@ -48,7 +48,7 @@ class Row(ResultModel):
     part: str
     what: str
     goal: str
-    found: str | None = None
+    result: str | None = None
     passed: bool | None = None
     """None: not decided; see the reason."""
     reason: str | None = "not run"
@@ -72,7 +72,7 @@ class HarnessReport(Report):
 
     about: Literal["harness"] = "harness"
     model: str | None = None
-    """Which weights were timed, in words."""
+    """A description of the weights."""
     batch: int = 1
     length: int = 128
     threads: int = 1

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.harness.benchmark_model import Files
 from benchmarks.harness.harness_results import Pairing
-from benchmarks.harness.other_tools import held_to
+from benchmarks.harness.other_tools import pinned_to
 from compress.errors import CompressError
 from compress.measure.timing.latency import Job, Latency, ratio
 from compress.measure.timing.timing_session import time_jobs
@@ -20,7 +20,7 @@ from compress.runtime.predictor import Placement
 
 @dataclass(frozen=True)
 class Setting:
-    """How this run checks."""
+    """The settings of this run."""
 
     files: Files
     work: Path
@@ -35,15 +35,15 @@ class Setting:
     """Of identical twins; half as many with a slowed one."""
     measure: Measure
     """Of the sessions that check the harness against itself: the default budget."""
-    beside: Measure
-    """Of the short sessions compared with other tools."""
+    comparison: Measure
+    """Of the short sessions that are compared with other tools."""
     seconds: float
-    """What another tool may time for in a turn."""
+    """Seconds of another tool's timing in a turn."""
     deadline: float = field(default=float("inf"))
-    """By the clock of ``time.monotonic``; nothing is begun after it."""
+    """By the clock of ``time.monotonic``; no session starts after it."""
 
     @property
-    def place(self) -> Placement:
+    def placement(self) -> Placement:
         """One CPU."""
         return Placement("cpu", self.threads)
 
@@ -57,7 +57,7 @@ def run_session(setting: Setting, case: str, jobs: Sequence[Job], cores: Sequenc
     """One session of the harness; the ratio is the first job's time over the second's."""
     start = time.monotonic()
     try:
-        with held_to(cores):
+        with pinned_to(cores):
             latencies = time_jobs(jobs, (), setting.measure, seed=seed)
     except CompressError as error:
         return Pairing(case=case, ratio=None, reasons=(strip_paths(error.message),))

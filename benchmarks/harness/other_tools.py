@@ -18,9 +18,9 @@ from compress.measure.timing.worker_process import error_line, worker_environmen
 from compress.pipeline.strip_paths import strip_paths
 
 PATIENCE = 180.0
-"""Seconds after which a tool is given up."""
+"""Seconds after which a tool is stopped."""
 BENCHMARK_APP = "from openvino.tools.benchmark.main import main; main()"
-"""What the `benchmark_app` command runs, of the same interpreter regardless of PATH."""
+"""The program of the `benchmark_app` command, run by this interpreter regardless of PATH."""
 WITHOUT_VNNI = (
     "the harness guards INT8 products against overflow on this processor (it has no VNNI), which is slower; "
     "the tool has no such switch"
@@ -137,7 +137,7 @@ BERT_PERF_TEST = Tool("bert_perf_test", bert_command, read_bert, "torch")
 APP = Tool("benchmark_app", app_command, read_app, "openvino")
 
 
-def ask(tool: Tool, task: Task) -> float:
+def run_tool(tool: Tool, task: Task) -> float:
     """Run the tool once and return its median in milliseconds."""
     task.linked.symlink_to(task.model)
     try:
@@ -173,13 +173,13 @@ def missing(tool: Tool) -> str | None:
     return None if importlib.util.find_spec(tool.package) else f"{tool.package} is not installed"
 
 
-def _reason(said: str) -> str:
-    return strip_paths(error_line(said)) or "no error message"
+def _reason(message: str) -> str:
+    return strip_paths(error_line(message)) or "no error message"
 
 
 @contextmanager
-def held_to(cores: Sequence[int] | None) -> Iterator[None]:
-    """Start processes on these cores alone: they inherit them from this thread. None: wherever the system likes."""
+def pinned_to(cores: Sequence[int] | None) -> Iterator[None]:
+    """Start processes on these cores alone: they inherit them from this thread. None: not pinned."""
     if cores is None or sys.platform != "linux":
         yield
         return

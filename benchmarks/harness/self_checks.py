@@ -11,7 +11,7 @@ from benchmarks.harness import verdicts
 from benchmarks.harness.benchmark_model import PRECISIONS
 from benchmarks.harness.harness_results import Pairing, Row
 from benchmarks.harness.harness_setting import Setting, run_session
-from benchmarks.harness.other_tools import held_to
+from benchmarks.harness.other_tools import pinned_to
 from compress.environment import usable_cores
 from compress.measure.interference.verdict import MAX_NEIGHBOUR_LOAD
 from compress.measure.timing.latency import Job
@@ -21,20 +21,20 @@ HANDICAP = 0.03
 NEIGHBOURLY = 3
 """Sessions with each neighbour, and without one, for twenty sessions of twins."""
 
-QUIET, CHOSEN, ANY, HELD = "quiet", "chosen core", "any core", "held core"
+QUIET, CHOSEN, ANY, PINNED = "quiet", "chosen core", "any core", "pinned core"
 NEIGHBOURS = {
     CHOSEN: "the core loaded that the session would have chosen",
     ANY: "one core loaded, whichever the system chooses",
-    HELD: "the only core loaded that the session may use",
+    PINNED: "the only core loaded that the session may use",
 }
-NOT_HELD = "this system cannot hold a process to a core"
+NOT_PINNABLE = "this system cannot pin a process to a core"
 NO_FREE_CORE = "the session needs every core and cannot avoid it"
 
 NOTICED = "every session that it affects is marked unstable, and most of the quiet ones are not"
 GOALS = {
     CHOSEN: f"the ratio moves by less than {verdicts.CLOSE:.0%}; {NOTICED}",
     ANY: f"the ratio moves by less than {verdicts.CLOSE:.0%}; {NOTICED}",
-    HELD: f"{NOTICED}. Harder than what the harness has to do, since the session cannot avoid it: how far the ratio "
+    PINNED: f"{NOTICED}. Harder than what the harness has to do, since the session cannot avoid it: how far the ratio "
     "moves is reported but does not decide",
 }
 
@@ -121,28 +121,33 @@ def check_neighbour(setting: Setting) -> Iterator[Row]:
     """Sessions without a neighbour, and with one on each of the cores that matter."""
     count = max(1, round(setting.sessions * NEIGHBOURLY / 20))
     others = usable_cores() - setting.threads
-    left_out = dict(_not_to_be_had(setting, others))
-    for case, reason in left_out.items():
+    unavailable = dict(_unavailable_cases(setting, others))
+    for case, reason in unavailable.items():
         yield _neighbour_row(case).model_copy(update={"reason": reason})
-    seen: dict[str, list[Pairing]] = {case: [] for case in (QUIET, *NEIGHBOURS) if case not in left_out}
+    seen: dict[str, list[Pairing]] = {case: [] for case in (QUIET, *NEIGHBOURS) if case not in unavailable}
     for number in range(count):
         for case, mine in seen.items():
             if setting.over:
                 return
             mine.append(_neighbour_session(setting, case, number))
             if case != QUIET:
-                # One busy core is felt wherever it is, unless there are others that it might be instead.
-                felt = case == HELD or others < 1.0 / MAX_NEIGHBOUR_LOAD
+                # One busy core affects every session, unless there are free cores that it may run on.
+                must_notice = case == PINNED or others < 1.0 / MAX_NEIGHBOUR_LOAD
                 yield verdicts.neighbour(
-                    _neighbour_row(case), seen[QUIET], mine, count, felt=felt, ratio_decides=case != HELD
+                    _neighbour_row(case),
+                    seen[QUIET],
+                    mine,
+                    count,
+                    must_notice=must_notice,
+                    ratio_decides=case != PINNED,
                 )
 
 
-def _not_to_be_had(setting: Setting, others: int) -> Iterator[tuple[str, str]]:
+def _unavailable_cases(setting: Setting, others: int) -> Iterator[tuple[str, str]]:
     """Yield cases that are impossible on this machine or with these threads, and why."""
     if setting.cores is None:
-        yield CHOSEN, NOT_HELD
-        yield HELD, NOT_HELD
+        yield CHOSEN, NOT_PINNABLE
+        yield PINNED, NOT_PINNABLE
     elif others < 1:
         yield CHOSEN, NO_FREE_CORE
     if others < 1:
@@ -156,13 +161,13 @@ def _neighbour_session(setting: Setting, case: str, number: int) -> Pairing:
     # The cores that the session chooses when all are quiet, as they were when this run began.
     loaded = setting.cores[-1:] if setting.cores and case != ANY else None
     with busy(loaded):
-        return run_session(setting, case, jobs, setting.cores if case == HELD else None, seed=number)
+        return run_session(setting, case, jobs, setting.cores if case == PINNED else None, seed=number)
 
 
 @contextmanager
 def busy(cores: Sequence[int] | None) -> Iterator[None]:
-    """A process that keeps one core loaded, held to ``cores`` or free to move."""
-    with held_to(cores):
+    """Run a process that keeps one core loaded, pinned to ``cores`` or free to move."""
+    with pinned_to(cores):
         process = subprocess.Popen([sys.executable, "-c", BURN], stdin=subprocess.DEVNULL)
     try:
         yield
@@ -173,7 +178,7 @@ def busy(cores: Sequence[int] | None) -> Iterator[None]:
 
 def _job(setting: Setting, key: str, precision: str, slowed: float = 0.0) -> Job:
     folder = setting.files.exported[precision]
-    return Job(key, folder, None, setting.place, setting.batch, setting.length, delay=slowed)
+    return Job(key, folder, None, setting.placement, setting.batch, setting.length, delay=slowed)
 
 
 def _half(sessions: int) -> int:

@@ -17,12 +17,12 @@ from benchmarks.harness.other_tools import (
     Task,
     Tool,
     ToolFailed,
-    ask,
     displayed_command,
-    held_to,
     missing,
+    pinned_to,
+    run_tool,
 )
-from benchmarks.harness.verdicts import CLOSE, beside_tool
+from benchmarks.harness.verdicts import CLOSE, compare_with_tool
 from compress.environment import describe_cpu
 from compress.errors import CompressError
 from compress.measure.timing.latency import Job, Latency
@@ -85,30 +85,30 @@ def compare(setting: Setting, parts: Sequence[str]) -> Iterator[Row]:
 
 def _compare_group(setting: Setting, group: Group, tools: Sequence[Tool]) -> Iterator[Row]:
     rows = {tool.name: _row(group, tool) for tool in tools}
-    able = {}
+    available = {}
     for tool in tools:
         if why := _unable(group, tool):
             yield rows[tool.name].model_copy(update={"reason": why})
         else:
-            able[tool.name] = tool
-    turns: dict[str, list[Turn]] = {name: [] for name in able}
+            available[tool.name] = tool
+    turns: dict[str, list[Turn]] = {name: [] for name in available}
     calls = FEWEST_CALLS
     for number in range(setting.turns):
-        if setting.over or not able:
+        if setting.over or not available:
             return
         # Ours, theirs; theirs, ours: drift affects both equally.
-        order = [OURS, *able] if number % 2 == 0 else [*reversed(able), OURS]
-        times, faults = _take_turn(setting, group, [(name, able.get(name)) for name in order], calls)
-        for name in set(able) & (set(able) if OURS in faults else set(faults)):
+        order = [OURS, *available] if number % 2 == 0 else [*reversed(available), OURS]
+        times, faults = _take_turn(setting, group, [(name, available.get(name)) for name in order], calls)
+        for name in set(available) & (set(available) if OURS in faults else set(faults)):
             fault = faults.get(OURS) or faults[name]
-            yield rows[name].model_copy(update={"passed": False, "found": fault, "reason": fault})
-            del able[name]
-        if able:
+            yield rows[name].model_copy(update={"passed": False, "result": fault, "reason": fault})
+            del available[name]
+        if available:
             calls = min(MOST_CALLS, max(FEWEST_CALLS, round(setting.seconds * 1e3 / times[OURS])))
-        for name, tool in able.items():
+        for name, tool in available.items():
             turns[name].append(Turn(ours=times[OURS], theirs=times[name]))
             row = rows[name].model_copy(update={"setup": _setup(setting, group, tool, calls)})
-            yield beside_tool(row, turns[name], setting.turns)
+            yield compare_with_tool(row, turns[name], setting.turns)
 
 
 def _unable(group: Group, tool: Tool) -> str | None:
@@ -132,10 +132,12 @@ def _take_turn(
 
 def _time_ours(setting: Setting, group: Group) -> float:
     """The harness's own median, in a separate session as short as the tool's turn."""
-    job = Job(OURS, setting.files.bare[group.precision], group.variant, setting.place, setting.batch, setting.length)
+    job = Job(
+        OURS, setting.files.bare[group.precision], group.variant, setting.placement, setting.batch, setting.length
+    )
     try:
-        with held_to(setting.cores):
-            latency: Latency = time_jobs([job], (), setting.beside)[OURS]
+        with pinned_to(setting.cores):
+            latency: Latency = time_jobs([job], (), setting.comparison)[OURS]
     except CompressError as error:
         raise ToolFailed(strip_paths(error.message)) from error
     if latency.model is None:
@@ -145,8 +147,8 @@ def _time_ours(setting: Setting, group: Group) -> float:
 
 def _time_theirs(setting: Setting, group: Group, tool: Tool, calls: int) -> float:
     """The tool's own median."""
-    with tempfile.TemporaryDirectory(dir=setting.work) as work, held_to(setting.cores):
-        return ask(tool, _task(setting, group, calls, Path(work)))
+    with tempfile.TemporaryDirectory(dir=setting.work) as work, pinned_to(setting.cores):
+        return run_tool(tool, _task(setting, group, calls, Path(work)))
 
 
 def _setup(setting: Setting, group: Group, tool: Tool, calls: int) -> dict[str, str]:

@@ -16,7 +16,7 @@ DISTINGUISHED = (9, 10)
 """Of so many sessions with a slowed twin, so many must show it."""
 
 
-def beside_tool(row: Row, turns: Sequence[Turn], planned: int) -> Row:
+def compare_with_tool(row: Row, turns: Sequence[Turn], planned: int) -> Row:
     """The harness compared with another tool: the median over the turns of the ratio within a turn."""
     if not turns:
         return row
@@ -27,7 +27,7 @@ def beside_tool(row: Row, turns: Sequence[Turn], planned: int) -> Row:
     return row.model_copy(
         update={
             "turns": tuple(turns),
-            "found": f"{ours:.2f} ms, theirs {theirs:.2f} ms: {apart:+.1%} "
+            "result": f"{ours:.2f} ms, theirs {theirs:.2f} ms: {apart:+.1%} "
             f"(turns from {ratios[0] - 1.0:+.1%} to {ratios[-1] - 1.0:+.1%})",
             "passed": abs(apart) <= CLOSE if enough else None,
             "reason": None if enough else f"{len(turns)} of {planned} turns",
@@ -41,8 +41,10 @@ def needed(share: tuple[int, int], planned: int) -> int:
     return -(-good * planned // of)
 
 
-def counted(row: Row, sessions: Sequence[Pairing], good: Sequence[bool], least: int, planned: int, verb: str) -> Row:
-    """So many of so many sessions; decided as soon as no further session could change it."""
+def count_sessions(
+    row: Row, sessions: Sequence[Pairing], good: Sequence[bool], least: int, planned: int, verb: str
+) -> Row:
+    """Count the successful sessions; decided as soon as no further session could change the outcome."""
     if not sessions:
         return row
     hits, misses = sum(good), len(good) - sum(good)
@@ -50,7 +52,7 @@ def counted(row: Row, sessions: Sequence[Pairing], good: Sequence[bool], least: 
     return row.model_copy(
         update={
             "sessions": tuple(sessions),
-            "found": f"{hits} of {len(sessions)} {verb}; {_spread(sessions)}",
+            "result": f"{hits} of {len(sessions)} {verb}; {_spread(sessions)}",
             "passed": passed,
             "reason": None if passed is not None else f"{len(sessions)} of {planned} sessions",
         }
@@ -60,13 +62,13 @@ def counted(row: Row, sessions: Sequence[Pairing], good: Sequence[bool], least: 
 def twins(row: Row, sessions: Sequence[Pairing], planned: int) -> Row:
     """A model against itself: the interval must hold 1.00. A session without a ratio counts against the harness."""
     good = [one.ratio is not None and one.ratio.low <= 1.0 <= one.ratio.high for one in sessions]
-    return counted(row, sessions, good, needed(TRUSTED, planned), planned, "hold 1.00")
+    return count_sessions(row, sessions, good, needed(TRUSTED, planned), planned, "hold 1.00")
 
 
 def slowed(row: Row, sessions: Sequence[Pairing], planned: int) -> Row:
     """A model against itself slowed: the interval must lie above 1."""
     good = [one.ratio is not None and one.ratio.low > 1.0 for one in sessions]
-    return counted(row, sessions, good, needed(DISTINGUISHED, planned), planned, "distinguished")
+    return count_sessions(row, sessions, good, needed(DISTINGUISHED, planned), planned, "distinguished")
 
 
 def _spread(sessions: Sequence[Pairing]) -> str:
@@ -87,18 +89,18 @@ def neighbour(
     busy: Sequence[Pairing],
     planned: int,
     *,
-    felt: bool,
+    must_notice: bool,
     ratio_decides: bool = True,
 ) -> Row:
-    """A busy neighbour: the ratio stays, sessions that feel it say so, and those without one do not.
+    """A busy neighbour: the ratio holds, affected sessions are marked unstable, and those without one are not.
 
     Args:
         row: to be filled.
         quiet: sessions without a neighbour.
         busy: sessions with one.
         planned: how many of each.
-        felt: whether it is on the worker's cores or on other ones wherever it runs, so that every session must say so;
-            otherwise those must in which it slowed a model.
+        must_notice: whether it loads the worker's cores or others wherever it runs, so that every session must be
+            marked; otherwise only those in which it slowed a model.
         ratio_decides: whether a ratio that moves makes the row fail.
     """
     calm = [one for one in quiet if one.ratio is not None]
@@ -109,9 +111,9 @@ def neighbour(
             row if not busy else row.model_copy(update={"sessions": (*quiet, *busy), "reason": message or row.reason})
         )
     change = median(_ratio(one) for one in loud) / median(_ratio(one) for one in calm) - 1.0
-    usual = {key: median(one.p50[key] for one in calm) for key in calm[0].p50}
-    slowest = [slowdown(one, usual) for one in loud]
-    to_notice = [one for one, much in zip(loud, slowest, strict=True) if felt or much >= CLOSE]
+    typical = {key: median(one.p50[key] for one in calm) for key in calm[0].p50}
+    slowest = [slowdown(one, typical) for one in loud]
+    to_notice = [one for one, much in zip(loud, slowest, strict=True) if must_notice or much >= CLOSE]
     marked = sum(one.unstable for one in quiet)
     good = (
         (abs(change) < CLOSE or not ratio_decides)
@@ -123,7 +125,7 @@ def neighbour(
     return row.model_copy(
         update={
             "sessions": (*quiet, *busy),
-            "found": f"the ratio moved by {change:+.1%}; calls up to {max(slowest):+.0%} slower{_taken(loud)}; "
+            "result": f"the ratio moved by {change:+.1%}; calls up to {max(slowest):+.0%} slower{_taken(loud)}; "
             f"{_noticed(to_notice, len(busy))}; {marked} of {len(quiet)} quiet ones marked unstable",
             "passed": good if done else None,
             "reason": None if done else f"{len(busy)} of {planned} sessions",
@@ -139,12 +141,12 @@ def _taken(sessions: Sequence[Pairing]) -> str:
 def _noticed(to_notice: Sequence[Pairing], sessions: int) -> str:
     if not to_notice:
         return f"avoided in all of {sessions} sessions"
-    return f"noticed in {sum(one.unstable for one in to_notice)} of {len(to_notice)} sessions that felt it"
+    return f"noticed in {sum(one.unstable for one in to_notice)} of {len(to_notice)} affected sessions"
 
 
-def slowdown(session: Pairing, usual: dict[str, float]) -> float:
-    """By which share the slowest-hit model of the session was slower than usual."""
-    return max(session.p50[key] / usual[key] for key in usual) - 1.0
+def slowdown(session: Pairing, typical: dict[str, float]) -> float:
+    """Return the largest relative slowdown of a model of the session against its typical time."""
+    return max(session.p50[key] / typical[key] for key in typical) - 1.0
 
 
 def _ratio(session: Pairing) -> float:

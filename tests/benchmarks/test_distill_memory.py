@@ -10,9 +10,9 @@ from benchmarks.distill_memory import GIB, MemoryReport, Peak
 
 def report(*peaks):
     counts = (4000, 400_000)
-    found = [Peak(rows=rows, peak=round(peak * GIB), reason=None) for rows, peak in zip(counts, peaks, strict=False)]
+    measured = [Peak(rows=rows, peak=round(peak * GIB), reason=None) for rows, peak in zip(counts, peaks, strict=False)]
     missing = [Peak(rows=rows) for rows in counts[len(peaks) :]]
-    return MemoryReport(begun_at="now", made_by="x", steps=2, threads=1, peaks=(*found, *missing))
+    return MemoryReport(begun_at="now", made_by="x", steps=2, threads=1, peaks=(*measured, *missing))
 
 
 def test_goals_are_met_or_missed():
@@ -47,9 +47,9 @@ def test_generated_rows_are_reproducible():
 def test_a_process_that_fails_says_why(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "make_data", lambda work, count: None)
     monkeypatch.setattr(memory, "STATUS", Path(__file__))
-    found = memory.one_process(tmp_path, 64, 1, memory.Place(1, None), memory.Console("quiet"))
-    assert found.peak is None
-    assert found.reason.startswith("not run: ")
+    peak = memory.one_process(tmp_path, 64, 1, memory.CpuPlacement(1, None), memory.Console("quiet"))
+    assert peak.peak is None
+    assert peak.reason.startswith("not run: ")
 
 
 @pytest.mark.skipif(not memory.STATUS.is_file(), reason="only Linux reports a process's peak")

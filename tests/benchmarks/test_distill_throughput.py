@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.distill_throughput import __main__ as command
 from benchmarks.distill_throughput import race, shared_torch
-from benchmarks.distill_throughput.contestants import CONTESTANTS, Failed, Place
+from benchmarks.distill_throughput.contestants import CONTESTANTS, CpuPlacement, Failed
 from benchmarks.distill_throughput.environments import TORCH, Environment, NotInstalled
 from benchmarks.distill_throughput.race_cases import CASES
 from benchmarks.distill_throughput.race_job import Clock, Job
@@ -67,7 +67,7 @@ def test_goals_are_those_of_the_project():
 
 
 @pytest.fixture
-def found():
+def race_result():
     lanes = (
         Lane(key="ours", about="us", precision="bf16", speeds=(100.0, 90.0, 120.0), score=0.9),
         Lane(key="plain", about="by hand", precision="fp32", speeds=(20.0, 20.0, 20.0)),
@@ -76,17 +76,17 @@ def found():
     return Race(key="lengths", title="Rows", rows=64, epochs=1, lanes=lanes, goals={"plain": 5.0, "textbrewer": 20.0})
 
 
-def test_ratios_are_taken_within_rounds(found):
-    plain, other = found.ratios
+def test_ratios_are_taken_within_rounds(race_result):
+    plain, other = race_result.ratios
     assert plain.rounds == (5.0, 4.5, 6.0)
     assert (plain.value, plain.verdict) == (5.0, "met")
     assert other.verdict == "not measured"
     assert Ratio(against="plain", goal=5.0, rounds=(4.9,)).verdict == "missed"
 
 
-def test_page_shows_speeds_spread_scores_and_why_a_contestant_did_not_run(found):
+def test_page_shows_speeds_spread_scores_and_why_a_contestant_did_not_run(race_result):
     report = ThroughputReport(
-        begun_at="now", made_by="x", command="y", batch=32, threads=1, races=(found,), trial=True, seconds=9.0
+        begun_at="now", made_by="x", command="y", batch=32, threads=1, races=(race_result,), trial=True, seconds=9.0
     )
     text = page(report)
     assert "| ours: us (bf16) | 100.0 | 90.0 to 120.0 | 0.9000 |" in text
@@ -96,27 +96,27 @@ def test_page_shows_speeds_spread_scores_and_why_a_contestant_did_not_run(found)
     assert report.failed
 
 
-def test_a_goal_that_is_missed_is_no_failure(found):
-    ran = found.model_copy(update={"lanes": found.lanes[:2], "goals": {"plain": 500.0}})
+def test_a_goal_that_is_missed_is_no_failure(race_result):
+    ran = race_result.model_copy(update={"lanes": race_result.lanes[:2], "goals": {"plain": 500.0}})
     assert ran.ratios[0].verdict == "missed"
     assert not ran.failed
 
 
-class Workshop:
+class InputsBuilder:
     """Stands in for the one that makes models."""
 
     def __init__(self, work):
         self.work = work
 
-    def material(self, name):
-        from benchmarks.distill_throughput.race_inputs import Material
+    def inputs_for(self, name):
+        from benchmarks.distill_throughput.race_inputs import RaceInputs
 
-        return Material(self.work, self.work, self.work, ((0, 1),), 25.0)
+        return RaceInputs(self.work, self.work, self.work, ((0, 1),), 25.0)
 
     def score(self, folder, trained=None):
         return 0.5
 
-    def forget(self, folder):
+    def delete_files(self, folder):
         pass
 
 
@@ -131,7 +131,7 @@ def test_rounds_take_turns_and_who_fails_is_left_out_of_the_next(tmp_path, monke
 
     monkeypatch.setattr(race, "run", run)
     monkeypatch.setattr(race, "install", lambda contestant: None)
-    setting = race.Setting(Workshop(tmp_path), Place(1, None), rounds=2, rows=160, batch=32)
+    setting = race.Setting(InputsBuilder(tmp_path), CpuPlacement(1, None), rounds=2, rows=160, batch=32)
     case = CASES["lengths"]
     *_, last = race.race(case, race.planned(case, tuple(CONTESTANTS), 160, 32), setting)
     assert calls == ["ours", "textbrewer", "torchdistill", "plain", "ours", "torchdistill", "plain"]
@@ -142,8 +142,8 @@ def test_rounds_take_turns_and_who_fails_is_left_out_of_the_next(tmp_path, monke
 
 
 def test_the_last_epoch_alone_is_timed(tmp_path):
-    setting = race.Setting(Workshop(tmp_path), Place(1, None), rounds=1, rows=640, batch=32)
-    job = race.job_of(CASES["cache"], "cached", 0, setting.workshop.material("base"), setting)
+    setting = race.Setting(InputsBuilder(tmp_path), CpuPlacement(1, None), rounds=1, rows=640, batch=32)
+    job = race.job_of(CASES["cache"], "cached", 0, setting.inputs_builder.inputs_for("base"), setting)
     assert (job.count, job.epochs, job.untimed) == (160, 2, 160 + 3 * 32)
     assert job.cache
 
@@ -153,7 +153,7 @@ def test_a_race_without_what_it_needs_is_not_run(tmp_path, monkeypatch):
     planned = race.planned(CASES["cache"], tuple(CONTESTANTS), 640, 32)
     assert planned.reason.startswith("not measured: ")
     assert not planned.failed
-    setting = race.Setting(Workshop(tmp_path), Place(1, None), rounds=1, rows=640, batch=32)
+    setting = race.Setting(InputsBuilder(tmp_path), CpuPlacement(1, None), rounds=1, rows=640, batch=32)
     assert list(race.race(CASES["cache"], planned, setting)) == []
 
 

@@ -29,17 +29,17 @@ def films(tmp_path, monkeypatch, tiny_folder):
 
 def test_all_at_once_is_the_same_loss_with_the_same_gradients():
     vectors, settings = relation_memory.random_inputs(relation_memory.Case(2, 8, 4)), Relation(heads=4)
-    found = []
+    losses = []
     for way in relation_memory.WAYS.values():
         loss = way(*vectors, settings)
-        found.append([loss, *torch.autograd.grad(loss, list(vectors[0].values()))])
-    for whole, few in zip(*found, strict=True):
-        assert torch.allclose(whole, few, atol=1e-6)
+        losses.append([loss, *torch.autograd.grad(loss, list(vectors[0].values()))])
+    for full, chunked in zip(*losses, strict=True):
+        assert torch.allclose(full, chunked, atol=1e-6)
 
 
 def test_costs_become_ratios():
-    whole, few = [(3 * 2**30, 2.0), (2**30, 8.0), (2**30, 4.0)], [(2**29, 2.0)]
-    row = relation_memory.line(relation_memory.Case(32, 128, 12), whole, few)
+    full, chunked = [(3 * 2**30, 2.0), (2**30, 8.0), (2**30, 4.0)], [(2**29, 2.0)]
+    row = relation_memory.table_row(relation_memory.Case(32, 128, 12), full, chunked)
     assert list(row.values())[1:] == ["3,072 MiB", "512 MiB", "6.0", "4.00", "2.00", "2.00"]
 
 
@@ -49,9 +49,9 @@ def test_first_and_second_epoch_of_a_turn_are_timed_separately(monkeypatch):
 
     monkeypatch.setattr(cache_speed, "_turn", turn)
     case = cache_speed.ALL[0]
-    found = cache_speed.measure(case, 2, 1)
-    assert found == [3.0, 2.0, 1.0]
-    assert list(cache_speed.line(case, found).values())[-2:] == ["3.00", "0.67"]
+    seconds = cache_speed.measure(case, 2, 1)
+    assert seconds == [3.0, 2.0, 1.0]
+    assert list(cache_speed.line(case, seconds).values())[-2:] == ["3.00", "0.67"]
 
 
 def test_differences_are_the_largest_of_all_batches():
@@ -96,7 +96,7 @@ def test_the_cache_is_timed(capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not relation_memory.PEAK_IS_NOW.is_file(), reason="only Linux reports a process's peak")
+@pytest.mark.skipif(not relation_memory.RESET_PEAK.is_file(), reason="only Linux reports a process's peak")
 def test_maps_at_once_take_more_memory(capsys):
     assert relation_memory.main(["--trial", "--format", "json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)

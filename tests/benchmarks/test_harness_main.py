@@ -31,7 +31,7 @@ def setting(tmp_path):
         turns=4,
         sessions=4,
         measure=short,
-        beside=short,
+        comparison=short,
         seconds=0.1,
     )
 
@@ -73,7 +73,7 @@ def test_the_report_is_written_with_every_row(tmp_path):
     rows = tool_comparison.planned(("bare",))
     report = HarnessReport(begun_at="now", made_by="x", command="y", rows=tuple(rows))
     store = Store(report, tmp_path / "out", command.page)
-    command.keep(store, rows[0].model_copy(update={"passed": True, "reason": None, "found": "1 ms"}))
+    command.store_row(store, rows[0].model_copy(update={"passed": True, "reason": None, "result": "1 ms"}))
     kept = json.loads((tmp_path / "out" / "report.json").read_text())
     assert [row["passed"] for row in kept["rows"]] == [True, None]
     assert kept["rows"][0]["measured_at"]
@@ -120,7 +120,7 @@ def test_a_tool_that_fails_has_a_failed_row_and_the_others_go_on(setting, monkey
     rows, asked = take_turns(setting, monkeypatch, theirs)
     last = {row.part: row for row in rows}
     assert last["bare"].passed is False
-    assert last["bare"].found == "bare ended with 1: no"
+    assert last["bare"].result == "bare ended with 1: no"
     assert last["bert_perf_test"].passed is True
     assert asked.count("bare") == 1
 
@@ -164,8 +164,8 @@ def neighbours(setting, monkeypatch, session):
         seen, loaded = [], []
 
         @contextmanager
-        def busy(held):
-            loaded.append(held)
+        def busy(cores):
+            loaded.append(cores)
             yield
 
         def run(setting, case, jobs, cores, seed):
@@ -196,15 +196,15 @@ def test_neighbours_on_every_core_that_matters(neighbours):
     assert {key: row.passed for key, row in rows.items()} == {
         "neighbour-chosen-core": True,
         "neighbour-any-core": True,
-        "neighbour-held-core": True,
+        "neighbour-pinned-core": True,
     }
 
 
 def test_session_held_to_a_busy_core_is_not_judged_by_its_ratio(neighbours):
     rows, _, _ = neighbours((3,), usable=2, ratio=2.3)
-    assert rows["neighbour-held-core"].passed is True
-    assert "moved by -8.0%" in rows["neighbour-held-core"].found
-    assert "does not decide" in rows["neighbour-held-core"].goal
+    assert rows["neighbour-pinned-core"].passed is True
+    assert "moved by -8.0%" in rows["neighbour-pinned-core"].result
+    assert "does not decide" in rows["neighbour-pinned-core"].goal
 
 
 def test_where_cores_cannot_be_chosen_the_rows_say_so(neighbours):
@@ -218,7 +218,7 @@ def test_where_all_cores_are_needed_there_is_nowhere_else(neighbours):
     rows, _, _ = neighbours((3,), usable=1)
     for case in ("chosen", "any"):
         assert "needs every core" in rows[f"neighbour-{case}-core"].reason
-    assert rows["neighbour-held-core"].passed is True
+    assert rows["neighbour-pinned-core"].passed is True
 
 
 def test_the_neighbour_is_gone_afterwards():

@@ -28,7 +28,7 @@ def make(*rows, **facts):
 
 
 def test_failing_rows_stay_in_the_table(row):
-    failed = row.model_copy(update={"found": "12 ms: +7.0%", "passed": False, "reason": None})
+    failed = row.model_copy(update={"result": "12 ms: +7.0%", "passed": False, "reason": None})
     text = page(make(failed, seconds=100.0))
     assert "| one thing | holds | 12 ms: +7.0% | **no** |" in text
     assert "took 1 min 40 s" in text

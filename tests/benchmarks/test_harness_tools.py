@@ -93,27 +93,27 @@ def test_command_of_benchmark_app_contains_shapes_and_precision(task):
 
 
 def script(code):
-    return other_tools.Tool("made_up", lambda _: [sys.executable, "-c", code], lambda _, said: float(said), "numpy")
+    return other_tools.Tool("made_up", lambda _: [sys.executable, "-c", code], lambda _, output: float(output), "numpy")
 
 
 def test_a_tool_is_asked_and_read(task):
-    assert other_tools.ask(script("print(4.5)"), task) == 4.5
+    assert other_tools.run_tool(script("print(4.5)"), task) == 4.5
 
 
 def test_a_tool_that_fails_says_how(task):
     with pytest.raises(ToolFailed, match=r"made_up ended with 1: ValueError: no file model\.onnx$"):
-        other_tools.ask(script("raise ValueError('no file /home/somebody/model.onnx')"), task)
+        other_tools.run_tool(script("raise ValueError('no file /home/somebody/model.onnx')"), task)
 
 
 def test_unparsable_output_is_an_error(task):
     with pytest.raises(ToolFailed, match="cannot be parsed"):
-        other_tools.ask(script("print('fast')"), task)
+        other_tools.run_tool(script("print('fast')"), task)
 
 
 def test_a_tool_that_hangs_is_given_up(task, monkeypatch):
     monkeypatch.setattr(other_tools, "PATIENCE", 0.3)
     with pytest.raises(ToolFailed, match="no result"):
-        other_tools.ask(script("import time; time.sleep(60)"), task)
+        other_tools.run_tool(script("import time; time.sleep(60)"), task)
 
 
 def test_a_library_that_is_not_there_is_named():
@@ -129,9 +129,9 @@ def test_the_bare_loop_times_a_model(small, tmp_path):
         given.append(f"{name}={tmp_path / name}.npy")
     command = [sys.executable, "-P", bare_loop.__file__, str(small), "1", "5", *given]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    answer = json.loads(done.stdout)
-    assert answer["calls"] == 5
-    assert answer["milliseconds"] > 0
+    result = json.loads(done.stdout)
+    assert result["calls"] == 5
+    assert result["milliseconds"] > 0
 
 
 @pytest.fixture
@@ -141,15 +141,15 @@ def small(tmp_path):
     from onnx import TensorProto, helper, numpy_helper
 
     table = numpy_helper.from_array(np.ones((4, 2), dtype=np.int64), "table")
-    nodes = [helper.make_node("Gather", ["table", "input_ids"], ["found"])]
+    nodes = [helper.make_node("Gather", ["table", "input_ids"], ["gathered"])]
     nodes.append(helper.make_node("Unsqueeze", ["attention_mask", "last"], ["mask"]))
-    nodes.append(helper.make_node("Mul", ["found", "mask"], ["answer"]))
+    nodes.append(helper.make_node("Mul", ["gathered", "mask"], ["logits"]))
     last = numpy_helper.from_array(np.array([-1], dtype=np.int64), "last")
     inputs = [
         helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "length"])
         for name in ("input_ids", "attention_mask")
     ]
-    output = helper.make_tensor_value_info("answer", TensorProto.INT64, ["batch", "length", 2])
+    output = helper.make_tensor_value_info("logits", TensorProto.INT64, ["batch", "length", 2])
     graph = helper.make_graph(nodes, "small", inputs, [output], [table, last])
     path = tmp_path / "small.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
@@ -160,10 +160,10 @@ def small(tmp_path):
 def test_children_inherit_the_cores_and_we_get_ours_back():
     before = os.sched_getaffinity(0)
     core = max(before)
-    with other_tools.held_to((core,)):
+    with other_tools.pinned_to((core,)):
         code = "import os; print(sorted(os.sched_getaffinity(0)))"
-        said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert json.loads(said) == [core]
+        output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert json.loads(output) == [core]
     assert os.sched_getaffinity(0) == before
-    with other_tools.held_to(None):
+    with other_tools.pinned_to(None):
         assert os.sched_getaffinity(0) == before

@@ -71,9 +71,9 @@ def test_somebody_who_did_not_run_ends_in_one(store):
 
 
 def test_tables_show_what_is_missing_and_stay_tables():
-    rows = [{"what": "a | b", "found": None}, {"what": "two\nlines", "found": "1"}]
-    assert pages.table(rows, ("what", "found"), ("found",)).splitlines() == [
-        "| what | found |",
+    rows = [{"what": "a | b", "result": None}, {"what": "two\nlines", "result": "1"}]
+    assert pages.table(rows, ("what", "result"), ("result",)).splitlines() == [
+        "| what | result |",
         "| --- | ---: |",
         "| a \\| b | - |",
         "| two lines | 1 |",
