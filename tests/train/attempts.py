@@ -2,10 +2,12 @@
 
     python attempts.py STEP TEACHER DATA FOLDER KILLS
 
-The results are FOLDER/whole and FOLDER/killed. STEP is finetune, distill or recover; KILLS are places to die at, one
-for each attempt: `update:7` (in the middle of an update), `tensors:1` (while the first checkpoint is written),
-`named:1` (before the first checkpoint replaces older ones), `best:2` (after the second best weights), `saved:1`
-(after the model folder is written, before the training is forgotten).
+The results are FOLDER/whole and FOLDER/killed. STEP is finetune, probe (fine-tuning of an encoder without a head),
+distill or recover; KILLS are points at which an attempt is killed, one each: `update:7` (in the middle of an update),
+`tensors:1` (while the first checkpoint is written), `named:1` (before the first checkpoint replaces older ones),
+`best:2` (after the second best weights), `saved:1` (after the model folder is written, before checkpoints are
+removed), `fit:2` (before the second probe is fitted), `probe:1` (after the first probe is written, before it is
+renamed).
 """
 
 import os
@@ -14,6 +16,7 @@ import sys
 from pathlib import Path
 
 import compress.storage.atomic_write as store
+import compress.train.probe as probes
 import compress.train.save_trained as made
 from compress.models.load_save import load_model
 from compress.recipe.training_schema import Checkpoints, Distill, Finetune, Student
@@ -26,7 +29,7 @@ COMMON = {"epochs": 3, "batch_size": 8, "learning_rate": 3e-3, "precision": "bf1
 
 
 def dies(owner, name, at, before):
-    """Make the ``at``-th call of a function the last thing that this process does."""
+    """Make the ``at``-th call of a function the last action of this process."""
     function, calls = getattr(owner, name), iter(range(1, 1000))
 
     def dying(*args, **options):
@@ -41,14 +44,16 @@ def dies(owner, name, at, before):
     setattr(owner, name, dying)
 
 
-def arm(place):
-    what, at = place.split(":")
+def arm(point):
+    what, at = point.split(":")
     owner, name, before = {
         "update": (ModelAndOptimizer, "step", True),
         "tensors": (store, "atomic_replace_folder", True),
         "named": (CheckpointStore, "_drop_best", True),
         "best": (CheckpointStore, "save_best", False),
         "saved": (made, "save_model", False),
+        "fit": (probes, "fit_probe", True),
+        "probe": (probes, "save_file", False),
     }[what]
     dies(owner, name, int(at), before)
 
@@ -58,30 +63,32 @@ def attempt(step, teacher, data, work):
     checkpoint = Checkpoints(minutes=None, steps=4)
     if step == "finetune":
         finetune(str(teacher), data, Finetune(**COMMON, checkpoint=checkpoint, reuse=False, restarts=2), 5, work)
+    elif step == "probe":
+        finetune(str(teacher), data, Finetune(**COMMON, checkpoint=checkpoint, restarts=2), 5, work)
     else:
         spec = {"distill": {"layers": 1, "hidden": 16}, "recover": {"source": str(teacher)}}[step]
         distill(teacher, Student(**spec), data, Distill(**COMMON, checkpoint=checkpoint), 5, work)
     load_model(work)
 
 
-def in_child(place, *arguments):
+def in_child(point, *arguments):
     """One attempt in a process that starts with everything imported and nothing done."""
     child = os.fork()
     if child == 0:
-        if place:
-            arm(place)
+        if point:
+            arm(point)
         attempt(*arguments)
         os._exit(0)
     _, status = os.waitpid(child, 0)
-    expected = signal.SIGKILL if place else 0
-    assert status == expected, f"{place}: ended with {status}, expected {expected}"
+    expected = signal.SIGKILL if point else 0
+    assert status == expected, f"{point}: ended with {status}, expected {expected}"
 
 
 def main(step, teacher, data, folder, *kills):
     folder = Path(folder)
     in_child(None, step, Path(teacher), Path(data), folder / "whole")
-    for place in (*kills, None):
-        in_child(place, step, Path(teacher), Path(data), folder / "killed")
+    for point in (*kills, None):
+        in_child(point, step, Path(teacher), Path(data), folder / "killed")
 
 
 if __name__ == "__main__":

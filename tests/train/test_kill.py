@@ -13,6 +13,7 @@ ATTEMPTS = Path(__file__).with_name("attempts.py")
 
 KILLS = {
     "finetune": ["update:2", "update:9", "tensors:1", "best:2", "named:3", "update:9", "saved:1"],
+    "probe": ["fit:1", "fit:2", "probe:1", "update:2", "fit:1", "update:9"],
     "distill": ["best:1", "update:7", "tensors:2", "named:2", "saved:1"],
     "recover": ["best:1", "update:5"],
 }
@@ -21,12 +22,13 @@ KILLS = {
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("step", KILLS)
 def test_a_killed_training_ends_in_the_same_digest(step, tiny_folder, tiny_model, prepared, tmp_path):
-    teacher = tiny_folder(tiny_model("bert"))
+    encoder = tiny_model("bert", head="Model", initializer_range=0.1)
+    teacher = tiny_folder(encoder, task=None) if step == "probe" else tiny_folder(tiny_model("bert"))
     command = [sys.executable, ATTEMPTS, step, teacher, prepared, tmp_path, *KILLS[step]]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found = digests(tmp_path / "killed")
-    assert found == digests(tmp_path / "whole")
-    assert "model.safetensors" in found
-    assert not any("training" in name for name in found)
+    result = digests(tmp_path / "killed")
+    assert result == digests(tmp_path / "whole")
+    assert "model.safetensors" in result
+    assert not any("training" in name for name in result)

@@ -18,6 +18,12 @@ from compress.train.finetune import finetune
 from compress.train.objective import TaskObjective
 from compress.train.probe import fit_probe, stored_probe
 
+METRICS = {"classification": "accuracy", "multi_label": "micro_f1", "regression": "spearman"}
+LOSSES = {
+    "classification": torch.nn.functional.cross_entropy,
+    "multi_label": lambda logits, labels: torch.nn.functional.binary_cross_entropy_with_logits(logits, labels.double()),
+    "regression": lambda logits, labels: (logits.squeeze(1) - labels).square().mean(),
+}
 SETTINGS = {"epochs": 1, "batch_size": 8, "learning_rate": 1e-9, "precision": "fp32"}
 
 
@@ -29,6 +35,24 @@ def encoder(tiny_model, tiny_folder):
 @pytest.fixture
 def model(encoder, tiny_task):
     return load_model(encoder, tiny_task, pooling="mean")
+
+
+@pytest.fixture
+def task_and_rows(tiny_task, rows):
+    """The task of a kind, and rows with labels of that kind: both follow from the words."""
+
+    def make(kind):
+        labels = {
+            "classification": lambda number: number % 2,
+            "multi_label": lambda number: [float(number % 2), float(number % 3 == 0)],
+            "regression": lambda number: 2.0 * (number % 2) - float(number % 3 == 0),
+        }[kind]
+        changes = {"kind": kind, "metric": METRICS[kind], "labels": () if kind == "regression" else tiny_task.labels}
+        return tiny_task.model_copy(update=changes), [
+            row | {"label": labels(number)} for number, row in enumerate(rows(50))
+        ]
+
+    return make
 
 
 def features_and_labels(model, examples):
@@ -44,18 +68,33 @@ def features_and_labels(model, examples):
     return torch.cat(seen).double(), torch.cat(labels)
 
 
-def test_it_is_the_regularised_minimum(model, material, monkeypatch):
+@pytest.mark.parametrize("kind", LOSSES)
+def test_it_is_the_regularised_minimum(kind, encoder, task_and_rows, tiny_tokenizer, monkeypatch):
+    task, labelled = task_and_rows(kind)
+    model = load_model(encoder, task, pooling="mean")
+    tokens = training_data.fast_tokenizer(model.config, tiny_tokenizer)
+    examples = training_data.from_rows(labelled, [], task, tokens, Console("quiet")).train
     monkeypatch.setattr(probes, "STRENGTHS", (0.1,))
     monkeypatch.setattr(probes, "ITERATIONS", 200)
-    probe = fit_probe(model, material.train, TaskObjective(material.task).loss_of, 0)
-    features, labels = features_and_labels(model, material.train)
+    probe = fit_probe(model, examples, TaskObjective(task).loss_of, 0)
+    features, labels = features_and_labels(model, examples)
     scale = (features - features.mean(dim=0)).square().mean().sqrt()
     weight, bias = probe.weight.double().requires_grad_(), probe.bias.double().requires_grad_()
-    loss = torch.nn.functional.cross_entropy(linear(features, weight, bias), labels)
+    loss = LOSSES[kind](linear(features, weight, bias), labels)
     (loss + 0.1 * (weight * scale).square().sum()).backward()
     assert weight.grad.abs().max() / scale < 1e-2
     assert bias.grad.abs().max() < 1e-2
-    assert probe.info.rows == 50
+    assert (probe.info.rows, len(probe.bias)) == (50, 1 if kind == "regression" else 2)
+
+
+@pytest.mark.parametrize("kind", ["multi_label", "regression"])
+def test_several_classes_and_numbers_are_fitted(kind, encoder, task_and_rows, tiny_tokenizer):
+    task, labelled = task_and_rows(kind)
+    model = load_model(encoder, task, pooling="mean")
+    tokens = training_data.fast_tokenizer(model.config, tiny_tokenizer)
+    data = training_data.from_rows(labelled, labelled, task, tokens, Console("quiet"))
+    fit_probe(model, data.train, TaskObjective(task).loss_of, 0).apply_to(model)
+    assert data.evaluate(model) > 0.95  # micro F1 and Spearman's correlation
 
 
 def test_it_is_better_than_a_random_head_and_the_same_every_time(model, material):
