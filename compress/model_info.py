@@ -195,6 +195,10 @@ class TrainingInfo(Info):
     history: tuple[EvaluationInfo, ...] = ()
 
 
+PROBE_ROWS = 10_000
+"""Rows of train that a probe encodes, at most; of larger sets a sample."""
+
+
 class ProbeInfo(Info):
     """The linear probe that a training started from."""
 

@@ -14,7 +14,7 @@ LENGTH = 16
 NO_EFFECT = frozenset({"checkpoint", "cache"})
 """Settings that change how a step runs but not its result."""
 
-VERSIONS: dict[str, int] = {"data": 2, "score": 2, "measure": 2, "select": 2, "report": 7}
+VERSIONS: dict[str, int] = {"data": 2, "score": 2, "measure": 2, "select": 3, "report": 7}
 """By kind of step, 1 for others. Raised when a step's code changes its result, so that older results are not reused."""
 
 

@@ -22,15 +22,13 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from compress.data.encode import bucketed_batches
-from compress.model_info import ProbeInfo
+from compress.model_info import PROBE_ROWS, ProbeInfo
 from compress.models.heads import head_of
 from compress.models.load_save import output_layer
 from compress.train.core.checkpoints import tensor_digest
 from compress.train.core.distributed import current_processes
 from compress.train.objective import Batch, Examples, forward
 
-MAX_ROWS = 10_000
-"""Training rows that are encoded, at most; of larger sets a sample."""
 MAX_VALUES = 1 << 25
 """Numbers of all stored features, at most (128 MiB)."""
 BATCH = 128
@@ -197,7 +195,7 @@ def encode_features(model: PreTrainedModel, last: nn.Linear, examples: Examples,
                 forward(model, {name: array.to(model.device) for name, array in arrays.items()})
             encoded.append(Encoded(captured.pop(), arrays, len(indices)))
             rows, values = sum(each.rows for each in encoded), sum(each.features.numel() for each in encoded)
-            if rows >= MAX_ROWS or values >= MAX_VALUES:
+            if rows >= PROBE_ROWS or values >= MAX_VALUES:
                 break
     finally:
         hook.remove()

@@ -129,7 +129,7 @@ def test_features_that_hardly_differ_get_no_huge_weights():
 
 
 def test_only_a_sample_of_large_sets_is_encoded(model, material, monkeypatch):
-    monkeypatch.setattr(probes, "MAX_ROWS", 20)
+    monkeypatch.setattr(probes, "PROBE_ROWS", 20)
     assert 20 <= fit_probe(model, material.train, TaskObjective(material.task).loss_of, 0).info.rows < 26
     monkeypatch.setattr(probes, "MAX_VALUES", 32)
     assert fit_probe(model, material.train, TaskObjective(material.task).loss_of, 0).info.rows == 4

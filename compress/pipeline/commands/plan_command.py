@@ -79,8 +79,8 @@ def preview(plan: Plan, options: Options, trials: Mapping[str, TrainingSpeed] | 
     store = StepStore(options.root)
     executor = Executor(plan, store, Console("quiet"), Path("unused"), Launch())
     machine = describe(options.root).fingerprint
-    records = [record for record in store.records() if record.machine == machine]
     estimates = Estimates(plan, store, options.cards)
+    records = [estimates.scaled(record) for record in store.records() if record.machine == machine]
     forced = forced_steps(plan, options)
 
     def row_of(step: Step) -> dict[str, Any]:

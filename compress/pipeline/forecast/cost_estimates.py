@@ -6,7 +6,7 @@ twice that for the student's backward passes; a teacher whose outputs are cached
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,16 +23,20 @@ from compress.data.tokenizer import TextTokenizer
 from compress.errors import CompressError, ModelError
 from compress.losses import LOSSES, LayerLoss, OutputLoss
 from compress.measure.resources.flops import flops_per_token
-from compress.model_info import ShapeInfo
+from compress.model_info import PROBE_ROWS, ShapeInfo
 from compress.model_shapes import pruned_shape, shape_of_folder, student_shape
 from compress.model_sources import local_folder
 from compress.pipeline.graph import Plan, PlannedModel
-from compress.pipeline.step_store import StepStore
-from compress.recipe.training_schema import Distill, Student, Training
+from compress.pipeline.step_store import StepRecord, StepStore
+from compress.recipe.field_types import Role
+from compress.recipe.training_schema import Distill, Finetune, Student, Training
+from compress.tasks import kind_of
 
 if TYPE_CHECKING:
     from compress.train.core.train_state import TrainResult
 
+SCORED_ROLES: Mapping[str, tuple[Role, ...]] = {"score": ("select", "test"), "perturb": ("test",)}
+"""By kind of step, the roles whose rows are predicted."""
 SAMPLE = 500
 """Rows of train whose lengths represent all."""
 WEIGHT = 4
@@ -68,8 +72,10 @@ class Estimates:
         if settings is None or shape is None or rows is None or lengths is None:
             return None
         teachers = teachers_run(settings, self.shape(self.plan.teacher))
+        head, squares = kind_of(self.plan.recipe.task).head, float((lengths**2).mean())
+        probe = probe_operations(settings, shape, head, rows, float(lengths.mean()), squares)
         return TrainingEstimate(
-            operations=settings.restarts * training_operations(settings, shape, teachers, rows, lengths),
+            operations=settings.restarts * training_operations(settings, shape, teachers, rows, lengths) + probe,
             memory=memory(settings, shape, teachers, int(lengths.max())),
             disk=disk(settings, shape, teachers, rows, float(lengths.mean())),
         )
@@ -99,6 +105,18 @@ class Estimates:
             return origin and student_shape(origin, model.shape)
         except ModelError:  # reported by the checks before a run
             return None
+
+    def scaled(self, record: StepRecord) -> StepRecord:
+        """Return the record of a step; of one that predicts, with the time that this plan's rows would have taken."""
+        roles, data = SCORED_ROLES.get(record.kind), record.inputs.get("data")
+        folder = self.store.folder("data", data.fingerprint) if data else None
+        if roles is None or folder is None or not folder.is_dir():
+            return record
+        earlier, limit = load_prepared(folder).info.counts, self.plan.recipe.task.data.limit
+        limited = {role: min(count, limit or count) for role, count in earlier.items()}
+        now = self._roles.info.counts if self._roles else limited
+        share = sum(now[role] for role in roles) / sum(earlier[role] for role in roles)
+        return record.model_copy(update={"seconds": record.seconds * share})
 
     @property
     def train_rows(self) -> int | None:
@@ -144,6 +162,8 @@ class Throughput(BaseModel):
     seconds_per_operation: float
     trained: float
     """Seconds of all restarts, evaluations included; the rest of the step's time is loading and encoding."""
+    probe_operations: float = 0.0
+    """Operations of the probe, which took place before the training."""
     evaluating: float = 0.0
     """Seconds of the evaluations of one restart."""
     foretold: float | None = None
@@ -179,6 +199,26 @@ def training_operations(
         rows = min(rows, settings.max_steps * settings.batch_size * settings.accumulate)
     pieces, squares = float(lengths.mean()) * rows, float((lengths**2).mean()) * rows
     return _operations(student, teachers, pieces, squares, _teacher_share(settings, rows, train_rows))
+
+
+def probe_operations(
+    settings: Training, model: ShapeInfo, head: str, train_rows: int, pieces: float, squares: float
+) -> float:
+    """Return the operations of encoding rows for probes: one pass a restart, and one for the pooling not chosen.
+
+    Args:
+        settings: of the training; 0 is returned unless it starts from a probe.
+        model: its shape.
+        head: of the task's kind; an embedding has no layer that a probe could fit.
+        train_rows: rows of train.
+        pieces: mean length of a row in tokens.
+        squares: mean square of that length.
+    """
+    if not isinstance(settings, Finetune) or settings.init != "probe" or head == "sentence-embedding":
+        return 0.0
+    compares_poolings = settings.pooling == "auto" and head == "sequence-classification"
+    rows = min(train_rows, PROBE_ROWS) * (settings.restarts + compares_poolings)
+    return _operations(model, (), pieces * rows, squares * rows, 0.0) / 3
 
 
 def teachers_run(settings: Training, teacher: ShapeInfo | None) -> tuple[ShapeInfo, ...]:

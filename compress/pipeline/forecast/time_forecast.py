@@ -38,7 +38,8 @@ class TrainingSpeed:
             throughput = Throughput.model_validate(rates)
         except ValidationError:
             return None
-        return cls(throughput.seconds_per_operation, max(0.0, seconds - throughput.trained))
+        rate = throughput.seconds_per_operation
+        return cls(rate, max(0.0, seconds - throughput.trained - throughput.probe_operations * rate))
 
     def seconds(self, expected: TrainingEstimate) -> float:
         """Return the time of a full step."""

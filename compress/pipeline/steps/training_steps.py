@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_rows
 from compress.model_shapes import shape_of_folder
-from compress.pipeline.forecast.cost_estimates import teachers_run, throughput_of
+from compress.pipeline.forecast.cost_estimates import probe_operations, teachers_run, throughput_of
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.scoring_steps import ANSWERS_FILE
 from compress.recipe.schema import Recipe
 from compress.recipe.training_schema import Distill, Prune, Student, Training
+from compress.tasks import kind_of
 
 if TYPE_CHECKING:
     from compress.train.save_trained import TrainedModel
@@ -83,6 +84,10 @@ def _rates(
     if trained.result is None or not settings or trained.info.shape is None:
         return None
     teachers = teachers_run(settings, shape_of_folder(context.inputs[teacher]) if teacher else None)
-    rows = load_prepared(context.inputs["data"]).info.counts["train"]
-    rates = throughput_of(trained.result, settings, trained.info.shape, teachers, rows)
+    info, result, shape = load_prepared(context.inputs["data"]).info, trained.result, trained.info.shape
+    rates = throughput_of(result, settings, shape, teachers, info.counts["train"])
+    if rates and (probe := trained.info.probe):
+        head, pieces, squares = kind_of(info.task_info).head, result.pieces / result.rows, result.squares / result.rows
+        operations = probe_operations(settings, shape, head, probe.rows, pieces, squares)
+        rates = rates.model_copy(update={"probe_operations": operations})
     return rates.model_dump(mode="json") if rates else None

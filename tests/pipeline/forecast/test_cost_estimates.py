@@ -8,6 +8,7 @@ from compress.model_info import ShapeInfo
 from compress.pipeline.forecast.cost_estimates import (
     disk,
     memory,
+    probe_operations,
     teachers_run,
     throughput_of,
     training_operations,
@@ -47,6 +48,22 @@ def test_operations_are_those_of_the_trained_model_and_its_teachers():
     cached, uncached = (Distill(epochs=2, cache=cache) for cache in (True, False))
     assert training_operations(cached, SHAPE, [SHAPE], 1000, LENGTHS) == pytest.approx(3 * ROW * 2000 + ROW * 1000)
     assert training_operations(uncached, SHAPE, [SHAPE], 1000, LENGTHS) == pytest.approx(4 * ROW * 2000)
+
+
+@pytest.mark.parametrize(
+    ("head", "settings", "rows", "passes"),
+    [
+        ("sequence-classification", Finetune(), 1000, 2000),
+        ("sequence-classification", Finetune(pooling="mean", restarts=3), 1000, 3000),
+        ("token-classification", Finetune(), 1000, 1000),
+        ("sequence-classification", Finetune(), 100_000, 20_000),
+        ("sentence-embedding", Finetune(), 1000, 0),
+        ("sequence-classification", Finetune(init="random"), 1000, 0),
+        ("sequence-classification", Distill(), 1000, 0),
+    ],
+)
+def test_a_probe_encodes_a_sample_of_the_rows_once_a_pooling(head, settings, rows, passes):
+    assert probe_operations(settings, SHAPE, head, rows, 20.0, 400.0) == pytest.approx(passes * ROW)
 
 
 def test_teacher_runs_only_for_losses_that_need_it():

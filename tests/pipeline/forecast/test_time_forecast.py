@@ -1,10 +1,13 @@
 from pathlib import Path
 
+import pytest
+
+from compress.data.splits.prepare_splits import load_prepared
 from compress.pipeline.commands.plan_command import hour_limit, preview
-from compress.pipeline.forecast.cost_estimates import TrainingEstimate
+from compress.pipeline.forecast.cost_estimates import Estimates, TrainingEstimate
 from compress.pipeline.forecast.time_forecast import forecast, measured_memory
 from compress.pipeline.run import Options, prepare
-from compress.pipeline.step_store import StepRecord
+from compress.pipeline.step_store import StepRecord, StepStore
 
 
 def record(kind: str, seconds: float, **settings: object) -> StepRecord:
@@ -44,6 +47,26 @@ def test_throughput_of_trainings_is_used_with_operations(tmp_path: Path, recipe_
     assert forecast(plan.step("finetune"), records, expected).seconds == 62.0
     other = forecast(plan.step("distill"), records, expected)
     assert (other.seconds, other.basis[-10:]) == (62.0, "(finetune)")
+
+
+def test_the_time_of_a_probe_follows_its_operations(tmp_path: Path, recipe_file: Path) -> None:
+    plan = prepare(recipe_file, [], Options(runs=tmp_path))
+    rates = {"seconds_per_operation": 2.0, "trained": 8.0, "probe_operations": 0.5}
+    expected = TrainingEstimate(operations=30.0, memory=1, disk=1)
+    records = [record("finetune", 10.0).model_copy(update={"rates": rates})]
+    assert forecast(plan.step("finetune"), records, expected).seconds == 61.0
+
+
+def test_scoring_time_follows_the_limit(finished_run: Path) -> None:
+    options = Options(runs=finished_run.parent / "runs")
+    plan = prepare(finished_run.parent / "tiny.yaml", ["task.data.limit=4"], options)
+    estimates = Estimates(plan, StepStore(options.root))
+    earlier = next(each for each in estimates.store.records() if each.kind == "score")
+    counts = load_prepared(estimates.store.folder("data", earlier.inputs["data"].fingerprint)).info.counts
+    share = 8 / (counts["select"] + counts["test"])
+    assert estimates.scaled(earlier).seconds == pytest.approx(earlier.seconds * share)
+    other = next(each for each in estimates.store.records() if each.kind == "finetune")
+    assert estimates.scaled(other) is other
 
 
 def test_rates_of_older_versions_are_ignored(tmp_path: Path, recipe_file: Path) -> None:
