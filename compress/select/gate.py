@@ -5,13 +5,17 @@ the teacher, a quantized one also ``quantize.max_drop`` against its own unquanti
 so much recall of each class. Each loss is *passed* or *missed* where it is at least one standard error of the paired
 difference away from what is allowed, and *undecided* between; the worst of them counts. With ``strict`` the whole 95 %
 interval must be within, and everything else is missed.
+
+Among many variants some seem better than they are. With more than `MANY` different ones, errors and intervals are
+widened so that the chance that any of them is misjudged is no larger than with `MANY` (Bonferroni's correction).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
+from statistics import NormalDist
 
 from compress.data.splits.split_indices import DISAGREEMENT
 from compress.measure.quality.quality_result import TWO_SIDED, ClassScore, Difference, Quality
@@ -21,6 +25,8 @@ ROUNDING = 1e-9
 """0.91 - 0.90 is 0.01 and a little in floating point; that little does not fail the gate."""
 CLASS_ROWS = 50
 """Rows from which a class's recall is stable enough to gate."""
+MANY = 10
+"""Variants with different scores up to which nothing is corrected."""
 MOST_ROWS = 100
 """How many times the select rows are still worth naming as what would decide."""
 SEVERITY: tuple[Outcome, ...] = ("passed", "undecided", "missed")
@@ -53,6 +59,10 @@ class Loss:
             return "undecided"
         return "passed" if self.excess <= ROUNDING else "missed"
 
+    def widened(self, factor: float) -> Loss:
+        """Return it with a standard error and an interval that are ``factor`` times as wide."""
+        return replace(self, error=factor * self.error, highest=self.drop + factor * (self.highest - self.drop))
+
     def more_rows(self, rows: int) -> int | None:
         """How many rows beside ``rows`` would make the standard error as small as the excess; None if too many."""
         factor = (self.error / max(abs(self.excess), ROUNDING)) ** 2 - 1
@@ -60,9 +70,14 @@ class Loss:
 
 
 def gate(
-    rules: Rules, select: Quality | None, teacher_classes: Mapping[str, ClassScore], *, quantized: bool
+    rules: Rules,
+    select: Quality | None,
+    teacher_classes: Mapping[str, ClassScore],
+    *,
+    quantized: bool,
+    compared: int = 1,
 ) -> GateResult:
-    """Return whether scores on the select rows pass."""
+    """Return whether scores on the select rows pass, as those of one of ``compared`` different variants."""
     failed = GateResult(outcome="missed", drop=None, allowed=rules.max_drop)
     if select is None:
         return failed.model_copy(update={"reasons": ("it was not scored on select",)})
@@ -78,6 +93,7 @@ def gate(
         return failed.model_copy(update={"reasons": absent, "drop": drop})
     if rules.max_class_drop is not None:
         losses += _class_losses(select, teacher_classes, rules.max_class_drop)
+    losses = [loss.widened(correction(compared, strict=rules.strict)) for loss in losses]
     outcomes = {loss: loss.outcome(rules.strict) for loss in losses}
     more_rows = [loss.more_rows(select.rows) for loss, outcome in outcomes.items() if outcome == "undecided"]
     return GateResult(
@@ -87,9 +103,21 @@ def gate(
         excess=round(max(loss.excess for loss in losses), 9),
         more_rows=None if None in more_rows else max(filter(None, more_rows), default=None),
         reasons=tuple(
-            _reason(loss, outcome, rules.strict, select) for loss, outcome in outcomes.items() if outcome != "passed"
+            _reason(loss, outcome, rules.strict, select, compared)
+            for loss, outcome in outcomes.items()
+            if outcome != "passed"
         ),
     )
+
+
+def correction(compared: int, *, strict: bool) -> float:
+    """Return the factor by which errors are widened: 1 for up to `MANY` variants, 1.4 for 20 (``strict``: 1.1).
+
+    A loss of just what is allowed passes with a probability of 0.16, with ``strict`` of 0.025.
+    """
+    normal = NormalDist()
+    wrong = (1 - 0.95) / 2 if strict else normal.cdf(-1.0)
+    return normal.inv_cdf(wrong * min(1.0, MANY / compared)) / normal.inv_cdf(wrong)
 
 
 def format_points(value: float, larger_is_better: bool = True) -> str:
@@ -135,8 +163,8 @@ def _class_losses(select: Quality, teachers: Mapping[str, ClassScore], allowed: 
             yield Loss(f"of recall on '{label}'", drop, allowed, error, drop + TWO_SIDED * error)
 
 
-def _reason(loss: Loss, outcome: Outcome, strict: bool, select: Quality) -> str:
-    larger = select.larger_is_better
-    change = f"may have lost {format_points(loss.highest, larger)} (95 % interval)" if strict else ""
+def _reason(loss: Loss, outcome: Outcome, strict: bool, select: Quality, compared: int) -> str:
+    larger, corrected = select.larger_is_better, f", corrected for {compared} variants" if compared > MANY else ""
+    change = f"may have lost {format_points(loss.highest, larger)} (95 % interval{corrected})" if strict else ""
     text = f"{change or format_change(loss.drop, larger)} {loss.where}, {format_points(loss.allowed, larger)} allowed"
     return f"{text}: {format_more_rows(loss.more_rows(select.rows))}" if outcome == "undecided" else text

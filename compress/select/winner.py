@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from compress.errors import group_by_reason
 from compress.measure.result_base import Score
 from compress.measure.timing.latency import ratio
-from compress.select.gate import format_change, format_more_rows, format_points, gate
+from compress.select.gate import MANY, format_change, format_more_rows, format_points, gate
 from compress.select.selection import Candidate, GateResult, Rules, TargetSelection, Trade
 
 
@@ -28,8 +28,11 @@ def select_winner(
     """
     reference = next((row for row in candidates if row.reference), None)
     classes = reference.select.per_class if reference and reference.select else {}
+    compared = len({row.select.versus_teacher for row in candidates if row.select and not row.reference})
     gates = {
-        row.key: gate(rules, row.select, classes, quantized=row.quantized) for row in candidates if not row.reference
+        row.key: gate(rules, row.select, classes, quantized=row.quantized, compared=compared)
+        for row in candidates
+        if not row.reference
     }
     passing = [row for row in candidates if row.key in gates and gates[row.key].outcome == "passed"]
     eligible = passing or [row for row in candidates if row.key in gates and gates[row.key].may_win]
@@ -42,6 +45,8 @@ def select_winner(
     equals = [row for row in timed if row is fastest or _as_fast(row, fastest, rules)]
     winner = min(equals, key=lambda row: (float("inf") if row.bytes_total is None else row.bytes_total, row.key))
     why = _why(winner, fastest, len(timed), gates[winner.key])
+    if compared > MANY:
+        why += f"; the gate is corrected for {compared} variants"
     near = [row for row in candidates if row.key in gates and _is_trade(row, gates[row.key], winner, rules)]
     nearest = min(near, key=lambda row: _speed(row, rules).value, default=None)
     trade = nearest and _trade(nearest, gates[nearest.key], winner, reference)

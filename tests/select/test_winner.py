@@ -6,7 +6,7 @@ from compress.report.pages.render import render_html, render_markdown
 from compress.report.report_schema import LedgerRow, Report, Rules, report_json
 from compress.report.tables.ledger_tables import ledger_table
 from compress.report.tables.speed_tables import timing_table
-from compress.select.gate import gate
+from compress.select.gate import correction, gate
 from compress.select.selection import GateResult
 from tests.report.conftest import apply_gates
 
@@ -121,6 +121,26 @@ def test_a_loss_within_one_standard_error_of_the_allowance_is_undecided(select, 
     assert (found.outcome, found.more_rows) == (outcome, more_rows)
     assert found.may_win == (outcome == "passed" or (outcome == "undecided" and drop <= 0.01))
     assert found.excess == pytest.approx(drop - 0.01)
+
+
+def test_among_many_variants_errors_are_widened(select):
+    assert correction(1, strict=False) == correction(10, strict=True) == 1.0
+    assert correction(20, strict=False) == pytest.approx(1.41, abs=0.01)
+    assert correction(20, strict=True) == pytest.approx(1.14, abs=0.01)
+    scored = select.model_copy(update={"versus_teacher": unsure(0.004, 0.005)})
+    assert gate(RULES, scored, {}, quantized=False, compared=10).outcome == "passed"
+    result = gate(RULES, scored, {}, quantized=False, compared=20)
+    assert (result.outcome, result.more_rows) == ("undecided", 330)  # 872 · ((1.41 · 0.005 / 0.006)² − 1)
+    strict = gate(RULES.model_copy(update={"strict": True}), scored, {}, quantized=False, compared=20)
+    assert strict.reasons[0].startswith("may have lost 1.52 points (95 % interval, corrected for 20 variants)")
+
+
+def test_variants_with_different_scores_are_counted(make_report, monkeypatch):
+    monkeypatch.setattr("compress.select.gate.MANY", 2)
+    monkeypatch.setattr("compress.select.winner.MANY", 2)
+    report = make_report()
+    scores = {row.targets["cpu"].select.versus_teacher for row in report.rows if row.key != report.teacher}
+    assert apply_gates(report).verdicts[0].why.endswith(f"; the gate is corrected for {len(scores)} variants")
 
 
 def test_an_undecided_gate_says_how_many_rows_would_tell(select):
