@@ -60,7 +60,7 @@ def make_tiny(family, labels=("bad", "good"), head="ForSequenceClassification", 
     config = getattr(transformers, f"{prefix}Config")(
         **{"max_position_embeddings": 64, "initializer_range": 0.3, **sizes, **changes},
         id2label=dict(enumerate(labels)),
-        label2id={label: place for place, label in enumerate(labels)},
+        label2id={label: index for index, label in enumerate(labels)},
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -89,7 +89,7 @@ def tiny_tokenizer():
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
@@ -191,7 +191,7 @@ def word_folder(tmp_path: Path) -> Path:
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "c", "d", "e"]
-    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]

@@ -14,10 +14,10 @@ from compress.errors import format_bytes, unexpected
     ],
 )
 def test_a_full_disk_is_reported_whoever_meets_it(error):
-    found = unexpected(error)
-    assert "could not be written" in found.message
-    assert "No space left on device" in found.message
-    assert "free some disk space" in found.hint
+    result = unexpected(error)
+    assert "could not be written" in result.message
+    assert "No space left on device" in result.message
+    assert "free some disk space" in result.hint
 
 
 def test_what_nobody_knows_is_reported_with_its_type():

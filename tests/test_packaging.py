@@ -32,23 +32,23 @@ def applies(requirement, extras=()):
 
 def closure(requirements):
     """Everything that these requirements bring, from the metadata of what is installed."""
-    found, left = {}, [Requirement(each) for each in requirements]
+    result, left = {}, [Requirement(each) for each in requirements]
     while left:
         wanted = left.pop()
         name = canonical(wanted.name)
         if name == "compress-encoders":
             left += [Requirement(each) for extra in wanted.extras for each in EXTRAS[extra]]
             continue
-        new = set(wanted.extras) - found.get(name, set())
-        if name in found and not new:
+        new = set(wanted.extras) - result.get(name, set())
+        if name in result and not new:
             continue
-        found.setdefault(name, set()).update(wanted.extras)
+        result.setdefault(name, set()).update(wanted.extras)
         try:
             needs = [Requirement(each) for each in metadata.distribution(wanted.name).requires or []]
         except metadata.PackageNotFoundError:
             pytest.skip(f"{wanted.name} is not installed, so what it needs is unknown")
         left += [need for need in needs if applies(need, wanted.extras)]
-    return set(found)
+    return set(result)
 
 
 # What only CUDA builds of torch bring; torch names their exact versions itself.

@@ -114,9 +114,9 @@ def test_cards_are_found_from_a_wheel(checkout, wheel, tmp_path):
         wheel,
     ]
     subprocess.run(install, check=True)
-    found = look("-c", LOOK, path=tmp_path)
-    assert Path(found.pop("home")).parent == tmp_path / "compress"
-    assert found == expected(checkout)
+    result = look("-c", LOOK, path=tmp_path)
+    assert Path(result.pop("home")).parent == tmp_path / "compress"
+    assert result == expected(checkout)
 
 
 def test_cards_are_found_from_an_editable_install(checkout, tmp_path):
@@ -127,12 +127,12 @@ def test_cards_are_found_from_an_editable_install(checkout, tmp_path):
     # Without site packages of its own, so that no other editable install of this project comes first.
     libraries = sysconfig.get_paths()["purelib"]
     setup = f"import site, sys; site.addsitedir({str(tmp_path)!r}); sys.path.append({libraries!r})"
-    found = look("-S", "-c", setup + LOOK)
-    assert Path(found.pop("home")).parent == checkout / "compress"
-    assert found == expected(checkout)
+    result = look("-S", "-c", setup + LOOK)
+    assert Path(result.pop("home")).parent == checkout / "compress"
+    assert result == expected(checkout)
 
 
 def test_cards_are_found_from_a_checkout(checkout):
-    found = look("-c", LOOK, path=checkout)
-    assert Path(found.pop("home")).parent == checkout / "compress"
-    assert found == expected(checkout)
+    result = look("-c", LOOK, path=checkout)
+    assert Path(result.pop("home")).parent == checkout / "compress"
+    assert result == expected(checkout)

@@ -92,5 +92,5 @@ def read_sysctl(text: str) -> tuple[str, tuple[str, ...] | None]:
     fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
     if not fields.get("machdep.cpu.brand_string"):
         return UNKNOWN, None
-    found = tuple(dict.fromkeys(ours for theirs, ours in _MACOS.items() if fields.get(theirs) == "1"))
-    return fields["machdep.cpu.brand_string"], found
+    names = tuple(dict.fromkeys(ours for theirs, ours in _MACOS.items() if fields.get(theirs) == "1"))
+    return fields["machdep.cpu.brand_string"], names

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compress.environment import Environment
-from compress.environment.cpu import Cpu
 from compress.environment.cpu_state import CpuState
 from compress.environment.libraries import BY_HAND, LIBRARIES
 
@@ -26,18 +25,19 @@ class Row:
     remedy: str = ""
 
 
-def doctor_rows(found: Environment) -> list[Row]:
+def doctor_rows(machine: Environment) -> list[Row]:
     """Check a machine, described with its devices and hub."""
-    return [*_machine(found), *_cpu(found.cpu), *_condition(found), *_devices(found), *_libraries(found), *_hub(found)]
+    checks = (_machine, _cpu, _condition, _devices, _libraries, _hub)
+    return [row for check in checks for row in check(machine)]
 
 
-def _machine(found: Environment) -> list[Row]:
+def _machine(machine: Environment) -> list[Row]:
     return [
-        Row("system", found.system, None),
-        Row("python", found.python, True),
-        _size("memory", found.memory, MEMORY_WANTED, "lower batch_size; training a base-size model takes about 4 GiB"),
-        _size("free disk", found.disk_free, DISK_WANTED, "free some space; `compress clean` removes what no run names"),
-        Row("machine", found.fingerprint, None),
+        Row("system", machine.system, None),
+        Row("python", machine.python, True),
+        _size("memory", machine.memory, MEMORY_WANTED, "lower batch_size; training a base-size model takes 4 GiB"),
+        _size("free disk", machine.disk_free, DISK_WANTED, "free space; `compress clean` removes what no run names"),
+        Row("machine", machine.fingerprint, None),
     ]
 
 
@@ -46,7 +46,8 @@ def _size(check: str, value: int, wanted: int, remedy: str) -> Row:
     return Row(check, f"{value / 2**30:.1f} GiB", ok, "" if ok else remedy)
 
 
-def _cpu(cpu: Cpu) -> list[Row]:
+def _cpu(machine: Environment) -> list[Row]:
+    cpu = machine.cpu
     named = "unknown" if cpu.instructions is None else ", ".join(cpu.instructions) or "none of those that matter"
     slow_int8 = "no int8 dot products: INT8 may be no faster than fp32 here, and may saturate; trust the measurement"
     return [
@@ -57,14 +58,14 @@ def _cpu(cpu: Cpu) -> list[Row]:
     ]
 
 
-def _condition(found: Environment) -> list[Row]:
+def _condition(machine: Environment) -> list[Row]:
     """Return the checks of what disturbs timings; none of them is a failure."""
-    seen = found.condition
+    seen = machine.condition
     virtual = Row("virtual machine", seen.hypervisor or "none detected", None)
-    rows = [_frequency(seen), _load(seen, found.cpu.cores_of_machine), virtual]
+    rows = [_frequency(seen), _load(seen, machine.cpu.cores_of_machine), virtual]
     if seen.power == "battery":
         rows.append(Row("power", "battery", None, "batteries slow the processor: plug it in to measure"))
-    if found.cpu.cores == 1:
+    if machine.cpu.cores == 1:
         rows.append(Row("cores to measure on", "1", None, "the session shares it with what it times; better two"))
     return rows
 
@@ -86,29 +87,29 @@ def _load(seen: CpuState, cores: int) -> Row:
     return Row("load", f"{seen.load:.1f} on {cores} cores", None if busy else True, remedy)
 
 
-def _devices(found: Environment) -> list[Row]:
-    if not found.gpus:
+def _devices(machine: Environment) -> list[Row]:
+    if not machine.gpus:
         return [Row("cuda", "none", None)]
-    return [Row("cuda", f"{gpu.name}, {gpu.memory / 2**30:.0f} GiB", True) for gpu in found.gpus]
+    return [Row("cuda", f"{gpu.name}, {gpu.memory / 2**30:.0f} GiB", True) for gpu in machine.gpus]
 
 
-def _libraries(found: Environment) -> list[Row]:
+def _libraries(machine: Environment) -> list[Row]:
     rows = []
-    replaced = {"onnxruntime"} if "onnxruntime-gpu" in found.versions else set()
+    replaced = {"onnxruntime"} if "onnxruntime-gpu" in machine.versions else set()
     for name, extra in LIBRARIES.items():
         wanted = f"pip install 'compress-encoders[{extra}]'" if extra else "pip install compress-encoders"
-        if name in found.versions:
-            rows.append(Row(name, found.versions[name], True))
+        if name in machine.versions:
+            rows.append(Row(name, machine.versions[name], True))
         elif name not in BY_HAND | replaced:
             # Without an optional library some commands are missing; without one of the base install nothing works.
             rows.append(Row(name, "not installed", None if extra else False, wanted))
-    if replaced & found.versions.keys():  # both write into one module, and the one installed last is used
+    if replaced & machine.versions.keys():  # both write into one module, and the one installed last is used
         remedy = "pip uninstall onnxruntime onnxruntime-gpu, then install the one you want"
         rows.append(Row("onnxruntime and onnxruntime-gpu", "both installed", False, remedy))
     return rows
 
 
-def _hub(found: Environment) -> list[Row]:
-    reachable = found.hub == "reachable"
+def _hub(machine: Environment) -> list[Row]:
+    reachable = machine.hub == "reachable"
     remedy = "" if reachable else "cards of hub models need it; or use a local folder: teacher: path/to/folder"
-    return [Row("model hub", found.hub or "not checked", True if reachable else None, remedy)]
+    return [Row("model hub", machine.hub or "not checked", True if reachable else None, remedy)]

@@ -47,11 +47,11 @@ can use it, and NVIDIA distributes TensorRT's libraries."""
 
 def versions(names: Iterable[str]) -> dict[str, str]:
     """Return the versions of those libraries that are installed, from their metadata."""
-    found = {}
+    by_name = {}
     for name in names:
         with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            by_name[name] = metadata.version(name)
+    return by_name
 
 
 def unmet_minimum(minimum: Mapping[str, str]) -> str | None:

@@ -62,14 +62,14 @@ def parse_recipe(
         raise RecipeError(source, problems)
     raw, changed, problems = apply_overrides(document.value, overrides)
     raw = _with_names(raw, default_name)
-    recipe, found = None, list[Problem]()
+    recipe, unlocated = None, list[Problem]()
     try:
         recipe = Recipe.model_validate(raw, context=names or {})
     except ValidationError as error:
-        found = schema_problems(error, raw)
+        unlocated = schema_problems(error, raw)
     if recipe is not None and not problems:
-        found = [problem for check in checks for problem in check(recipe)]
-    problems += [_located(problem, raw, document, changed) for problem in found]
+        unlocated = [problem for check in checks for problem in check(recipe)]
+    problems += [_located(problem, raw, document, changed) for problem in unlocated]
     if recipe is None or problems:
         raise RecipeError(source, sorted(problems, key=lambda problem: (problem.line is None, problem.line or 0)))
     return recipe

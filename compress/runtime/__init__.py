@@ -37,13 +37,13 @@ def open_predictor(folder: Path, placement: Placement = ONE_THREAD, variant: Var
             run it (``RUN_MODES["openvino"]`` for ONNX). Session options of ``variant`` are added to the folder's own,
             and so are those that `tune` chose for this processor.
     """
-    found = describe_model_file(folder, runtime_of(variant).formats if variant else ())
-    chosen = _choose_variant(found, variant)
-    _check_requirements(found, chosen, placement)
+    model_file = describe_model_file(folder, runtime_of(variant).formats if variant else ())
+    chosen = _choose_variant(model_file, variant)
+    _check_requirements(model_file, chosen, placement)
     runtime = runtime_of(chosen)
     if runtime.tuner is not None:
         chosen = chosen.model_copy(update={"session": {**tuned_options(folder), **chosen.session}})
-    predictor: Predictor = resolve_name(runtime.opener)(found, chosen, placement)
+    predictor: Predictor = resolve_name(runtime.opener)(model_file, chosen, placement)
     return predictor
 
 
@@ -69,35 +69,35 @@ def runtime_of(variant: VariantInfo) -> Runtime:
     return RUNTIMES[variant.runtime]
 
 
-def _choose_variant(found: ModelFile, variant: VariantInfo | None) -> VariantInfo:
+def _choose_variant(model_file: ModelFile, variant: VariantInfo | None) -> VariantInfo:
     """Return the variant to run: the folder's own one where it states one, with the session options of ``variant``."""
-    own = found.info.variant if found.info else None
+    own = model_file.info.variant if model_file.info else None
     if variant is None:
-        return found.variant
+        return model_file.variant
     if own is None:
         return variant
     if own.name == variant.name:
         return own.model_copy(update={"session": {**own.session, **variant.session}})
     if variant.name not in RUN_MODES:
-        raise ModelError(f"{found.path} holds {own.name} and cannot run as {variant.name}.")
+        raise ModelError(f"{model_file.path} holds {own.name} and cannot run as {variant.name}.")
     if variant.precision != STORED_PRECISION:
         return variant
     return own if variant.runtime == own.runtime else variant.model_copy(update={"precision": own.precision})
 
 
-def _check_requirements(found: ModelFile, variant: VariantInfo, placement: Placement) -> None:
+def _check_requirements(model_file: ModelFile, variant: VariantInfo, placement: Placement) -> None:
     """Refuse a model that its runtime cannot read, or that needs what this machine does not have."""
-    runtime = runtime_of(variant)
-    if found.format not in runtime.formats:
+    runtime, path = runtime_of(variant), model_file.path
+    if model_file.format not in runtime.formats:
         raise ModelError(
-            f"{found.path} is in the format {found.format}; {runtime.name} reads {' and '.join(runtime.formats)}.",
-            hint=f"compress export {found.path} OUT --as {runtime.formats[0]}" if found.format == "torch" else None,
+            f"{path} is in the format {model_file.format}; {runtime.name} reads {' and '.join(runtime.formats)}.",
+            hint=f"compress export {path} OUT --as {runtime.formats[0]}" if model_file.format == "torch" else None,
         )
     if placement.device not in runtime.devices:
         raise DeviceUnavailable(f"{runtime.name} runs on {' and '.join(runtime.devices)}, not on {placement.device}.")
     available = describe_cpu().instructions
     missing = [name for name in variant.instructions if available is not None and name not in available]
     if missing:
-        raise DeviceUnavailable(f"{found.path} needs CPU instructions that this processor lacks: {', '.join(missing)}.")
+        raise DeviceUnavailable(f"{path} needs CPU instructions that this processor lacks: {', '.join(missing)}.")
     if outdated := unmet_minimum(variant.libraries):
-        raise DeviceUnavailable(f"{found.path} needs {outdated}.", hint="upgrade it, or export the model again")
+        raise DeviceUnavailable(f"{path} needs {outdated}.", hint="upgrade it, or export the model again")

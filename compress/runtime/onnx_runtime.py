@@ -83,9 +83,9 @@ class OnnxPredictor:
         return {**facts, "providers": providers}
 
 
-def open_onnx(found: ModelFile, variant: VariantInfo, placement: Placement) -> OnnxPredictor:
+def open_onnx(model_file: ModelFile, variant: VariantInfo, placement: Placement) -> OnnxPredictor:
     """Open an exported folder or a bare ONNX file."""
-    return OnnxPredictor(make_session(found.file, placement, variant.session), placement, variant)
+    return OnnxPredictor(make_session(model_file.file, placement, variant.session), placement, variant)
 
 
 def existing_onnx(folder: Path) -> Path:

@@ -25,14 +25,14 @@ LONGEST = 512
 """Most tokens of a text in one engine, where the model's config.json does not limit them."""
 
 
-def open_tensorrt(found: ModelFile, variant: VariantInfo, placement: Placement) -> OnnxPredictor:
+def open_tensorrt(model_file: ModelFile, variant: VariantInfo, placement: Placement) -> OnnxPredictor:
     """Open an exported folder or a bare ONNX file; the first time takes minutes, later ones read the cached engine."""
     check_provider(PROVIDER)
     if variant.precision not in ("fp16", "fp32"):
         raise ModelError(f"onnxruntime-tensorrt runs in fp16 or fp32, not in {variant.precision}.")
-    names = [given.name for given in make_session(found.file, ONE_THREAD, {}).get_inputs()]
-    chosen = (engine(found.file, names, _longest(found.file.parent), variant.precision), *PROVIDERS["cuda"])
-    return OnnxPredictor(make_session(found.file, placement, variant.session, chosen), placement, variant)
+    names = [given.name for given in make_session(model_file.file, ONE_THREAD, {}).get_inputs()]
+    chosen = (engine(model_file.file, names, _longest(model_file.file.parent), variant.precision), *PROVIDERS["cuda"])
+    return OnnxPredictor(make_session(model_file.file, placement, variant.session, chosen), placement, variant)
 
 
 def engine(file: Path, inputs: Sequence[str], longest: int, precision: str) -> Provider:

@@ -99,18 +99,18 @@ class OpenvinoPredictor:
             return compiled.create_infer_request(), idle
 
 
-def open_openvino(found: ModelFile, variant: VariantInfo, placement: Placement) -> OpenvinoPredictor:
+def open_openvino(model_file: ModelFile, variant: VariantInfo, placement: Placement) -> OpenvinoPredictor:
     """Open an exported folder, or a bare .xml or .onnx file."""
     if variant.session:
-        raise ModelError(f"openvino has no session settings; {found.path} sets {', '.join(variant.session)}.")
+        raise ModelError(f"openvino has no session settings; {model_file.path} sets {', '.join(variant.session)}.")
     openvino = load_openvino()
     chosen = settings(variant, placement)
 
     def compile_model() -> Any:
         try:
-            return openvino.Core().compile_model(str(found.file), "CPU", chosen)
+            return openvino.Core().compile_model(str(model_file.file), "CPU", chosen)
         except OPENVINO_ERRORS as error:
-            raise load_failure("OpenVINO", found.file, error) from error
+            raise load_failure("OpenVINO", model_file.file, error) from error
 
     return OpenvinoPredictor(compile_model, placement, variant, openvino.__version__.partition("-")[0])
 

@@ -85,10 +85,10 @@ class TextModel:
         for start in range(0, len(prepared.examples), batch):
             arrays = self.arrays(prepared.examples[start : start + batch])
             decoded += self.kind.decode(self.predictor.predict(arrays), arrays, self.task)
-        found = self.kind.predictions(decoded, prepared.counts, prepared.rows, self.task)
-        if len(found) != len(texts):
-            raise ValueError(f"expected {len(texts)} predictions, got {len(found)}")
-        return self.kind.to_json(found, self.task)
+        results = self.kind.predictions(decoded, prepared.counts, prepared.rows, self.task)
+        if len(results) != len(texts):
+            raise ValueError(f"expected {len(texts)} predictions, got {len(results)}")
+        return self.kind.to_json(results, self.task)
 
     def _row(self, text: TaskInput, origin: str) -> Row:
         try:

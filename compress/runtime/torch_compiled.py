@@ -80,7 +80,7 @@ class CompiledPredictor(TorchPredictor):
         return compile_fx(graph, list(inputs), config_patches={"compile_threads": 1})
 
 
-def open_compiled(found: ModelFile, variant: VariantInfo, placement: Placement) -> CompiledPredictor:
+def open_compiled(model_file: ModelFile, variant: VariantInfo, placement: Placement) -> CompiledPredictor:
     """Load a model folder to be compiled at its first batch; refuse where torch lacks what it compiles with."""
     require("torch", "train")
     from torch._inductor.cpp_builder import get_cpp_compiler
@@ -96,7 +96,7 @@ def open_compiled(found: ModelFile, variant: VariantInfo, placement: Placement) 
             "torch.compile needs a C++ compiler on the CPU, and none was found.",
             hint="install g++ or clang++, or let CXX name one",
         ) from error
-    return CompiledPredictor(load_on(found.path, variant, placement), placement, variant)
+    return CompiledPredictor(load_on(model_file.path, variant, placement), placement, variant)
 
 
 def _kind(shape: Sequence[int]) -> tuple[bool, ...]:

@@ -128,9 +128,9 @@ class Threads:
 THREADS = Threads()
 
 
-def open_torch(found: ModelFile, variant: VariantInfo, placement: Placement) -> TorchPredictor:
+def open_torch(model_file: ModelFile, variant: VariantInfo, placement: Placement) -> TorchPredictor:
     """Load a model folder into torch."""
-    return TorchPredictor(load_on(found.path, variant, placement), placement, variant)
+    return TorchPredictor(load_on(model_file.path, variant, placement), placement, variant)
 
 
 def load_on(path: Path, variant: VariantInfo, placement: Placement) -> PreTrainedModel:

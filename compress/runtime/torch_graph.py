@@ -100,6 +100,6 @@ class GraphPredictor(TorchPredictor):
         return Captured(graph, own, outputs)
 
 
-def open_graph(found: ModelFile, variant: VariantInfo, placement: Placement) -> GraphPredictor:
+def open_graph(model_file: ModelFile, variant: VariantInfo, placement: Placement) -> GraphPredictor:
     """Load a model folder onto the CUDA device."""
-    return GraphPredictor(load_on(found.path, variant, placement), placement, variant)
+    return GraphPredictor(load_on(model_file.path, variant, placement), placement, variant)

@@ -123,7 +123,7 @@ class InputsBuilder:
 def test_rounds_take_turns_and_who_fails_is_left_out_of_the_next(tmp_path, monkeypatch):
     calls = []
 
-    def run(contestant, job, place):
+    def run(contestant, job, index):
         calls.append(contestant.name)
         if contestant.name == "textbrewer":
             raise Failed("textbrewer ended with 1: no")

@@ -74,9 +74,9 @@ def test_the_report_is_written_with_every_row(tmp_path):
     report = HarnessReport(begun_at="now", made_by="x", command="y", rows=tuple(rows))
     store = Store(report, tmp_path / "out", command.page)
     command.store_row(store, rows[0].model_copy(update={"passed": True, "reason": None, "result": "1 ms"}))
-    kept = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert [row["passed"] for row in kept["rows"]] == [True, None]
-    assert kept["rows"][0]["measured_at"]
+    stored = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert [row["passed"] for row in stored["rows"]] == [True, None]
+    assert stored["rows"][0]["measured_at"]
     assert "1 ms" in (tmp_path / "out" / "report.md").read_text()
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.json", "report.md"]
 
@@ -86,26 +86,26 @@ GROUP = tool_comparison.Group("fp32", "ONNX Runtime", None, (BARE, BERT_PERF_TES
 
 def take_turns(setting, monkeypatch, theirs, ours=lambda: 10.0):
     """All rows of one group, with the order in which everybody was asked."""
-    asked = []
+    order = []
 
     def time_theirs(setting, group, tool, calls):
-        asked.append(tool.name)
+        order.append(tool.name)
         return theirs(tool.name)
 
     def time_ours(setting, group):
-        asked.append("ours")
+        order.append("ours")
         return ours()
 
     monkeypatch.setattr(tool_comparison, "GROUPS", (GROUP,))
     monkeypatch.setattr(tool_comparison, "_time_theirs", time_theirs)
     monkeypatch.setattr(tool_comparison, "_time_ours", time_ours)
-    return list(tool_comparison.compare(setting, ("bare", "bert_perf_test"))), asked
+    return list(tool_comparison.compare(setting, ("bare", "bert_perf_test"))), order
 
 
 def test_turns_go_there_and_back(setting, monkeypatch):
-    rows, asked = take_turns(setting, monkeypatch, lambda name: 10.1)
+    rows, order = take_turns(setting, monkeypatch, lambda name: 10.1)
     there = ["ours", "bare", "bert_perf_test"]
-    assert asked == [*there, *there[::-1]] * 2
+    assert order == [*there, *there[::-1]] * 2
     assert [row.passed for row in rows[-2:]] == [True, True]
     assert len(rows[-1].turns) == 4
     assert "--samples" in rows[-1].setup["command"]
@@ -117,27 +117,27 @@ def test_a_tool_that_fails_has_a_failed_row_and_the_others_go_on(setting, monkey
             raise ToolFailed("bare ended with 1: no")
         return 10.0
 
-    rows, asked = take_turns(setting, monkeypatch, theirs)
+    rows, order = take_turns(setting, monkeypatch, theirs)
     last = {row.part: row for row in rows}
     assert last["bare"].passed is False
     assert last["bare"].result == "bare ended with 1: no"
     assert last["bert_perf_test"].passed is True
-    assert asked.count("bare") == 1
+    assert order.count("bare") == 1
 
 
 def test_a_harness_that_fails_fails_all_rows(setting, monkeypatch):
     def ours():
         raise ToolFailed("the harness gave no figure")
 
-    rows, asked = take_turns(setting, monkeypatch, lambda name: 10.0, ours)
+    rows, order = take_turns(setting, monkeypatch, lambda name: 10.0, ours)
     assert [row.passed for row in rows] == [False, False]
-    assert asked.count("ours") == 1
+    assert order.count("ours") == 1
 
 
 def test_nothing_is_begun_when_the_time_is_up(setting, monkeypatch):
     late = Setting(**{**vars(setting), "deadline": time.monotonic() - 1.0})
-    rows, asked = take_turns(late, monkeypatch, lambda name: 10.0)
-    assert (rows, asked) == ([], [])
+    rows, order = take_turns(late, monkeypatch, lambda name: 10.0)
+    assert (rows, order) == ([], [])
     assert list(self_checks.check_twins(late)) == list(self_checks.check_slowed(late)) == []
 
 

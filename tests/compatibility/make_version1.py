@@ -205,8 +205,8 @@ def write_cards(folder: Path) -> None:
 
 def only(runs: str, step: str) -> Path:
     """The one folder of a step."""
-    (found,) = Path(runs, ".steps").glob(f"{step}-????????????????")
-    return found
+    (result,) = Path(runs, ".steps").glob(f"{step}-????????????????")
+    return result
 
 
 def copy_model(step: Path, name: str) -> None:

@@ -136,15 +136,16 @@ def run(folder: Path, command: list[str]) -> subprocess.CompletedProcess:
 
 def models(runs: Path) -> dict[str, Path]:
     """Model folders by what they are called here; of a cut and its recovery the recovery."""
-    found: dict[str, Path] = {}
+    result: dict[str, Path] = {}
     for path in sorted((runs / ".steps").glob("*/model.safetensors")):
         step = path.parent.name.rpartition("-")[0]
         stored_step = json.loads((path.parent / "compress.json").read_bytes())["step"]
         sys.stderr.write(f"{runs.name}: {path.parent.name} (compress.json: {stored_step})" + "\n")
         what = next((MODELS[name] for name in (step, stored_step) if name in MODELS), step)
-        if what not in found or step == "recover":
-            found[what] = path.parent
-    return {what: found[what] for what in sorted(found, key=lambda each: (each != "teacher", each != "student", each))}
+        if what not in result or step == "recover":
+            result[what] = path.parent
+    order = sorted(result, key=lambda name: (name != "teacher", name != "student", name))
+    return {name: result[name] for name in order}
 
 
 def digest(file: Path) -> tuple[str, int, int]:

@@ -21,7 +21,7 @@ def slow(documents, query, k1=1.2, b=0.75):
     """The formula, word by word."""
     split = [re.findall(r"\w+", document.lower()) for document in documents]
     mean = sum(map(len, split)) / len(split)
-    found = []
+    result = []
     for words in split:
         score = 0.0
         for word in re.findall(r"\w+", query.lower()):
@@ -29,8 +29,8 @@ def slow(documents, query, k1=1.2, b=0.75):
             rare = math.log(1 + (len(split) - having + 0.5) / (having + 0.5))
             times = words.count(word)
             score += rare * times * (k1 + 1) / (times + k1 * (1 - b + b * len(words) / mean))
-        found.append(score)
-    return found
+        result.append(score)
+    return result
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -49,11 +49,11 @@ def test_the_best_are_those_of_all_scores_best_first(monkeypatch, together):
     index = Bm25(documents)
     places, scores = index.top(queries, 5)
     assert places.shape == scores.shape == (20, 5)
-    for query, found, values in zip(queries, places, scores, strict=True):
+    for query, result, values in zip(queries, places, scores, strict=True):
         every = index.scores(query)
         assert values == pytest.approx(np.sort(every)[::-1][:5])
-        assert every[found] == pytest.approx(values)
-        order = [(-value, place) for value, place in zip(values.tolist(), found.tolist(), strict=True)]
+        assert every[result] == pytest.approx(values)
+        order = [(-value, position) for value, position in zip(values.tolist(), result.tolist(), strict=True)]
         assert order == sorted(order)
 
 
@@ -61,7 +61,7 @@ def test_each_query_with_a_document_of_its_own():
     documents = texts(30, 4)
     queries, places = texts(12, 5), np.random.default_rng(0).integers(0, 30, 12)
     index = Bm25(documents)
-    expected = [index.scores(query)[place] for query, place in zip(queries, places, strict=True)]
+    expected = [index.scores(query)[position] for query, position in zip(queries, places, strict=True)]
     assert index.pairs(queries, places) == pytest.approx(expected, rel=1e-5)
 
 

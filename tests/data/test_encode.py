@@ -37,12 +37,12 @@ def test_batches_equal_those_made_in_memory(kind, word_folder):
     made = [example for row in rows(answers) for example in KINDS[kind].examples(row, task, tokens)]
     for picked in ([0, 1, 2, 3, 4], [3], [4, 0]):
         expected = KINDS[kind].collate([made[index] for index in picked], tokens.pad_id)
-        found = encoded.batch(np.array(picked))
-        assert found.pop("index").tolist() == picked
-        assert expected.keys() == found.keys()
+        result = encoded.batch(np.array(picked))
+        assert result.pop("index").tolist() == picked
+        assert expected.keys() == result.keys()
         for name, array in expected.items():
-            np.testing.assert_array_equal(found[name], array)
-            assert found[name].dtype == array.dtype
+            np.testing.assert_array_equal(result[name], array)
+            assert result[name].dtype == array.dtype
 
 
 def test_lengths_counts_and_truncation(word_folder):
@@ -65,18 +65,18 @@ def test_no_rows(word_folder):
 
 
 def test_temporary_files_go_with_the_object(word_folder, tmp_path, monkeypatch):
-    room = tmp_path / "room"
-    room.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(room))
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
     task, tokens = info("classification"), TextTokenizer.load(word_folder)
     encoded = encode_rows(rows([0] * 5), task, tokens)
-    assert list(room.iterdir())
+    assert list(temporary.iterdir())
     del encoded
     gc.collect()
-    assert not list(room.iterdir())
+    assert not list(temporary.iterdir())
     with pytest.raises(DataError):
         encode_rows([], task, tokens)
-    assert not list(room.iterdir())
+    assert not list(temporary.iterdir())
 
 
 def test_values_outlive_the_write_buffer(word_folder, monkeypatch):

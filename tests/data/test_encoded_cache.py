@@ -65,11 +65,11 @@ def test_a_second_step_encodes_nothing(kind, fields, stored, calls, word_folder,
     for encoded in (first, again):
         assert encoded.digest() == plain.digest()
         assert encoded.truncated == plain.truncated == pytest.approx(1 / 5)
-        found, expected = encoded.batch([3, 0]), plain.batch([3, 0])
-        assert found.keys() == expected.keys()
+        result, expected = encoded.batch([3, 0]), plain.batch([3, 0])
+        assert result.keys() == expected.keys()
         for name, array in expected.items():
-            np.testing.assert_array_equal(found[name], array)
-            assert found[name].dtype == array.dtype
+            np.testing.assert_array_equal(result[name], array)
+            assert result[name].dtype == array.dtype
     assert len(entries(tmp_path)) == 1
 
 

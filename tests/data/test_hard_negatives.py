@@ -20,7 +20,7 @@ def rows_of(count, seed=0):
     random = np.random.default_rng(seed)
 
     def text(words):
-        return " ".join(WORDS[place] for place in random.integers(0, len(WORDS), words))
+        return " ".join(WORDS[index] for index in random.integers(0, len(WORDS), words))
 
     return [row_of(text(1), text(3), ["given"] if number % 7 == 3 else []) for number in range(count)]
 
@@ -32,7 +32,7 @@ def slow(rows, count):
         right = {other["positives"][0] for other in rows if other["query"] == row["query"]}
         scores = index.scores(row["query"])
         order = np.lexsort((np.arange(len(documents)), -scores))
-        best = [documents[place] for place in order if scores[place] > 0 and documents[place] not in right]
+        best = [documents[position] for position in order if scores[position] > 0 and documents[position] not in right]
         yield row["negatives"] or best[:count]
 
 
@@ -40,9 +40,9 @@ def slow(rows, count):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_negatives_are_the_best_documents_that_are_no_answers(count, seed):
     rows = rows_of(60, seed)
-    index, found = Bm25(row["positives"][0] for row in rows), list(with_hard_negatives(rows, count))
-    assert [row["query"] for row in found] == [row["query"] for row in rows]
-    for row, expected in zip(found, slow(rows, count), strict=True):
+    index, result = Bm25(row["positives"][0] for row in rows), list(with_hard_negatives(rows, count))
+    assert [row["query"] for row in result] == [row["query"] for row in rows]
+    for row, expected in zip(result, slow(rows, count), strict=True):
         if row["negatives"] != expected:  # which of equal scores are taken is left open
             query, names = row["query"], [other["positives"][0] for other in rows]
             scores = [
@@ -53,18 +53,18 @@ def test_negatives_are_the_best_documents_that_are_no_answers(count, seed):
 
 def test_queries_are_searched_once_and_only_if_needed(monkeypatch):
     """One frequent query must not have all the others look as far down as it must itself."""
-    asked, top = {}, Bm25.top
+    calls, top = {}, Bm25.top
 
     def noting(index, queries, k):
-        assert not set(asked) & set(queries)
-        asked.update(dict.fromkeys(queries, k))
+        assert not set(calls) & set(queries)
+        calls.update(dict.fromkeys(queries, k))
         return top(index, queries, k)
 
     monkeypatch.setattr(Bm25, "top", noting)
     frequent = [row_of("red", f"red {number}") for number in range(300)]
     given = [row_of("mill", "the mill", ["given"])]
     rows = [*frequent, row_of("blue", "blue lake"), row_of("blue", "blue book"), row_of("lake", "a lake"), *given]
-    found = list(with_hard_negatives(rows, 2))
-    assert asked["red"] >= 302
-    assert {query: k for query, k in asked.items() if query != "red"} == {"blue": 4, "lake": 3}
-    assert [row["negatives"] for row in found[-4:]] == [[], [], ["blue lake"], ["given"]]
+    result = list(with_hard_negatives(rows, 2))
+    assert calls["red"] >= 302
+    assert {query: k for query, k in calls.items() if query != "red"} == {"blue": 4, "lake": 3}
+    assert [row["negatives"] for row in result[-4:]] == [[], [], ["blue lake"], ["given"]]

@@ -106,10 +106,10 @@ def test_a_folder_without_a_padding_token_is_refused(folder):
 
 def test_windows_share_tokens_and_have_character_spans(word_folder):
     tokens = TextTokenizer.load(word_folder)
-    found = tokens.windows("a b c d e", None, 5, 1, 8)
-    assert [window.input_ids for window in found] == [[2, 4, 5, 6, 3], [2, 6, 7, 8, 3]]
-    assert found[1].spans == [(-1, -1), (4, 5), (6, 7), (8, 9), (-1, -1)]
-    assert not any(window.truncated for window in found)
+    result = tokens.windows("a b c d e", None, 5, 1, 8)
+    assert [window.input_ids for window in result] == [[2, 4, 5, 6, 3], [2, 6, 7, 8, 3]]
+    assert result[1].spans == [(-1, -1), (4, 5), (6, 7), (8, 9), (-1, -1)]
+    assert not any(window.truncated for window in result)
     first, *rest = tokens.windows("a b c d e", None, 5, 1, 1)
     assert (rest, first.input_ids, first.truncated) == ([], [2, 4, 5, 6, 3], True)
 
@@ -128,15 +128,15 @@ def test_the_space_before_a_word_is_none_of_its_characters(text, spans):
 
 
 def test_every_window_holds_the_first_text(word_folder):
-    found = TextTokenizer.load(word_folder).windows("a", "b c d", 6, 0, 8)
-    assert [window.input_ids for window in found] == [[2, 4, 3, 5, 6, 3], [2, 4, 3, 7, 3]]
-    assert found[0].spans == [(-1, -1), (-1, -1), (-1, -1), (0, 1), (2, 3), (-1, -1)]
-    assert found[1].token_type_ids == [0, 0, 0, 1, 1]
+    result = TextTokenizer.load(word_folder).windows("a", "b c d", 6, 0, 8)
+    assert [window.input_ids for window in result] == [[2, 4, 3, 5, 6, 3], [2, 4, 3, 7, 3]]
+    assert result[0].spans == [(-1, -1), (-1, -1), (-1, -1), (0, 1), (2, 3), (-1, -1)]
+    assert result[1].token_type_ids == [0, 0, 0, 1, 1]
 
 
 def test_windows_always_move_on(word_folder):
-    found = TextTokenizer.load(word_folder).windows("a b c d e", None, 4, 4, 99)
-    assert [window.input_ids[1:-1] for window in found] == [[4, 5], [5, 6], [6, 7], [7, 8]]
+    result = TextTokenizer.load(word_folder).windows("a b c d e", None, 4, 4, 99)
+    assert [window.input_ids[1:-1] for window in result] == [[4, 5], [5, 6], [6, 7], [7, 8]]
 
 
 def test_a_first_text_that_fills_the_window_is_refused(word_folder):

@@ -33,18 +33,18 @@ def test_a_whole_machine(tmp_path):
         "class/dmi/id/sys_vendor": "QEMU",
     }
     proc = write(tmp_path / "proc", {"cpuinfo": "processor : 0\nflags : sse2 hypervisor"})
-    found = describe_cpu_state(write(tmp_path / "sys", files), proc)
-    assert found.governor == "performance, powersave"
-    assert found.frequency == (400.0, 3500.0)
-    assert found.turbo is True
-    assert found.hypervisor == "QEMU"
-    assert found.last_level_cache == 32 * 2**20
+    result = describe_cpu_state(write(tmp_path / "sys", files), proc)
+    assert result.governor == "performance, powersave"
+    assert result.frequency == (400.0, 3500.0)
+    assert result.turbo is True
+    assert result.hypervisor == "QEMU"
+    assert result.last_level_cache == 32 * 2**20
 
 
 def test_a_system_that_tells_nothing(tmp_path):
-    found = describe_cpu_state(tmp_path / "sys", tmp_path / "proc")
-    assert (found.governor, found.frequency, found.turbo) == (None, None, None)
-    assert (found.hypervisor, found.last_level_cache) == (None, None)
+    result = describe_cpu_state(tmp_path / "sys", tmp_path / "proc")
+    assert (result.governor, result.frequency, result.turbo) == (None, None, None)
+    assert (result.hypervisor, result.last_level_cache) == (None, None)
 
 
 def test_a_real_machine_of_a_maker_that_also_makes_virtual_ones(tmp_path):

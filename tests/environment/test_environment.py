@@ -28,9 +28,9 @@ def test_cpuinfo_of_x86():
 
 
 def test_cpuinfo_of_arm_names_maker_and_part():
-    model, found = read_cpuinfo(ARM)
+    model, result = read_cpuinfo(ARM)
     assert model == "cpu implementer 0x41 cpu part 0xd40"
-    assert found == ("neon", "dotprod", "i8mm", "bf16")
+    assert result == ("neon", "dotprod", "i8mm", "bf16")
 
 
 def test_cpuinfo_that_tells_nothing_is_unknown():
@@ -38,8 +38,8 @@ def test_cpuinfo_that_tells_nothing_is_unknown():
 
 
 def test_sysctl_of_macos():
-    said = ["machdep.cpu.brand_string: Apple M2", "hw.optional.neon: 1", "hw.optional.arm.FEAT_DotProd: 1"]
-    text = "\n".join([*said, "hw.optional.avx2_0: 0"])
+    lines = ["machdep.cpu.brand_string: Apple M2", "hw.optional.neon: 1", "hw.optional.arm.FEAT_DotProd: 1"]
+    text = "\n".join([*lines, "hw.optional.avx2_0: 0"])
     assert read_sysctl(text) == ("Apple M2", ("neon", "dotprod"))
     assert read_sysctl("") == ("unknown", None)
 
@@ -110,8 +110,8 @@ def test_memory_of_a_container(group):
 
 
 def test_versions_are_of_what_is_installed():
-    found = environment.versions(["numpy", "no-such-library"])
-    assert list(found) == ["numpy"]
+    result = environment.versions(["numpy", "no-such-library"])
+    assert list(result) == ["numpy"]
 
 
 def test_nvidia_smi():
@@ -130,12 +130,12 @@ def test_a_missing_program_has_no_output():
 
 
 def test_describing_asks_for_nothing_that_was_not_wanted(tmp_path):
-    found = describe(tmp_path / "not" / "yet")
-    assert found.gpus is None
-    assert found.hub is None
-    assert found.disk_free > 0
-    assert found.cpu.cores >= 1
-    assert "numpy" in found.versions
+    result = describe(tmp_path / "not" / "yet")
+    assert result.gpus is None
+    assert result.hub is None
+    assert result.disk_free > 0
+    assert result.cpu.cores >= 1
+    assert "numpy" in result.versions
 
 
 def test_describing_imports_nothing_heavy():

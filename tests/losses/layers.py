@@ -38,8 +38,8 @@ def batch_of(lengths=LENGTHS, tokens=TOKENS, group=None):
 def states(seed=0, examples=EXAMPLES, tokens=TOKENS, width=WIDTH, heads=HEADS, size=SIZE, dtype=torch.float32):
     """What observing a layer gives; Q, K and V lie in memory as a linear layer leaves them."""
     made = {"hidden": drawn(examples, tokens, width, seed=seed)}
-    for place, name in enumerate(("query", "key", "value")):
-        flat = drawn(examples, tokens, heads * size, seed=seed + 1 + place)
+    for index, name in enumerate(("query", "key", "value")):
+        flat = drawn(examples, tokens, heads * size, seed=seed + 1 + index)
         made[name] = flat.view(examples, tokens, heads, size).transpose(1, 2)
     return {name: each.to(dtype) for name, each in made.items()}
 

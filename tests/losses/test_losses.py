@@ -72,8 +72,8 @@ def test_rows_of_several_examples_have_equal_weight(name, options):
     # The first two examples are one row, whose tokens count alike; of texts as a whole each counts once.
     counts = [1, 1] if options.get("form") == "cls" else LENGTHS[:2]
     first = (alone[0] * counts[0] + alone[1] * counts[1]) / sum(counts)
-    found = value(name, ours, theirs, batch_of(group=[0, 0, 1]), **options)
-    assert found.item() == pytest.approx((first + alone[2]) / 2, rel=1e-5)
+    result = value(name, ours, theirs, batch_of(group=[0, 0, 1]), **options)
+    assert result.item() == pytest.approx((first + alone[2]) / 2, rel=1e-5)
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
@@ -101,7 +101,7 @@ def test_the_teacher_gets_no_gradient(name, options):
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_bf16_is_near_single_precision(name, options):
     """Within 3 % (scores of a matrix product of halves; the others are far nearer), and so is the gradient."""
-    found = {}
+    result = {}
     for dtype in (torch.float32, torch.bfloat16):
         theirs = states(seed=9, dtype=torch.bfloat16)
         ours = {part: each.to(dtype).requires_grad_() for part, each in states(dtype=torch.bfloat16).items()}
@@ -109,8 +109,8 @@ def test_bf16_is_near_single_precision(name, options):
         assert loss.dtype == torch.float32
         loss.backward()
         grads = [each.grad.float().flatten() for each in ours.values() if each.grad is not None]
-        found[dtype] = loss.item(), torch.cat(grads)
-    (single, slope), (half, rough) = found.values()
+        result[dtype] = loss.item(), torch.cat(grads)
+    (single, slope), (half, rough) = result.values()
     assert half == pytest.approx(single, rel=0.03)
     assert (rough - slope).norm() < 0.03 * slope.norm()
 
@@ -119,9 +119,9 @@ def test_bf16_is_near_single_precision(name, options):
 def test_autocast_changes_little(name, options):
     ours, theirs = states(), states(seed=9)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = value(name, ours, theirs, batch_of(), **options)
-    assert found.dtype == torch.float32
-    assert found.item() == pytest.approx(value(name, ours, theirs, batch_of(), **options).item(), rel=0.03)
+        result = value(name, ours, theirs, batch_of(), **options)
+    assert result.dtype == torch.float32
+    assert result.item() == pytest.approx(value(name, ours, theirs, batch_of(), **options).item(), rel=0.03)
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)

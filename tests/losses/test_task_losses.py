@@ -29,8 +29,8 @@ def cases(long="mean"):
     """For each problem (outputs, batch, task), rows of 2, 1 and 3 examples."""
     text = pieces(EXAMPLES, TOKENS, LENGTHS) | {"group": grouped(COUNTS)}
     labels = torch.full((EXAMPLES, TOKENS), -100)
-    for example, place, tag in ((0, 1, 2), (0, 3, 0), (1, 1, 1), (3, 1, 1), (3, 2, 2), (5, 4, 0)):
-        labels[example, place] = tag
+    for example, index, tag in ((0, 1, 2), (0, 3, 0), (1, 1, 1), (3, 1, 1), (3, 2, 2), (5, 4, 0)):
+        labels[example, index] = tag
     context = torch.tensor([[0, 0, 1, 1, 0], [0, 0, 1, 0, 0]] + [[0, 1, 1, 0, 0]] * 4)
     spans = {"start": torch.tensor([2, 0, 1, 1, 0, 2]), "end": torch.tensor([3, 0, 2, 1, 0, 2]), "context": context}
     once = torch.tensor([0, 1, 2]).repeat_interleave(torch.tensor(COUNTS))
@@ -38,9 +38,9 @@ def cases(long="mean"):
     numbers = drawn(3).repeat_interleave(torch.tensor(COUNTS))
     width = 3 + (long == "attention")
     pairs = {"group": grouped([2, 2, 2]), "labels": torch.tensor([0.9, 0.9, 0.2, 0.2, 0.5, 0.5])}
-    found = torch.tensor([0, 1, 0, 1, 2, 0, 1, 2, 2])
+    result = torch.tensor([0, 1, 0, 1, 2, 0, 1, 2, 2])
     windows = task(long=long, labels=("a", "b", "c"))
-    searched = {**pieces(9, TOKENS), "group": grouped([2, 3, 4]), "part": found}
+    searched = {**pieces(9, TOKENS), "group": grouped([2, 3, 4]), "part": result}
     return {
         "single_label_classification": ({"logits": drawn(EXAMPLES, width)}, {**text, "labels": once}, windows),
         "multi_label_classification": ({"logits": drawn(EXAMPLES, width)}, {**text, "labels": marks}, windows),
@@ -69,11 +69,11 @@ def slow_classes(outputs, batch, about):
 
 
 def slow_several_labels(outputs, batch, about):
-    found = []
+    result = []
     for row, marks in slow_rows(outputs, batch, about):
         chances = [1 / (1 + math.exp(-z)) for z in row]
-        found.append(sum(-math.log(p if y else 1 - p) for p, y in zip(chances, marks, strict=True)) / len(marks))
-    return found
+        result.append(sum(-math.log(p if y else 1 - p) for p, y in zip(chances, marks, strict=True)) / len(marks))
+    return result
 
 
 def slow_number(outputs, batch, about):
@@ -83,12 +83,12 @@ def slow_number(outputs, batch, about):
 def slow_tags(outputs, batch, about):
     rows, start = [], 0
     for count in COUNTS:
-        found = []
+        result = []
         for example in range(start, start + count):
             for token, label in enumerate(batch["labels"][example].tolist()):
                 if label != -100:
-                    found.append(-math.log(softmax(outputs["logits"][example, token].tolist())[label]))
-        rows.append(sum(found) / len(found) if found else 0.0)
+                    result.append(-math.log(softmax(outputs["logits"][example, token].tolist())[label]))
+        rows.append(sum(result) / len(result) if result else 0.0)
         start += count
     return rows
 
@@ -96,10 +96,10 @@ def slow_tags(outputs, batch, about):
 def slow_spans(outputs, batch, about):
     windows = []
     for example in range(EXAMPLES):
-        able = [0] + [place for place in range(1, TOKENS) if batch["context"][example, place]]
+        able = [0] + [index for index in range(1, TOKENS) if batch["context"][example, index]]
         total = 0.0
         for name in ("start", "end"):
-            chances = softmax([outputs[f"{name}_logits"][example, place].item() for place in able])
+            chances = softmax([outputs[f"{name}_logits"][example, index].item() for index in able])
             total -= math.log(chances[able.index(batch[name][example].item())]) / 2
         windows.append(total)
     return [sum(each) / len(each) for each in of_rows(windows)]
@@ -184,9 +184,9 @@ def test_bf16_outputs_are_converted_to_float32(problem):
     halves = {name: each.bfloat16() for name, each in outputs.items()}
     rounded = {name: each.float() for name, each in halves.items()}
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = value(problem, halves, batch, about)
-    assert found.dtype == torch.float32
-    assert found.item() == pytest.approx(value(problem, rounded, batch, about).item(), rel=1e-5)
+        result = value(problem, halves, batch, about)
+    assert result.dtype == torch.float32
+    assert result.item() == pytest.approx(value(problem, rounded, batch, about).item(), rel=1e-5)
 
 
 FILLING = {"labels": -100, "context": 0, "input_ids": 0, "attention_mask": 0}
@@ -233,8 +233,8 @@ def test_impossible_positions_do_not_compete():
     loud = {name: each.clone() for name, each in outputs.items()}
     for each in loud.values():
         each[:, 1:][batch["context"][:, 1:] == 0] = 50.0
-    found = [value("question_answering", given, batch, about).item() for given in (outputs, loud)]
-    assert found[0] == pytest.approx(found[1])
+    result = [value("question_answering", given, batch, about).item() for given in (outputs, loud)]
+    assert result[0] == pytest.approx(result[1])
 
 
 @pytest.mark.parametrize(("problem", "label"), [("choice", 1.0), ("ranking", 1.0), ("ranking", 0.0)])

@@ -50,7 +50,7 @@ def write_variant(folder: Path, width: int) -> Path:
     folder.mkdir(parents=True)
     onnx.save(bag_model(width), folder / "model.onnx")
     (folder / "config.json").write_text(f'{{"model_type": "bert", "pad_token_id": 0, "vocab_size": {len(WORDS)}}}')
-    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]

@@ -29,8 +29,8 @@ def test_outputs_keep_the_order_of_examples_in_batches_by_length():
         shapes.append(arrays["input_ids"].shape)
         return {"logits": arrays["input_ids"][:, :1].astype(np.float32) * 2}
 
-    kept = decode_examples(doubles, Lengths(), TASK, batch=2)
-    assert [float(each[0]) for each in kept] == [0, 2, 4, 6, 8]
+    decoded = decode_examples(doubles, Lengths(), TASK, batch=2)
+    assert [float(each[0]) for each in decoded] == [0, 2, 4, 6, 8]
     assert shapes == [(2, 1), (2, 4), (1, 5)]
 
 
@@ -69,9 +69,9 @@ def test_documents_are_embedded_once_and_truncation_is_reported(word_folder):
     assert searched.embeddings.tolist() == [[0, 0, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
     assert searched.truncated == 0.5
     assert len(seen) == 4
-    for query, found in (("a b", [2, 0, 1, 3]), ("f", [1, 0, 2, 3])):
+    for query, result in (("a b", [2, 0, 1, 3]), ("f", [1, 0, 2, 3])):
         answers, encoded = predict_rows(run, [{"query": query}], task, tokens, 2, searched)
-        assert answers["found"].tolist() == [found]
+        assert answers["found"].tolist() == [result]
         assert encoded.truncated == 0.0
     assert len(seen) == 6
     assert embed_documents(run, (), TASK, tokens, 2) is None

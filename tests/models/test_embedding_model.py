@@ -46,14 +46,14 @@ def one_by_one(model, inputs):
         plain = type(model).__mro__[2](model.config)
     plain.load_state_dict(model.state_dict(), strict=False)
     plain.eval()
-    found = []
+    result = []
     for index, length in enumerate(inputs["attention_mask"].sum(dim=1)):
         states = plain(**{name: array[index : index + 1, :length] for name, array in inputs.items()}).last_hidden_state
         vector = states[0, 0] if model.config.pooling == "cls" else sum(states[0]) / length
         if model.projection is not None:
             vector = model.projection.weight @ vector
-        found.append(vector / vector.square().sum().sqrt())
-    return torch.stack(found)
+        result.append(vector / vector.square().sum().sqrt())
+    return torch.stack(result)
 
 
 @pytest.mark.parametrize("size", [None, 8])
@@ -62,10 +62,10 @@ def one_by_one(model, inputs):
 def test_embedding_is_pooled_projected_and_normalised(name, pooling, size, tiny_model, batch):
     model = tiny_model(name, head=HEAD, pooling=pooling, sentence_size=size)
     with torch.no_grad():
-        found = model(**batch(model))
-        assert list(found) == ["sentence_embedding"]
-        assert found.sentence_embedding.shape == (2, size or 32)
-        torch.testing.assert_close(found.sentence_embedding, one_by_one(model, batch(model)), atol=1e-5, rtol=0)
+        result = model(**batch(model))
+        assert list(result) == ["sentence_embedding"]
+        assert result.sentence_embedding.shape == (2, size or 32)
+        torch.testing.assert_close(result.sentence_embedding, one_by_one(model, batch(model)), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -29,17 +29,17 @@ def test_unknown_name_suggests_nearest_card():
 
 
 def test_safetensors_are_preferred(monkeypatch, tmp_path):
-    asked = []
+    calls = []
 
     def snapshot(name, revision, allow_patterns):
-        asked.append((name, revision, allow_patterns[-1]))
+        calls.append((name, revision, allow_patterns[-1]))
         if allow_patterns[-1] == "pytorch_model.bin":
             (tmp_path / "pytorch_model.bin").touch()
         return str(tmp_path)
 
     monkeypatch.setattr(fetching, "snapshot_download", snapshot)
     assert fetch("owner/name@abc") == tmp_path
-    assert asked == [("owner/name", "abc", "model.safetensors"), ("owner/name", "abc", "pytorch_model.bin")]
+    assert calls == [("owner/name", "abc", "model.safetensors"), ("owner/name", "abc", "pytorch_model.bin")]
 
 
 def test_repository_without_weights_is_refused(monkeypatch, tmp_path):

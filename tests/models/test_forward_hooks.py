@@ -112,9 +112,9 @@ def test_only_requested_parts_are_stored_and_hooks_are_removed(tiny_model, batch
         model(**batch(model))
     assert list(seen) == [1]
     assert list(seen[1]) == ["hidden"]
-    kept = seen[1]["hidden"]
+    hidden = seen[1]["hidden"]
     model(**batch(model))
-    assert seen[1]["hidden"] is kept
+    assert seen[1]["hidden"] is hidden
     assert not any(module._forward_hooks for module in model.modules())
 
 

@@ -13,9 +13,9 @@ FAMILIES = ("bert", "roberta", "distilbert", "albert", "electra", "mobilebert", 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    found = tmp_path_factory.mktemp("masked")
-    write_tiny_model(found, "bert", masked=True)
-    return found
+    result = tmp_path_factory.mktemp("masked")
+    write_tiny_model(result, "bert", masked=True)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -33,15 +33,15 @@ def test_masked_word_is_one_mask_token(model):
 
 
 def test_long_text_is_cut_around_the_word(model):
-    text = " ".join("abcdefgh"[place % 8] for place in range(300))
+    text = " ".join("abcdefgh"[index % 8] for index in range(300))
     for start in (0, 200, 400, 598):
         encoded = model.encode(MaskedWord(text, start, start + 1))
         assert len(encoded) == 128
-        place = pieces(model, encoded).split().index("[MASK]")
+        index = pieces(model, encoded).split().index("[MASK]")
         around = text[:start] + "_" + text[start + 1 :]
         shown = pieces(model, encoded).replace("[MASK]", "_").removeprefix("[CLS] ").removesuffix(" [SEP]")
         assert shown in around
-        assert start in (0, 598) or place == 64
+        assert start in (0, 598) or index == 64
 
 
 def test_text_may_contain_the_mask_token(model):
@@ -59,8 +59,8 @@ def test_candidates_are_the_most_likely_words(family, tmp_path):
     encoded = [ours.encode(word) for word in hidden]
     vocabulary = ours._tokenizer.get_vocab()
     words = {piece: number for piece, number in vocabulary.items() if piece.isalpha()}
-    found = ours.candidates(encoded, 5)
-    for line, predicted in zip(encoded, found, strict=True):
+    result = ours.candidates(encoded, 5)
+    for line, predicted in zip(encoded, result, strict=True):
         with torch.no_grad():
             logits = theirs(input_ids=torch.tensor([line])).logits[0, line.index(vocabulary["[MASK]"])]
         best = sorted(words, key=lambda piece: -logits[words[piece]].item())[:5]
@@ -68,8 +68,8 @@ def test_candidates_are_the_most_likely_words(family, tmp_path):
 
 
 def test_candidates_are_complete_words(model):
-    (found,) = model.candidates([model.encode(MaskedWord("a", 0, 1))], 1000)
-    assert sorted(found) == sorted("abcdefghijklmnopqrstuvwxyz")
+    (result,) = model.candidates([model.encode(MaskedWord("a", 0, 1))], 1000)
+    assert sorted(result) == sorted("abcdefghijklmnopqrstuvwxyz")
 
 
 def test_model_without_masked_lm_head_is_refused(tmp_path):

@@ -90,8 +90,8 @@ def test_plain_transformers_refuses_the_folder(pooled, tiny_tokenizer, tiny_task
     assert done.returncode != 0
     assert "compress-bert" in done.stderr
     with quiet():
-        found = pipeline("text-classification", model=str(tmp_path), tokenizer=str(tmp_path))("a good film")[0]
-    assert found["label"] in tiny_task.labels
+        result = pipeline("text-classification", model=str(tmp_path), tokenizer=str(tmp_path))("a good film")[0]
+    assert result["label"] in tiny_task.labels
 
 
 def test_modernbert_has_a_mean_pooled_head_of_its_own(tiny_model, tiny_folder, tiny_task):
@@ -102,8 +102,8 @@ def test_modernbert_has_a_mean_pooled_head_of_its_own(tiny_model, tiny_folder, t
 
 
 def test_other_heads_and_trained_ones_ignore_the_pooling(pooled, tiny_model, tiny_folder, tiny_task):
-    kept = load_model(tiny_folder("bert"), tiny_task, pooling="mean")
-    assert kept.config.model_type == "bert"
+    reused = load_model(tiny_folder("bert"), tiny_task, pooling="mean")
+    assert reused.config.model_type == "bert"
     folder = tiny_folder(pooled("bert"))
     assert load_model(folder, tiny_task, pooling="cls").config.head_pooling == "mean"
     other = tiny_task.model_copy(update={"labels": ("no", "yes")})
@@ -187,5 +187,5 @@ def test_exports_agree_padded_and_unpadded(name, pooled, batch, tiny_folder, tmp
         build(variant, origin, tmp_path / folder)
         exported = open_predictor(tmp_path / folder)
         for given in (arrays, alone):
-            found, expected = exported.predict(given)["logits"], predictor.predict(given)["logits"]
-            assert abs(found - expected).max() < most * max(1.0, abs(expected).max())
+            result, expected = exported.predict(given)["logits"], predictor.predict(given)["logits"]
+            assert abs(result - expected).max() < most * max(1.0, abs(expected).max())

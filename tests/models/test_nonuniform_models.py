@@ -57,11 +57,11 @@ def test_nonuniform_folder_works_in_a_pipeline(tiny_model, tiny_tokenizer, tiny_
     save_model(model, tiny_tokenizer, tmp_path, FolderInfo(step="prune", made_by="tests", task=tiny_task))
     with quiet():
         classify = pipeline("text-classification", model=str(tmp_path), tokenizer=str(tmp_path))
-        found = classify("a good film")[0]
+        result = classify("a good film")[0]
         pieces = tiny_tokenizer("a good film", return_tensors="pt")
     wanted = model(**pieces).logits.softmax(-1)[0]
-    assert found["score"] == pytest.approx(wanted.max().item(), rel=1e-5)
-    assert found["label"] == model.config.id2label[int(wanted.argmax())]
+    assert result["score"] == pytest.approx(wanted.max().item(), rel=1e-5)
+    assert result["label"] == model.config.id2label[int(wanted.argmax())]
 
 
 def test_import_alone_registers_nonuniform_models(tiny_model, tiny_tokenizer, tiny_task, cut, tmp_path):

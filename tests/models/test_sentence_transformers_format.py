@@ -31,12 +31,12 @@ def modules(folder, *names):
     """Write modules.json as if a text went through these."""
     listed = [
         {
-            "idx": place,
-            "name": str(place),
-            "path": f"{place}_{name}" if place else "",
+            "idx": index,
+            "name": str(index),
+            "path": f"{index}_{name}" if index else "",
             "type": f"sentence.models.{name}",
         }
-        for place, name in enumerate(names)
+        for index, name in enumerate(names)
     ]
     (folder / "modules.json").write_text(json.dumps(listed))
 

@@ -31,7 +31,7 @@ def choices(count: int) -> list[dict[str, object]]:
     """Two to four choices; one row has an answer that is none of them."""
     rows: list[dict[str, object]] = []
     for number in range(count):
-        listed = [WORDS[(number + place) % 5] for place in range(2 + number % 3)]
+        listed = [WORDS[(number + index) % 5] for index in range(2 + number % 3)]
         rows.append({"question": f"what on day {number} ?", "choices": listed, "answer": "AB"[number % 2]})
     return [*rows, {"question": "what ?", "choices": ["sun", "rain"], "answer": "E"}]
 
@@ -40,8 +40,8 @@ def candidates(count: int) -> list[dict[str, object]]:
     """Two to four candidates a question, one a line; the last question has no right one."""
     lines: list[dict[str, object]] = []
     for number in range(count):
-        for place in range(2 + number % 3):
-            word, right = WORDS[(number + place) % 5], int(place == number % 2)
+        for index in range(2 + number % 3):
+            word, right = WORDS[(number + index) % 5], int(index == number % 2)
             lines.append({"query": f"what on day {number} ?", "candidate": f"a {word} day", "label": right})
     return [*lines, {"query": "what ?", "candidate": "sun", "label": 0}]
 
@@ -65,6 +65,6 @@ def test_pipeline_runs_end_to_end(kind: str, rows: Callable[[int], list[dict[str
     assert sum(report.data.rows.values()) == 90  # two do not fit and are left out
     assert report.floor is not None
     winner = compress.open(tmp_path / "runs" / "tiny" / "winner" / "cpu")
-    (found,) = winner.predict([("what on day 3 ?", "sun", "rain", "storm")])
-    values = found["probabilities"] if kind == "multiple_choice" else found["scores"]
+    (result,) = winner.predict([("what on day 3 ?", "sun", "rain", "storm")])
+    values = result["probabilities"] if kind == "multiple_choice" else result["scores"]
     assert len(values) == 3

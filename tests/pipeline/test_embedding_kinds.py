@@ -89,5 +89,5 @@ def test_retrieval_pipeline_runs_end_to_end(tmp_path: Path) -> None:
     assert report.floor is not None
     assert report.probe is not None
     assert report.probe_name == "the untrained encoder"
-    (found,) = compress.open(made / "winner" / "cpu").predict(["what on day 3 ?"])
-    assert sum(value**2 for value in found["embedding"]) == pytest.approx(1.0, abs=1e-3)
+    (result,) = compress.open(made / "winner" / "cpu").predict(["what on day 3 ?"])
+    assert sum(value**2 for value in result["embedding"]) == pytest.approx(1.0, abs=1e-3)

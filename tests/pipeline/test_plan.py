@@ -30,7 +30,7 @@ def test_models_of_a_recipe_follow_their_parents(recipe_file: Path) -> None:
     assert [model.name for model in plan.evaluated] == ["teacher", "student", "pruned"]
     assert plan.teacher.parent is None
     names = [model.name for model in plan.models]
-    assert all(model.parent is None or model.parent in names[:place] for place, model in enumerate(plan.models))
+    assert all(model.parent is None or model.parent in names[:index] for index, model in enumerate(plan.models))
     assert len(default_models(plan.recipe)) >= 3
 
 

@@ -29,8 +29,8 @@ def test_publishing_another_targets_winner_replaces_the_entry(finished_run: Path
     write_info(run / "winner" / "phone", read_info(run / "winner" / "cpu").model_copy(update={"made_by": "phone"}))
     (run / "report.json").write_text(other.model_dump_json(indent=2))
     for target in ("cpu", "phone"):
-        place = publish_winners(run, other, tmp_path / "zoo", "tiny", Console("quiet"), target)
-        assert (read_info(place).made_by == "phone") == (target == "phone")
+        entry = publish_winners(run, other, tmp_path / "zoo", "tiny", Console("quiet"), target)
+        assert (read_info(entry).made_by == "phone") == (target == "phone")
 
 
 def test_publish_refuses_an_unknown_target(finished_run, tmp_path, capsys) -> None:

@@ -39,11 +39,11 @@ def articles(count: int) -> dict[str, object]:
     for number in range(count):
         context = f"On day {number} there was rain. " + "The sky was dark and so it stayed. " * (number % 4)
         answer = {"text": f"day {number}", "answer_start": 3}
-        asked = [
+        questions = [
             {"id": f"{number}a", "question": "When was rain?", "answers": [answer], "is_impossible": False},
             {"id": f"{number}b", "question": "Who saw it?", "answers": [], "is_impossible": True},
         ]
-        paragraphs.append({"context": context, "qas": asked})
+        paragraphs.append({"context": context, "qas": questions})
     return {"version": "v2.0", "data": [{"title": "Rain", "paragraphs": paragraphs}]}
 
 
@@ -64,8 +64,8 @@ def test_pipeline_runs_end_to_end(tmp_path: Path) -> None:
     assert task is not None
     assert task.threshold is not None  # exports inherit what was tuned
     context = "On day 7 there was rain."
-    (found,) = compress.open(folder).predict([("When was rain?", context)])
-    assert found["answer"] is None or found["answer"] == context[found["start"] : found["end"]]
+    (result,) = compress.open(folder).predict([("When was rain?", context)])
+    assert result["answer"] is None or result["answer"] == context[result["start"] : result["end"]]
     # No file that is published holds a text of the data.
     for page in (tmp_path / "runs" / "tiny").glob("report.*"):
         assert "there was rain" not in page.read_text(encoding="utf-8")

@@ -42,16 +42,16 @@ def test_step_is_absent_until_it_is_finished(tmp_path: Path) -> None:
 def test_a_finished_step_replaces_an_older_one(tmp_path: Path) -> None:
     store = StepStore(tmp_path)
     finished(store, content="old")
-    place = finished(store, content="new")
-    assert (place / "model").read_text() == "new"
+    folder = finished(store, content="new")
+    assert (folder / "model").read_text() == "new"
     assert store.record("distill", "f1") == record()
     assert [path.name for path in store.all_steps()] == ["distill-f1"]
 
 
 def test_unreadable_record_is_treated_as_absent(tmp_path: Path) -> None:
     store = StepStore(tmp_path)
-    place = finished(store)
-    (place / "step.json").write_text('{"schema_version": 1')
+    folder = finished(store)
+    (folder / "step.json").write_text('{"schema_version": 1')
     assert store.record("distill", "f1") is None
     assert list(store.records()) == []
 
@@ -104,14 +104,14 @@ def set_soon(go: Event) -> None:
 
 def test_clean_keeps_steps_that_a_run_names(tmp_path: Path) -> None:
     store = StepStore(tmp_path)
-    kept, gone = finished(store, fingerprint="kept"), finished(store, fingerprint="gone")
+    named, gone = finished(store, fingerprint="kept"), finished(store, fingerprint="gone")
     half = store.partial("distill", "half")
     atomic_write(tmp_path / "mine" / "lock.json", '{"steps": {"distill": "distill-kept"}}')
     would = clean(tmp_path, dry_run=True)
     assert {Path(row["folder"]).name for row in would} == {"distill-gone", "distill-half"}
     assert gone.exists()
     clean(tmp_path)
-    assert kept.exists()
+    assert named.exists()
     assert not gone.exists()
     assert not half.exists()
 
@@ -125,13 +125,13 @@ def test_clean_removes_nothing_when_a_lock_cannot_be_read(tmp_path: Path) -> Non
 
 
 def test_copies_replace_folders(tmp_path: Path) -> None:
-    first, second, place = tmp_path / "first", tmp_path / "second", tmp_path / "place"
+    first, second, target = tmp_path / "first", tmp_path / "second", tmp_path / "target"
     for folder, name in ((first, "a"), (second, "b")):
         folder.mkdir()
         (folder / name).write_text(name)
     for folder in (first, second):
-        atomic_copy_folder(folder, place)
-    assert [path.name for path in place.iterdir()] == ["b"]
+        atomic_copy_folder(folder, target)
+    assert [path.name for path in target.iterdir()] == ["b"]
 
 
 def test_attempt_on_other_inputs_is_not_resumed(tmp_path: Path) -> None:

@@ -50,8 +50,8 @@ def test_pipeline_runs_end_to_end(tmp_path: Path) -> None:
     assert report.floor is not None
     assert report.probe is not None
     assert report.probe_name == "a linear probe"
-    found, same = compress.open(tmp_path / "runs" / "tiny" / "winner" / "cpu").predict(["day 3 was dull", ("was",)])
-    assert len(found["tags"]) == 4
+    result, same = compress.open(tmp_path / "runs" / "tiny" / "winner" / "cpu").predict(["day 3 was dull", ("was",)])
+    assert len(result["tags"]) == 4
     assert len(same["tags"]) == 1
     for page in (tmp_path / "runs" / "tiny").glob("report.*"):
         assert "hotel" not in page.read_text(encoding="utf-8")

@@ -54,7 +54,7 @@ def test_every_batch_is_one_sample(tiny_model, batches):
 def test_mask_gradient_is_the_change_of_the_loss_for_a_small_mask_change(family, tiny_model, batches):
     """To first order, scaling a head by one millionth less costs one millionth of its mask gradient."""
     model, step = tiny_model(family).double(), 1e-6
-    found = collect_mask_gradients(model, batches[:1], loss)
+    result = collect_mask_gradients(model, batches[:1], loss)
     size = head_size(model)
     weight = part(layers_of(model)[0], family_of(model).attention_output).weight.data
     with torch.no_grad():
@@ -66,7 +66,7 @@ def test_mask_gradient_is_the_change_of_the_loss_for_a_small_mask_change(family,
                 costs.append(float(loss(model, batches[0])))
             weight.copy_(kept)
             cost = (costs[1] - costs[0]) / (2 * step)
-            assert cost == pytest.approx(float(found.heads[0][0, head]), rel=1e-3)
+            assert cost == pytest.approx(float(result.heads[0][0, head]), rel=1e-3)
 
 
 def test_head_that_contributes_nothing_has_zero_gradient(tiny_model, batches):
@@ -74,9 +74,9 @@ def test_head_that_contributes_nothing_has_zero_gradient(tiny_model, batches):
     family = family_of(model)
     layer = layers_of(model)[1]
     part(layer, family.attention_output).weight.data[:, 16:24] = 0
-    found = collect_mask_gradients(model, batches, loss)
-    assert found.heads[1].abs().sum(dim=0).argmin() == 2
-    assert not found.heads[1][:, 2].any()
+    result = collect_mask_gradients(model, batches, loss)
+    assert result.heads[1].abs().sum(dim=0).argmin() == 2
+    assert not result.heads[1][:, 2].any()
 
 
 def test_model_is_unchanged(tiny_model, batches):

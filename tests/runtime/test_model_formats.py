@@ -38,9 +38,9 @@ def test_folders_are_recognized_by_their_files(tmp_path, names, form):
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    found = describe_model_file(tmp_path)
-    assert found.format == form
-    assert found.file == tmp_path / (names[-1] if form == "onnx" else names[-2] if form == "openvino" else names[0])
+    result = describe_model_file(tmp_path)
+    assert result.format == form
+    assert result.file == tmp_path / (names[-1] if form == "onnx" else names[-2] if form == "openvino" else names[0])
 
 
 def test_compress_json_states_the_format(tmp_path, write_sum):
@@ -49,8 +49,8 @@ def test_compress_json_states_the_format(tmp_path, write_sum):
     (tmp_path / "openvino_model.bin").touch()
     own = RUN_MODES["openvino"].model_copy(update={"name": "openvino-fp32"})
     write_info(tmp_path, FolderInfo(step="export", made_by="tests", variant=own))
-    found = describe_model_file(tmp_path)
-    assert (found.format, found.variant.name) == ("openvino", "openvino-fp32")
+    result = describe_model_file(tmp_path)
+    assert (result.format, result.variant.name) == ("openvino", "openvino-fp32")
 
 
 @pytest.mark.parametrize(

@@ -76,10 +76,10 @@ def test_lines_without_text_are_skipped_and_counted(ranker: str, tmp_path: Path,
     file = tmp_path / "texts"
     file.write_text("film\tgood\n\n\t\nfilm\tbad\n", encoding="utf-8")
     assert main(["predict", ranker, "--file", str(file)]) == 0
-    found = capsys.readouterr()
-    assert len(found.out.splitlines()) == 2
-    assert "2 lines without text got no prediction; the first:" in found.err
-    assert "texts, line 2." in found.err
+    result = capsys.readouterr()
+    assert len(result.out.splitlines()) == 2
+    assert "2 lines without text got no prediction; the first:" in result.err
+    assert "texts, line 2." in result.err
 
 
 def test_arguments_and_file_are_exclusive(ranker: str, tmp_path: Path, capsys) -> None:

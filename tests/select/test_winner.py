@@ -30,9 +30,9 @@ def lost(value: float, low: float | None = None) -> Difference:
 
 @pytest.fixture
 def select(make_report) -> Quality:
-    found = make_report().row("pruned/onnx-int8").targets["cpu"].select
-    assert found is not None
-    return found
+    result = make_report().row("pruned/onnx-int8").targets["cpu"].select
+    assert result is not None
+    return result
 
 
 def passes(select: Quality, rules: Rules = RULES, quantized: bool = True, **classes: ClassScore) -> bool:
@@ -58,7 +58,7 @@ def test_fastest_passing_candidate_wins(make_report):
     cpu, cuda = report.verdicts
     assert cpu.winner == "pruned/onnx-int8"
     assert cpu.why.startswith("the fastest of 8 that passed the gate (lost 0.9 points on select, 1 point allowed)")
-    assert [found.key for found in cpu.comparisons] == ["teacher/torch-fp32", "teacher/onnx-int8", "student/onnx-int8"]
+    assert [each.key for each in cpu.comparisons] == ["teacher/torch-fp32", "teacher/onnx-int8", "student/onnx-int8"]
     against = cpu.comparisons[0]
     assert against.speedup is not None
     assert against.speedup.low < against.speedup.value < against.speedup.high
@@ -83,23 +83,23 @@ def test_a_drop_of_exactly_what_is_allowed_passes(select):
 def test_strict_gate_uses_the_interval(select):
     wide = select.model_copy(update={"versus_teacher": lost(-0.002, low=-0.02)})
     assert passes(wide)
-    found = gate(RULES.model_copy(update={"strict": True}), wide, {}, quantized=False)
-    assert found.outcome == "missed"
-    assert found.reasons == ("may have lost 2 points (95 % interval) against the teacher, 1 point allowed",)
+    result = gate(RULES.model_copy(update={"strict": True}), wide, {}, quantized=False)
+    assert result.outcome == "missed"
+    assert result.reasons == ("may have lost 2 points (95 % interval) against the teacher, 1 point allowed",)
 
 
 def test_quantized_candidate_is_also_compared_with_its_source(select):
     worse = select.model_copy(update={"versus_unquantized": lost(-0.006)})
-    found = gate(RULES, worse, {}, quantized=True)
-    assert found.reasons == ("lost 0.6 points against its own unquantized model, 0.5 points allowed",)
+    result = gate(RULES, worse, {}, quantized=True)
+    assert result.reasons == ("lost 0.6 points against its own unquantized model, 0.5 points allowed",)
     assert passes(worse, quantized=False)
 
 
 def test_class_gate_needs_fifty_rows(select):
-    asked = RULES.model_copy(update={"max_class_drop": 0.02})
+    with_classes = RULES.model_copy(update={"max_class_drop": 0.02})
     ours = select.model_copy(update={"per_class": {"good": ClassScore(rows=60, recall=0.80)}})
-    assert not passes(ours, asked, good=ClassScore(rows=60, recall=0.90))
-    assert passes(ours, asked, good=ClassScore(rows=49, recall=0.90))
+    assert not passes(ours, with_classes, good=ClassScore(rows=60, recall=0.90))
+    assert passes(ours, with_classes, good=ClassScore(rows=49, recall=0.90))
     assert passes(ours, RULES, good=ClassScore(rows=60, recall=0.90))
 
 
@@ -117,10 +117,10 @@ def test_class_gate_needs_fifty_rows(select):
     ],
 )
 def test_a_loss_within_one_standard_error_of_the_allowance_is_undecided(select, drop, error, outcome, more_rows):
-    found = gate(RULES, select.model_copy(update={"versus_teacher": unsure(drop, error)}), {}, quantized=False)
-    assert (found.outcome, found.more_rows) == (outcome, more_rows)
-    assert found.may_win == (outcome == "passed" or (outcome == "undecided" and drop <= 0.01))
-    assert found.excess == pytest.approx(drop - 0.01)
+    result = gate(RULES, select.model_copy(update={"versus_teacher": unsure(drop, error)}), {}, quantized=False)
+    assert (result.outcome, result.more_rows) == (outcome, more_rows)
+    assert result.may_win == (outcome == "passed" or (outcome == "undecided" and drop <= 0.01))
+    assert result.excess == pytest.approx(drop - 0.01)
 
 
 def test_among_many_variants_errors_are_widened(select):
@@ -155,11 +155,11 @@ def test_an_undecided_gate_says_how_many_rows_would_tell(select):
 
 
 def test_few_rows_of_a_class_leave_its_recall_undecided(select):
-    asked = RULES.model_copy(update={"max_class_drop": 0.02})
+    with_classes = RULES.model_copy(update={"max_class_drop": 0.02})
     ours = select.model_copy(update={"per_class": {"good": ClassScore(rows=60, recall=0.87)}})
-    found = gate(asked, ours, {"good": ClassScore(rows=60, recall=0.90)}, quantized=False)
-    assert found.outcome == "undecided"  # 3 % of the rows differ: a standard error of 2.2 points
-    assert found.reasons[0].startswith("lost 3 points of recall on 'good', 2 points allowed: about 3,")
+    result = gate(with_classes, ours, {"good": ClassScore(rows=60, recall=0.90)}, quantized=False)
+    assert result.outcome == "undecided"  # 3 % of the rows differ: a standard error of 2.2 points
+    assert result.reasons[0].startswith("lost 3 points of recall on 'good', 2 points allowed: about 3,")
 
 
 def test_results_with_passed_are_read():

@@ -273,15 +273,15 @@ def test_class_counts_agree_with_scikit_learn():
 
 def test_confidence_is_that_of_the_decision():
     answers, gold = predictions_and_gold("classification")
-    found = KINDS["classification"].confidence(answers, gold)
-    assert found.row.tolist() == [0, 1, 2]
-    assert found.stated.tolist() == pytest.approx([0.8, 0.8, 0.5])
-    assert found.right.tolist() == [True, True, False]
+    result = KINDS["classification"].confidence(answers, gold)
+    assert result.row.tolist() == [0, 1, 2]
+    assert result.stated.tolist() == pytest.approx([0.8, 0.8, 0.5])
+    assert result.right.tolist() == [True, True, False]
     answers, gold = predictions_and_gold("multi_label")
-    found = KINDS["multi_label"].confidence(answers, gold)
-    assert found.row.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-    assert found.stated.tolist() == pytest.approx([0.8, 0.9, 0.6, 0.8, 0.9, 0.6, 0.8, 0.7, 0.9])
-    assert found.right.tolist() == [True] * 7 + [False, True]
+    result = KINDS["multi_label"].confidence(answers, gold)
+    assert result.row.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert result.stated.tolist() == pytest.approx([0.8, 0.9, 0.6, 0.8, 0.9, 0.6, 0.8, 0.7, 0.9])
+    assert result.right.tolist() == [True] * 7 + [False, True]
     assert KINDS["regression"].confidence(*predictions_and_gold("regression")) is None
 
 

@@ -27,8 +27,8 @@ def test_arc_leaves_out_rows_that_do_not_fit(data_folder, tmp_path, part, train,
 def test_wikiqa_has_as_many_questions_with_an_answer_as_its_authors_count(data_folder, tmp_path):
     folder = data_folder / "wikiqa"
     files = {"train": folder / "train.tsv.gz", "select": folder / "dev.tsv.gz", "test": folder / "test.tsv.gz"}
-    info, found = prepared("wikiqa", files, tmp_path)
+    info, result = prepared("wikiqa", files, tmp_path)
     assert info.counts == {"train": 873, "select": 126, "test": 243}
-    kind, rows = kind_of(info.task_info), found.rows("test")
+    kind, rows = kind_of(info.task_info), result.rows("test")
     scores = kind.score(baseline_predictions([], rows, info.task_info), kind.gold(rows), info.task_info)
     assert scores["map"] == pytest.approx(0.613, abs=0.01)

@@ -70,8 +70,8 @@ def test_a_sound_task_has_none():
 def test_problems_are_reported(settings, message):
     import re
 
-    found = faults(**settings)
-    assert any(re.search(message, line) for line in found), found
+    result = faults(**settings)
+    assert any(re.search(message, line) for line in result), result
 
 
 def test_all_faults_at_once():

@@ -24,8 +24,8 @@ def test_every_family_learns(name, tiny_model, tiny_folder, prepared, tmp_path):
     info = read_info(tmp_path)
     assert (info.step, info.shape.family, info.task.labels) == ("finetune", name, ("bad", "good"))
     assert load(tmp_path).config.id2label == {0: "bad", 1: "good"}
-    kept = {path.name for path in tmp_path.iterdir()}
-    assert kept == {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "compress.json"}
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "compress.json"}
 
 
 def test_teacher_with_fitting_head_is_used_unchanged(tiny_model, tiny_folder, prepared, tmp_path, same_weights):

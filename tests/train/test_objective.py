@@ -15,24 +15,24 @@ from compress.train.objective import TaskObjective, forward
 TEXTS = ["a very good film", "it was so dull", "great plot", "the film is not bad or dull but fine"]
 LABELS = ("bad", "good")
 ROWS = {
-    "classification": [{"text": text, "text_pair": None, "label": place % 2} for place, text in enumerate(TEXTS)],
+    "classification": [{"text": text, "text_pair": None, "label": index % 2} for index, text in enumerate(TEXTS)],
     "multi_label": [{"text": text, "text_pair": None, "label": [1.0, 0.0]} for text in TEXTS],
     "regression": [{"text": text, "text_pair": None, "label": 0.5} for text in TEXTS],
     "token_classification": [
-        {"words": text.split(), "label": [place % 3 for place in range(len(text.split()))]} for text in TEXTS
+        {"words": text.split(), "label": [index % 3 for index in range(len(text.split()))]} for text in TEXTS
     ],
     "question_answering": [
         {"question": "is it good", "context": text, "answers": [text[:4]], "start": 0} for text in TEXTS
     ]
     + [{"question": "is it bad", "context": TEXTS[0], "answers": [], "start": -1}],
-    "multiple_choice": [{"text": text, "choices": TEXTS[: 2 + place], "label": 1} for place, text in enumerate(TEXTS)],
+    "multiple_choice": [{"text": text, "choices": TEXTS[: 2 + index], "label": 1} for index, text in enumerate(TEXTS)],
     "ranking": [
-        {"text": text, "candidates": TEXTS[: 1 + place], "label": [1.0, 0.0, 0.0, 1.0][: 1 + place]}
-        for place, text in enumerate(TEXTS)
+        {"text": text, "candidates": TEXTS[: 1 + index], "label": [1.0, 0.0, 0.0, 1.0][: 1 + index]}
+        for index, text in enumerate(TEXTS)
     ],
     "similarity": [{"text": text, "text_pair": TEXTS[0], "label": 0.3} for text in TEXTS],
     "retrieval": [
-        {"query": text, "positives": [TEXTS[place - 1]], "negatives": TEXTS[:place]} for place, text in enumerate(TEXTS)
+        {"query": text, "positives": [TEXTS[index - 1]], "negatives": TEXTS[:index]} for index, text in enumerate(TEXTS)
     ],
 }
 WINDOWS = {"max_length": 8, "overlap": 2, "max_windows": 4}
@@ -54,7 +54,7 @@ def made(tiny_model, tiny_tokenizer):
 
     def make(kind, long="cut", **changes):
         task, head = task_of(kind, long), HEADS[KINDS[kind].head]
-        names = [str(place) for place in range(KINDS[kind].output_count(task))]
+        names = [str(index) for index in range(KINDS[kind].output_count(task))]
         pooling = {"pooling": "mean"} if head.name == "sentence-embedding" else {}
         model = tiny_model("bert", labels=names, head=head.suffix, **pooling, **changes)
         examples = training_examples(encode_rows(ROWS[kind], task, fast_tokenizer(model.config, tiny_tokenizer)), task)

@@ -40,14 +40,14 @@ def launched(tmp_path_factory, tiny_folder, tiny_model, prepared):
     folder = tmp_path_factory.mktemp("together")
     still = {"attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0, "initializer_range": 0.1}
     teacher = tiny_folder(tiny_model("bert", **still))
-    found = {}
+    result = {}
     for count, run in ((1, run_alone), (2, run_twice)):
-        place = folder / str(count)
-        place.mkdir()
-        run(teacher, prepared, place)
-        seen = [json.loads((place / f"seen-{rank}.json").read_text()) for rank in range(count)]
-        found[count] = (json.loads((place / "found.json").read_text()), seen, place)
-    return found
+        index = folder / str(count)
+        index.mkdir()
+        run(teacher, prepared, index)
+        seen = [json.loads((index / f"seen-{rank}.json").read_text()) for rank in range(count)]
+        result[count] = (json.loads((index / "found.json").read_text()), seen, index)
+    return result
 
 
 def test_every_row_is_seen_by_exactly_one_process(launched, prepared):
@@ -70,8 +70,8 @@ def test_the_result_is_that_of_one_process(launched):
 
 def test_two_processes_resume_bit_for_bit(launched):
     for count in (1, 2):
-        found = launched[count][0]
-        assert found["goes_on"] == found["logits"]
+        result = launched[count][0]
+        assert result["goes_on"] == result["logits"]
 
 
 def test_steps_run_on_both_and_one_writes(launched):

@@ -87,24 +87,24 @@ def main(teacher, data, folder):
 
     examples = Seeing(material.train)
     model, result = one(teacher, material, folder / "plain", examples=examples)
-    found = {"score": result.score, "logits": answers_of(model).tolist()}
+    output = {"score": result.score, "logits": answers_of(model).tolist()}
 
     checkpoint = Checkpoints(minutes=None, steps=3)
     try:
         one(teacher, material, folder / "halted", StopsAt(9, material.task), checkpoint=checkpoint)
     except InterruptedError:
         again, _ = one(teacher, material, folder / "halted", checkpoint=checkpoint)
-        found["goes_on"] = answers_of(again).tolist()
+        output["goes_on"] = answers_of(again).tolist()
 
     finetune(str(teacher), data, Finetune(**SETTINGS, reuse=False), 1, folder / "teacher")
     Path(folder / f"done-{RANK}").touch()
     while not all((folder / f"done-{rank}").exists() for rank in range(WORLD)):
         pass  # the other ranks read the teacher that the main one wrote
     made = distill(folder / "teacher", Student(layers=1, hidden=16), data, Distill(**SETTINGS), 1, folder / "student")
-    found["student"] = made.result.score
+    output["student"] = made.result.score
     (folder / f"seen-{RANK}.json").write_text(json.dumps(examples.seen))
     if RANK == 0:
-        (folder / "found.json").write_text(json.dumps(found))
+        (folder / "found.json").write_text(json.dumps(output))
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 

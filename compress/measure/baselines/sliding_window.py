@@ -129,10 +129,10 @@ def _closeness(span: tuple[int, int], words: Sequence[Word], question_words: Map
 
 def _answers(rows: Sequence[Row], weights: Mapping[str, float]) -> NDArray[Any]:
     """Return passages as predictions; their score is the share of the question, no answer scores zero."""
-    found = [(row["context"], best_passage(row["question"], row["context"], weights)) for row in rows]
-    width = max((passage.end - passage.start for _, passage in found), default=0)
+    passages = [(row["context"], best_passage(row["question"], row["context"], weights)) for row in rows]
+    width = max((passage.end - passage.start for _, passage in passages), default=0)
     lines = [
         (context[max(0, at.start) : max(0, at.end)], at.start, at.end, at.shared, 0.0, at.shared, at.start >= 0, 1.0)
-        for context, at in found
+        for context, at in passages
     ]
     return np.array(lines, dtype=prediction_fields(width))

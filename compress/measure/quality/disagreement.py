@@ -45,7 +45,7 @@ def largest_disagreements(
 
 
 def write_disagreements(
-    path: Path, rows: Sequence[Row], found: Mapping[str, Sequence[Disagreement]], label_fields: Sequence[str]
+    path: Path, rows: Sequence[Row], disagreements: Mapping[str, Sequence[Disagreement]], label_fields: Sequence[str]
 ) -> None:
     """Write the disagreements of each model (by its key in the report) with the texts of the rows.
 
@@ -53,7 +53,7 @@ def write_disagreements(
     rows of the user's data: it stays in the run's folder and is never published.
     """
     with path.open("w", encoding="utf-8") as stream:
-        for model, each in ((model, each) for model, several in found.items() for each in several):
+        for model, each in ((model, each) for model, several in disagreements.items() for each in several):
             fields = rows[each.row].items()
             texts = {name: value for name, value in fields if name not in label_fields and value is not None}
             line = {"model": model, **each.model_dump(mode="json"), **texts}

@@ -32,7 +32,7 @@ KEYS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 
 def typos(text: str, random: Random) -> str:
     """One typing error in a tenth of the words: letters swapped, dropped, doubled or replaced by a neighbouring key."""
-    spans = [found.span() for found in WORD.finditer(text) if len(found.group()) >= SHORTEST_WORD]
+    spans = [match.span() for match in WORD.finditer(text) if len(match.group()) >= SHORTEST_WORD]
     if not spans:
         return text
     count = max(1, round(TYPO_SHARE * len(spans)))
@@ -112,6 +112,6 @@ def _neighbour(letter: str, random: Random) -> str:
     for keys in KEYS:
         index = keys.find(letter.lower())
         if index >= 0:
-            found = random.choice(keys[max(0, index - 1) : index] + keys[index + 1 : index + 2])
-            return found.upper() if letter.isupper() else found
+            typo = random.choice(keys[max(0, index - 1) : index] + keys[index + 1 : index + 2])
+            return typo.upper() if letter.isupper() else typo
     return letter * 2

@@ -101,5 +101,5 @@ def _numbers(distinct: NDArray[np.str_]) -> NDArray[np.float64] | None:
         numbers = [float("nan") if value == EMPTY_VALUE else float(value) for value in distinct.tolist()]
     except ValueError:
         return None
-    found = np.asarray(numbers)
-    return found if np.isfinite(found[distinct != EMPTY_VALUE]).all() else None
+    parsed = np.asarray(numbers)
+    return parsed if np.isfinite(parsed[distinct != EMPTY_VALUE]).all() else None

@@ -12,16 +12,16 @@ datasets = pytest.importorskip("datasets")
 @pytest.fixture
 def hub(monkeypatch):
     """A fake hub: records requests and returns three rows."""
-    asked = []
+    calls = []
     features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["no", "yes"])})
     rows = datasets.Dataset.from_dict({"text": ["a", "b", "c"], "label": [1, 0, -1]}, features=features)
 
     def load(name, configuration, split, revision):
-        asked.append((name, configuration, split, revision))
+        calls.append((name, configuration, split, revision))
         return rows
 
     monkeypatch.setattr(datasets, "load_dataset", load)
-    return asked
+    return calls
 
 
 def test_owner_name_and_configuration(hub):
@@ -39,7 +39,7 @@ def test_class_numbers_stay_or_become_names(hub):
 def test_lists_of_class_numbers_become_lists_of_names(hub, monkeypatch):
     tags = datasets.List(datasets.ClassLabel(names=["O", "B-x"]))
     rows = datasets.Dataset.from_dict({"tags": [[0, 1], []]}, features=datasets.Features({"tags": tags}))
-    monkeypatch.setattr(datasets, "load_dataset", lambda *place, **settings: rows)
+    monkeypatch.setattr(datasets, "load_dataset", lambda *index, **settings: rows)
     assert [row.values["tags"] for row in hub_rows(Data(hub="owner/set"), "train", names=True)] == [["O", "B-x"], []]
     assert [row.values["tags"] for row in hub_rows(Data(hub="owner/set"), "train", names=False)] == [[0, 1], []]
 

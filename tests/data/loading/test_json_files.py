@@ -63,9 +63,9 @@ def test_articles_give_a_row_a_question(document):
 def test_lists_of_objects_and_objects_of_lists(document):
     rows = [{"text": "a", "label": 1}, {"text": "b", "label": 0}]
     for content in (rows, {"text": ["a", "b"], "label": [1, 0]}):
-        found = document(content)
-        assert [dict(row.values) for row in found] == rows
-        assert found[1].where.endswith("a.json, row 2")
+        result = document(content)
+        assert [dict(row.values) for row in result] == rows
+        assert result[1].where.endswith("a.json, row 2")
 
 
 def test_questions_that_share_candidates(document):

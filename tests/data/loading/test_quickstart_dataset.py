@@ -54,14 +54,14 @@ def gathered(roots, most=100):
 
 
 def test_sentences_are_prose(roots):
-    found = [
+    result = [
         text
         for path in package_files(roots["garden"])
         for docstring in docstrings(path)
         for text in sentences(docstring)
     ]
-    assert "Count the garden owls that sit in the old tree on Monday." in found
-    assert not any(">>>" in text or "Nobody" in text or "short" in text for text in found)
+    assert "Count the garden owls that sit in the old tree on Monday." in result
+    assert not any(">>>" in text or "Nobody" in text or "short" in text for text in result)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_the_real_set_is_complete_and_neither_trivial_nor_noise(tmp_path, monkey
         counts[row["library"]] += 1
     assert len(counts) == 8
     assert set(counts.values()) == {quickstart_dataset.ROWS_PER_CLASS}
-    test, train = rows[::7], [row for place, row in enumerate(rows) if place % 7]
+    test, train = rows[::7], [row for index, row in enumerate(rows) if index % 7]
     vectors = text.TfidfVectorizer(sublinear_tf=True)
     model = linear.LogisticRegression(C=10, max_iter=300)
     model.fit(vectors.fit_transform([row["text"] for row in train]), [row["library"] for row in train])

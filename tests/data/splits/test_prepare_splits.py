@@ -41,8 +41,8 @@ def test_select_and_test_are_held_back(write, task_of, tmp_path):
     info = prepare_splits(task, 0, tmp_path)
     assert info.counts == {"train": 144, "select": 36, "test": 20}  # 20 % of what test leaves
     assert info.held_back == ("select", "test")
-    found = [set(texts(tmp_path, role)) for role in ("train", "select", "test")]
-    assert len(set.union(*found)) == 200
+    result = [set(texts(tmp_path, role)) for role in ("train", "select", "test")]
+    assert len(set.union(*result)) == 200
     assert info.duplicates == 0
 
 
@@ -71,8 +71,8 @@ def test_the_gate_decides_the_rows_of_select(write, task_of, tmp_path):
 def test_the_seed_decides_what_is_held_back(write, task_of, tmp_path):
     task = task_of(train=write("t.tsv", table(100)), test=write("e.tsv", table(4)))
     held = []
-    for place, seed in enumerate((0, 0, 1)):
-        folder = tmp_path / str(place)
+    for index, seed in enumerate((0, 0, 1)):
+        folder = tmp_path / str(index)
         folder.mkdir()
         prepare_splits(task, seed, folder)
         held.append(texts(folder, "select"))
@@ -281,12 +281,12 @@ def test_every_row_has_one_role(count):
 
 
 def test_a_split_without_rare_classes_is_the_random_order():
-    free, kept = (assign_roles(50, 3, {"select": 0.1}, None, "train", rare=rare) for rare in ({}, {7: [0], 9: [0]}))
-    assert np.array_equal(free["select"], kept["select"])
+    free, limited = (assign_roles(50, 3, {"select": 0.1}, None, "train", rare=rare) for rare in ({}, {7: [0], 9: [0]}))
+    assert np.array_equal(free["select"], limited["select"])
     first = int(np.flatnonzero(free["select"])[0])
-    kept = assign_roles(50, 3, {"select": 0.1}, None, "train", rare={first: [0]})
-    assert not kept["select"][first]
-    assert kept["select"].sum() == 5
+    limited = assign_roles(50, 3, {"select": 0.1}, None, "train", rare={first: [0]})
+    assert not limited["select"][first]
+    assert limited["select"].sum() == 5
 
 
 def test_random_keys_look_random():

@@ -22,8 +22,8 @@ def table(count):
 def in_step(task, seed, folder):
     """Whether every value belongs to its row: both hold the row's number."""
     rows = load_prepared(folder).rows("test")
-    found = slice_values(load_prepared(folder).info.split_like(task), (), seed, len(rows), QUIET)["genre"]
-    return [value.removeprefix("genre ") for value in found] == [row["text"].removeprefix("text ") for row in rows]
+    result = slice_values(load_prepared(folder).info.split_like(task), (), seed, len(rows), QUIET)["genre"]
+    return [value.removeprefix("genre ") for value in result] == [row["text"].removeprefix("text ") for row in rows]
 
 
 def test_values_of_a_test_file(write, task_of, tmp_path):

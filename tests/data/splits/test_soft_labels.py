@@ -87,9 +87,9 @@ def test_rows_may_have_no_label(prepared):
 
 
 def test_small_errors_of_rounding_are_divided_away(prepared):
-    found = prepared(two([0.3333, 0.6663], [1.0000001, 0.0])).rows("train")
-    assert all(sum(row["soft_labels"]) == pytest.approx(1.0, abs=1e-12) for row in found)
-    assert found[0]["soft_labels"][0] == pytest.approx(0.3333 / 0.9996)
+    result = prepared(two([0.3333, 0.6663], [1.0000001, 0.0])).rows("train")
+    assert all(sum(row["soft_labels"]) == pytest.approx(1.0, abs=1e-12) for row in result)
+    assert result[0]["soft_labels"][0] == pytest.approx(0.3333 / 0.9996)
 
 
 def test_one_probability_per_class(prepared, write, task_of, tmp_path):
@@ -139,7 +139,7 @@ def test_invalid_distributions_are_refused_with_their_location(prepared, cell, m
 
 
 def test_bad_rows_can_be_left_out(prepared):
-    train = lines(*({"text": str(place), "p": cell} for place, cell in enumerate([[0.9, 0.1], [0.1, 0.9], [2, 0]])))
+    train = lines(*({"text": str(index), "p": cell} for index, cell in enumerate([[0.9, 0.1], [0.1, 0.9], [2, 0]])))
     info = prepared(train, bad_rows="skip").info
     assert (info.counts["train"], info.skipped) == (2, 1)
     assert "the probability of 'x' is 2" in info.first_skipped

@@ -222,7 +222,7 @@ def test_rows_keep_their_order_and_say_what_they_are():
     rows = ConcatenatedRows(train, [more[:1], (), more[1:]], task)
     assert [row["text"] for row in rows] == ["a", "b", "c"]
     assert [row["labelled"] for row in rows] == [True, False, False]
-    assert [rows.origin(place) for place in range(3)] == [("train", 0), ("unlabelled", 0), ("unlabelled", 1)]
+    assert [rows.origin(index) for index in range(3)] == [("train", 0), ("unlabelled", 0), ("unlabelled", 1)]
     assert rows[0]["soft_labels"] == [0.25, 0.75]
     assert np.isnan(rows[-1]["soft_labels"]).tolist() == [True, True]
     with pytest.raises(IndexError):

@@ -38,20 +38,20 @@ def shaken(parts, much=0.1):
 
 @pytest.mark.parametrize("form", DISTANCES)
 def test_pruned_student_heads_match_their_originals(form):
-    teacher, kept = states(), [3, 1]
-    student = shaken(only(teacher, kept))
-    expected = over_maps(sides(student), sides(only(teacher, kept)), DISTANCES[form])
-    found = value("attention", student, teacher, batch_of(), form=form)
-    assert found.item() == pytest.approx(expected, rel=1e-5)
-    assert value("attention", only(teacher, kept), teacher, batch_of(), form=form).item() < 1e-6
+    teacher, layers = states(), [3, 1]
+    student = shaken(only(teacher, layers))
+    expected = over_maps(sides(student), sides(only(teacher, layers)), DISTANCES[form])
+    result = value("attention", student, teacher, batch_of(), form=form)
+    assert result.item() == pytest.approx(expected, rel=1e-5)
+    assert value("attention", only(teacher, layers), teacher, batch_of(), form=form).item() < 1e-6
 
 
 def test_fewer_teacher_heads_are_shared_evenly():
     student = states()
     teacher = shaken(only(student, [2]))
-    found = value("attention", student, teacher, batch_of())
+    result = value("attention", student, teacher, batch_of())
     expected = over_maps(sides(student), sides(only(teacher, [0] * HEADS)), kl)
-    assert found.item() == pytest.approx(expected, rel=1e-5)
+    assert result.item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_heads_are_matched_by_the_divergence_of_their_maps():
@@ -64,15 +64,15 @@ def test_heads_are_matched_by_the_divergence_of_their_maps():
     for _, a, b in sorted(pairs):
         if a not in expected and b not in expected.values():
             expected[a] = b
-    found = match_heads(*sides(ours), *sides(theirs), batch_of())
-    assert found.tolist() == [expected[head] for head in range(3)]
+    result = match_heads(*sides(ours), *sides(theirs), batch_of())
+    assert result.tolist() == [expected[head] for head in range(3)]
 
 
 def test_padding_does_not_change_head_matching():
     ours, theirs = states(heads=3), states(seed=9)
     wide = [{k: torch.nn.functional.pad(v, (0, 0, 0, 4), value=5.0) for k, v in one.items()} for one in (ours, theirs)]
-    found = match_heads(*sides(wide[0]), *sides(wide[1]), batch_of(tokens=9))
-    assert torch.equal(found, match_heads(*sides(ours), *sides(theirs), batch_of()))
+    result = match_heads(*sides(wide[0]), *sides(wide[1]), batch_of(tokens=9))
+    assert torch.equal(result, match_heads(*sides(ours), *sides(theirs), batch_of()))
 
 
 def test_heads_are_not_reused_while_others_are_unused():

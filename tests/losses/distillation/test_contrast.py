@@ -27,8 +27,8 @@ def slow(ours, theirs, temperature, pool):
 @pytest.mark.parametrize("temperature", [0.05, 1.0])
 def test_contrast_equals_reference_implementation(pool, temperature):
     ours, theirs = states(), states(seed=9)
-    found = value("contrast", ours, theirs, batch_of(), temperature=temperature, pool=pool)
-    assert found.item() == pytest.approx(mean(slow(ours, theirs, temperature, pool)), rel=1e-5)
+    result = value("contrast", ours, theirs, batch_of(), temperature=temperature, pool=pool)
+    assert result.item() == pytest.approx(mean(slow(ours, theirs, temperature, pool)), rel=1e-5)
 
 
 def test_default_temperature_and_pooling():
@@ -40,10 +40,10 @@ def test_default_temperature_and_pooling():
 def test_rows_have_equal_weight():
     ours, theirs = states(), states(seed=9)
     texts = slow(ours, theirs, 0.05, "cls")
-    found = value("contrast", ours, theirs, batch_of(group=[0, 0, 1]))
-    assert found.item() == pytest.approx(mean([mean(texts[:2]), texts[2]]), rel=1e-5)
+    result = value("contrast", ours, theirs, batch_of(group=[0, 0, 1]))
+    assert result.item() == pytest.approx(mean([mean(texts[:2]), texts[2]]), rel=1e-5)
 
 
 def test_high_temperature_approaches_log_n():
-    found = value("contrast", states(), states(seed=9), batch_of(), temperature=1e6)
-    assert found.item() == pytest.approx(math.log(EXAMPLES), rel=1e-4)
+    result = value("contrast", states(), states(seed=9), batch_of(), temperature=1e6)
+    assert result.item() == pytest.approx(math.log(EXAMPLES), rel=1e-4)

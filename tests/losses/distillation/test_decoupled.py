@@ -29,11 +29,11 @@ def by_hand(ours, theirs, right, target, others):
 @pytest.mark.parametrize(("target", "others"), [(1.0, 8.0), (0.0, 1.0), (2.0, 0.0)])
 def test_decoupled_parts_have_separate_weights(target, others):
     ours, theirs = drawn(ROWS, CLASSES), drawn(ROWS, CLASSES, seed=1)
-    found = decoupled_distance(ours, theirs, RIGHT, T, target, others)
+    result = decoupled_distance(ours, theirs, RIGHT, T, target, others)
     expected = [
         by_hand(*row, target, others) for row in zip(ours.tolist(), theirs.tolist(), RIGHT.tolist(), strict=True)
     ]
-    assert found.tolist() == pytest.approx(expected, rel=1e-4, abs=1e-6)
+    assert result.tolist() == pytest.approx(expected, rel=1e-4, abs=1e-6)
 
 
 def test_decoupled_parts_sum_to_kl():
@@ -45,8 +45,8 @@ def test_decoupled_parts_sum_to_kl():
 
 def test_two_classes_have_no_other_part():
     ours, theirs = drawn(ROWS, 2), drawn(ROWS, 2, seed=1)
-    found = decoupled_distance(ours, theirs, RIGHT.clamp(max=1), T, 1.0, 8.0)
-    assert torch.allclose(found, softmax_distance(ours, theirs, T), atol=1e-6)
+    result = decoupled_distance(ours, theirs, RIGHT.clamp(max=1), T, 1.0, 8.0)
+    assert torch.allclose(result, softmax_distance(ours, theirs, T), atol=1e-6)
 
 
 def test_label_is_the_target_class():
@@ -82,6 +82,6 @@ def test_placeholder_labels_are_ignored():
     settings = SoftLabel(form="decoupled", temperature=T, target=1.0, others=2.0)
     likeliest = theirs["logits"].argmax(dim=-1)
     batch = {**pieces(ROWS, 2), "labels": torch.full((ROWS,), -100), "labelled": torch.zeros(ROWS)}
-    found = soft_label(ours, theirs, batch, "cut", "single_label_classification", settings)
+    result = soft_label(ours, theirs, batch, "cut", "single_label_classification", settings)
     expected = decoupled_distance(ours["logits"], theirs["logits"], likeliest, T, 1.0, 2.0).mean()
-    assert found.item() == pytest.approx(expected.item(), rel=1e-6)
+    assert result.item() == pytest.approx(expected.item(), rel=1e-6)

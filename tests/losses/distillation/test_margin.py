@@ -64,6 +64,6 @@ def test_bf16_outputs_are_converted_to_float32():
     outputs, batch = made()
     half = outputs["sentence_embedding"].bfloat16()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = margin({"sentence_embedding": half}, batch, "cut")
-    assert found.dtype == torch.float32
-    assert found.item() == pytest.approx(margin({"sentence_embedding": half.float()}, batch, "cut").item(), rel=1e-6)
+        result = margin({"sentence_embedding": half}, batch, "cut")
+    assert result.dtype == torch.float32
+    assert result.item() == pytest.approx(margin({"sentence_embedding": half.float()}, batch, "cut").item(), rel=1e-6)

@@ -32,21 +32,21 @@ def vectors(parts, pool, lengths=FULL):
 
 
 def distances(texts):
-    found = {(i, j): length(minus(texts[i], texts[j])) for i, j in permutations(range(len(texts)), 2)}
-    return {pair: each / mean(list(found.values())) for pair, each in found.items()}
+    result = {(i, j): length(minus(texts[i], texts[j])) for i, j in permutations(range(len(texts)), 2)}
+    return {pair: each / mean(list(result.values())) for pair, each in result.items()}
 
 
 def angles(texts):
-    found = {}
+    result = {}
     for i, j, k in permutations(range(len(texts)), 3):
         a, b = minus(texts[i], texts[j]), minus(texts[k], texts[j])
-        found[i, j, k] = dot(a, b) / length(a) / length(b) if length(a) * length(b) else 0.0
-    return found
+        result[i, j, k] = dot(a, b) / length(a) / length(b) if length(a) * length(b) else 0.0
+    return result
 
 
 def apart(kind, ours, theirs):
     given, wanted = kind(ours), kind(theirs)
-    return mean([huber(given[place] - wanted[place]) for place in given])
+    return mean([huber(given[index] - wanted[index]) for index in given])
 
 
 @pytest.mark.parametrize("pool", ["cls", "mean"])
@@ -55,8 +55,8 @@ def test_it_is_the_difference_of_distances_and_angles(pool, width):
     ours, theirs = states(examples=TEXTS, width=width), states(seed=9, examples=TEXTS)
     both = vectors(ours, pool), vectors(theirs, pool)
     expected = 1.5 * apart(distances, *both) + 0.5 * apart(angles, *both)
-    found = value("similarity", ours, theirs, batch_of(FULL), pool=pool, distance=1.5, angle=0.5)
-    assert found.item() == pytest.approx(expected, rel=1e-4)
+    result = value("similarity", ours, theirs, batch_of(FULL), pool=pool, distance=1.5, angle=0.5)
+    assert result.item() == pytest.approx(expected, rel=1e-4)
 
 
 def test_default_weights_are_one_and_two():
@@ -68,16 +68,16 @@ def test_default_weights_are_one_and_two():
 
 def test_chunked_angles_equal_unchunked(monkeypatch):
     ours, theirs = states(examples=TEXTS), states(seed=9, examples=TEXTS)
-    found = []
+    result = []
     for at_once in (1 << 22, 2 * TEXTS**2, 1):
         monkeypatch.setitem(module.MAX_ELEMENTS, "cpu", at_once)
         at = ours["hidden"].clone().requires_grad_()
         loss = value("similarity", {"hidden": at}, theirs, batch_of(FULL))
         loss.backward()
-        found.append((loss.item(), at.grad))
-    for loss, slope in found[1:]:
-        assert loss == pytest.approx(found[0][0], rel=1e-5)
-        assert torch.allclose(slope, found[0][1], atol=1e-6)
+        result.append((loss.item(), at.grad))
+    for loss, slope in result[1:]:
+        assert loss == pytest.approx(result[0][0], rel=1e-5)
+        assert torch.allclose(slope, result[0][1], atol=1e-6)
 
 
 def test_rotation_scaling_and_translation_do_not_change_loss():
@@ -101,5 +101,5 @@ def test_coincident_texts_have_no_angle():
 
 
 def test_two_texts_have_a_distance_that_is_the_mean_and_no_angle():
-    found = value("similarity", states(examples=2), states(seed=9, examples=2), batch_of(LENGTHS[:2]))
-    assert found.item() == pytest.approx(0.0, abs=1e-6)
+    result = value("similarity", states(examples=2), states(seed=9, examples=2), batch_of(LENGTHS[:2]))
+    assert result.item() == pytest.approx(0.0, abs=1e-6)

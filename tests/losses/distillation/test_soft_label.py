@@ -28,7 +28,7 @@ LONG = task(long="mean", labels=("a", "b", "c", "d"))
 
 
 def outputs(problem, seed=0):
-    return {name: drawn(*shape, seed=seed + place) for place, (name, shape) in enumerate(SHAPES[problem].items())}
+    return {name: drawn(*shape, seed=seed + index) for index, (name, shape) in enumerate(SHAPES[problem].items())}
 
 
 def batch():
@@ -101,7 +101,7 @@ def slow(problem, ours, theirs, form="kl"):
         ]
         return mean([mean(list(chain(*values[a:b]))) for a, b in pairwise(STARTS)])
     if problem == "question_answering":
-        able = [[0] + [place for place in range(1, TOKENS) if line[place]] for line in batch()["context"].tolist()]
+        able = [[0] + [index for index in range(1, TOKENS) if line[index]] for line in batch()["context"].tolist()]
         return mean(
             [
                 over_rows([soft(*(each[name][at, able[at]].tolist() for each in both)) for at in range(EXAMPLES)])
@@ -166,9 +166,9 @@ def test_bf16_outputs_are_converted_to_float32(problem, form):
     halves = [{name: value.bfloat16() for name, value in each.items()} for each in (ours, theirs)]
     rounded = [{name: value.float() for name, value in each.items()} for each in halves]
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = compared(problem, *halves, form=form)
-    assert found.dtype == torch.float32
-    assert found.item() == pytest.approx(compared(problem, *rounded, form=form).item(), rel=1e-5)
+        result = compared(problem, *halves, form=form)
+    assert result.dtype == torch.float32
+    assert result.item() == pytest.approx(compared(problem, *rounded, form=form).item(), rel=1e-5)
 
 
 @pytest.mark.parametrize(("problem", "form"), ALL)
@@ -191,10 +191,10 @@ def test_padding_does_not_change_the_result(problem, form):
     def wider(each, value):
         return torch.nn.functional.pad(each, (0, 0, 0, 4) if each.ndim == 3 else (0, 4), value=value)
 
-    padded = [{name: wider(each, 9.0 - place) for name, each in one.items()} for place, one in enumerate(given)]
+    padded = [{name: wider(each, 9.0 - index) for name, each in one.items()} for index, one in enumerate(given)]
     arrays = {name: each if each.ndim == 1 else wider(each, 0) for name, each in batch().items()}
-    found = compared(problem, *padded, arrays=arrays, form=form)
-    assert found.item() == pytest.approx(compared(problem, *given, form=form).item(), rel=1e-6)
+    result = compared(problem, *padded, arrays=arrays, form=form)
+    assert result.item() == pytest.approx(compared(problem, *given, form=form).item(), rel=1e-6)
 
 
 def test_single_choice_has_zero_loss():
@@ -230,8 +230,8 @@ def test_confident_teacher_and_wrong_student_give_finite_loss(form, rows):
 def test_embedding_distance_equals_two_minus_two_cosine():
     ours, theirs = unit(EXAMPLES, 8), unit(EXAMPLES, 8, seed=9)
     arrays = pieces(EXAMPLES, TOKENS)
-    found = compared("retrieval", {"sentence_embedding": ours}, {"sentence_embedding": theirs}, arrays=arrays)
-    assert found.item() == pytest.approx((2 - 2 * (ours * theirs).sum(dim=1)).mean().item(), rel=1e-5)
+    result = compared("retrieval", {"sentence_embedding": ours}, {"sentence_embedding": theirs}, arrays=arrays)
+    assert result.item() == pytest.approx((2 - 2 * (ours * theirs).sum(dim=1)).mean().item(), rel=1e-5)
 
 
 def test_at_a_high_temperature_divergence_is_half_the_squared_difference():

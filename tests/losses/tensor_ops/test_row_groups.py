@@ -58,9 +58,9 @@ def test_pooling_equals_numpy_pooling(how, scale):
     counts = [1] * 6 if how == "cut" else COUNTS
     logits = scale * drawn(6, 4)
     expected = pooled_by_numpy(logits.double().numpy(), counts, how)
-    found = pool_window_logits(logits, rows_of(counts), how)
-    assert found.shape == expected.shape
-    assert np.allclose(found.numpy(), expected, rtol=1e-4, atol=1e-4)
+    result = pool_window_logits(logits, rows_of(counts), how)
+    assert result.shape == expected.shape
+    assert np.allclose(result.numpy(), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("how", ["mean", "max", "attention"])

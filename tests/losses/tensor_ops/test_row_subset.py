@@ -29,8 +29,8 @@ def test_unselected_rows_count_as_zero_loss():
 def test_rows_of_several_examples_are_renumbered():
     """Rows of 2, 1 and 2 examples, of which the first and the last count."""
     chosen = torch.tensor([True, True, False, True, True])
-    found = loss_on_subset(chosen, OUTPUTS, batch_of([0, 0, 1, 2, 2]), mean)
-    assert found.item() == pytest.approx(((1 + 20) / 2 + (4000 + 50000) / 2) / 3)
+    result = loss_on_subset(chosen, OUTPUTS, batch_of([0, 0, 1, 2, 2]), mean)
+    assert result.item() == pytest.approx(((1 + 20) / 2 + (4000 + 50000) / 2) / 3)
 
 
 def test_selecting_all_rows_equals_the_loss():

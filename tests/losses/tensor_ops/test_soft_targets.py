@@ -74,5 +74,5 @@ def test_windows_of_a_row_share_its_probabilities(long):
     student = drawn(3, 3).repeat_interleave(torch.tensor(COUNTS), dim=0)
     if long == "attention":
         student = torch.nn.functional.pad(student, (0, 1))
-    found = soft_label({"logits": student}, theirs, batch, about.long, "single_label_classification", SoftLabel())
-    assert found.item() == pytest.approx(followed(drawn(3, 3)).item(), rel=1e-5)
+    result = soft_label({"logits": student}, theirs, batch, about.long, "single_label_classification", SoftLabel())
+    assert result.item() == pytest.approx(followed(drawn(3, 3)).item(), rel=1e-5)

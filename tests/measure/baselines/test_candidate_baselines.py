@@ -42,9 +42,9 @@ def test_pairs_are_each_question_with_each_choice():
     rows = questions(20, 2)
     pairs = Pairs(rows)
     expected = [
-        {"text": row["text"], "text_pair": choice, "label": int(place == row["label"])}
+        {"text": row["text"], "text_pair": choice, "label": int(index == row["label"])}
         for row in rows
-        for place, choice in enumerate(row["choices"])
+        for index, choice in enumerate(row["choices"])
     ]
     assert list(pairs) == expected
     assert pairs[3:7] == expected[3:7]

@@ -21,7 +21,7 @@ SHORT = Measure(rounds=3, seconds=0.02)
 
 
 @pytest.fixture
-def asked(monkeypatch):
+def sessions(monkeypatch):
     """A session that times nothing: it tells what it was asked, and every job is as slow as its name is long."""
     seen = []
 
@@ -47,24 +47,24 @@ def timing(value):
 
 def test_models_side_by_side_as_ratios_to_the_first(small, wide, tmp_path):
     missing = str(tmp_path / "gone")
-    found = bench([str(wide), str(small), missing], settings=SHORT)
-    (session,) = found.targets
+    result = bench([str(wide), str(small), missing], settings=SHORT)
+    (session,) = result.targets
     assert list(session.models) == [str(wide), str(small), missing]
     assert session.models[str(wide)].ratio.value == pytest.approx(1.0)
     ratio = session.models[str(small)].ratio
     assert ratio.low <= ratio.value <= ratio.high
     assert session.models[missing].latency.status == "failed"
     assert session.models[missing].ratio is None
-    assert found.models[0].footprint.bytes_weights > found.models[1].footprint.bytes_weights
-    assert found.models[2].footprint is None
+    assert result.models[0].footprint.bytes_weights > result.models[1].footprint.bytes_weights
+    assert result.models[2].footprint is None
 
 
 def test_texts_give_their_own_lengths(small, tmp_path):
     (tmp_path / "texts.txt").write_text("good film\n\na very bad plot\n")
-    found = bench([str(small)], CPU, texts=tmp_path / "texts.txt", settings=SHORT)
-    assert found.texts == 2
-    assert found.targets[0].length == "data"
-    assert found.targets[0].models[str(small)].latency.end_to_end.calls > 0
+    result = bench([str(small)], CPU, texts=tmp_path / "texts.txt", settings=SHORT)
+    assert result.texts == 2
+    assert result.targets[0].length == "data"
+    assert result.targets[0].models[str(small)].latency.end_to_end.calls > 0
 
 
 @pytest.mark.parametrize("bare", [False, True])
@@ -83,38 +83,38 @@ def test_a_tokenizer_is_enough_for_the_lengths_of_texts(small, tmp_path, bare):
 
 
 def test_result_can_be_read_again(small):
-    found = bench([str(small)], settings=SHORT)
-    assert Bench.model_validate_json(found.model_dump_json()) == found
+    result = bench([str(small)], settings=SHORT)
+    assert Bench.model_validate_json(result.model_dump_json()) == result
 
 
-def test_a_target_without_a_length_is_timed_at_128_pieces(asked, small):
+def test_a_target_without_a_length_is_timed_at_128_pieces(sessions, small):
     bench([str(small)], [CPU, Target(device="cpu", length=16)])
-    assert [jobs[0].length for jobs, _, _ in asked] == [128, 16]
+    assert [jobs[0].length for jobs, _, _ in sessions] == [128, 16]
 
 
-def test_targets_own_length_takes_precedence_over_texts(asked, small, tmp_path):
+def test_targets_own_length_takes_precedence_over_texts(sessions, small, tmp_path):
     (tmp_path / "texts.txt").write_text("good film\n")
     bench([str(small)], [CPU, Target(device="cpu", length=16)], texts=tmp_path / "texts.txt")
-    assert [jobs[0].length for jobs, _, _ in asked] == [None, 16]
+    assert [jobs[0].length for jobs, _, _ in sessions] == [None, 16]
 
 
-def test_grid_runs_once_per_device_and_threads(asked, small):
+def test_grid_runs_once_per_device_and_threads(sessions, small):
     targets = [Target(device="cpu", batch=8), Target(device="cpu", length=32), Target(device="cpu", threads=2)]
-    found = bench(
+    result = bench(
         [str(small)], targets, grid=GridOptions(batch=(1, 8), length=(16, 32)), settings=Measure(callers=[1, 2])
     )
-    cells = [(one.threads, one.batch, one.length) for one in found.grid]
+    cells = [(one.threads, one.batch, one.length) for one in result.grid]
     assert cells == [(threads, batch, length) for threads in (1, 2) for batch in (1, 8) for length in (16, 32)]
-    assert len(asked) == 3 + 8 - 1  # one cell is the second target's own
-    assert [bool(settings.callers) for _, _, settings in asked] == [True] * 3 + [False] * 7
+    assert len(sessions) == 3 + 8 - 1  # one cell is the second target's own
+    assert [bool(settings.callers) for _, _, settings in sessions] == [True] * 3 + [False] * 7
 
 
-def test_missing_grid_axis_is_the_targets_own(asked, small):
-    found = bench([str(small)], Target(device="cpu", length=16), grid=GridOptions(batch=(1, 4)))
-    assert [(one.batch, one.length) for one in found.grid] == [(1, 16), (4, 16)]
+def test_missing_grid_axis_is_the_targets_own(sessions, small):
+    result = bench([str(small)], Target(device="cpu", length=16), grid=GridOptions(batch=(1, 4)))
+    assert [(one.batch, one.length) for one in result.grid] == [(1, 16), (4, 16)]
 
 
-def test_length_beyond_the_maximum_is_not_measured(asked, small, wide, tmp_path):
+def test_length_beyond_the_maximum_is_not_measured(sessions, small, wide, tmp_path):
     folder = tmp_path / "roberta"
     folder.mkdir()
     (folder / "config.json").write_text(
@@ -122,13 +122,13 @@ def test_length_beyond_the_maximum_is_not_measured(asked, small, wide, tmp_path)
     )
     (folder / "model.onnx").write_bytes((small / "model.onnx").read_bytes())
     for length, status in ((64, "measured"), (65, "not measured")):
-        found = bench([str(folder), str(wide)], Target(device="cpu", length=length))
-        assert found.targets[0].models[str(folder)].latency.status == status
-        assert found.targets[0].models[str(wide)].latency.status == "measured"
-    assert "64 pieces at most" in found.targets[0].models[str(folder)].latency.reason
+        result = bench([str(folder), str(wide)], Target(device="cpu", length=length))
+        assert result.targets[0].models[str(folder)].latency.status == status
+        assert result.targets[0].models[str(wide)].latency.status == "measured"
+    assert "64 pieces at most" in result.targets[0].models[str(folder)].latency.reason
 
 
-def test_cached_limits_are_shown_and_missing_ones_measured_on_request(asked, small, monkeypatch):
+def test_cached_limits_are_shown_and_missing_ones_measured_on_request(sessions, small, monkeypatch):
     limits = MachineLimits(
         device="cpu", device_name="a processor", threads=1, bandwidth=1e9, measured_at="now", fingerprint="f"
     )
@@ -136,13 +136,13 @@ def test_cached_limits_are_shown_and_missing_ones_measured_on_request(asked, sma
     monkeypatch.setattr(measure.bench, "machine_limits", lambda threads, device, console: limits)
     assert bench([str(small)]).limits == ()
     bare = str(small / "model.onnx")
-    found = bench([str(small), bare], limits=True)
-    assert found.limits == (limits,)
-    assert found.targets[0].models[str(small)].shares.bandwidth is not None
-    assert "shape is unknown" in found.targets[0].models[bare].shares.reason
+    result = bench([str(small), bare], limits=True)
+    assert result.limits == (limits,)
+    assert result.targets[0].models[str(small)].shares.bandwidth is not None
+    assert "shape is unknown" in result.targets[0].models[bare].shares.reason
 
 
-def test_unmeasurable_limits_are_a_warning(asked, small, monkeypatch, capsys):
+def test_unmeasurable_limits_are_a_warning(sessions, small, monkeypatch, capsys):
     def refuse(threads, device, console):
         raise DeviceUnavailable("no such device.")
 
@@ -151,24 +151,24 @@ def test_unmeasurable_limits_are_a_warning(asked, small, monkeypatch, capsys):
     assert "no such device" in capsys.readouterr().err
 
 
-def test_texts_are_for_models_with_a_tokenizer(asked, small, tmp_path):
+def test_texts_are_for_models_with_a_tokenizer(sessions, small, tmp_path):
     (tmp_path / "texts.txt").write_text("good film\n")
     bare = str(shutil.copy(small / "model.onnx", tmp_path))
-    found = bench([bare, str(small)], texts=tmp_path / "texts.txt")
-    assert found.targets[0].models[bare].latency.status == "not measured"
-    assert found.targets[0].models[str(small)].latency.timed
+    result = bench([bare, str(small)], texts=tmp_path / "texts.txt")
+    assert result.targets[0].models[bare].latency.status == "not measured"
+    assert result.targets[0].models[str(small)].latency.timed
 
 
-def test_results_are_passed_on_after_every_session(asked, small):
+def test_results_are_passed_on_after_every_session(sessions, small):
     seen = []
     bench([str(small)], [CPU, Target(device="cpu", length=16)], grid=GridOptions(batch=(4,)), on_session=seen.append)
     assert [(len(one.targets), len(one.grid)) for one in seen] == [(1, 0), (2, 0), (2, 1), (2, 2)]
 
 
 def test_a_model_against_itself(small):
-    found = bench([str(small), str(small)], settings=SHORT)
-    assert list(found.targets[0].models) == [str(small), f"{small} (2)"]
-    assert found.targets[0].models[f"{small} (2)"].ratio is not None
+    result = bench([str(small), str(small)], settings=SHORT)
+    assert list(result.targets[0].models) == [str(small), f"{small} (2)"]
+    assert result.targets[0].models[f"{small} (2)"].ratio is not None
 
 
 class TestCommand:
@@ -177,7 +177,7 @@ class TestCommand:
             run([str(tmp_path / "gone.onnx")], Console("quiet"))
         assert "there is no file" in capsys.readouterr().out
 
-    def test_json_is_one_object(self, asked, small, capsys):
+    def test_json_is_one_object(self, sessions, small, capsys):
         run([str(small)], Console("json"), grid=["batch=1,8"])
         output = json.loads(capsys.readouterr().out)
         assert output["schema_version"] == 1
@@ -186,11 +186,11 @@ class TestCommand:
         assert output["surroundings"]["cpu"]
 
     @pytest.mark.parametrize(("format", "shown"), [("human", True), ("quiet", True), ("json", False)])
-    def test_interruption_shows_finished_sessions(self, asked, small, capsys, monkeypatch, tmp_path, format, shown):
+    def test_interruption_shows_finished_sessions(self, sessions, small, capsys, monkeypatch, tmp_path, format, shown):
         once = measure.bench.time_jobs
 
         def interrupted(*given, **named):
-            if asked:
+            if sessions:
                 raise KeyboardInterrupt
             return once(*given, **named)
 
@@ -200,7 +200,7 @@ class TestCommand:
         assert ("measured" in capsys.readouterr().out) == shown
         assert len(Bench.model_validate_json((tmp_path / "bench.json").read_bytes()).targets) == 1
 
-    def test_bench_command_equals_the_result(self, asked, small, capsys, tmp_path):
+    def test_bench_command_equals_the_result(self, sessions, small, capsys, tmp_path):
         path = tmp_path / "bench.json"
         for _ in range(2):  # an earlier bench is replaced
             run([str(small)], Console("json"), output=path)
@@ -216,19 +216,19 @@ class TestCommand:
             ("config.json", "has other content"),
         ],
     )
-    def test_invalid_outputs_are_refused(self, asked, small, tmp_path, name, message):
+    def test_invalid_outputs_are_refused(self, sessions, small, tmp_path, name, message):
         (tmp_path / "folder.json").mkdir()
         (tmp_path / "config.json").write_text('{"model_type": "bert"}')
         with pytest.raises(UsageError, match=message):
             run([str(small)], Console("quiet"), output=tmp_path / name)
-        assert not asked
+        assert not sessions
         assert (tmp_path / "config.json").read_text() == '{"model_type": "bert"}'
 
-    def test_total_budget_of_several_sessions_is_announced(self, asked, small, capsys):
+    def test_total_budget_of_several_sessions_is_announced(self, sessions, small, capsys):
         run([str(small)], Console(), grid=["batch=1,8,16"], budget="20s")
         assert "1 of 3: cpu, 1 thread, batch 1, 128 pieces (1 min remaining)" in capsys.readouterr().err
 
-    def test_full_disk_loses_only_the_bench_command(self, asked, small, capsys, monkeypatch, tmp_path):
+    def test_full_disk_loses_only_the_bench_command(self, sessions, small, capsys, monkeypatch, tmp_path):
         def full(path, content):
             raise OSError(28, "No space left on device")
 
@@ -239,10 +239,10 @@ class TestCommand:
         output = capsys.readouterr()
         assert "measured" in output.out
         assert output.err.count("No space left") == 1  # once for all sessions
-        assert len(asked) == 2
+        assert len(sessions) == 2
         assert list(tmp_path.iterdir()) == []
 
-    def test_output_is_written_once_the_disk_has_space(self, asked, small, monkeypatch, tmp_path):
+    def test_output_is_written_once_the_disk_has_space(self, sessions, small, monkeypatch, tmp_path):
         write, refused = bench_command.atomic_write, [True]
 
         def full_once(path, content):

@@ -65,10 +65,10 @@ def test_missing_models_have_a_reason(tmp_path, monkeypatch, word, reason):
 
 def test_a_hub_id_is_fetched(small, monkeypatch):
     fetch = pytest.importorskip("compress.models.fetch")
-    asked = []
-    monkeypatch.setattr(fetch, "fetch", lambda name: asked.append(name) or small)
+    calls = []
+    monkeypatch.setattr(fetch, "fetch", lambda name: calls.append(name) or small)
     entry = one("owner/name@v1:torch-bf16")
-    assert (asked, entry.path, entry.variant.name) == (["owner/name@v1"], small, "torch-bf16")
+    assert (calls, entry.path, entry.variant.name) == (["owner/name@v1"], small, "torch-bf16")
 
 
 @pytest.mark.parametrize("words", [[], [""], [":openvino"]])

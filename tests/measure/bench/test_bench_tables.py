@@ -28,8 +28,8 @@ def times(base, other):
 FAILED = Latency(status="failed", reason="the process ended with exit code 1")
 
 
-def session(batch=1, against="a", **found):
-    models = {name: TimedModel(latency=each, ratio=times(found[against], each)) for name, each in found.items()}
+def session(batch=1, against="a", **result):
+    models = {name: TimedModel(latency=each, ratio=times(result[against], each)) for name, each in result.items()}
     title = f"cpu, 1 thread, batch {batch}, 64 pieces"
     return Comparison(title=title, device="cpu", threads=1, batch=batch, length=64, models=models, seconds=12.0)
 
@@ -95,8 +95,8 @@ def test_known_limits_and_shares_are_shown():
     )
     one = session(a=latency(4.0))
     timed = one.models["a"].model_copy(update={"shares": LimitShares(compute=0.4249)})
-    found = made(one.model_copy(update={"models": {"a": timed}})).model_copy(update={"limits": (limits,)})
-    costs = list(tables(found))[1]
+    result = made(one.model_copy(update={"models": {"a": timed}})).model_copy(update={"limits": (limits,)})
+    costs = list(tables(result))[1]
     assert costs.rows[0]["of matrix limit"] == "42.5%"
     assert costs.lines == ["this machine's limits: fp32 84.2 G operations/s, memory 12.3 GB/s"]
 
@@ -132,11 +132,11 @@ def test_reached_precision_is_the_widest_interval():
 
 
 def test_unused_settings_are_not_written():
-    found = made(session(a=latency(4.0)))
-    settings = found.model_dump(mode="json")["settings"]
+    result = made(session(a=latency(4.0)))
+    settings = result.model_dump(mode="json")["settings"]
     assert {"rounds", "seconds", "budget", "callers"} <= set(settings)
     assert not {"memory", "robustness", "grid"} & set(settings)
-    assert Bench.model_validate_json(found.model_dump_json()) == found
+    assert Bench.model_validate_json(result.model_dump_json()) == result
 
 
 def test_small_and_missing_shares_are_not_shown_as_zero():
@@ -167,14 +167,14 @@ def test_interval_has_significant_digits(value, half, text):
 
 
 def test_quiet_has_a_line_per_model_and_session():
-    found = made(session(a=latency(4.0), b=FAILED), grid=(session(a=latency(4.0), b=FAILED),))
-    rows = quiet_rows(found)
+    result = made(session(a=latency(4.0), b=FAILED), grid=(session(a=latency(4.0), b=FAILED),))
+    rows = quiet_rows(result)
     assert [(row["model"], row["status"], row["reason"]) for row in rows] == [
         ("a", "measured", None),
         ("b", "failed", FAILED.reason),
     ]
     out = io.StringIO()
-    show(found, Console("quiet", out))
+    show(result, Console("quiet", out))
     assert [len(line.split("\t")) for line in out.getvalue().splitlines()] == [8, 8]
 
 

@@ -115,9 +115,9 @@ def test_short_waits_of_own_threads_are_ignored():
 
 
 def test_spread_and_load_are_both_reported():
-    found = instabilities(Noise(other_load=0.4), timed(1.0, spread=0.25))
-    assert found[0] == "the rounds' medians spread by 25%, more than 10%"
-    assert len(found) == 2
+    result = instabilities(Noise(other_load=0.4), timed(1.0, spread=0.25))
+    assert result[0] == "the rounds' medians spread by 25%, more than 10%"
+    assert len(result) == 2
 
 
 def test_laps_under_load_are_checked():

@@ -22,8 +22,8 @@ def stated(confidences):
 
 def calibrated(rows, random, shift=0.0):
     """Confidences, and gold that is right ``shift`` less often than they say."""
-    said = random.uniform(0.55, 1.0, rows)
-    return stated(said), (random.random(rows) >= said - shift).astype(np.int64)
+    probabilities = random.uniform(0.55, 1.0, rows)
+    return stated(probabilities), (random.random(rows) >= probabilities - shift).astype(np.int64)
 
 
 def look(answers, gold, task=CLASSES, resampling=200):
@@ -43,53 +43,53 @@ def slow_error(answers, gold, edges):
 
 def test_error_agrees_with_counting_bin_by_bin():
     answers, gold = calibrated(300, np.random.default_rng(0), shift=0.2)
-    found = look(answers, gold)
+    result = look(answers, gold)
     edges = [0.0, *np.quantile(answers.max(axis=1), np.arange(1, 15) / 15), 1.0]
-    assert found.error.value == pytest.approx(slow_error(answers, gold, edges))
-    assert len(found.bins) == 15
-    assert [each.rows for each in found.bins] == [20] * 15
-    assert sum(each.rows * abs(each.correct - each.confidence) for each in found.bins) / 300 == pytest.approx(
-        found.error.value
+    assert result.error.value == pytest.approx(slow_error(answers, gold, edges))
+    assert len(result.bins) == 15
+    assert [each.rows for each in result.bins] == [20] * 15
+    assert sum(each.rows * abs(each.correct - each.confidence) for each in result.bins) / 300 == pytest.approx(
+        result.error.value
     )
 
 
 def test_over_confident_model():
     answers, gold = calibrated(2000, np.random.default_rng(1), shift=0.2)
-    found = look(answers, gold)
-    assert found.over_confident
-    assert found.lean == "overconfident"
-    assert found.error.low < 0.2 < found.error.high
-    assert found.error.low > found.by_chance
+    result = look(answers, gold)
+    assert result.over_confident
+    assert result.lean == "overconfident"
+    assert result.error.low < 0.2 < result.error.high
+    assert result.error.low > result.by_chance
 
 
 def test_under_confident_model():
-    found = look(*calibrated(2000, np.random.default_rng(1), shift=-0.1))
-    assert not found.over_confident
-    assert found.lean == "underconfident"
-    assert found.error.value > found.by_chance
+    result = look(*calibrated(2000, np.random.default_rng(1), shift=-0.1))
+    assert not result.over_confident
+    assert result.lean == "underconfident"
+    assert result.error.value > result.by_chance
 
 
 def test_a_calibrated_model_is_above_chance_one_time_in_twenty():
     random = np.random.default_rng(2)
-    found = [look(*calibrated(400, random), resampling=100) for _ in range(60)]
-    assert sum(each.error.value > each.by_chance for each in found) <= 8
-    assert all(0.0 <= each.error.low <= each.error.value <= each.error.high for each in found)
+    result = [look(*calibrated(400, random), resampling=100) for _ in range(60)]
+    assert sum(each.error.value > each.by_chance for each in result) <= 8
+    assert all(0.0 <= each.error.low <= each.error.value <= each.error.high for each in result)
 
 
 def test_right_on_average_is_neither_over_nor_under_confident():
     random = np.random.default_rng(4)
-    found = [look(*calibrated(30, random), resampling=100) for _ in range(60)]
-    assert sum(each.lean != "neither" for each in found) <= 8
+    result = [look(*calibrated(30, random), resampling=100) for _ in range(60)]
+    assert sum(each.lean != "neither" for each in result) <= 8
     sure = look(stated(np.full(30, 0.501)), np.arange(30) % 2)
     assert (sure.lean, sure.over_confident) == ("neither", False)
 
 
 def test_opposite_errors_cancel_on_average():
-    said = np.array([0.99] * 50 + [0.51] * 50)
+    probabilities = np.array([0.99] * 50 + [0.51] * 50)
     gold = np.array([0] * 25 + [1] * 25 + [0] * 50)
-    found = look(stated(said), gold)
-    assert found.error.value > 0.4
-    assert found.lean == "neither"
+    result = look(stated(probabilities), gold)
+    assert result.error.value > 0.4
+    assert result.lean == "neither"
 
 
 def test_resamples_draw_rows_with_all_their_decisions():
@@ -97,39 +97,39 @@ def test_resamples_draw_rows_with_all_their_decisions():
     gold = random.integers(0, 2, (50, 3)).astype(np.float32)
     answers = random.random((50, 3)).astype(np.float32)
     kind, drawn = KINDS["multi_label"], BootstrapScorer(KINDS["multi_label"], LABELS, 100)
-    found = calibrate(drawn, answers, gold)
-    assert sum(each.rows for each in found.bins) == 150
+    result = calibrate(drawn, answers, gold)
+    assert sum(each.rows for each in result.bins) == 150
     sure = kind.confidence(answers, gold)
     places, errors = assign_bins(sure.stated), []
     for times in np.concatenate(list(drawn.resample_counts(50))):
         weights = times[sure.row] * (sure.right - sure.stated)
-        errors.append(sum(abs(weights[places == place].sum()) for place in set(places)) / times[sure.row].sum())
+        errors.append(sum(abs(weights[places == index].sum()) for index in set(places)) / times[sure.row].sum())
     low, high = np.quantile(errors, (0.025, 0.975))
-    value = found.error.value
-    assert found.error.low == pytest.approx(max(0.0, min(2 * value - high, value)))
-    assert found.error.high == pytest.approx(max(2 * value - low, value))
+    value = result.error.value
+    assert result.error.low == pytest.approx(max(0.0, min(2 * value - high, value)))
+    assert result.error.high == pytest.approx(max(2 * value - low, value))
 
 
 def test_equal_confidences_share_a_bin_whatever_their_order():
-    said = np.array([0.9] * 50 + [0.6, 0.7, 0.8])
-    places = assign_bins(said)
+    probabilities = np.array([0.9] * 50 + [0.6, 0.7, 0.8])
+    places = assign_bins(probabilities)
     assert len(set(places[:50])) == 1
     assert set(places) == set(range(places.max() + 1))
     order = np.random.default_rng(0).permutation(53)
-    assert (assign_bins(said[order]) == places[order]).all()
+    assert (assign_bins(probabilities[order]) == places[order]).all()
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5])
 def test_few_rows_give_few_bins(rows):
-    found = look(stated(np.linspace(0.6, 0.9, rows)), np.zeros(rows, np.int64))
-    assert sum(each.rows for each in found.bins) == rows
-    assert found.error.low <= found.error.value <= found.error.high
+    result = look(stated(np.linspace(0.6, 0.9, rows)), np.zeros(rows, np.int64))
+    assert sum(each.rows for each in result.bins) == rows
+    assert result.error.low <= result.error.value <= result.error.high
 
 
 def test_a_certain_and_perfect_model_has_no_error():
-    found = look(stated(np.ones(40)), np.zeros(40, np.int64))
-    assert (found.error.value, found.error.high, found.by_chance, found.over_confident) == (0.0, 0.0, 0.0, False)
-    assert [(each.confidence, each.correct, each.rows) for each in found.bins] == [(1.0, 1.0, 40)]
+    result = look(stated(np.ones(40)), np.zeros(40, np.int64))
+    assert (result.error.value, result.error.high, result.by_chance, result.over_confident) == (0.0, 0.0, 0.0, False)
+    assert [(each.confidence, each.correct, each.rows) for each in result.bins] == [(1.0, 1.0, 40)]
 
 
 def test_scores_have_no_calibration():
@@ -138,7 +138,7 @@ def test_scores_have_no_calibration():
 
 
 def test_rounding_beyond_one_counts_as_certainty():
-    found = Calibration(
+    result = Calibration(
         error=Score(value=0.0, low=0.0, high=0.0), bins=(Bin(confidence=1.0 + 2e-16, correct=1.0, rows=9),)
     )
-    assert found.lean == "neither"
+    assert result.lean == "neither"

@@ -41,8 +41,8 @@ def simulated(
 def targets(slowed: float, bias: float, burst: float, session: float = 0.0, known: float = 0.0) -> float:
     """The share of sessions whose interval leaves out 1, if so much is ``known`` of what a session shares."""
     random = np.random.default_rng(0)
-    found = [clustered_mean(*simulated(random, slowed, bias, burst, session), processes=2) for _ in range(SESSIONS)]
-    return float(np.mean([abs(middle) > np.hypot(half, NORMAL * known) for middle, half in found]))
+    result = [clustered_mean(*simulated(random, slowed, bias, burst, session), processes=2) for _ in range(SESSIONS)]
+    return float(np.mean([abs(middle) > np.hypot(half, NORMAL * known) for middle, half in result]))
 
 
 @pytest.mark.parametrize(("bias", "burst"), [(0.0, 0.0), (0.005, 0.01), (0.01, 0.02), (0.01, 0.05), (0.02, 0.03)])

@@ -14,28 +14,28 @@ def distance(left: str, right: str) -> int:
     """Edits between two words, neighbours swapped being one (Damerau), the slow way."""
     if not left or not right:
         return len(left) + len(right)
-    found = min(
+    result = min(
         distance(left[1:], right) + 1,
         distance(left, right[1:]) + 1,
         distance(left[1:], right[1:]) + (left[0] != right[0]),
     )
     if len(left) > 1 and len(right) > 1 and left[0] == right[1] and left[1] == right[0]:
-        found = min(found, distance(left[2:], right[2:]) + 1)
-    return found
+        result = min(result, distance(left[2:], right[2:]) + 1)
+    return result
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_typo_is_one_edit_after_the_first_letter_of_a_long_word(seed):
-    found = typos("strange", Random(seed))
-    assert distance("strange", found) == 1
-    assert found[0] == "s"
+    result = typos("strange", Random(seed))
+    assert distance("strange", result) == 1
+    assert result[0] == "s"
 
 
 def test_a_tenth_of_the_words_get_a_typo_and_nothing_else_changes():
     words = TEXT.split() * 4
     for seed in range(20):
-        found = typos(" ".join(words), Random(seed)).split()
-        changed = [one for one, other in zip(words, found, strict=True) if one != other]
+        result = typos(" ".join(words), Random(seed)).split()
+        changed = [one for one, other in zip(words, result, strict=True) if one != other]
         assert len(changed) == 5  # of the 52 words of four letters or more
         assert all(len(word.strip(".,")) >= 4 for word in changed)
 
@@ -72,16 +72,16 @@ def test_every_text_can_be_perturbed(name, text):
 
 @pytest.mark.parametrize("name", PERTURBATIONS)
 def test_perturbation_depends_on_seed_and_index_only(name):
-    rows = [{"text": TEXT, "text_pair": TEXT if place % 2 else None, "label": place} for place in range(6)]
-    kept = [dict(row) for row in rows]
-    found = list(PerturbedRows(rows, KIND, name, seed=5))
-    assert rows == kept
-    assert [row["label"] for row in found] == list(range(6))
-    assert [row["text_pair"] is None for row in found] == [True, False] * 3
-    assert found == list(PerturbedRows(rows, KIND, name, seed=5))
+    rows = [{"text": TEXT, "text_pair": TEXT if index % 2 else None, "label": index} for index in range(6)]
+    before = [dict(row) for row in rows]
+    result = list(PerturbedRows(rows, KIND, name, seed=5))
+    assert rows == before
+    assert [row["label"] for row in result] == list(range(6))
+    assert [row["text_pair"] is None for row in result] == [True, False] * 3
+    assert result == list(PerturbedRows(rows, KIND, name, seed=5))
     if name == "typos":
-        assert len({row["text"] for row in found}) == 6
-        assert found != list(PerturbedRows(rows, KIND, name, seed=6))
+        assert len({row["text"] for row in result}) == 6
+        assert result != list(PerturbedRows(rows, KIND, name, seed=6))
 
 
 class Choice:

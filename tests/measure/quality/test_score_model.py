@@ -30,76 +30,76 @@ def gold() -> np.ndarray:
 def test_classification_scores_classes_and_difference(gold):
     kind = KINDS["classification"]
     answers, teacher = noisy(gold, 60), noisy(gold, 20)
-    found = score_model(kind, CLASSES, answers, gold, teacher_answers=teacher, resampling=200, truncated=0.1, batch=8)
-    assert found.primary.value == pytest.approx(0.85)
-    assert found.primary.low < 0.85 < found.primary.high
-    assert found.versus_teacher is not None
-    assert found.versus_teacher.value == pytest.approx(-0.10)
-    assert found.versus_teacher.high < 0
-    assert found.versus_teacher.test == "mcnemar"
-    assert found.versus_teacher.p_value < 1e-6
-    assert found.agreement_with_teacher == pytest.approx(0.90)
-    assert sum(entry.rows for entry in found.per_class.values()) == 400
+    result = score_model(kind, CLASSES, answers, gold, teacher_answers=teacher, resampling=200, truncated=0.1, batch=8)
+    assert result.primary.value == pytest.approx(0.85)
+    assert result.primary.low < 0.85 < result.primary.high
+    assert result.versus_teacher is not None
+    assert result.versus_teacher.value == pytest.approx(-0.10)
+    assert result.versus_teacher.high < 0
+    assert result.versus_teacher.test == "mcnemar"
+    assert result.versus_teacher.p_value < 1e-6
+    assert result.agreement_with_teacher == pytest.approx(0.90)
+    assert sum(entry.rows for entry in result.per_class.values()) == 400
     for index, label in enumerate(CLASSES.labels):
         members = gold == index
         decided = answers.argmax(1) == index
         recall, precision = (members & decided).sum() / members.sum(), (members & decided).sum() / decided.sum()
-        score = found.per_class[label]
+        score = result.per_class[label]
         assert (score.recall, score.precision) == pytest.approx((recall, precision))
         assert score.f1 == pytest.approx(2 * recall * precision / (recall + precision))
-    assert (found.truncated, found.batch, found.larger_is_better) == (0.1, 8, True)
+    assert (result.truncated, result.batch, result.larger_is_better) == (0.1, 8, True)
 
 
 def test_metric_other_than_accuracy_is_bootstrapped(gold):
     task = CLASSES.model_copy(update={"metric": "matthews"})
-    found = score_model(
+    result = score_model(
         KINDS["classification"], task, noisy(gold, 60), gold, teacher_answers=noisy(gold, 20), resampling=200
     )
-    assert found.versus_teacher is not None
-    assert found.versus_teacher.test == "paired bootstrap"
+    assert result.versus_teacher is not None
+    assert result.versus_teacher.test == "paired bootstrap"
 
 
 def test_equal_models_differ_by_nothing(gold):
     answers = noisy(gold, 40)
-    found = score_model(KINDS["classification"], CLASSES, answers, gold, unquantized_answers=answers, resampling=100)
-    difference = found.versus_unquantized
+    result = score_model(KINDS["classification"], CLASSES, answers, gold, unquantized_answers=answers, resampling=100)
+    difference = result.versus_unquantized
     assert difference is not None
     assert (difference.value, difference.low, difference.high, difference.p_value) == (0.0, 0.0, 0.0, 1.0)
-    assert found.versus_teacher is None
-    assert found.agreement_with_teacher is None
+    assert result.versus_teacher is None
+    assert result.agreement_with_teacher is None
 
 
 def test_multi_label_classes_and_agreement():
     gold = np.random.default_rng(0).integers(0, 2, (100, 3)).astype(np.float32)
     answers = gold.copy()
     answers[:, 1] = 0.0  # the second label is never found
-    found = score_model(KINDS["multi_label"], LABELS, answers, gold, teacher_answers=gold, resampling=100)
-    assert [found.per_class[label].recall for label in "abc"] == [1.0, 0.0, 1.0]
-    assert found.per_class["b"].rows == int(gold[:, 1].sum())
-    assert found.per_class["b"].precision is None  # nothing was taken for it
-    assert found.per_class["b"].f1 == 0.0
-    assert found.agreement_with_teacher == pytest.approx(1.0 - gold[:, 1].mean())
+    result = score_model(KINDS["multi_label"], LABELS, answers, gold, teacher_answers=gold, resampling=100)
+    assert [result.per_class[label].recall for label in "abc"] == [1.0, 0.0, 1.0]
+    assert result.per_class["b"].rows == int(gold[:, 1].sum())
+    assert result.per_class["b"].precision is None  # nothing was taken for it
+    assert result.per_class["b"].f1 == 0.0
+    assert result.agreement_with_teacher == pytest.approx(1.0 - gold[:, 1].mean())
 
 
 def test_regression_has_no_decisions():
     gold = np.linspace(0, 5, 80)
     kind = KINDS["regression"]
-    found = score_model(kind, SCORES, gold[::-1].copy(), gold, teacher_answers=gold, resampling=100)
-    assert found.primary.value == pytest.approx(-1.0)
-    assert found.per_class == {}
-    assert found.agreement_with_teacher is None
-    assert found.versus_teacher is not None
-    assert found.versus_teacher.test == "paired bootstrap"
+    result = score_model(kind, SCORES, gold[::-1].copy(), gold, teacher_answers=gold, resampling=100)
+    assert result.primary.value == pytest.approx(-1.0)
+    assert result.per_class == {}
+    assert result.agreement_with_teacher is None
+    assert result.versus_teacher is not None
+    assert result.versus_teacher.test == "paired bootstrap"
 
 
 def test_difference_of_an_error_metric_is_negated():
     gold = np.linspace(0, 5, 80)
     task = SCORES.model_copy(update={"metric": "mse"})
-    found = score_model(KINDS["regression"], task, gold + 1.0, gold, teacher_answers=gold + 0.5, resampling=100)
-    assert found.larger_is_better is False
-    assert found.primary.value == pytest.approx(1.0)
-    assert found.versus_teacher is not None
-    assert found.versus_teacher.value == pytest.approx(-0.75)
+    result = score_model(KINDS["regression"], task, gold + 1.0, gold, teacher_answers=gold + 0.5, resampling=100)
+    assert result.larger_is_better is False
+    assert result.primary.value == pytest.approx(1.0)
+    assert result.versus_teacher is not None
+    assert result.versus_teacher.value == pytest.approx(-0.75)
 
 
 def test_invalid_predictions_are_refused(gold):
@@ -119,11 +119,11 @@ def test_invalid_predictions_are_refused(gold):
 def test_mcnemar_is_used_for_accuracy_only():
     gold = np.array([0, 1, 2] * 20)
     task = CLASSES.model_copy(update={"metric": "macro_f1"})
-    found = score_model(
+    result = score_model(
         KINDS["classification"], task, noisy(gold, 0), gold, teacher_answers=noisy(gold, 0), resampling=100
     )
-    assert found.versus_teacher is not None
-    assert found.versus_teacher.test == "paired bootstrap"
+    assert result.versus_teacher is not None
+    assert result.versus_teacher.test == "paired bootstrap"
 
 
 def test_only_test_has_detailed_scores(gold):
@@ -134,33 +134,33 @@ def test_only_test_has_detailed_scores(gold):
         "slices": {"source": ["web", "book"] * 200},
         "perturbed": {"typos": noisy(gold, 90)},
     }
-    found = score_model(kind, CLASSES, answers, gold, resampling=100, **more)
-    assert found.calibration is not None
-    assert [score.name for score in found.by_length] == [
+    result = score_model(kind, CLASSES, answers, gold, resampling=100, **more)
+    assert result.calibration is not None
+    assert [score.name for score in result.by_length] == [
         "0-99 pieces",
         "100-199 pieces",
         "200-299 pieces",
         "300-399 pieces",
     ]
-    assert {score.name: score.rows for score in found.slices["source"]} == {"book": 200, "web": 200}
-    assert [(each.name, each.primary.value) for each in found.robustness] == [("typos", pytest.approx(310 / 400))]
-    assert found.robustness[0].change.value == pytest.approx(-30 / 400)
-    assert found.robustness[0].change.test == "mcnemar"
-    assert {each.row for each in found.disagreements} <= set(range(20, 60))
+    assert {score.name: score.rows for score in result.slices["source"]} == {"book": 200, "web": 200}
+    assert [(each.name, each.primary.value) for each in result.robustness] == [("typos", pytest.approx(310 / 400))]
+    assert result.robustness[0].change.value == pytest.approx(-30 / 400)
+    assert result.robustness[0].change.test == "mcnemar"
+    assert {each.row for each in result.disagreements} <= set(range(20, 60))
     hidden = score_model(kind, CLASSES, answers, gold, role="select", resampling=100, **more)
     assert (hidden.calibration, hidden.by_length, hidden.slices) == (None, (), {})
     assert (hidden.robustness, hidden.disagreements) == ((), ())
-    assert hidden.primary == found.primary
+    assert hidden.primary == result.primary
 
 
 def test_older_results_still_load(gold):
-    found = score_model(KINDS["classification"], CLASSES, noisy(gold, 60), gold, resampling=100)
-    kept = found.model_dump(mode="json")
+    result = score_model(KINDS["classification"], CLASSES, noisy(gold, 60), gold, resampling=100)
+    stored = result.model_dump(mode="json")
     for name in ("calibration", "by_length", "slices", "robustness", "disagreements"):
-        del kept[name]
-    for score in kept["per_class"].values():
+        del stored[name]
+    for score in stored["per_class"].values():
         del score["precision"], score["f1"]
-    assert Quality.model_validate(kept).calibration is None
+    assert Quality.model_validate(stored).calibration is None
 
 
 class Counting:
@@ -182,21 +182,21 @@ def test_predictions_are_scored_once_for_all_comparisons(gold):
     kind = Counting(KINDS["classification"])
     drawn = BootstrapScorer(kind, CLASSES, resampling=100, seed=3)
     teacher, student = noisy(gold, 20), noisy(gold, 60)
-    found = [score_model(kind, CLASSES, student, gold, teacher_answers=teacher.copy(), scorer=drawn) for _ in range(3)]
+    result = [score_model(kind, CLASSES, student, gold, teacher_answers=teacher.copy(), scorer=drawn) for _ in range(3)]
     assert kind.scored == 2
     assert (
-        found[0]
-        == found[1]
+        result[0]
+        == result[1]
         == score_model(KINDS["classification"], CLASSES, student, gold, teacher_answers=teacher, resampling=100, seed=3)
     )
 
 
 @pytest.mark.parametrize("rows", [40, 700])
 def test_cached_resamples_equal_new_ones(rows, monkeypatch):
-    kept = BootstrapScorer(KINDS["classification"], CLASSES, resampling=100)
+    stored = BootstrapScorer(KINDS["classification"], CLASSES, resampling=100)
     monkeypatch.setattr("compress.measure.quality.bootstrap_scorer.CACHED_BYTES", 0)
     again = BootstrapScorer(KINDS["classification"], CLASSES, resampling=100)
-    first, second, third = (np.concatenate(list(each.resample_counts(rows))) for each in (kept, kept, again))
+    first, second, third = (np.concatenate(list(each.resample_counts(rows))) for each in (stored, stored, again))
     assert (first == second).all()
     assert (first == third).all()
     assert (first.sum(axis=1) == rows).all()
@@ -213,8 +213,8 @@ def test_intervals_agree_with_scoring_one_draw_after_another(name):
         gold, answers = random.integers(0, 2, (60, 3)).astype(np.float32), random.random((60, 3)).astype(np.float32)
     else:
         gold, answers = random.integers(0, 5, 60).astype(np.float32), random.random(60).astype(np.float32)
-    found = score_model(KINDS[name], task, answers, gold, resampling=100, seed=9)
-    for metric, score in found.scores.items():
+    result = score_model(KINDS[name], task, answers, gold, resampling=100, seed=9)
+    for metric, score in result.scores.items():
         drawn = [KINDS[name].score(answers[rows], gold[rows], task)[metric] for rows in resamples(60, 100, seed=9)]
         slow = percentile_interval(KINDS[name].score(answers, gold, task)[metric], np.array(drawn))
         assert (score.value, score.low, score.high) == pytest.approx((slow.value, slow.low, slow.high), abs=1e-12)

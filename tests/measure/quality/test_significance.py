@@ -23,8 +23,8 @@ def test_interval_covers_the_true_value_about_as_often_as_it_says():
     covered = 0
     for trial in range(100):
         sample = random.random(200) < 0.8
-        found = bootstrap(sample, count=200, seed=trial)
-        covered += found.low <= 0.8 <= found.high
+        result = bootstrap(sample, count=200, seed=trial)
+        covered += result.low <= 0.8 <= result.high
     assert 88 <= covered <= 100
 
 
@@ -37,16 +37,16 @@ def test_same_seed_gives_same_resamples():
 def test_interval_narrows_with_rows_not_with_resamples():
     def width(rows: int, count: int) -> float:
         sample = np.arange(rows) % 2
-        found = bootstrap(sample, count)
-        return found.high - found.low
+        result = bootstrap(sample, count)
+        return result.high - result.low
 
     assert width(3200, 400) < width(100, 400) / 3
     assert width(400, 3000) == pytest.approx(width(400, 300), rel=0.3)
 
 
 def test_percentile_interval_ends():
-    found = percentile_interval(0.5, np.linspace(0.0, 1.0, 1001))
-    assert (found.low, found.high) == pytest.approx((0.025, 0.975))
+    result = percentile_interval(0.5, np.linspace(0.0, 1.0, 1001))
+    assert (result.low, result.high) == pytest.approx((0.025, 0.975))
 
 
 @pytest.mark.parametrize(
@@ -86,11 +86,11 @@ def test_counts_match_the_resamples(together, monkeypatch):
 
 
 def test_basic_interval_reflects_the_bias_and_contains_the_value():
-    found = basic_interval(0.10, np.linspace(0.11, 0.15, 1001))
-    assert (found.low, found.high) == pytest.approx((0.051, 0.10))
-    found = basic_interval(0.01, np.linspace(0.0, 0.05, 1001))
-    assert found.low == 0.0
-    assert found.high == pytest.approx(0.02 - 0.00125)
+    result = basic_interval(0.10, np.linspace(0.11, 0.15, 1001))
+    assert (result.low, result.high) == pytest.approx((0.051, 0.10))
+    result = basic_interval(0.01, np.linspace(0.0, 0.05, 1001))
+    assert result.low == 0.0
+    assert result.high == pytest.approx(0.02 - 0.00125)
 
 
 def test_binomial_and_chi_square_agree_at_the_limit():

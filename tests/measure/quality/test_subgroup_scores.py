@@ -72,9 +72,9 @@ def test_slice_scores_equal_those_of_its_rows(scored):
     answers, teacher, gold = scored
     values = ["x" if row % 3 else "y" for row in range(300)]
     kind = KINDS["classification"]
-    found = score_groups(BootstrapScorer(kind, CLASSES, 200), by_column(values), answers, gold, teacher)
-    assert [score.name for score in found] == ["x", "y"]
-    for score in found:
+    result = score_groups(BootstrapScorer(kind, CLASSES, 200), by_column(values), answers, gold, teacher)
+    assert [score.name for score in result] == ["x", "y"]
+    for score in result:
         rows = np.flatnonzero(np.array(values) == score.name)
         alone = score_model(
             kind, CLASSES, answers[rows], gold[rows], teacher_answers=teacher[rows], role="select", resampling=200
@@ -93,9 +93,9 @@ def test_correlation_is_undefined_for_one_value(scored):
     answers, _, gold = scored
     task = CLASSES.model_copy(update={"metric": "matthews"})
     groups = by_column([str(value) for value in gold])
-    found = score_groups(BootstrapScorer(KINDS["classification"], task, 100), groups, answers, gold)
-    assert {score.primary for score in found} == {None}
-    assert found[0].reason == "matthews is undefined where every row has the same answer"
+    result = score_groups(BootstrapScorer(KINDS["classification"], task, 100), groups, answers, gold)
+    assert {score.primary for score in result} == {None}
+    assert result[0].reason == "matthews is undefined where every row has the same answer"
     plain = score_groups(BootstrapScorer(KINDS["classification"], CLASSES, 100), groups, answers, gold)
     assert all(score.primary is not None for score in plain)
 

@@ -8,10 +8,10 @@ from compress.runtime import RUN_MODES
 
 
 def test_variant_counts_the_files_that_predicting_needs(small, tmp_path):
-    found = footprint(small)
-    assert found.bytes_weights == (small / "model.onnx").stat().st_size
-    assert found.bytes_total == sum(path.stat().st_size for path in small.iterdir())
-    assert (found.parameters, found.embedding_parameters) == (120, 104)
+    result = footprint(small)
+    assert result.bytes_weights == (small / "model.onnx").stat().st_size
+    assert result.bytes_total == sum(path.stat().st_size for path in small.iterdir())
+    assert (result.parameters, result.embedding_parameters) == (120, 104)
 
 
 def test_descriptions_are_not_counted(small, tmp_path):
@@ -30,8 +30,8 @@ def test_a_bare_file_with_its_data_beside_it(tmp_path):
     (tmp_path / "a.onnx").write_bytes(b"12345")
     (tmp_path / "a.onnx.data").write_bytes(b"123")
     (tmp_path / "b.onnx").write_bytes(b"1")
-    found = footprint(tmp_path / "a.onnx")
-    assert (found.bytes_total, found.bytes_weights, found.parameters) == (8, 8, None)
+    result = footprint(tmp_path / "a.onnx")
+    assert (result.bytes_total, result.bytes_weights, result.parameters) == (8, 8, None)
 
 
 @pytest.mark.parametrize("name", ["missing", "empty"])
@@ -42,9 +42,9 @@ def test_nothing_to_measure(tmp_path, name):
 
 
 def test_parameters_without_embeddings_and_operations(small, tmp_path):
-    found = footprint(small)
-    assert found.encoder_parameters == 16
-    assert found.flops_at == {}  # this folder does not tell the size of its heads
+    result = footprint(small)
+    assert result.encoder_parameters == 16
+    assert result.flops_at == {}  # this folder does not tell the size of its heads
     info = read_info(small)
     complete = info.model_copy(update={"shape": info.shape.model_copy(update={"head_size": 8})})
     (tmp_path / "model.onnx").write_bytes(b"1")
@@ -55,15 +55,15 @@ def test_parameters_without_embeddings_and_operations(small, tmp_path):
 
 def test_bare_file_has_unknown_parameters(tmp_path):
     (tmp_path / "a.onnx").write_bytes(b"1")
-    found = footprint(tmp_path / "a.onnx")
-    assert (found.encoder_parameters, found.flops_at) == (None, {})
+    result = footprint(tmp_path / "a.onnx")
+    assert (result.encoder_parameters, result.flops_at) == (None, {})
 
 
 def test_an_openvino_file_has_its_weights_beside_it(tmp_path):
     (tmp_path / "a.xml").write_bytes(b"<net></net>")
     (tmp_path / "a.bin").write_bytes(b"12345")
-    found = footprint(tmp_path / "a.xml")
-    assert (found.bytes_total, found.bytes_weights) == (16, 5)
+    result = footprint(tmp_path / "a.xml")
+    assert (result.bytes_total, result.bytes_weights) == (16, 5)
 
 
 FOREIGN = (
@@ -102,8 +102,8 @@ def foreign(tmp_path):
     ],
 )
 def test_foreign_folder_counts_only_files_that_run(foreign, way, weights):
-    found = needed_files(foreign, RUN_MODES[way] if way else None)
-    assert [path.relative_to(foreign).as_posix() for path in found] == ["config.json", "tokenizer.json", *weights]
+    result = needed_files(foreign, RUN_MODES[way] if way else None)
+    assert [path.relative_to(foreign).as_posix() for path in result] == ["config.json", "tokenizer.json", *weights]
     assert footprint(foreign, RUN_MODES[way] if way else None).bytes_total == 2 + len(weights)
 
 

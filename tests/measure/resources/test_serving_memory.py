@@ -21,15 +21,15 @@ def test_serving_one_by_one_and_in_batches(wide):
 
 
 def test_too_large_batch_has_a_reason(small):
-    [found] = serving_memory(small, None, "cpu", (2**50,), length=128)
-    assert found.reason == f"a batch of {2**50} rows of 128 pieces does not fit in memory"
-    assert (found.resident, found.peak) == (None, None)
+    [result] = serving_memory(small, None, "cpu", (2**50,), length=128)
+    assert result.reason == f"a batch of {2**50} rows of 128 pieces does not fit in memory"
+    assert (result.resident, result.peak) == (None, None)
 
 
 def test_missing_model_has_a_reason(tmp_path):
-    [found] = serving_memory(tmp_path, None, "cpu", (1,))
-    assert "is a folder without a model" in found.reason
-    assert "Traceback" not in found.reason
+    [result] = serving_memory(tmp_path, None, "cpu", (1,))
+    assert "is a folder without a model" in result.reason
+    assert "Traceback" not in result.reason
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ FOUND = KernelRates(
 
 
 @pytest.fixture
-def asked(tmp_path, monkeypatch):
+def requests(tmp_path, monkeypatch):
     """Counts how often kernels were timed, and answers for them."""
     monkeypatch.setenv("COMPRESS_CACHE", str(tmp_path))
     calls = []
@@ -59,21 +59,21 @@ def asked(tmp_path, monkeypatch):
     return calls
 
 
-def test_limits_are_measured_once(asked):
+def test_limits_are_measured_once(requests):
     assert cached_limits(1) is None
     first = machine_limits(1)
     assert cached_limits(1) == first
     assert (first.fp32.kernel, first.bf16, first.bandwidth, first.bandwidth_kernel) == ("best", None, 1e10, "copy")
     assert (first.device, first.threads, first.missing) == ("cpu", 1, FOUND.missing)
     assert machine_limits(1) == first
-    assert len(asked) == 1
+    assert len(requests) == 1
 
 
-def test_disturbed_limits_are_measured_again_up_to_a_maximum(asked, monkeypatch):
+def test_disturbed_limits_are_measured_again_up_to_a_maximum(requests, monkeypatch):
     looks = iter([(2e11, 0.5), (1e11, 0.3), (3e11, 0.4), (9e11, 0.0)])
 
     def answer(module, question, kind, patience):
-        asked.append(question)
+        requests.append(question)
         value, load = next(looks)
         return KernelRates(
             rates={"fp32": (KernelRate(value=value, kernel="k", size=""),)}, noise=Noise(other_load=load)
@@ -84,7 +84,7 @@ def test_disturbed_limits_are_measured_again_up_to_a_maximum(asked, monkeypatch)
     assert first.unstable == "other work used 50% of its cores"
     assert first.measured_at
     assert cached_limits(1) is None  # an unstable value is none to rely on later
-    assert [(machine_limits(1).fp32.value, len(asked)) for _ in range(4)] == [
+    assert [(machine_limits(1).fp32.value, len(requests)) for _ in range(4)] == [
         (2e11, 2),
         (3e11, 3),
         (3e11, 3),
@@ -93,7 +93,7 @@ def test_disturbed_limits_are_measured_again_up_to_a_maximum(asked, monkeypatch)
     assert cached_limits(1) is None
 
 
-def test_undisturbed_limits_replace_disturbed_ones(asked, monkeypatch):
+def test_undisturbed_limits_replace_disturbed_ones(requests, monkeypatch):
     loads = iter([0.5, 0.0])
 
     def answer(module, question, kind, patience):
@@ -105,38 +105,38 @@ def test_undisturbed_limits_replace_disturbed_ones(asked, monkeypatch):
     assert cached_limits(1) == machine_limits(1)
 
 
-def test_an_accelerator_has_one_limit_for_any_number_of_threads(asked, monkeypatch):
+def test_an_accelerator_has_one_limit_for_any_number_of_threads(requests, monkeypatch):
     monkeypatch.setattr(roofline, "cuda_devices", lambda: (Gpu("An Accelerator", 2**30),))
-    found = [machine_limits(threads, "cuda") for threads in (1, 4)]
-    assert len(asked) == 1
-    assert [each.threads for each in found] == [1, 4]
-    assert cached_limits(4, "cuda") == found[1]
+    result = [machine_limits(threads, "cuda") for threads in (1, 4)]
+    assert len(requests) == 1
+    assert [each.threads for each in result] == [1, 4]
+    assert cached_limits(4, "cuda") == result[1]
     assert (cached_limits(1), cached_limits(2, "cuda").threads) == (None, 2)
 
 
-def test_other_libraries_have_other_limits(asked, monkeypatch):
+def test_other_libraries_have_other_limits(requests, monkeypatch):
     machine_limits(1)
     monkeypatch.setattr(roofline, "versions", lambda names: {"numpy": "99"})
     machine_limits(1)
-    assert len(asked) == 2
+    assert len(requests) == 2
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"device": "cpu"}'])
-def test_unreadable_cache_is_measured_again(asked, tmp_path, content):
+def test_unreadable_cache_is_measured_again(requests, tmp_path, content):
     machine_limits(1)
     [path] = (tmp_path / "limits").iterdir()
     path.write_text(content)
     machine_limits(1)
-    assert len(asked) == 2
+    assert len(requests) == 2
     assert json.loads(path.read_text())["device"] == "cpu"
 
 
-def test_unwritable_cache_is_no_failure(asked, tmp_path, monkeypatch):
+def test_unwritable_cache_is_no_failure(requests, tmp_path, monkeypatch):
     (tmp_path / "limits").write_text("a file where the folder would be")
     assert machine_limits(1).fp32.kernel == "best"
 
 
-def test_failed_process_is_reported_and_not_cached(asked, tmp_path, monkeypatch):
+def test_failed_process_is_reported_and_not_cached(requests, tmp_path, monkeypatch):
     def fail(module, question, kind, patience):
         raise WorkerLost("the process was killed by SIGKILL")
 
@@ -146,14 +146,14 @@ def test_failed_process_is_reported_and_not_cached(asked, tmp_path, monkeypatch)
     assert not (tmp_path / "limits").exists()
 
 
-def test_more_threads_than_cores(asked):
+def test_more_threads_than_cores(requests):
     with pytest.raises(DeviceUnavailable, match="10000 threads were requested"):
         machine_limits(10_000)
     assert cached_limits(10_000) is None
-    assert not asked
+    assert not requests
 
 
-def test_missing_device_is_refused(asked, monkeypatch):
+def test_missing_device_is_refused(requests, monkeypatch):
     monkeypatch.setattr(roofline, "cuda_devices", lambda: ())
     with pytest.raises(DeviceUnavailable, match="no CUDA device"):
         machine_limits(1, "cuda")
@@ -177,11 +177,11 @@ LIMITS = MachineLimits(
 
 
 def test_shares_use_the_median_call():
-    found = shares_of_limits(timed(1.0, (8, 16, 64)), SHAPE, LIMITS, "fp32", 360_000, 2)
-    assert found.operations_per_second == pytest.approx(flops(SHAPE, 16, 2) / 1e-3)
-    assert found.compute == pytest.approx(flops(SHAPE, 16, 2) / 1e-3 / 1e11)
-    assert found.bandwidth == pytest.approx(4 * 70_000 / 1e-3 / 1e9)
-    assert (found.kernel, found.reason) == ("best", None)
+    result = shares_of_limits(timed(1.0, (8, 16, 64)), SHAPE, LIMITS, "fp32", 360_000, 2)
+    assert result.operations_per_second == pytest.approx(flops(SHAPE, 16, 2) / 1e-3)
+    assert result.compute == pytest.approx(flops(SHAPE, 16, 2) / 1e-3 / 1e11)
+    assert result.bandwidth == pytest.approx(4 * 70_000 / 1e-3 / 1e9)
+    assert (result.kernel, result.reason) == ("best", None)
 
 
 def test_bytes_read_are_limited_by_the_file():
@@ -210,8 +210,8 @@ def test_the_best_size_of_a_kernel_counts():
 def test_missing_kernel_has_a_reason(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     monkeypatch.setitem(sys.modules, "torch", None)
-    found, missing = time_products(CPU_KERNELS, ((8, 8, 8),), 1, 0.0)
-    assert {rate.kernel for _, rate in found} == {"numpy matmul"}
+    result, missing = time_products(CPU_KERNELS, ((8, 8, 8),), 1, 0.0)
+    assert {rate.kernel for _, rate in result} == {"numpy matmul"}
     assert set(missing) == {kernel.name for kernel in CPU_KERNELS} - {"numpy matmul"}
     assert "compress-encoders[train]" in missing["torch _int_mm"]
 
@@ -222,8 +222,8 @@ def test_failing_kernel_sets_no_limit():
             raise RuntimeError("no kernel for this\nat all")
         return lambda: None
 
-    found, missing = time_products((Kernel("odd", "fp32", make),), ((4, 4, 4), (8, 8, 8)), 1, 0.0)
-    assert found == []
+    result, missing = time_products((Kernel("odd", "fp32", make),), ((4, 4, 4), (8, 8, 8)), 1, 0.0)
+    assert result == []
     assert missing == {"odd": "no kernel for this"}
 
 
@@ -239,9 +239,9 @@ def test_onnx_products_are_right():
 
 
 def test_traffic_covers_reads_and_copies():
-    found = time_traffic(2, 2**16, 0.0)
-    assert [rate.kernel for rate in found] == ["numpy sum (reads)", "numpy copy (reads and writes)"]
-    assert all(rate.value > 0 for rate in found)
+    result = time_traffic(2, 2**16, 0.0)
+    assert [rate.kernel for rate in result] == ["numpy sum (reads)", "numpy copy (reads and writes)"]
+    assert all(rate.value > 0 for rate in result)
 
 
 def test_traffic_arrays_use_a_share_of_memory(monkeypatch):
@@ -252,12 +252,12 @@ def test_traffic_arrays_use_a_share_of_memory(monkeypatch):
 @pytest.mark.slow
 def test_limits_of_this_machine(tmp_path, monkeypatch):
     monkeypatch.setenv("COMPRESS_CACHE", str(tmp_path))
-    found = machine_limits(1)
-    assert found.fp32.value > 1e9
-    assert found.int8.value > 1e9
-    assert found.bandwidth > 1e8
-    assert found.kernels["fp32"][0] == found.fp32
-    assert cached_limits(1) == (None if found.unstable else found)
+    result = machine_limits(1)
+    assert result.fp32.value > 1e9
+    assert result.int8.value > 1e9
+    assert result.bandwidth > 1e8
+    assert result.kernels["fp32"][0] == result.fp32
+    assert cached_limits(1) == (None if result.unstable else result)
 
 
 @pytest.mark.gpu
@@ -265,7 +265,7 @@ def test_limits_of_this_accelerator():
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("there is no CUDA device")
-    found = time_kernels(matmul_bench.Task(device="cuda", threads=1))
-    assert {"fp32", "bf16", "fp16", "int8", "bandwidth"} == set(found.rates)
-    assert found.rates["bf16"][0].value > found.rates["fp32"][0].value
-    assert found.rates["bandwidth"][0].value > 1e10
+    result = time_kernels(matmul_bench.Task(device="cuda", threads=1))
+    assert {"fp32", "bf16", "fp16", "int8", "bandwidth"} == set(result.rates)
+    assert result.rates["bf16"][0].value > result.rates["fp32"][0].value
+    assert result.rates["bandwidth"][0].value > 1e10

@@ -18,29 +18,29 @@ def measured(scale: float, **sizes: int) -> Latency:
 
 
 def test_quantile_intervals_resample_full_rounds():
-    found = timing(rounds(1.0), count=200)
-    assert found.calls == 200
-    assert found.p50.low < found.p50.value < found.p50.high
+    result = timing(rounds(1.0), count=200)
+    assert result.calls == 200
+    assert result.p50.low < result.p50.value < result.p50.high
     # calls within a round are alike here: were they resampled one by one, the interval would be far narrower
-    assert found.p50.high - found.p50.low > 0.3
-    assert found.p95 is not None
-    assert found.p99 is not None
-    assert found.p50.value < found.p95.value <= found.p99.value
-    assert len(found.round_medians) == 10
+    assert result.p50.high - result.p50.low > 0.3
+    assert result.p95 is not None
+    assert result.p99 is not None
+    assert result.p50.value < result.p95.value <= result.p99.value
+    assert len(result.round_medians) == 10
 
 
 def test_quantiles_need_enough_calls():
-    found = timing([np.ones(3), np.ones(3), np.ones(3)], count=100)
-    assert found.p95 is None
-    assert found.p99 is None
+    result = timing([np.ones(3), np.ones(3), np.ones(3)], count=100)
+    assert result.p95 is None
+    assert result.p99 is None
     assert timing([np.ones(10)] * 3, count=100).p95 is not None
 
 
 def test_a_ratio_holds_while_the_machine_drifts():
-    found = ratio(measured(4.0), measured(1.0))
-    assert found is not None
-    assert found.value == pytest.approx(4.0, rel=0.02)
-    assert found.high - found.low < 4.0 * 0.07  # mostly what is assumed of a single process
+    result = ratio(measured(4.0), measured(1.0))
+    assert result is not None
+    assert result.value == pytest.approx(4.0, rel=0.02)
+    assert result.high - result.low < 4.0 * 0.07  # mostly what is assumed of a single process
 
 
 def test_ratio_intervals_include_session_spread():
@@ -54,10 +54,10 @@ def test_ratio_intervals_include_session_spread():
         round_medians=each,
         processes=range(10),
     )
-    found = ratio(Latency(status="measured", model=alike), Latency(status="measured", model=alike))
-    assert found is not None
-    assert found.value == 1.0
-    assert found.high == pytest.approx(np.exp(NORMAL * SESSION_SPREAD))
+    result = ratio(Latency(status="measured", model=alike), Latency(status="measured", model=alike))
+    assert result is not None
+    assert result.value == 1.0
+    assert result.high == pytest.approx(np.exp(NORMAL * SESSION_SPREAD))
 
 
 def test_waits_are_reported_only_where_the_system_counts_them():

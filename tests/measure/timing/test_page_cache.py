@@ -18,16 +18,16 @@ def read(monkeypatch):
     """The names of the files that are read ahead."""
 
     def names(model, variant=None):
-        asked = []
+        requested = []
         needed = worker_pool.needed_files
 
         def noted(model, variant):
-            asked.extend(needed(model, variant))
-            return asked
+            requested.extend(needed(model, variant))
+            return requested
 
         monkeypatch.setattr(worker_pool, "needed_files", noted)
         worker_pool.warm_page_cache(model, variant)
-        return [path.name for path in asked]
+        return [path.name for path in requested]
 
     return names
 

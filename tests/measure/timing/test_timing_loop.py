@@ -18,15 +18,15 @@ NOBODY = InterferenceMonitor(Cores())
 NO_METER = EnergyMeter("not measured: none")
 
 
-def order(**asked) -> Command:
-    return Command(do="load", **({"calls": (0, 1), "seconds": 0.0} | asked))
+def order(**seen) -> Command:
+    return Command(do="load", **({"calls": (0, 1), "seconds": 0.0} | seen))
 
 
 def test_passes_are_complete_and_at_least_one():
-    asked: list[int] = []
-    assert len(time_passes(asked.append, [3, 4]).total) == 2
-    assert len(time_passes(asked.append, [3, 4], 0.01).total) % 2 == 0
-    assert asked[:4] == [3, 4, 3, 4]
+    seen: list[int] = []
+    assert len(time_passes(seen.append, [3, 4]).total) == 2
+    assert len(time_passes(seen.append, [3, 4], 0.01).total) % 2 == 0
+    assert seen[:4] == [3, 4, 3, 4]
 
 
 def test_counters_are_opened_once_for_many_passes(monkeypatch):
@@ -52,9 +52,9 @@ def test_energy_covers_only_calls():
 def test_turn_reports_its_energy_calls():
     joules = count(step=0.5)
     order = Command(do="turn", calls=(0, 1, 2))
-    found = take_turn(TimedCalls(lambda call: None), order, NOBODY, EnergyMeter("a meter", lambda: next(joules)))
-    assert (found.joules, found.energy_calls) == (0.5, 3)
-    assert len(found.model.total) == 3
+    result = take_turn(TimedCalls(lambda call: None), order, NOBODY, EnergyMeter("a meter", lambda: next(joules)))
+    assert (result.joules, result.energy_calls) == (0.5, 3)
+    assert len(result.model.total) == 3
     assert take_turn(TimedCalls(lambda call: None), order, NOBODY, NO_METER).joules is None
 
 
@@ -65,17 +65,17 @@ def test_warm_up_reports_whether_it_became_steady(monkeypatch):
         monkeypatch.setattr(
             timing_loop, "time_passes", lambda run, calls, passes=passes: CallTimes(total=(next(passes),))
         )
-        seconds, found = warm_up(lambda call: None, [0])
-        assert found is steady
+        seconds, result = warm_up(lambda call: None, [0])
+        assert result is steady
         assert seconds == pytest.approx(sum(milliseconds) / 2e3)
 
 
 def test_closed_loop_runs_until_enough_calls_finished():
-    asked: list[int] = []
-    found = closed_loop(asked.append, order(callers=3), NOBODY)
-    assert len(found.waits) == len(asked) >= 10
-    assert found.interference is not None
-    assert found.seconds is not None
+    seen: list[int] = []
+    result = closed_loop(seen.append, order(callers=3), NOBODY)
+    assert len(result.waits) == len(seen) >= 10
+    assert result.interference is not None
+    assert result.seconds is not None
 
 
 def test_closed_loop_has_a_time_limit(monkeypatch):

@@ -47,26 +47,26 @@ def test_every_job_gets_an_answer_in_order(together):
 
 @pytest.mark.parametrize("key", ["small", "wide"])
 def test_measured_fields(together, key):
-    found = together[key]
-    assert found.status in ("measured", "unstable")
-    assert found.timed
-    assert found.model is not None
-    assert found.end_to_end is not None
-    assert len(found.model.round_medians) == QUICK.rounds
-    assert found.model.calls % len(TEXTS) == 0  # whole passes: every length counts as often as any other
-    assert found.rows_per_second is not None
-    assert found.load_seconds is not None
-    assert found.load_seconds > 0
-    assert found.runs_with["runtime"] == "onnxruntime"
-    assert found.runs_with["threads"] == 1
-    assert (found.peak_memory is None) == (sys.platform == "win32")
-    assert found.device_memory is None
+    result = together[key]
+    assert result.status in ("measured", "unstable")
+    assert result.timed
+    assert result.model is not None
+    assert result.end_to_end is not None
+    assert len(result.model.round_medians) == QUICK.rounds
+    assert result.model.calls % len(TEXTS) == 0  # whole passes: every length counts as often as any other
+    assert result.rows_per_second is not None
+    assert result.load_seconds is not None
+    assert result.load_seconds > 0
+    assert result.runs_with["runtime"] == "onnxruntime"
+    assert result.runs_with["threads"] == 1
+    assert (result.peak_memory is None) == (sys.platform == "win32")
+    assert result.device_memory is None
 
 
 def test_a_ratio_comes_from_one_session(together):
-    found = ratio(together["wide"], together["small"])
-    assert found is not None
-    assert found.low <= found.value <= found.high
+    result = ratio(together["wide"], together["small"])
+    assert result is not None
+    assert result.low <= result.value <= result.high
 
 
 def test_failures_are_reported_and_do_not_end_the_session(together):
@@ -85,9 +85,9 @@ def test_missing_devices_and_cores_are_not_measured(together):
 
 
 def test_a_fixed_length_has_no_end_to_end(small):
-    found = time_jobs([Job("a", small, None, HERE, batch=2, length=7)], [], QUICK)["a"]
-    assert found.end_to_end is None
-    assert found.model is not None
+    result = time_jobs([Job("a", small, None, HERE, batch=2, length=7)], [], QUICK)["a"]
+    assert result.end_to_end is None
+    assert result.model is not None
 
 
 def test_bare_file_is_timed(small):
@@ -122,9 +122,9 @@ def test_ratios_survive_a_file(generations):
     again = {key: Latency.model_validate_json(one.model_dump_json()) for key, one in generations.items()}
     assert again == generations
     for part in ("model", "end_to_end"):
-        found = ratio(again["wide"], again["small"], part)
-        assert found == ratio(generations["wide"], generations["small"], part)
-        assert found is not None
+        result = ratio(again["wide"], again["small"], part)
+        assert result == ratio(generations["wide"], generations["small"], part)
+        assert result is not None
     assert ratio(again["wide"], again["small"], "device") is None
 
 
@@ -169,10 +169,10 @@ def test_session_reports_memory_load_time_and_noise(generations):
 
 def test_budget_runs_as_many_rounds_as_fit(small, wide):
     jobs = [Job("small", small, None, HERE), Job("wide", wide, None, HERE)]
-    found = time_jobs(jobs, TEXTS, Measure(budget=6.0, bootstrap=100))
-    if any(one.reason and "too small" in one.reason for one in found.values()):
+    result = time_jobs(jobs, TEXTS, Measure(budget=6.0, bootstrap=100))
+    if any(one.reason and "too small" in one.reason for one in result.values()):
         pytest.skip("starting two workers took six seconds here")
-    rounds = {len(one.model.round_medians) for one in found.values() if one.model}
+    rounds = {len(one.model.round_medians) for one in result.values() if one.model}
     assert len(rounds) == 1
     assert rounds.pop() >= 3
 
@@ -188,34 +188,34 @@ def test_too_small_budget_is_not_measured(small, wide):
 def test_too_large_batch_fails_alone(small):
     huge = Job("huge", small, None, HERE, batch=1 << 27, length=512)
     fits = Job("fits", small, None, HERE, batch=1, length=8)
-    found = time_jobs([huge, fits], [], QUICK)
-    assert found["huge"].status == "failed"
-    assert "does not fit in memory" in (found["huge"].reason or "")
-    assert found["fits"].timed
+    result = time_jobs([huge, fits], [], QUICK)
+    assert result["huge"].status == "failed"
+    assert "does not fit in memory" in (result["huge"].reason or "")
+    assert result["fits"].timed
 
 
 def test_dying_worker_fails_alone(small, wide, monkeypatch):
     each_generation_starts(monkeypatch)
-    asked = WorkerProcess.send
+    original = WorkerProcess.send
 
     def deadly(self, message):
-        asked(self, message)
+        original(self, message)
         if isinstance(message, WorkerSpec) and message.imports and message.job.folder == wide:
             self._process.kill()
 
     monkeypatch.setattr(WorkerProcess, "send", deadly)
     settings = Measure(rounds=4, processes=2, seconds=0.02, bootstrap=100)
-    found = time_jobs([Job("small", small, None, HERE), Job("wide", wide, None, HERE)], TEXTS, settings)
-    assert found["wide"].status == "failed"
-    assert "SIGKILL" in (found["wide"].reason or "")
-    assert found["small"].model is not None
-    assert len(found["small"].model.round_medians) == 4
+    result = time_jobs([Job("small", small, None, HERE), Job("wide", wide, None, HERE)], TEXTS, settings)
+    assert result["wide"].status == "failed"
+    assert "SIGKILL" in (result["wide"].reason or "")
+    assert result["small"].model is not None
+    assert len(result["small"].model.round_medians) == 4
 
 
 @pytest.mark.parametrize("when", ["start", "turn"])
 def test_worker_that_dies_once_is_restarted(small, wide, monkeypatch, when):
     each_generation_starts(monkeypatch)
-    asked, killed = WorkerProcess.send, []
+    original, killed = WorkerProcess.send, []
 
     def deadly(self, message):
         spec = isinstance(message, WorkerSpec) and message.imports and message.job.folder == wide
@@ -223,15 +223,15 @@ def test_worker_that_dies_once_is_restarted(small, wide, monkeypatch, when):
         if not killed and (spec if when == "start" else turn):
             killed.append(self)
             self._process.kill()
-        asked(self, message)
+        original(self, message)
 
     monkeypatch.setattr(WorkerProcess, "send", deadly)
     settings = Measure(rounds=4, processes=2, seconds=0.02, bootstrap=100)
-    found = time_jobs([Job("small", small, None, HERE), Job("wide", wide, None, HERE)], TEXTS, settings)
-    assert all(one.model is not None and len(one.model.round_medians) == 4 for one in found.values())
-    (reason,) = [one.reason for one in found.values() if "lost and restarted" in (one.reason or "")]
+    result = time_jobs([Job("small", small, None, HERE), Job("wide", wide, None, HERE)], TEXTS, settings)
+    assert all(one.model is not None and len(one.model.round_medians) == 4 for one in result.values())
+    (reason,) = [one.reason for one in result.values() if "lost and restarted" in (one.reason or "")]
     assert "SIGKILL" in reason
-    assert ratio(found["wide"], found["small"]) is not None
+    assert ratio(result["wide"], result["small"]) is not None
 
 
 def test_interrupted_session_ends_its_workers(small, wide, monkeypatch):
@@ -322,22 +322,22 @@ def _interrupted(link: WorkerProcess, small) -> None:
 def test_workers_leave_a_distributed_launch_and_fix_their_threads(monkeypatch):
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    found = worker_environment(threads=2)
-    assert "RANK" not in found
-    assert {found[name] for name in link_module.THREAD_VARIABLES} == {"2"}
+    result = worker_environment(threads=2)
+    assert "RANK" not in result
+    assert {result[name] for name in link_module.THREAD_VARIABLES} == {"2"}
 
 
 def test_an_exported_model_is_timed_without_torch(small):
     blocked = "import sys; sys.modules.update(dict.fromkeys(['torch', 'transformers', 'datasets', 'sklearn']))"
     commands = "\n".join([spec(small).model_dump_json(), Command(do="close").model_dump_json(), ""])
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", f"{blocked}; from compress.measure.timing.worker import main; main()"],
         input=commands,
         capture_output=True,
         check=True,
         encoding="utf-8",
     )
-    ready, last = (Reply.model_validate_json(line) for line in found.stdout.splitlines())
+    ready, last = (Reply.model_validate_json(line) for line in result.stdout.splitlines())
     assert ready.load_seconds > 0
     assert last.peak_memory is not None
 
@@ -347,8 +347,8 @@ def test_library_output_does_not_corrupt_replies(small):
     noisy += "def loud(spec):\n    print('noise'); os.write(1, b'more'); return opened(spec)\n"
     noisy += "worker.open_model = loud; worker.main()"
     commands = "\n".join([spec(small).model_dump_json(), Command(do="close").model_dump_json(), ""])
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", noisy], input=commands, capture_output=True, check=True, encoding="utf-8"
     )
-    assert len(found.stdout.splitlines()) == 2
-    assert "noise" in found.stderr
+    assert len(result.stdout.splitlines()) == 2
+    assert "noise" in result.stderr

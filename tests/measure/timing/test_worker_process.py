@@ -22,15 +22,15 @@ def spec(folder, variant=None, calls=()) -> WorkerSpec:
 
 def test_missing_library_is_named_with_its_extra(small):
     without = "import sys; sys.modules['openvino'] = None; from compress.measure.timing.worker import main; main()"
-    asked = spec(small / "model.onnx", variant=RUN_MODES["openvino"])
-    found = subprocess.run(
+    request_spec = spec(small / "model.onnx", variant=RUN_MODES["openvino"])
+    result = subprocess.run(
         [sys.executable, "-c", without],
-        input=asked.model_dump_json() + "\n",
+        input=request_spec.model_dump_json() + "\n",
         capture_output=True,
         check=True,
         encoding="utf-8",
     )
-    unsupported = Failure.model_validate_json(found.stdout).unsupported
+    unsupported = Failure.model_validate_json(result.stdout).unsupported
     assert "openvino is needed here and is not installed. (pip install 'compress-encoders[openvino]')" in unsupported
 
 

@@ -11,7 +11,7 @@ from compress.recipe.training_schema import Student
 
 
 @pytest.mark.parametrize(
-    ("layers", "depth", "kept"),
+    ("layers", "depth", "expected"),
     [
         (3.0, 6, [1, 3, 5]),
         (0.5, 6, [1, 3, 5]),
@@ -23,12 +23,12 @@ from compress.recipe.training_schema import Student
         (None, 3, [0, 1, 2]),
     ],
 )
-def test_layers_are_spread_evenly_and_end_with_the_last(layers, depth, kept):
-    assert choose_layers(layers, depth) == kept
+def test_layers_are_spread_evenly_and_end_with_the_last(layers, depth, expected):
+    assert choose_layers(layers, depth) == expected
 
 
 @pytest.mark.parametrize(
-    ("layers", "depth", "choose", "kept"),
+    ("layers", "depth", "choose", "expected"),
     [
         (3.0, 12, "spread", [3, 7, 11]),
         (3.0, 12, "first", [0, 1, 2]),
@@ -41,8 +41,8 @@ def test_layers_are_spread_evenly_and_end_with_the_last(layers, depth, kept):
         (6.0, 6, "last", [0, 1, 2, 3, 4, 5]),
     ],
 )
-def test_number_of_layers_is_chosen_by_rule(layers, depth, choose, kept):
-    assert choose_layers(layers, depth, choose) == kept
+def test_number_of_layers_is_chosen_by_rule(layers, depth, choose, expected):
+    assert choose_layers(layers, depth, choose) == expected
 
 
 @pytest.mark.parametrize("spec", [{"layers": (0, 1), "choose": "first"}, {"hidden": 16, "choose": "last"}])

@@ -80,9 +80,9 @@ def test_factorised_folder_loads_in_all_runtimes(tiny_model, tiny_tokenizer, tin
         assert factor_count(AutoModel.from_pretrained(tmp_path)) == 8
         assert factor_count(AutoModelForSequenceClassification.from_pretrained(tmp_path)) == 8
         classify = pipeline("text-classification", model=str(tmp_path), tokenizer=str(tmp_path))
-        found = classify("a good film")[0]
+        result = classify("a good film")[0]
     wanted = student(**tiny_tokenizer("a good film", return_tensors="pt"))[0].softmax(-1)[0]
-    assert found["score"] == pytest.approx(wanted.max().item(), rel=1e-5)
+    assert result["score"] == pytest.approx(wanted.max().item(), rel=1e-5)
     assert factor_count(load(tmp_path)) == 8
 
 

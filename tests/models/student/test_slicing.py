@@ -55,7 +55,7 @@ def kill_hidden(model, dead):
     A norm subtracts the mean over all dimensions, which is another one once some are gone, unless it is zero.
     """
     hidden = model.config.hidden_size
-    live = [place for place in range(hidden) if place not in dead]
+    live = [index for index in range(hidden) if index not in dead]
     with torch.no_grad():
         for module in model.base_model.modules():
             if isinstance(module, nn.LayerNorm) and module.weight.numel() == hidden:
@@ -142,7 +142,7 @@ def check_dead_dimensions(name, head, start, tiny_model, batch):
     wanted = answers(teacher, batch)
     if head == "Model":
         assert wanted[..., dead].abs().max() == 0
-        wanted = wanted[..., [place for place in range(32) if place not in dead]]
+        wanted = wanted[..., [index for index in range(32) if index not in dead]]
     torch.testing.assert_close(answers(student, batch), wanted, atol=2e-4, rtol=1e-3)
 
 
@@ -156,9 +156,9 @@ def test_most_important_parts_are_kept_in_order(tiny_model):
     teacher = tiny_model("bert")
     importance = weight_importance(teacher)
     student = build_student(teacher, Student(layers=(1,), hidden=16, heads=3, ffn=40), importance=importance)
-    kept = sorted(sorted(range(32), key=lambda place: -importance.hidden[place])[:16])
-    heads = sorted(sorted(range(4), key=lambda place: -importance.heads[1][place])[:3])
-    neurons = sorted(sorted(range(64), key=lambda place: -importance.neurons[1][place])[:40])
+    kept = sorted(sorted(range(32), key=lambda index: -importance.hidden[index])[:16])
+    heads = sorted(sorted(range(4), key=lambda index: -importance.heads[1][index])[:3])
+    neurons = sorted(sorted(range(64), key=lambda index: -importance.neurons[1][index])[:40])
     channels = [head * 8 + offset for head in heads for offset in range(8)]
     ours, theirs = layers_of(student)[0], layers_of(teacher)[1]
     for path, rows, columns in (
@@ -226,7 +226,7 @@ def test_model_on_a_gpu_is_sliced(head, tiny_model):
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     as_on_a_gpu(teacher, mode)
     with mode:
-        found = weight_importance(teacher)
-        assert {each.device.type for each in (found.hidden, *found.heads, *found.neurons, found.moments)} == {"cpu"}
+        result = weight_importance(teacher)
+        assert {each.device.type for each in (result.hidden, *result.heads, *result.neurons, result.moments)} == {"cpu"}
         for basis in (None, torch.empty(32, 16)):
-            copy_weights(teacher, student, [1], found, HiddenMap(32, torch.arange(16), 1.0, basis))
+            copy_weights(teacher, student, [1], result, HiddenMap(32, torch.arange(16), 1.0, basis))

@@ -19,7 +19,7 @@ def small(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("student", "kept"),
+    ("student", "expected"),
     [
         ({"layers": 3}, Student(layers=1)),
         ({"layers": 3, "choose": "ends"}, Student(layers=1, choose="ends")),
@@ -30,9 +30,9 @@ def small(tmp_path):
         ({"source": "owner/name", "layers": 2}, Student(layers=1)),
     ],
 )
-def test_student_is_initialised_as_in_the_recipe(small, student, kept):
+def test_student_is_initialised_as_in_the_recipe(small, student, expected):
     found = small(student)
-    assert found.student == kept
+    assert found.student == expected
     form = plan_student_shape(shape_of_folder(Path(found.teacher.source)), found.student)
     assert form.start == student.get("start", "slice" if "hidden" in student else "teacher")
 

@@ -21,9 +21,9 @@ PLACE = "/home/somebody/runs/.steps/model.onnx"
 
 @pytest.fixture
 def plan(recipe_file: Path, tmp_path: Path) -> Plan:
-    found = prepare(recipe_file, ("targets=[cpu, cuda]",), Options(runs=tmp_path))
-    found.missing_targets.clear()  # as on a machine that has one
-    return found
+    result = prepare(recipe_file, ("targets=[cpu, cuda]",), Options(runs=tmp_path))
+    result.missing_targets.clear()  # as on a machine that has one
+    return result
 
 
 def assembly(plan: Plan, folder: Path, measured: Measured, **failures: str) -> ReportBuilder:
@@ -59,9 +59,9 @@ def test_timings_and_failures_contain_no_local_paths(plan, tmp_path):
     )
     made = assembly(plan, tmp_path, content, floor=f"FileNotFoundError: {PLACE!r}")
     assert "somebody" not in made.measured.model_dump_json()
-    found = made.measured.latencies["cpu student/onnx-fp32"]
-    assert found.reason == "cannot read model.onnx"
-    assert found.runs_with["options"] == {"cache": "model.onnx", "threads": 1}
+    result = made.measured.latencies["cpu student/onnx-fp32"]
+    assert result.reason == "cannot read model.onnx"
+    assert result.runs_with["options"] == {"cache": "model.onnx", "threads": 1}
     assert failure_of(made.context, "floor") == "FileNotFoundError: 'model.onnx'"
     assert failure_of(made.context, "data") is None
 

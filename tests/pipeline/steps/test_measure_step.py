@@ -45,7 +45,7 @@ def measure_all(*measured, **options) -> Measured:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, list]:
+def calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, list]:
     """Stand-ins for everything that takes time; what they were asked."""
     seen: dict[str, list] = {"jobs": [], "served": [], "budgets": []}
 
@@ -65,12 +65,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, list]:
     return seen
 
 
-def test_shared_timing_is_measured_once(asked) -> None:
+def test_shared_timing_is_measured_once(calls) -> None:
     named = Target(device="cpu", name="phone")
     settings = Measure(grid=Grid(batch=(1, 8), length=(32, "data")), callers=(1, 2))
     rows = [timed("a", "cpu", "phone", "cpu-b8-l32"), timed("b", "cpu")]
-    found = measure_all(rows, [CPU, named, BATCHED], ["x"], settings, longest=64)
-    (own, first), (more, second) = asked["jobs"]
+    result = measure_all(rows, [CPU, named, BATCHED], ["x"], settings, longest=64)
+    (own, first), (more, second) = calls["jobs"]
     assert [(job.batch, job.length) for job in own] == [(1, None), (1, None), (8, 32)]
     assert (first.callers, second.callers) == ((1, 2), ())
     # `b` competes at none of the places of `a`'s third target, but its own target's grid asks for all cells.
@@ -81,21 +81,21 @@ def test_shared_timing_is_measured_once(asked) -> None:
         ("b", 8, "32"),
         ("b", 8, "None"),
     ]
-    assert set(found.latencies) == {"cpu a", "cpu b", "phone a", "cpu-b8-l32 a"}
-    assert found.latencies["phone a"] == found.latencies["cpu a"]
-    assert [(cell.batch, cell.length) for cell in found.grid["cpu"]] == [(1, 32), (8, 32), (1, "data"), (8, "data")]
-    assert found.grid["cpu"][1].latencies["a"] == found.latencies["cpu-b8-l32 a"]
-    assert asked["served"] == [("a", "cpu", 64, 1), ("b", "cpu", 64, 1)]
-    assert found.serving["cpu t1 b"][1].batch == 32
-    assert find_limits(found.limits, "cpu", 1) is found.limits[0]
-    assert find_limits(found.limits, "cpu", 2) is find_limits(found.limits, "cuda", 1) is None
+    assert set(result.latencies) == {"cpu a", "cpu b", "phone a", "cpu-b8-l32 a"}
+    assert result.latencies["phone a"] == result.latencies["cpu a"]
+    assert [(cell.batch, cell.length) for cell in result.grid["cpu"]] == [(1, 32), (8, 32), (1, "data"), (8, "data")]
+    assert result.grid["cpu"][1].latencies["a"] == result.latencies["cpu-b8-l32 a"]
+    assert calls["served"] == [("a", "cpu", 64, 1), ("b", "cpu", 64, 1)]
+    assert result.serving["cpu t1 b"][1].batch == 32
+    assert find_limits(result.limits, "cpu", 1) is result.limits[0]
+    assert find_limits(result.limits, "cpu", 2) is find_limits(result.limits, "cuda", 1) is None
 
 
-def test_memory_is_not_measured_unless_requested(asked) -> None:
+def test_memory_is_not_measured_unless_requested(calls) -> None:
     assert measure_all([timed("a", "cpu")], [CPU], ["x"], Measure(memory=()), longest=64).serving == {}
 
 
-def test_ctrl_c_ends_the_processes_that_measure_memory(asked, monkeypatch, tmp_path) -> None:
+def test_ctrl_c_ends_the_processes_that_measure_memory(calls, monkeypatch, tmp_path) -> None:
     """They take no notice of it themselves, and would be waited for."""
     (tmp_path / "sleeps.py").write_text("import time\ntime.sleep(120)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -126,17 +126,17 @@ def wait_for(what) -> None:
         time.sleep(0.01)
 
 
-def test_smoke_run_measures_no_machine_limits(asked) -> None:
+def test_smoke_run_measures_no_machine_limits(calls) -> None:
     assert measure_all([timed("a", "cpu")], [CPU], ["x"], Measure(), longest=64, limits=False).limits == ()
 
 
-def test_failed_machine_limits_do_not_fail_the_step(asked, monkeypatch, capsys) -> None:
+def test_failed_machine_limits_do_not_fail_the_step(calls, monkeypatch, capsys) -> None:
     def refuse(threads, device, console):
         raise ModelError("no kernels")
 
     monkeypatch.setattr(measure_step, "machine_limits", refuse)
-    found = measure_all([timed("a", "cpu")], [CPU], ["x"], Measure(), longest=64, console=Console("human"))
-    assert (found.limits, set(found.latencies)) == ((), {"cpu a"})
+    result = measure_all([timed("a", "cpu")], [CPU], ["x"], Measure(), longest=64, console=Console("human"))
+    assert (result.limits, set(result.latencies)) == ((), {"cpu a"})
     assert "the limits of cpu with 1 thread were not measured: no kernels" in capsys.readouterr().err
 
 
@@ -152,21 +152,21 @@ def test_first_version_of_the_latency_file_is_read(tmp_path: Path) -> None:
     assert read_measured(tmp_path).latencies["cpu a"].reason == "x"
 
 
-def test_budget_is_divided_between_targets_and_grid(asked) -> None:
+def test_budget_is_divided_between_targets_and_grid(calls) -> None:
     rows, grid = [timed("a", "cpu")], Grid(batch=(1, 8), length=(32,))
     measure_all(rows, [CPU], ["x"], Measure(budget=300, grid=grid), longest=64)
     measure_all(rows, [CPU], ["x"], Measure(budget=300, memory=()), longest=64)
     measure_all(rows, [CPU], ["x"], Measure(grid=grid), longest=64)
     measure_all(rows, [CPU], ["x"], Measure(rounds=5, grid=grid), longest=64)
-    assert [budget and round(budget) for budget in asked["budgets"]] == [60, 180, 300, None, 30, None, None]
+    assert [budget and round(budget) for budget in calls["budgets"]] == [60, 180, 300, None, 30, None, None]
 
 
-def test_memory_is_not_measured_once_the_budget_is_used_up(asked, monkeypatch) -> None:
+def test_memory_is_not_measured_once_the_budget_is_used_up(calls, monkeypatch) -> None:
     clock = iter([0.0, 0.0, 0.0, 100.0, 100.0, 100.0])
     monkeypatch.setattr(measure_step.time, "monotonic", lambda: next(clock))
-    found = measure_all([timed("a", "cpu")], [CPU], ["x"], Measure(budget=60), longest=64)
-    assert "measure.budget" in found.serving["cpu t1 a"][0].reason
-    assert (found.limits, asked["served"]) == ((), [])
+    result = measure_all([timed("a", "cpu")], [CPU], ["x"], Measure(budget=60), longest=64)
+    assert "measure.budget" in result.serving["cpu t1 a"][0].reason
+    assert (result.limits, calls["served"]) == ((), [])
 
 
 def test_timing_settings_leave_out_settings_without_effect() -> None:
@@ -223,9 +223,9 @@ def test_smoke_recipe_measures_everything_once(recipe_file: Path, tmp_path: Path
     }
     overrides = [f"measure.{key}={json.dumps(value)}" for key, value in settings.items()]
     plan = prepare(recipe_file, overrides, Options(runs=tmp_path, smoke=True))
-    asked = plan.recipe.measure
-    assert (asked.grid, asked.callers, asked.robustness) == (Grid(batch=(8,), length=(32,)), (2,), ("typos",))
-    assert len(asked.memory) == 1
+    measure = plan.recipe.measure
+    assert (measure.grid, measure.callers, measure.robustness) == (Grid(batch=(8,), length=(32,)), (2,), ("typos",))
+    assert len(measure.memory) == 1
     assert plan.step("measure").run.keywords["limits"] is False
 
 
@@ -242,24 +242,24 @@ def test_slices_retrain_no_model(recipe_file: Path, tmp_path: Path) -> None:
 def test_openvino_is_built_from_onnx_and_its_absence_is_reported(recipe_file, tmp_path, monkeypatch) -> None:
     plan = planned(recipe_file, tmp_path, "export=[openvino]", "quantize=null")
     assert plan.step("export-student-openvino-fp32").needs == ("data", "export-student-onnx-fp32")
-    found = measured_libraries(monkeypatch, missing="openvino")
+    result = measured_libraries(monkeypatch, missing="openvino")
     with pytest.raises(UsageError, match=r"not installed: openvino; pip install 'compress-encoders\[openvino\]'"):
         check(plan, StepStore(tmp_path), set()).refuse()
-    assert "openvino" in found
+    assert "openvino" in result
 
 
 def measured_libraries(monkeypatch: pytest.MonkeyPatch, missing: str) -> list[str]:
-    from compress.pipeline.preflight import preflight as room
+    from compress.pipeline.preflight import preflight
 
-    asked: list[str] = []
-    real = room.importlib.util.find_spec
+    calls: list[str] = []
+    real = preflight.importlib.util.find_spec
 
     def find_spec(name: str, *more: object) -> object:
-        asked.append(name)
+        calls.append(name)
         return None if name == missing else real(name, *more)
 
-    monkeypatch.setattr(room.importlib.util, "find_spec", find_spec)
-    return asked
+    monkeypatch.setattr(preflight.importlib.util, "find_spec", find_spec)
+    return calls
 
 
 def test_requested_variant_is_measured(recipe_file: Path, tmp_path: Path) -> None:
@@ -279,20 +279,20 @@ class TestOnAFinishedRun:
 
     def test_every_row_has_memory_footprint_and_limit_shares(self, report: Report) -> None:
         for row in report.rows:
-            place = row.targets["cpu"]
-            assert [each.batch for each in place.serving] == [1]
-            assert all(each.peak or each.reason for each in place.serving)
+            result = row.targets["cpu"]
+            assert [each.batch for each in result.serving] == [1]
+            assert all(each.peak or each.reason for each in result.serving)
             assert row.footprint is not None
             assert row.footprint.flops_at[128] > 0
-            assert place.shares is not None
-            assert place.latency.first_answer_seconds is not None
-            assert place.latency.energy
+            assert result.shares is not None
+            assert result.latency.first_answer_seconds is not None
+            assert result.latency.energy
 
     def test_disagreements_are_written_next_to_the_report(self, finished_run: Path, report: Report) -> None:
         lines = (finished_run / "disagreements.jsonl").read_text(encoding="utf-8").splitlines()
-        found = [json.loads(line) for line in lines]
-        assert {one["model"] for one in found} == set(disagreements(report))
-        assert all(one["text"] for one in found)
+        result = [json.loads(line) for line in lines]
+        assert {one["model"] for one in result} == set(disagreements(report))
+        assert all(one["text"] for one in result)
         assert not list((finished_run.parent / "zoo").rglob("disagreements*"))
         with (finished_run.parent / "test.csv").open(encoding="utf-8", newline="") as rows:
             texts = [row["text"] for row in csv.DictReader(rows)]
@@ -301,7 +301,7 @@ class TestOnAFinishedRun:
         assert not any(text in written for text in texts)
 
     def test_unavailable_device_skips_the_step_without_failing(self, finished_run, tmp_path, monkeypatch) -> None:
-        from compress.pipeline import run as room
+        from compress.pipeline import run
         from compress.pipeline.execute import Executor
 
         def lacks(*args: object, **kwargs: object) -> None:
@@ -311,7 +311,7 @@ class TestOnAFinishedRun:
         plan = prepare(finished_run.parent / "tiny.yaml", (), Options(runs=runs))
         step = plan.step("score-pruned-onnx-int8-cpu-b1")
         object.__setattr__(step, "run", lacks)
-        executor = Executor(plan, StepStore(runs), Console("quiet"), tmp_path / "events.jsonl", room.Launch())
+        executor = Executor(plan, StepStore(runs), Console("quiet"), tmp_path / "events.jsonl", run.Launch())
         outcome = executor.run({step.name}, until=step.name)
         assert outcome.status[step.name] == "skipped"
-        assert room.Result(tmp_path, outcome, None).raise_for_failures() is None
+        assert run.Result(tmp_path, outcome, None).raise_for_failures() is None

@@ -67,12 +67,12 @@ def kept_in(folder: Path) -> dict[str, np.ndarray]:
 
 
 def test_outputs_are_stored_and_those_for_changed_texts_separately(scored, recipe, tmp_path):
-    kept, perturbed = kept_in(scored["score"]), kept_in(scored["perturb"])
-    assert set(kept) == {"select", "test", "lengths"}
+    scores, perturbed = kept_in(scored["score"]), kept_in(scored["perturb"])
+    assert set(scores) == {"select", "test", "lengths"}
     assert set(perturbed) == {"typos", "uppercase"}
-    assert all(answers.shape == (80, 2) for answers in (kept["test"], *perturbed.values()))
-    assert kept["lengths"].shape == (80,)
-    assert 3 <= kept["lengths"].min() <= kept["lengths"].max() <= 16
+    assert all(answers.shape == (80, 2) for answers in (scores["test"], *perturbed.values()))
+    assert scores["lengths"].shape == (80,)
+    assert 3 <= scores["lengths"].min() <= scores["lengths"].max() <= 16
     changed = list(PerturbedRows(load_prepared(scored["data"]).rows("test"), KINDS["classification"], "uppercase", 0))
     assert changed[3]["text"] == "SUN AND STORM NUMBER 3"
     facts = json.loads((scored["score"] / scoring_steps.SCORED_FILE).read_bytes())
@@ -83,7 +83,7 @@ def test_outputs_are_stored_and_those_for_changed_texts_separately(scored, recip
 def test_documents_are_embedded_once_and_their_truncated_share_is_recorded(
     tmp_path, tiny_model, tiny_folder, monkeypatch
 ):
-    rows = [{"query": f"what on day {place}", "positives": f"sun and storm {'again ' * place}"} for place in range(40)]
+    rows = [{"query": f"what on day {index}", "positives": f"sun and storm {'again ' * index}"} for index in range(40)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     files = {"train": str(tmp_path / "rows.jsonl"), "test": str(tmp_path / "rows.jsonl")}
     settings = {"text": ("query",), "label": "positives", "max_length": 16}
@@ -115,12 +115,12 @@ def test_quality_has_robustness_slices_and_calibration(scored, recipe):
     teacher = ModelVariant("teacher", VARIANT, "finetune", {"cpu": "score"}, {"cpu": "perturb"})
     plan = Plan(recipe, models=[TEACHER], variants=[teacher])
     scorer = QualityScorer(plan, StepContext(scored, scored["score"], Console("quiet")))
-    found = scorer.quality(teacher, Target(device="cpu"), "test")
-    assert found is not None
-    assert [each.name for each in found.robustness] == ["typos", "uppercase"]
-    assert {score.name: score.rows for score in found.slices["source"]} == {"book": 40, "web": 40}
-    assert sum(score.rows for score in found.by_length) == 80
-    assert found.calibration is not None
+    result = scorer.quality(teacher, Target(device="cpu"), "test")
+    assert result is not None
+    assert [each.name for each in result.robustness] == ["typos", "uppercase"]
+    assert {score.name: score.rows for score in result.slices["source"]} == {"book": 40, "web": 40}
+    assert sum(score.rows for score in result.by_length) == 80
+    assert result.calibration is not None
     select = scorer.quality(teacher, Target(device="cpu"), "select")
     assert select is not None
     assert (select.robustness, dict(select.slices), select.calibration) == ((), {}, None)
@@ -132,9 +132,9 @@ def test_quality_without_perturbed_outputs_has_the_rest(scored, recipe):
     scorer = QualityScorer(
         Plan(recipe, models=[TEACHER], variants=[teacher]), StepContext(failed, scored["score"], Console("quiet"))
     )
-    found = scorer.quality(teacher, Target(device="cpu"), "test")
-    assert found is not None
-    assert (found.robustness, found.rows) == ((), 80)
+    result = scorer.quality(teacher, Target(device="cpu"), "test")
+    assert result is not None
+    assert (result.robustness, result.rows) == ((), 80)
 
 
 def test_slices_and_robustness_change_only_result_steps(recipe_file, tmp_path):

@@ -12,8 +12,8 @@ FRAME = Frame(680, 340, (0.1, 100.0), (50.0, 100.0))
 
 
 def elements(svg: str, tag: str, css_class: str) -> list[dict[str, str]]:
-    found = ET.fromstring(svg).iter(NAMESPACE + tag)
-    return [dict(one.attrib) for one in found if css_class in one.get("class", "").split()]
+    result = ET.fromstring(svg).iter(NAMESPACE + tag)
+    return [dict(one.attrib) for one in result if css_class in one.get("class", "").split()]
 
 
 def texts(svg: str) -> dict[str, dict[str, str]]:

@@ -33,23 +33,23 @@ class Balanced(HTMLParser):
 
 
 def test_the_ledger_has_a_row_for_every_variant_and_the_baseline(make_report):
-    found = ledger_table(apply_gates(make_report()), "cpu")
-    assert len(found.rows) == 10
-    assert found.rows[found.winner]["gate"] == "winner"
-    assert found.rows[0] == {
+    result = ledger_table(apply_gates(make_report()), "cpu")
+    assert len(result.rows) == 10
+    assert result.rows[result.winner]["gate"] == "winner"
+    assert result.rows[0] == {
         "model": "teacher",
         "variant": "torch-fp32",
         "accuracy (95 %)": "91.5 (89.7 to 93.3)",
         "vs teacher": "–",
-        "p50": found.rows[0]["p50"],
+        "p50": result.rows[0]["p50"],
         "faster": "–",
         "size": "91.3 MB",
         "cost": "4 min",
         "gate": "reference",
     }
-    assert found.rows[8]["vs teacher"] == "−0.9*"
-    assert found.rows[9]["model"] == "bag of words"
-    assert set(found.columns) == set(found.rows[0])
+    assert result.rows[8]["vs teacher"] == "−0.9*"
+    assert result.rows[9]["model"] == "bag of words"
+    assert set(result.columns) == set(result.rows[0])
 
 
 def test_a_failed_row_stays_in_every_ledger(make_report):
@@ -160,8 +160,8 @@ def show(driver, page, width, scheme):
 
 def charts(driver, width):
     """The number of visible charts; each lies inside the page."""
-    found = driver.find_elements("css selector", ".card > svg, .card div > svg")
-    shown = [svg for svg in found if svg.is_displayed()]
+    result = driver.find_elements("css selector", ".card > svg, .card div > svg")
+    shown = [svg for svg in result if svg.is_displayed()]
     assert all(svg.rect["x"] >= 0 and svg.rect["x"] + svg.rect["width"] <= width for svg in shown)
     return len(shown)
 

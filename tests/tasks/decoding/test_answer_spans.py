@@ -33,7 +33,7 @@ def test_characters_without_tokens_at_the_ends():
 
 
 def slow_spans(start, end, context, longest):
-    places = [place for place, inside in enumerate(context) if inside]
+    places = [index for index, inside in enumerate(context) if inside]
     spans = [(i, j, float(start[i] + end[j])) for i in places for j in places if i <= j < i + longest]
     return sorted(spans, key=lambda span: (-span[2], span[0], span[1]))[:MAX_SPANS]
 
@@ -45,11 +45,11 @@ def test_the_best_spans_of_all():
         context = np.zeros((3, pieces), np.int64)
         for line, (low, high) in enumerate(((2, pieces - 1), (3, 4), (0, 0))):
             context[line, low:high] = 1
-        found = best_spans(start, end, context, longest)
+        result = best_spans(start, end, context, longest)
         for line in range(3):
             expected = slow_spans(start[line], end[line], context[line], longest)
-            assert [span[:2] for span in found[line]] == [span[:2] for span in expected]
-            assert np.allclose([span[2] for span in found[line]], [span[2] for span in expected])
+            assert [span[:2] for span in result[line]] == [span[:2] for span in expected]
+            assert np.allclose([span[2] for span in result[line]], [span[2] for span in expected])
 
 
 def test_windows_are_merged():
@@ -61,8 +61,8 @@ def test_windows_are_merged():
     assert nothing == 2.0
 
 
-def total(threshold, surplus, kept, dropped):
-    return np.where(surplus <= threshold, kept, dropped).sum()
+def total(threshold, surplus, answered, dropped):
+    return np.where(surplus <= threshold, answered, dropped).sum()
 
 
 def test_no_other_threshold_is_better():
@@ -70,11 +70,11 @@ def test_no_other_threshold_is_better():
     for _ in range(50):
         rows = int(random.integers(1, 12))
         surplus = random.integers(-3, 4, rows).astype(float)  # many ties
-        kept, dropped = random.random(rows), random.random(rows)
-        found = best_threshold(surplus, kept, dropped)
+        answered, dropped = random.random(rows), random.random(rows)
+        result = best_threshold(surplus, answered, dropped)
         every = np.arange(-6, 6, 0.25)
-        best = max(total(threshold, surplus, kept, dropped) for threshold in every)
-        assert np.isclose(total(found, surplus, kept, dropped), best)
+        best = max(total(threshold, surplus, answered, dropped) for threshold in every)
+        assert np.isclose(total(result, surplus, answered, dropped), best)
 
 
 def test_it_lies_between_rows():

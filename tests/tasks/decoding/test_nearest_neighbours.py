@@ -20,12 +20,12 @@ def test_blocks_find_what_sorting_everything_finds(monkeypatch, queries, documen
     monkeypatch.setattr(nearest_neighbours, "QUERIES", 4)
     monkeypatch.setattr(nearest_neighbours, "DOCUMENTS", 16)
     random = np.random.default_rng(queries)
-    asked, searched = unit(random, queries), unit(random, documents)
-    found, scores = nearest_documents(asked, searched, count)
-    products = asked @ searched.T
+    embedded_queries, searched = unit(random, queries), unit(random, documents)
+    result, scores = nearest_documents(embedded_queries, searched, count)
+    products = embedded_queries @ searched.T
     order = np.argsort(-products, axis=1, kind="stable")[:, :count]
-    assert found.dtype == np.int32
-    assert found.tolist() == order.tolist()
+    assert result.dtype == np.int32
+    assert result.tolist() == order.tolist()
     np.testing.assert_allclose(scores, np.take_along_axis(products, order, axis=1), atol=1e-6)
 
 
@@ -33,8 +33,8 @@ def test_blocks_find_what_sorting_everything_finds(monkeypatch, queries, documen
 def test_of_equal_documents_the_earlier_comes_first(monkeypatch, block):
     monkeypatch.setattr(nearest_neighbours, "DOCUMENTS", block)
     documents = np.eye(2, dtype=np.float32)[[0, 1, 0, 1, 0, 0]]
-    found, scores = nearest_documents(np.eye(2, dtype=np.float32), documents, 3)
-    assert found.tolist() == [[0, 2, 4], [1, 3, 0]]
+    result, scores = nearest_documents(np.eye(2, dtype=np.float32), documents, 3)
+    assert result.tolist() == [[0, 2, 4], [1, 3, 0]]
     assert scores.tolist() == [[1, 1, 1], [1, 1, 0]]
 
 
@@ -43,8 +43,8 @@ def test_no_queries_find_nothing():
 
 
 def test_metrics_of_a_list_by_hand():
-    found = np.array([[4, 7, 1, 9], [2, 3, 5, 8]])
-    right = is_relevant(found, np.array([[7, 9, 6], [1, -1, -1]]))
+    result = np.array([[4, 7, 1, 9], [2, 3, 5, 8]])
+    right = is_relevant(result, np.array([[7, 9, 6], [1, -1, -1]]))
     true = np.array([3, 1])
     assert right.tolist() == [[False, True, False, True], [False] * 4]
     assert reciprocal_ranks(right).tolist() == [0.5, 0.0]
@@ -61,5 +61,5 @@ def test_gains_agree_with_scikit_learn(seed):
     right = random.random((20, 12)) < 0.3
     right[:, 0] |= ~right.any(axis=1)
     places = np.tile(np.arange(12, 0, -1), (20, 1))
-    expected = [metrics.ndcg_score([line], [place], k=10) for line, place in zip(right, places, strict=True)]
+    expected = [metrics.ndcg_score([line], [index], k=10) for line, index in zip(right, places, strict=True)]
     assert ndcg(right, -np.sort(-right.astype(float), axis=1), 10) == pytest.approx(expected)

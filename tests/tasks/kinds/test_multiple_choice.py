@@ -42,19 +42,19 @@ def test_a_row_holds_the_question_the_choices_and_the_right_index():
 
 
 @pytest.mark.parametrize(
-    ("answer", "first", "place"),
+    ("answer", "first", "index"),
     [("C", 0, 2), ("c", 0, 2), (2, 0, 2), ("2", 0, 2), ("2", 1, 1), (1.0, 1, 0), ("blue", 0, 2), (" green", 0, 1)],
 )
-def test_answers_are_letters_numbers_or_texts(answer, first, place):
-    assert read(answer, first_label=first)["label"] == place
+def test_answers_are_letters_numbers_or_texts(answer, first, index):
+    assert read(answer, first_label=first)["label"] == index
 
 
 @pytest.mark.parametrize(
-    ("answer", "first", "place"),
+    ("answer", "first", "index"),
     [(2, 0, 2), (2, 1, 1), (2.0, 1, 1), ("C", 0, 2), ("4", 0, 3), (4, 0, 3), (4, 1, 3), ("0", 0, 0)],
 )
-def test_a_json_number_is_an_index_where_choices_are_numbers(answer, first, place):
-    assert read(answer, ["1", "2", "3", "4"], first_label=first)["label"] == place
+def test_a_json_number_is_an_index_where_choices_are_numbers(answer, first, index):
+    assert read(answer, ["1", "2", "3", "4"], first_label=first)["label"] == index
 
 
 def test_ambiguous_notation_is_refused():
@@ -153,7 +153,7 @@ def test_answers_are_probabilities_over_the_choices_of_each_row():
     assert answers[0] == pytest.approx(np.exp([1, 2, 3]) / np.exp([1, 2, 3]).sum())
     assert answers[1].tolist() == [1.0, 0.0, -1.0]
     assert KIND.correct(answers, KIND.gold(rows)).tolist() == [False, False]
-    assert [found["choice"] for found in KIND.to_json(answers, INFO)] == ["C", "A"]
+    assert [result["choice"] for result in KIND.to_json(answers, INFO)] == ["C", "A"]
     assert KIND.to_json(answers, INFO)[1] == {
         "choice": "A",
         "place": 0,
@@ -165,7 +165,7 @@ def test_answers_are_probabilities_over_the_choices_of_each_row():
 
 
 def test_equal_scores_are_no_decision():
-    rows = [row_of(place) for place in range(3)]
+    rows = [row_of(index) for index in range(3)]
     answers = KIND.predictions(decided(*[0.5] * 9), [3] * 3, rows, INFO)
     assert KIND.score(answers, KIND.gold(rows), INFO) == {"accuracy": 0.0}
 

@@ -139,10 +139,10 @@ def test_label_spans_are_within_the_window_or_zero(tokens):
     assert held
     for example in examples:
         pieces = range(len(example["input_ids"]))
-        inside = [place for place in pieces if example["context"][place]]
+        inside = [index for index in pieces if example["context"][index]]
         covered = example["first"][inside[0]] <= 31 and example["last"][inside[-1]] >= 41
         assert bool(example["start"]) == covered
-        assert all((example["first"][place] >= 0) == bool(example["context"][place]) for place in pieces)
+        assert all((example["first"][index] >= 0) == bool(example["context"][index]) for index in pieces)
     for example in held:
         text = CONTEXT[example["first"][example["start"]] : example["last"][example["end"]]]
         assert text == "great film"
@@ -182,31 +182,31 @@ def answered(rows, task, tokens, towards=None, nothing=-50.0):
 def test_the_best_passage_over_windows(tokens):
     task = info(max_length=12, overlap=4)
     rows = [read([{"text": "great film", "answer_start": 31}]), read([{"text": "a bad", "answer_start": 0}])]
-    found = answered(rows, task, tokens)
-    assert found["text"].tolist() == ["great film", "a bad"]
-    assert KIND.score(found, KIND.gold(rows), task) == {"f1": 1.0, "exact_match": 1.0, "answerable": 1.0}
-    assert KIND.describe(found, task)[0].startswith("characters 31-41 (")
+    result = answered(rows, task, tokens)
+    assert result["text"].tolist() == ["great film", "a bad"]
+    assert KIND.score(result, KIND.gold(rows), task) == {"f1": 1.0, "exact_match": 1.0, "answerable": 1.0}
+    assert KIND.describe(result, task)[0].startswith("characters 31-41 (")
     assert KIND.describe_gold(KIND.gold(rows), task) == ["characters 31-41", "characters 0-5"]
-    assert KIND.to_json(found, task)[0]["answer"] == "great film"
-    assert (found["probability"] > 0.5).all()
-    assert (found["probability"] <= 1.0).all()
+    assert KIND.to_json(result, task)[0]["answer"] == "great film"
+    assert (result["probability"] > 0.5).all()
+    assert (result["probability"] <= 1.0).all()
 
 
 def test_long_answers_are_cut(tokens):
     rows = [read([{"text": CONTEXT, "answer_start": 0}])]
-    found = answered(rows, info(max_answer=3), tokens)
-    assert len(found["text"][0].split()) <= 3
+    result = answered(rows, info(max_answer=3), tokens)
+    assert len(result["text"][0].split()) <= 3
 
 
 def test_one_long_answer_does_not_widen_all_rows(tokens):
     endless = "x" * 100_000  # one token, unknown to the tokenizer
     rows = [read(["good film"] * 3), read([endless], context=f"a {endless}")]
-    found, gold = answered(rows, info(), tokens), KIND.gold(rows)
-    assert found["text"].tolist() == ["good film", "x" * 500]
-    assert (found["start"][1], found["end"][1]) == (2, 100_002)
-    assert found.nbytes + gold.nbytes < 10_000
+    result, gold = answered(rows, info(), tokens), KIND.gold(rows)
+    assert result["text"].tolist() == ["good film", "x" * 500]
+    assert (result["start"][1], result["end"][1]) == (2, 100_002)
+    assert result.nbytes + gold.nbytes < 10_000
     assert json.loads(gold["answers"][0]) == ["good film"]
-    assert KIND.score(found, gold, info())["exact_match"] == 1.0
+    assert KIND.score(result, gold, info())["exact_match"] == 1.0
 
 
 def test_too_many_answers_are_refused():
@@ -220,8 +220,8 @@ def test_a_text_without_tokens_has_no_answer(tokens):
     rows = [{**read([]), "context": ""}]
     for threshold in (None, 0.0):
         task = info().model_copy(update={"threshold": threshold})
-        found = answered(rows, task, tokens, towards=[(0, 0)])
-        assert KIND.to_json(found, task) == [{"answer": None, "start": None, "end": None, "probability": 1.0}]
+        result = answered(rows, task, tokens, towards=[(0, 0)])
+        assert KIND.to_json(result, task) == [{"answer": None, "start": None, "end": None, "probability": 1.0}]
 
 
 def passages(*entries):
@@ -233,11 +233,11 @@ def passages(*entries):
 def test_the_threshold_decides_and_is_tuned():
     rows = [read(["good"]), read(["bad"]), read([]), read([])]
     gold, task = KIND.gold(rows), info()
-    found = passages(("good", -4.0), ("bad", 1.0), ("film", 2.0), ("film", 6.0))
-    assert KIND.score(KIND.apply_threshold(found, task), gold, task)["f1"] == 0.5
-    tuned = KIND.tune_threshold(found, gold, task)
+    result = passages(("good", -4.0), ("bad", 1.0), ("film", 2.0), ("film", 6.0))
+    assert KIND.score(KIND.apply_threshold(result, task), gold, task)["f1"] == 0.5
+    tuned = KIND.tune_threshold(result, gold, task)
     assert tuned.threshold == 1.5
-    decided = KIND.apply_threshold(found, tuned)
+    decided = KIND.apply_threshold(result, tuned)
     assert decided["answered"].tolist() == [True, True, False, False]
     assert KIND.score(decided, gold, task) == {"f1": 1.0, "exact_match": 1.0, "answerable": 1.0}
     assert (decided["probability"] >= 0.5).all()  # what is decided is the more probable
@@ -250,12 +250,12 @@ def test_tuning_follows_the_metric(metric):
     random = np.random.default_rng(1)
     rows = [read(["good"] if number % 2 else []) for number in range(30)]
     gold, task = KIND.gold(rows), info(metric=metric)
-    found = passages(*((("good", "film", "good film")[number % 3], random.normal()) for number in range(30)))
-    tuned = KIND.tune_threshold(found, gold, task)
-    best = KIND.score(KIND.apply_threshold(found, tuned), gold, task)[metric]
+    result = passages(*((("good", "film", "good film")[number % 3], random.normal()) for number in range(30)))
+    tuned = KIND.tune_threshold(result, gold, task)
+    best = KIND.score(KIND.apply_threshold(result, tuned), gold, task)[metric]
     for threshold in np.linspace(-4, 4, 200):
         other = task.model_copy(update={"threshold": float(threshold)})
-        assert KIND.score(KIND.apply_threshold(found, other), gold, task)[metric] <= best + 1e-12
+        assert KIND.score(KIND.apply_threshold(result, other), gold, task)[metric] <= best + 1e-12
 
 
 def test_no_threshold_where_every_question_has_an_answer():
@@ -268,47 +268,47 @@ def test_no_threshold_where_every_question_has_an_answer():
 def mixed():
     rows = [read(["good film", "good"]), read([]), read(["bad"]), read([])]
     task = info().model_copy(update={"threshold": 0.0})
-    found = KIND.apply_threshold(passages(("good film", -1.0), ("film", -1.0), ("bad film", -2.0), ("a", 3.0)), task)
-    return found, KIND.gold(rows), task
+    result = KIND.apply_threshold(passages(("good film", -1.0), ("film", -1.0), ("bad film", -2.0), ("a", 3.0)), task)
+    return result, KIND.gold(rows), task
 
 
 def test_scores_by_hand():
-    found, gold, task = mixed()
-    scores = KIND.score(found, gold, task)
+    result, gold, task = mixed()
+    scores = KIND.score(result, gold, task)
     assert scores == pytest.approx({"f1": (1 + 0 + 2 / 3 + 1) / 4, "exact_match": 0.5, "answerable": 0.75})
-    assert KIND.correct(found, gold).tolist() == [True, False, False, True]
-    assert KIND.confidence(found, gold).right.tolist() == [True, False, False, True]
+    assert KIND.correct(result, gold).tolist() == [True, False, False, True]
+    assert KIND.confidence(result, gold).right.tolist() == [True, False, False, True]
 
 
 def test_draws_are_the_scores_of_repeated_rows():
-    found, gold, task = mixed()
+    result, gold, task = mixed()
     times = np.random.default_rng(0).integers(0, 4, (6, 4)).astype(float) + np.eye(4)[0]
-    fast = KIND.weighted_scores(found, gold, task, times)
-    slow = repeated_scores(KIND, found, gold, task, times)
+    fast = KIND.weighted_scores(result, gold, task, times)
+    slow = repeated_scores(KIND, result, gold, task, times)
     assert fast.keys() == slow.keys()
     for name in fast:
         assert np.allclose(fast[name], slow[name])
-    assert BootstrapScorer(KIND, task, 20).primary(found, gold).value == pytest.approx(2 / 3)
+    assert BootstrapScorer(KIND, task, 20).primary(result, gold).value == pytest.approx(2 / 3)
 
 
 def test_two_models_are_compared():
-    found = mixed()[0]
-    others = found.copy()
+    result = mixed()[0]
+    others = result.copy()
     others["text"][0], others["answered"][1] = "The Good film", False
-    assert KIND.same_decision(found, others).tolist() == [True, False, True, True]
-    assert KIND.distance(found, others).tolist() == [0.0, 1.0, 0.0, 0.0]
+    assert KIND.same_decision(result, others).tolist() == [True, False, True, True]
+    assert KIND.distance(result, others).tolist() == [0.0, 1.0, 0.0, 0.0]
 
 
 def test_predictions_and_gold_can_be_stored(tmp_path):
-    found, gold, task = mixed()
-    np.savez(tmp_path / "a.npz", allow_pickle=False, found=found, gold=gold)
-    with np.load(tmp_path / "a.npz") as kept:
-        assert KIND.score(kept["found"], kept["gold"], task) == KIND.score(found, gold, task)
+    result, gold, task = mixed()
+    np.savez(tmp_path / "a.npz", allow_pickle=False, found=result, gold=gold)
+    with np.load(tmp_path / "a.npz") as stored:
+        assert KIND.score(stored["found"], stored["gold"], task) == KIND.score(result, gold, task)
 
 
 def test_words_never_hold_a_text():
-    found, gold, task = mixed()
-    descriptions = KIND.describe(found, task) + KIND.describe_gold(gold, task)
+    result, gold, task = mixed()
+    descriptions = KIND.describe(result, task) + KIND.describe_gold(gold, task)
     assert not any("good" in words or "bad" in words for words in descriptions)
 
 
@@ -328,8 +328,8 @@ def test_the_floor_finds_names_and_keeps_silent_where_that_is_better():
     rows = [read(["Ada Byron"], context, question="Who made the film?")]
     rows[0]["question"] = "Who made the film?"
     when = {**read(["1843"], context), "question": "In which year was the film made?"}
-    found = baseline_predictions([rows[0]], [rows[0], when], info())
-    assert found["text"].tolist() == ["Ada Byron", "1843"]
+    result = baseline_predictions([rows[0]], [rows[0], when], info())
+    assert result["text"].tolist() == ["Ada Byron", "1843"]
     silent = baseline_predictions([{**when, "answers": [], "start": -1}], [when], info())
     assert not silent["answered"].any()
     empty = baseline_predictions(rows, [{**rows[0], "context": "", "answers": []}], info())

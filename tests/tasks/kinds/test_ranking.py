@@ -40,10 +40,10 @@ def sample(rows, seed, grades=2, ties=False):
 
 def slow(scores, labels):
     """Average precision, reciprocal rank and precision of one question, equal scores with wrong candidates first."""
-    order = sorted(range(len(scores)), key=lambda place: (-scores[place], labels[place]))
+    order = sorted(range(len(scores)), key=lambda index: (-scores[index], labels[index]))
     hits, precisions = 0, []
-    for rank, place in enumerate(order, 1):
-        if labels[place] > 0:
+    for rank, index in enumerate(order, 1):
+        if labels[index] > 0:
             hits += 1
             precisions.append((hits / rank, rank))
     return sum(share for share, _ in precisions) / hits, 1 / precisions[0][1], float(labels[order[0]] > 0)
@@ -132,22 +132,22 @@ def test_one_example_per_candidate():
 def test_scores_are_means_over_questions(seed, ties):
     scores, labels, answers, gold = sample(50, seed, grades=3, ties=ties)
     expected = np.mean([slow(*pair) for pair in zip(scores, labels, strict=True)], axis=0)
-    found = KIND.score(answers, gold, INFO)
-    assert [found[name] for name in ("map", "mrr", "precision_at_1")] == pytest.approx(expected)
-    assert set(found) == {metric.name for metric in KIND.metrics}
-    assert KIND.correct(answers, gold).mean() == pytest.approx(found["precision_at_1"])
+    result = KIND.score(answers, gold, INFO)
+    assert [result[name] for name in ("map", "mrr", "precision_at_1")] == pytest.approx(expected)
+    assert set(result) == {metric.name for metric in KIND.metrics}
+    assert KIND.correct(answers, gold).mean() == pytest.approx(result["precision_at_1"])
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_scores_agree_with_scikit_learn(seed):
     metrics = pytest.importorskip("sklearn.metrics")
     scores, labels, answers, gold = sample(40, seed, grades=4)
-    found = KIND.score(answers, gold, INFO)
+    result = KIND.score(answers, gold, INFO)
     pairs = list(zip(labels, scores, strict=True))
     precision = [metrics.average_precision_score(line > 0, score) for line, score in pairs]
-    assert found["map"] == pytest.approx(np.mean(precision))
+    assert result["map"] == pytest.approx(np.mean(precision))
     gains = [metrics.ndcg_score([line], [score], k=10) if len(line) > 1 else 1.0 for line, score in pairs]
-    assert found["ndcg_at_10"] == pytest.approx(np.mean(gains))
+    assert result["ndcg_at_10"] == pytest.approx(np.mean(gains))
 
 
 def test_a_constant_scorer_is_not_rewarded_by_the_order_of_the_file():
@@ -170,11 +170,11 @@ def test_the_order_of_candidates_changes_nothing(seed):
 def test_draws_score_as_repeated_rows_do():
     _, _, answers, gold = sample(30, 1)
     times = np.random.default_rng(0).integers(0, 3, (4, 30)).astype(float)
-    found = KIND.weighted_scores(answers, gold, INFO, times)
+    result = KIND.weighted_scores(answers, gold, INFO, times)
     for number, line in enumerate(times):
         repeated = [np.repeat(side, line.astype(int), 0) for side in (answers, gold)]
         expected = KIND.score(*repeated, INFO)
-        assert {name: values[number] for name, values in found.items()} == pytest.approx(expected)
+        assert {name: values[number] for name, values in result.items()} == pytest.approx(expected)
 
 
 def test_predictions_as_json_and_as_descriptions():

@@ -99,30 +99,30 @@ def test_search_by_embeddings():
     outputs = {"sentence_embedding": np.array([[1, 0], [0, 1]], np.float32)}
     queries = KIND.predictions(KIND.decode(outputs, {}, INFO), [1, 1], [{}, {}], INFO)
     documents = np.array([[0, 1], [0.6, 0.8], [1, 0]], np.float32)
-    found = KIND.search(queries, documents, INFO)
-    assert found["found"].tolist() == [[2, 1, 0], [0, 1, 2]]
-    assert KIND.to_json(found, INFO)[0] == {"documents": [2, 1, 0], "scores": pytest.approx([1.0, 0.6, 0.0])}
-    assert KIND.describe(found, INFO) == ["documents 2, 1, 0", "documents 0, 1, 2"]
+    result = KIND.search(queries, documents, INFO)
+    assert result["found"].tolist() == [[2, 1, 0], [0, 1, 2]]
+    assert KIND.to_json(result, INFO)[0] == {"documents": [2, 1, 0], "scores": pytest.approx([1.0, 0.6, 0.0])}
+    assert KIND.describe(result, INFO) == ["documents 2, 1, 0", "documents 0, 1, 2"]
     assert KIND.to_json(queries, INFO) == [{"embedding": [1.0, 0.0]}, {"embedding": [0.0, 1.0]}]
     gold = KIND.gold([{"query": "q", "relevant": [2]}, {"query": "p", "relevant": [1, 2]}])
     assert gold.tolist() == [[2, -1], [1, 2]]
     assert KIND.describe_gold(gold, INFO) == ["document 2", "documents 1, 2"]
-    assert KIND.score(found, gold, INFO) == {
+    assert KIND.score(result, gold, INFO) == {
         "mrr": 0.75,
         "recall_at_1": 0.5,
         "recall_at_10": 1.0,
         "recall_at_100": 1.0,
         "ndcg_at_10": pytest.approx((1 + (1 / np.log2(3) + 0.5) / (1 + 1 / np.log2(3))) / 2),
     }
-    assert KIND.correct(found, gold).tolist() == [True, False]
+    assert KIND.correct(result, gold).tolist() == [True, False]
 
 
 def test_documents_of_one_query_are_right_in_all_of_its_rows():
     lines = [("q", [4]), ("p", [1]), ("q", [2, 4])]
     gold = KIND.gold([{"query": query, "relevant": numbers} for query, numbers in lines])
     assert gold.tolist() == [[4, 2], [1, -1], [4, 2]]
-    found = retrieved_documents(np.array([[2], [1], [4]]), np.ones((3, 1)))
-    assert KIND.correct(found, gold).all()
+    result = retrieved_documents(np.array([[2], [1], [4]]), np.ones((3, 1)))
+    assert KIND.correct(result, gold).all()
 
 
 def test_two_models_are_compared_by_their_retrieved_documents():
@@ -136,10 +136,10 @@ def test_two_models_are_compared_by_their_retrieved_documents():
 @pytest.mark.parametrize("rows", [1, 3, 40])
 def test_scores_of_draws_are_those_of_the_repeated_rows(rows):
     random = np.random.default_rng(rows)
-    found = np.stack([random.permutation(30)[:20] for _ in range(rows)])
+    result = np.stack([random.permutation(30)[:20] for _ in range(rows)])
     true = [random.permutation(30)[: random.integers(1, 4)].tolist() for _ in range(rows)]
     gold = KIND.gold([{"query": str(row), "relevant": numbers} for row, numbers in enumerate(true)])
-    answers = retrieved_documents(found, random.random((rows, 20)))
+    answers = retrieved_documents(result, random.random((rows, 20)))
     times = np.stack([np.bincount(random.integers(0, rows, rows), minlength=rows) for _ in range(10)]).astype(float)
     fast = KIND.weighted_scores(answers, gold, INFO, times)
     slow = repeated_scores(KIND, answers, gold, INFO, times)

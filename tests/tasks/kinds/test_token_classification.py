@@ -24,17 +24,17 @@ class Letters:
     """A tokenizer whose tokens are single letters, without spaces, between two special ones."""
 
     def windows(self, text, pair, most, overlap, limit):
-        places = [place for place, letter in enumerate(text) if letter != " "]
-        room, step = most - 2, most - 2 - overlap
+        places = [index for index, letter in enumerate(text) if letter != " "]
+        size, step = most - 2, most - 2 - overlap
         starts = [0, *range(step, max(1, len(places) - overlap), step)]
         return [
-            self._window(text, places[start : start + room], truncated=number + 1 == limit < len(starts))
+            self._window(text, places[start : start + size], truncated=number + 1 == limit < len(starts))
             for number, start in enumerate(starts[:limit])
         ]
 
     def _window(self, text, places, truncated):
-        ids = [1, *(ord(text[place]) for place in places), 2]
-        spans = [(-1, -1), *((place, place + 1) for place in places), (-1, -1)]
+        ids = [1, *(ord(text[index]) for index in places), 2]
+        spans = [(-1, -1), *((index, index + 1) for index in places), (-1, -1)]
         return Encoding(ids, [0] * len(ids), truncated, spans)
 
 
@@ -94,12 +94,12 @@ def test_every_word_has_one_first_token_with_any_tokenizer(made, most, overlap):
         windows = tokens.windows(joined, None, most, overlap, 99)
         examples = KIND.examples(row, info_of(max_length=most, overlap=overlap, max_windows=99), tokens)
         starts = np.cumsum([0, *(len(word) + 1 for word in row["words"][:-1])])
-        found = [[place for place in example["word"] if place >= 0] for example in examples]
-        assert {place for words in found for place in words} == set(range(len(row["words"])))
-        for words, example, window in zip(found, examples, windows, strict=True):
+        result = [[index for index in example["word"] if index >= 0] for example in examples]
+        assert {index for words in result for index in words} == set(range(len(row["words"])))
+        for words, example, window in zip(result, examples, windows, strict=True):
             assert words == sorted(set(words))
-            for place, span in zip(example["word"], window.spans, strict=True):
-                assert place < 0 or span[0] <= starts[place] < span[1] or span[0] - 1 == starts[place] - 1
+            for index, span in zip(example["word"], window.spans, strict=True):
+                assert index < 0 or span[0] <= starts[index] < span[1] or span[0] - 1 == starts[index] - 1
 
 
 def test_labels_are_on_first_tokens_alone():
@@ -263,10 +263,10 @@ def test_rows_right_same_and_apart():
 
 def test_a_decision_a_word_with_its_probability():
     answers, gold = some(4)
-    found = KIND.confidence(answers, gold)
-    assert len(found.row) == (gold >= 0).sum()
-    assert found.right.mean() == pytest.approx(KIND.score(answers, gold, info_of())["accuracy"])
-    assert set(found.stated) == {float(np.float32(0.9))}
+    result = KIND.confidence(answers, gold)
+    assert len(result.row) == (gold >= 0).sum()
+    assert result.right.mean() == pytest.approx(KIND.score(answers, gold, info_of())["accuracy"])
+    assert set(result.stated) == {float(np.float32(0.9))}
 
 
 def test_descriptions_give_positions_and_never_text():

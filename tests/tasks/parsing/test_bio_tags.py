@@ -12,10 +12,10 @@ NAMES = tag_names(TYPES)
 def numbered(*rows):
     """Rows of tags as they are kept: `numbered("B-PER I-PER O")`."""
     split = [row.split() for row in rows]
-    found = np.full((len(rows), max(map(len, split))), -1, np.int16)
-    for line, tags in zip(found, split, strict=True):
+    result = np.full((len(rows), max(map(len, split))), -1, np.int16)
+    for line, tags in zip(result, split, strict=True):
         line[: len(tags)] = [NAMES.index(tag) for tag in tags]
-    return found
+    return result
 
 
 def found_in(tags):
@@ -25,13 +25,13 @@ def found_in(tags):
 def slow_entities(tags):
     """A chunk ends before a B, an O or another type, and begins at a B, or at an I that goes on with no chunk."""
     chunks, start, kind = [], 0, None
-    for place, tag in enumerate([*tags, "O"]):
+    for index, tag in enumerate([*tags, "O"]):
         prefix, _, of = tag.partition("-")
         if kind is not None and (prefix in "BO" or of != kind):
-            chunks.append((start, place, kind))
+            chunks.append((start, index, kind))
             kind = None
         if prefix == "B" or (prefix == "I" and kind is None):
-            start, kind = place, of
+            start, kind = index, of
     return chunks
 
 
@@ -52,7 +52,7 @@ def test_what_no_tag_is(tag):
 
 
 @pytest.mark.parametrize(
-    ("tags", "found"),
+    ("tags", "entities"),
     [
         ("B-PER I-PER O B-LOC", [(0, 2, "PER"), (3, 4, "LOC")]),
         ("B-PER B-PER", [(0, 1, "PER"), (1, 2, "PER")]),
@@ -64,8 +64,8 @@ def test_what_no_tag_is(tag):
         ("O O", []),
     ],
 )
-def test_entities_of_one_row(tags, found):
-    assert found_in(numbered(tags)) == [(0, *entity) for entity in found]
+def test_entities_of_one_row(tags, entities):
+    assert found_in(numbered(tags)) == [(0, *entity) for entity in entities]
 
 
 def test_an_entity_ends_where_its_row_does():

@@ -75,10 +75,10 @@ def test_an_unseen_label_names_the_nearest():
         read({"text": "x", "label": "god"})
 
 
-@pytest.mark.parametrize(("value", "place"), [("1", 1), (0, 0), (1.0, 1), (True, 1), ("good", 1)])
-def test_a_number_is_an_index_where_the_recipe_names_the_classes(value, place):
+@pytest.mark.parametrize(("value", "index"), [("1", 1), (0, 0), (1.0, 1), (True, 1), ("good", 1)])
+def test_a_number_is_an_index_where_the_recipe_names_the_classes(value, index):
     task = task_of(labels=("bad", "good"))
-    assert KINDS["classification"].read_row({"text": "x", "label": value}, task, task.labels, WHERE)["label"] == place
+    assert KINDS["classification"].read_row({"text": "x", "label": value}, task, task.labels, WHERE)["label"] == index
 
 
 def test_a_number_is_no_index_where_train_gave_the_classes():

@@ -138,8 +138,8 @@ def test_iob1_is_read_as_bio():
 def test_contradictory_settings_are_refused(settings, message):
     import re
 
-    found = [str(problem) for problem in task_problems(task_of(**settings))]
-    assert any(re.search(message, line) for line in found), found
+    result = [str(problem) for problem in task_problems(task_of(**settings))]
+    assert any(re.search(message, line) for line in result), result
 
 
 def test_a_sound_task_has_no_problems():

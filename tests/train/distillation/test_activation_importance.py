@@ -30,28 +30,28 @@ def recorded(model, path, layer):
 @pytest.mark.parametrize("name", [name for name, family in FAMILIES.items() if family.resizable])
 def test_heads_and_neurons_against_a_plain_loop(name, tiny_model):
     model = tiny_model(name)
-    family, found = family_of(model), measure_activations(model, [BATCH, BATCH])
+    family, result = family_of(model), measure_activations(model, [BATCH, BATCH])
     for layer in (0,) if family.shared_layers else (0, 1):
         heads, pieces = torch.zeros(4), recorded(model, family.attention_output, layer)
         for piece in pieces:
             for head in range(4):
                 heads[head] += piece[head * 8 : head * 8 + 8].square().sum().sqrt()
-        torch.testing.assert_close(found.heads[layer], heads / len(pieces))
+        torch.testing.assert_close(result.heads[layer], heads / len(pieces))
         neurons = recorded(model, family.ffn_out, layer).abs().mean(dim=0)
-        torch.testing.assert_close(found.neurons[layer], neurons)
+        torch.testing.assert_close(result.neurons[layer], neurons)
 
 
 def test_hidden_dimensions_against_what_the_layers_give(tiny_model):
     model = tiny_model("bert")
-    found = measure_activations(model, [BATCH])
+    result = measure_activations(model, [BATCH])
     states = []
     for layer in layers_of(model):
         for norm in (layer.attention.output.LayerNorm, layer.output.LayerNorm):
             norm.register_forward_hook(lambda _, __, output: states.append(output.detach()))
     model(**BATCH)
     real = torch.cat([given[MASK.bool()] for given in states])
-    torch.testing.assert_close(found.hidden, real.abs().mean(dim=0))
-    torch.testing.assert_close(found.moments, real.T @ real / len(real))
+    torch.testing.assert_close(result.hidden, real.abs().mean(dim=0))
+    torch.testing.assert_close(result.moments, real.T @ real / len(real))
 
 
 def test_padding_and_dropout_do_not_change_importance(tiny_model):
@@ -77,11 +77,11 @@ def test_importance_is_measured_for_narrower_students_only(tiny_model, tiny_toke
 
 @pytest.mark.parametrize("start", ["slice", "svd"])
 def test_a_recipe_cuts_by_what_was_measured(start, tiny_folder, prepared, tmp_path, monkeypatch):
-    found = []
+    result = []
 
     def measure_once(*given):
-        found.append(measure_activations(*given))
-        return found[-1]
+        result.append(measure_activations(*given))
+        return result[-1]
 
     monkeypatch.setattr(importances, "measure_activations", measure_once)
     teacher = tiny_folder("bert")
@@ -91,7 +91,7 @@ def test_a_recipe_cuts_by_what_was_measured(start, tiny_folder, prepared, tmp_pa
     assert (layer_shapes(student), student.config.hidden_size) == ([(2, 40)], 16)
     assert importances.SAMPLE > 50  # all rows were seen
     if start == "slice":
-        kept = select_dimensions(found[0], 16).kept
+        kept = select_dimensions(result[0], 16).kept
         ours, theirs = (model.bert.embeddings.position_embeddings.weight for model in (student, load(teacher)))
         assert torch.equal(ours, theirs[:, kept])
 

@@ -38,9 +38,9 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    found = tmp_path_factory.mktemp("masked")
-    write_tiny_model(found, "bert", masked=True)
-    return found
+    result = tmp_path_factory.mktemp("masked")
+    write_tiny_model(result, "bert", masked=True)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +62,9 @@ def made(rows, settings, model, task=TASK, seed=0):
 
 
 def test_only_words_change_and_nothing_else(folder, model):
-    found = made(ROWS, settings_of(folder, replace=1.0), model)
-    assert len(found) == 4  # there is no word in 42
-    for before, after in zip([row for row in ROWS if row["text"] != "42"], found, strict=True):
+    result = made(ROWS, settings_of(folder, replace=1.0), model)
+    assert len(result) == 4  # there is no word in 42
+    for before, after in zip([row for row in ROWS if row["text"] != "42"], result, strict=True):
         assert set(after) == {"text", "text_pair", "copy_of"}
         assert ROWS[after["copy_of"]] == before
         words = re.findall(r"[^\W\d_]+", before["text"])
@@ -132,11 +132,11 @@ def test_every_kind_has_its_texts_changed(kind, folder, model):
     task = TaskInfo(name="t", kind=kind, text=text, labels=("O", "B-x", "I-x"), metric="", max_length=32)
     if kind == "question_answering":
         task = task.model_copy(update={"text": ("question", "context")})
-    (found,) = made([row], settings_of(folder, replace=1.0), model, task)
-    assert set(found) == fields | {"copy_of"}
+    (result,) = made([row], settings_of(folder, replace=1.0), model, task)
+    assert set(result) == fields | {"copy_of"}
     for name in fields:
-        assert np.shape(found[name]) == np.shape(row[name])
-        assert found[name] != row[name]
+        assert np.shape(result[name]) == np.shape(row[name])
+        assert result[name] != row[name]
 
 
 def test_rows_are_created_once(folder, tmp_path, quiet, monkeypatch):
@@ -190,9 +190,9 @@ def test_margins_need_documents(folder):
 def test_parts_come_in_order_and_augmented_ones_last(tiny_model, quiet):
     tokens = training_data.fast_tokenizer(tiny_model("bert", vocab_size=200).config, letters("bert"))
     more = [kind_of(TASK).from_input(text, TASK) for text in ("b b", "c c c")]
-    found = training_data.from_rows(ROWS, (), TASK, tokens, quiet, unlabelled=more[:1], augmented=more[1:])
-    assert found.train.cacheable == len(ROWS) + 1
-    batch = found.train.batch([6, 5, 0])
+    result = training_data.from_rows(ROWS, (), TASK, tokens, quiet, unlabelled=more[:1], augmented=more[1:])
+    assert result.train.cacheable == len(ROWS) + 1
+    batch = result.train.batch([6, 5, 0])
     assert batch["labelled"].tolist() == [0.0, 0.0, 1.0]
     assert batch["attention_mask"].sum(axis=1).tolist()[:2] == [5, 4]
     alone = training_data.from_rows(ROWS, (), TASK, tokens, quiet).train
@@ -203,7 +203,7 @@ def test_parts_come_in_order_and_augmented_ones_last(tiny_model, quiet):
 def test_rows_are_named_by_the_set_they_come_from(tiny_model, quiet):
     tokens = training_data.fast_tokenizer(tiny_model("bert", vocab_size=200).config, letters("bert"))
     more = [kind_of(TASK).from_input(text, TASK) for text in ("b b", "c c c", "d", "e e", "f")]
-    copies = [{**row, "copy_of": place} for row, place in zip(more[3:], (1, 4), strict=True)]
+    copies = [{**row, "copy_of": index} for row, index in zip(more[3:], (1, 4), strict=True)]
     train = training_data.from_rows(ROWS, (), TASK, tokens, quiet, unlabelled=more[:3], augmented=copies).train
     batches = [np.array([6, 0, 9]), np.array([3, 7, 8])]
 

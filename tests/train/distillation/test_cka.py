@@ -14,11 +14,11 @@ def by_definition(ours, theirs):
 
 
 def likeness(ours, theirs, parts=1):
-    found = LinearCKA()
+    result = LinearCKA()
     chunks = [zip(*(each.chunk(parts) for each in layers), strict=True) for layers in (ours, theirs)]
     for student, teacher in zip(*chunks, strict=True):
-        found.add(student, teacher)
-    return found.matrix()
+        result.add(student, teacher)
+    return result.matrix()
 
 
 def layers(count, width, tokens=40, seed=0):
@@ -61,5 +61,5 @@ def test_the_assignment_is_the_best_of_all_that_do_not_cross(student, teacher):
 
         assert ordered(chosen)
         possible = filter(ordered, itertools.product(range(teacher), repeat=student))
-        best = max(sum(table[layer, place].item() for layer, place in enumerate(each)) for each in possible)
+        best = max(sum(table[layer, index].item() for layer, index in enumerate(each)) for each in possible)
         assert sum(table[pair].item() for pair in pairs) == pytest.approx(best)

@@ -43,8 +43,8 @@ def test_padding_does_not_change_the_result(tiny_model, material):
                 model(**{name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids")})
             seen.append([parts[layer]["hidden"][0] for layer in layers])
         alone.add(*seen)
-    found = layer_similarity(student, teacher, material.train, chosen)
-    torch.testing.assert_close(found, alone.matrix(), atol=1e-4, rtol=1e-4)
+    result = layer_similarity(student, teacher, material.train, chosen)
+    torch.testing.assert_close(result, alone.matrix(), atol=1e-4, rtol=1e-4)
 
 
 def test_other_maps_are_used_and_cka_is_logged(tiny_model, material):

@@ -48,18 +48,18 @@ def settings_of(folder=None, **others):
 
 def test_every_pair_gets_the_score_of_the_cross_encoder(encoder, tiny_model, tiny_tokenizer, tmp_path, quiet):
     rows = [*rows_of(5), *rows_of(3, negatives=1)]
-    found = add_cross_encoder_scores(rows, settings_of(encoder), SEARCH, tmp_path, quiet)
+    result = add_cross_encoder_scores(rows, settings_of(encoder), SEARCH, tmp_path, quiet)
     model = tiny_model("bert", labels=("score",))
-    assert len(found) == 8
-    for row, scored in zip(rows, found, strict=True):
+    assert len(result) == 8
+    for row, scored in zip(rows, result, strict=True):
         texts = [*row["positives"], *row["negatives"]]
         pairs = [tiny_tokenizer(row["query"], text, return_tensors="pt", return_token_type_ids=True) for text in texts]
         with torch.no_grad():
             expected = [model(**pair).logits.item() for pair in pairs]
         assert {name: scored[name] for name in row} == row
         assert scored["scores"] == pytest.approx(expected, abs=1e-4)
-    assert found[-1] == found[7]
-    assert found[2:4] == [found[2], found[3]]
+    assert result[-1] == result[7]
+    assert result[2:4] == [result[2], result[3]]
 
 
 def test_scores_are_computed_once(encoder, tmp_path, quiet, monkeypatch):
@@ -74,9 +74,9 @@ def test_other_rows_are_scored_again(encoder, tmp_path, quiet):
     rows = rows_of(4)
     add_cross_encoder_scores(rows, settings_of(encoder), SEARCH, tmp_path, quiet)
     changed = [{**row, "negatives": [f"not {text}" for text in row["negatives"]]} for row in rows]
-    found = add_cross_encoder_scores(changed, settings_of(encoder), SEARCH, tmp_path, quiet)
+    result = add_cross_encoder_scores(changed, settings_of(encoder), SEARCH, tmp_path, quiet)
     fresh = add_cross_encoder_scores(changed, settings_of(encoder), SEARCH, tmp_path / "fresh", quiet)
-    assert [row["scores"] for row in found] == [row["scores"] for row in fresh]
+    assert [row["scores"] for row in result] == [row["scores"] for row in fresh]
     more = add_cross_encoder_scores(rows_of(6), settings_of(encoder), SEARCH, tmp_path, quiet)
     assert [len(row["scores"]) for row in more] == [3] * 6
 

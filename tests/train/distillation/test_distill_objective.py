@@ -28,10 +28,10 @@ class Listening(Teacher):
 
     def __init__(self, model):
         super().__init__([(model, 1.0)])
-        self.asked = []
+        self.requested = []
 
     def __call__(self, batch, wanted):
-        self.asked.append({layer: set(parts) for layer, parts in wanted.items()})
+        self.requested.append({layer: set(parts) for layer, parts in wanted.items()})
         return super().__call__(batch, wanted)
 
 
@@ -54,12 +54,12 @@ def after(objective, progress, student, batch):
 
 def test_phases_follow_one_another(pair, six, tiny_task):
     student, teacher = pair
-    heard = Listening(teacher)
-    objective = DistillObjective(student, heard, Distill(phases=TWO), tiny_task)
+    recorder = Listening(teacher)
+    objective = DistillObjective(student, recorder, Distill(phases=TWO), tiny_task)
     active = [set(after(objective, progress, student, six)) for progress in (0.0, 0.59, 0.6, 0.99)]
     assert active == [{"hidden_state", "attention", "embedding"}] * 2 + [{"soft_label"}] * 2
-    assert heard.asked == [{1: {"hidden", "query", "key"}, EMBEDDINGS: {"hidden"}}] * 2 + [{}] * 2
-    assert objective.layer_pairs.all_parts(TEACHER) == heard.asked[0]
+    assert recorder.requested == [{1: {"hidden", "query", "key"}, EMBEDDINGS: {"hidden"}}] * 2 + [{}] * 2
+    assert objective.layer_pairs.all_parts(TEACHER) == recorder.requested[0]
     assert objective.layer_pairs.all_parts(STUDENT) == {0: {"hidden", "query", "key"}, EMBEDDINGS: {"hidden"}}
 
 
@@ -71,8 +71,8 @@ def test_each_phase_is_what_it_would_be_alone(pair, six, tiny_task):
         alone = DistillObjective(student, teacher, Distill(losses=losses, hard_label=0.0, temperature=2.0), tiny_task)(
             student, six
         )
-        found = after(phased, progress, student, six)
-        assert {name: loss.item() for name, loss in found.items()} == {n: loss.item() for n, loss in alone.items()}
+        result = after(phased, progress, student, six)
+        assert {name: loss.item() for name, loss in result.items()} == {n: loss.item() for n, loss in alone.items()}
 
 
 def test_shares_that_add_up_with_rounding_begin_in_time(pair, tiny_task):
@@ -95,8 +95,8 @@ def test_weights_move_within_their_phase(pair, six, tiny_task):
     assert set(after(objective, 0.0, student, six)) == {"hidden_state"}  # what weighs nothing is not computed
     full = after(objective, 0.5, student, six)["soft_label"].item()
     for progress, share in ((0.125, 0.25), (0.25, 0.5), (0.75, 0.5), (0.875, 0.25)):
-        found = after(objective, progress, student, six)["soft_label"].item()
-        assert found == pytest.approx(share * full, rel=1e-5)
+        result = after(objective, progress, student, six)["soft_label"].item()
+        assert result == pytest.approx(share * full, rel=1e-5)
 
 
 def test_single_loss_may_start_at_weight_zero(pair, six, tiny_task):
@@ -124,11 +124,11 @@ def test_a_phase_without_losses_is_refused(pair, tiny_task):
     ],
 )
 def test_scores_compete_from_the_last_phase_that_trains_outputs(phases, settled, pair, tiny_task):
-    objective, found = DistillObjective(*pair, Distill(phases=phases), tiny_task), []
+    objective, result = DistillObjective(*pair, Distill(phases=phases), tiny_task), []
     for progress in (0.1, 0.9):
         objective.begin(progress)
-        found.append(objective.is_selectable())
-    assert found == settled
+        result.append(objective.is_selectable())
+    assert result == settled
 
 
 def test_the_best_weights_come_from_the_last_phase(pair, material, tmp_path):
@@ -230,32 +230,32 @@ def test_the_last_layer_follows_the_teacher_s_last_or_another(tiny_model, six, t
     teacher = tiny_model("bert", num_hidden_layers=4)
     student = build_student(teacher, Student(layers=2))
     for layer, expected in ((None, 3), (1, 1)):
-        heard = Listening(teacher)
+        recorder = Listening(teacher)
         settings = Distill(losses={"relation": {"weight": 1.0, "layer": layer}}, hard_label=0.0)
-        objective = DistillObjective(student, heard, settings, tiny_task)
+        objective = DistillObjective(student, recorder, settings, tiny_task)
         objective(student, six)
-        assert heard.asked == [{expected: {"query", "key", "value"}}]
+        assert recorder.requested == [{expected: {"query", "key", "value"}}]
         assert list(objective.student_parts) == [1]
     with pytest.raises(UsageError, match=r"relation.layer: 4 does not exist; the teacher has layers 0 to 3"):
         DistillObjective(student, teacher, Distill(losses={"relation": {"layer": 4}}), tiny_task)
 
 
 def test_given_pairs_come_before_the_layer_map(tiny_model, six, tiny_task):
-    heard = Listening(tiny_model("bert", num_hidden_layers=4))
-    student = build_student(heard.model, Student(layers=2))
+    recorder = Listening(tiny_model("bert", num_hidden_layers=4))
+    student = build_student(recorder.model, Student(layers=2))
     settings = Distill(losses={"hidden_state": 1.0}, hard_label=0.0, layer_map="measured")
-    DistillObjective(student, heard, settings, tiny_task, pairs=((0, 2), (1, 3)))(student, six)
-    assert sorted(heard.asked[0]) == [2, 3]
+    DistillObjective(student, recorder, settings, tiny_task, pairs=((0, 2), (1, 3)))(student, six)
+    assert sorted(recorder.requested[0]) == [2, 3]
 
 
 def test_soft_labels_override_the_teacher(pair, six, tiny_task):
     student, teacher = pair
     settings = Distill(losses={"soft_label": 1.0}, hard_label=0.0, temperature=2.0)
     probabilities = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5], [1.0, 0.0], [0.0, 1.0], [0.7, 0.3]])
-    heard = Listening(teacher)
-    objective = DistillObjective(student, heard, settings, tiny_task)
+    recorder = Listening(teacher)
+    objective = DistillObjective(student, recorder, settings, tiny_task)
     loss = objective(student, {**six, "soft_labels": probabilities})["soft_label"]
-    assert heard.asked == []  # nothing that the rows do not tell
+    assert recorder.requested == []  # nothing that the rows do not tell
     wanted = (probabilities**0.5) / (probabilities**0.5).sum(dim=-1, keepdim=True)  # at temperature 2
     given = (forward(student, six)["logits"] / 2).log_softmax(dim=-1)
     expected = 4 * torch.nn.functional.kl_div(given, wanted, reduction="batchmean")
@@ -298,20 +298,20 @@ def test_certain_rows_are_followed_in_every_form(form, pair, six, tiny_task):
 
 def test_layer_losses_ignore_soft_labels(pair, six, tiny_task):
     student, teacher = pair
-    heard = Listening(teacher)
+    recorder = Listening(teacher)
     settings = Distill(losses={"soft_label": 1.0, "hidden_state": 1.0}, hard_label=0.0)
-    objective = DistillObjective(student, heard, settings, tiny_task)
+    objective = DistillObjective(student, recorder, settings, tiny_task)
     objective(student, {**six, "soft_labels": torch.full((6, 2), 0.5)})
-    assert heard.asked == [{1: {"hidden"}}]
+    assert recorder.requested == [{1: {"hidden"}}]
 
 
 def test_hard_label_uses_true_labels_only(pair, six, tiny_task):
     student, teacher = pair
     objective = DistillObjective(student, teacher, Distill(losses={}, hard_label=1.0), tiny_task)
     labelled = torch.tensor([1.0, 0.0, 1.0, 0.0, 0.0, 1.0])
-    found = objective(student, {**six, "labelled": labelled})["hard_label"]
+    result = objective(student, {**six, "labelled": labelled})["hard_label"]
     few = {name: tensor[labelled > 0] for name, tensor in six.items()}
-    assert found.item() == pytest.approx(TaskObjective(tiny_task)(student, few)["task"].item() / 2, rel=1e-5)
+    assert result.item() == pytest.approx(TaskObjective(tiny_task)(student, few)["task"].item() / 2, rel=1e-5)
     whole = objective(student, {**six, "labelled": torch.ones(6)})["hard_label"]
     assert whole.item() == TaskObjective(tiny_task)(student, six)["task"].item()
     none = objective(student, {**six, "labelled": torch.zeros(6)})["hard_label"]

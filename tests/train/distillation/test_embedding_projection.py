@@ -57,13 +57,13 @@ def given(data, tiny_model, tiny_tokenizer):
 
 def test_components_are_those_of_the_singular_value_decomposition():
     vectors = np.random.default_rng(0).standard_normal((50, 6)) * np.arange(1, 7)
-    found = principal_components(vectors, 4).double().numpy()
+    result = principal_components(vectors, 4).double().numpy()
     expected = np.linalg.svd(vectors, full_matrices=False)[2][:4]
-    np.testing.assert_allclose(np.abs((found * expected).sum(axis=1)), 1, atol=1e-6)
-    np.testing.assert_allclose(found @ found.T, np.eye(4), atol=1e-6)
-    assert (found[np.arange(4), np.abs(found).argmax(axis=1)] > 0).all()
+    np.testing.assert_allclose(np.abs((result * expected).sum(axis=1)), 1, atol=1e-6)
+    np.testing.assert_allclose(result @ result.T, np.eye(4), atol=1e-6)
+    assert (result[np.arange(4), np.abs(result).argmax(axis=1)] > 0).all()
     again = principal_components(vectors[::-1], 4).double().numpy()
-    np.testing.assert_allclose(again, found, atol=1e-6)
+    np.testing.assert_allclose(again, result, atol=1e-6)
 
 
 def test_embeddings_are_of_every_text(given, tiny_model, monkeypatch):
@@ -76,12 +76,12 @@ def test_embeddings_are_of_every_text(given, tiny_model, monkeypatch):
 
 def test_a_narrowed_teacher_keeps_what_it_can_of_its_cosines(given, tiny_model):
     teacher = tiny_model("bert", head=HEAD)
-    found = reduce_embedding_width(teacher, 8, *given)
-    assert (embedding_size(found), embedding_size(teacher)) == (8, 32)
-    assert torch.equal(projection_of(reduce_embedding_width(teacher, 8, *given)), projection_of(found))
+    result = reduce_embedding_width(teacher, 8, *given)
+    assert (embedding_size(result), embedding_size(teacher)) == (8, 32)
+    assert torch.equal(projection_of(reduce_embedding_width(teacher, 8, *given)), projection_of(result))
     assert reduce_embedding_width(teacher, 32, *given) is teacher
-    wide, narrow = embeddings(teacher, *given), embeddings(found, *given)
-    by_hand = wide @ projection_of(found).numpy().T
+    wide, narrow = embeddings(teacher, *given), embeddings(result, *given)
+    by_hand = wide @ projection_of(result).numpy().T
     by_hand /= np.linalg.norm(by_hand, axis=1, keepdims=True)
     np.testing.assert_allclose(narrow, by_hand, atol=1e-5)
     first = with_projection(teacher, torch.eye(32)[:8])
@@ -91,10 +91,10 @@ def test_a_narrowed_teacher_keeps_what_it_can_of_its_cosines(given, tiny_model):
 
 def test_a_teacher_with_a_projection_is_narrowed_behind_it(given, tiny_model):
     teacher = tiny_model("bert", head=HEAD, sentence_size=16)
-    found = reduce_embedding_width(teacher, 4, *given)
+    result = reduce_embedding_width(teacher, 4, *given)
     by_hand = embeddings(teacher, *given) @ principal_components(embeddings(teacher, *given), 4).numpy().T
     by_hand /= np.linalg.norm(by_hand, axis=1, keepdims=True)
-    np.testing.assert_allclose(embeddings(found, *given), by_hand, atol=1e-5)
+    np.testing.assert_allclose(embeddings(result, *given), by_hand, atol=1e-5)
 
 
 def test_invalid_embedding_width_is_refused(given, tiny_model, tiny_task):
@@ -162,9 +162,9 @@ def test_models_in_memory(given, tiny_model, tiny_tokenizer):
     rows = list(rows)
     teacher, student = tiny_model("bert", head=HEAD), tiny_model("bert", head=HEAD, sentence_size=8)
     before = {name: value.clone() for name, value in teacher.state_dict().items()}
-    asked = Prune.model_validate({"heads": 0.25, "batches": 2, "recover": SETTINGS})
+    settings = Prune.model_validate({"heads": 0.25, "batches": 2, "recover": SETTINGS})
     made = distill_from_model(teacher, student, tiny_tokenizer, rows, rows[:9], task, Distill(**SETTINGS))
-    pruned = prune_from_model(made, tiny_tokenizer, rows, rows[:9], task, asked, teacher=teacher)
+    pruned = prune_from_model(made, tiny_tokenizer, rows, rows[:9], task, settings, teacher=teacher)
     assert embedding_size(made) == embedding_size(pruned) == 8
     assert teacher.state_dict().keys() == before.keys()
     assert all(torch.equal(value, before[name]) for name, value in teacher.state_dict().items())

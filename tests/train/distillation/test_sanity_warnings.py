@@ -31,8 +31,8 @@ HALVES = [{"share": 0.999, "hidden_state": 1}, {"share": 0.001, "soft_label": 1}
     ],
 )
 def test_missing_losses_are_warned_about(settings, message):
-    found = list(settings_warnings(Distill.model_validate(settings)))
-    assert [found.startswith(begin) for found, begin in zip(found, message, strict=True)] == [True] * len(message)
+    result = list(settings_warnings(Distill.model_validate(settings)))
+    assert [result.startswith(begin) for result, begin in zip(result, message, strict=True)] == [True] * len(message)
 
 
 def test_unrequested_random_start_is_warned_about():
@@ -45,18 +45,18 @@ def test_unrequested_random_start_is_warned_about():
 @pytest.mark.parametrize(("updates", "idle"), [(1, ["phase 2"]), (2, ["phase 2"]), (1000, []), (1001, [])])
 def test_phases_without_an_update(updates, idle):
     """The second begins once 0.999 of all updates are done: the last of 1000 is the first that it has."""
-    found = list(settings_warnings_updates(Distill.model_validate({"phases": HALVES}), updates))
-    assert [warning.split(" has")[0] for warning in found] == idle
+    result = list(settings_warnings_updates(Distill.model_validate({"phases": HALVES}), updates))
+    assert [warning.split(" has")[0] for warning in result] == idle
 
 
 def test_distillation_prints_warnings(tiny_folder, prepared, tmp_path):
     console = Console("human", io.StringIO(), io.StringIO())
     settings = Distill.model_validate({"max_steps": 2, "precision": "fp32", "phases": HALVES})
     distill(tiny_folder("bert"), Student(layers=1, heads=8), prepared, settings, 0, tmp_path, console=console)
-    said = console.err.getvalue()
-    assert "warning: distill: the student starts with random weights" in said
-    assert "warning: distill: phase 2 has none of the 2 updates" in said
-    assert "; initialised: random" in said
+    output = console.err.getvalue()
+    assert "warning: distill: the student starts with random weights" in output
+    assert "warning: distill: phase 2 has none of the 2 updates" in output
+    assert "; initialised: random" in output
 
 
 def test_distillation_in_memory_prints_warnings(tiny_model, tiny_tokenizer, tiny_task, rows):

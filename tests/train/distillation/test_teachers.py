@@ -70,9 +70,9 @@ def test_embeddings_are_averaged_on_the_sphere(tiny_model, tiny_tokenizer):
     encoded = encode_rows(rows, task, fast_tokenizer(models[0].config, tiny_tokenizer))
     batch = {name: torch.from_numpy(array) for name, array in encoded.batch([0, 1]).items()}
     one, two = (Teacher([(model, 1.0)])(batch, {})[0]["sentence_embedding"] for model in models)
-    found = Teacher([(models[0], 1.0), (models[1], 1.0)])(batch, {})[0]["sentence_embedding"]
-    assert torch.allclose(found, (one + two) / (one + two).norm(dim=-1, keepdim=True), atol=1e-6)
-    assert torch.allclose(found.norm(dim=-1), torch.ones(2))
+    result = Teacher([(models[0], 1.0), (models[1], 1.0)])(batch, {})[0]["sentence_embedding"]
+    assert torch.allclose(result, (one + two) / (one + two).norm(dim=-1, keepdim=True), atol=1e-6)
+    assert torch.allclose(result.norm(dim=-1), torch.ones(2))
 
 
 def test_ensemble_identity_covers_teachers_and_weights(other):
@@ -102,12 +102,12 @@ def test_models_in_memory_may_be_several(other, tiny_tokenizer, tiny_task, rows)
 
 def test_folders_may_be_several(other, tiny_folder, prepared, tmp_path):
     second = other(2)
-    kept = [tiny_folder(other(1)), tiny_folder(second)]
-    changed = [{"source": str(kept[1]), "weight": 2.0}]
+    folders = [tiny_folder(other(1)), tiny_folder(second)]
+    changed = [{"source": str(folders[1]), "weight": 2.0}]
     students = []
-    for place, further in enumerate(([], changed)):
-        work = tmp_path / str(place)
-        distill(kept[0], Student(layers=1), prepared, Distill(**SETTINGS, **SOFT, teachers=further), 0, work)
+    for index, further in enumerate(([], changed)):
+        work = tmp_path / str(index)
+        distill(folders[0], Student(layers=1), prepared, Distill(**SETTINGS, **SOFT, teachers=further), 0, work)
         students.append(load(work))
     assert not torch.equal(students[0].classifier.weight, students[1].classifier.weight)
 

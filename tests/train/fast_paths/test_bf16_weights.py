@@ -35,9 +35,9 @@ def test_every_family_runs_in_bf16_and_learns_in_fp32(name, tiny_model):
         logits = model(**batch_of(model)).logits
         logits.float().square().sum().backward()
     assert logits.dtype == torch.bfloat16
-    found = together(model)
-    assert found.dtype == torch.float32
-    assert torch.cosine_similarity(found, expected, dim=0) > 0.95
+    result = together(model)
+    assert result.dtype == torch.float32
+    assert torch.cosine_similarity(result, expected, dim=0) > 0.95
     assert all(torch.equal(parameter, before[each]) for each, parameter in model.named_parameters())
 
 
@@ -85,9 +85,9 @@ def test_what_is_frozen_gets_no_gradient(tiny_model):
         copy.refresh()
         with copy.running():
             model(**batch_of(model)).logits.float().sum().backward()
-    found = gradients(model)
-    assert found["bert.encoder.layer.0.output.dense.weight"] is None
-    assert found["bert.encoder.layer.1.output.dense.weight"] is not None
+    result = gradients(model)
+    assert result["bert.encoder.layer.0.output.dense.weight"] is None
+    assert result["bert.encoder.layer.1.output.dense.weight"] is not None
 
 
 def test_an_error_brings_the_weights_back(tiny_model):

@@ -39,10 +39,10 @@ def test_equals_fp32_attention(masked, scores, states, monkeypatch):
     monkeypatch.setattr(attentions, "SCORES_PER_CHUNK", scores)  # one chunk, or one per row
     mask = (torch.arange(7) < torch.tensor([7, 3, 1, 5, 2])[:, None])[:, None, None, :] if masked else None
     exact = [each.detach().float().requires_grad_() for each in states]
-    found, expected = attention(*states, mask, 0.5, 0.0), reference(*exact, mask, 0.5)
-    assert torch.allclose(found.float(), expected, atol=0.02)
+    result, expected = attention(*states, mask, 0.5, 0.0), reference(*exact, mask, 0.5)
+    assert torch.allclose(result.float(), expected, atol=0.02)
     onto = torch.randn(SHAPE)
-    found.backward(onto.bfloat16())
+    result.backward(onto.bfloat16())
     expected.backward(onto)
     for ours, theirs in zip(states, exact, strict=True):
         assert torch.allclose(ours.grad.float(), theirs.grad, atol=0.05)
@@ -61,10 +61,10 @@ def test_dropout_applies_in_forward_and_backward(states, monkeypatch):
     mask = torch.rand(5, 3, 7, 7).lt(0.7).bfloat16() * 1.5
     monkeypatch.setattr(attentions, "keep_mask", lambda like, share: mask)
     exact = [each.detach().float().requires_grad_() for each in states]
-    found = attention(query, key, value, None, 0.5, 0.3)
+    result = attention(query, key, value, None, 0.5, 0.3)
     expected = ((exact[0] @ exact[1].transpose(-1, -2) * 0.5).softmax(dim=-1) * mask) @ exact[2]
-    assert torch.allclose(found.float(), expected, atol=0.03)
-    found.float().sum().backward()
+    assert torch.allclose(result.float(), expected, atol=0.03)
+    result.float().sum().backward()
     expected.sum().backward()
     for ours, theirs in zip(states, exact, strict=True):
         assert torch.allclose(ours.grad.float(), theirs.grad, atol=0.06)
@@ -107,6 +107,6 @@ def test_large_maps_use_torch_attention(states, monkeypatch):
 def test_causal_attention_uses_torch_attention(states):
     module = torch.nn.Module()
     module.is_causal = True
-    found, _ = attentions._forward(module, *states, None)
+    result, _ = attentions._forward(module, *states, None)
     expected = F.scaled_dot_product_attention(*states, is_causal=True)
-    assert torch.equal(found, expected.transpose(1, 2))
+    assert torch.equal(result, expected.transpose(1, 2))

@@ -18,9 +18,9 @@ def test_a_mask_drops_its_share_and_keeps_the_mean(share):
 
 def test_neighbours_are_dropped_independently():
     torch.manual_seed(0)
-    kept = keep_mask(torch.empty(1_000_000), 0.5) > 0
+    mask = keep_mask(torch.empty(1_000_000), 0.5) > 0
     for apart in (1, 2, 3, 4, 5):
-        assert float((kept[apart:] & kept[:-apart]).float().mean()) == pytest.approx(0.25, abs=0.003)
+        assert float((mask[apart:] & mask[:-apart]).float().mean()) == pytest.approx(0.25, abs=0.003)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -28,12 +28,12 @@ def test_what_is_dropped_gets_no_gradient(dtype):
     layer = nn.Sequential(nn.Dropout(0.4))
     values = torch.ones(64, 3, dtype=dtype, requires_grad=True)
     with fast_dropout(layer):
-        found = layer(values)
-        found.sum().backward()
+        result = layer(values)
+        result.sum().backward()
         assert torch.equal(layer.eval()(values), values)
-    assert found.dtype == values.grad.dtype == dtype
-    assert torch.equal(values.grad, found)
-    assert 0 < int((found == 0).sum()) < found.numel()
+    assert result.dtype == values.grad.dtype == dtype
+    assert torch.equal(values.grad, result)
+    assert 0 < int((result == 0).sum()) < result.numel()
     assert type(layer[0]) is nn.Dropout
 
 

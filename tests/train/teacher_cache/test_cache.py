@@ -99,12 +99,12 @@ def test_cached_tensors_are_read_unchanged(dtype, pieces, tmp_path):
     kept.write(np.array([2, 0, 3]), values)
     again = CachedTensor(tmp_path / "x", form, np.cumsum(lengths))
     assert len(again) == 4
-    found = as_bits(again.read(np.array([3, 2, 0]), 6))
-    for place, (row, length) in enumerate([(2, 2), (0, 4), (1, 3)]):
-        expected = np.zeros_like(found[0])
+    result = as_bits(again.read(np.array([3, 2, 0]), 6))
+    for index, (row, length) in enumerate([(2, 2), (0, 4), (1, 3)]):
+        expected = np.zeros_like(result[0])
         there = slice(0, length) if pieces else ...
         expected[there] = as_bits(values)[row][there]
-        assert np.array_equal(found[place], expected)
+        assert np.array_equal(result[index], expected)
 
 
 def test_teacher_runs_once_per_example(teacher, material, batch_of, tmp_path):
@@ -187,7 +187,7 @@ def test_batch_composition_does_not_depend_on_the_cache(teacher, material, batch
     begun = cached(teacher, material, tmp_path / "begun", disk=disk)
     begun(batch, WANTED)
     marks = next((tmp_path / "begun").rglob("present"))
-    marks.write_bytes(b"".join(b"\1" if place == 19 else b"\0" for place in range(50)))  # killed while it marked
+    marks.write_bytes(b"".join(b"\1" if index == 19 else b"\0" for index in range(50)))  # killed while it marked
     teacher.asked.clear()
     assert same_bits(batch, fresh, begun(batch, WANTED))
     assert [rows for rows, _ in teacher.asked] == [3, 2]
@@ -278,8 +278,8 @@ def test_unused_outputs_are_not_cached(device, kept, material, tiny_task, tmp_pa
     here = SimpleNamespace(device=torch.device(device), count=1, is_main=True)
     monkeypatch.setattr(cache, "current_processes", lambda: here)
     settings = Distill(epochs=2, losses={"soft_label": 1.0, "hidden_state": 1.0})
-    found = cache.make_teacher_cache(settings, material.train, tiny_task, tmp_path, Console(), "distill")
-    assert (found is not None) == kept
+    result = cache.make_teacher_cache(settings, material.train, tiny_task, tmp_path, Console(), "distill")
+    assert (result is not None) == kept
     assert ("distill: on a GPU, layer outputs are cached only" in capsys.readouterr().err) != kept
 
 
@@ -474,8 +474,8 @@ def test_resumed_training_is_bit_identical(disk, distilled, tmp_path):
 def wide(tiny_model, tiny_tokenizer, tiny_task, monkeypatch):
     """Distils a teacher wide enough for its rounding to depend on a batch's shape, on texts of few and many pieces."""
     ask, draw, words = Teacher.__call__, random.Random(0), tiny_tokenizer.convert_ids_to_tokens(range(4, 20))
-    texts = [" ".join(draw.choices(words, k=60 if place % 10 == 0 else draw.randint(2, 26))) for place in range(60)]
-    train = [{"text": text, "text_pair": None, "label": place % 2} for place, text in enumerate(texts)]
+    texts = [" ".join(draw.choices(words, k=60 if index % 10 == 0 else draw.randint(2, 26))) for index in range(60)]
+    train = [{"text": text, "text_pair": None, "label": index % 2} for index, text in enumerate(texts)]
     changed = [kind_of(tiny_task).from_input(text[: len(text) // 2], tiny_task) for text in texts[:20]]
     monkeypatch.setattr(import_module("compress.train.distill"), "augmented_rows", lambda *_: changed)
 
