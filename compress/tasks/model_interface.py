@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from compress.batch_arrays import ATTENTION_MASK, EXTRA_COLUMNS, INPUT_ARRAYS, BatchArray
 from compress.model_info import TaskInfo
@@ -73,10 +74,14 @@ def stack_field(values: Sequence[Any], array: BatchArray, pad_id: int) -> Array:
     """Return one field of all examples as an array, padded on the right if it is per token."""
     if array.per == "example":
         return np.asarray(values, dtype=array.dtype)
-    fill = pad_id if array.fill is None else array.fill
-    padded = np.full((len(values), max(map(len, values))), fill, dtype=array.dtype)
-    for line, value in zip(padded, values, strict=True):
-        line[: len(value)] = value
+    return pad_rows(values, pad_id if array.fill is None else array.fill, array.dtype)
+
+
+def pad_rows(rows: Sequence[Any], fill: float, dtype: DTypeLike) -> Array:
+    """Return rows of different lengths as one array (rows, longest), padded on the right."""
+    padded = np.full((len(rows), max(map(len, rows), default=0)), fill, dtype=dtype)
+    for line, row in zip(padded, rows, strict=True):
+        line[: len(row)] = row
     return padded
 
 

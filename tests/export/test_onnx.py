@@ -17,7 +17,7 @@ from compress.models.encoder_parts import family_of
 from compress.prune.surgery import remove_units
 from compress.runtime import open_predictor
 from compress.runtime.text_model import TextModel
-from tests.variant_builder import build
+from tests.variant_builder import add_to_logits, build
 
 pytestmark = pytest.mark.filterwarnings("error")
 PRUNABLE = ["bert", "roberta", "xlm-roberta", "electra", "distilbert"]
@@ -154,18 +154,9 @@ def test_a_model_in_memory(tiny_model, tiny_tokenizer, tiny_task, tmp_path):
 def test_a_graph_with_other_outputs_is_refused(exported, tmp_path, monkeypatch, difference):
     source, work = exported
     proto = onnx.load(work / "model.onnx")
-    monkeypatch.setattr(export, "export_onnx_from_model", lambda model: spoilt(proto, difference))
+    monkeypatch.setattr(export, "export_onnx_from_model", lambda model: add_to_logits(proto, difference))
     with pytest.raises(ModelError, match="differ from those of its source"):
         build("onnx-fp32", source, tmp_path)
-
-
-def spoilt(proto, difference):
-    """The graph with something added to its logits."""
-    for node in proto.graph.node:
-        node.output[:] = ["right" if name == "logits" else name for name in node.output]
-    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(difference), "difference"))
-    proto.graph.node.append(onnx.helper.make_node("Add", ["right", "difference"], ["logits"]))
-    return proto
 
 
 def test_too_large_a_model_is_refused_before_the_work(tiny_model, monkeypatch):

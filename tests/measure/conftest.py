@@ -6,9 +6,9 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from compress.model_info import FolderInfo, ShapeInfo, TaskInfo, VariantInfo, write_info
+from tests.conftest import word_tokenizer
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *["good", "bad", "film", "plot", "is", "the", "a", "very", "not"]]
 TASK = TaskInfo(
@@ -50,12 +50,7 @@ def write_variant(folder: Path, width: int) -> Path:
     folder.mkdir(parents=True)
     onnx.save(bag_model(width), folder / "model.onnx")
     (folder / "config.json").write_text(f'{{"model_type": "bert", "pad_token_id": 0, "vocab_size": {len(WORDS)}}}')
-    tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    tokenizer.save(str(folder / "tokenizer.json"))
+    word_tokenizer(WORDS).save(str(folder / "tokenizer.json"))
     shape = ShapeInfo(
         family="bert",
         hidden=width,

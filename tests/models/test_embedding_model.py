@@ -26,6 +26,7 @@ from compress.models.load_save import fit_head, has_task_head, load, load_model,
 from compress.models.silence_transformers import quiet
 from compress.models.student.build_student import build_student
 from compress.recipe.training_schema import Student
+from tests.conftest import same_weights
 
 HEAD = "ForSentenceEmbedding"
 PRUNABLE = [name for name, family in FAMILIES.items() if family.prunable]
@@ -33,11 +34,6 @@ PRUNABLE = [name for name, family in FAMILIES.items() if family.prunable]
 
 def task_of(pooling="mean", kind="similarity"):
     return TaskInfo(name="alike", kind=kind, text=("one", "other"), metric="spearman", max_length=32, pooling=pooling)
-
-
-def same(first, second):
-    ours, theirs = first.state_dict(), second.state_dict()
-    return ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours)
 
 
 def one_by_one(model, inputs):
@@ -77,8 +73,8 @@ def test_weight_names_are_those_of_the_plain_encoder(name, tiny_model, tiny_fold
     assert base_of(model) is model
     assert len(layers_of(model)) == 2
     folder = tiny_folder(model, task_of())
-    assert same(load(folder), model)
-    assert same(AutoModelForSentenceEmbedding.from_pretrained(folder), model)
+    assert same_weights(load(folder), model)
+    assert same_weights(AutoModelForSentenceEmbedding.from_pretrained(folder), model)
     with quiet():
         again = AutoModel.from_pretrained(folder)
     assert all(torch.equal(value, model.state_dict()[key]) for key, value in again.state_dict().items())
@@ -117,7 +113,7 @@ def test_plain_encoder_gets_the_tasks_pooling(name, tiny_model, tiny_tokenizer, 
     assert saved_embedding_size(tmp_path) is None
     model = load_model(tmp_path, task)
     assert (model.config.pooling, model.config.sentence_size, model.config.problem_type) == ("cls", None, None)
-    assert same(model, plain)
+    assert same_weights(model, plain)
     fit_head(model, task)
 
 
@@ -130,7 +126,7 @@ def test_embedding_model_keeps_its_own_pooling(tiny_model, tiny_folder):
         assert has_task_head(folder, task_of("mean", kind))
         again = load_model(folder, task_of("mean", kind))
         assert (again.config.pooling, again.config.sentence_size) == ("cls", 8)
-        assert same(again, model)
+        assert same_weights(again, model)
 
 
 def test_embedding_model_is_an_encoder_for_other_tasks(tiny_model, tiny_folder, tiny_task, tiny_tokenizer, tmp_path):
@@ -172,7 +168,7 @@ def test_projection_can_be_set_and_removed(tiny_model):
     set_embedding_size(other, 7, seed=1)
     assert torch.equal(projection_of(other), first)
     set_projection(other, None)
-    assert same(other, model)
+    assert same_weights(other, model)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -189,7 +185,7 @@ def test_narrow_student_is_projected_to_its_teachers_space(tiny_model, tiny_fold
     student = build_student(teacher, Student(layers=1, hidden=16, heads=2), seed=3)
     assert projection_of(student).shape == (32, 16)
     again = build_student(teacher, Student(layers=1, hidden=16, heads=2), seed=3)
-    assert same(student, again)
+    assert same_weights(student, again)
     assert build_student(teacher, Student(layers=1, hidden=16, heads=2, embedding=16)).projection is None
     own = build_student(teacher, Student(source=str(tiny_folder(student, task_of()))), task_of())
-    assert same(own, student)
+    assert same_weights(own, student)

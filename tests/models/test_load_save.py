@@ -10,6 +10,7 @@ from compress.families import FAMILIES
 from compress.model_info import FolderInfo, TaskInfo, read_info
 from compress.models.load_save import fit_head, has_task_head, load, load_model, load_tokenizer, save_model
 from compress.models.silence_transformers import quiet
+from tests.conftest import same_weights
 
 SAFE, CONFIG = "model.safetensors", "config.json"
 
@@ -31,28 +32,23 @@ def task_of(*labels, kind="classification"):
     return TaskInfo(name="films", kind=kind, text=("text",), labels=labels, metric="accuracy", max_length=32)
 
 
-def same(first, second):
-    ours, theirs = first.state_dict(), second.state_dict()
-    return ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours)
-
-
 @pytest.mark.parametrize("name", FAMILIES)
 def test_saved_folder_is_restored_bit_for_bit(name, tiny_model, tiny_folder):
     model = tiny_model(name)
     folder = tiny_folder(model)
-    assert same(load(folder), model)
+    assert same_weights(load(folder), model)
     info = read_info(folder)
     assert info.inputs == FAMILIES[name].inputs
     assert info.shape.family == name
     with quiet():  # and without us
-        assert same(AutoModelForSequenceClassification.from_pretrained(folder), model)
+        assert same_weights(AutoModelForSequenceClassification.from_pretrained(folder), model)
 
 
 def test_head_that_fits_the_task_is_reused(plain, tiny_model, tiny_task):
     model = tiny_model("bert")
     folder = plain(model)
     assert has_task_head(folder, tiny_task)
-    assert same(load_model(folder, tiny_task), model)
+    assert same_weights(load_model(folder, tiny_task), model)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -145,7 +141,7 @@ def test_multiple_choice_head_is_reused_where_it_is_a_sequence_head(name, alike,
         with torch.no_grad():
             choices = {key: value[None] for key, value in batch(model).items()}
             torch.testing.assert_close(again(**batch(model)).logits[:, 0], model(**choices).logits[0])
-        assert same(load(folder), again)
+        assert same_weights(load(folder), again)
 
 
 def test_encoder_gets_a_new_head(plain, tiny_model, tiny_task):
@@ -153,7 +149,7 @@ def test_encoder_gets_a_new_head(plain, tiny_model, tiny_task):
     folder = plain(base)
     assert not has_task_head(folder, tiny_task)
     model = load_model(folder, tiny_task)
-    assert same(model.bert, base)
+    assert same_weights(model.bert, base)
     assert model.config.problem_type == "single_label_classification"
 
 
@@ -216,7 +212,7 @@ def test_pickle_is_read_as_tensors(plain, tiny_model, tiny_task):
     folder = plain()
     torch.save(load_file(folder / SAFE), folder / "pytorch_model.bin")
     (folder / SAFE).unlink()
-    assert same(load_model(folder, tiny_task), tiny_model("bert"))
+    assert same_weights(load_model(folder, tiny_task), tiny_model("bert"))
 
 
 class Evil:

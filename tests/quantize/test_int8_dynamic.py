@@ -15,7 +15,7 @@ from compress.quantize import quantize_folder
 from compress.quantize.int8_dynamic import quantize_int8_dynamic_model, shares_weights
 from compress.runtime import onnx_runtime
 from compress.runtime.text_model import TextModel
-from tests.variant_builder import build
+from tests.variant_builder import add_to_logits, build
 
 
 @pytest.fixture(scope="module")
@@ -129,21 +129,12 @@ def test_only_an_fp32_export_is_quantized(tiny_folder, quantized, tmp_path):
         build("onnx-int8", quantized, tmp_path)
 
 
-def spoilt(proto, difference):
-    """A quantizer's result with something added to its logits."""
-    for node in proto.graph.node:
-        node.output[:] = ["right" if name == "logits" else name for name in node.output]
-    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(difference), "difference"))
-    proto.graph.node.append(onnx.helper.make_node("Add", ["right", "difference"], ["logits"]))
-    return proto
-
-
 @pytest.mark.parametrize(
     ("difference", "message"), [([0, float("nan")], "by up to nan"), ([-50, 50], "only 0% of the decisions")]
 )
 def test_a_broken_model_is_refused(exported, tmp_path, monkeypatch, difference, message):
     real = quantize_int8_dynamic_model
-    monkeypatch.setattr(int8, "quantize_int8_dynamic_model", lambda proto: spoilt(real(proto), difference))
+    monkeypatch.setattr(int8, "quantize_int8_dynamic_model", lambda proto: add_to_logits(real(proto), difference))
     sample = decided(exported)
     with pytest.raises(ModelError, match=message):
         build("onnx-int8", exported, tmp_path, parity={0: sample})

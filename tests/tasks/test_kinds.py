@@ -8,8 +8,9 @@ import pytest
 from compress.errors import ModelError, UsageError
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
-from compress.tasks import KINDS, Encoding, kind_of, primary_metric, task_info
+from compress.tasks import KINDS, kind_of, primary_metric, task_info
 from compress.tasks.presets import KIND_DEFAULTS
+from tests.tasks.letter_tokens import encode_letters
 
 
 def task_of(kind, **more):
@@ -18,12 +19,6 @@ def task_of(kind, **more):
 
 def info_of(kind, labels=()):
     return task_info(task_of(kind), labels)
-
-
-def encode(text, pair, most):
-    ids = [ord(letter) for letter in text][:most]
-    more = [ord(letter) for letter in pair or ""]
-    return Encoding(ids + more, [0] * len(ids) + [1] * len(more), truncated=len(text) > most)
 
 
 LABELS = {"classification": ("a", "b", "c"), "multi_label": ("a", "b", "c"), "regression": ()}
@@ -47,7 +42,7 @@ def test_the_table_has_kinds_by_their_name(name):
 def test_batches_are_padded_and_masked(name):
     kind, info = KINDS[name], info_of(name, LABELS[name])
     rows = [{"text": text, "text_pair": pair, "label": ANSWER[name]} for text, pair in (("abc", None), ("a", "xyzw"))]
-    batch = kind.collate([example for row in rows for example in kind.examples(row, info, encode)], pad_id=7)
+    batch = kind.collate([example for row in rows for example in kind.examples(row, info, encode_letters)], pad_id=7)
     assert batch["input_ids"].tolist() == [[97, 98, 99, 7, 7], [97, 120, 121, 122, 119]]
     assert batch["attention_mask"].tolist() == [[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]
     assert batch["token_type_ids"].tolist() == [[0, 0, 0, 0, 0], [0, 1, 1, 1, 1]]
@@ -59,7 +54,7 @@ def test_batches_are_padded_and_masked(name):
 @pytest.mark.parametrize("name", LABELS)
 def test_a_row_to_predict_needs_no_label(name):
     kind = KINDS[name]
-    examples = kind.examples({"text": "abc", "text_pair": None}, info_of(name, LABELS[name]), encode)
+    examples = kind.examples({"text": "abc", "text_pair": None}, info_of(name, LABELS[name]), encode_letters)
     assert "labels" not in kind.collate(examples, pad_id=0)
 
 

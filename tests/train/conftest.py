@@ -5,6 +5,7 @@ from compress.console import Console
 from compress.data.splits.prepare_splits import prepare_splits
 from compress.recipe.schema import Task
 from compress.train.core import training_data as materials
+from tests.conftest import same_weights
 
 
 @pytest.fixture(autouse=True)
@@ -55,10 +56,6 @@ def prepared(tmp_path_factory):
     return folder / "data"
 
 
-@pytest.fixture
-def same_weights():
-    def check(first, second):
-        ours, theirs = first.state_dict(), second.state_dict()
-        return ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours)
-
-    return check
+@pytest.fixture(name="same_weights")
+def same_weights_fixture():
+    return same_weights

@@ -80,14 +80,6 @@ class CandidateKind(Kind):
         return same_argmax(predictions, others)
 
 
-def pad_lists(values: Sequence[Array], fill: float) -> NDArray[np.float64]:
-    """Return lists of different lengths as one array (rows, longest), padded on the right."""
-    padded = np.full((len(values), max(map(len, values), default=0)), fill, dtype=np.float64)
-    for line, value in zip(padded, values, strict=True):
-        line[: len(value)] = value
-    return padded
-
-
 def split_rows_scores(decoded: Sequence[Array], counts: Sequence[int]) -> list[Array]:
     """Return the scores of each row: ``counts`` of ``decoded``, one number each."""
     return np.split(np.concatenate(decoded), np.cumsum(counts)[:-1])

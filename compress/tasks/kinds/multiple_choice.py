@@ -13,9 +13,10 @@ from compress.errors import DataError, pluralize
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.base import Array, Confidence, Metric, Row, Rows
-from compress.tasks.kinds.candidate_kind import CandidateKind, check_list, pad_lists, split_rows_scores
+from compress.tasks.kinds.candidate_kind import CandidateKind, check_list, split_rows_scores
 from compress.tasks.kinds.text_kind import label_column, softmax
 from compress.tasks.metrics.f1_mcc import total_variation
+from compress.tasks.model_interface import pad_rows
 from compress.tasks.parsing.columns import (
     SKIP_HINT,
     class_name,
@@ -116,7 +117,7 @@ class MultipleChoice(CandidateKind):
 
 def choice_probabilities(scores: Sequence[Array]) -> NDArray[np.float32]:
     """Return the softmax of each row's scores (rows, most choices), with -1 after the last choice of a row."""
-    padded = pad_lists(scores, -np.inf)
+    padded = pad_rows(scores, -np.inf, np.float64)
     return np.where(np.isneginf(padded), NO_CHOICE, softmax(padded)).astype(np.float32)
 
 

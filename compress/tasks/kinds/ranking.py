@@ -20,8 +20,9 @@ from compress.errors import DataError, pluralize
 from compress.model_info import TaskInfo
 from compress.recipe.schema import Task
 from compress.tasks.base import Array, Metric, RawRow, Row, Rows
-from compress.tasks.kinds.candidate_kind import CandidateKind, check_list, pad_lists, split_rows_scores
+from compress.tasks.kinds.candidate_kind import CandidateKind, check_list, split_rows_scores
 from compress.tasks.metrics.ir_metrics import ndcg, reciprocal_ranks
+from compress.tasks.model_interface import pad_rows
 from compress.tasks.parsing.columns import SKIP_HINT, column_value, label_columns, parse_number, text_value, wrong_value
 
 NO_CANDIDATE = float(np.finfo(np.float32).min)
@@ -104,7 +105,7 @@ class Ranking(CandidateKind):
 
     def gold(self, rows: Rows) -> Array:
         """Return the labels (rows, most candidates), float32, -1 after the last candidate of a row."""
-        return pad_lists([np.asarray(row["label"]) for row in rows], NO_LABEL).astype(np.float32)
+        return pad_rows([row["label"] for row in rows], NO_LABEL, np.float32)
 
     def row_scores(self, predictions: Array, gold: Array) -> dict[str, Array]:
         """Return every metric of each question; 0 for one without a right candidate."""
@@ -149,7 +150,7 @@ class Ranking(CandidateKind):
 
 def pad_scores(scores: Sequence[Array]) -> NDArray[np.float32]:
     """Return each row's scores (rows, most candidates), padded with the lowest float32."""
-    return pad_lists(scores, NO_CANDIDATE).astype(np.float32)
+    return pad_rows(scores, NO_CANDIDATE, np.float32)
 
 
 def ranked_labels(predictions: Array, gold: Array) -> NDArray[np.float64]:

@@ -5,9 +5,10 @@ import pytest
 
 from compress.errors import DataError, UsageError
 from compress.recipe.schema import Task
-from compress.tasks import KINDS, Encoding, task_info
+from compress.tasks import KINDS, task_info
 from compress.tasks.kinds.retrieval import retrieved_documents
 from compress.tasks.validate_task import task_problems
+from tests.tasks.letter_tokens import encode_letters
 from tests.tasks.repeated_scores import repeated_scores
 
 KIND = KINDS["retrieval"]
@@ -20,11 +21,6 @@ def task_of(**more):
 
 
 INFO = task_info(task_of(), ())
-
-
-def encode(text, pair, most):
-    assert pair is None
-    return Encoding([ord(letter) for letter in text][:most], [0] * min(len(text), most), len(text) > most)
 
 
 def read(values, **more):
@@ -77,20 +73,20 @@ def test_rows_are_stored_as_their_role_needs_them():
 
 def test_rows_to_learn_from_give_query_positive_and_negatives():
     row = {"query": "ab", "positives": ["c"], "negatives": ["d", "e"]}
-    batch = KIND.collate(KIND.examples(row, INFO, encode), pad_id=7)
+    batch = KIND.collate(KIND.examples(row, INFO, encode_letters), pad_id=7)
     assert batch["input_ids"].tolist() == [[97, 98], [99, 7], [100, 7], [101, 7]]
     assert batch["part"].tolist() == [0, 1, 2, 2]
     assert batch["part"].dtype == np.int64
     assert "scores" not in batch
-    batch = KIND.collate(KIND.examples({**row, "scores": [3, 1.5, -1]}, INFO, encode), pad_id=7)
+    batch = KIND.collate(KIND.examples({**row, "scores": [3, 1.5, -1]}, INFO, encode_letters), pad_id=7)
     assert batch["scores"].tolist() == [0.0, 3.0, 1.5, -1.0]
     assert batch["scores"].dtype == np.float32
 
 
 def test_queries_and_documents_are_one_example_each():
-    assert len(KIND.examples({"query": "q", "relevant": [4]}, INFO, encode)) == 1
-    assert len(KIND.examples({"document": "d"}, INFO, encode)) == 1
-    assert len(KIND.examples(KIND.from_input("text", INFO), INFO, encode)) == 1
+    assert len(KIND.examples({"query": "q", "relevant": [4]}, INFO, encode_letters)) == 1
+    assert len(KIND.examples({"document": "d"}, INFO, encode_letters)) == 1
+    assert len(KIND.examples(KIND.from_input("text", INFO), INFO, encode_letters)) == 1
     with pytest.raises(UsageError, match="reads one text, a query or a document"):
         KIND.from_input(("a", "b"), INFO)
 

@@ -5,8 +5,9 @@ import pytest
 
 from compress.errors import DataError, ModelError, UsageError
 from compress.recipe.schema import Task
-from compress.tasks import KINDS, Encoding, task_info
+from compress.tasks import KINDS, task_info
 from compress.tasks.validate_task import task_problems
+from tests.tasks.letter_tokens import encode_letters
 from tests.tasks.repeated_scores import repeated_scores
 
 KIND = KINDS["similarity"]
@@ -21,11 +22,6 @@ def task_of(**more):
 INFO = task_info(task_of(), ())
 
 
-def encode(text, pair, most):
-    assert pair is None
-    return Encoding([ord(letter) for letter in text][:most], [0] * min(len(text), most), len(text) > most)
-
-
 def read(first, second, score, **more):
     return KIND.read_row({"a": first, "b": second, "score": score}, task_of(**more), (), WHERE)
 
@@ -33,7 +29,7 @@ def read(first, second, score, **more):
 def test_a_row_keeps_its_own_scale_and_examples_go_from_0_to_1():
     row = read("ab", "c", "2.5")
     assert row == {"text": "ab", "text_pair": "c", "label": 2.5}
-    batch = KIND.collate(KIND.examples(row, INFO, encode), pad_id=0)
+    batch = KIND.collate(KIND.examples(row, INFO, encode_letters), pad_id=0)
     assert batch["input_ids"].tolist() == [[97, 98], [99, 0]]
     assert batch["labels"].tolist() == [0.5, 0.5]
     assert batch["labels"].dtype == np.float32
@@ -86,8 +82,8 @@ def test_a_pair_gives_its_cosine_and_a_text_its_embedding():
 def test_one_text_or_two_are_valid_inputs():
     assert KIND.from_input("x", INFO) == {"text": "x", "text_pair": None}
     assert KIND.from_input(("x", "y"), INFO) == {"text": "x", "text_pair": "y"}
-    assert len(KIND.examples(KIND.from_input("x", INFO), INFO, encode)) == 1
-    assert "labels" not in KIND.collate(KIND.examples(KIND.from_input(("x", "y"), INFO), INFO, encode), 0)
+    assert len(KIND.examples(KIND.from_input("x", INFO), INFO, encode_letters)) == 1
+    assert "labels" not in KIND.collate(KIND.examples(KIND.from_input(("x", "y"), INFO), INFO, encode_letters), 0)
     with pytest.raises(UsageError, match=r"two texts \(a, b\) to compare, or one to embed"):
         KIND.from_input(("x", "y", "z"), INFO)
 
