@@ -18,11 +18,9 @@ from math import sqrt
 from statistics import NormalDist
 
 from compress.data.splits.split_indices import DISAGREEMENT
-from compress.measure.quality.quality_result import TWO_SIDED, ClassScore, Difference, Quality
+from compress.measure.quality.quality_result import ROUNDING, TWO_SIDED, ClassScore, Difference, Quality
 from compress.select.selection import GateResult, Outcome, Rules
 
-ROUNDING = 1e-9
-"""0.91 - 0.90 is 0.01 and a little in floating point; that little does not fail the gate."""
 CLASS_ROWS = 50
 """Rows from which a class's recall is stable enough to gate."""
 MANY = 10

@@ -35,7 +35,7 @@ from compress.tasks import kind_of
 if TYPE_CHECKING:
     from compress.train.core.train_state import TrainResult
 
-SCORED_ROLES: Mapping[str, tuple[Role, ...]] = {"score": ("select", "test"), "perturb": ("test",)}
+PREDICTED_ROLES: Mapping[str, tuple[Role, ...]] = {"score": ("select", "test"), "perturb": ("test",)}
 """By kind of step, the roles whose rows are predicted."""
 SAMPLE = 500
 """Rows of train whose lengths represent all."""
@@ -108,7 +108,7 @@ class Estimates:
 
     def scaled(self, record: StepRecord) -> StepRecord:
         """Return the record of a step; of one that predicts, with the time that this plan's rows would have taken."""
-        roles, data = SCORED_ROLES.get(record.kind), record.inputs.get("data")
+        roles, data = PREDICTED_ROLES.get(record.kind), record.inputs.get("data")
         folder = self.store.folder("data", data.fingerprint) if data else None
         if roles is None or folder is None or not folder.is_dir():
             return record
