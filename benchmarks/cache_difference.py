@@ -57,7 +57,9 @@ def compare(
     teacher: PreTrainedModel, task_data: RealTask, examples: Examples, precision: str, work: Path
 ) -> Mapping[str, BatchLosses]:
     """Return the losses of the second of two epochs in this precision."""
-    settings = Distill.model_validate({"losses": LOSSES, "hard_label": 0.0, "epochs": 2, "precision": precision})
+    settings = Distill.model_validate(
+        {"losses": LOSSES, "hard_label": 0.0, "epochs": 2, "batch_size": 32, "precision": precision}
+    )
     student = build_student(teacher, Student(layers=0.5), task_data.task)
     student.train(False)
     cache = make_teacher_cache(settings, examples, task_data.task, work, Console("quiet"), "distill")

@@ -76,7 +76,13 @@ def measure(case: Case, updates: int, rounds: int) -> list[float]:
 
 def _turn(case: Case, updates: int, cached: bool) -> list[float]:
     """Return seconds of each update but the last: of two epochs with a cache, else of one with an update more."""
-    shared = {"losses": case.losses, "hard_label": 0.0, "precision": case.precision, "batch_size": BATCH}
+    shared = {
+        "losses": case.losses,
+        "hard_label": 0.0,
+        "precision": case.precision,
+        "batch_size": BATCH,
+        "learning_rate": 5e-5,
+    }
     settings = Distill.model_validate({**shared, "epochs": 2 if cached else 1})
     examples = RandomRows(BATCH * (updates + WARM + (0 if cached else 1)), LENGTH)
     torch.manual_seed(0)

@@ -90,7 +90,7 @@ class RealTask:
     def _fine_tuned(self) -> Path:
         """Fine-tuned once for the same rows, and then stored in the cache folder."""
         rows = self.first("train", self.learnt)
-        settings = Finetune(epochs=1, learning_rate=1e-4)
+        settings = Finetune(epochs=1, batch_size=32, learning_rate=1e-4)
         content = json.dumps(
             [__version__, SOURCE, settings.model_dump(mode="json"), self.task.model_dump(mode="json"), rows]
         )

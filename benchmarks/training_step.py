@@ -32,6 +32,7 @@ BATCH, SHORT, LONG = 32, 25, MOST
 SIDES = {"cpu": 2048, "cuda": 8192}
 """Of the large product: so large that its rate is the most there is."""
 WARM = 2
+RATE = 5e-5
 LOSSES = {"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0, "hard_label": 0.0}
 
 
@@ -73,7 +74,7 @@ def measure(case: Case, updates: int, rounds: int, device: torch.device, compile
     """Let both take turns, in the order usual, ours, ours, usual."""
     clock = clock_of(device)
     examples = RandomRows(case.rows * (updates + WARM), case.length, even=case.length == LONG)
-    extra = {"batch_size": case.rows, **({"compile": True} if compiled else {})}
+    extra = {"batch_size": case.rows, "learning_rate": RATE, **({"compile": True} if compiled else {})}
     settings = (
         Distill(epochs=1, precision="bf16", **LOSSES, **extra)
         if case.taught_by
@@ -109,7 +110,7 @@ def _usual(
     """Seconds of each update of a plain loop under autocast but the last."""
     nn.Module.to(model, device).train()
     learning = list(model.parameters())
-    optimizer = torch.optim.AdamW(learning, lr=settings.learning_rate, fused=True)
+    optimizer = torch.optim.AdamW(learning, lr=RATE, fused=True)
     plan = UpdateSchedule(examples.lengths, settings, 0)
     for update in range(plan.total):
         objective.begin(update / plan.total)

@@ -181,6 +181,18 @@ class EvaluationInfo(Info):
     """Mean of each loss since the previous evaluation."""
 
 
+class ChosenSetting(Info):
+    """The value of a setting that the recipe left to `auto`."""
+
+    value: float
+    reason: str
+
+    @property
+    def text(self) -> str:
+        """`0.0002 (hidden size 384)`."""
+        return f"{self.value:g} ({self.reason})"
+
+
 class TrainingInfo(Info):
     """How a model was trained, without timings: those are in the step's record."""
 
@@ -191,8 +203,10 @@ class TrainingInfo(Info):
     score: float | None
     """The best score on select; None where nothing was evaluated."""
     best_at: int
-    """The update with that score, whose weights the model has."""
+    """The update with that score, whose weights the model has; 0: those that it started with."""
     history: tuple[EvaluationInfo, ...] = ()
+    chosen: Mapping[str, ChosenSetting] = {}
+    """By key of the recipe, the values of settings left to `auto`."""
 
 
 PROBE_ROWS = 10_000

@@ -9,6 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from compress.recipe.training_schema import Training
+from compress.train.core.auto_settings import RULES_VERSION, uses_rules
+
 LENGTH = 16
 
 NO_EFFECT = frozenset({"checkpoint", "cache"})
@@ -28,6 +31,14 @@ def fingerprint(kind: str, settings: Mapping[str, Any], inputs: Mapping[str, str
 def hashed_settings(settings: BaseModel) -> dict[str, Any]:
     """Return the settings that change a result, as plain values."""
     return without_effectless(settings.model_dump(mode="json"))
+
+
+def hashed_training(settings: Training) -> dict[str, Any]:
+    """Return the settings of a training that change its result, and the version of the rules where one is `auto`."""
+    hashed = hashed_settings(settings)
+    if hashed["minutes"] is None:  # as in versions without this key
+        del hashed["minutes"]
+    return hashed | ({"rules": RULES_VERSION} if uses_rules(settings) else {})
 
 
 def without_effectless(values: Mapping[str, Any]) -> dict[str, Any]:

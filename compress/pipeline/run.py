@@ -28,6 +28,7 @@ from compress.pipeline.resolve import resolve
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.steps.build_report import DISAGREEMENTS_FILE
 from compress.pipeline.steps.package_step import copy_winners
+from compress.pipeline.steps.provenance import chosen_settings
 from compress.pipeline.torchrun_launch import Launch, leave_group
 from compress.recipe.load import dump_recipe, load_recipe, parse_recipe
 from compress.recipe.schema import Recipe
@@ -35,6 +36,7 @@ from compress.recipe.yaml_lines import dump_yaml
 from compress.report.report_schema import REPORT_FILE, Report, read_report
 from compress.storage.atomic_write import atomic_write
 from compress.tasks.validate_task import task_problems
+from compress.train.core.auto_settings import describe_chosen
 
 RecipeSource = str | Path | Mapping[str, Any]
 
@@ -207,6 +209,13 @@ def _finish(folder: Path, plan: Plan, store: StepStore, outcome: Outcome) -> Rep
         if file.name.startswith("report.") or file.name == DISAGREEMENTS_FILE:
             atomic_write(folder / file.name, file.read_text(encoding="utf-8"))
     copy_winners(packaged, folder)
-    atomic_write(folder / "recipe.yaml", dump_recipe(plan.recipe))
+    atomic_write(folder / "recipe.yaml", _chosen_comment(plan, store) + dump_recipe(plan.recipe))
     _write_lock(folder, plan)
     return read_report(reported)
+
+
+def _chosen_comment(plan: Plan, store: StepStore) -> str:
+    """Return the values of settings left to `auto` as comments of the recipe; empty where there are none."""
+    folders = {model.name: store.folder(model.step, plan.step(model.step).fingerprint) for model in plan.models}
+    lines = [f"#   {name}: {describe_chosen(chosen)}\n" for name, chosen in chosen_settings(plan, folders).items()]
+    return "".join(["# Settings left to auto were:\n", *lines]) if lines else ""

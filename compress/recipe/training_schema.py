@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, Strict, field_validator, model_serializer, model_validator
 
+from compress.recipe.distill_sections import Augment, Cache, FurtherTeacher
 from compress.recipe.field_types import (
     Count,
     Flag,
@@ -15,21 +16,16 @@ from compress.recipe.field_types import (
     Number,
     PathText,
     Positive,
-    PositiveFloat,
     Share,
     ShortForm,
     Weight,
     Width,
     as_list,
     name_in,
-    size,
     switched,
 )
 from compress.recipe.limits import MAX_BATCH, MAX_LAYERS
-from compress.recipe.loss_schema import Attention, HiddenState, Losses, SoftLabel, collect_losses
-
-DEFAULT_CACHE_BYTES = 2 * 2**30
-"""Size of the teacher cache on disk where the recipe gives none."""
+from compress.recipe.loss_schema import Attention, HiddenState, Losses, Ramp, SoftLabel, collect_losses
 
 Layer = Annotated[int, Field(strict=True, ge=0, le=MAX_LAYERS)]
 LayerPairs = Annotated[tuple[tuple[Layer, Layer], ...], Field(min_length=1)]
@@ -42,17 +38,58 @@ class Checkpoints(Frozen):
     steps: Count | None = None
 
 
-class Training(Frozen):
-    """One training: the same keys for finetune, distill and the recovery after pruning."""
+AUTO: Literal["auto"] = "auto"
+Auto = Literal["auto"]
+EpochCount = Annotated[float, Strict(), Field(gt=0.0, le=10_000)]
+BatchSize = Annotated[int, Strict(), Field(ge=1, le=MAX_BATCH)]
+LearningRate = Annotated[float, Strict(), Field(gt=0.0, le=10.0)]
+NumberType = TypeVar("NumberType", int, float)
 
-    epochs: PositiveFloat = Field(3.0, le=10_000)
+
+def number(value: NumberType | Auto) -> NumberType:
+    """Return a setting that is no longer `auto`."""
+    if value == AUTO:
+        raise ValueError("a setting is still auto: train.core.auto_settings.resolve_auto gives it a value")
+    return value
+
+
+class EpochBounds(Frozen):
+    """Train until select stops improving, within these numbers of epochs."""
+
+    least: EpochCount
+    most: EpochCount
+
+    @property
+    def text(self) -> str:
+        """`3.2 to 10 epochs`."""
+        return f"{self.least:g} to {self.most:g} epochs"
+
+    @model_validator(mode="after")
+    def _check_order(self) -> EpochBounds:
+        if self.least > self.most:
+            raise ValueError(f"least ({self.least:g}) should not be larger than most ({self.most:g})")
+        return self
+
+
+class Training(Frozen):
+    """One training: the same keys for finetune, distill and the recovery after pruning.
+
+    What is `auto` is chosen by the rules of `train.core.auto_settings`, from the rows of train and the model's width.
+    """
+
+    epochs: EpochCount | EpochBounds | Auto = AUTO
+    """A number, or `{least: 3, most: 10}`: go on until select stops improving. `auto` chooses the bounds."""
+    minutes: Positive | None = None
+    """End in time: the training takes about this long at most, evaluations included."""
     max_steps: Count | None = None
-    batch_size: Natural = Field(32, le=MAX_BATCH)
+    batch_size: BatchSize | Auto = AUTO
     accumulate: Natural = Field(1, le=MAX_BATCH)
-    learning_rate: PositiveFloat = Field(5e-5, le=10)
+    learning_rate: LearningRate | Auto = AUTO
     warmup: Share = 0.1
-    """Share of all steps in which the rate rises from zero."""
+    """Share of all steps (with bounds of epochs, of the fewest) in which the rate rises from zero."""
     decay: Literal["linear", "cosine", "constant"] = "linear"
+    """How the rate falls after that: over all steps; with bounds of epochs it stays until select stops improving, and
+    falls in a last sixth."""
     weight_decay: Number = Field(0.01, ge=0.0, le=10)
     clip: Positive | None = 1.0
     """Largest norm of the gradient."""
@@ -64,7 +101,7 @@ class Training(Frozen):
     evaluations: Natural = Field(1, le=10_000)
     """Evaluations on select in each epoch; the weights of the best one are used."""
     patience: Count | None = None
-    """Stop after this many evaluations without improvement."""
+    """Stop after this many evaluations without improvement; with bounds of epochs, let the rate fall then."""
     restarts: Natural = Field(1, le=1_000)
     """Trainings from different seeds, of which the best on select is used."""
     freeze: Layer | Literal["embeddings"] | None = None
@@ -149,44 +186,6 @@ class Phase(Frozen):
     _losses = model_validator(mode="before")(collect_losses)
 
 
-class FurtherTeacher(ShortForm):
-    """A model folder or hub id trained on the same task; its outputs are averaged with the teacher's."""
-
-    short_key = "source"
-    """`teachers: [folder]`"""
-    source: PathText
-    revision: PathText | None = None
-    weight: Positive = 1.0
-    """The recipe's own teacher has weight 1."""
-
-
-class Cache(ShortForm):
-    """The teacher's outputs, stored on disk between epochs."""
-
-    short_key = "disk"
-    """`cache: 20GiB`"""
-    disk: Annotated[int, Field(strict=True, ge=0, le=2**50), size] | None = None
-    """Largest size in bytes; `2GiB`, `500MB`. By default 2 GiB, and on a GPU for outputs alone, without layers."""
-
-    @property
-    def limit(self) -> int:
-        """The largest size in bytes, given or by default."""
-        return DEFAULT_CACHE_BYTES if self.disk is None else self.disk
-
-
-class Augment(Frozen):
-    """More texts to distil on: training rows with words replaced by predictions of a masked language model."""
-
-    model: PathText
-    """A folder or hub id (`owner/name@revision`) with a masked language model."""
-    copies: Natural = Field(1, le=1_000)
-    """New rows made of each row of train."""
-    replace: Number = Field(0.4, gt=0.0, le=1.0)
-    """The share of words that are replaced."""
-    candidates: Natural = Field(15, le=100_000)
-    """Each replacement is drawn from this many of the most probable words."""
-
-
 BATCH_LOSSES = frozenset({"similarity", "contrast"})
 """The losses that compare the texts of a batch with each other."""
 
@@ -194,7 +193,6 @@ BATCH_LOSSES = frozenset({"similarity", "contrast"})
 class Distill(Training):
     """Training of the student on the teacher's outputs and inner states."""
 
-    epochs: PositiveFloat = Field(3.0, le=10_000)
     losses: Losses = DEFAULT_LOSSES
     """The weight and settings of each loss."""
     hard_label: Weight = 0.5
@@ -236,6 +234,12 @@ class Distill(Training):
             raise ValueError(f"{', '.join(sorted(needing_batch))}: compares the texts of a batch, and batch_size is 1")
         return self
 
+    @model_validator(mode="after")
+    def _check_bounds(self) -> Distill:
+        if isinstance(self.epochs, EpochBounds) and self.losses_change:
+            raise ValueError("epochs: phases, and weights from start to end, are shares of all updates: give a number")
+        return self
+
     @field_validator("phases")
     @classmethod
     def _check_phases(cls, phases: tuple[Phase, ...]) -> tuple[Phase, ...]:
@@ -253,6 +257,12 @@ class Distill(Training):
         """Return the losses whose weight is not zero in some phase."""
         return {name for phase in self.phases_or_default() for name in phase.losses.chosen()}
 
+    @property
+    def losses_change(self) -> bool:
+        """Whether the losses or their weights depend on the share of all updates that are done."""
+        chosen = [loss for phase in self.phases_or_default() for loss in phase.losses.chosen().values()]
+        return bool(self.phases) or any(isinstance(loss.weight, Ramp) for loss in chosen)
+
     def phases_or_default(self) -> tuple[Phase, ...]:
         """Return the phases in order; a single one where the recipe gives none."""
         return self.phases or (Phase(share=1.0, losses=self.losses, hard_label=self.hard_label),)
@@ -261,7 +271,6 @@ class Distill(Training):
 class Recover(Distill):
     """The distillation that follows pruning."""
 
-    epochs: PositiveFloat = Field(2.0, le=10_000)
     losses: Losses = RECOVER_LOSSES
 
 

@@ -16,7 +16,7 @@ from compress.measure.resources.serving_memory import ServingMemory
 from compress.measure.result_base import ResultModel
 from compress.measure.roofline.roofline import LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency
-from compress.model_info import LayerMap, TaskInfo, VariantInfo
+from compress.model_info import ChosenSetting, LayerMap, TaskInfo, VariantInfo
 from compress.report.winner_verdict import Verdict
 from compress.select.selection import GateResult, Outcome, Rules
 from compress.storage.schema_version import up_to
@@ -214,6 +214,8 @@ class Report(ResultModel):
     """By distilled model, the teacher's layer of each of its layers."""
     makings: Mapping[str, Provenance] = {}
     """By model, how it was made from another; empty in the oldest reports."""
+    chosen: Mapping[str, Mapping[str, ChosenSetting]] = {}
+    """By model, the values of settings that the recipe left to `auto`."""
     verdicts: tuple[Verdict, ...] = ()
     remarks: tuple[str, ...] = ()
 

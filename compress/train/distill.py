@@ -16,12 +16,13 @@ from compress.model_info import LayerMap, PruningInfo, TaskInfo, find_info
 from compress.model_shapes import changes_shape
 from compress.models.embedding_model import embedding_size
 from compress.models.encoder_parts import shape_of
-from compress.models.load_save import fit_head, load_model, load_tokenizer
+from compress.models.load_save import fit_head, has_task_head, load_model, load_tokenizer
 from compress.models.student.build_student import build_student, initialization_of
 from compress.recipe.training_schema import Distill, Student
 from compress.tasks.base import Row
 from compress.train.class_weights import class_weights
 from compress.train.core import training_data
+from compress.train.core.auto_settings import resolve_auto
 from compress.train.core.distributed import current_processes
 from compress.train.core.seed_restarts import TrainContext, context_in_memory, reset_weights_builder, train_best
 from compress.train.core.train_state import TrainResult
@@ -104,8 +105,9 @@ def distill(
     pruning = _pruning_of(student)
     if settings is False:
         return save_trained_model(build(seed), tokenizer, work, step, data, pruning=pruning)
+    has_head = start != "random" and (student.source is None or has_task_head(student.source, task, student.revision))
     trained, result, layer_map, augmented = _distill(
-        build, [(model, 1.0), *further], rows, settings, task, tokens, context
+        build, [(model, 1.0), *further], rows, settings, task, tokens, context, has_head
     )
     initialised = f"; initialised: {start}" if start else ""
     context.console.note(f"{step}: {shape_of(trained).text} from a teacher of {shape_of(model).text}{initialised}")
@@ -156,6 +158,7 @@ def _distill(
     task: TaskInfo,
     tokens: TextTokenizer,
     context: TrainContext,
+    start_competes: bool = True,
 ) -> tuple[PreTrainedModel, TrainResult, LayerMap | None, int]:
     """Train the student that ``build`` returns; layers and the layer map are those of the first teacher.
 
@@ -163,16 +166,17 @@ def _distill(
     """
     context.warn(settings_warnings(settings))
     check_unlabelled(settings, len(rows.unlabelled) > 0)
-    check_local_batch_size(settings, current_processes().count)
     work, console = context.work, context.console
     train = add_cross_encoder_scores(rows.train, settings, task, work, console)
     augmented = augmented_rows(rows.train, settings.augment, task, context.seed, work, console)
     others = {"unlabelled": rows.unlabelled, "augmented": augmented}
     encoded = training_data.from_rows(train, rows.select, task, tokens, console, rows.documents, **others)
-    updates = UpdateSchedule(encoded.train.lengths, settings, context.seed).total
-    context.warn(settings_warnings_updates(settings, updates))
+    resolved = resolve_auto(settings, encoded.facts())[0]  # all but the rate, which nothing here depends on
+    check_local_batch_size(resolved, current_processes().count)
+    updates = UpdateSchedule(encoded.train.lengths, resolved, context.seed).total
+    context.warn(settings_warnings_updates(resolved, updates))
     maps = LayerMapBuilder(teachers[0][0], settings, encoded.train, console, context.step)
-    cache = make_teacher_cache(settings, encoded.train, task, work, console, context.step)
+    cache = make_teacher_cache(resolved, encoded.train, task, work, console, context.step)
     teacher, weights = Teacher(teachers), class_weights(settings, rows.train, task)
 
     def objective(student: PreTrainedModel, seed: int) -> DistillObjective:
@@ -180,7 +184,7 @@ def _distill(
             student, teacher, settings, task, seed, pairs=maps(student, seed), cache=cache, weights=weights
         )
 
-    model, result = train_best(build, objective, encoded, settings, context)
+    model, result = train_best(build, objective, encoded, settings, context, start_competes)
     return model, result, maps.last, len(augmented)
 
 

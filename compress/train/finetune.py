@@ -76,7 +76,12 @@ def finetune(
     starts = StartModels(folder, objective, settings.pooling, probed, encoded.train, context)
     start, probe = _describe_start(starts, tokenizer, roles) if probed else (None, None)
     model, result = train_best(
-        lambda seed: starts.build(seed)[0], lambda model, seed: objective, encoded, settings, context
+        lambda seed: starts.build(seed)[0],
+        lambda model, seed: objective,
+        encoded,
+        settings,
+        context,
+        start_competes=fits or probe is not None,
     )
     return replace(save_trained_model(model, tokenizer, work, "finetune", data, result, probe=probe), start=start)
 

@@ -23,8 +23,9 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from compress.console import Console, Progress
+from compress.errors import pluralize
 from compress.model_info import EvaluationInfo
-from compress.recipe.training_schema import Training
+from compress.recipe.training_schema import Training, number
 from compress.train.core.checkpoints import CheckpointStore, training_identity
 from compress.train.core.device_batches import DeviceBatches
 from compress.train.core.distributed import Processes
@@ -34,7 +35,7 @@ from compress.train.core.nan_diagnosis import find_nonfinite, nan_error
 from compress.train.core.optimizer import ModelAndOptimizer, frozen
 from compress.train.core.state_dict import load_weights, named_weights, strip_prefix
 from compress.train.core.train_state import TrainResult, TrainState
-from compress.train.core.update_schedule import UpdateSchedule
+from compress.train.core.update_schedule import TAIL, UpdateSchedule
 from compress.train.fast_paths.fast_training import choose_precision, fast_training
 from compress.train.fast_paths.torch_compile import MULTIPLE, compilable_parts, eager_only
 from compress.train.objective import Examples, Objective
@@ -55,12 +56,14 @@ def train(
     console: Console | None = None,
     track: str | None = None,
     label: str = "train",
+    start_competes: bool = False,
 ) -> TrainResult:
     """Train ``model`` in place; it ends with its best weights, or the last ones without ``evaluate``.
 
-    ``work`` holds checkpoints during training and the result afterwards (so that nothing is lost if the caller is
-    killed before it has saved the model); the caller removes it. ``evaluate`` runs on the main process, without
-    gradients and in full precision.
+    With ``start_competes`` the best may be those it starts with, which are evaluated too. ``settings`` have no `auto`
+    (`resolve_auto`). ``work`` holds checkpoints during training and the result afterwards (so that nothing is lost if
+    the caller is killed before it has saved the model); the caller removes it. ``evaluate`` runs on the main process,
+    without gradients and in full precision.
     """
     processes = Processes(track)
     store = CheckpointStore(work, training_identity(model, objective, examples, settings, seed))
@@ -74,7 +77,7 @@ def train(
             run = TrainingRun(
                 model, objective, examples, settings, seed, processes, store, evaluate, larger_is_better, shown, label
             )
-            finished = run.run()
+            finished = run.run(start_competes)
     load_weights(model, store.best(finished["best_at"]))
     processes.wait()
     nn.Module.to(model, device).train(False)
@@ -111,24 +114,26 @@ class TrainingRun:
         self.state = TrainState(precision=self.precision)
         self._saved = (time.monotonic(), 0)
 
-    def run(self) -> dict[str, Any]:
+    def run(self, start_competes: bool = False) -> dict[str, Any]:
         """Start, or resume from the last checkpoint; returns the content of the result file."""
         self._resume()
         if self.settings.compile and not self.compiles:
             self.console.note("torch.compile ignored: it needs a GPU and a supported model family")
         teachers, device = self.objective.teachers(), self.processes.device
-        patience = self.settings.patience or math.inf
+        patience = math.inf if self.schedule.is_open else self.settings.patience or math.inf
         with (
             fast_training(self.model, teachers, self.trained.embeddings, self.precision, device, self.compiles),
             self.processes.tracking(self.label, self.settings.model_dump()),
             self.console.progress(self.schedule.rows - self.state.rows, self.label, "rows") as progress,
         ):
+            if start_competes and self.evaluate is not None and not self.state.done:
+                self._evaluate(self.evaluate)
             while self.state.done < self.schedule.total and self.state.without_better < patience:
                 self._update(progress)
         if self.state.best_at is None:  # without evaluation the last weights are the result
             self.state.best_at = self.state.done
             self._save_best()
-        result = asdict(self.state)
+        result = {**asdict(self.state), "epochs": round(self.state.done / self.schedule.per_epoch, 4)}
         if self.processes.is_main:
             self.store.finish(result)
         self.processes.wait()
@@ -156,12 +161,34 @@ class TrainingRun:
         progress.advance(update.rows, loss + best, self.forecaster.left(self.state))
         if self.evaluate is not None and self.schedule.evaluates_after(self.state.done):
             self._evaluate(self.evaluate)
-        if update.checkpoint_due and self.state.done < self.schedule.total:
+        if self.state.done < self.schedule.total and (self._end_soon() or update.checkpoint_due):
             self._save()
+
+    def _end_soon(self) -> bool:
+        """Let the rate fall from now on if there is a reason; returns whether there is.
+
+        The caller saves a checkpoint then, since a resumed training would not reach a limit of time at the same update.
+        """
+        state, schedule, settings = self.state, self.schedule, self.settings
+        if state.tail is not None:
+            return False
+        seconds = self.processes.from_main(state.seconds) if settings.minutes else 0.0
+        if settings.minutes and seconds * (1 + TAIL) >= 60 * settings.minutes:
+            state.ending = f"the limit of {settings.minutes:g} minutes"
+        elif schedule.may_end_soon(state.done) and state.without_better >= (settings.patience or math.inf):
+            state.ending = f"{pluralize(state.without_better, 'evaluation')} without improvement"
+        elif schedule.must_end_soon(state.done):
+            state.ending = "the most allowed"
+        else:
+            return False
+        state.tail = state.done
+        schedule.end_soon(state.done)
+        self._note(f"{state.ending}: the rate falls from update {state.done} to the last one, {schedule.total}")
+        return True
 
     def _record(self, update: UpdateGradients, seconds: float) -> None:
         state = self.state
-        rate = self.settings.learning_rate * self.schedule.factor(state.done)
+        rate = number(self.settings.learning_rate) * self.schedule.factor(state.done)
         state.done, state.rows, state.seconds = state.done + 1, state.rows + update.rows, state.seconds + seconds
         state.add_losses(update.losses)
         losses = {f"loss/{name}": loss for name, loss in update.losses.items()}
@@ -180,10 +207,15 @@ class TrainingRun:
                 score = evaluate(self.model)
         score = self.processes.from_main(score)
         competes = self.objective.is_selectable() or state.done == self.schedule.total
-        better = competes and (state.best_at is None or self._better(score))
-        if competes:
-            state.without_better = 0 if better else state.without_better + 1
         finite_score = score if math.isfinite(score) else None
+        if competes and state.done:
+            improves = self._is_better(score, state.trained_score) or (
+                state.trained_score is None and not state.best_at
+            )
+            state.without_better = 0 if improves else state.without_better + 1
+            state.trained_score = finite_score if improves else state.trained_score
+        replaces_start = state.best_at == 0 and score == state.score
+        better = competes and (state.best_at is None or replaces_start or self._is_better(score, state.score))
         losses = {name: float(f"{loss:.6g}") for name, loss in state.mean_losses().items()}
         epoch = state.done / self.schedule.per_epoch
         evaluation = EvaluationInfo(update=state.done, epoch=epoch, score=finite_score, losses=losses)
@@ -196,8 +228,7 @@ class TrainingRun:
             state.best_at, state.score = state.done, finite_score
             self._save_best()
 
-    def _better(self, score: float) -> bool:
-        best = self.state.score
+    def _is_better(self, score: float, best: float | None) -> bool:
         return math.isfinite(score) and (best is None or (score > best if self.larger_is_better else score < best))
 
     def _checkpoint_due(self) -> bool:
@@ -226,6 +257,8 @@ class TrainingRun:
             return
         state, tensors = checkpoint
         self.state = TrainState.of({"precision": self.precision, **state})
+        if self.state.tail is not None:
+            self.schedule.end_soon(self.state.tail)
         self._saved = (time.monotonic(), self.state.done)
         self.trained.load(tensors)
         random_states = strip_prefix("random.", tensors)

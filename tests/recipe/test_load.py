@@ -278,9 +278,9 @@ def test_all_problems_at_once_in_order_with_lines():
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ("finetune: {epochs: true}", "finetune.epochs: expected a number, got true"),
-        ("finetune: {batch_size: '8'}", "finetune.batch_size: expected a whole number, got '8'"),
-        ("finetune: {batch_size: 1.5}", "finetune.batch_size: expected a whole number, got 1.5"),
+        ("finetune: {epochs: true}", "finetune.epochs: expected a number, a section of keys or auto, got true"),
+        ("finetune: {batch_size: '8'}", "finetune.batch_size: expected a whole number or auto, got '8'"),
+        ("finetune: {batch_size: 1.5}", "finetune.batch_size: expected a whole number or auto, got 1.5"),
         ("finetune: {decay: liner}", "expected linear, cosine or constant, got 'liner'; did you mean linear?"),
         ("finetune: {freeze: x}", "finetune.freeze: expected a whole number or embeddings, got 'x'"),
         ("finetune:", "finetune: expected a section of keys or false, got nothing"),
@@ -345,7 +345,10 @@ def test_all_problems_at_once_in_order_with_lines():
         ("distill: {augment: {copies: 1}}", "distill.augment.model: is missing"),
         ("distill: {losses: {foo: 1}}", "distill.losses.foo: unknown key"),
         ("prune: {}", "prune: say how much"),
-        ("prune: {heads: 0.5, recover: {epochs: x}}", "prune.recover.epochs: expected a number, got 'x'"),
+        (
+            "prune: {heads: 0.5, recover: {epochs: x}}",
+            "prune.recover.epochs: expected a number, a section of keys or auto, got 'x'",
+        ),
         ("distill: {losses: x}", "distill.losses: expected a section of keys, got 'x'"),
         ("distill: {losses: 3}", "distill.losses: expected a section of keys, got 3"),
         ("student: {layers: 1e308}", "student.layers: expected a number of layers up to 1000 or a share below 1"),
@@ -582,7 +585,7 @@ def test_override_finds_a_loss_in_both_notations(written, key):
 
 def test_null_removes_a_key_and_true_means_defaults():
     text = MINIMAL + "finetune: {epochs: 9, checkpoint: {minutes: 1}}\ndistill: {cache: 1KB}\n"
-    assert parse(text, "finetune.epochs=null").finetune.epochs == 3.0
+    assert parse(text, "finetune.epochs=null").finetune.epochs == "auto"
     assert parse(text, "finetune.checkpoint.minutes=null").finetune.checkpoint.minutes is None
     assert parse(text, "finetune=null") == parse(text, "finetune=true")
     assert parse(text, "distill.cache=true").distill.cache.limit == 2 * 2**30

@@ -412,3 +412,84 @@ def test_trackers_receive_losses(tiny_model, material, tmp_path, monkeypatch):
         track="tensorboard",
     )
     assert list((tmp_path / "tracked").rglob("events.*"))
+
+
+BOUNDS = {"epochs": {"least": 2, "most": 10}, "patience": 2}
+
+
+def test_within_bounds_it_ends_soon_after_select_stops_improving(tiny_model, material, tmp_path):
+    given = scores(0.5, 0.6, 0.6, 0.5, 0.4, 0.3)
+    result = run(tiny_model("bert"), material, tmp_path, evaluate=given, **BOUNDS)
+    assert result.ending == "2 evaluations without improvement"
+    assert [entry.update for entry in result.history] == [7, 14, 21, 28, 34]
+    assert (result.updates, result.best_at, result.epochs) == (34, 14, pytest.approx(34 / 7, abs=1e-4))
+    assert "4.8571 epochs (2 evaluations without improvement)" in result.summary
+
+
+def test_within_bounds_it_ends_with_the_most_epochs(tiny_model, material, tmp_path):
+    result = run(tiny_model("bert"), material, tmp_path, evaluate=scores(*np.linspace(0, 1, 10)), **BOUNDS)
+    assert (result.updates, result.best_at, result.ending) == (70, 70, "the most allowed")
+
+
+@pytest.mark.parametrize("call", [27, 31])
+def test_an_open_end_resumes_to_the_same_weights(call, tiny_model, material, tmp_path, same_weights):
+    """Before the end is decided (after update 28), and after it."""
+    values = [0.5, 0.6, 0.6, 0.5, 0.7]
+    whole, again = tiny_model("bert"), tiny_model("bert")
+    expected = run(whole, material, tmp_path / "whole", evaluate=scores(*values), **BOUNDS)
+    checkpoint = Checkpoints(minutes=None, steps=3)
+    interrupted = {"evaluate": scores(*values), "checkpoint": checkpoint, **BOUNDS}
+    with pytest.raises(Broken):
+        run(tiny_model("bert"), material, tmp_path / "halted", BreaksAt(call, material.task), **interrupted)
+    left = values[3:] if call == 27 else values[4:]
+    result = run(again, material, tmp_path / "halted", evaluate=scores(*left), checkpoint=checkpoint, **BOUNDS)
+    assert same_weights(again, whole)
+    assert (result.history, result.ending) == (expected.history, expected.ending)
+
+
+def test_a_limit_of_time_ends_it_and_is_decided_once(tiny_model, material, tmp_path, monkeypatch, same_weights):
+    """The clock runs while it is interrupted, and the resumed training ends at the update that was decided."""
+    clock = iter(range(0, 10**6, 2))  # a second for each look at the clock and the next
+    monkeypatch.setattr("compress.train.loop.time.monotonic", lambda: float(next(clock)))
+    settings = {"epochs": 9, "minutes": 0.5, "evaluate": None, "checkpoint": Checkpoints(minutes=None)}
+    whole, again = tiny_model("bert"), tiny_model("bert")
+    expected = run(whole, material, tmp_path / "whole", **settings)
+    assert expected.ending == "the limit of 0.5 minutes"
+    decided = round(expected.updates / 1.2)
+    with pytest.raises(Broken):
+        run(tiny_model("bert"), material, tmp_path / "halted", BreaksAt(decided + 1, material.task), **settings)
+    assert [path.name for path in (tmp_path / "halted").glob("checkpoint-*")] == [f"checkpoint-{decided:08d}"]
+    monkeypatch.setattr("compress.train.loop.time.monotonic", lambda: 0.0)
+    assert run(again, material, tmp_path / "halted", **settings).updates == expected.updates < 63
+    assert same_weights(again, whole)
+
+
+def with_start(model, material, work, values, **settings):
+    objective = TaskObjective(material.task)
+    settings = Training(**{**SETTINGS, **settings})
+    options = {"seed": 0, "work": work, "start_competes": True}
+    return train(model, objective, material.train, settings, evaluate=scores(*values), **options)
+
+
+def test_the_start_weights_compete(tiny_model, material, tmp_path, same_weights):
+    model = tiny_model("bert")
+    result = with_start(model, material, tmp_path, [0.9, 0.8, 0.7])
+    assert (result.best_at, result.score) == (0, 0.9)
+    assert [(entry.update, entry.score, entry.losses) for entry in result.history[:1]] == [(0, 0.9, {})]
+    assert same_weights(model, tiny_model("bert"))
+
+
+def test_trained_weights_win_a_tie_with_the_start(tiny_model, material, tmp_path):
+    assert with_start(tiny_model("bert"), material, tmp_path, [0.9, 0.9, 0.9]).best_at == 7
+
+
+def test_patience_counts_trained_weights_alone(tiny_model, material, tmp_path):
+    result = with_start(tiny_model("bert"), material, tmp_path, [0.9, 0.5, 0.6, 0.5, 0.4], epochs=9, patience=2)
+    assert (result.updates, result.best_at) == (28, 0)
+
+
+def test_evaluating_the_start_changes_no_weights(tiny_model, material, tmp_path, same_weights):
+    one, other = tiny_model("bert"), tiny_model("bert")
+    run(one, material, tmp_path / "one", evaluate=scores(0.1, 0.2))
+    with_start(other, material, tmp_path / "other", [0.0, 0.1, 0.2])
+    assert same_weights(one, other)

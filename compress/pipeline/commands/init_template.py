@@ -23,9 +23,8 @@ TEMPLATE = """\
 # compress run {path}      run them; run it again to resume
 {task}
 teacher: {teacher}          # a card (compress ls teachers), a folder, or a hub id owner/name@revision
-finetune: {{epochs: 3}}
 student: {student}         # a card (compress ls students), a folder, or a shape: {{layers: 3}}
-distill: {{epochs: 3, soft_label: 1.0, hidden_state: 1.0, attention: 1.0}}
+distill: {{soft_label: 1.0, hidden_state: 1.0, attention: 1.0}}
 prune: {{heads: 0.25, ffn: 0.5}}   # shares removed; or to: {{parameters: 0.3}}, the share left
 quantize: int8
 gate: {{max_drop: 0.01}}    # what the winner may lose against the teacher: one point

@@ -98,6 +98,7 @@ def preview(plan: Plan, options: Options, trials: Mapping[str, TrainingSpeed] | 
             estimate = Forecast(None, "the rows or the model are not known yet")
         else:
             estimate = forecast(step, records, expected)
+        bounds = estimates.describe_bounds(model) if model else None
         started = (store.steps / ".partial" / f"{step.name}-{step.fingerprint}").is_dir()
         return {
             "step": step.name,
@@ -105,7 +106,7 @@ def preview(plan: Plan, options: Options, trials: Mapping[str, TrainingSpeed] | 
             "seconds": estimate.seconds,
             "memory": measured_memory(step, records) or (expected.memory if expected else None),
             "disk": expected.disk if expected else None,
-            "basis": estimate.basis,
+            "basis": f"{estimate.basis}; {bounds}" if bounds else estimate.basis,
         }
 
     return [row_of(step) for step in plan.steps]

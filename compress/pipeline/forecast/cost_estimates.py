@@ -29,8 +29,9 @@ from compress.model_sources import local_folder
 from compress.pipeline.graph import Plan, PlannedModel
 from compress.pipeline.step_store import StepRecord, StepStore
 from compress.recipe.field_types import Role
-from compress.recipe.training_schema import Distill, Finetune, Student, Training
+from compress.recipe.training_schema import Distill, EpochBounds, Finetune, Student, Training, number
 from compress.tasks import kind_of
+from compress.train.core.auto_settings import TrainingFacts, resolve_auto
 
 if TYPE_CHECKING:
     from compress.train.core.train_state import TrainResult
@@ -68,7 +69,7 @@ class Estimates:
 
     def training(self, model: PlannedModel) -> TrainingEstimate | None:
         """Return the cost of training a model; None where it is not trained, or too little is known."""
-        settings, shape, rows, lengths = model.training, self.shape(model), self.rows(model), self._lengths
+        settings, shape, rows, lengths = self.settings(model), self.shape(model), self.rows(model), self._lengths
         if settings is None or shape is None or rows is None or lengths is None:
             return None
         teachers = teachers_run(settings, self.shape(self.plan.teacher))
@@ -79,6 +80,25 @@ class Estimates:
             memory=memory(settings, shape, teachers, int(lengths.max())),
             disk=disk(settings, shape, teachers, rows, float(lengths.mean())),
         )
+
+    def settings(self, model: PlannedModel) -> Training | None:
+        """Return the settings of a training without `auto`; None where it is not trained or its rows are not known."""
+        if model.training is None or (facts := self._facts(model)) is None:
+            return None
+        return resolve_auto(model.training, facts)[0]
+
+    def describe_bounds(self, model: PlannedModel) -> str | None:
+        """Return `estimated with the most of 3.2 to 10 epochs`; None for trainings of a known length."""
+        settings = self.settings(model)
+        bounds = settings and settings.epochs
+        return f"estimated with the most of {bounds.text}" if isinstance(bounds, EpochBounds) else None
+
+    def _facts(self, model: PlannedModel) -> TrainingFacts | None:
+        rows = self.rows(model)
+        if rows is None or self._roles is None:
+            return None
+        problem = kind_of(self._roles.info.task_info).problem
+        return TrainingFacts(rows, problem, has_select=self._roles.info.counts["select"] > 0)
 
     def rows(self, model: PlannedModel) -> int | None:
         """Return the rows that a model is trained on, unlabelled and augmented ones included; None while unknown."""
@@ -194,9 +214,9 @@ def training_operations(
     settings: Training, student: ShapeInfo, teachers: Sequence[ShapeInfo], train_rows: int, lengths: NDArray[np.int64]
 ) -> float:
     """Return the operations of one training (of each restart) on rows of these lengths; 0 where they are unknown."""
-    rows = settings.epochs * train_rows
+    rows = _epochs(settings) * train_rows
     if settings.max_steps:
-        rows = min(rows, settings.max_steps * settings.batch_size * settings.accumulate)
+        rows = min(rows, settings.max_steps * number(settings.batch_size) * settings.accumulate)
     pieces, squares = float(lengths.mean()) * rows, float((lengths**2).mean()) * rows
     return _operations(student, teachers, pieces, squares, _teacher_share(settings, rows, train_rows))
 
@@ -219,6 +239,11 @@ def probe_operations(
     compares_poolings = settings.pooling == "auto" and head == "sequence-classification"
     rows = min(train_rows, PROBE_ROWS) * (settings.restarts + compares_poolings)
     return _operations(model, (), pieces * rows, squares * rows, 0.0) / 3
+
+
+def _epochs(settings: Training) -> float:
+    """Return the most epochs that a training can have."""
+    return settings.epochs.most if isinstance(settings.epochs, EpochBounds) else number(settings.epochs)
 
 
 def teachers_run(settings: Training, teacher: ShapeInfo | None) -> tuple[ShapeInfo, ...]:
@@ -248,7 +273,7 @@ def _operations(
 def memory(settings: Training, student: ShapeInfo, teachers: Sequence[ShapeInfo], longest: int) -> int:
     """Return the bytes of the training process while it trains on the longest batch."""
     weights = 4 * WEIGHT * student.parameters + WEIGHT * sum(shape.parameters for shape in teachers)
-    pieces = settings.batch_size * longest
+    pieces = number(settings.batch_size) * longest
     maps = 2 * WEIGHT * max(student.heads, default=1) * longest * pieces
     return PROCESS + weights + ACTIVATIONS * student.hidden * student.layers * pieces + maps
 
@@ -256,7 +281,7 @@ def memory(settings: Training, student: ShapeInfo, teachers: Sequence[ShapeInfo]
 def disk(settings: Training, student: ShapeInfo, teachers: Sequence[ShapeInfo], rows: int, pieces: float) -> int:
     """Return the bytes on disk while it trains: checkpoints, the best weights, encoded rows, the teacher cache."""
     cache = 0
-    if isinstance(settings, Distill) and settings.cache and teachers and settings.epochs > 1:
+    if isinstance(settings, Distill) and settings.cache and teachers and _epochs(settings) > 1:
         losses = sum(isinstance(LOSSES[name], LayerLoss) for name in settings.loss_names())
         layers = 2 * losses * student.layers * teachers[0].hidden * pieces
         cache = min(settings.cache.limit, round(rows * (WEIGHT + layers)))

@@ -19,6 +19,7 @@ from compress.data.splits.row_store import RowWriter
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.errors import pluralize
 from compress.pipeline.execute import Executor
+from compress.pipeline.forecast.cost_estimates import Estimates
 from compress.pipeline.forecast.time_forecast import TrainingSpeed
 from compress.pipeline.graph import Plan, Step
 from compress.pipeline.plan import make_plan
@@ -27,7 +28,7 @@ from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.field_types import Role
-from compress.recipe.training_schema import Training
+from compress.recipe.training_schema import Training, number
 from compress.tasks import kind_of
 
 UPDATES = 16
@@ -42,8 +43,11 @@ def calibrate(plan: Plan, options: Options, console: Console) -> dict[str, Train
     store = StepStore(options.root)
     executor = Executor(plan, store, console, options.root / "calibrated.jsonl", Launch())
     executor.run(set(), until=UNLABELLED if any(step.kind == UNLABELLED for step in plan.steps) else "data")
-    short = make_plan(plan.recipe.map_trainings(_shorten), options.cards)
-    batches = [model.training.batch_size * model.training.accumulate for model in plan.models if model.training]
+    estimates = Estimates(plan, store, options.cards)
+    known = {model.training: estimates.settings(model) for model in plan.models if model.training}
+    sizes = {training: number(settings.batch_size) for training, settings in known.items() if settings}
+    short = make_plan(plan.recipe.map_trainings(lambda training: _shorten(training, sizes[training])), options.cards)
+    batches = [size * training.accumulate for training, size in sizes.items()]
     speeds: dict[str, TrainingSpeed] = {}
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="compress-") as scratch:
@@ -73,8 +77,9 @@ def _try(step: Step, folders: dict[str, Path]) -> TrainingSpeed | None:
     return TrainingSpeed.of(rates, time.perf_counter() - began)
 
 
-def _shorten(settings: Training) -> Training:
-    short: dict[str, Any] = {"epochs": 1.0, "max_steps": UPDATES, "restarts": 1, "patience": None, "evaluations": 1}
+def _shorten(settings: Training, batch_size: int) -> Training:
+    short: dict[str, Any] = {"epochs": 1.0, "max_steps": UPDATES, "batch_size": batch_size}
+    short |= {"restarts": 1, "patience": None, "evaluations": 1, "minutes": None}
     return settings.model_copy(update=short)
 
 

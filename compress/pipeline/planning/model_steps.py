@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from compress.data.splits.unlabelled_texts import UNLABELLED
 from compress.model_sources import folder_identity, identity
-from compress.pipeline.fingerprint import hashed_settings
+from compress.pipeline.fingerprint import hashed_settings, hashed_training
 from compress.pipeline.graph import Plan, PlannedModel
 from compress.pipeline.steps import training_steps
 from compress.recipe.schema import Recipe
@@ -35,7 +35,7 @@ def add_teacher(plan: Plan, cards: Sequence[Path]) -> None:
     recipe = plan.recipe
     settings: dict[str, Any] = {
         "teacher": identity(recipe.teacher.source, recipe.teacher.revision, cards),
-        "finetune": recipe.finetune and hashed_settings(recipe.finetune),
+        "finetune": recipe.finetune and hashed_training(recipe.finetune),
         "seed": recipe.seed,
     }
     run = partial(training_steps.finetune, recipe=recipe, cards=tuple(cards))
@@ -97,7 +97,7 @@ def _unlabelled(plan: Plan) -> list[str]:
 
 def _hashed_distillation(settings: Distill) -> dict[str, Any]:
     """The settings that change the result; other models are identified by their contents, not by their path."""
-    hashed = hashed_settings(settings)
+    hashed = hashed_training(settings)
     for teacher, further in zip(hashed["teachers"], settings.teachers, strict=True):
         teacher["source"] = identity(further.source, further.revision)
     if settings.augment is not None:

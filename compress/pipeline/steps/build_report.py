@@ -23,7 +23,7 @@ from compress.model_info import FolderInfo, LayerMap, find_info, read_info
 from compress.pipeline.graph import ModelVariant, Plan, PlannedModel
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.steps.measure_step import Measured
-from compress.pipeline.steps.provenance import provenance
+from compress.pipeline.steps.provenance import chosen_settings, provenance
 from compress.pipeline.steps.quality_step import QualityResults, read_quality, reference_key
 from compress.pipeline.steps.select_step import failure_of, latency_at, read_timings, rules_of, targets_of
 from compress.pipeline.strip_paths import recipe_without_paths, strip_paths_deep
@@ -125,6 +125,7 @@ class ReportBuilder:
             layer_maps=self._layer_maps(),
             models=tuple(self._model(model) for model in self.plan.evaluated),
             makings=provenance(self.plan, self._folders()),
+            chosen=chosen_settings(self.plan, self._folders()),
         )
 
     def _probe_name(self) -> str:

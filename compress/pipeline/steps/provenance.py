@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from compress.model_info import find_info
+from compress.model_info import ChosenSetting, find_info
 from compress.model_shapes import changes_shape, plan_student_shape, shape_of_folder
 from compress.model_sources import local_folder
 from compress.pipeline.graph import Plan, PlannedModel
@@ -26,6 +26,15 @@ def provenance(plan: Plan, folders: Mapping[str, Path]) -> dict[str, Provenance]
             start = _start(plan, model, plan.model(model.parent), folders)
             models[model.name] = Provenance(start=start, augmented=info.augmented if info else None)
     return models
+
+
+def chosen_settings(plan: Plan, folders: Mapping[str, Path]) -> dict[str, Mapping[str, ChosenSetting]]:
+    """Return by trained model the values of settings that were left to `auto`, of those whose folders exist."""
+    trained = [model.name for model in plan.models if model.training and model.name in folders]
+    infos = {name: find_info(folders[name]) for name in trained}
+    return {
+        name: info.training.chosen for name, info in infos.items() if info and info.training and info.training.chosen
+    }
 
 
 def _start(plan: Plan, model: PlannedModel, parent: PlannedModel, folders: Mapping[str, Path]) -> str:

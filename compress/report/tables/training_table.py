@@ -1,4 +1,4 @@
-"""How the smaller models of a run were made: their initial weights, losses, teachers and training rows."""
+"""How the models of a run were trained: initial weights, losses, teachers, rows, and what was left to `auto`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ Section = Mapping[str, Any]
 
 
 def training_table(report: Report) -> Table:
-    """A row a fact, a column for each model that was made from another."""
+    """A row a fact, a column for each model that was made from another, or trained with settings left to `auto`."""
     models = {model.name: model for model in report.all_models}
-    facts = {name: _facts(report, models.get(name), one) for name, one in report.makings.items()}
+    facts: dict[str, dict[str, str]] = {name: {} for name in report.chosen if name not in report.makings}
+    facts |= {name: _facts(report, models.get(name), one) for name, one in report.makings.items()}
+    for name, chosen in report.chosen.items():
+        facts[name] |= {f"{key} (auto)": setting.text for key, setting in chosen.items()}
     names = list(dict.fromkeys(name for cells in facts.values() for name in cells))
     rows: list[Cells] = [
         {"": name, **{model: cells.get(name, fmt.ABSENT) for model, cells in facts.items()}} for name in names

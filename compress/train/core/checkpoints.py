@@ -136,7 +136,8 @@ def training_identity(
         for name, parameter in module.named_parameters()
     ]
     start_weights = {name: tensor_digest(tensor) for name, tensor in model.state_dict().items()}
-    hashed = settings.model_dump(mode="json", exclude={"checkpoint", "restarts", "cache"})
+    unlimited = () if settings.minutes else ("minutes",)  # absent in earlier versions
+    hashed = settings.model_dump(mode="json", exclude={"checkpoint", "restarts", "cache", *unlimited})
     parts = [hashed, seed, shapes, objective.identity(), examples.digest(), start_weights]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

@@ -34,8 +34,7 @@ class Forecaster:
     ) -> None:
         """``lengths`` are those of all examples; ``log`` is called with each estimate as text."""
         self._schedule, self._lengths, self._log = schedule, lengths, log
-        updates = range(1, schedule.total + 1) if evaluates else ()
-        self._evaluations = np.array([update for update in updates if schedule.evaluates_after(update)])
+        self._evaluates, self._counted = evaluates, 0
         self._mean_tokens = sum(self._load(update)[0] for update in range(schedule.per_epoch)) / schedule.per_epoch
         self._log_after = max(MIN_UPDATES, min(FORECAST_UPDATES, math.ceil(FORECAST_SHARE * schedule.total)))
         self._stage: tuple[int, bool] | None = None
@@ -45,6 +44,8 @@ class Forecaster:
         update = state.done - 1
         tokens, squares = self._load(update)
         state.pieces, state.squares = state.pieces + tokens, state.squares + squares
+        if self._counted != self._schedule.total:  # at the start, and when an open end is decided
+            self._count_evaluations()
         stage = self._schedule.phase(update), update < self._schedule.per_epoch
         if stage != self._stage:
             self._stage, self._updates, self._tokens, self._seconds = stage, -WARMUP_UPDATES, 0, 0.0
@@ -58,9 +59,16 @@ class Forecaster:
         if self._updates == self._log_after and state.done < self._end:
             self._forecast(state)
 
+    def _count_evaluations(self) -> None:
+        self._counted = self._end = self._schedule.total
+        updates = range(1, self._counted + 1) if self._evaluates else ()
+        self._evaluations = np.array([update for update in updates if self._schedule.evaluates_after(update)])
+
     def left(self, state: TrainState) -> str:
         """Return the remaining time for a progress bar, as ``40 s left in phase 1 of 2``; empty where unknown."""
-        return self._describe(*self._remaining(state)) if self._updates >= MIN_UPDATES else ""
+        if self._updates < MIN_UPDATES:
+            return ""
+        return f"{'at most ' if self._is_open else ''}{self._describe(*self._remaining(state))}"
 
     def _remaining(self, state: TrainState) -> tuple[float, int]:
         """Return the remaining seconds of the phase, and the evaluations not included, as none has run yet."""
@@ -73,15 +81,20 @@ class Forecaster:
     def _forecast(self, state: TrainState) -> None:
         """Log and record an estimate."""
         seconds, unseen = self._remaining(state)
-        whole = self._end == self._schedule.total
+        whole = self._end == self._schedule.total and not self._is_open
         forecast = {"update": state.done, "seconds": state.seconds + seconds, "evaluations": not unseen, "whole": whole}
         state.forecasts.append(forecast)
-        later = "" if whole else "; later phases are estimated once they start"
+        later = "" if self._end == self._schedule.total else "; later phases are estimated once they start"
         basis = f"estimated from {pluralize(self._updates, 'update')}{later}"
-        self._log(f"about {self._describe(seconds, unseen)} ({basis})")
+        self._log(f"{'at most' if self._is_open else 'about'} {self._describe(seconds, unseen)} ({basis})")
         if len(state.sums) > 1:  # their relative sizes show which weights to change
             losses = ", ".join(f"{name} {loss:.3g}" for name, loss in state.mean_losses().items())
             self._log(f"mean weighted losses so far: {losses}")
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether the training may end before its last update."""
+        return self._schedule.is_open and self._schedule.tail is None
 
     def _describe(self, seconds: float, unseen: int) -> str:
         evaluations = f" and {pluralize(unseen, 'evaluation')}" if unseen else ""

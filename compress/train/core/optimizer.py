@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from compress.errors import ModelError
 from compress.models.encoder_parts import base_of, family_of, layers_of
-from compress.recipe.training_schema import Training
+from compress.recipe.training_schema import Training, number
 from compress.train.core.state_dict import load_weights, named_weights, strip_prefix
 from compress.train.fast_paths.bf16_weights import Bf16Weights
 from compress.train.fast_paths.sparse_embeddings import SparseEmbeddings, sparse_embeddings
@@ -87,8 +87,8 @@ class ModelAndOptimizer:
         for prefix, module in self._modules().items():
             load_weights(module, strip_prefix(prefix, tensors))
         self.weights_changed()
-        for number, parameter in enumerate(self.parameters):
-            state = strip_prefix(f"optimizer.{number}.", tensors)
+        for position, parameter in enumerate(self.parameters):
+            state = strip_prefix(f"optimizer.{position}.", tensors)
             self.optimizer.state[parameter] = {name: tensor.to(parameter.device) for name, tensor in state.items()}
 
     def weights_changed(self) -> None:
@@ -116,7 +116,7 @@ def make_optimizer(
     top = max(depths.values())
     for depth, parameter in named:
         if parameter.requires_grad:
-            rate = settings.learning_rate * settings.layer_decay ** (top - depth)
+            rate = number(settings.learning_rate) * settings.layer_decay ** (top - depth)
             decay = settings.weight_decay if parameter.ndim > 1 else 0.0
             trained = embeddings.trained if embeddings and parameter is embeddings.table.weight else parameter
             groups.setdefault((rate, decay), []).append(trained)
@@ -126,7 +126,7 @@ def make_optimizer(
         {"params": parameters, "lr": rate, "full_rate": rate, "weight_decay": decay}
         for (rate, decay), parameters in groups.items()
     ]
-    return torch.optim.AdamW(options, lr=settings.learning_rate, fused=True)
+    return torch.optim.AdamW(options, lr=number(settings.learning_rate), fused=True)
 
 
 def _depths(model: PreTrainedModel) -> dict[str, int]:

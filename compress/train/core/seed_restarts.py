@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,10 @@ from pathlib import Path
 from transformers import PreTrainedModel
 
 from compress.console import Console
-from compress.recipe.training_schema import Training
+from compress.model_info import ChosenSetting
+from compress.models.encoder_parts import shape_of
+from compress.recipe.training_schema import AUTO, EpochBounds, Training
+from compress.train.core.auto_settings import describe_chosen, resolve_auto
 from compress.train.core.state_dict import load_weights, named_weights
 from compress.train.core.train_state import TrainResult
 from compress.train.core.training_data import TrainingData
@@ -62,9 +65,11 @@ def train_best(
     data: TrainingData,
     settings: Training,
     context: TrainContext,
+    start_competes: bool = True,
 ) -> tuple[PreTrainedModel, TrainResult]:
     """Train `settings.restarts` models built from seed, seed + 1 …; return the best one on select.
 
+    Settings that are `auto` get their values here. With ``start_competes`` a model may remain what ``build`` returned.
     Trainings that finished before a kill are not repeated. ``delete_work_files`` removes what is left once the model
     is saved.
     """
@@ -73,11 +78,14 @@ def train_best(
     def attempt(number: int) -> tuple[PreTrainedModel, TrainResult]:
         seed = context.seed + number
         model = build(seed)
+        resolved, chosen = resolve_auto(settings, data.facts(shape_of(model).hidden))
+        if number == 0:
+            _note_auto(resolved, chosen, context)
         result = train(
             model,
             objective(model, seed),
             data.train,
-            settings,
+            resolved,
             seed=seed,
             work=context.work / FOLDER / f"{number}",
             evaluate=data.evaluate,
@@ -85,9 +93,10 @@ def train_best(
             console=console,
             track=context.track,
             label=context.step if count == 1 else f"{context.step} {number + 1}/{count}",
+            start_competes=start_competes,
         )
         console.note(f"{context.step}: {result.summary}")
-        return model, result
+        return model, result.model_copy(update={"chosen": chosen | _chosen_epochs(settings, resolved, result)})
 
     if count == 1:
         return attempt(0)
@@ -96,6 +105,23 @@ def train_best(
     best = max(range(count), key=lambda number: -math.inf if (score := scores[number]) is None else sign * score)
     console.note(f"{context.step}: seed {context.seed + best} is the best of {count}")
     return attempt(best)  # already trained: reads its weights
+
+
+def _note_auto(settings: Training, chosen: Mapping[str, ChosenSetting], context: TrainContext) -> None:
+    """Log the values of settings that were `auto`, and the bounds of epochs."""
+    parts = [describe_chosen(chosen)] if chosen else []
+    if isinstance(settings.epochs, EpochBounds):
+        parts.append(f"{settings.epochs.text} until select stops improving")
+    if parts:
+        context.console.note(f"{context.step}: {', '.join(parts)}")
+
+
+def _chosen_epochs(settings: Training, resolved: Training, result: TrainResult) -> dict[str, ChosenSetting]:
+    """Return the number of epochs that a training within bounds had; empty where the recipe gives a number."""
+    if settings.epochs != AUTO or not isinstance(resolved.epochs, EpochBounds):
+        return {}
+    reason = f"{result.ending or 'the last update'}, of {resolved.epochs.text}"
+    return {"epochs": ChosenSetting(value=result.epochs, reason=reason)}
 
 
 def reset_weights_builder(model: PreTrainedModel, settings: Training) -> Callable[[int], PreTrainedModel]:

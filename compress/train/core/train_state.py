@@ -26,13 +26,18 @@ class TrainResult(TrainingInfo):
     """Seconds spent on evaluations; included in `seconds`."""
     forecasts: tuple[Mapping[str, Any], ...] = ()
     """Estimates made during the training: their update, seconds, and whether they cover evaluations and the end."""
+    epochs: float = 0.0
+    """Passes over the rows."""
+    ending: str | None = None
+    """Why it ended before the last update that the settings allow, or after it with bounds of epochs."""
 
     @property
     def summary(self) -> str:
         """The result as text: ``0.8911 on select after update 420 of 420, 12,000 rows at 150 rows/s in bf16``."""
         score = "not evaluated" if self.score is None else f"{self.score:.4f} on select after update {self.best_at}"
         rate = f"{self.rows:,} rows at {self.rows / self.seconds:.0f} rows/s in {self.precision}"
-        return f"{score} of {self.updates}, {rate}"
+        ending = f", {self.epochs:g} epochs ({self.ending})" if self.ending else ""
+        return f"{score} of {self.updates}{ending}, {rate}"
 
 
 @dataclass
@@ -56,10 +61,17 @@ class TrainState:
     squares: int = 0
     evaluating: float = 0.0
     forecasts: list[dict[str, Any]] = field(default_factory=list)
+    trained_score: float | None = None
+    """The best score after an update: that of the start weights competes, but does not count for patience."""
+    tail: int | None = None
+    """The update from which the rate falls, where that was decided during the training."""
+    ending: str | None = None
+    """Why it was decided."""
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> TrainState:
-        """Create from a checkpoint; those of older versions have fields that are no longer used."""
+        """Create from a checkpoint; those of older versions lack some fields and have others that are not used."""
+        fields = {"trained_score": fields.get("score"), **fields}
         return cls(**{key: value for key, value in fields.items() if key in cls.__dataclass_fields__})
 
     def add_losses(self, losses: Mapping[str, float]) -> None:

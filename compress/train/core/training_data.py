@@ -15,8 +15,9 @@ from compress.data.splits.concatenated_rows import ConcatenatedRows
 from compress.data.tokenizer import TextTokenizer
 from compress.model_info import TaskInfo
 from compress.models.silence_transformers import quiet
-from compress.tasks import primary_metric
+from compress.tasks import kind_of, primary_metric
 from compress.tasks.base import Row
+from compress.train.core.auto_settings import TrainingFacts
 from compress.train.evaluate import make_evaluator
 from compress.train.loop import Evaluate
 from compress.train.objective import Examples
@@ -30,6 +31,17 @@ class TrainingData:
     train: Examples
     evaluate: Evaluate | None
     larger_is_better: bool
+
+    def facts(self, hidden: int = 0) -> TrainingFacts:
+        """Return what settings left to `auto` depend on, for a model of this hidden size."""
+        rows = len(self.train.lengths)
+        return TrainingFacts(
+            rows=rows,
+            problem=kind_of(self.task).problem,
+            hidden=hidden,
+            examples_per_row=len(self.train.example_lengths) / rows,
+            has_select=self.evaluate is not None,
+        )
 
 
 def from_rows(

@@ -9,26 +9,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compress.data.encode import bucketed_batches
-from compress.recipe.training_schema import Distill, Training
+from compress.recipe.training_schema import Distill, EpochBounds, Training, number
 from compress.train.distillation.phases import loss_phases, phase_at
+
+TAIL = 0.2
+"""Updates in which the rate falls at the end of a training that ends when it is done, as a share of those before."""
 
 
 class UpdateSchedule:
-    """The updates of one training, counted from 0; an update consists of `accumulate` batches."""
+    """The updates of one training, counted from 0; an update consists of `accumulate` batches.
+
+    With bounds of epochs the rate stays at its peak after the warmup until `end_soon` is called, then falls: a
+    warmup-stable-decay schedule (Hägele et al., "Scaling Laws and Compute-Optimal Training Beyond Fixed Training
+    Durations", 2024, arXiv:2405.18392), whose length need not be known at the start.
+    """
 
     def __init__(self, lengths: NDArray[np.int64], settings: Training, seed: int) -> None:
-        batches = math.ceil(len(lengths) / settings.batch_size)
-        self.per_epoch = math.ceil(batches / settings.accumulate)
-        wanted = math.ceil(settings.epochs * self.per_epoch)
-        self.total = min(wanted, settings.max_steps or wanted)
+        size, epochs = number(settings.batch_size), settings.epochs
+        self.per_epoch = math.ceil(math.ceil(len(lengths) / size) / settings.accumulate)
+        self.is_open = isinstance(epochs, EpochBounds)
+        """Whether `end_soon` decides how many of `total` updates there are."""
+        least, most = (epochs.least, epochs.most) if isinstance(epochs, EpochBounds) else (number(epochs),) * 2
+        wanted = math.ceil(most * self.per_epoch)
+        self.total = self._most = min(wanted, settings.max_steps or wanted)
+        """The number of updates; the most while it may still become less."""
+        self.least = min(self.total, math.ceil(least * self.per_epoch))
+        self.tail: int | None = None
+        """The first update of the falling rate at the end, once `end_soon` has set it."""
         self.rows = round(len(lengths) * self.total / self.per_epoch)
         """Examples of all updates; an estimate where the last epoch is not complete."""
-        self.warmup = math.ceil(settings.warmup * self.total)
+        self.warmup = math.ceil(settings.warmup * self.least)
         self._stages = loss_phases(settings) if isinstance(settings, Distill) else ()
         self.phases = len(self._stages) or 1
         self._settings = settings
         # At the end of one epoch, the next is needed too.
-        self._epoch = lru_cache(maxsize=2)(partial(bucketed_batches, lengths, settings.batch_size, seed))
+        self._epoch = lru_cache(maxsize=2)(partial(bucketed_batches, lengths, size, seed))
 
     def batches(self, update: int) -> list[NDArray[np.int64]]:
         """Return the examples of each batch of an update."""
@@ -36,11 +51,35 @@ class UpdateSchedule:
         start = position * self._settings.accumulate
         return self._epoch(epoch)[start : start + self._settings.accumulate]
 
+    def may_end_soon(self, done: int) -> bool:
+        """Return whether a tail after ``done`` updates would end after the least number of them."""
+        return self.is_open and done * (1 + TAIL) >= self.least
+
+    def must_end_soon(self, done: int) -> bool:
+        """Return whether a tail after ``done`` updates would end at the largest number of them."""
+        return self.is_open and done * (1 + TAIL) >= self._most
+
+    def end_soon(self, done: int) -> None:
+        """Let the rate fall to zero after ``done`` updates, in a fifth as many more."""
+        self.tail = done
+        self.total = min(self.total, done + max(1, round(TAIL * done)))
+
     def factor(self, update: int) -> float:
         """Return the learning rate of an update as a fraction of the peak."""
+        if self.tail is None or update < self.tail:
+            return self._factor_before_tail(update)
+        left = (self.total - update) / (self.total - self.tail)
+        return self._factor_before_tail(update) * self._decayed(left)
+
+    def _factor_before_tail(self, update: int) -> float:
         if update < self.warmup:
             return (update + 1) / self.warmup
-        left = (self.total - update) / max(1, self.total - self.warmup)
+        if self.is_open:
+            return 1.0
+        return self._decayed((self._most - update) / max(1, self._most - self.warmup))
+
+    def _decayed(self, left: float) -> float:
+        """Return the rate where this share of the updates in which it falls is left."""
         if self._settings.decay == "cosine":
             return 0.5 * (1 - math.cos(math.pi * left))
         return left if self._settings.decay == "linear" else 1.0

@@ -9,7 +9,7 @@ from compress.errors import ModelError, UsageError
 from compress.losses import EMBEDDINGS, LayerLoss, Part
 from compress.model_shapes import choose_layers
 from compress.recipe.loss_schema import Loss, Relation
-from compress.recipe.training_schema import BATCH_LOSSES, Distill
+from compress.recipe.training_schema import AUTO, BATCH_LOSSES, Distill
 from compress.train.distillation.phases import LossPhase
 
 if TYPE_CHECKING:
@@ -113,6 +113,8 @@ class LayerPairs:
 
 def check_local_batch_size(settings: Distill, processes: int) -> None:
     """Refuse losses that compare the texts of a batch if a process has fewer than two: they would be zero."""
+    if settings.batch_size == AUTO:  # checked once the rows are known
+        return
     alone, share = sorted(settings.loss_names() & BATCH_LOSSES), settings.batch_size // processes
     if alone and share < 2:
         raise UsageError(

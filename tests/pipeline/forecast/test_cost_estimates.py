@@ -40,6 +40,7 @@ def test_rows_are_those_of_all_epochs_or_of_max_steps():
         return training_operations(settings, SHAPE, (), 1000, LENGTHS) / (3 * ROW)
 
     assert rows(Finetune(epochs=2.5)) == pytest.approx(2500)
+    assert rows(Finetune(epochs={"least": 1, "most": 4})) == pytest.approx(4000)
     assert rows(Finetune(epochs=2.5, max_steps=10, batch_size=8, accumulate=2)) == pytest.approx(160)
 
 
@@ -85,16 +86,17 @@ def test_throughput_of_unknown_families_is_unknown():
 
 
 def test_memory_grows_with_batch_length_and_teachers():
-    base = memory(Finetune(), SHAPE, (), 20)
+    base = memory(Finetune(batch_size=32), SHAPE, (), 20)
     assert base > 16 * SHAPE.parameters
     assert memory(Finetune(batch_size=64), SHAPE, (), 20) > base
-    assert memory(Finetune(), SHAPE, (), 128) > base
-    assert memory(Distill(), SHAPE, [SHAPE], 20) == base + 4 * SHAPE.parameters
+    assert memory(Finetune(batch_size=32), SHAPE, (), 128) > base
+    assert memory(Distill(batch_size=32), SHAPE, [SHAPE], 20) == base + 4 * SHAPE.parameters
 
 
 def test_disk_includes_the_teacher_cache_up_to_its_limit():
-    without = disk(Distill(cache=False), SHAPE, [SHAPE], 1000, 20)
+    without = disk(Distill(epochs=3, cache=False), SHAPE, [SHAPE], 1000, 20)
     assert without > 9 * 4 * SHAPE.parameters
-    assert disk(Distill(), SHAPE, [SHAPE], 1000, 20) > without
-    assert disk(Distill(cache={"disk": 1_000_000}), SHAPE, [SHAPE], 1000, 20) == without + 1_000_000
+    assert disk(Distill(epochs=3), SHAPE, [SHAPE], 1000, 20) > without
+    capped = Distill(epochs={"least": 1, "most": 3}, cache={"disk": 1_000_000})
+    assert disk(capped, SHAPE, [SHAPE], 1000, 20) == without + 1_000_000
     assert disk(Distill(epochs=1), SHAPE, [SHAPE], 1000, 20) == without

@@ -147,7 +147,7 @@ def test_training_stores_its_estimates(tiny_model, material, tmp_path):
     from compress.train.objective import TaskObjective
 
     console = Listening()
-    settings = Training(epochs=4, batch_size=8, precision="fp32")
+    settings = Training(epochs=4, batch_size=8, learning_rate=5e-5, precision="fp32")
     result = train(
         tiny_model("bert"),
         TaskObjective(material.task),

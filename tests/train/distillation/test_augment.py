@@ -12,7 +12,8 @@ from compress.model_info import TaskInfo
 from compress.models.masked_lm import MaskedModel, MaskedWord
 from compress.models.tiny import tiny_tokenizer as letters
 from compress.models.tiny import write_tiny_model
-from compress.recipe.training_schema import Augment, Distill
+from compress.recipe.distill_sections import Augment
+from compress.recipe.training_schema import Distill
 from compress.tasks import kind_of
 from compress.train.core import training_data
 from compress.train.core.nan_diagnosis import find_nan_rows
