@@ -62,7 +62,7 @@ class EpochBounds(Frozen):
     @property
     def text(self) -> str:
         """`3.2 to 10 epochs`."""
-        return f"{self.least:g} to {self.most:g} epochs"
+        return f"{self.least:g} to {self.most:g} epochs" if self.least < self.most else f"{self.most:g} epochs"
 
     @model_validator(mode="after")
     def _check_order(self) -> EpochBounds:

@@ -38,6 +38,16 @@ def test_run_folder_has_the_documented_files(finished_run: Path) -> None:
     assert {"recipe.yaml", "lock.json", "events.jsonl", "report.json", "report.md", "report.html", "winner"} <= names
 
 
+def test_values_of_auto_settings_are_in_the_report_and_beside_the_recipe(finished_run: Path) -> None:
+    """The recovery's learning rate is the only one that the recipe leaves to `auto`."""
+    (name, chosen), *others = read_report(finished_run).chosen.items()
+    assert (name, list(chosen), others) == ("pruned", ["learning_rate"], [])
+    written = (finished_run / "recipe.yaml").read_text(encoding="utf-8")
+    assert written.startswith("# Settings left to auto were:\n#   pruned: learning_rate 0.0005 (hidden size 32)\n")
+    assert prepare(finished_run / "recipe.yaml").recipe.prune.recover.learning_rate == "auto"
+    assert "learning_rate (auto)" in (finished_run / "report.md").read_text(encoding="utf-8")
+
+
 def test_every_row_was_scored_and_timed(finished_run: Path) -> None:
     report = read_report(finished_run)
     assert [row.key for row in report.rows] == [
@@ -252,6 +262,15 @@ class TestCommandsOnAFinishedRun:
         assert rows["finetune"]["state"] == "done"
         assert rows["distill"]["state"] == "to do"
         assert rows["distill"]["seconds"] > 0
+
+    def test_plan_states_the_bounds_of_epochs(self, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        arguments = ["--runs", str(copy / "runs"), "--format", "json", "--set", "distill.epochs=auto"]
+        arguments += ["--set", "prune.recover.minutes=0.001"]
+        assert main(["plan", str(copy / "tiny.yaml"), *arguments]) == 0
+        rows = {row["step"]: row for row in json.loads(capsys.readouterr().out)["steps"]}
+        assert rows["distill"]["basis"].endswith("; estimated with the most of 20 epochs")
+        assert "epochs" not in rows["recover"]["basis"]
+        assert rows["recover"]["seconds"] == pytest.approx(0.06)
 
     def test_ls_runs(self, finished_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["ls", "runs", "--runs", str(finished_run.parent / "runs"), "--format", "json"]) == 0

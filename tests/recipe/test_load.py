@@ -353,6 +353,12 @@ def test_all_problems_at_once_in_order_with_lines():
         ("distill: {losses: 3}", "distill.losses: expected a section of keys, got 3"),
         ("student: {layers: 1e308}", "student.layers: expected a number of layers up to 1000 or a share below 1"),
         ("student: {layers: []}", "student.layers: expected a number or a list with at least 1 item, got an empty"),
+        ("finetune: {epochs: {least: 3, most: 2}}", "finetune.epochs: least (3) should not be larger than most (2)"),
+        ("finetune: {minutes: 0}", "finetune.minutes: should be greater than 0, got 0"),
+        (
+            "distill: {epochs: {least: 1, most: 2}, soft_label: {weight: {start: 1, end: 0}}}",
+            "distill: epochs: phases, and weights from start to end, are shares of all updates: give a number",
+        ),
         ("finetune: {epochs: 1e308}", "finetune.epochs: should be less than or equal to 10000, got 1e+308"),
         ("finetune: {learning_rate: 1e308}", "finetune.learning_rate: should be less than or equal to 10"),
         (f"finetune: {{batch_size: {10**30}}}", "finetune.batch_size: should be less than or equal to 65536, got 1000"),

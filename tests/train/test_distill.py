@@ -26,8 +26,8 @@ def test_every_family_distils(name, tiny_model, tiny_folder, prepared, tmp_path)
     losses = ALL if FAMILIES[name].query else {"soft_label": 1.0, "hidden_state": 1.0}
     teacher = tiny_folder(tiny_model(name))
     made = distill(teacher, Student(layers=1), prepared, Distill(**SETTINGS, losses=losses), 0, tmp_path)
-    assert set(made.result.history[0].losses) == {"hard_label", *losses}
-    first, last = made.result.history[0].losses, made.result.history[-1].losses
+    assert set(made.result.history[1].losses) == {"hard_label", *losses}
+    first, last = made.result.history[1].losses, made.result.history[-1].losses
     assert sum(last.values()) < sum(first.values())
     info = read_info(tmp_path)
     assert (info.step, info.shape.layers, info.shape.family) == ("distill", 1, name)
@@ -38,7 +38,7 @@ def test_a_narrow_student_learns_through_projections_that_are_dropped(tiny_model
     spec = Student(layers=1, hidden=16, heads=2)
     made = distill(tiny_folder("bert"), spec, prepared, Distill(**SETTINGS, losses=ALL), 0, tmp_path)
     assert made.info.shape.hidden == 16
-    assert "hidden_state" in made.result.history[0].losses
+    assert "hidden_state" in made.result.history[-1].losses
     assert load(tmp_path).config.hidden_size == 16
 
 
@@ -197,3 +197,9 @@ def test_another_vocabulary_is_refused(tiny_folder, tiny_model, prepared, tmp_pa
 
 def test_every_loss_of_the_table_is_usable():
     assert set(Losses.model_fields) == set(LOSSES)
+
+
+@pytest.mark.parametrize(("student", "first"), [({"layers": 1}, 0), ({"layers": 1, "start": "random"}, 7)])
+def test_a_student_made_of_its_teacher_competes_as_it_is(student, first, tiny_folder, prepared, tmp_path):
+    made = distill(tiny_folder("bert"), Student(**student), prepared, Distill(**SETTINGS), 0, tmp_path)
+    assert made.result.history[0].update == first

@@ -19,7 +19,7 @@ SETTINGS = {"epochs": 4, "batch_size": 8, "learning_rate": 3e-3, "precision": "f
 def test_every_family_learns(name, tiny_model, tiny_folder, prepared, tmp_path):
     source = tiny_folder(tiny_model(name, head="Model", initializer_range=0.05), task=None)
     made = finetune(str(source), prepared, Finetune(**SETTINGS), 0, tmp_path)
-    assert made.result.history[-1].losses["task"] < made.result.history[0].losses["task"]
+    assert made.result.history[-1].losses["task"] < made.result.history[1].losses["task"]
     assert made.result.rows == 200
     info = read_info(tmp_path)
     assert (info.step, info.shape.family, info.task.labels) == ("finetune", name, ("bad", "good"))
@@ -118,3 +118,32 @@ def test_a_model_whose_head_does_not_fit_is_refused(tiny_model, tiny_tokenizer, 
         finetune_from_model(tiny_model("bert", labels=("a", "b", "c")), tiny_tokenizer, rows(8), [], tiny_task)
     with pytest.raises(ModelError, match="BertModel has no head for films"):
         finetune_from_model(tiny_model("bert", head="Model"), tiny_tokenizer, rows(8), [], tiny_task)
+
+
+def test_settings_left_to_auto_are_recorded_with_their_reasons(tiny_model, tiny_folder, prepared, tmp_path):
+    source = tiny_folder(tiny_model("bert", head="Model"), task=None)
+    output = io.StringIO()
+    settings = Finetune(precision="fp32", max_steps=4)
+    made = finetune(str(source), prepared, settings, 0, tmp_path, console=Console("human", err=output))
+    chosen = read_info(tmp_path).training.chosen
+    assert {key: setting.value for key, setting in chosen.items()} == {
+        "learning_rate": 4e-4,
+        "batch_size": 16,
+        "epochs": 1.0,
+    }
+    assert chosen["epochs"].reason == "the most allowed, of 10 epochs"
+    assert "learning_rate 0.0004 (hidden size 32), batch_size 16 (50 rows), 10 epochs" in output.getvalue()
+    assert made.result.updates == 4
+
+
+def test_fine_tuning_ends_no_worse_on_select_than_its_probe(tiny_model, tiny_folder, prepared, tmp_path):
+    source = tiny_folder(tiny_model("bert", head="Model", initializer_range=0.05), task=None)
+    made = finetune(str(source), prepared, Finetune(**{**SETTINGS, "learning_rate": 1.0}), 0, tmp_path)
+    assert made.result.history[0].update == 0
+    assert made.result.score >= made.result.history[0].score
+
+
+def test_a_random_head_does_not_compete(tiny_model, tiny_folder, prepared, tmp_path):
+    source = tiny_folder(tiny_model("bert", head="Model"), task=None)
+    made = finetune(str(source), prepared, Finetune(**{**SETTINGS, "epochs": 1}, init="random"), 0, tmp_path)
+    assert [entry.update for entry in made.result.history] == [7]

@@ -17,6 +17,7 @@ from compress.pipeline.run import Options, check_plan, forced_steps
 from compress.pipeline.step_store import StepStore
 from compress.pipeline.torchrun_launch import Launch
 from compress.recipe.load import dump_recipe
+from compress.recipe.training_schema import Training
 from compress.report import format_numbers as fmt
 
 HOUR = 3600.0
@@ -103,13 +104,20 @@ def preview(plan: Plan, options: Options, trials: Mapping[str, TrainingSpeed] | 
         return {
             "step": step.name,
             "state": "started" if started else "to do",
-            "seconds": estimate.seconds,
+            "seconds": _within_limit(estimate.seconds, model.training if model else None),
             "memory": measured_memory(step, records) or (expected.memory if expected else None),
             "disk": expected.disk if expected else None,
             "basis": f"{estimate.basis}; {bounds}" if bounds else estimate.basis,
         }
 
     return [row_of(step) for step in plan.steps]
+
+
+def _within_limit(seconds: float | None, settings: Training | None) -> float | None:
+    """Return the time of a step whose training may have a limit of time."""
+    if seconds is None or settings is None or settings.minutes is None:
+        return seconds
+    return min(seconds, 60 * settings.minutes * settings.restarts)
 
 
 def shown_step(row: dict[str, Any]) -> dict[str, Any]:

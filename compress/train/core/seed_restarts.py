@@ -120,7 +120,7 @@ def _chosen_epochs(settings: Training, resolved: Training, result: TrainResult) 
     """Return the number of epochs that a training within bounds had; empty where the recipe gives a number."""
     if settings.epochs != AUTO or not isinstance(resolved.epochs, EpochBounds):
         return {}
-    reason = f"{result.ending or 'the last update'}, of {resolved.epochs.text}"
+    reason = f"{result.ending or 'the most allowed'}, of {resolved.epochs.text}"
     return {"epochs": ChosenSetting(value=result.epochs, reason=reason)}
 
 

@@ -1,5 +1,6 @@
 import pytest
 
+from compress.model_info import ChosenSetting
 from compress.recipe.schema import Recipe
 from compress.report.pages.render import render_html, render_markdown
 from compress.report.report_schema import Provenance, Report
@@ -84,3 +85,12 @@ def test_pages_show_the_table_unless_the_report_is_old(report, make_report):
         assert "hard" in page
     assert "How the models were trained" not in render_markdown(apply_gates(make_report()))
     assert Report.model_validate_json(shown.model_dump_json()).makings == shown.makings
+
+
+def test_values_of_auto_settings_have_rows_and_the_teacher_a_column(report):
+    chosen = {"learning_rate": ChosenSetting(value=2e-4, reason="hidden size 384")}
+    shown = report({"soft_label": 1.0}).model_copy(update={"chosen": {"teacher": chosen, "student": chosen}})
+    assert training_table(shown).columns == ("", "teacher", "student")
+    assert cells(shown, "teacher")["learning_rate (auto)"] == "0.0002 (hidden size 384)"
+    assert cells(shown)["losses"] == "soft_label 1 (kl), hard_label 0.5"
+    assert "0.0002 (hidden size 384)" in render_markdown(shown)
