@@ -1,15 +1,27 @@
-"""Sections of a distillation: further teachers, the cache of teacher outputs, and augmented texts."""
+"""Sections of a distillation: phases, further teachers, the cache of teacher outputs, and augmented texts."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from compress.recipe.field_types import Frozen, Natural, Number, PathText, Positive, ShortForm, size
+from compress.recipe.field_types import Frozen, Natural, Number, PathText, Positive, ShortForm, Weight, size
+from compress.recipe.loss_schema import Losses, collect_losses
 
 DEFAULT_CACHE_BYTES = 2 * 2**30
 """Size of the teacher cache on disk where the recipe gives none."""
+
+
+class Phase(Frozen):
+    """A part of a training with losses of its own: TinyBERT first learns layers, then outputs."""
+
+    share: Number = Field(gt=0.0, le=1.0)
+    """Of all updates; the shares of all phases add up to 1."""
+    losses: Losses = Losses()
+    hard_label: Weight = 0.0
+
+    _losses = model_validator(mode="before")(collect_losses)
 
 
 class FurtherTeacher(ShortForm):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, SerializerFunctionWrapHandler, Strict, field_validator, model_serializer, model_validator
 
-from compress.recipe.distill_sections import Augment, Cache, FurtherTeacher
+from compress.recipe.distill_sections import Augment, Cache, FurtherTeacher, Phase
 from compress.recipe.field_types import (
     Count,
     Flag,
@@ -173,17 +173,6 @@ class Student(ShortForm):
 
 DEFAULT_LOSSES = Losses(soft_label=SoftLabel(), hidden_state=HiddenState(), attention=Attention())
 RECOVER_LOSSES = Losses(soft_label=SoftLabel(), hidden_state=HiddenState())
-
-
-class Phase(Frozen):
-    """A part of a training with losses of its own: TinyBERT first learns layers, then outputs."""
-
-    share: Number = Field(gt=0.0, le=1.0)
-    """Of all updates; the shares of all phases add up to 1."""
-    losses: Losses = Losses()
-    hard_label: Weight = 0.0
-
-    _losses = model_validator(mode="before")(collect_losses)
 
 
 BATCH_LOSSES = frozenset({"similarity", "contrast"})
