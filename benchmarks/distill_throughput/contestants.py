@@ -83,7 +83,7 @@ def run(contestant: Contestant, job: Job, placement: CpuPlacement) -> dict[str, 
 
 def run_pinned(command: Sequence[str], work: Path, placement: CpuPlacement) -> subprocess.CompletedProcess[str]:
     """Run a command on the placement's cores, without GPU and hub."""
-    alone = {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "PYTHONSAFEPATH": "1"}
+    isolated = {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "PYTHONSAFEPATH": "1"}
     with pinned_to(placement.cores):
         return subprocess.run(
             command,
@@ -91,7 +91,7 @@ def run_pinned(command: Sequence[str], work: Path, placement: CpuPlacement) -> s
             text=True,
             errors="replace",
             timeout=PATIENCE,
-            env=worker_environment(placement.threads) | alone,
+            env=worker_environment(placement.threads) | isolated,
             cwd=work,
             check=False,
         )

@@ -31,13 +31,13 @@ class Environment:
 
     name: str
     pins: tuple[str, ...]
-    alone: tuple[str, ...] = ()
+    no_dependencies: tuple[str, ...] = ()
     """Installed without their dependencies, some of which they do not need."""
 
     @property
     def folder(self) -> Path:
         """Its folder, which depends on the pins and the Python version."""
-        key = " ".join([sys.version, *self.pins, *self.alone])
+        key = " ".join([sys.version, *self.pins, *self.no_dependencies])
         return cache_folder() / "benchmarks" / f"{self.name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
 
     @property
@@ -55,8 +55,8 @@ class Environment:
         except (OSError, subprocess.CalledProcessError) as error:
             raise NotInstalled(f"no environment could be created for {self.name}: {strip_paths(str(error))}") from error
         self._pip(*self.pins)
-        if self.alone:
-            self._pip("--no-deps", *self.alone)
+        if self.no_dependencies:
+            self._pip("--no-deps", *self.no_dependencies)
         (self.folder / DONE).touch()
 
     def _pip(self, *words: str) -> None:
@@ -81,5 +81,5 @@ TORCHDISTILL = Environment(
     "torchdistill",
     (*BASE, "transformers==5.23.0", "accelerate==1.15.0", "scipy==1.17.1", "PyYAML==6.0.3", "pillow==13.0.0"),
     # torchvision requires the CUDA build of torch; torchdistill requires torchvision and a compiler.
-    alone=("torchvision==0.28.0", "torchdistill==1.1.5"),
+    no_dependencies=("torchvision==0.28.0", "torchdistill==1.1.5"),
 )

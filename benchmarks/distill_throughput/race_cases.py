@@ -49,7 +49,7 @@ class Case:
         return max(2, round(requested * self.share / batch)) * batch
 
 
-EVERYBODY = tuple(Lane(name, contestant) for name, contestant in CONTESTANTS.items())
+ALL_CONTESTANTS = tuple(Lane(name, contestant) for name, contestant in CONTESTANTS.items())
 CASES = {
     case.key: case
     for case in (
@@ -57,7 +57,7 @@ CASES = {
             "lengths",
             "Rows as long as they are",
             "short",
-            EVERYBODY,
+            ALL_CONTESTANTS,
             {"textbrewer": 20.0, "torchdistill": 5.0, "plain": 5.0},
             scored=True,
         ),
@@ -65,7 +65,7 @@ CASES = {
             "full",
             "Every row has 128 tokens: batching by length cannot help",
             "full",
-            EVERYBODY,
+            ALL_CONTESTANTS,
             {"textbrewer": 2.0, "torchdistill": 2.0, "plain": 2.0},
             share=0.25,
         ),

@@ -177,7 +177,7 @@ def test_torch_is_always_pinned():
     assert len(environments) == 2
     for environment in environments:
         assert TORCH in environment.pins
-        assert all("==" in pin for pin in (*environment.pins, *environment.alone))
+        assert all("==" in pin for pin in (*environment.pins, *environment.no_dependencies))
 
 
 def states(seed, rows=2, tokens=5, heads=2, size=4):
