@@ -72,7 +72,7 @@ def _entry(name: str, report: Report, verdict: Verdict) -> dict[str, object]:
     row = report.row(verdict.winner) if verdict.winner else None
     result = row.targets[verdict.target] if row else None
     test, teacher = (result.test if result else None), quality_on_test(report, report.teacher, verdict.target)
-    versus = next((one for one in verdict.comparisons if one.key == report.teacher), None)
+    versus = verdict.comparison_with(report.teacher)
     return {
         "report": name,
         "task": report.task.name,

@@ -22,6 +22,7 @@ from compress.console import Console
 from compress.errors import CompressError
 from compress.measure.interference.machine_snapshot import MachineSnapshot, snapshot_machine
 from compress.measure.result_base import ResultModel
+from compress.storage.atomic_write import atomic_write
 
 
 class Report(ResultModel):
@@ -78,16 +79,8 @@ class Store(Generic[R]):
         self.report = self.report.model_copy(update=facts)
         if self._folder is None:
             return
-        self._folder.mkdir(parents=True, exist_ok=True)
-        _write(self._folder / "report.json", self.report.model_dump_json(indent=2) + "\n")
-        _write(self._folder / "report.md", self._page(self.report))
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a temporary file and rename it, so that a kill leaves the old or the new one."""
-    aside = path.with_name(f".{path.name}.new")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(path)
+        atomic_write(self._folder / "report.json", self.report.model_dump_json(indent=2) + "\n")
+        atomic_write(self._folder / "report.md", self._page(self.report))
 
 
 def in_place(findings: Iterable[K], one: K) -> tuple[K, ...]:

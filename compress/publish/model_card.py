@@ -116,7 +116,7 @@ def _results(entry: Entry) -> list[dict[str, Any]]:
 
 def _headline(entry: Entry) -> str:
     report, row, verdict = entry.report, entry.main.row, entry.main.verdicts[0]
-    versus = next((one for one in verdict.comparisons if one.key == report.teacher), None)
+    versus = verdict.comparison_with(report.teacher)
     what = f"An encoder for {markdown_cell(report.task.name)} ({report.task.kind.replace('_', ' ')})"
     shape = f", {row.shape}" if row.shape else ""
     if versus is None or versus.speedup is None:

@@ -34,6 +34,10 @@ class Verdict(ResultModel):
     trade: Trade | None = None
     """The fastest row just outside the gate, where it is clearly faster than the winner."""
 
+    def comparison_with(self, key: str) -> WinnerComparison | None:
+        """Return the comparison with the row of this key; None where the winner was not compared with it."""
+        return next((each for each in self.comparisons if each.key == key), None)
+
     @property
     def reason(self) -> str:
         """Why the winner won or nothing did, and the best trade outside the gate."""

@@ -82,7 +82,7 @@ def _figures(
     report: Report, target: TargetFacts, winner: LedgerRow, verdict: Verdict, unstable: bool
 ) -> Iterator[tuple[str, str]]:
     """Yield numbers that compare the winner with the teacher in PyTorch, those that are known, and their meaning."""
-    versus = next((one for one in verdict.comparisons if one.key == report.teacher), None)
+    versus = verdict.comparison_with(report.teacher)
     teacher, result = report.row(report.teacher), winner.targets[target.title]
     if versus is None or teacher is None:
         return
