@@ -20,7 +20,7 @@ from compress.data.encode import encode_rows, training_examples
 from compress.data.splits.prepare_splits import PreparedData, load_prepared
 from compress.data.splits.unlabelled_texts import UNLABELLED, unlabelled_info
 from compress.data.tokenizer import TextTokenizer
-from compress.errors import CompressError, ModelError
+from compress.errors import CompressError, DataError, ModelError
 from compress.losses import LOSSES, LayerLoss, OutputLoss
 from compress.measure.resources.flops import flops_per_token
 from compress.model_info import PROBE_ROWS, ShapeInfo
@@ -129,10 +129,13 @@ class Estimates:
     def scaled(self, record: StepRecord) -> StepRecord:
         """Return the record of a step; of one that predicts, with the time that this plan's rows would have taken."""
         roles, data = PREDICTED_ROLES.get(record.kind), record.inputs.get("data")
-        folder = self.store.folder("data", data.fingerprint) if data else None
-        if roles is None or folder is None or not folder.is_dir():
+        if roles is None or data is None:
             return record
-        earlier, limit = load_prepared(folder).info.counts, self.plan.recipe.task.data.limit
+        try:
+            earlier = load_prepared(self.store.folder("data", data.fingerprint)).info.counts
+        except DataError:  # removed since, or damaged
+            return record
+        limit = self.plan.recipe.task.data.limit
         limited = {role: min(count, limit or count) for role, count in earlier.items()}
         now = self._roles.info.counts if self._roles else limited
         share = sum(now[role] for role in roles) / sum(earlier[role] for role in roles)

@@ -67,6 +67,10 @@ def test_scoring_time_follows_the_limit(finished_run: Path) -> None:
     assert estimates.scaled(earlier).seconds == pytest.approx(earlier.seconds * share)
     other = next(each for each in estimates.store.records() if each.kind == "finetune")
     assert estimates.scaled(other) is other
+    removed = earlier.model_copy(
+        update={"inputs": {"data": earlier.inputs["data"].model_copy(update={"fingerprint": "x"})}}
+    )
+    assert estimates.scaled(removed) is removed
 
 
 def test_rates_of_older_versions_are_ignored(tmp_path: Path, recipe_file: Path) -> None:
