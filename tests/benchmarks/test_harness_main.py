@@ -57,7 +57,7 @@ def test_bad_options_end_in_one_message(words, capsys):
 
 
 def test_every_part_has_a_row_and_keys_differ():
-    rows = [*tool_comparison.planned(command.BESIDE), *self_checks.planned(tuple(command.ITSELF), 20)]
+    rows = [*tool_comparison.planned(command.OTHER_TOOLS), *self_checks.planned(tuple(command.SELF_CHECKS), 20)]
     assert {row.part for row in rows} == set(command.PARTS)
     assert len({row.key for row in rows}) == len(rows)
     assert {row.reason for row in rows} == {"not run"}
@@ -160,7 +160,7 @@ def test_twins_take_all_sessions_with_both_precisions(setting, monkeypatch, sess
 def neighbours(setting, monkeypatch, session):
     """All rows of the neighbour check, by key, with which cores the sessions and the neighbours were held to."""
 
-    def check(cores, usable, slowed=(self_checks.HELD,), ratio=2.5):
+    def check(cores, usable, slowed=(self_checks.PINNED,), ratio=2.5):
         seen, loaded = [], []
 
         @contextmanager
@@ -171,7 +171,7 @@ def neighbours(setting, monkeypatch, session):
         def run(setting, case, jobs, cores, seed):
             seen.append((case, cores))
             slow = 2.0 if case in slowed else 1.0
-            value = ratio if case == self_checks.HELD else 2.5
+            value = ratio if case == self_checks.PINNED else 2.5
             p50 = {"fp32": 10.0 * slow, "int8": 4.0 * slow}
             return session(value, case=case, p50=p50, unstable=case != self_checks.QUIET)
 
@@ -190,7 +190,7 @@ def test_neighbours_on_every_core_that_matters(neighbours):
         (self_checks.QUIET, None),
         (self_checks.CHOSEN, None),
         (self_checks.ANY, None),
-        (self_checks.HELD, (3,)),
+        (self_checks.PINNED, (3,)),
     ]
     assert loaded == [(3,), None, (3,)]
     assert {key: row.passed for key, row in rows.items()} == {
@@ -209,8 +209,8 @@ def test_session_held_to_a_busy_core_is_not_judged_by_its_ratio(neighbours):
 
 def test_where_cores_cannot_be_chosen_the_rows_say_so(neighbours):
     rows, _, _ = neighbours(None, usable=2)
-    for case in ("chosen", "held"):
-        assert "cannot hold a process" in rows[f"neighbour-{case}-core"].reason
+    for case in ("chosen", "pinned"):
+        assert "cannot pin a process" in rows[f"neighbour-{case}-core"].reason
     assert rows["neighbour-any-core"].passed is True
 
 
@@ -224,7 +224,8 @@ def test_where_all_cores_are_needed_there_is_nowhere_else(neighbours):
 def test_the_neighbour_is_gone_afterwards():
     import psutil
 
+    earlier = set(psutil.Process().children())
     with self_checks.busy(None):
-        children = psutil.Process().children()
-        assert children
-    assert not any(child.is_running() for child in children)
+        started = set(psutil.Process().children()) - earlier
+        assert started
+    assert not any(child.is_running() for child in started)
