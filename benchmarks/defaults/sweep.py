@@ -46,11 +46,11 @@ STUDENTS: Sequence[Mapping[str, Any]] = (
     {},
     {"losses": {"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0}},
     {"hard_label": 0.0},
-    {"learning_rate": 1e-4},
     {"learning_rate": 4e-4},
+    {"temperature": 2.0},
+    {"learning_rate": 1e-4},
     {"epochs": 3},
     {"epochs": 12},
-    {"temperature": 2.0},
 )
 """Changes of `STUDENT`, one at a time."""
 STUDENT = {"losses": {"soft_label": 1.0, "hidden_state": 1.0}, "hard_label": 0.5, "learning_rate": 2e-4, "epochs": 6}
