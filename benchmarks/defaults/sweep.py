@@ -125,7 +125,7 @@ class Sample:
         objective = TaskObjective(self.task)
         with context_in_memory("finetune", 0, None, None, None) as context:
             _, result = train_best(lambda seed: model, lambda model, seed: objective, self.data, settings, context)
-        scores = [evaluation.score for evaluation in result.history]
+        scores = [evaluation.score for evaluation in result.history if evaluation.update]
         stored = self.work / "teacher.json"
         if not stored.exists() or json.loads(stored.read_text()) < result.score:
             self.work.mkdir(exist_ok=True)
