@@ -90,6 +90,10 @@ class Timed(Objective):
         """Return what the objective returns."""
         return self._objective.is_selectable()
 
+    def has_independent_rows(self) -> bool:
+        """Return what the objective returns."""
+        return self._objective.has_independent_rows()
+
     def teachers(self) -> Sequence[PreTrainedModel]:
         """Return those of the objective."""
         return self._objective.teachers()

@@ -6,7 +6,8 @@ learning rates are pure functions of the update number; everything else, includi
 is in the checkpoint. With several processes, each takes its share of every batch. Gradients are summed with equal
 weight per row, so the result equals that of one process up to rounding (and up to dropout, which every process draws
 for its own rows). Retrieval is the exception: a query's in-batch negatives are those of its own process only, so more
-processes mean fewer negatives.
+processes mean fewer negatives. On a CPU, the threads of a single process share batches in the same way where the
+losses of a row do not depend on other rows.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from compress.train.core.eta import Forecaster
 from compress.train.core.gradients import Gradients, UpdateGradients
 from compress.train.core.nan_diagnosis import find_nonfinite, nan_error
 from compress.train.core.optimizer import ModelAndOptimizer, frozen
+from compress.train.core.shares import ShareThreads, share_count
 from compress.train.core.state_dict import load_weights, named_weights, strip_prefix
 from compress.train.core.train_state import TrainResult, TrainState
 from compress.train.core.update_schedule import TAIL, UpdateSchedule
@@ -108,8 +110,10 @@ class TrainingRun:
         self.schedule = UpdateSchedule(self.examples.lengths, settings, self.seed)
         self.precision = self._choose_precision()
         extra = [module.to(device) for module in self.objective.modules()]
-        self.trained = ModelAndOptimizer(self.model, extra, settings, self.precision, self.examples.vocabulary())
-        self.gradients = Gradients(self.objective, batches, self.schedule, self.trained, self.processes)
+        self.threads = ShareThreads(share_count(self.objective, self.model, settings, self.processes))
+        vocabulary = self.examples.vocabulary()
+        self.trained = ModelAndOptimizer(self.model, extra, settings, self.precision, vocabulary, self.threads)
+        self.gradients = Gradients(self.objective, batches, self.schedule, self.trained, self.processes, self.threads)
         self.forecaster = Forecaster(self.schedule, self.examples.lengths, self.evaluate is not None, self._note)
         self.state = TrainState(precision=self.precision)
         self._saved = (time.monotonic(), 0)
@@ -122,7 +126,10 @@ class TrainingRun:
         teachers, device = self.objective.teachers(), self.processes.device
         patience = math.inf if self.schedule.is_open else self.settings.patience or math.inf
         with (
-            fast_training(self.model, teachers, self.trained.embeddings, self.precision, device, self.compiles),
+            fast_training(
+                self.model, teachers, self.trained.embeddings, self.precision, device, self.compiles, self.threads.count
+            ),
+            self.threads.started(),
             self.processes.tracking(self.label, self.settings.model_dump()),
             self.console.progress(self.schedule.rows - self.state.rows, self.label, "rows") as progress,
         ):
@@ -242,7 +249,7 @@ class TrainingRun:
             self.store.save_best(self.state.done, named_weights(self.model))
 
     def _save(self) -> None:
-        states = self.processes.random_states()
+        states = self.processes.random_states(self.threads.generators)
         if self.processes.is_main:
             tensors = {f"random.{name}": state for name, state in states.items()} | self.trained.tensors()
             self.store.save(self.state.done, asdict(self.state), tensors, self.state.best_at)
@@ -263,8 +270,10 @@ class TrainingRun:
         self.trained.load(tensors)
         random_states = strip_prefix("random.", tensors)
         count = len(random_states["cpu"])
-        if count == self.processes.count:
-            self.processes.set_random_states(random_states)
+        if count == self.processes.count * self.threads.count:
+            self.processes.set_random_states(random_states, self.threads.generators)
         else:
-            self.console.warn(f"the checkpoint comes from {count} processes: training resumes, but not bit for bit.")
+            self.console.warn(
+                f"the checkpoint comes from {count} processes or threads: training resumes, but not bit for bit."
+            )
         self.console.note(f"resuming from the checkpoint at update {self.state.done} of {self.schedule.total}")

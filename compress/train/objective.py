@@ -22,6 +22,8 @@ from compress.train.class_weights import with_label_weights
 Batch = Mapping[str, Tensor]
 TASK = "task"
 """Name of the task's loss where it is the only one."""
+RETRIEVAL = "retrieval"
+"""The problem whose loss compares the rows of a batch."""
 Losses = dict[str, Tensor]
 """Weighted losses, each a mean over the batch's rows; their sum is minimized."""
 
@@ -43,6 +45,10 @@ class Objective:
     def is_selectable(self) -> bool:
         """Return whether the current weights may be selected as the best; before that scores are only recorded."""
         return True
+
+    def has_independent_rows(self) -> bool:
+        """Return whether the losses of a row are the same whatever else is in its batch."""
+        return False
 
     def teachers(self) -> Sequence[PreTrainedModel]:
         """Return the models that run besides the trained one; they use the training's device and precision."""
@@ -89,6 +95,10 @@ class TaskObjective(Objective):
     def identity(self) -> str:
         """Return the task as JSON."""
         return self.task.model_dump_json()
+
+    def has_independent_rows(self) -> bool:
+        """Return False for retrieval, where a query's negatives are the documents of other rows."""
+        return kind_of(self.task).problem != RETRIEVAL
 
     def __call__(self, model: PreTrainedModel, batch: Batch) -> Losses:
         """Compute the task's loss."""

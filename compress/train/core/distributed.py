@@ -81,18 +81,20 @@ class Processes:
                 for parameter in (weight for module in modules for weight in module.parameters()):
                     parameter.data.copy_(broadcast(parameter.data))
 
-    def random_states(self) -> dict[str, Tensor]:
-        """Return the states of the random generators, one row per process."""
-        states = {"cpu": torch.get_rng_state()}
+    def random_states(self, others: Sequence[torch.Generator] = ()) -> dict[str, Tensor]:
+        """Return the states of the random generators: a row per process, or of this one and ``others``."""
+        states = {"cpu": torch.stack([torch.get_rng_state(), *(other.get_state() for other in others)])}
         if self.device.type == "cuda":
-            states["cuda"] = torch.cuda.get_rng_state(self.device)
+            states["cuda"] = torch.cuda.get_rng_state(self.device)[None]
         with _readable_errors():
-            return {name: gather(state[None].to(self.device)).cpu() for name, state in states.items()}
+            return {name: gather(state.to(self.device)).cpu() for name, state in states.items()}
 
-    def set_random_states(self, states: Mapping[str, Tensor]) -> None:
-        """Restore this process's row of what `random_states` returned."""
+    def set_random_states(self, states: Mapping[str, Tensor], others: Sequence[torch.Generator] = ()) -> None:
+        """Restore this process's row of what `random_states` returned, and ``others``."""
         # Cloned: torch ignores the storage offset of a row of a larger tensor.
         torch.set_rng_state(states["cpu"][self.rank].clone())
+        for generator, state in zip(others, states["cpu"][1:], strict=False):
+            generator.set_state(state.clone())
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(states["cuda"][self.rank].clone(), self.device)
 
@@ -100,7 +102,7 @@ class Processes:
     def randomness(self, seed: int) -> Iterator[None]:
         """Seed the random generators within the block, differently on each process; restore them afterwards."""
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(seed + self.rank * 1_000_003)
+            torch.manual_seed(seed_of(seed, self.rank))
             yield
 
     @contextmanager
@@ -117,6 +119,11 @@ class Processes:
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Log finite values to the tracker, if any."""
         self._accelerator.log({key: value for key, value in values.items() if math.isfinite(value)}, step=step)
+
+
+def seed_of(seed: int, share: int) -> int:
+    """Return the seed of one of the processes or threads that share each batch."""
+    return seed + share * 1_000_003
 
 
 @lru_cache(maxsize=1)

@@ -18,8 +18,9 @@ from transformers import PreTrainedModel
 from compress.errors import ModelError
 from compress.models.encoder_parts import base_of, family_of, layers_of
 from compress.recipe.training_schema import Training, number
+from compress.train.core.shares import Replica, ShareThreads, trained_parameters
 from compress.train.core.state_dict import load_weights, named_weights, strip_prefix
-from compress.train.fast_paths.bf16_weights import Bf16Weights
+from compress.train.fast_paths.bf16_weights import Bf16Weights, add_gradients
 from compress.train.fast_paths.sparse_embeddings import SparseEmbeddings, sparse_embeddings
 
 
@@ -36,14 +37,20 @@ class ModelAndOptimizer:
         settings: Training,
         precision: str,
         vocabulary: NDArray[np.int64],
+        threads: ShareThreads | None = None,
     ) -> None:
-        """Args are the model, modules trained with it (``extra``), and the token ids that batches can have."""
+        """Args are the model, modules trained with it (``extra``), and the token ids that batches can have.
+
+        Each of ``threads`` updates a part of the weights.
+        """
         self.model = model
         self.extra = extra
         self.embeddings = sparse_embeddings(model, vocabulary)
         self.optimizer = make_optimizer(model, extra, settings, self.embeddings)
-        self.parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        self.parameters = parameters_of(self.optimizer)
         self._bf16 = Bf16Weights(model, extra) if precision == "bf16" else None
+        self._threads = threads or ShareThreads()
+        self._optimizers = split_optimizer(self.optimizer, self._threads.count)
 
     def running(self) -> AbstractContextManager[None]:
         """Run the model in the training's precision within the block."""
@@ -52,27 +59,55 @@ class ModelAndOptimizer:
     def begin_update(self) -> None:
         """Reset the gradients and refresh the bf16 weights."""
         self.optimizer.zero_grad()
-        if self._bf16:
-            self._bf16.refresh()
+        if bf16 := self._bf16:
+            self._threads.run(lambda part: bf16.refresh(slice(part, None, self._threads.count)))
 
     def add_gradients(self, loss: Tensor) -> None:
         """Add the gradients of one batch; call within `running`."""
         loss.backward()  # type: ignore[no-untyped-call]
         if self.embeddings:
-            self.embeddings.collect()
+            self.embeddings.collect(self.embeddings.table.weight)
+
+    def collect(self, replicas: Sequence[Replica]) -> None:
+        """Move the gradients of replicas, summed in their order, to the weights; each thread those of its part."""
+        originals = trained_parameters(self.model, self.extra)
+        table = self.embeddings.table.weight if self.embeddings else None
+
+        def add(part: int) -> None:
+            for replica in replicas:
+                pairs = list(zip(originals, replica.parameters, strict=True))[part :: self._threads.count]
+                dense = [(weight, twin) for weight, twin in pairs if weight is not table]
+                add_gradients([weight for weight, _ in dense], [twin.grad for _, twin in dense])
+                for weight, twin in pairs:
+                    if self.embeddings and weight is table:
+                        self.embeddings.collect(twin)
+                    twin.grad = None
+
+        self._threads.run(add)
 
     def norm(self) -> Tensor:
         """Return the norm of all gradients."""
-        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        return nn.utils.get_total_norm(gradients)
+
+        def norm_of(part: int) -> Tensor:
+            parameters = parameters_of(self._optimizers[part])
+            return nn.utils.get_total_norm([each.grad for each in parameters if each.grad is not None])
+
+        norms = self._threads.run(norm_of)
+        return norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
 
     def step(self, factor: float, norm: float, clip: float | None) -> None:
         """Update the weights with ``factor`` times the peak learning rates; clip gradients to the norm ``clip``."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = group["full_rate"] * factor
-        if clip is not None and norm > clip:
-            nn.utils.clip_grads_with_norm_(self.parameters, clip, torch.full((), norm, device=self.model.device))
-        self.optimizer.step()
+
+        def update(part: int) -> None:
+            optimizer = self._optimizers[part]
+            for group in optimizer.param_groups:
+                group["lr"] = group["full_rate"] * factor
+            if clip is not None and norm > clip:
+                total = torch.full((), norm, device=self.model.device)
+                nn.utils.clip_grads_with_norm_(parameters_of(optimizer), clip, total)
+            optimizer.step()
+
+        self._threads.run(update)
         if self.embeddings:
             self.embeddings.spread()
 
@@ -127,6 +162,26 @@ def make_optimizer(
         for (rate, decay), parameters in groups.items()
     ]
     return torch.optim.AdamW(options, lr=number(settings.learning_rate), fused=True)
+
+
+def parameters_of(optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:
+    """Return the parameters of all groups, in order."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def split_optimizer(optimizer: torch.optim.AdamW, count: int) -> list[torch.optim.AdamW]:
+    """Return optimizers of parts of about equal size, which share the state of the given one."""
+    if count == 1:
+        return [optimizer]
+    parts: list[set[nn.Parameter]] = [set() for _ in range(count)]
+    for parameter in sorted(parameters_of(optimizer), key=Tensor.numel, reverse=True):
+        min(parts, key=lambda part: sum(map(Tensor.numel, part))).add(parameter)
+    split = []
+    for part in parts:
+        groups = [{**group, "params": [p for p in group["params"] if p in part]} for group in optimizer.param_groups]
+        split.append(torch.optim.AdamW(groups, fused=True))
+        split[-1].state = optimizer.state
+    return split
 
 
 def _depths(model: PreTrainedModel) -> dict[str, int]:

@@ -17,13 +17,13 @@ from compress.losses.tensor_ops.soft_targets import has_soft_labels, select_soft
 from compress.model_info import TaskInfo
 from compress.models.encoder_parts import layers_of
 from compress.models.forward_hooks import Captured, capture_parts
-from compress.recipe.training_schema import Distill
+from compress.recipe.training_schema import BATCH_LOSSES, Distill
 from compress.tasks import kind_of
 from compress.train.class_weights import with_label_weights
 from compress.train.distillation.layer_pairs import STUDENT, TEACHER, LayerPairs, Pair, Pairs, layer_map, uses_layer_map
 from compress.train.distillation.phases import HARD_LABEL, loss_phases, phase_at
 from compress.train.distillation.teachers import ModelOutputs, Teacher, TeacherCacheFactory
-from compress.train.objective import Batch, Losses, Objective, forward
+from compress.train.objective import RETRIEVAL, Batch, Losses, Objective, forward
 
 
 class BatchView(NamedTuple):
@@ -110,6 +110,11 @@ class DistillObjective(Objective):
         """Return True from the last phase on that trains the outputs, else in the last phase."""
         training_outputs = [number for number, phase in enumerate(self.phases) if phase.trains_outputs]
         return self.phase >= max(training_outputs, default=len(self.phases) - 1)
+
+    def has_independent_rows(self) -> bool:
+        """Return False with losses that compare the texts of a batch with each other."""
+        names = {name for phase in self.phases for name in phase.sections}
+        return self.problem != RETRIEVAL and not names & BATCH_LOSSES
 
     def teachers(self) -> Sequence[PreTrainedModel]:
         """Return all teacher models."""

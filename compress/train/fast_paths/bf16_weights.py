@@ -36,10 +36,10 @@ class Bf16Weights:
         self._copies = [torch.empty_like(parameter, dtype=torch.bfloat16) for parameter in self._parameters]
         self._embeddings = embeddings
 
-    def refresh(self) -> None:
-        """Copy the current weights."""
+    def refresh(self, part: slice = slice(None)) -> None:
+        """Copy the current weights, or part of them."""
         with torch.no_grad():
-            torch._foreach_copy_(self._copies, [parameter.data for parameter in self._parameters])
+            torch._foreach_copy_(self._copies[part], [parameter.data for parameter in self._parameters[part]])
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -54,7 +54,7 @@ class Bf16Weights:
             hook.remove()
             gradients = [parameter.grad for parameter in self._parameters]
             self._set(full, before)
-            _add(self._parameters, gradients)
+            add_gradients(self._parameters, gradients)
 
     def _set(self, tensors: Sequence[Tensor], gradients: Gradients) -> None:
         for parameter, tensor, gradient in zip(self._parameters, tensors, gradients, strict=True):
@@ -67,15 +67,16 @@ def _in_bf16(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
     return output.to(torch.bfloat16)
 
 
-def _add(parameters: Sequence[nn.Parameter], gradients: Gradients) -> None:
-    """Add bf16 gradients to fp32 ones in one call, since on a GPU each call costs a kernel launch."""
+def add_gradients(parameters: Sequence[nn.Parameter], gradients: Gradients) -> None:
+    """Add gradients of one type to those of parameters, in one call: on a GPU each call costs a kernel launch."""
     pairs = [(parameter, new) for parameter, new in zip(parameters, gradients, strict=True) if new is not None]
     without = [(parameter, new) for parameter, new in pairs if parameter.grad is None]
     present = [(parameter.grad, new) for parameter, new in pairs if parameter.grad is not None]
     if present:
         torch._foreach_add_([gradient for gradient, _ in present], [new for _, new in present])
-    if without:
-        copies = [torch.empty_like(parameter) for parameter, _ in without]
-        torch._foreach_copy_(copies, [new for _, new in without])
-        for (parameter, _), gradient in zip(without, copies, strict=True):
-            parameter.grad = gradient
+    for parameter, new in without:
+        parameter.grad = new if new.dtype == parameter.dtype else torch.empty_like(parameter)
+    # Copying a gradient to itself does nothing.
+    copied = [(parameter.grad, new) for parameter, new in without if parameter.grad is not None]
+    if copied:
+        torch._foreach_copy_([gradient for gradient, _ in copied], [new for _, new in copied])

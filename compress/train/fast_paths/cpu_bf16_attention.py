@@ -1,8 +1,9 @@
-"""bf16 attention for CPUs: two matrix products with a softmax between them.
+"""Attention for CPUs, in bf16 or with dropout: two matrix products with a softmax between them.
 
 torch's fused attention is written for GPUs and for CPUs with matrix tiles (AMX); in bf16 on others its products run at
-a fraction of the rate of ordinary ones, and with dropout it falls back to many separate passes. This one processes a
-few rows at a time, so that the scores between its two products stay in the CPU cache.
+a fraction of the rate of ordinary ones, and with dropout it falls back to many separate passes, which draw from a
+generator that all threads share. This one processes a few rows at a time, so that the scores between its two products
+stay in the CPU cache.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, sc
     """Return ``dropout(softmax(scale Q K' + mask)) V``; the softmax in fp32.
 
     Args:
-        query: (rows, heads, tokens, head size), in bf16.
+        query: (rows, heads, tokens, head size), in bf16 or fp32.
         key: of the same shape.
         value: of the same shape.
         mask: broadcasts to (rows, heads, tokens, tokens): false where attention is masked, or numbers to add.
@@ -123,7 +124,8 @@ def _forward(
     too_large = scores > MAX_STORED_SCORES and not dropout and query.requires_grad
     causal = getattr(module, "is_causal", True) if others.get("is_causal") is None else others["is_causal"]
     one_key_per_query = query.shape[:2] == key.shape[:2] and query.shape[-1] == value.shape[-1]
-    supported = query.dtype == torch.bfloat16 and one_key_per_query and others.get("position_bias") is None
+    faster = query.dtype == torch.bfloat16 or dropout > 0
+    supported = faster and one_key_per_query and others.get("position_bias") is None
     if too_large or causal or not supported:
         result: tuple[Tensor, None] = sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
@@ -137,11 +139,16 @@ AttentionInterface.register(NAME, _forward)
 AttentionMaskInterface.register(NAME, sdpa_mask)
 
 
+def replaces_attention(model: PreTrainedModel) -> bool:
+    """Return whether `cpu_bf16_attention` changes the attention of this model."""
+    return bool(model.config._attn_implementation == "sdpa")
+
+
 @contextmanager
 def cpu_bf16_attention(model: PreTrainedModel) -> Iterator[None]:
     """Use this attention within the block for a model whose attention implementation is `sdpa`."""
     before = model.config._attn_implementation
-    if before == "sdpa":
+    if replaces_attention(model):
         model.config._attn_implementation = NAME
     try:
         yield

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+_GENERATOR: ContextVar[torch.Generator | None] = ContextVar("generator", default=None)
+
+
+@contextmanager
+def drawing_from(generator: torch.Generator) -> Iterator[None]:
+    """Draw the masks of this thread from a generator within the block, instead of torch's, which threads share."""
+    token = _GENERATOR.set(generator)
+    try:
+        yield
+    finally:
+        _GENERATOR.reset(token)
 
 
 def keep_mask(like: Tensor, share: float) -> Tensor:
@@ -20,7 +33,7 @@ def keep_mask(like: Tensor, share: float) -> Tensor:
     factor = torch.tensor(1 / (1 - share), dtype=torch.bfloat16)
     dropped = 1 - 1 / factor.item()
     count = like.numel()
-    random = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    random = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None, generator=_GENERATOR.get())
     bits = random.view(torch.int16)[:count]
     bits.ge_(round(dropped * 2**16) - 2**15).mul_(factor.view(torch.int16))
     return bits.view(torch.bfloat16).view(like.shape)

@@ -28,16 +28,17 @@ def fast_training(
     precision: str,
     device: torch.device,
     compiles: bool = False,
+    shares: int = 1,
 ) -> Iterator[None]:
     """Speed up training of ``model`` within the block; ``teachers`` run in the training's precision.
 
-    Their fp32 weights are restored afterwards.
+    Their fp32 weights are restored afterwards. With several ``shares``, each draws its dropout from its own generator.
     """
     with ExitStack() as stack:
         if device.type == "cpu":
             stack.enter_context(keep_freed_memory())
             stack.enter_context(fast_dropout(model))
-            for network in (model, *teachers) if precision == "bf16" else ():
+            for network in (model, *teachers) if precision == "bf16" else (model,) if shares > 1 else ():
                 stack.enter_context(cpu_bf16_attention(network))
         if words is not None:
             stack.enter_context(words.sparse())

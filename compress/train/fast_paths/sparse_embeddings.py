@@ -36,12 +36,15 @@ class SparseEmbeddings:
         finally:
             self.table.sparse = before
 
-    def collect(self) -> None:
-        """Add the table's gradient to that of the trained rows; call after each batch, else gradients pile up."""
-        gradient = self.table.weight.grad
+    def collect(self, weight: Tensor) -> None:
+        """Add the gradient of the table's weight, or of a replica's, to that of the trained rows.
+
+        Call after each batch, else gradients pile up.
+        """
+        gradient = weight.grad
         if gradient is None:
             return
-        self.table.weight.grad = None
+        weight.grad = None
         rows, values = self._rows[gradient._indices()[0]], gradient._values()
         if self.trained.grad is None:
             self.trained.grad = torch.zeros_like(self.trained)

@@ -14,10 +14,12 @@ values, so files written before the last boot of the machine are discarded.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -85,6 +87,14 @@ class CachedTeacher(Teacher):
         self._folder: Path | None = None
         self._tensors: dict[str, CachedTensor] = {}
         self._flags: CachedTensor
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CachedTeacher:
+        """Return a cache with copies of the models and the same files."""
+        twin = copy.copy(self)
+        memo[id(self)] = twin
+        for name in ("members", "models", "model", "_teacher"):
+            setattr(twin, name, copy.deepcopy(getattr(self, name), memo))
+        return twin
 
     def begin(self) -> None:
         """Open the files at the first update, when the teacher has its precision and all processes take part."""

@@ -21,7 +21,7 @@ def steps(model, words, decay=0.0):
         for ids in BATCHES:
             model(input_ids=ids, attention_mask=(ids > 0).long()).logits.square().sum().backward()
             if words:
-                words.collect()
+                words.collect(words.table.weight)
         norms.append(float(nn.utils.get_total_norm([each.grad for each in learning if each.grad is not None])))
         optimizer.step()
         if words:
@@ -50,7 +50,7 @@ def test_gradients_of_batches_do_not_pile_up(tiny_model):
     with words.sparse():
         for _ in range(3):
             words.table(BATCHES[0]).sum().backward()
-            words.collect()
+            words.collect(words.table.weight)
             assert words.table.weight.grad is None
     assert words.trained.grad[:, 0].tolist() == [0.0, 3.0, 3.0, 3.0, 3.0, 0.0]
 
