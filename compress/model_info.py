@@ -6,7 +6,6 @@ it (model.onnx with the same config and tokenizer); compress.json states the tas
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -282,21 +281,3 @@ def write_model(path: Path, content: BaseModel) -> None:
     """Write ``content`` as indented JSON, each list of numbers on one line."""
     text = NUMBERS.sub(lambda match: f"[{' '.join(match[1].split())}]", content.model_dump_json(indent=2))
     atomic_write(path, text + "\n")
-
-
-def file_digest(path: Path) -> str:
-    """The sha256 of a file."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def digests(folder: Path) -> dict[str, str]:
-    """The sha256 of every file under ``folder``, by relative path in sorted order."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): file_digest(path) for path in files}
-
-
-def combined_digest(parts: Mapping[str, str]) -> str:
-    """One digest of many, independent of their order."""
-    lines = "".join(f"{name} {parts[name]}\n" for name in sorted(parts))
-    return hashlib.sha256(lines.encode()).hexdigest()

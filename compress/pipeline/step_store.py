@@ -22,8 +22,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from compress.console import Console
 from compress.errors import CompressError
-from compress.model_info import combined_digest, digests
 from compress.storage.atomic_write import atomic_replace_folder
+from compress.storage.file_digests import combined_digest, digests
 from compress.storage.file_names import STEPS_FOLDER
 from compress.storage.schema_version import up_to
 

@@ -9,7 +9,8 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from compress.errors import ModelError, first_error
-from compress.model_info import Info, combined_digest, digests
+from compress.model_info import Info
+from compress.storage.file_digests import combined_digest, digests
 from compress.storage.schema_version import up_to
 
 DIGESTS_FILE = "digests.json"

@@ -9,10 +9,10 @@ from pydantic import BaseModel, ValidationError
 
 from compress.data.loading.quickstart_dataset import cache_folder
 from compress.errors import ModelError
-from compress.model_info import file_digest
 from compress.publish.checksums import DIGESTS_FILE
 from compress.publish.verify import differences
 from compress.storage.atomic_write import atomic_write
+from compress.storage.file_digests import file_digest
 
 CACHE_FILE = "verified.json"
 MAX_CACHED = 2_000

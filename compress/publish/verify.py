@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from compress.errors import ModelError
-from compress.model_info import file_digest
 from compress.publish.checksums import DIGESTS_FILE, read_digests
+from compress.storage.file_digests import file_digest
 
 IGNORED = (".gitattributes", ".cache", ".gitignore")
 """What the hub's client and git add to a downloaded folder."""

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from compress.data.loading.quickstart_dataset import cache_folder
 from compress.errors import DeviceUnavailable, ModelError
-from compress.model_info import VariantInfo, combined_digest, file_digest
+from compress.model_info import VariantInfo
 from compress.runtime.model_formats import ModelFile
 from compress.runtime.onnx_runtime import PROVIDERS, OnnxPredictor, Provider, check_provider, make_session
 from compress.runtime.predictor import ONE_THREAD, Placement
+from compress.storage.file_digests import combined_digest, file_digest
 
 PROVIDER = "TensorrtExecutionProvider"
 

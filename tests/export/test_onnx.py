@@ -12,11 +12,12 @@ from compress.errors import ModelError, UsageError
 from compress.export import export_from_model
 from compress.export.onnx import OPSET, export_onnx_from_model
 from compress.export.parity import Parity
-from compress.model_info import digests, read_info
+from compress.model_info import read_info
 from compress.models.encoder_parts import family_of
 from compress.prune.surgery import remove_units
 from compress.runtime import open_predictor
 from compress.runtime.text_model import TextModel
+from compress.storage.file_digests import digests
 from tests.variant_builder import add_to_logits, build
 
 pytestmark = pytest.mark.filterwarnings("error")

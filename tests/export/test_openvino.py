@@ -9,9 +9,10 @@ import compress.export.openvino as export
 from compress.errors import ModelError
 from compress.export import export_from_model
 from compress.families import FAMILIES
-from compress.model_info import digests, read_info
+from compress.model_info import read_info
 from compress.runtime import RUN_MODES, open_predictor
 from compress.runtime.text_model import TextModel
+from compress.storage.file_digests import digests
 from tests.variant_builder import build
 
 pytest.importorskip("openvino", reason="openvino is not installed")

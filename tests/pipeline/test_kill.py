@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from compress.model_info import file_digest
 from compress.report.report_schema import read_report
+from compress.storage.file_digests import file_digest
 
 pytestmark = pytest.mark.slow
 

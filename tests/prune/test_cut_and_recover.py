@@ -14,12 +14,13 @@ import torch
 
 from compress.data.splits.prepare_splits import load_prepared, prepare_splits
 from compress.errors import ModelError
-from compress.model_info import digests, read_info
+from compress.model_info import read_info
 from compress.models.encoder_parts import family_of, layer_shapes, layers_of, part
 from compress.models.load_save import load
 from compress.prune.cut_and_recover import cut, prune_from_model
 from compress.recipe.schema import Task
 from compress.recipe.training_schema import Prune, Student
+from compress.storage.file_digests import digests
 from compress.train.core.checkpoints import training_identity
 from compress.train.distill import distill
 

@@ -10,11 +10,12 @@ import pytest
 import compress.quantize.int8_dynamic as int8
 from compress.console import Console
 from compress.errors import ModelError, UsageError
-from compress.model_info import digests, read_info
+from compress.model_info import read_info
 from compress.quantize import quantize_folder
 from compress.quantize.int8_dynamic import quantize_int8_dynamic_model, shares_weights
 from compress.runtime import onnx_runtime
 from compress.runtime.text_model import TextModel
+from compress.storage.file_digests import digests
 from tests.variant_builder import add_to_logits, build
 
 

@@ -7,9 +7,10 @@ import pytest
 from compress.errors import DeviceUnavailable, ModelError
 from compress.export.tune_ort_session import CANDIDATES, tune_session
 from compress.formats import FORMATS
-from compress.model_info import FolderInfo, VariantInfo, digests, read_info, write_info
+from compress.model_info import FolderInfo, VariantInfo, read_info, write_info
 from compress.runtime import open_predictor
 from compress.runtime.session_options import SESSION_FILE, TunedSession, tuned_options
+from compress.storage.file_digests import digests
 from tests.variant_builder import build
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compress.model_info import digests
+from compress.storage.file_digests import digests
 
 ATTEMPTS = Path(__file__).with_name("attempts.py")
 

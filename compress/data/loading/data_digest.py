@@ -8,9 +8,9 @@ from importlib import metadata
 from pathlib import Path
 
 from compress.errors import DataError, UsageError, nearest
-from compress.model_info import file_digest
 from compress.recipe.field_types import Part, Role
 from compress.recipe.schema import Data
+from compress.storage.file_digests import file_digest
 
 ROLES: tuple[Role, ...] = ("train", "select", "test")
 PARTS: tuple[Part, ...] = (*ROLES, "corpus", "unlabelled")

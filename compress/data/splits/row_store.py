@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from compress.data.splits.mmap_arrays import release_pages
 from compress.errors import DataError
-from compress.model_info import file_digest
+from compress.storage.file_digests import file_digest
 from compress.storage.file_names import STEPS_FOLDER
 from compress.tasks.base import LazyRows, Row
 

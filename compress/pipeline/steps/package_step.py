@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from compress.errors import UsageError, nearest
-from compress.model_info import INFO_FILE, Parent, digests, read_info, write_info
+from compress.model_info import INFO_FILE, Parent, read_info, write_info
 from compress.pipeline.graph import ModelVariant, Plan
 from compress.pipeline.step_context import StepContext
 from compress.pipeline.step_store import RECORD_FILE, share_folder
@@ -16,6 +16,7 @@ from compress.pipeline.strip_paths import recipe_without_paths
 from compress.report.report_schema import Report
 from compress.select.selection import read_selection
 from compress.storage.atomic_write import atomic_copy_folder
+from compress.storage.file_digests import digests
 
 PACKAGE_FILE = "package.json"
 WINNER_FOLDER = "winner"

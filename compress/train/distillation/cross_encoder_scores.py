@@ -20,13 +20,14 @@ from compress.data.encode import batches_by_length, encode_rows
 from compress.data.tokenizer import TextTokenizer
 from compress.environment import usable_cores
 from compress.errors import DataError, ModelError, UsageError
-from compress.model_info import TaskInfo, combined_digest, digests, read_info
+from compress.model_info import TaskInfo, read_info
 from compress.recipe.schema import Task
 from compress.recipe.training_schema import Distill
 from compress.runtime import open_predictor
 from compress.runtime.model_formats import describe_model_file
 from compress.runtime.predictor import Placement
 from compress.storage.atomic_write import atomic_write
+from compress.storage.file_digests import combined_digest, digests
 from compress.tasks import kind_of
 from compress.tasks.base import LazyRows, Row
 from compress.train.core.distributed import current_processes
