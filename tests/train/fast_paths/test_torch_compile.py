@@ -11,7 +11,7 @@ from compress.train.loop import train
 from compress.train.objective import TaskObjective
 
 IDS = torch.tensor([[2, 5, 6, 3]])
-SETTINGS = {"epochs": 1, "batch_size": 8, "compile": True}
+SETTINGS = {"epochs": 1, "batch_size": 8, "learning_rate": 5e-5, "compile": True}
 
 
 @pytest.mark.parametrize("name", FAMILIES)

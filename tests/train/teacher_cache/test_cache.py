@@ -277,7 +277,7 @@ def test_gpu_caches_layers_only_with_a_size(
 def test_unused_outputs_are_not_cached(device, kept, material, tiny_task, tmp_path, capsys, monkeypatch):
     here = SimpleNamespace(device=torch.device(device), count=1, is_main=True)
     monkeypatch.setattr(cache, "current_processes", lambda: here)
-    settings = Distill(epochs=2, losses={"soft_label": 1.0, "hidden_state": 1.0})
+    settings = Distill(epochs=2, batch_size=32, losses={"soft_label": 1.0, "hidden_state": 1.0})
     result = cache.make_teacher_cache(settings, material.train, tiny_task, tmp_path, Console(), "distill")
     assert (result is not None) == kept
     assert ("distill: on a GPU, layer outputs are cached only" in capsys.readouterr().err) != kept
