@@ -17,6 +17,7 @@ from compress.measure.result_base import ResultModel
 from compress.measure.roofline.roofline import LimitShares, MachineLimits
 from compress.measure.timing.latency import Latency
 from compress.model_info import ChosenSetting, LayerMap, TaskInfo, VariantInfo
+from compress.report.run_facts import DataFacts, Machine, Provenance, StepCost, TargetFacts
 from compress.report.winner_verdict import Verdict
 from compress.select.selection import GateResult, Outcome, Rules
 from compress.storage.schema_version import up_to
@@ -24,58 +25,6 @@ from compress.storage.schema_version import up_to
 REPORT_FILE = "report.json"
 
 Status = Literal["ok", "failed", "not measured"]
-
-
-class DataFacts(ResultModel):
-    """The data that models were trained and scored on."""
-
-    source: str
-    """`glue/sst2`, or the names of the files."""
-    digest: str
-    rows: Mapping[str, int]
-    """By role: train, select, test."""
-    classes: Mapping[str, Mapping[str, int]] = {}
-    """By role and label, the number of rows."""
-    documents: int | None = None
-    """Number of documents that are searched on test, for kinds that search: the more, the harder."""
-    contradictory: Mapping[str, int] = {}
-    """By role, the number of rows whose text another row of the role has with another label."""
-    duplicates: int | None = None
-    """Number of texts of test that are also in train."""
-    skipped: int = 0
-    """Number of rows that do not fit the task."""
-    truncated: Mapping[str, float] = {}
-    """By role, the share of rows that are truncated for the teacher; of train estimated on 10,000 rows.
-
-    Includes the share of searched documents as `test's documents`.
-    """
-    examples_per_row: float | None = None
-    """Mean number of examples (choices, candidates, windows) of a row of test."""
-
-
-class TargetFacts(ResultModel):
-    """A target of the recipe: where and how the model is used."""
-
-    title: str
-    device: str
-    threads: int
-    batch: int
-    length: int | Literal["data"]
-    present: bool = True
-    reason: str | None = None
-    """Why it is not present on the machine."""
-
-
-class StepCost(ResultModel):
-    """One step of the run."""
-
-    name: str
-    fingerprint: str
-    seconds: float | None
-    """Its duration when it ran, in this run or an earlier one."""
-    reused: bool = False
-    status: Literal["ok", "failed", "skipped"] = "ok"
-    reason: str | None = None
 
 
 class TargetResult(ResultModel):
@@ -137,15 +86,6 @@ class LedgerRow(ResultModel):
         return {"model": self.model, "variant": self.variant.name}
 
 
-class Provenance(ResultModel):
-    """How a model was made from another, in addition to the recipe."""
-
-    start: str
-    """`layers 1, 3, 5 of the teacher`."""
-    augmented: int | None = None
-    """Number of augmented copies of training rows; None if unknown."""
-
-
 class GridCell(ResultModel):
     """Timings of all variants at one batch and length; no winner is selected there."""
 
@@ -153,20 +93,6 @@ class GridCell(ResultModel):
     length: int | Literal["data"]
     latencies: Mapping[str, Latency]
     """By row key."""
-
-
-class Machine(ResultModel):
-    """The machine of the run."""
-
-    name: str
-    """The processor's name."""
-    system: str
-    cores: int
-    instructions: tuple[str, ...] = ()
-    """Those that decide the speed of low precision: avx2, avx512_vnni, amx_int8 …"""
-    memory: int | None = None
-    accelerator: str | None = None
-    fingerprint: str | None = None
 
 
 class Report(ResultModel):

@@ -9,7 +9,8 @@ from compress.measure.timing.latency import Latency
 from compress.model_info import VariantInfo
 from compress.pipeline.execute import Outcome
 from compress.pipeline.run import Result
-from compress.report.report_schema import GateResult, LedgerRow, Report, TargetFacts, TargetResult
+from compress.report.report_schema import GateResult, LedgerRow, Report, TargetResult
+from compress.report.run_facts import TargetFacts
 from compress.report.winner_verdict import Verdict
 from compress.select.selection import Outcome as GateOutcome
 

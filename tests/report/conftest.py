@@ -24,17 +24,8 @@ from compress.measure.roofline.roofline import KernelRate, LimitShares, MachineL
 from compress.measure.timing.latency import Latency, Noise, UnderLoad, timing
 from compress.model_info import TaskInfo, VariantInfo
 from compress.report.apply_selection import apply_selection
-from compress.report.report_schema import (
-    DataFacts,
-    GridCell,
-    LedgerRow,
-    Machine,
-    Report,
-    Rules,
-    StepCost,
-    TargetFacts,
-    TargetResult,
-)
+from compress.report.report_schema import GridCell, LedgerRow, Report, Rules, TargetResult
+from compress.report.run_facts import DataFacts, Machine, StepCost, TargetFacts
 from compress.select.selection import Candidate, Selection
 from compress.select.winner import select_winner
 

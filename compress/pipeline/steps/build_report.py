@@ -30,16 +30,8 @@ from compress.pipeline.strip_paths import recipe_without_paths, strip_paths_deep
 from compress.recipe.measure_schema import Target
 from compress.recipe.schema import Data
 from compress.report.apply_selection import apply_selection
-from compress.report.report_schema import (
-    DataFacts,
-    LedgerRow,
-    Machine,
-    Report,
-    ReportModel,
-    StepCost,
-    TargetFacts,
-    TargetResult,
-)
+from compress.report.report_schema import LedgerRow, Report, ReportModel, TargetResult
+from compress.report.run_facts import DataFacts, Machine, StepCost, TargetFacts
 from compress.select.selection import read_selection
 from compress.tasks import kind_of
 

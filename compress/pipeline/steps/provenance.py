@@ -11,7 +11,7 @@ from compress.model_sources import local_folder
 from compress.pipeline.graph import Plan, PlannedModel
 from compress.pipeline.strip_paths import source_name
 from compress.recipe.training_schema import Student
-from compress.report.report_schema import Provenance
+from compress.report.run_facts import Provenance
 
 STARTS = {"teacher": "", "slice": "the most important parts of ", "svd": "the principal directions of "}
 """What a student takes from the chosen layers."""

@@ -14,8 +14,9 @@ from compress.report.charts.layer_map_chart import layer_map_chart
 from compress.report.charts.report_charts import NARROW, WIDE, colour_of, legend, speed_chart
 from compress.report.pages.markdown import markdown_cell, markdown_table
 from compress.report.pages.page_sections import block_groups
-from compress.report.report_schema import LedgerRow, Report, TargetFacts, write_report
+from compress.report.report_schema import LedgerRow, Report, write_report
 from compress.report.retention import winner_above_baseline
+from compress.report.run_facts import TargetFacts
 from compress.report.tables import ledger_tables
 from compress.report.tables.machine_facts import describe_target, environment_facts, row_counts, truncation
 from compress.report.tables.quality_tables import format_quality

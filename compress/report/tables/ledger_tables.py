@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from compress.measure.result_base import Score
 from compress.report import format_numbers as fmt
-from compress.report.report_schema import LedgerRow, Report, StepCost, TargetResult
+from compress.report.report_schema import LedgerRow, Report, TargetResult
 from compress.report.retention import larger_is_better
+from compress.report.run_facts import StepCost
 from compress.report.speedup_breakdown import speedup, speedup_stages
 from compress.report.tables.quality_tables import format_above, format_change, format_quality
 from compress.report.tables.speed_tables import format_p50

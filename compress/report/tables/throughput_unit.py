@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from compress.errors import pluralize
-from compress.report.report_schema import Report, TargetFacts
+from compress.report.report_schema import Report
+from compress.report.run_facts import TargetFacts
 from compress.tasks import kind_of
 
 ROW = "row"

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from compress.report import format_numbers as fmt
-from compress.report.report_schema import Provenance, Report, ReportModel
+from compress.report.report_schema import Report, ReportModel
+from compress.report.run_facts import Provenance
 from compress.report.tables.table_type import Cells, Table
 
 Section = Mapping[str, Any]

@@ -41,6 +41,7 @@ from compress.train.distillation.teachers import ModelOutputs, Teacher, TeacherC
 from compress.train.fast_paths.torch_compile import eager_only
 from compress.train.objective import Batch, Examples
 from compress.train.teacher_cache.cache_file import LAYER, CachedTensor, CachePlan, Indices, TensorFormat, layer_key
+from compress.train.teacher_cache.teacher_tensors import TeacherTensors, flatten, unflatten
 
 ON_GPU = "on a GPU, layer outputs are cached only if `cache` sets a size"
 """Why less is cached there than the recipe suggests."""
@@ -53,9 +54,6 @@ FLAGS = "present"
 
 TOKEN_PROBLEMS = frozenset({"token_classification", "question_answering"})
 """Problems with logits per token."""
-
-TeacherTensors = dict[str, Tensor]
-"""All teacher outputs of a batch, each (examples, [tokens,] ...): outputs by name, parts of layers by `layer_key`."""
 
 
 class CachedTeacher(Teacher):
@@ -230,27 +228,6 @@ class CachedTeacher(Teacher):
             text += f", and its layers for {min(form.examples for form in plan.layers.values()):,} of them"
         size = format_bytes(sum(form.size(self._ends) for form in plan.tensors().values()))
         self._console.note(f"{self._label}: {text} are cached on disk: up to {size} of {format_bytes(limit)}")
-
-
-def flatten(answers: ModelOutputs, seen: Captured) -> TeacherTensors:
-    """Return all tensors by key, with examples and tokens as first dimensions."""
-    layers = {
-        layer_key(layer, part): tensor if part == "hidden" else tensor.transpose(1, 2)
-        for layer, parts in seen.items()
-        for part, tensor in parts.items()
-    }
-    return {**answers, **layers}
-
-
-def unflatten(tensors: TeacherTensors, wanted: LayerParts) -> tuple[ModelOutputs, Captured]:
-    """Invert `flatten`, for the wanted layers."""
-    answers = {key: tensor for key, tensor in tensors.items() if not key.startswith(LAYER)}
-    seen: Captured = {layer: {} for layer in wanted}
-    for layer, parts in wanted.items():
-        for part in parts:
-            tensor = tensors[layer_key(layer, part)]
-            seen[layer][part] = tensor if part == "hidden" else tensor.transpose(1, 2)
-    return answers, seen
 
 
 def _on(tensor: Tensor, rows: Indices) -> Tensor:

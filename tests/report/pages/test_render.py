@@ -7,7 +7,7 @@ import pytest
 from compress.report.charts.report_charts import legend, speed_chart
 from compress.report.pages.markdown import markdown_cell
 from compress.report.pages.render import render_html, render_markdown, write_pages
-from compress.report.report_schema import TargetFacts
+from compress.report.run_facts import TargetFacts
 from compress.report.tables.ledger_tables import ledger_table, stage_table
 from compress.report.tables.machine_facts import describe_target
 from compress.report.tables.quality_tables import class_table

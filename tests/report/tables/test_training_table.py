@@ -3,7 +3,8 @@ import pytest
 from compress.model_info import ChosenSetting
 from compress.recipe.schema import Recipe
 from compress.report.pages.render import render_html, render_markdown
-from compress.report.report_schema import Provenance, Report
+from compress.report.report_schema import Report
+from compress.report.run_facts import Provenance
 from compress.report.tables.training_table import describe_losses, training_settings, training_table
 from tests.report.conftest import apply_gates
 
