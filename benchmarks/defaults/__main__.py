@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.defaults.comparison import DefaultsReport, Entry
-from benchmarks.defaults.contestants import CONTESTANTS, Case
 from benchmarks.defaults.defaults_page import COLUMNS, GOALS, goals, page, scores
 from benchmarks.defaults.real_sets import SETS
+from benchmarks.defaults.training_contestants import CONTESTANTS, Case
 from benchmarks.report_store import Store, beginning, carry_out, chosen, positive, run
 from compress.console import Console
 from compress.errors import CompressError

@@ -44,9 +44,9 @@ SELECT = 600
 SHARED = {"precision": "fp32", "batch_size": 32}
 STUDENTS: Sequence[Mapping[str, Any]] = (
     {},
+    {"learning_rate": 4e-4},
     {"losses": {"soft_label": 1.0, "hidden_state": 1.0, "attention": 1.0}},
     {"hard_label": 0.0},
-    {"learning_rate": 4e-4},
     {"temperature": 2.0},
     {"learning_rate": 1e-4},
     {"epochs": 3},

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.defaults import __main__ as command
-from benchmarks.defaults import contestants, sweep
+from benchmarks.defaults import sweep, training_contestants
 from benchmarks.defaults.comparison import DefaultsReport, Entry
-from benchmarks.defaults.contestants import CONTESTANTS, SETFIT, Case
 from benchmarks.defaults.defaults_page import goals, page, scores, times
 from benchmarks.defaults.real_sets import SETS, RealSet
+from benchmarks.defaults.training_contestants import CONTESTANTS, SETFIT, Case
 from benchmarks.distill_throughput.environments import NotInstalled
 from benchmarks.report_store import Store
 from compress.console import Console
@@ -31,7 +31,7 @@ def films(tmp_path, monkeypatch, tiny_folder):
     task = {"name": "films", "kind": "classification", "text": ["text"], "label": "label", "max_length": 16}
     monkeypatch.setenv("COMPRESS_DATA", str(tmp_path))
     monkeypatch.setitem(SETS, "films", RealSet(files, task))
-    for module in (sweep, contestants):
+    for module in (sweep, training_contestants):
         monkeypatch.setattr(module, "TEACHER", str(tiny_folder("bert")))
 
 
@@ -135,7 +135,9 @@ def case(films, tmp_path, monkeypatch):
     SETS["films"].prepare(folder / "data", limit=64)
     given = Case("films", 0, folder, 64, trial=True)
     monkeypatch.setattr(Case, "step", lambda self, name: self.folder / name)
-    contestants.finetune(contestants.TEACHER, folder / "data", contestants.Finetune(epochs=1), 0, folder / "finetune")
+    training_contestants.finetune(
+        training_contestants.TEACHER, folder / "data", training_contestants.Finetune(epochs=1), 0, folder / "finetune"
+    )
     return given
 
 
